@@ -6,6 +6,8 @@
 # make process-test   what starts programs: whole runs of the workflow, killed jobs, installs, a browser
 # make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
 #                     FULL=1: and the embedded default through it, beside a local run's table
+# make vllm-test      a vLLM that really runs, on CPUs: all tasks, kills, its failures' messages, ten
+#                     minutes; RELEASES="0.27.0 0.30.0": and some requests to these
 # make small          every preset's chain of jobs at small size, an hour; PRESETS="beir myopic": these
 # make peers          what is exported, loaded and scored by mteb, BEIR, ranx, ir-measures, PyTerrier and others
 # make setup          the set-up alone: .venv from requirements.lock
@@ -29,7 +31,7 @@ UV ?= $(shell command -v uv)
 INSTALL := $(if $(UV),$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python,\
   $(BIN)/python -m pip install --quiet --disable-pip-version-check)
 
-.PHONY: psi train probes docs test process-test slurm-test small peers setup setup-bench setup-peers setup-docs lint format dry bench wheel lock schema clean
+.PHONY: psi train probes docs test process-test slurm-test vllm-test small peers setup setup-bench setup-peers setup-docs lint format dry bench wheel lock schema clean
 .DEFAULT_GOAL := psi
 
 psi: setup
@@ -55,6 +57,12 @@ process-test: setup
 slurm-test: setup
 	@PSIBENCH_SLURM=1 PSIBENCH_SLURM_FULL=$(FULL) python tools/slurm_node.py run \
 	  pytest -n 3 --dist loadfile tests/slurm $(ARGS)
+
+VLLM := .venv-vllm
+vllm-test: setup
+	@programs=$$(for release in "" $(RELEASES); do \
+	  python tools/vllm_environment.py $(VLLM)$${release:+-$$release} $$release || exit 1; done) && \
+	PSIBENCH_VLLM=$$(echo $$programs | tr ' ' ':') pytest tests/vllm $(ARGS)
 
 # A peer that is missing is a failure here; in `make test` its tests are skipped.
 peers: setup-peers

@@ -174,7 +174,7 @@ def test_a_model_that_is_served_here_has_gpu_hours(folder, capsys):
     assert hours > 0
     assert f"served here: {hours:.3f} GPU hours (`psibench plan`)" in printed
     unsized = config(folder, llms=LLMS | {"paid": served | {"vllm": {}}}, prices={})
-    assert "its GPU hours are not counted; give `vllm: {parameters_b: ...}`" in (
+    assert "its hours are not counted; give `vllm: {parameters_b: ...}`" in (
         estimate(capsys, "--config", unsized)
     )
 

@@ -38,6 +38,10 @@ def vllm(*arguments, asking=None, start_s=60.0, stop_s=5.0, gpus=1, **changes) -
     return LlmSettings.model_validate(fields | changes)
 
 
+def process(settings: LlmSettings, log: Path) -> VllmProcess:
+    return VllmProcess(settings.model, settings.vllm, log=log, revision=settings.revision)
+
+
 def ask(settings, store, n_items):
     outcomes = []
     totals = ask_all(items(n_items, model=MODEL), settings, store=store, on_outcome=outcomes.append)
@@ -85,7 +89,8 @@ def can_bind(port: int) -> bool:
 
 def test_command_line_of_a_pinned_model_on_four_gpus():
     settings = vllm("--max-model-len", 8192, gpus=4, revision="0123abc")
-    assert vllm_command(settings, 4321)[len(FAKE) :] == [
+    command = vllm_command(MODEL, settings.vllm, 4321, revision="0123abc")
+    assert command[len(FAKE) :] == [
         *(MODEL, "--revision", "0123abc", "--host", "127.0.0.1", "--port", "4321"),
         *("--tensor-parallel-size", "4", "--max-model-len", "8192"),
     ]
@@ -96,7 +101,7 @@ def test_command_line_of_a_pinned_model_on_four_gpus():
     [["-tp", "2"], ["--tensor_parallel_size=2"], ["--data-parallel-size", "4"], ["-pp=2"]],
 )
 def test_users_way_to_split_the_model_is_kept(arguments):
-    command = vllm_command(vllm(*arguments, gpus=4), 1)
+    command = vllm_command(MODEL, vllm(*arguments, gpus=4).vllm, 1)
     assert command[-len(arguments) :] == arguments
     assert "--tensor-parallel-size" not in command
 
@@ -112,7 +117,7 @@ def test_users_way_to_split_the_model_is_kept(arguments):
 )
 def test_arguments_that_are_not_the_users_are_refused(tmp_path, arguments, words):
     with pytest.raises(InputError, match=words):
-        VllmProcess(vllm(*arguments), log=tmp_path / "log")
+        process(vllm(*arguments), tmp_path / "log")
 
 
 def test_a_missing_program_is_named(tmp_path):
@@ -120,7 +125,7 @@ def test_a_missing_program_is_named(tmp_path):
     settings = settings.model_copy(
         update={"vllm": settings.vllm.model_copy(update={"command": ["no-such-vllm", "serve"]})}
     )
-    with pytest.raises(InputError, match=r"no-such-vllm: no such program .*psibench\[vllm\]"):
+    with pytest.raises(InputError, match=r"no-such-vllm: no such program .*vllm.command"):
         ask(settings, tmp_path, 3)
 
 
@@ -166,7 +171,7 @@ def test_a_server_that_ends_at_start_is_reported_with_its_last_words(tmp_path):
 def test_a_server_that_is_not_healthy_in_time_is_stopped(tmp_path):
     settings = vllm("--fake-pids", tmp_path / "pids", "--fake-load-s", 60, start_s=1.0)
     with (
-        VllmProcess(settings, log=tmp_path / "log") as server,
+        process(settings, tmp_path / "log") as server,
         pytest.raises(InputError, match=r"not healthy within vllm.start_s = 1 s"),
     ):
         server.start()
@@ -175,7 +180,7 @@ def test_a_server_that_is_not_healthy_in_time_is_stopped(tmp_path):
 
 def test_another_model_than_asked_for_is_refused(tmp_path):
     with (
-        VllmProcess(vllm("--served-model-name", "other"), log=tmp_path / "log") as server,
+        process(vllm("--served-model-name", "other"), tmp_path / "log") as server,
         pytest.raises(InputError, match=rf"asked for model '{MODEL}', .* serves 'other'"),
     ):
         server.start()
@@ -184,7 +189,7 @@ def test_another_model_than_asked_for_is_refused(tmp_path):
 @pytest.mark.parametrize("session", [[], ["--fake-own-session"]])
 def test_what_ignores_sigterm_is_killed(tmp_path, session):
     settings = vllm("--fake-deaf", "--fake-pids", tmp_path / "pids", *session, stop_s=0.5)
-    with VllmProcess(settings, log=tmp_path / "log") as server:
+    with process(settings, tmp_path / "log") as server:
         server.start()
         url = server.base_url
         assert http_get(f"{url}/models", key=server.secret)[0] == 200
@@ -197,7 +202,7 @@ def test_what_ignores_sigterm_is_killed(tmp_path, session):
 
 def test_a_killed_launcher_takes_the_server_along(tmp_path):
     settings = vllm("--fake-deaf", "--fake-pids", tmp_path / "pids")
-    with VllmProcess(settings, log=tmp_path / "log") as server:
+    with process(settings, tmp_path / "log") as server:
         server.start()
         pid, worker = pids(tmp_path / "pids")
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -225,14 +230,14 @@ def test_a_port_shared_with_another_jobs_server_of_the_model_is_given_up(
     tmp_path, monkeypatch, caplog
 ):
     """Both take it, as vLLM's do, and the other one answers while the own one loads."""
-    with VllmProcess(vllm(revision="old"), log=tmp_path / "log") as other:
+    with process(vllm(revision="old"), tmp_path / "log") as other:
         other.start()
         assert http_get(f"{other.base_url}/models")[0] == 401
         shared, free = int(other.base_url.split(":")[2].split("/")[0]), free_port()
         ports = [shared, free]
         monkeypatch.setattr(vllm_module, "free_port", lambda: ports.pop(0))
         settings = vllm("--fake-load-s", 1, revision="new")
-        with VllmProcess(settings, log=tmp_path / "log2") as server:
+        with process(settings, tmp_path / "log2") as server:
             server.start()
             assert f":{free}/" in server.base_url
             assert http_get(f"{other.base_url}/models", key=server.secret)[0] == 401

@@ -252,9 +252,9 @@ def save_jina_bert(folder: Path) -> Path:
     return folder
 
 
-def save_qwen3_embedding(folder: Path) -> Path:
+def save_qwen3_embedding(folder: Path, **sizes: int) -> Path:
     """Save Qwen3-Embedding: causal, last token, which its tokenizer adds."""
-    model, config = _decoder("qwen3", use_sliding_window=False)
+    model, config = _decoder("qwen3", use_sliding_window=False, **sizes)
     config |= {"architectures": ["Qwen3ForCausalLM"]}
     tokenizer = {"template": "$A <|endoftext|>", "padding_side": "left"}
     save_weights(folder, config, model.state_dict(), **DECODER_TOKENIZER | tokenizer)

@@ -226,7 +226,7 @@ def test_views_of_a_benchmark_are_encoded_in_one_job_after_the_first():
 
 
 def test_models_that_vllm_runs_take_the_gpus_of_their_entry():
-    entry = {"backend": "vllm", "checkpoint": "owner/large", "max_tokens": 512, "gpus": 2}
+    entry = {"backend": "vllm", "checkpoint": "owner/large", "max_tokens": 512, "vllm": {"gpus": 2}}
     plan = plan_of({"b": PLAIN}, models=["large", "all-minilm-l6-v2"], registry={"large": entry})
     assert jobs.gpus(plan, "large") == 2
     assert wildcard_patterns(plan)["encoded by vllm"] == "large"

@@ -197,7 +197,7 @@ LARGE = POSIR | {"sample": {"unit": "tokens", "edges": [0, 1000], "n_documents":
     [
         ({}, 100, 208.8),
         ({}, 200, 104.4),
-        ({"backend": "vllm", "gpus": 4}, 100, 52.2),
+        ({"backend": "vllm", "vllm": {"gpus": 4}}, 100, 52.2),
         ({"parameters_m": None}, 100, None),
         ({"embedding_parameters_m": 25}, 100, 0.75 * 208.8),
     ],

@@ -217,6 +217,17 @@ def test_measured_tokens_a_second_take_the_place_of_the_bound(folder):
     assert row["translate", "deu-Latn"]["gpu_minutes_high"] == pytest.approx(seconds / 60, rel=1e-4)
 
 
+def test_a_model_served_on_a_cpu_has_no_gpus_and_hours_once_its_speed_is_known(folder):
+    def row(**vllm):
+        entry = LLMS["here"] | {"vllm": {"parameters_b": 10, "gpus": 0} | vllm}
+        return rows_of(folder, llms=LLMS | {"here": entry})["translate", "deu-Latn"]
+
+    found = row()
+    assert (found["gpus"], found["gpu_minutes_high"], found["job_minutes"]) == (0, None, None)
+    minutes = 367_600 * 1387.3 / 922.4 / 4000 / 60
+    assert row(tokens_per_s=4000)["job_minutes"] == pytest.approx(minutes, rel=1e-4)
+
+
 def test_a_model_served_elsewhere_counts_its_gpu_hours_where_it_says_its_size(folder):
     llms = LLMS | {"here": LLMS["here"] | {"backend": "openai", "base_url": "http://node7:8000/v1"}}
     row = rows_of(folder, llms=llms)["translate", "deu-Latn"]

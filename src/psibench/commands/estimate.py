@@ -231,7 +231,10 @@ def _llm(row: dict[str, Any]) -> Iterator[str]:
         place = "here" if row["backend"] == "vllm" else "elsewhere"
         yield f"  served {place}: {hours} GPU hours (`psibench plan`)"
     elif row["backend"] == "vllm":
-        yield "  served here: its GPU hours are not counted; give `vllm: {parameters_b: ...}`"
+        yield (
+            "  served here: its hours are not counted; give `vllm: {parameters_b: ...}`, without "
+            "GPUs `vllm: {tokens_per_s: ...}`"
+        )
     elif row["price"] is None:
         yield "  served elsewhere: its GPU hours are not counted (docs/vllm.md says how they are)"
     price = row["price"]

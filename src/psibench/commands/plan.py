@@ -16,7 +16,7 @@ from psibench.commands.base import (
 from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.config.paths import PROFILES
 from psibench.errors import InputError
-from psibench.plan.config import Config, load_config
+from psibench.plan.config import Config, load_config, resolve_llms
 
 if TYPE_CHECKING:
     import polars as pl
@@ -68,7 +68,7 @@ def run_plan(args: argparse.Namespace) -> None:
     cells = [(*(row.get(name) or "" for name in names), *_cells(row)) for row in (*rows, total)]
     lines = [*aligned([(*names, *HEADINGS), *cells], n_text=len(names))]
     lines += _totals(config, total)
-    lines += _unknown(table)
+    lines += _unknown(table, config)
     lines += _bottleneck(config, table, jobs=args.jobs, gpus=args.gpus)
     print("\n".join(lines))
     write_unrounded(table, args.csv)
@@ -114,7 +114,7 @@ def _totals(config: Config, total: dict[str, Any]) -> Iterator[str]:
         yield "USD by task and model, and what they rest on: `psibench estimate`."
 
 
-def _unknown(table: "pl.DataFrame") -> Iterator[str]:
+def _unknown(table: "pl.DataFrame", config: Config) -> Iterator[str]:
     """Say why numbers are not known."""
     import polars as pl
 
@@ -144,8 +144,13 @@ def _unknown(table: "pl.DataFrame") -> Iterator[str]:
                 f"No {what} of {lacking}: neither its entry nor a checkpoint on this machine says "
                 f"how large it is; set `{key}` in its entry."
             )
-    elsewhere = has_tokens.filter(asked, pl.col("usd_high").is_null(), gpus=0)
-    if unpriced := _without(elsewhere, "gpu_minutes_high"):
+    llms = resolve_llms(config)
+    served = [name for name, llm in llms.items() if llm.backend == "vllm"]
+    others = has_tokens.filter(asked, pl.col("usd_high").is_null(), gpus=0)
+    is_here = pl.col("by").is_in(served)
+    if untried := _without(others.filter(is_here), "cpu_minutes"):
+        yield f"No CPU hours of {untried}: set `vllm.tokens_per_s` as a trial run shows it."
+    if unpriced := _without(others.filter(~is_here), "gpu_minutes_high"):
         yield (
             f"Served elsewhere, without a price: {unpriced}. Its GPU hours are not counted; `vllm: "
             "{parameters_b: ...}` in its entry counts them."

@@ -15,6 +15,7 @@ from psibench.config.model_base import (
     Scoring,
     Windows,
 )
+from psibench.config.vllm import VllmServer
 
 Architecture = Literal[
     "auto", "gte", "bidirectional", "nv-embed", "jina-bert", "jina-v3", "jina-v4", "nomic-long"
@@ -182,7 +183,7 @@ class ColbertModel(EncoderModel):
 
 
 class VllmModel(EncoderModel):
-    """An encoder run by vLLM's pooling runner, on a GPU node with the extra `vllm`."""
+    """An encoder run by vLLM's pooling runner, in a server of the job's own (docs/vllm.md)."""
 
     backend: Literal["vllm"]
     kind: Literal["dense"] = "dense"
@@ -190,9 +191,7 @@ class VllmModel(EncoderModel):
     """Longest input, special tokens included; longer texts are cut."""
     append: str = ""
     """Special tokens put after each text, inside max_tokens, where the tokenizer does not."""
-    gpus: int = Field(default=1, ge=1)
-    """GPUs that the model is spread over (tensor parallelism)."""
-    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
-    """Share of a GPU's memory that vLLM takes."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model; auto: the checkpoint's."""
+    vllm: VllmServer = VllmServer()
+    """Its server."""

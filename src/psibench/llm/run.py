@@ -2,9 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -94,11 +91,12 @@ def ask_all(
                 check_stop=check_stop,
             )
         if settings.backend == "vllm":
-            from psibench.llm.vllm import VllmProcess
+            from psibench.llm.vllm import VllmProcess, log_name
 
-            moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-            log = Path(store) / "logs" / f"vllm-{moment}-{socket.gethostname()}-{os.getpid()}.log"
-            with VllmProcess(settings, log=log) as server:
+            log = Path(store) / "logs" / log_name()
+            with VllmProcess(
+                settings.model, settings.vllm, log=log, revision=settings.revision
+            ) as server:
                 server.start(check_stop)
                 return asyncio.run(run(server.base_url, server.secret, server.obituary))
         return asyncio.run(run(settings.base_url, None, lambda: None))

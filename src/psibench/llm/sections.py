@@ -11,6 +11,7 @@ from psibench.config.base import Id, Section
 from psibench.config.files import read_entries, validated
 from psibench.config.paths import LLMS, PRICES
 from psibench.config.secrets import plain_address
+from psibench.config.vllm import VllmServer
 from psibench.errors import InputError
 from psibench.llm.request import ReplyFormat, Sampling
 
@@ -79,19 +80,9 @@ class BatchPolicy(Section):
     """What the server is asked to finish within."""
 
 
-class VllmServer(Section):
-    """How the vllm backend starts `vllm serve MODEL` inside the job."""
+class LlmServer(VllmServer):
+    """How the vllm backend starts `vllm serve MODEL` inside the job, and what plans count it by."""
 
-    command: list[str] = Field(default=["vllm", "serve"], min_length=1)
-    """Program and first arguments; the model, --host, --port and `arguments` follow."""
-    arguments: list[str] = Field(default_factory=list)
-    """Further arguments, as --max-model-len 8192."""
-    gpus: int = Field(default=1, ge=1, le=64)
-    """GPUs of the job; above 1 the server splits the model over them (tensor parallel)."""
-    start_s: float = Field(default=1800.0, gt=0)
-    """How long the server may take until it is healthy (download and load included)."""
-    stop_s: float = Field(default=20.0, gt=0)
-    """How long it may take to end before it is killed."""
     parameters_b: float | None = Field(default=None, gt=0)
     """Parameters in billions: what its GPU hours are planned by (`psibench plan`). Of a model that
     is served elsewhere (backend openai) they are counted if this is given, with `gpus` above."""
@@ -151,7 +142,7 @@ class LlmSettings(Section):
     """Tokenizer of the estimate: a checkpoint of the model's own, `words`, or `stand-in`."""
     batch: BatchPolicy = BatchPolicy()
     """Of the openai-batch backend."""
-    vllm: VllmServer = VllmServer()
+    vllm: LlmServer = LlmServer()
     """Of the vllm backend."""
 
     @field_validator("base_url")

@@ -18,25 +18,32 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from psibench.config.vllm import VllmServer
 from psibench.errors import InputError
+from psibench.llm.causes import cause_of, last_lines
 from psibench.llm.secret import Secret
-from psibench.llm.sections import LlmSettings
+from psibench.stopping import JOB_MIB
 
 logger = logging.getLogger("psibench")
 
 MAX_PORTS = 5
 POLL_S = 0.2
 TELL_EVERY_S = 60.0
-TAIL_LINES, TAIL_CHARS = 30, 4000
 PORT_TAKEN = ("address already in use", "errno 98")
 HOST = "127.0.0.1"
 HTTP_S = 5.0
-TAIL_BYTES = 1 << 16
 LAUNCHER_S = 15.0
 """How much longer than stop_s the launcher may take: it kills what does not stop."""
+
+BESIDE_GIB = 3.0
+"""Memory that a server on a CPU needs beside what its worker is given: 0.6 GiB each of the API
+server, the engine and this process with vLLM 0.32, and some for what it asks."""
+MOST_OF_FREE = 0.8
+"""Share of the free memory that a server on a CPU takes at most: weights are read through it."""
+NODES = Path("/sys/devices/system/node")
 
 RESERVED = {
     "--host": "the job chooses it",
@@ -52,6 +59,7 @@ RESERVED = {
 _PARALLEL = frozenset(
     "--tensor-parallel-size -tp --pipeline-parallel-size -pp --data-parallel-size -dp".split()
 )
+_MEMORY = frozenset({"--gpu-memory-utilization", "--kv-cache-memory-bytes"})
 
 
 class VllmProcess:
@@ -59,19 +67,42 @@ class VllmProcess:
 
     Entering starts nothing; `start` does. The server goes even when the job is killed. What it
     prints goes to ``log``, which is removed at the end unless something went wrong. ``base_url`` is
-    its address up to ``/v1``, once started; ``secret`` the key that this server alone asks for.
+    its address up to ``/v1``, once started; ``secret`` the key that this server alone asks for;
+    ``model`` its name there.
+
+    Parameters
+    ----------
+    model, revision
+        Name on the hub or folder, and which commit of it.
+    options
+        Further arguments of `vllm serve`, before the user's.
 
     Raises
     ------
     InputError
-        If the settings hold arguments that are the job's to choose.
+        If the settings hold arguments that are the job's to choose, or ``model`` is a folder that
+        is not there.
     """
 
-    def __init__(self, settings: LlmSettings, *, log: str | Path) -> None:
-        vllm_command(settings, 0)  # its complaints come before any work
+    def __init__(
+        self,
+        model: str,
+        server: VllmServer,
+        *,
+        log: str | Path,
+        revision: str | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.model, self._server, self._log = model, server, Path(log)
+        self._revision, self._options = revision, options
+        self._command(0)  # its complaints come before any work
+        if model.startswith(("/", "./", "../", "~")) and not Path(model).is_dir():
+            raise InputError(
+                f"vllm: model {model!r} is a path, and there is no such folder on this machine; "
+                "give a folder with config.json, tokenizer and weights, or a name on the hub"
+            )
         self.base_url = ""
         self.secret = Secret(secrets.token_hex(16))
-        self._settings, self._log = settings, Path(log)
         self._launcher: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "VllmProcess":
@@ -88,15 +119,15 @@ class VllmProcess:
         Raises
         ------
         InputError
-            If it ends before, is not healthy in time, or serves another model; with its last
-            lines.
+            If it ends before, is not healthy in time, or serves another model; with what it
+            said of the cause.
         Exception
             What ``check_stop`` raised because the job has to end.
         """
         began = time.monotonic()
         for _ in range(MAX_PORTS):
             port = self._launch()
-            deadline = began + self._settings.vllm.start_s
+            deadline = began + self._server.start_s
             if self._is_healthy_by(deadline, check_stop) and self._is_own():
                 logger.info("vllm: healthy after %.0f s", time.monotonic() - began)
                 return
@@ -109,7 +140,7 @@ class VllmProcess:
         launcher = self._launcher
         if launcher is None:
             return
-        deadline = time.monotonic() + self._settings.vllm.stop_s + LAUNCHER_S
+        deadline = time.monotonic() + self._server.stop_s + LAUNCHER_S
         if _status(launcher) is None:
             os.kill(launcher.pid, signal.SIGTERM)
         while _status(launcher) is None and time.monotonic() < deadline:
@@ -119,8 +150,21 @@ class VllmProcess:
         launcher.wait()
         self._launcher = None
 
-    def obituary(self) -> str | None:
-        """Say how the server ended, with its last lines; None while it runs."""
+    def version(self) -> str:
+        """Ask the server, which has started, for vLLM's version."""
+        status, body = http_get(self.base_url.removesuffix("/v1") + "/version")
+        try:
+            return str(json.loads(body)["version"])
+        except (ValueError, LookupError, TypeError):
+            raise InputError(self._words(f"answers GET /version with {status}")) from None
+
+    def obituary(self, within_s: float = 0.0) -> str | None:
+        """Say how the server ended, and of what; None while it runs, ``within_s`` waited for."""
+        deadline = time.monotonic() + within_s
+        while self._launcher is not None and _status(self._launcher) is None:
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(POLL_S)
         status = None if self._launcher is None else _status(self._launcher)
         return None if status is None else self._words(f"ended with {status_words(status)}")
 
@@ -137,12 +181,12 @@ class VllmProcess:
         folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
         own = {"PATH": os.pathsep.join(folders), "VLLM_API_KEY": self.secret.reveal()}
         port = free_port()
-        program, *arguments = vllm_command(self._settings, port)
+        program, *arguments = self._command(port)
         path = shutil.which(program, path=own["PATH"])
         if path is None:
             raise InputError(
-                f"{program}: no such program on PATH. Install it (pip install 'psibench[vllm]', "
-                "on a machine with CUDA), or name it in `vllm.command` of the model's entry"
+                f"{program}: no such program on PATH. Install vLLM in an environment of its own, "
+                "and name its program in `vllm.command` of the model's entry (docs/vllm.md)"
             )
         launcher = [sys.executable, "-m", "psibench.llm.launcher", str(os.getpid())]
         command = [path, *arguments]
@@ -151,7 +195,7 @@ class VllmProcess:
             self._log.parent.mkdir(parents=True, exist_ok=True)
             with self._log.open("wb") as out:
                 self._launcher = subprocess.Popen(
-                    [*launcher, str(self._settings.vllm.stop_s), *command],
+                    [*launcher, str(self._server.stop_s), *command],
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,
@@ -175,10 +219,11 @@ class VllmProcess:
                 return True
             if time.monotonic() - told >= TELL_EVERY_S:
                 told = time.monotonic()
-                logger.info("vllm: still starting: %s", "".join(self._tail().splitlines()[-1:]))
+                said = last_lines(self._log).splitlines()[-1:]
+                logger.info("vllm: still starting: %s", "".join(said))
             check_stop()
             time.sleep(POLL_S)
-        start_s = self._settings.vllm.start_s
+        start_s = self._server.start_s
         words = f"was not healthy within vllm.start_s = {start_s:g} s and was stopped"
         raise InputError(self._words(words))
 
@@ -191,26 +236,28 @@ class VllmProcess:
             names = [str(entry["id"]) for entry in json.loads(body)["data"]]
         except (ValueError, LookupError, TypeError):
             raise InputError(self._words(f"answers GET /v1/models with {status}")) from None
-        if self._settings.model not in names:
+        if self.model not in names:
             raise InputError(
-                f"vllm: asked for model {self._settings.model!r}, and the server serves "
+                f"vllm: asked for model {self.model!r}, and the server serves "
                 f"{', '.join(map(repr, names))}. Set --served-model-name in vllm.arguments to "
                 "`model`, or leave it out"
             )
         return True
 
-    def _words(self, what: str) -> str:
-        end = "\n".join(self._tail().splitlines()[-TAIL_LINES:])[-TAIL_CHARS:]
-        return f"vllm serve {self._settings.model} {what}. The end of {self._log}:\n{end}"
+    def _command(self, port: int) -> list[str]:
+        return vllm_command(
+            self.model, self._server, port, revision=self._revision, options=self._options
+        )
 
-    def _tail(self) -> str:
-        """Return the end of what the server printed."""
+    def _words(self, what: str) -> str:
         try:
-            with self._log.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-                return file.read().decode("utf-8", "replace").strip()
-        except OSError as error:
-            return f"(not readable: {error})"
+            cause = cause_of(self._log)
+        except OSError:
+            cause = None
+        if cause is not None:
+            return f"vllm serve {self.model} {what}.\n  {cause}\nAll it printed: {self._log}"
+        end = last_lines(self._log)
+        return f"vllm serve {self.model} {what}. The end of {self._log}:\n{end}"
 
 
 def _status(launcher: "subprocess.Popen[bytes]") -> int | None:
@@ -234,30 +281,68 @@ def status_words(status: int) -> str:
         return f"status {status}"
 
 
-def vllm_command(settings: LlmSettings, port: int) -> list[str]:
+def log_name() -> str:
+    """Return a name for a server's log: when it started, where, of which process."""
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return f"vllm-{moment}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}.log"
+
+
+def vllm_command(
+    model: str,
+    server: VllmServer,
+    port: int,
+    *,
+    revision: str | None = None,
+    options: Sequence[str] = (),
+) -> list[str]:
     """Return the command that serves a model on a port of this machine.
 
     Options as of vLLM's page "vllm serve" (docs.vllm.ai, CLI reference). The model is split over
-    ``vllm.gpus`` GPUs by tensor parallelism, unless ``vllm.arguments`` say how to use them.
+    ``gpus`` GPUs by tensor parallelism, unless ``arguments`` say how to use them. Without GPUs the
+    server is told how much memory it may take, unless arguments or VLLM_CPU_KVCACHE_SPACE say that.
 
     Raises
     ------
     InputError
         If the arguments hold one that is not the user's to choose.
     """
-    vllm = settings.vllm
     # vLLM takes --max_model_len=8 for --max-model-len 8.
-    options = (argument for argument in vllm.arguments if argument.startswith("-"))
-    given = {option.split("=", 1)[0].replace("_", "-") for option in options}
+    named = (argument for argument in server.arguments if argument.startswith("-"))
+    given = {option.split("=", 1)[0].replace("_", "-") for option in named}
     for name in sorted(given & RESERVED.keys()):
-        raise InputError(f"{settings.model}: vllm.arguments hold {name}: {RESERVED[name]}")
-    command = [*vllm.command, settings.model]
-    if settings.revision is not None:
-        command += ["--revision", settings.revision]
-    command += ["--host", HOST, "--port", str(port)]
-    if vllm.gpus > 1 and not given & _PARALLEL:
-        command += ["--tensor-parallel-size", str(vllm.gpus)]
-    return command + vllm.arguments
+        raise InputError(f"{model}: vllm.arguments hold {name}: {RESERVED[name]}")
+    command = [*server.command, model]
+    if revision is not None:
+        command += ["--revision", revision]
+    command += ["--host", HOST, "--port", str(port), *options]
+    if server.gpus > 1 and not given & _PARALLEL:
+        command += ["--tensor-parallel-size", str(server.gpus)]
+    if server.gpus == 0 and not given & _MEMORY and "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
+        command += ["--gpu-memory-utilization", f"{cpu_share():.3f}"]
+    return command + server.arguments
+
+
+def cpu_share() -> float:
+    """Return the share of a memory node that a server without GPUs may take.
+
+    vLLM's CPU workers take a share of the memory of the NUMA node that they are bound to, weights
+    included. It is what the job has asked for (``PSIBENCH_JOB_MIB``) less what else runs in it, and
+    no more than most of what is free: without a cluster nothing keeps a job to what it asked for.
+    """
+    sizes = [_meminfo(path, "MemTotal") for path in NODES.glob("node[0-9]*/meminfo")]
+    whole = max([size for size in sizes if size] or [_meminfo(Path("/proc/meminfo"), "MemTotal")])
+    free = MOST_OF_FREE * _meminfo(Path("/proc/meminfo"), "MemAvailable")
+    asked = os.environ.get(JOB_MIB)
+    own = free if asked is None else min(free, float(asked) / 1024 - BESIDE_GIB)
+    return min(0.95, max(0.01, own / whole))
+
+
+def _meminfo(path: Path, name: str) -> float:
+    """Read an amount, GiB, of a file as /proc/meminfo; 0 if it is not there."""
+    for line in path.read_text(encoding="ascii").splitlines():
+        if f"{name}:" in line:
+            return int(line.split()[-2]) / (1 << 20)
+    return 0.0
 
 
 def free_port() -> int:

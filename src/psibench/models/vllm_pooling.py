@@ -1,9 +1,14 @@
-"""Encoders run by vLLM's pooling runner, in this process."""
+"""Encoders run by vLLM's pooling runner, in a server of the job's own.
 
-import os
+vLLM brings a torch and a transformers of its own, and both sides would have to take the same ones;
+so it runs in an environment of its own, as it does for language models, and is handed token ids.
+"""
+
+import base64
+import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,7 @@ import numpy as np
 
 from psibench.config.encoders import VllmModel
 from psibench.errors import InputError
+from psibench.llm.vllm import VllmProcess, log_name
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import (
@@ -23,12 +29,11 @@ from psibench.models.versions import MODEL_VERSIONS
 from psibench.models.weights import load_auto
 from psibench.tables.provenance import hash_params
 
-ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_NO_USAGE_STATS": "1",
-}
-"""What vLLM reads when it is imported, unless it is set already: the engine runs in this process
-and not in a child that would run the job's script anew, and nothing is sent anywhere."""
+LOGS = Path("logs/vllm")
+ASK_S = 3600.0
+"""How long one batch may take."""
+END_S = 15.0
+"""How long a server that failed is waited for to end by itself."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class VllmEncoder:
     """
 
     entry: VllmModel
-    llm: Any
+    server: VllmProcess
     tokenizer: Any
     identity: str
     number_format: str
@@ -51,8 +56,10 @@ class VllmEncoder:
     @property
     def fingerprint(self) -> str:
         """Hash of everything that decides the vectors besides the text and its prompt."""
+        arguments = self.entry.vllm.arguments
         return hash_params(
             self.entry.model_dump(mode="json", include={"max_tokens", "append"})
+            | ({"arguments": arguments} if arguments else {})
             | {
                 "identity": self.identity,
                 "dtype": self.number_format,
@@ -82,66 +89,97 @@ class VllmEncoder:
     ) -> list[np.ndarray]:
         """Encode token ids as they are into (1, dim) float32 unit vectors.
 
-        Raises InputError if vLLM gives no vector for one, or one that is not finite or all zeros.
+        Raises InputError if the server ended or refuses them, gives no vector for one, or one that
+        is not finite or all zeros.
         """
-        prompts = [{"prompt_token_ids": window.tolist()} for window in windows]
-        outputs = self.llm.embed(prompts, use_tqdm=False)
-        return [self._unit_vector(output) for output in outputs]
+        asked = {
+            "model": self.server.model,
+            "input": [window.tolist() for window in windows],
+            "encoding_format": "base64",
+        }
+        found = self._ask(asked)
+        try:
+            rows = sorted(found["data"], key=lambda row: int(row["index"]))
+            texts = [base64.b64decode(row["embedding"], validate=True) for row in rows]
+            vectors = [np.frombuffer(text, dtype="<f4") for text in texts]
+        except (LookupError, TypeError, ValueError) as error:
+            raise self._refused(f"an answer of another form ({error!r})") from None
+        if len(vectors) != len(windows):
+            raise self._refused(f"{len(vectors)} vectors for {len(windows)} texts")
+        return [self._unit_vector(vector) for vector in vectors]
 
-    def _unit_vector(self, output: Any) -> np.ndarray:
-        vector = np.asarray(output.outputs.embedding, dtype=np.float64)
+    def _ask(self, body: dict[str, Any]) -> Any:
+        import httpx2
+
+        key = {"Authorization": f"Bearer {self.server.secret.reveal()}"}
+        url = f"{self.server.base_url}/embeddings"
+        try:
+            reply = httpx2.post(url, json=body, headers=key, timeout=ASK_S, trust_env=False)
+        except httpx2.HTTPError as error:
+            raise InputError(self._end() or f"vllm: no answer: {error!r}") from None
+        try:
+            found = reply.json()
+        except ValueError:
+            found = None
+        if reply.status_code >= 500 and (end := self._end()) is not None:
+            raise InputError(end)
+        if reply.status_code != 200 or found is None:
+            raise self._refused(f"status {reply.status_code}: {reply.text[:500]}")
+        return found
+
+    def _end(self) -> str | None:
+        """Say how the server ended, if it does: a dying engine's takes its time."""
+        return self.server.obituary(within_s=END_S)
+
+    def _refused(self, words: str) -> InputError:
+        return InputError(f"checkpoint {self.entry.checkpoint!r}: vLLM gave {words}")
+
+    def _unit_vector(self, found: np.ndarray) -> np.ndarray:
+        vector = found.astype(np.float64)
         norm = np.linalg.norm(vector)
         if not vector.size or not np.isfinite(norm) or norm == 0:
-            raise InputError(
-                f"checkpoint {self.entry.checkpoint!r}: vLLM gave no usable vector for a text "
-                f"({getattr(output, 'error', None) or f'length {norm:g}'}); try another dtype, or "
-                "the backend sentence-transformers"
+            raise self._refused(
+                f"no usable vector for a text (length {norm:g}); try another dtype, or the "
+                "backend sentence-transformers"
             )
         unit: np.ndarray = (vector / norm).astype(np.float32)[None, :]
         return unit
 
 
 def load_vllm(entry: VllmModel, folder: Path, *, device: str, dtype: str) -> VllmEncoder:
-    """Load a checkpoint into vLLM's pooling runner, in the entry's number format or ``dtype``.
+    """Serve a checkpoint by vLLM's pooling runner, in the entry's number format or ``dtype``.
 
     Pooling is what the checkpoint declares for sentence-transformers, or vLLM's own for the
     architecture. That its files are whole is seen beforehand, by transformers, which reads the
-    names and shapes of the weights but not the numbers.
+    names and shapes of the weights but not the numbers. The server ends with the encoder, or else
+    with the process.
 
     Raises
     ------
     InputError
-        If vLLM is not installed, or there is no GPU.
+        If the server does not start, or the entry wants GPUs and there are none.
     """
-    if device != "cuda":
+    if device != "cuda" and entry.vllm.gpus:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: backend vllm needs an NVIDIA GPU, and this job's "
-            f"device is {device}; run it on a GPU node, or take the backend sentence-transformers"
+            f"device is {device}; run it on a GPU node, set `vllm: {{gpus: 0}}` for a CPU build "
+            "of vLLM, or take the backend sentence-transformers"
         )
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    try:
-        vllm = import_module("vllm")
-    except ImportError as error:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: backend vllm needs vLLM ({error}); install it on "
-            "the GPU nodes with `pip install 'psibench[vllm]'`, see docs/vllm.md"
-        ) from error
     trust = entry.trust_remote_code
     tokenizer = load_tokenizer(folder, trust_remote_code=trust)
     appended = tokens_to_append(entry, tokenizer)
     load_auto(folder, {"device_map": "meta"}, trust_remote_code=trust)
     chosen = entry.dtype or dtype
-    llm = vllm.LLM(
-        model=str(folder),
-        runner="pooling",
-        max_model_len=entry.max_tokens,
-        tensor_parallel_size=entry.gpus,
-        gpu_memory_utilization=entry.gpu_memory_utilization,
-        dtype=chosen,
-        enable_prefix_caching=False,
-        trust_remote_code=trust,
-    )
+    options = ["--runner", "pooling", "--dtype", chosen, "--no-enable-prefix-caching"]
+    options += ["--max-model-len", str(entry.max_tokens)]
+    options += ["--trust-remote-code"] if trust else []
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
-    version = str(vllm.__version__)
-    return VllmEncoder(entry, llm, tokenizer, identity, chosen, version, appended)
+    with ExitStack() as stack:
+        process = VllmProcess(str(folder), entry.vllm, log=LOGS / log_name(), options=options)
+        server = stack.enter_context(process)
+        server.start()
+        encoder = VllmEncoder(
+            entry, server, tokenizer, identity, chosen, server.version(), appended
+        )
+        weakref.finalize(encoder, stack.pop_all().close)
+    return encoder

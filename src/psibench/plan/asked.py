@@ -232,5 +232,5 @@ def serving_minutes(llm: LlmSettings, encoding: Encoding, n_in: float, n_out: fl
     read = min(own.parameters_b, active * n_requests)
     writing_s = max(computing_s, 2 * read / encoding.gpu_gb_per_s / n_requests)
     if own.tokens_per_s is not None:
-        writing_s = own.gpus / own.tokens_per_s
+        writing_s = max(1, own.gpus) / own.tokens_per_s
     return (n_in * computing_s + n_out * writing_s) / 60

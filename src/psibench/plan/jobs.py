@@ -320,7 +320,7 @@ def budgeted(plan: Plan, benchmark: str, task: str) -> int:
 
 
 def served_gpus(plan: Plan, benchmark: str, task: str) -> int:
-    """Return the GPUs of a job that serves a task's model itself."""
+    """Return the GPUs of a job that serves a task's model itself; 0 on a CPU."""
     return plan.llms[plan.benchmarks[benchmark].tasks[task].section.llm].vllm.gpus
 
 
@@ -351,7 +351,7 @@ def gpus(plan: Plan, model: str | None = None) -> int:
     """
     own = plan.models[model] if model else None
     if isinstance(own, VllmModel):
-        return own.gpus
+        return own.vllm.gpus
     return int(plan.config.encoding.device != "cpu" and has_gpus())
 
 

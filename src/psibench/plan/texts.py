@@ -139,7 +139,7 @@ class PlannedTexts:
             return 0.0
         if entry.parameters_m is None:
             return None
-        gpus = entry.gpus if isinstance(entry, VllmModel) else 1
+        gpus = max(1, entry.vllm.gpus) if isinstance(entry, VllmModel) else 1
         active = entry.parameters_m - (entry.embedding_parameters_m or 0)
         operations = 2 * active * 1e6 * self.tokens(entry)
         return operations / (encoding.gpu_tflops * 1e12 * gpus) / 60

@@ -250,7 +250,11 @@ def _paid(plan: Plan, row: Row, llm: LlmSettings, left: Range) -> None:
             for n_in, n_out in ((in_low, out_low), (in_high, out_high))
         )
         row.usd = price.cost(low, is_batch=is_batch), price.cost(high, is_batch=is_batch)
-    if llm.vllm.parameters_b is not None:
+    is_on_cpu = llm.backend == "vllm" and llm.vllm.gpus == 0
+    if is_on_cpu and llm.vllm.tokens_per_s is not None:  # nothing but a trial run tells its speed
+        row.cpu_minutes = out_high / llm.vllm.tokens_per_s / 60
+        row.job_minutes = row.cpu_minutes / row.jobs
+    elif llm.vllm.parameters_b is not None and not is_on_cpu:
         encoding = plan.config.encoding
         row.gpu_minutes = (
             serving_minutes(llm, encoding, in_low, out_low),
@@ -382,7 +386,7 @@ def _encoded(plan: Plan, row: Row, model: str, texts: PlannedTexts) -> None:
     own = _sized(plan, model)
     n_tokens = texts.tokens(own)
     row.tokens_in = (n_tokens, n_tokens)
-    gpus = entry.gpus if isinstance(entry, VllmModel) else 1
+    gpus = max(1, entry.vllm.gpus) if isinstance(entry, VllmModel) else 1
     minutes = texts.gpu_minutes(own, encoding)
     if minutes is not None:
         _computed(row, encoding, (minutes * gpus, minutes * gpus), gpus=gpus)

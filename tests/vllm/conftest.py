@@ -1,0 +1,89 @@
+"""Tests with a vLLM that really runs, on this machine's CPUs: `make vllm-test` only.
+
+PSIBENCH_VLLM names programs `vllm`, with colons between, the one that all tests take first. The
+others are tried with a few requests. At the end, what failures say is printed.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psibench.config.vllm import VllmServer
+from psibench.llm.sections import LlmSettings
+from psibench.llm.vllm import VllmProcess
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / name) for name in ("llm", "models", "workflow")]
+
+from tiny_chat import PROGRAMS, SERVER, save_chat_model  # noqa: E402 - beside this file
+
+collect_ignore_glob = [] if PROGRAMS else ["test_*.py"]
+
+SAID: list[tuple[str, str]] = []
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for name, words in SAID:
+        terminalreporter.section(name)
+        terminalreporter.write_line(words)
+
+
+@pytest.fixture
+def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Show words under the test's name when all tests are done."""
+    return lambda words: SAID.append((request.node.name, words))
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PSIBENCH_JOB_MIB", "5500")
+
+
+@pytest.fixture(scope="session")
+def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen2 of two layers with a byte tokenizer and a chat template."""
+    return save_chat_model(tmp_path_factory.mktemp("chat"))
+
+
+@pytest.fixture(scope="session")
+def settings(chat_model: Path) -> Callable[..., LlmSettings]:
+    """Make the settings of a language model that a job serves on CPUs."""
+
+    def make(
+        *more: str, program: str = PROGRAMS[0] if PROGRAMS else "", **changes: Any
+    ) -> LlmSettings:
+        sampling = {"temperature": 1.0, "max_output_tokens": 3000}
+        fields = {
+            "backend": "vllm",
+            "model": str(chat_model),
+            "sampling": sampling,
+            "asking": {"concurrency": 8, "timeout_s": 300.0, "max_reasks": 5},
+            "vllm": SERVER
+            | {
+                "command": [program, "serve"],
+                "arguments": [*SERVER["arguments"], *more],
+            },
+        }
+        return LlmSettings.model_validate(fields | changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def server(
+    settings: Callable[..., LlmSettings], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VllmProcess]:
+    """One server for all tests that only ask."""
+    chosen: LlmSettings = settings()
+    server: VllmServer = chosen.vllm
+    os.environ.setdefault("PSIBENCH_JOB_MIB", "5500")
+    log = tmp_path_factory.mktemp("server") / "log"
+    with VllmProcess(chosen.model, server, log=log) as process:
+        process.start()
+        yield process

@@ -1,0 +1,304 @@
+"""Jobs with a vLLM that really runs: every task, two at once, kills, and what failures say."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from filter_project import JUDGES, make_filter_project
+from generated_project import generated_config
+from llm_helpers import items, start_job, stored, wait_for
+from tiny_chat import PROGRAMS
+from workflow_project import Project, save_checkpoint
+
+from psibench.errors import InputError
+from psibench.generate.ask import ask as ask_stage
+from psibench.llm import vllm as vllm_module
+from psibench.llm.run import ask_all
+from psibench.plan.config import load_config
+from psibench.plan.plan import make_plan
+from psibench.stopping import STOPPED_STATUS
+from psibench.tables import read_any_table
+
+KEY = "PSIBENCH_TEST_KEY"
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory) -> Project:
+    """The three recipes and every judge, by the stand-in."""
+    made = make_filter_project(tmp_path_factory.mktemp("project"))
+    config, generated = made.read_config(), generated_config(("controlled",))
+    config["benchmarks"] |= generated["benchmarks"]
+    save_checkpoint(made.folder / "checkpoint")
+    made.write_config(config | {"registry": generated["registry"]})
+    made.run()
+    return made
+
+
+def served(project: Project, server) -> dict:
+    """Return the project's config with the running server as the language model of all tasks."""
+    config = project.read_config()
+    llm = {
+        "backend": "openai",
+        "model": server.model,
+        "base_url": server.base_url,
+        "api_key_env": KEY,
+        "sampling": {"temperature": 1.0, "max_output_tokens": 3000},
+        "asking": {"concurrency": 8, "timeout_s": 300.0, "max_reasks": 5},
+    }
+    return config | {"llms": dict.fromkeys(JUDGES, llm)}
+
+
+def test_replies_to_every_task_of_the_three_recipes_fit_their_schemas(
+    project, server, monkeypatch, tmp_path, say
+):
+    """On the tables that the stand-in's replies came to: random weights' would be all dropped."""
+    monkeypatch.setenv(KEY, server.secret.reveal())
+    monkeypatch.chdir(project.folder)
+    config = served(project, server)
+    plan = make_plan(*load_config(project.read_config()))
+    rows = []
+    for name, planned in plan.benchmarks.items():
+        for task, asked in planned.tasks.items():
+            outputs = {table: str(tmp_path / f"{name}.{task}.{table}.parquet")
+                       for table in ("outcomes", "usage")}  # fmt: skip
+            ask_stage(
+                config=config,
+                benchmark=name,
+                task=task,
+                language="eng-Latn",
+                prompt=asked.path,
+                domains=planned.asked_about(task, "eng-Latn", ""),
+                inputs=planned.task_tables(task, "eng-Latn", ""),
+                store=str(tmp_path / "store"),
+                outputs=outputs,
+            )
+            outcomes = read_any_table(outputs["outcomes"])
+            assert outcomes.height, (name, task)
+            statuses = dict(Counter(outcomes["status"]))
+            rows.append(f"{name:14}{task:28}{outcomes.height:4} items: {statuses}")
+            assert set(statuses) == {"ok"}, rows[-1]
+    say("\n".join(rows))
+    assert len(rows) == 12
+
+
+def test_two_jobs_at_once_each_ask_their_own_server(settings, tmp_path):
+    chosen = settings()
+    jobs = [start_job(chosen, tmp_path / name, 10) for name in ("one", "two")]
+    for job, name in zip(jobs, ("one", "two"), strict=True):
+        out, err = job.communicate(timeout=900)
+        assert job.returncode == 0, err
+        assert out.count(" ok\n") == 10
+        assert len(stored(tmp_path / name)) >= 10
+    assert processes_of(chosen.model) == []
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_job_takes_its_server_along_and_the_next_asks_the_rest(
+    settings, server, tmp_path, monkeypatch, signal_number
+):
+    chosen = settings()
+    others = set(processes_of(chosen.model))
+    job = start_job(chosen, tmp_path, 300)
+    for _ in range(5):
+        assert job.stdout.readline().endswith(" ok\n")
+    job.send_signal(signal_number)
+    job.communicate(timeout=300)
+    assert job.returncode == (STOPPED_STATUS if signal_number == signal.SIGTERM else -9)
+    wait_for(lambda: set(processes_of(chosen.model)) <= others, timeout_s=60)
+    done = [answer.key for answer in stored(tmp_path)]
+    assert 5 <= len(done) < 300
+    assert len(set(done)) == len(done)
+    monkeypatch.setenv(KEY, server.secret.reveal())
+    reached = {"backend": "openai", "base_url": server.base_url, "api_key_env": KEY}
+    wanted = items(60, model=chosen.model, sampling=chosen.sampling.to_sampling())
+    outcomes = []
+    totals = ask_all(
+        wanted,
+        settings(**reached, vllm={}),
+        store=tmp_path,
+        on_outcome=outcomes.append,
+    )
+    assert {outcome.status for outcome in outcomes} == {"ok"}
+    known = {item.request.key for item in wanted} & set(done)
+    assert totals.n_from_store == len(known)
+    after = [answer.key for answer in stored(tmp_path)]
+    assert len(set(after)) == len(after)  # nothing was asked twice
+
+
+def test_a_killed_engine_ends_the_job_with_its_answers_kept(settings, server, tmp_path, say):
+    chosen = settings()
+    others = set(processes_of(chosen.model)) | set(engines())
+    job = start_job(chosen, tmp_path, 2000)
+    job.stdout.readline()
+    (engine,) = set(engines()) - others
+    os.kill(engine, signal.SIGKILL)
+    out, err = job.communicate(timeout=300)
+    assert job.returncode == 2, err
+    assert "All answers so far are stored" in err
+    assert len(stored(tmp_path)) >= 1 + out.count(" ok")
+    wait_for(lambda: set(processes_of(chosen.model)) <= others, timeout_s=60)
+    assert "its engine ended without a word" in err
+    say(err.strip())
+
+
+FAILURES = {
+    "a model that does not fit": (
+        ["--kv-cache-memory-bytes", str(900 << 30)],
+        {},
+        r"900.0 GiB needed, [\d.]+ GiB free: ValueError",
+    ),
+    "a context that is too large for the model": (
+        ["--max-model-len", "999999"],
+        {},
+        r"ValidationError: .*max_model_len \(999999\) is greater",
+    ),
+    "a wrong path": ([], {"model": "/no/such/folder"}, r"no such folder on this machine"),
+    "a model that is not in the cache": (
+        [],
+        {"model": "acme/none"},
+        r"LocalEntryNotFoundError: Cannot find",
+    ),
+    "a wrong argument": (["--no-such"], {}, r"unrecognized arguments: --no-such"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_what_a_failed_start_says_begins_with_the_cause(settings, tmp_path, say, case):
+    arguments, changes, words = FAILURES[case]
+    with pytest.raises(InputError, match=words) as caught:
+        ask_all(items(1), settings(*arguments, **changes), store=tmp_path, on_outcome=print)
+    said = str(caught.value)
+    say(said)
+    assert len(said.splitlines()) <= 16
+    for log in (tmp_path / "logs").glob("*.log"):
+        assert str(log) in said
+
+
+def test_a_context_that_is_too_small_is_told_in_the_servers_words(settings, tmp_path, say):
+    chosen = settings("--max-model-len", "64")
+    outcomes = []
+    ask_all(items(3, model=chosen.model), chosen, store=tmp_path, on_outcome=outcomes.append)
+    assert {(o.status, o.reason) for o in outcomes} == {("failed", "http_400")}
+    say(outcomes[0].text)
+    assert "64" in outcomes[0].text
+
+
+def test_a_port_that_is_taken_is_given_up_for_another(settings, tmp_path, monkeypatch, say):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken, free = other.getsockname()[1], vllm_module.free_port()
+        ports = [taken, free]
+        monkeypatch.setattr(vllm_module, "free_port", lambda: ports.pop(0))
+        monkeypatch.setattr(vllm_module, "HTTP_S", 0.5)
+        chosen, outcomes = settings(), []
+        wanted = items(2, model=chosen.model, sampling=chosen.sampling.to_sampling())
+        ask_all(wanted, chosen, store=tmp_path, on_outcome=outcomes.append)
+    assert [o.status for o in outcomes] == ["ok"] * 2
+    say(f"port {taken} was taken; asked on port {free}")
+
+
+def test_jobs_of_the_workflow_start_it_for_a_task_and_for_an_encoder(
+    project, settings, tmp_path, say
+):
+    """With the memory of their rules, less where the machine has less."""
+    from tiny_architectures import save_qwen3_embedding
+
+    copy = tmp_path / "project"
+    shutil.copytree(project.folder, copy, symlinks=True)
+    other = Project(copy)
+    save_qwen3_embedding(copy / "net", head_dim=32)
+    config = other.read_config()
+    chosen = settings()
+    config["llms"] = {"served": json.loads(chosen.model_dump_json(exclude_defaults=True))}
+    for section in config["benchmarks"].values():
+        if section["recipe"] == "posir":
+            section["propose_questions"]["llm"] = "served"
+    config["registry"]["served"] = {
+        "backend": "vllm",
+        "checkpoint": "net",
+        "max_tokens": 64,
+        "vllm": {"command": [PROGRAMS[0], "serve"], "arguments": ["--enforce-eager"], "gpus": 0},
+    }
+    config["models"] = ["bm25", "served"]
+    other.write_config(config)
+    asked = "results/above/build/eng-Latn/propose_questions.outcomes.parquet"
+    encoded = "results/controlled/encodings/served/eng-Latn.parquet"
+    other.run(encoded, asked)
+    outcomes = read_any_table(copy / asked)
+    assert set(outcomes["status"]) == {"ok"}
+    assert read_any_table(copy / encoded).height
+    logs = [
+        *(copy / "logs").glob("**/propose_questions.log"),
+        *(copy / "logs").glob("**/served/*.log"),
+    ]
+    say("\n".join(line for log in logs for line in log.read_text().splitlines() if "vllm" in line))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_release_answers_and_its_vectors_are_those_of_sentence_transformers(
+    settings, tmp_path, say, program, monkeypatch
+):
+    chosen, outcomes = settings(program=program), []
+    wanted = items(6, model=chosen.model, sampling=chosen.sampling.to_sampling())
+    ask_all(wanted, chosen, store=tmp_path / "store", on_outcome=outcomes.append)
+    assert [o.status for o in outcomes] == ["ok"] * 6
+    monkeypatch.chdir(tmp_path)
+    say(f"{compare_vectors(tmp_path / 'net', program)}; 6 of 6 replies ok")
+
+
+def compare_vectors(folder: Path, program: str) -> str:
+    """Encode by vLLM and by sentence-transformers; return what it came to."""
+    import numpy as np
+    from tiny_architectures import save_qwen3_embedding
+
+    from psibench.config.encoders import SentenceTransformerModel, VllmModel
+    from psibench.models.load import load_encoder
+
+    save_qwen3_embedding(folder, head_dim=32)  # the least that its CPU attention has
+    shared = {
+        "checkpoint": str(folder),
+        "max_tokens": 48,
+        "query_prompt": "w1 w2 w3 : ",
+        "append": "<|endoftext|>",
+    }
+    server = {"command": [program, "serve"], "arguments": ["--enforce-eager"], "gpus": 0}
+    entries = [
+        SentenceTransformerModel(backend="sentence-transformers", **shared),
+        VllmModel(backend="vllm", vllm=server, **shared),
+    ]
+    texts = [
+        " ".join(f"w{(3 * i + j) % 20}" for j in range(n)) for i, n in enumerate((1, 7, 30, 90))
+    ]
+    found, version = [], ""
+    for entry in entries:
+        encoder = load_encoder(entry, device="cpu", dtype="float32")
+        version = getattr(encoder, "vllm_version", "")
+        vectors = []
+        for role in ("query", "document"):
+            tokenized = encoder.tokenize(texts, role)
+            windows = [item.windows[0] for item in tokenized]
+            vectors += encoder.forward(windows, [item.content[0] for item in tokenized])
+        found.append(np.concatenate(vectors))
+    cosines = (found[0] * found[1]).sum(axis=1)
+    assert cosines.min() >= 0.999
+    # Prompts and lengths change vectors: the comparison would not pass for any.
+    assert abs(found[0] @ found[0].T - np.eye(8)).max() < 0.9999
+    return f"vLLM {version}: least cosine to sentence-transformers {cosines.min():.6f}"
+
+
+def processes_of(model: str) -> list[int]:
+    """Return the servers of a model."""
+    found = subprocess.run(["pgrep", "-f", f"serve {model}"], capture_output=True, text=True)
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def engines() -> list[int]:
+    found = subprocess.run(["pgrep", "-f", "VLLM::EngineCore"], capture_output=True, text=True)
+    return [int(pid) for pid in found.stdout.split()]
