@@ -36,7 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--served-model-name")
     parser.add_argument("--tensor-parallel-size", type=int, default=1)
     parser.add_argument("--max-model-len", type=int)
-    parser.add_argument("--gpu-memory-utilization", type=float)
+    parser.add_argument("--kv-cache-memory-bytes", type=int)
     parser.add_argument("--runner")
     parser.add_argument("--dtype")
     parser.add_argument("--trust-remote-code", action="store_true")

@@ -42,6 +42,14 @@ def load(entry, dtype="float32", device="cuda"):
     return load_encoder(entry, device=device, dtype=dtype)
 
 
+def given_gib(encoder) -> float:
+    """Return the cache that the server was given, and end it."""
+    given = started_with()
+    del encoder
+    gc.collect()
+    return int(given[given.index("--kv-cache-memory-bytes") + 1]) / 2**30
+
+
 def started_with() -> list[str]:
     (log,) = LOGS.glob("*.log")
     return log.read_text().splitlines()[0].split()[1:]
@@ -130,12 +138,17 @@ def test_a_server_that_refuses_or_dies_is_told_with_its_words(entry):
 def test_what_a_server_without_gpus_may_take_follows_from_the_job(entry, monkeypatch):
     with pytest.raises(InputError, match=r"needs an NVIDIA GPU, .* is cpu.*vllm: {gpus: 0}"):
         load(entry(), device="cpu")
+    monkeypatch.setattr("psibench.llm.vllm._free_gib", lambda: 10.0)
     monkeypatch.setenv("PSIBENCH_JOB_MIB", "4608")
-    encoder = load(entry(gpus=0), device="cpu")
-    given = started_with()
-    share = float(given[given.index("--gpu-memory-utilization") + 1])
-    assert 0.01 <= share < 0.5  # half a gibibyte, or the least that vLLM is told
-    assert encoder.vllm_version == "0.30.0"
+    assert 1.4 < given_gib(load(entry(gpus=0), device="cpu")) < 1.5  # less 3, and the weights
+    monkeypatch.setenv("PSIBENCH_JOB_MIB", "32000")
+    assert 5.9 < given_gib(load(entry(gpus=0), device="cpu")) < 6.0  # most of what is free
+    monkeypatch.setenv("PSIBENCH_JOB_MIB", "3072")
+    with pytest.raises(InputError, match=r"3.3 GiB .*needed; the job has asked for 3.0.* 10.0 are"):
+        load(entry(gpus=0), device="cpu")
+    monkeypatch.setattr("psibench.llm.vllm.weights_gib", lambda *_: None)  # still to be downloaded
+    monkeypatch.delenv("PSIBENCH_JOB_MIB")
+    assert given_gib(load(entry(gpus=0), device="cpu")) == 3.0
 
 
 def test_what_vllm_refuses_names_the_checkpoint(entry, tmp_path):

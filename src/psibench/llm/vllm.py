@@ -41,9 +41,10 @@ LAUNCHER_S = 15.0
 BESIDE_GIB = 3.0
 """Memory that a server on a CPU needs beside what its worker is given: 0.6 GiB each of the API
 server, the engine and this process with vLLM 0.32, and some for what it asks."""
-MOST_OF_FREE = 0.8
-"""Share of the free memory that a server on a CPU takes at most: weights are read through it."""
-NODES = Path("/sys/devices/system/node")
+MOST_OF_FREE = 0.6
+"""Share of the free memory that a server on a CPU takes at most, weights included."""
+LEAST_CACHE_GIB = 0.25
+GIB = 1 << 30
 
 RESERVED = {
     "--host": "the job chooses it",
@@ -318,30 +319,60 @@ def vllm_command(
     if server.gpus > 1 and not given & _PARALLEL:
         command += ["--tensor-parallel-size", str(server.gpus)]
     if server.gpus == 0 and not given & _MEMORY and "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
-        command += ["--gpu-memory-utilization", f"{cpu_share():.3f}"]
+        command += ["--kv-cache-memory-bytes", str(cache_bytes(model, revision))]
     return command + server.arguments
 
 
-def cpu_share() -> float:
-    """Return the share of a memory node that a server without GPUs may take.
+def cache_bytes(model: str, revision: str | None = None) -> int:
+    """Return the size of a server's cache of keys and values, where it has no GPU.
 
-    vLLM's CPU workers take a share of the memory of the NUMA node that they are bound to, weights
-    included. It is what the job has asked for (``PSIBENCH_JOB_MIB``) less what else runs in it, and
-    no more than most of what is free: without a cluster nothing keeps a job to what it asked for.
+    What the job has asked for (``PSIBENCH_JOB_MIB``), and no more than most of what is free, since
+    without a cluster nothing keeps a job to what it asked for; less the weights, and what else runs
+    in the job. vLLM's own measure is a share of the memory of a NUMA node or, in newer releases, of
+    the job's control group.
+
+    Raises
+    ------
+    InputError
+        If too little is left.
     """
-    sizes = [_meminfo(path, "MemTotal") for path in NODES.glob("node[0-9]*/meminfo")]
-    whole = max([size for size in sizes if size] or [_meminfo(Path("/proc/meminfo"), "MemTotal")])
-    free = MOST_OF_FREE * _meminfo(Path("/proc/meminfo"), "MemAvailable")
+    free = MOST_OF_FREE * _free_gib()
     asked = os.environ.get(JOB_MIB)
     own = free if asked is None else min(free, float(asked) / 1024 - BESIDE_GIB)
-    return min(0.95, max(0.01, own / whole))
+    weights = weights_gib(model, revision)
+    cache = own / 2 if weights is None else own - weights
+    if cache < LEAST_CACHE_GIB:
+        has = "" if asked is None else f"the job has asked for {float(asked) / 1024:.1f} (mem_mb), "
+        raise InputError(
+            f"vllm: {model}: {(weights or 0) + LEAST_CACHE_GIB + BESIDE_GIB:.1f} GiB of memory "
+            f"needed; {has}{_free_gib():.1f} are free, and of them {MOST_OF_FREE:.0%} are taken. "
+            "Raise mem_mb of its rule, take a smaller model, or say how much it may have by "
+            "--kv-cache-memory-bytes in vllm.arguments"
+        )
+    return int(cache * GIB)
 
 
-def _meminfo(path: Path, name: str) -> float:
-    """Read an amount, GiB, of a file as /proc/meminfo; 0 if it is not there."""
-    for line in path.read_text(encoding="ascii").splitlines():
-        if f"{name}:" in line:
-            return int(line.split()[-2]) / (1 << 20)
+def weights_gib(model: str, revision: str | None = None) -> float | None:
+    """Return the size of a model's weights on this machine, GiB; None where they are not here."""
+    folder = Path(model)
+    if not folder.is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(model, "config.json", revision=revision)
+        if not isinstance(found, str):
+            return None
+        folder = Path(found).parent
+    for pattern in ("*.safetensors", "*.bin"):
+        if sizes := [path.stat().st_size for path in folder.glob(pattern)]:
+            return sum(sizes) / GIB
+    return None
+
+
+def _free_gib() -> float:
+    """Read the memory that is free, or would be without cached files."""
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) / (1 << 20)
     return 0.0
 
 
