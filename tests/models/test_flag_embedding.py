@@ -12,6 +12,7 @@ from tiny_late_checkpoints import save_bge_m3
 from psibench.config.models import FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
+from psibench.search.sparse import PART
 
 TEXTS = [
     "w1",
@@ -63,6 +64,20 @@ def test_multi_vectors_are_those_of_flag_embedding(load, theirs, max_tokens):
     for ours, expected in zip(vectors_of(encoder, TEXTS), reference["colbert_vecs"], strict=True):
         assert ours.dtype == np.float32
         np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+def test_terms_are_the_weights_of_flag_embedding(load, theirs):
+    encoder = load(vectors="sparse")
+    assert encoder.entry.scores_by == "sparse"
+    texts = [*TEXTS, "w3 w4 w3", "of words it does not know", "w1 <mask>"]
+    reference = theirs.encode(texts, max_length=32, return_sparse=True)["lexical_weights"]
+    assert max(map(len, reference)) > 1
+    for rows, expected in zip(vectors_of(encoder, texts), reference, strict=True):
+        terms = rows[:, 0] * PART + rows[:, 1]
+        assert list(terms) == sorted(map(int, expected))
+        np.testing.assert_allclose(rows[:, 2], [expected[str(int(t))] for t in terms], atol=1e-5)
+    for rows, text in zip(vectors_of(encoder, texts), texts, strict=True):
+        np.testing.assert_allclose(rows, vectors_of(encoder, [text])[0], atol=1e-5)
 
 
 def test_multi_vectors_with_a_prompt_are_those_of_flag_embedding_with_that_instruction(
@@ -143,13 +158,27 @@ def test_positions_end_before_max_positions(load):
         load(max_tokens=513)
 
 
-def test_dense_vectors_need_no_head_and_multi_vectors_do(load, bge_m3, tmp_path):
-    bare = shutil.copytree(
-        bge_m3, tmp_path / "bare", ignore=shutil.ignore_patterns("colbert_linear.pt")
-    )
+def test_dense_vectors_need_no_head_and_the_others_one_each(load, bge_m3, tmp_path):
+    bare = shutil.copytree(bge_m3, tmp_path / "bare", ignore=shutil.ignore_patterns("*linear.pt"))
     assert vectors_of(load(bare, vectors="dense"), ["w1"])[0].shape == (1, 32)
     with pytest.raises(InputError, match=r"colbert_linear\.pt: missing.*vectors: dense"):
         load(bare)
+    shutil.copy(bge_m3 / "colbert_linear.pt", bare)
+    assert vectors_of(load(bare), ["w1"])[0].shape == (2, 32)
+    with pytest.raises(InputError, match=r"sparse_linear\.pt: missing; vectors: sparse"):
+        load(bare, vectors="sparse")
+
+
+@pytest.mark.parametrize("vectors", ["dense", "sparse", "multi-vector"])
+def test_a_reduced_format_changes_vectors_a_little_and_the_heads_compute_in_float32(load, vectors):
+    exact, reduced = (
+        vectors_of(load(vectors=vectors, dtype=dtype), ["w1 w2 w3 w4"])[0]
+        for dtype in ("float32", "bfloat16")
+    )
+    assert reduced.dtype == np.float32
+    np.testing.assert_allclose(reduced, exact, atol=0.03)
+    # Numbers of bfloat16 have 16 bits of zeros at their end.
+    assert (reduced.view(np.uint32)[:, -1] & 0xFFFF).any()
 
 
 class Evil:

@@ -123,15 +123,15 @@ class SentenceTransformerModel(EncoderModel):
 
 
 class FlagEmbeddingModel(EncoderModel):
-    """bge-m3 as FlagEmbedding's BGEM3FlagModel reads it: XLM-RoBERTa and its two heads."""
+    """bge-m3 by FlagEmbedding's BGEM3FlagModel: XLM-RoBERTa and its two heads."""
 
     backend: Literal["flag-embedding"]
-    kind: Literal["dense", "late-interaction"] = "dense"
+    kind: Literal["dense", "sparse", "late-interaction"] = "dense"
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
-    vectors: Literal["dense", "multi-vector"] = "dense"
-    """dense: the first token's; multi-vector: every token's but the first, scored by MaxSim and
-    divided by the number of the query's."""
+    vectors: Literal["dense", "sparse", "multi-vector"] = "dense"
+    """dense: the first token's; sparse: a weight for each token that the text has; multi-vector:
+    every token's but the first, scored by MaxSim and divided by the number of the query's."""
     attention: Attention = "auto"
     """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     dtype: Dtype | None = None
@@ -140,7 +140,8 @@ class FlagEmbeddingModel(EncoderModel):
     @property
     def scores_by(self) -> Scoring:
         """How a query's vectors are compared with a document's."""
-        return "cosine" if self.vectors == "dense" else "mean-maxsim"
+        by: dict[str, Scoring] = {"dense": "cosine", "sparse": "sparse"}
+        return by.get(self.vectors, "mean-maxsim")
 
 
 class ColbertModel(EncoderModel):

@@ -1,17 +1,24 @@
-"""BM25 through bm25s: how texts are cut into terms, and the search.
+"""BM25 with the formulas and the search of bm25s, and how texts are cut into terms.
 
 English is cut exactly as bm25s does by default. Other languages are first brought to Unicode's
 NFKC form, and their combining marks (vowel signs of Hindi, say) are parts of words. Scripts
 written without spaces are indexed as overlapping pairs of characters, beside whole words of other
 scripts, as Lucene's CJK analyser does. Every document is scored, so that ties have one order.
+
+bm25s 0.3.16 cuts and indexes one document after another in Python, with numba too. Its index is
+made here of one sparse matrix of counts, and holds the same numbers.
 """
 
+import re
 import sys
 import unicodedata
-from collections.abc import Sequence
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Protocol, get_args
+from functools import cache, partial
+from itertools import count
+from typing import Any, get_args
 
 import numpy as np
 
@@ -22,15 +29,26 @@ from psibench.search.ranking import TopK, top_k_of_row
 from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS
 
 
-class Tokenizer(Protocol):
-    """Cuts texts into terms."""
+@dataclass(frozen=True)
+class Tokenizer:
+    """Cuts texts into terms: words, or pairs of characters, without stop words, as their stems."""
 
-    def __call__(self, texts: Sequence[str], *, numbered: bool = False) -> Any:
-        """Return a list of terms per text.
+    split: Callable[[str], list[str]]
+    stop_words: frozenset[str]
+    stemmer: Any
+    """PyStemmer's; None: words are terms."""
 
-        ``numbered``: as bm25s' ``Tokenized`` where bm25s does the cutting, which it indexes a
-        quarter faster than it does lists.
-        """
+    def words(self, text: str) -> list[str]:
+        """Return the words of one text that are no stop words."""
+        return [word for word in self.split(text) if word not in self.stop_words]
+
+    def stems(self, words: list[str]) -> list[str]:
+        """Return the term of each word."""
+        return words if self.stemmer is None else list(self.stemmer.stemWords(words))
+
+    def __call__(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the terms of each text, in order."""
+        return [self.stems(self.words(text)) for text in texts]
 
 
 AUTO = "auto"
@@ -84,7 +102,7 @@ STOP_WORD_LANGUAGES: tuple[str, ...] = get_args(StopWordLanguage)
 
 
 def bm25_tokenizer(entry: Bm25Model, language: str) -> Tokenizer:
-    """Return texts -> lists of terms, as an entry wants them.
+    """Return what cuts texts into terms as an entry wants them.
 
     Parameters
     ----------
@@ -113,9 +131,8 @@ def bm25_tokenizer(entry: Bm25Model, language: str) -> Tokenizer:
         # Stop words are words; a pair of characters is none, so `auto` takes out nothing there.
         is_listed = own in STOP_WORD_LANGUAGES and script not in UNSPACED_SCRIPTS
         stopwords = own if is_listed else None  # type: ignore[assignment]
-    if script in UNSPACED_SCRIPTS:
-        return _unspaced_tokenizer(stems, _stop_words(stopwords))
-    return _word_tokenizer(stems, stopwords, is_english=code == "eng")
+    words = _english_words if code == "eng" else _words
+    return Tokenizer(_pairs if script in UNSPACED_SCRIPTS else words, _stop_words(stopwords), stems)
 
 
 def _stop_words(name: str | None) -> frozenset[str]:
@@ -126,43 +143,21 @@ def _stop_words(name: str | None) -> frozenset[str]:
     return frozenset(getattr(stopwords, f"STOPWORDS_{'EN' if name == ENGLISH else name.upper()}"))
 
 
-def _word_tokenizer(stems: Any, stopwords: str | None, *, is_english: bool) -> Tokenizer:
-    import bm25s
-
-    options = {} if is_english else {"token_pattern": _word_pattern()}
-
-    def tokenize(texts: Sequence[str], *, numbered: bool = False) -> Any:
-        return bm25s.tokenize(
-            list(texts) if is_english else [_folded(text) for text in texts],
-            stopwords=stopwords,
-            stemmer=stems,
-            return_ids=numbered,
-            show_progress=False,
-            **options,
-        )
-
-    return tokenize
+def _english_words(text: str) -> list[str]:
+    return _ENGLISH_WORD.findall(text.lower())
 
 
-def _unspaced_tokenizer(stems: Any, stop_words: frozenset[str]) -> Tokenizer:
-    import regex
+def _words(text: str) -> list[str]:
+    return _word_pattern().findall(_folded(text).lower())
 
-    word = r"[\p{L}\p{M}\p{N}_]"
-    pieces = regex.compile(rf"(?V1)([{word}&&[{UNSPACED}]]+)|[{word}--[{UNSPACED}]]+")
 
-    def terms(text: str) -> list[str]:
-        found: list[str] = []
-        for piece in pieces.finditer(_folded(text).lower()):
-            run = piece[1] or ""
-            # Overlapping pairs of neighbouring characters; a single one stands for itself.
-            found += [run[i : i + 2] for i in range(len(run) - 1)] or [piece[0]]
-        kept = [term for term in found if term not in stop_words]
-        return kept if stems is None else list(stems.stemWords(kept))
-
-    def tokenize(texts: Sequence[str], *, numbered: bool = False) -> list[list[str]]:  # noqa: ARG001
-        return [terms(text) for text in texts]
-
-    return tokenize
+def _pairs(text: str) -> list[str]:
+    """Overlapping pairs of neighbouring characters; a single one, or another word, as it is."""
+    found: list[str] = []
+    for piece in _piece_pattern().finditer(_folded(text).lower()):
+        run = piece[1] or ""
+        found += [run[i : i + 2] for i in range(len(run) - 1)] or [piece[0]]
+    return found
 
 
 def _folded(text: str) -> str:
@@ -170,15 +165,28 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
+_ENGLISH_WORD = re.compile(r"\b\w\w+\b")  # bm25s' default
+
+
 @cache
-def _word_pattern() -> str:
+def _word_pattern() -> re.Pattern[str]:
     """Two or more characters, as bm25s; combining marks count as characters."""
     every = map(chr, range(sys.maxunicode + 1))
     marks = "".join(c for c in every if unicodedata.category(c) in ("Mn", "Mc"))
-    return rf"\w[\w{marks}]+"
+    return re.compile(rf"\w[\w{marks}]+")
+
+
+@cache
+def _piece_pattern() -> Any:
+    """A run of characters of scripts without spaces (group 1), or another word."""
+    import regex
+
+    word = r"[\p{L}\p{M}\p{N}_]"
+    return regex.compile(rf"(?V1)([{word}&&[{UNSPACED}]]+)|[{word}--[{UNSPACED}]]+")
 
 
 DEFAULT_LANGUAGE = "eng-Latn"
+BLOCK = 1 << 20  # scores computed at once, in float64
 
 
 @dataclass(frozen=True)
@@ -187,7 +195,6 @@ class Bm25Index:
 
     index: Any
     tokenize: Tokenizer
-    n_documents: int
 
 
 def search_bm25(
@@ -216,48 +223,94 @@ def search_bm25(
 
 
 def build_index(entry: Bm25Model, documents: Sequence[str], *, language: str) -> Bm25Index:
-    """Index documents; see `search_bm25`."""
+    """Index documents; see `search_bm25`.
+
+    The scores are those that `bm25s.BM25.index` stores, computed in its precision.
+    """
     import bm25s
+    from bm25s import scoring
 
     tokenize = bm25_tokenizer(entry, language)
-    corpus_tokens = tokenize(documents, numbered=True)
-    if not any(getattr(corpus_tokens, "ids", corpus_tokens)):
+    counts, terms = _count_terms(tokenize, documents)
+    if not terms:
         raise InputError("BM25: no document holds a term; is the corpus text in this language?")
-    index = bm25s.BM25(method=entry.method, k1=entry.k1, b=entry.b, delta=entry.delta)
-    index.index(corpus_tokens, show_progress=False)
-    return Bm25Index(index, tokenize, len(documents))
+    lengths = np.bincount(counts.indices, weights=counts.data, minlength=len(documents))
+    average = lengths.mean()
+    weigh = partial(
+        scoring._select_tfc_scorer(entry.method),
+        l_avg=average, k1=entry.k1, b=entry.b, delta=entry.delta,
+    )  # fmt: skip
+    score_idf = scoring._select_idf_scorer(entry.method)
+    holding = np.diff(counts.indptr)
+    idf = np.array([score_idf(n, N=len(documents)) for n in holding.tolist()])
+    index = bm25s.BM25(method=entry.method)
+    absent = np.zeros_like(idf)
+    index.nonoccurrence_array = None
+    if entry.method in index.methods_requiring_nonoccurrence:
+        absent = idf * weigh(0, l_d=average)
+        index.nonoccurrence_array = absent.astype(np.float32)
+    factors, bases = (np.repeat(each.astype(np.float32), holding) for each in (idf, absent))
+    for start in range(0, counts.nnz, BLOCK):
+        some = slice(start, start + BLOCK)
+        weights = weigh(counts.data[some], l_d=lengths[counts.indices[some]])
+        counts.data[some] = weights * factors[some] - bases[some]
+    index.vocab_dict = terms
+    index.scores = {
+        "data": counts.data, "indices": counts.indices, "indptr": counts.indptr,
+        "num_docs": len(documents),
+    }  # fmt: skip
+    return Bm25Index(index, tokenize)
+
+
+def _count_terms(tokenize: Tokenizer, documents: Sequence[str]) -> tuple[Any, dict[str, int]]:
+    """Count the terms of documents.
+
+    Returns a scipy CSC array (n_documents, n_terms), float32, and the column of each term.
+    """
+    from scipy.sparse import csr_array, get_index_dtype
+
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)
+    found, ends = array("i"), array("q", [0])
+    for text in documents:
+        found.extend(map(numbers.__getitem__, tokenize.words(text)))
+        ends.append(len(found))
+    columns: dict[str, int] = {}
+    stems = tokenize.stems(list(numbers))
+    column = np.array([columns.setdefault(stem, len(columns)) for stem in stems], dtype=np.int32)
+    places = np.asarray(found)
+    places[:] = column[places]
+    ones = np.ones(len(places), dtype=np.float32)
+    shape = (len(documents), len(columns))
+    starts = np.asarray(ends, dtype=get_index_dtype(maxval=len(places)))
+    counts = csr_array((ones, places, starts), shape=shape).tocsc()
+    counts.sum_duplicates()
+    return counts, columns
 
 
 def search_index(built: Bm25Index, queries: Sequence[str], *, k: int) -> TopK:
     """Search indexed documents; see `search_bm25`."""
     index = built.index
-    best = TopK.empty(len(queries), min(k, built.n_documents))
-    is_matching = np.zeros(built.n_documents, dtype=bool)
+    best = TopK.empty(len(queries), min(k, index.scores["num_docs"]))
     with Progress("searching bm25", total=len(queries), unit="queries") as progress:
         for row, tokens in enumerate(built.tokenize(queries)):
             progress.advance(1)
             known = [token for token in tokens if token in index.vocab_dict]
             if not known:
                 continue
-            matching = _matching(index, known, is_matching)
-            scores = index.get_scores(known)[matching]
-            top = top_k_of_row(scores, k)
-            found, scores = matching[top], scores[top]
-            best.scores[row, : len(found)] = scores
+            scores = index.get_scores(known)
+            # Documents without a term have the lowest score, and some with one may have it, too:
+            # bm25l and bm25+ begin above 0, and with robertson a term of most documents adds 0.
+            matching = np.flatnonzero(scores > scores.min())
+            if len(matching) < k:
+                matching = _matching(index, known)
+            found = matching[top_k_of_row(scores[matching], k)]
+            best.scores[row, : len(found)] = scores[found]
             best.documents[row, : len(found)] = found
     return best
 
 
-def _matching(index: Any, tokens: Sequence[str], marks: np.ndarray) -> np.ndarray:
-    """Return the documents that hold any of the tokens, in ascending order.
-
-    A score cannot tell: bm25l and bm25+ give documents without a term more than 0, and robertson
-    gives 0 for terms that most documents hold. ``marks`` is all False, before and after.
-    """
+def _matching(index: Any, tokens: Sequence[str]) -> np.ndarray:
+    """Return the documents that hold any of the tokens, in ascending order."""
     starts, documents = index.scores["indptr"], index.scores["indices"]
-    for token in set(tokens):
-        place = index.vocab_dict[token]
-        marks[documents[starts[place] : starts[place + 1]]] = True
-    found = np.flatnonzero(marks)
-    marks[found] = False
-    return found
+    places = {index.vocab_dict[token] for token in tokens}
+    return np.unique(np.concatenate([documents[starts[i] : starts[i + 1]] for i in places]))

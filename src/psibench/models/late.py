@@ -11,14 +11,8 @@ much of a text is visible, and batches by characters: texts are tokenized here, 
 and by its tokenizer, and laid out as those of all encoders. It fills in weights that are missing,
 and a projection where there is none. And jina-colbert-v2 brings code for transformers 4, which it
 would have to run: ``architectures.flash_xlm_roberta`` reads that.
-
-bge-m3 is read as FlagEmbedding's BGEM3FlagModel does (version 1.4.2), without FlagEmbedding (Chen
-et al. 2024, arXiv:2402.03216, section 3.2): the dense vector is the first token's; the multi
-vectors are a linear layer over every other token, the closing one among them; a query's score is
-the mean over its vectors of the best of the document's. All are normalised.
 """
 
-import pickle
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,104 +27,31 @@ from psibench.models.checkpoints import checkpoint_identity, read_json
 from psibench.models.declared import USES, late_settings, read_modules
 from psibench.models.networks import check_positions
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
+from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
-from psibench.models.weights import (
-    checking_weights,
-    load_auto,
-    read_tensors,
-    tokenizer_folder,
-)
-from psibench.tables.hashing import hash_file
+from psibench.models.weights import checking_weights, read_tensors, tokenizer_folder
 from psibench.tables.provenance import hash_params
 
 PUNCTUATION = list(string.punctuation)
-BGE_HEAD = "colbert_linear.pt"
 
 
 @dataclass(frozen=True)
-class LateEncoder:
-    """The part of an ``Encoder`` that turns windows into the vectors of their tokens.
+class ColbertEncoder:
+    """An ``Encoder`` of ColBERT's token vectors; see ``load_colbert``.
 
-    A class built on it says in ``states`` and ``project`` what a padded batch gives, in
-    ``decided_by`` which settings decide that, and in ``tokenize`` which tokens' vectors are kept:
-    there ``content`` is True for them, special tokens among them. A reduced number format runs
-    under autocast where the weights are float32.
+    A reduced number format runs under autocast where the weights are float32. Of what ``tokenize``
+    gives, ``content`` is True for tokens whose vectors are kept, special ones among them.
     """
 
-    entry: Any
-    model: Any
+    entry: ColbertModel
+    modules: list[Any]
+    """sentence-transformers' modules that compute the vectors: a transformer and those behind."""
     tokenizer: Any
     device: str
     dtype: str
     weights: str
     """Number format of the transformer's weights; what projects its states is float32."""
     identity: str
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of everything that decides the vectors besides the text and its prompt."""
-        return hash_params(
-            self.decided_by()
-            | {
-                "attention": attention_of(self.entry),
-                "identity": self.identity,
-                "dtype": self.dtype,
-                "weights": self.weights,
-                "version": MODEL_VERSIONS[self.entry.backend],
-            }
-        )
-
-    def decided_by(self) -> dict[str, Any]:
-        """Return the settings that decide the vectors."""
-        raise NotImplementedError
-
-    def states(self, inputs: dict[str, Any]) -> Any:
-        """Return (rows, places, hidden) states, in the format of ``dtype``."""
-        raise NotImplementedError
-
-    def project(self, states: Any) -> Any:
-        """Turn float32 states into (rows, places, dim)."""
-        raise NotImplementedError
-
-    def n_unattended(self, window: np.ndarray) -> int:  # noqa: ARG002 - a subclass reads it
-        """Count the tokens at the end of a window that no token attends to."""
-        return 0
-
-    def forward(
-        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        """Encode a batch: (n_kept_tokens, dim) float32 unit vectors per window."""
-        import torch
-        from torch.nn.functional import normalize
-
-        # No token attends to the padding, whatever it is.
-        pad_id = int(self.tokenizer.pad_token_id or 0)
-        inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
-        for row, window in enumerate(windows):
-            if hidden := self.n_unattended(window):
-                inputs["attention_mask"][row, len(window) - hidden :] = 0
-        reduced = self.dtype != self.weights
-        with torch.inference_mode():
-            with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-                states = self.states(inputs)
-            unit = normalize(self.project(states.float()), dim=-1)
-            kept = np.zeros(unit.shape[:2], dtype=bool)
-            for row, keep in enumerate(content):
-                kept[row, : len(keep)] = keep
-            vectors = unit[torch.from_numpy(kept).to(self.device)].cpu().numpy()
-        return [part.copy() for part in np.split(vectors, np.cumsum(kept.sum(axis=1))[:-1])]
-
-
-@dataclass(frozen=True)
-class ColbertEncoder(LateEncoder):
-    """An ``Encoder`` of ColBERT's token vectors; see ``load_colbert``.
-
-    ``model`` is the list of sentence-transformers' modules that compute the vectors: a transformer
-    and those behind it.
-    """
-
-    entry: ColbertModel
     mask: Any
     """sentence-transformers' MultiVectorMask, which says whose vectors of a text are kept."""
     prefixes: dict[str, str]
@@ -144,20 +65,29 @@ class ColbertEncoder(LateEncoder):
     attends: bool
     """Whether other tokens attend to that token."""
 
-    def decided_by(self) -> dict[str, Any]:
-        """Return how the checkpoint is read: its own settings, those of the entry before them."""
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the vectors besides the text and its prompt."""
         words = list(self.mask.skiplist_words)
         longest = {"longest_query": self.longest_query}
-        return {
-            "max_tokens": self.entry.max_tokens,
-            "dim": self.entry.dim,
-            "query_tokens": self.query_tokens,
-            "expand_queries": self.expansion_id is not None,
-            "attend_to_expansion": self.attends,
-            "query_marker": self.prefixes["query"].removesuffix(" "),
-            "document_marker": self.prefixes["document"].removesuffix(" "),
-            "skip_punctuation": True if words == PUNCTUATION else words or False,
-        } | ({} if self.longest_query == self.query_tokens else longest)
+        return hash_params(
+            {
+                "max_tokens": self.entry.max_tokens,
+                "dim": self.entry.dim,
+                "query_tokens": self.query_tokens,
+                "expand_queries": self.expansion_id is not None,
+                "attend_to_expansion": self.attends,
+                "query_marker": self.prefixes["query"].removesuffix(" "),
+                "document_marker": self.prefixes["document"].removesuffix(" "),
+                "skip_punctuation": True if words == PUNCTUATION else words or False,
+                "attention": attention_of(self.entry),
+                "identity": self.identity,
+                "dtype": self.dtype,
+                "weights": self.weights,
+                "version": MODEL_VERSIONS[self.entry.backend],
+            }
+            | ({} if self.longest_query == self.query_tokens else longest)
+        )
 
     def salt(self, role: Role) -> str:
         """Return the role and its prompt: the same text is read otherwise as query."""
@@ -181,18 +111,38 @@ class ColbertEncoder(LateEncoder):
             filled.append(replace(item, windows=(window,), content=(self._kept(window, role),)))
         return filled
 
-    def states(self, inputs: dict[str, Any]) -> Any:
-        """Run the transformer."""
-        return self.model[0](inputs)["token_embeddings"]
+    def forward(
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Encode a batch: (n_kept_tokens, dim) float32 unit vectors per window."""
+        import torch
+        from torch.nn.functional import normalize
+
+        # No token attends to the padding, whatever it is.
+        pad_id = int(self.tokenizer.pad_token_id or 0)
+        inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
+        for row, window in enumerate(windows):
+            if hidden := self._n_unattended(window):
+                inputs["attention_mask"][row, len(window) - hidden :] = 0
+        reduced = self.dtype != self.weights
+        with torch.inference_mode():
+            with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
+                states = self.modules[0](inputs)["token_embeddings"]
+            unit = normalize(self.project(states.float()), dim=-1)
+            kept = np.zeros(unit.shape[:2], dtype=bool)
+            for row, keep in enumerate(content):
+                kept[row, : len(keep)] = keep
+            vectors = unit[torch.from_numpy(kept).to(self.device)].cpu().numpy()
+        return [part.copy() for part in np.split(vectors, np.cumsum(kept.sum(axis=1))[:-1])]
 
     def project(self, states: Any) -> Any:
-        """Run the modules behind it, and keep the leading dimensions."""
+        """Run the modules behind the transformer, and keep the leading dimensions."""
         features = {"token_embeddings": states}
-        for module in self.model[1:]:
+        for module in self.modules[1:]:
             features = module(features)
         return features["token_embeddings"][..., : self.entry.dim]
 
-    def n_unattended(self, window: np.ndarray) -> int:
+    def _n_unattended(self, window: np.ndarray) -> int:
         """Count the tokens that a query was filled up with, if none attends to them."""
         if self.expansion_id is None or self.attends:
             return 0
@@ -458,92 +408,3 @@ def _expansion_id(entry: ColbertModel, found: _Found, *, attends: bool) -> int:
             "filled up with, and no token may attend to that; set expand_queries: false"
         )
     return int(filling)
-
-
-@dataclass(frozen=True)
-class FlagEmbeddingEncoder(LateEncoder):
-    """An ``Encoder`` of bge-m3's dense or multi vectors; see ``load_flag_embedding``."""
-
-    entry: FlagEmbeddingModel
-    head: Any = None
-    """The linear layer of the multi vectors; None for dense ones."""
-
-    def decided_by(self) -> dict[str, Any]:
-        """Return the settings that decide the vectors."""
-        return self.entry.model_dump(mode="json", include={"max_tokens", "vectors"})
-
-    def salt(self, role: Role) -> str:
-        """Return the role's prompt: queries and documents are read alike."""
-        return self.entry.prompt(role)
-
-    def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
-        """Tokenize texts, cut to ``max_tokens``; a prompt's vectors are kept like the text's."""
-        items = tokenize_texts(
-            self.tokenizer, texts, prompt=self.entry.prompt(role), max_tokens=self.entry.max_tokens
-        )
-        dense = self.entry.vectors == "dense"
-        return [
-            replace(
-                item,
-                content=tuple((np.arange(len(window)) == 0) == dense for window in item.windows),
-            )
-            for item in items
-        ]
-
-    def states(self, inputs: dict[str, Any]) -> Any:
-        """Run the transformer."""
-        return self.model(**inputs).last_hidden_state
-
-    def project(self, states: Any) -> Any:
-        """Return (rows, places, dim): of multi vectors, or of states, the first of them dense."""
-        return states if self.head is None else self.head(states)
-
-
-def load_flag_embedding(
-    entry: FlagEmbeddingModel, folder: Path, *, device: str, dtype: str
-) -> FlagEmbeddingEncoder:
-    """Load bge-m3, or another checkpoint of its layout.
-
-    Raises
-    ------
-    InputError
-        If it lacks the layer of the multi vectors, or takes fewer tokens than ``max_tokens``.
-    """
-    weights = weights_format(device, dtype)
-    trust = entry.trust_remote_code
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust)
-    options = {"dtype": weights, "attn_implementation": attention_of(entry)}
-    model = load_auto(folder, options, trust_remote_code=trust)
-    check_positions(model, entry.checkpoint, entry.max_tokens)
-    identity = checkpoint_identity(entry.checkpoint, entry.revision)
-    head = None
-    if entry.vectors == "multi-vector":
-        head = _read_head(folder / BGE_HEAD, model.config.hidden_size).to(device)
-        identity = f"{identity}\0{hash_file(folder / BGE_HEAD)}"
-    model = model.to(device).eval()
-    return FlagEmbeddingEncoder(entry, model, tokenizer, device, dtype, weights, identity, head)
-
-
-def _read_head(path: Path, hidden_size: int) -> Any:
-    """Read the linear layer, without running what a pickle may hold.
-
-    Raises InputError if the file is missing, is no dict of tensors, or does not fit the
-    transformer.
-    """
-    import torch
-
-    if not path.is_file():
-        raise InputError(
-            f"{path}: missing; vectors: multi-vector needs this linear layer. Give a checkpoint "
-            "like BAAI/bge-m3, or set vectors: dense"
-        )
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        head = torch.nn.Linear(hidden_size, len(state["weight"]))
-        head.load_state_dict(state)
-    except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, IndexError) as error:
-        raise InputError(
-            f"{path}: found no linear layer over {hidden_size} dimensions ({error}); expected a "
-            "dict of the tensors weight and bias, as torch.save writes it"
-        ) from error
-    return head.float()

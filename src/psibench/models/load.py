@@ -51,7 +51,7 @@ def _load(entry: EncoderModel, folder: Path, *, device: str, dtype: str) -> Enco
 
             return load_transformer(entry, folder, device=device, dtype=dtype)
         case FlagEmbeddingModel():
-            from psibench.models.late import load_flag_embedding
+            from psibench.models.flag_embedding import load_flag_embedding
 
             return load_flag_embedding(entry, folder, device=device, dtype=dtype)
         case ColbertModel():

@@ -1,0 +1,193 @@
+"""bge-m3 by FlagEmbedding: a dense vector, weights of terms, or a vector for every token.
+
+The network, its two heads and what is made of them are those of FlagEmbedding's BGEM3FlagModel
+(version 1.4.2; Chen et al. 2024, arXiv:2402.03216, section 3.2): the dense vector is the first
+token's; a term is a token, and weighs the most that the sparse head gives it anywhere in the text,
+unless it is the first, the closing, or an unknown one; the multi vectors are a linear layer over
+every token but the first, and a query's score is the mean over its own of the best of the
+document's. Dense and multi vectors are normalised.
+
+Its loader and its batches are not used: it makes up weights and heads that are missing, tells no
+offsets of tokens, by which psibench knows how much of a text is visible, and computes the heads in
+the number format of the transformer. Here they are float32.
+"""
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psibench.config.encoders import FlagEmbeddingModel
+from psibench.errors import InputError
+from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.late import attention_of, weights_format
+from psibench.models.networks import check_positions
+from psibench.models.protocols import Role, TokenizedText
+from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
+from psibench.models.versions import MODEL_VERSIONS
+from psibench.models.weights import load_auto
+from psibench.search.sparse import PART
+from psibench.tables.hashing import hash_file
+from psibench.tables.provenance import hash_params
+
+HEADS = {"multi-vector": "colbert_linear", "sparse": "sparse_linear"}
+
+
+@dataclass(frozen=True)
+class FlagEmbeddingEncoder:
+    """An ``Encoder`` of one of bge-m3's three outputs; see ``load_flag_embedding``."""
+
+    entry: FlagEmbeddingModel
+    network: Any
+    """FlagEmbedding's EncoderOnlyEmbedderM3ModelForInference."""
+    device: str
+    dtype: str
+    weights: str
+    """Number format of the transformer's weights."""
+    identity: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the vectors besides the text and its prompt."""
+        return hash_params(
+            {
+                "max_tokens": self.entry.max_tokens,
+                "vectors": self.entry.vectors,
+                "attention": attention_of(self.entry),
+                "identity": self.identity,
+                "dtype": self.dtype,
+                "weights": self.weights,
+                "version": MODEL_VERSIONS[self.entry.backend],
+            }
+        )
+
+    def salt(self, role: Role) -> str:
+        """Return the role's prompt: queries and documents are read alike."""
+        return self.entry.prompt(role)
+
+    def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
+        """Tokenize texts, cut to ``max_tokens``; a prompt's tokens count like the text's."""
+        entry = self.entry
+        return tokenize_texts(
+            self.network.tokenizer, texts, prompt=entry.prompt(role), max_tokens=entry.max_tokens
+        )
+
+    def forward(
+        self,
+        windows: Sequence[np.ndarray],
+        content: Sequence[np.ndarray],  # noqa: ARG002 - every token counts
+    ) -> list[np.ndarray]:
+        """Encode a batch.
+
+        Per window a float32 array: the (1, dim) unit vector, (n_tokens - 1, dim) unit vectors, or
+        (n_terms, 3) rows of `psibench.search.sparse.as_rows`.
+        """
+        import torch
+
+        pad_id = int(self.network.tokenizer.pad_token_id or 0)
+        inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
+        with torch.inference_mode():
+            output = self.network(
+                inputs,
+                return_dense=self.entry.vectors == "dense",
+                return_sparse=self.entry.vectors == "sparse",
+                return_colbert_vecs=self.entry.vectors == "multi-vector",
+            )
+        (found,) = (values.cpu().numpy() for values in output.values())
+        if self.entry.vectors == "dense":
+            return list(found[:, None])
+        if self.entry.vectors == "multi-vector":
+            rows = zip(found, windows, strict=True)
+            return [vectors[: len(window) - 1].copy() for vectors, window in rows]
+        named = self.network.tokenizer
+        unused = [named.cls_token_id, named.eos_token_id, named.unk_token_id]
+        rows = zip(windows, found[:, :, 0], strict=True)
+        return [_terms(window, weights[: len(window)], unused) for window, weights in rows]
+
+
+def _terms(window: np.ndarray, weights: np.ndarray, unused: Sequence[int]) -> np.ndarray:
+    """Return the largest weight of each token that has one above 0, by ascending token."""
+    terms, places = np.unique(window, return_inverse=True)
+    largest = np.zeros(len(terms), dtype=np.float32)
+    np.maximum.at(largest, places, weights)
+    kept = (largest > 0) & ~np.isin(terms, unused)
+    high, low = np.divmod(terms[kept], PART)
+    return np.column_stack([high, low, largest[kept]]).astype(np.float32)
+
+
+def load_flag_embedding(
+    entry: FlagEmbeddingModel, folder: Path, *, device: str, dtype: str
+) -> FlagEmbeddingEncoder:
+    """Load bge-m3, or another checkpoint of its layout.
+
+    Raises
+    ------
+    InputError
+        If it lacks the head of the vectors asked for, or takes fewer tokens than ``max_tokens``.
+    """
+    from FlagEmbedding.finetune.embedder.encoder_only.m3 import (
+        EncoderOnlyEmbedderM3ModelForInference,
+    )
+
+    weights = weights_format(device, dtype)
+    trust = entry.trust_remote_code
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust)
+    options = {"dtype": weights, "attn_implementation": attention_of(entry)}
+    transformer = load_auto(folder, options, trust_remote_code=trust)
+    check_positions(transformer, entry.checkpoint, entry.max_tokens)
+    identity = checkpoint_identity(entry.checkpoint, entry.revision)
+    parts = {"model": transformer} | dict.fromkeys(HEADS.values())
+    if entry.vectors in HEADS:
+        path = folder / f"{HEADS[entry.vectors]}.pt"
+        parts[path.stem] = _read_head(path, entry.vectors, transformer.config.hidden_size)
+        identity = f"{identity}\0{hash_file(path)}"
+    _compute_in(transformer, device, dtype, weights)
+    network = EncoderOnlyEmbedderM3ModelForInference(
+        parts, tokenizer=tokenizer, normalize_embeddings=True
+    )
+    network = network.to(device).eval()
+    return FlagEmbeddingEncoder(entry, network, device, dtype, weights, identity)
+
+
+def _compute_in(transformer: Any, device: str, dtype: str, weights: str) -> None:
+    """Let a transformer compute in a number format, and give its states in float32."""
+    import torch
+
+    run = transformer.forward
+
+    def forward(**inputs: Any) -> Any:
+        with torch.autocast(device, dtype=getattr(torch, dtype), enabled=dtype != weights):
+            found = run(**inputs)
+        found.last_hidden_state = found.last_hidden_state.float()
+        return found
+
+    transformer.forward = forward
+
+
+def _read_head(path: Path, vectors: str, hidden_size: int) -> Any:
+    """Read a head, a linear layer, without running what a pickle may hold.
+
+    Raises InputError if the file is missing, is no dict of tensors, or does not fit the
+    transformer.
+    """
+    import torch
+
+    if not path.is_file():
+        raise InputError(
+            f"{path}: missing; vectors: {vectors} needs this linear layer. Give a checkpoint "
+            "like BAAI/bge-m3, or set vectors: dense"
+        )
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        n_outputs = 1 if vectors == "sparse" else len(state["weight"])
+        head = torch.nn.Linear(hidden_size, n_outputs)
+        head.load_state_dict(state)
+    except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, IndexError) as error:
+        raise InputError(
+            f"{path}: found no linear layer over {hidden_size} dimensions ({error}); expected a "
+            "dict of the tensors weight and bias, as torch.save writes it"
+        ) from error
+    return head.float()
