@@ -84,6 +84,7 @@ TINY = {
     "colbertv2.0-512": late.save_colbert,
     "jina-colbert-v2": late.save_jina_colbert,
     "bge-m3-multi-vector": late.save_bge_m3,
+    "bge-m3-sparse": late.save_bge_m3,
     "splade-v3": sparse.save_splade,
     "opensearch-sparse-v2-distill": sparse.save_splade,
     "opensearch-sparse-doc-v3": sparse.save_inference_free,
