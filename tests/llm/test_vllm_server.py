@@ -129,6 +129,12 @@ def test_a_missing_program_is_named(tmp_path):
         ask(settings, tmp_path, 3)
 
 
+def test_a_model_that_is_a_path_to_nothing_is_refused_before_anything_starts(tmp_path):
+    with pytest.raises(InputError, match="'./none' is a path, and there is no such folder"):
+        ask(vllm(model="./none", gpus=0), tmp_path, 1)
+    assert not (tmp_path / "logs").exists()
+
+
 def test_starts_answers_and_leaves_nothing_behind(tmp_path, monkeypatch, caplog):
     """With a proxy that leads nowhere, a key in the environment, and more output than a pipe."""
     caplog.set_level(logging.INFO)

@@ -89,13 +89,14 @@ def test_replies_to_every_task_of_the_three_recipes_fit_their_schemas(
 
 def test_two_jobs_at_once_each_ask_their_own_server(settings, tmp_path):
     chosen = settings()
+    others = set(processes_of(chosen.model))
     jobs = [start_job(chosen, tmp_path / name, 10) for name in ("one", "two")]
     for job, name in zip(jobs, ("one", "two"), strict=True):
         out, err = job.communicate(timeout=900)
         assert job.returncode == 0, err
         assert out.count(" ok\n") == 10
         assert len(stored(tmp_path / name)) >= 10
-    assert processes_of(chosen.model) == []
+    assert set(processes_of(chosen.model)) <= others
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])

@@ -96,12 +96,12 @@ class VllmProcess:
     ) -> None:
         self.model, self._server, self._log = model, server, Path(log)
         self._revision, self._options = revision, options
-        self._command(0)  # its complaints come before any work
         if model.startswith(("/", "./", "../", "~")) and not Path(model).is_dir():
             raise InputError(
                 f"vllm: model {model!r} is a path, and there is no such folder on this machine; "
                 "give a folder with config.json, tokenizer and weights, or a name on the hub"
             )
+        self._command(0)  # its complaints come before any work
         self.base_url = ""
         self.secret = Secret(secrets.token_hex(16))
         self._launcher: subprocess.Popen[bytes] | None = None
@@ -358,7 +358,10 @@ def weights_gib(model: str, revision: str | None = None) -> float | None:
     if not folder.is_dir():
         from huggingface_hub import try_to_load_from_cache
 
-        found = try_to_load_from_cache(model, "config.json", revision=revision)
+        try:
+            found = try_to_load_from_cache(model, "config.json", revision=revision)
+        except ValueError:  # a name that the hub does not have: vLLM says what it makes of it
+            return None
         if not isinstance(found, str):
             return None
         folder = Path(found).parent
