@@ -130,7 +130,7 @@ def test_a_missing_program_is_named(tmp_path):
 
 
 def test_a_model_that_is_a_path_to_nothing_is_refused_before_anything_starts(tmp_path):
-    with pytest.raises(InputError, match="'./none' is a path, and there is no such folder"):
+    with pytest.raises(InputError, match=r"'./none' is a path, and there is no such folder"):
         ask(vllm(model="./none", gpus=0), tmp_path, 1)
     assert not (tmp_path / "logs").exists()
 
