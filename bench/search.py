@@ -97,10 +97,8 @@ class Peak:
 def search_psibench(_folder: Path, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """The vectors from memory."""
     from psibench.search.exact import search_vectors
-    from psibench.search.vectors import ArrayVectors
 
-    found = search_vectors(queries, ArrayVectors(documents), k=K)
-    return found.documents
+    return search_vectors(queries, documents, k=K).documents
 
 
 def search_store(folder: Path, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from psibench.search.exact import search_vectors
-from psibench.search.vectors import ArrayVectors, Vectors
+from psibench.search.vectors import Vectors
 
 
 def maxsim(query: np.ndarray, text: np.ndarray) -> float:
@@ -16,7 +16,7 @@ def maxsim_search(
 ) -> np.ndarray:
     """Scores of all documents by the search, (n_queries, n_documents)."""
     queries = Vectors(np.concatenate(asked), _offsets(asked))
-    source = ArrayVectors(np.concatenate(read), _offsets(read))
+    source = Vectors(np.concatenate(read), _offsets(read))
     best = search_vectors(queries, source, k=len(read), mean=mean)
     scores = np.empty((len(asked), len(read)))
     np.put_along_axis(scores, best.documents, best.scores, axis=1)

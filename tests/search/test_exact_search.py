@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.search.exact import MARGIN, search_vectors
-from psibench.search.vectors import ArrayVectors, Groups, Vectors
+from psibench.search.vectors import Groups, Vectors
 
 BLOCKS = [1, 4 * 3, 20_000, 256 * 1024 * 1024]
 
@@ -60,7 +60,7 @@ def check(queries, documents, k, block_bytes, groups=None):
     scores = full_matrix(queries, documents, groups)
     width = min(k, max(np.diff(groups.documents)))
     expected = -np.sort(-scores, axis=1)[:, :width]
-    for source in (ArrayVectors(documents.values, documents.offsets), Shuffled(documents, seed=k)):
+    for source in (documents, Shuffled(documents, seed=k)):
         best = search_vectors(queries, source, k=k, block_bytes=block_bytes, groups=groups)
         assert (best.documents.dtype, best.scores.dtype) == (np.int64, np.float32)
         np.testing.assert_allclose(best.scores, expected, rtol=1e-5, atol=2e-6)
@@ -136,7 +136,7 @@ def test_equal_documents_tie_by_number_in_whatever_blocks_they_are(block_bytes, 
     alone = full_matrix(queries, texts, Groups.of_sizes([9], [60]))
     assert np.diff(np.sort(alone, axis=1)).min() > 1e-6
     expected = np.lexsort((np.broadcast_to(np.arange(300), (9, 300)), -alone[:, copy_of]), axis=1)
-    for source in (ArrayVectors(documents.values, documents.offsets), Shuffled(documents)):
+    for source in (documents, Shuffled(documents)):
         best = search_vectors(queries, source, k=31, block_bytes=block_bytes)
         np.testing.assert_array_equal(best.documents, expected[:, :31])
 
@@ -144,7 +144,7 @@ def test_equal_documents_tie_by_number_in_whatever_blocks_they_are(block_bytes, 
 def test_of_more_ties_than_the_margin_any_are_kept_in_the_order_of_numbers():
     queries, documents = np.ones((3, 4), np.float32), np.ones((50, 4), np.float32)
     documents[[7, 20]] *= 2
-    best = search_vectors(queries, ArrayVectors(documents), k=10)
+    best = search_vectors(queries, documents, k=10)
     assert len(documents) > 10 + MARGIN
     for found, scores in zip(best.documents, best.scores, strict=True):
         assert found[:2].tolist() == [7, 20]
@@ -155,7 +155,7 @@ def test_of_more_ties_than_the_margin_any_are_kept_in_the_order_of_numbers():
 def test_score_worked_out_by_hand():
     # Query tokens (1, 0) and (0, 1); document tokens (0.6, 0.8) and (1, 0): 1 + 0.8.
     queries = Vectors(np.eye(2, dtype=np.float32), np.array([0, 2]))
-    documents = ArrayVectors(np.array([[0.6, 0.8], [1, 0]], np.float32), np.array([0, 2]))
+    documents = Vectors(np.array([[0.6, 0.8], [1, 0]], np.float32), np.array([0, 2]))
     for mean, score in ((False, 1.8), (True, 0.9)):
         best = search_vectors(queries, documents, k=5, mean=mean)
         assert best.documents.tolist() == [[0]]
@@ -167,7 +167,7 @@ def test_document_without_vectors_scores_zero(n_tokens):
     # Padding must not lift the maximum of negative products to 0.
     queries = Vectors(np.tile(np.float32([[1, 0]]), (n_tokens, 1)), np.array([0, n_tokens]))
     documents = np.array([[-1, 0], [-0.5, 1], [-0.6, 0.8], [0.5, 0]], dtype=np.float32)
-    best = search_vectors(queries, ArrayVectors(documents, np.array([0, 0, 2, 3, 3, 4])), k=5)
+    best = search_vectors(queries, Vectors(documents, np.array([0, 0, 2, 3, 3, 4])), k=5)
     assert best.documents.tolist() == [[4, 0, 3, 1, 2]]
     np.testing.assert_array_equal(best.scores, n_tokens * np.float32([[0.5, 0, 0, -0.5, -0.6]]))
 
@@ -175,15 +175,14 @@ def test_document_without_vectors_scores_zero(n_tokens):
 @pytest.mark.parametrize(("asked", "offsets"), [([1, 1], [0] * 31), ([2, 3], [0] * 31)])
 def test_texts_without_any_vectors_score_zero_in_the_order_of_numbers(asked, offsets):
     queries, documents = unit(np.random.default_rng(5), asked), np.empty((0, 0), np.float32)
-    best = search_vectors(queries, ArrayVectors(documents, np.array(offsets)), k=2)
+    best = search_vectors(queries, Vectors(documents, np.array(offsets)), k=2)
     assert best.documents.tolist() == [[0, 1], [0, 1]]
     assert best.scores.tolist() == [[0, 0], [0, 0]]
 
 
 def test_queries_without_vectors_score_zero():
     documents, none = unit(np.random.default_rng(6), [2, 3]), np.empty((0, 0), np.float32)
-    source = ArrayVectors(documents.values, documents.offsets)
-    best = search_vectors(Vectors(none, np.zeros(3, np.int64)), source, k=1, mean=True)
+    best = search_vectors(Vectors(none, np.zeros(3, np.int64)), documents, k=1, mean=True)
     assert best.documents.tolist() == [[0], [0]]
     assert best.scores.tolist() == [[0], [0]]
 
@@ -193,8 +192,7 @@ def test_queries_without_vectors_score_zero():
 def test_nothing_to_search_gives_nothing(n_queries, n_documents, tokens):
     rng = np.random.default_rng(7)
     documents = unit(rng, [tokens] * n_documents)
-    source = ArrayVectors(documents.values, documents.offsets)
-    best = search_vectors(unit(rng, [tokens] * n_queries), source, k=5)
+    best = search_vectors(unit(rng, [tokens] * n_queries), documents, k=5)
     assert best.documents.shape == (n_queries, 0)
 
 
@@ -207,11 +205,12 @@ def test_groups_search_documents_of_their_own(tokens):
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 @pytest.mark.parametrize("side", ["query", "document"])
-def test_vectors_that_are_not_finite_are_refused(side, number):
+def test_vectors_that_are_not_finite_are_refused(four_threads, side, number):
     queries, documents = (unit(np.random.default_rng(9), [1] * 20).values for _ in range(2))
     (queries if side == "query" else documents)[3, 5] = number
     with pytest.raises(InputError, match=f"a vector of a {side} is not finite"):
-        search_vectors(queries, ArrayVectors(documents), k=5)
+        search_vectors(queries, documents, k=5)
+    assert torch.get_num_threads() == 4
 
 
 def test_queries_are_shared_out_to_threads_that_compute_alone(four_threads, monkeypatch):
@@ -225,7 +224,7 @@ def test_queries_are_shared_out_to_threads_that_compute_alone(four_threads, monk
         return knn(asked, *args, **options)
 
     monkeypatch.setattr(faiss, "knn", watched)
-    search_vectors(queries, ArrayVectors(documents.values), k=3)
+    search_vectors(queries, documents, k=3)
     assert sorted(used) == [(4, 1, 1), (6, 1, 1), (6, 1, 1), (6, 1, 1)]
     assert torch.get_num_threads() == 4
 
@@ -241,9 +240,8 @@ def test_products_and_scores_stay_within_the_memory(tokens, n_documents):
     # All products of the queries' tokens with the documents' would be 80 and 320 MB.
     rng = np.random.default_rng(12)
     queries, documents = unit(rng, [tokens] * (2000 // tokens)), unit(rng, [tokens] * n_documents)
-    source = ArrayVectors(documents.values, documents.offsets)
     tracemalloc.start()
-    search_vectors(queries, source, k=3, block_bytes=2**20)
+    search_vectors(queries, documents, k=3, block_bytes=2**20)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * 2**20
@@ -254,7 +252,6 @@ def test_products_and_scores_stay_within_the_memory(tokens, n_documents):
 def test_a_gpu_finds_the_same(tokens):
     rng = np.random.default_rng(13)
     queries, documents = unit(rng, [tokens] * 17), unit(rng, rng.integers(1, 3, 5000))
-    source = ArrayVectors(documents.values, documents.offsets)
-    found = [search_vectors(queries, source, k=10, device=device) for device in ("cpu", "cuda")]
+    found = [search_vectors(queries, documents, k=10, device=device) for device in ("cpu", "cuda")]
     np.testing.assert_array_equal(found[0].documents, found[1].documents)
     np.testing.assert_array_equal(found[0].scores, found[1].scores)

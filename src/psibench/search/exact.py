@@ -36,7 +36,7 @@ EXACT_VECTORS = 1024
 
 def search_vectors(
     queries: np.ndarray | Vectors,
-    source: DocumentVectors,
+    source: np.ndarray | DocumentVectors,
     *,
     k: int,
     block_bytes: int = BLOCK_BYTES,
@@ -55,7 +55,7 @@ def search_vectors(
     queries
         (n_queries, dim) float32, or the vectors of the queries' tokens.
     source
-        Documents, numbered as `TopK` says; read once.
+        Documents, numbered as `TopK` says, or (n_documents, dim) float32; read once.
     k
         Documents to keep; fewer where the corpus is smaller.
     block_bytes
@@ -78,6 +78,7 @@ def search_vectors(
         If a vector holds a number that is not finite.
     """
     asked = Vectors.one_each(queries) if isinstance(queries, np.ndarray) else queries
+    source = Vectors.one_each(source) if isinstance(source, np.ndarray) else source
     groups = groups or Groups.of_sizes([len(asked.counts)], [source.n_documents])
     best, rounding = BestDocuments(k, groups), _rounding(asked)
     with _one_thread_each() as (pool, n_threads):

@@ -204,27 +204,21 @@ class TopK:
 
 
 class BestDocuments:
-    """The best documents of each query so far, in the order of `TopK`, merged block by block.
+    """The ``k`` best documents of each query so far, in the order of `TopK`, block by block.
 
-    Attributes
-    ----------
-    k
-        Documents to keep.
-    keys
-        (n_queries, k) uint64, the best unless merged last: a place's score and document as one
-        number, which is the smaller the better it ranks. One number sorts several times as fast as
-        two columns.
+    A document and its score are one number, the smaller the better it ranks (`rank_keys`): that
+    sorts several times as fast as two columns.
     """
 
     def __init__(self, k: int, groups: Groups) -> None:
         n_documents = groups.documents_of_query
         self.k = min(k, int(n_documents.max(initial=0)))
         unused = np.full((len(n_documents), self.k), -np.inf, np.float32)
-        self.keys = rank_keys(unused, np.full(self.k, -1))
+        self._keys = rank_keys(unused, np.zeros(self.k, np.int64))
 
     def scores(self, rows: slice) -> np.ndarray:
         """Return the scores of some queries, (n_rows, k) float32, in any order; -inf of none."""
-        return _scores_of(self.keys[rows])
+        return _scores_of(self._keys[rows])
 
     def merge(self, rows: slice, scores: np.ndarray, documents: np.ndarray) -> None:
         """Merge documents, each once, into the best of some queries.
@@ -236,30 +230,31 @@ class BestDocuments:
         documents
             (n_rows, n) or (n,) int64.
         """
-        keys = np.concatenate([self.keys[rows], rank_keys(scores, documents)], axis=1)
+        keys = np.concatenate([self._keys[rows], rank_keys(scores, documents)], axis=1)
         keys.partition(self.k - 1)
-        self.keys[rows] = keys[:, : self.k]
+        self._keys[rows] = keys[:, : self.k]
 
     def top_k(self) -> TopK:
         """Return the best, ranked."""
-        keys = np.sort(self.keys)
-        scores, documents = _scores_of(keys), (keys & np.uint64(2**32 - 1)).astype(np.int64)
-        return TopK(scores, np.where(np.isneginf(scores), -1, documents))
+        keys = np.sort(self._keys)
+        scores = _scores_of(keys)
+        return TopK(scores, np.where(np.isneginf(scores), -1, keys & 0xFFFFFFFF))
 
 
 def rank_keys(scores: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """Number pairs as they rank: score (float32) descending, document (32 bits) ascending.
+    """Number pairs as they rank, int64: score (float32) descending, document (32 bits) ascending.
 
-    The bits of a float are ordered as its value is, but for the sign: those of a negative one run
-    the other way.
+    The bits of a float are ordered as its value is, but negative ones run the other way.
     """
-    bits = _flipped((scores + np.float32(0)).view(np.uint32))  # no -0.0: it would follow 0.0
-    return bits.astype(np.uint64) << np.uint64(32) | documents.astype(np.uint32)
+    keys = (~_turned((scores + np.float32(0)).view(np.int32))).astype(np.int64)  # no -0.0
+    keys <<= 32
+    keys |= documents
+    return keys
 
 
 def _scores_of(keys: np.ndarray) -> np.ndarray:
-    return _flipped((keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
+    return _turned(~(keys >> 32).astype(np.int32)).view(np.float32)
 
 
-def _flipped(bits: np.ndarray) -> np.ndarray:
-    return np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
+def _turned(bits: np.ndarray) -> np.ndarray:
+    return bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))

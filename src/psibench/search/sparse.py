@@ -78,7 +78,7 @@ def search_sparse_vectors(
     """
     groups = groups or Groups.of_sizes([len(queries.counts)], [source.n_documents])
     best = BestDocuments(k, groups)
-    if best.keys.size and len(queries.values):
+    if best.k and len(queries.values):
         highest = queries.values[:, 0] * PART + queries.values[:, 1]
         asked = as_matrix(queries, int(highest.max()) + 1)
         for rows, numbers, block in group_blocks(source, groups, block_bytes // 2):

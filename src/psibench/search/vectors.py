@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of several texts.
+    """Vectors of several texts; in memory, a corpus (`DocumentVectors`).
 
     Attributes
     ----------
@@ -52,6 +52,17 @@ class Vectors:
         offsets = self.offsets[texts.start : texts.stop + 1]
         return Vectors(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
 
+    @property
+    def n_documents(self) -> int:
+        """Texts, where they are a corpus."""
+        return len(self.counts)
+
+    def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, "Vectors"]]:
+        """Yield texts in their order, as views; see `DocumentVectors`."""
+        room = max(1, block_bytes // (4 * max(1, self.values.shape[1])))
+        for first, last in pairwise(cuts(self.offsets, room)):
+            yield np.arange(first, last), self.part(slice(first, last))
+
 
 def ragged_ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return ``starts[i], ..., starts[i] + counts[i] - 1`` for every i, one after the other."""
@@ -88,28 +99,6 @@ class DocumentVectors(Protocol):
         block_bytes
             Memory of the vectors of one block; a document that needs more comes alone.
         """
-
-
-@dataclass(frozen=True)
-class ArrayVectors:
-    """A corpus in memory; without ``offsets`` each document has one vector."""
-
-    values: np.ndarray
-    offsets: np.ndarray | None = None
-
-    @property
-    def n_documents(self) -> int:
-        """Documents of the corpus."""
-        return len(self.values) if self.offsets is None else len(self.offsets) - 1
-
-    def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
-        """Yield documents in their order, as views; see `DocumentVectors`."""
-        whole = Vectors.one_each(self.values)
-        if self.offsets is not None:
-            whole = Vectors(self.values, self.offsets)
-        room = max(1, block_bytes // (4 * max(1, self.values.shape[1])))
-        for first, last in pairwise(cuts(whole.offsets, room)):
-            yield np.arange(first, last), whole.part(slice(first, last))
 
 
 @dataclass(frozen=True)
