@@ -38,11 +38,11 @@ def make_vectors(n_texts: int, lengths: tuple[int, int], seed: int) -> tuple[Any
 
 def search_psibench(queries: tuple[Any, Any], documents: tuple[Any, Any]) -> Any:
     """The project's search."""
-    from psibench.search.late import search_token_vectors
-    from psibench.search.vectors import ArrayVectors, Vectors
+    from psibench.search.exact import search_vectors
+    from psibench.search.vectors import Vectors
 
-    asked, source = Vectors(*queries), ArrayVectors(*documents)
-    return search_token_vectors(asked, source, k=K, block_bytes=BLOCK_BYTES).documents
+    asked, source = Vectors(*queries), Vectors(*documents)
+    return search_vectors(asked, source, k=K, block_bytes=BLOCK_BYTES).documents
 
 
 def search_pylate(queries: tuple[Any, Any], documents: tuple[Any, Any]) -> Any:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from psibench.search.late import search_token_vectors
-from psibench.search.vectors import ArrayVectors, Vectors
+from psibench.search.exact import search_vectors
+from psibench.search.vectors import Vectors
 
 
 def maxsim(query: np.ndarray, text: np.ndarray) -> float:
@@ -16,8 +16,8 @@ def maxsim_search(
 ) -> np.ndarray:
     """Scores of all documents by the search, (n_queries, n_documents)."""
     queries = Vectors(np.concatenate(asked), _offsets(asked))
-    source = ArrayVectors(np.concatenate(read), _offsets(read))
-    best = search_token_vectors(queries, source, k=len(read), mean=mean)
+    source = Vectors(np.concatenate(read), _offsets(read))
+    best = search_vectors(queries, source, k=len(read), mean=mean)
     scores = np.empty((len(asked), len(read)))
     np.put_along_axis(scores, best.documents, best.scores, axis=1)
     return scores

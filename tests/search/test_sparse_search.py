@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from psibench.search.ranking import rank_documents
 from psibench.search.sparse import as_matrix, as_rows, search_sparse_vectors
-from psibench.search.vectors import ArrayVectors, Groups, Vectors
+from psibench.search.vectors import Groups, Vectors
 
 N_TERMS = 3000  # more than the 2,048 that one float16 counts to
 
@@ -66,7 +66,7 @@ def test_best_documents_are_those_of_all_products_whatever_the_blocks(seed, bloc
     source = stored(documents)
     best = search_sparse_vectors(
         stored(queries),
-        ArrayVectors(source.values, source.offsets),
+        source,
         k=4,
         block_bytes=block_bytes,
         groups=groups,
@@ -87,16 +87,12 @@ def test_best_documents_are_those_of_all_products_whatever_the_blocks(seed, bloc
 def test_documents_without_a_shared_term_and_texts_without_terms_are_not_ranked():
     queries, documents = np.zeros((2, 8)), np.zeros((3, 8))
     queries[0, 2], documents[0, 2], documents[1, 3] = 1, 2, 5
-    best = search_sparse_vectors(
-        stored(queries), ArrayVectors(stored(documents).values, stored(documents).offsets), k=3
-    )
+    best = search_sparse_vectors(stored(queries), stored(documents), k=3)
     assert best.documents.tolist() == [[0, -1, -1], [-1, -1, -1]]
     assert best.scores[0, 0] == pytest.approx(2)
 
 
 def test_queries_without_any_term_find_nothing():
     documents = stored(np.ones((2, 4)))
-    best = search_sparse_vectors(
-        stored(np.zeros((1, 4))), ArrayVectors(documents.values, documents.offsets), k=2
-    )
+    best = search_sparse_vectors(stored(np.zeros((1, 4))), documents, k=2)
     assert best.documents.tolist() == [[-1, -1]]

@@ -137,9 +137,8 @@ def persona_candidates(
     are fewer personas. The blocks change no row.
     """
     from psibench.search.exact import search_vectors
-    from psibench.search.vectors import ArrayVectors
 
-    vectors = ArrayVectors(encode(personas, "query"))
+    vectors = encode(personas, "query")
     names = pl.Series("personas", personas, dtype=pl.String)
     frames = [pl.DataFrame(schema=PERSONAS_SCHEMA)]
     for block in documents.select("_id", "text").iter_slices(block_documents):

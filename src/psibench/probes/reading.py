@@ -28,7 +28,6 @@ from psibench.probes.variants import UnfitError, segments
 from psibench.progress import Progress
 from psibench.search.exact import search_vectors
 from psibench.search.ranking import rank_documents
-from psibench.search.vectors import ArrayVectors
 from psibench.tables.spec import FLOAT64, INT32, INT64, POOLED, STRING, Column, TableSpec
 from psibench.text.lengths import TokenCounter
 
@@ -270,7 +269,7 @@ def ask_known_items(
     for vectors, kind, rows in searchers:
         found = search_vectors(
             vectors.of(queries["text"].to_list(), "query"),
-            ArrayVectors(vectors.of(ordered["text"].to_list(), "document")),
+            vectors.of(ordered["text"].to_list(), "document"),
             k=DEPTH,
         )
         asked, kept = np.nonzero(found.documents >= 0)

@@ -1,10 +1,11 @@
 """Exact search: the k best documents of each query, over all documents, block by block.
 
-A block of documents is multiplied with many queries at once in float32. A product of matrices adds
-up in an order of its own, so that equal vectors may get unequal scores; all documents that its
-rounding leaves possible are therefore scored again one by one in float64, while the block is in
-memory, and ranked by that: score descending, number ascending. So neither the documents nor their
-scores depend on blocks, threads or device.
+faiss (on a GPU: torch) finds the best of a block and `MARGIN` more. A product of matrices adds up
+in an order of its own, so that equal vectors may get unequal scores: these candidates are scored
+again one by one, and ranked by that: score descending, number ascending. Blocks, threads and
+devices change a ranking only where scores differ by no more than float32 rounds. Where more than
+`MARGIN` documents of a block tie with its k-th (copies of one text, say), which of them are kept is
+the product's choice; those kept are ranked by number.
 """
 
 from collections.abc import Iterator
@@ -12,105 +13,58 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.search.ranking import TopK
-from psibench.search.vectors import DocumentVectors, Groups, Vectors, cuts, ragged_ranges
+from psibench.search.ranking import BestDocuments, TopK, rank_keys
+from psibench.search.vectors import DocumentVectors, Groups, Vectors, cuts
 
 if TYPE_CHECKING:
     import torch
 
 BLOCK_BYTES = 256 * 1024 * 1024
-QUERY_VECTORS = 512
-"""Vectors of queries that are multiplied at once. Twice as many are 3 % faster, and twice as much
-is held of their candidates."""
+MARGIN = 8
+QUERY_VECTORS = 2048
+"""Vectors of queries that are multiplied at once; with k they bound the memory of candidates."""
 CPU_SCORES = 4 * 1024 * 1024
-"""Scores of all threads that are computed at once: more would leave a CPU's last cache."""
-MAXIMA = 2
-"""Maxima of groups of documents, times k, that bound the k-th best score from below."""
-EXACT_VECTORS = 256
-"""Vectors of documents that are widened to float64 at once: what a core's own cache holds."""
+"""Scores of all threads that a CPU computes at once: more would leave its last cache."""
+EXACT_VECTORS = 1024
+"""Vectors of documents that are widened to float64 at once."""
 
 
 def search_vectors(
-    queries: np.ndarray,
-    source: DocumentVectors,
+    queries: np.ndarray | Vectors,
+    source: np.ndarray | DocumentVectors,
     *,
     k: int,
     block_bytes: int = BLOCK_BYTES,
     device: str = "cpu",
+    mean: bool = False,
     groups: Groups | None = None,
 ) -> TopK:
-    """Find the ``k`` documents of largest inner product with each query.
+    """Find the ``k`` documents of largest score for each query.
 
-    A document's score is the largest over its vectors (MaxP; Dai and Callan, SIGIR 2019); one
-    without vectors scores 0.
+    A score is the sum over the query's vectors of the largest inner product of each with a vector
+    of the document: MaxSim (Khattab and Zaharia, SIGIR 2020), or MaxP where a query has one vector
+    (Dai and Callan, SIGIR 2019). A query or document without vectors scores 0.
 
     Parameters
     ----------
     queries
-        (n_queries, dim) float32.
-    device
-        cpu, or cuda for the blocks.
-    source, k, block_bytes, groups
-        As for `search_blocks`.
-    """
-    similarity = InnerProduct(queries, device)
-    return search_blocks(similarity, source, k=k, block_bytes=block_bytes, groups=groups)
-
-
-class Similarity(Protocol):
-    """How queries score documents: `InnerProduct`, or `psibench.search.late.MaxSim`.
-
-    A score is the sum over a query's vectors of the largest inner product of each with a vector of
-    the document; 0 for a document without vectors.
-    """
-
-    queries: Vectors
-    device: str
-
-    def block_scores(
-        self, rows: slice, block: Vectors, values: "torch.Tensor", room: int
-    ) -> Iterator["torch.Tensor"]:
-        """Yield (n, n_rows) float32 scores of the next ``n`` texts of a block with some queries.
-
-        Parameters
-        ----------
-        values
-            The block's vectors, on the device.
-        room
-            Inner products that may be computed at once; those of a text more where needed.
-        """
-
-    def pair_scores(self, rows: np.ndarray, block: Vectors, texts: np.ndarray) -> np.ndarray:
-        """Score pairs (query ``rows[i]``, text ``texts[i]``) in float64; (n_pairs,) float32.
-
-        A pair's score does not depend on the other pairs.
-        """
-
-
-def search_blocks(
-    similarity: Similarity,
-    source: DocumentVectors,
-    *,
-    k: int,
-    block_bytes: int,
-    groups: Groups | None = None,
-) -> TopK:
-    """Find the best ``k`` documents of each query.
-
-    Parameters
-    ----------
+        (n_queries, dim) float32, or the vectors of the queries' tokens.
     source
-        Documents, numbered as `TopK` says; read once.
+        Documents, numbered as `TopK` says, or (n_documents, dim) float32; read once.
     k
         Documents to keep; fewer where the corpus is smaller.
     block_bytes
-        Memory of a block: half of it for vectors, a quarter at most for scores. Beside it,
-        each query's best documents are in memory, and those of a block that may be among them.
+        Memory of a block: half of it for vectors, a quarter at most for scores. Beside it are each
+        query's best documents, and the candidates of `QUERY_VECTORS` queries.
+    device
+        cpu, or cuda for the blocks.
+    mean
+        Divide scores by the number of the query's vectors.
     groups
         Which queries search which documents; all search all when None.
 
@@ -123,25 +77,28 @@ def search_blocks(
     InputError
         If a vector holds a number that is not finite.
     """
-    n_queries = len(similarity.queries.offsets) - 1
-    groups = groups or Groups.of_sizes([n_queries], [source.n_documents])
-    best = TopK.empty(n_queries, min(k, int(groups.documents_of_query.max(initial=0))))
-    if not best.scores.size:
-        return best
-    rounding = _rounding(similarity.queries)
+    asked = Vectors.one_each(queries) if isinstance(queries, np.ndarray) else queries
+    source = Vectors.one_each(source) if isinstance(source, np.ndarray) else source
+    groups = groups or Groups.of_sizes([len(asked.counts)], [source.n_documents])
+    best, rounding = BestDocuments(k, groups), _rounding(asked)
     with _one_thread_each() as (pool, n_threads):
-        room = max(1, block_bytes // 16)
-        if similarity.device == "cpu":
-            room = max(1, min(room, CPU_SCORES) // n_threads)
+        room = block_bytes // 16
+        if device == "cpu":
+            room = min(room, CPU_SCORES) // n_threads
         for rows, numbers, block in group_blocks(source, groups, block_bytes // 2):
-            values = on_device(block.values, similarity.device)
-            error = rounding * _longest(values)
-            search = partial(_search_rows, best, similarity, numbers, block, values, error, room)
-            offsets = similarity.queries.offsets[rows.start : rows.stop + 1]
-            share = -(-int(offsets[-1] - offsets[0]) // n_threads)
-            edges = pairwise(cuts(offsets, max(1, min(QUERY_VECTORS, share))))
+            values = on_device(block.values, device)
+            error = rounding * _norms(block.values, "a document").max(initial=0)
+            search = partial(_merge_block, best, asked, block, values, numbers, error, room)
+            offsets = asked.offsets[rows.start : rows.stop + 1]
+            at_once = min(QUERY_VECTORS, -(-int(offsets[-1] - offsets[0]) // n_threads))
+            if not _is_for_faiss(asked, block, values):
+                at_once = min(at_once, room // len(numbers))
+            edges = pairwise(cuts(offsets, max(1, at_once)))
             list(pool.map(search, (slice(rows.start + a, rows.start + b) for a, b in edges)))
-    return best
+    found = best.top_k()
+    if mean:
+        found.scores /= np.maximum(1, asked.counts)[:, None].astype(np.float32)
+    return found
 
 
 def group_blocks(
@@ -163,221 +120,136 @@ def group_blocks(
 
 
 def _rounding(queries: Vectors) -> np.ndarray:
-    """Bound how far block scores of documents of norm 1 lie from exact ones, (n_queries,) float64.
+    """Bound how far float32 scores of documents of norm 1 lie from exact ones, (n_queries,).
 
     A product's bound is dim * eps * |query| * |document|, in whatever order it is summed (Higham,
     Accuracy and Stability of Numerical Algorithms, section 3.1); a maximum moves no further than
     what it is taken of; the sum over a query's vectors adds up theirs, and its own rounding.
     """
-    norms = np.linalg.norm(queries.values.astype(np.float64), axis=1)
-    _refuse_not_finite(norms, "a query")
-    summed = np.concatenate([[0.0], np.cumsum(norms)])
+    summed = np.cumsum([0.0, *_norms(queries.values, "a query")])
     terms = queries.values.shape[1] + queries.counts + 2
     bound: np.ndarray = terms * np.finfo(np.float32).eps * np.diff(summed[queries.offsets])
     return bound
 
 
-def _longest(values: "torch.Tensor") -> float:
-    """Return the largest norm of a row, 0 without rows."""
-    import torch
-
-    longest = float(torch.linalg.vector_norm(values, dim=1).amax()) if values.numel() else 0.0
-    _refuse_not_finite(longest, "a document")
-    return longest
-
-
-def _refuse_not_finite(norms: np.ndarray | float, whose: str) -> None:
+def _norms(values: np.ndarray, whose: str) -> np.ndarray:
+    norms: np.ndarray = np.sqrt(np.vecdot(values, values))
     if not np.isfinite(norms).all():
         raise InputError(
-            f"a vector of {whose} is not finite (it holds nan, inf or numbers near 1e38); "
+            f"a vector of {whose} is not finite (it holds nan, inf or numbers near 1e19); "
             "encode again, with dtype bfloat16 or float32"
         )
+    return norms
 
 
-def _search_rows(
-    best: TopK,
-    similarity: Similarity,
-    numbers: np.ndarray,
+def _merge_block(
+    best: BestDocuments,
+    queries: Vectors,
     block: Vectors,
     values: "torch.Tensor",
+    numbers: np.ndarray,
     error: np.ndarray,
     room: int,
     rows: slice,
 ) -> None:
-    """Merge what a block has into the best of some queries.
-
-    The smallest of k scores of different documents bounds the k-th best from below. A document
-    further below it than both of their roundings is not among the best; all others are candidates.
-    """
-    import torch
-
-    k = best.scores.shape[1]
-    lowest = on_device(best.scores[rows], similarity.device)
-    slack = on_device(2 * error[rows].astype(np.float32), similarity.device)
-    candidates: list[list[np.ndarray]] = []
-    first = n_pending = 0
-    for scores in similarity.block_scores(rows, block, values, room):
-        lowest = _largest(torch.cat([lowest, _group_maxima(scores, MAXIMA * k).T], dim=1), k)
-        reach = lowest.amin(dim=1) - slack
-        place, query, score = _at_least(scores, reach)
-        candidates.append([place + first, query, score])
-        first, n_pending = first + len(scores), n_pending + len(query)
-        if n_pending > room or first == len(numbers):
-            text, row, score = (np.concatenate(column) for column in zip(*candidates, strict=True))
-            near = np.flatnonzero(score >= reach.cpu().numpy()[row])
-            near = near[np.argsort(row[near].astype(np.min_scalar_type(len(reach))), kind="stable")]
-            row, text = row[near], text[near]
-            exact = similarity.pair_scores(row + rows.start, block, text)
-            _merge(best, rows, row, exact, numbers[text])
-            candidates, n_pending = [], 0
+    """Merge a block's candidates, but those below the k-th best by more than rounding explains."""
+    asked, n = queries.part(rows), min(best.k + MARGIN, len(numbers))
+    scores, texts = _candidates(asked, block, values, numbers, n, room)
+    known = np.concatenate([best.scores(rows), scores], axis=1)
+    lowest = np.partition(known, -best.k)[:, -best.k] - 2 * error[rows]
+    is_near = scores >= lowest[:, None]
+    texts = np.where(is_near, texts, -1)
+    if queries.is_single:
+        exact = _dot_products(asked.values, block, texts)
+    else:
+        exact = _exact_max_sim(asked, block, texts)
+    best.merge(rows, np.where(is_near, exact, -np.inf).astype(np.float32), numbers[texts])
 
 
-def _group_maxima(scores: "torch.Tensor", n_groups: int) -> "torch.Tensor":
-    """Return the largest scores (``n_groups`` or a few more, n_rows) of groups of documents.
-
-    Much cheaper to look through than all scores. The last few documents may be in no group.
-    """
-    n_documents, n_rows = scores.shape
-    size = n_documents // n_groups
-    if size < 2:
-        return scores
-    width = n_documents // size
-    return scores[: size * width].view(size, width, n_rows).amax(dim=0)
+def _is_for_faiss(queries: Vectors, block: Vectors, values: "torch.Tensor") -> bool:
+    return values.device.type == "cpu" and queries.is_single and block.is_single
 
 
-def _largest(values: "torch.Tensor", k: int) -> "torch.Tensor":
-    """Return the k largest values of each row, in any order.
+def _candidates(
+    queries: Vectors, block: Vectors, values: "torch.Tensor", numbers: np.ndarray, n: int, room: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the ``n`` best texts of a block for each query: float32 scores and int64 texts."""
+    if _is_for_faiss(queries, block, values):
+        import faiss
 
-    On a CPU numpy's selection takes a sixth of the time of torch's.
-    """
-    import torch
-
+        return faiss.knn(queries.values, block.values, n, metric=faiss.METRIC_INNER_PRODUCT)
+    scores = _max_sim(queries, block, values, room)
     if values.device.type != "cpu":
-        return values.topk(k, sorted=False).values
-    return torch.from_numpy(np.partition(values.numpy(), values.shape[1] - k)[:, -k:])
+        top = scores.topk(n, sorted=False)
+        return top.values.cpu().numpy(), top.indices.cpu().numpy()
+    texts = np.argpartition(rank_keys(scores.numpy(), numbers), n - 1)[:, :n]
+    return np.take_along_axis(scores.numpy(), texts, axis=1), texts
 
 
-def _at_least(
-    scores: "torch.Tensor", reach: "torch.Tensor"
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find the scores (n, n_rows) of at least ``reach`` (n_rows,): texts, rows and values.
+def _dot_products(queries: np.ndarray, block: Vectors, texts: np.ndarray) -> np.ndarray:
+    """Score some texts for queries of one vector, (n_queries, n) float32; 0 where the text is -1.
 
-    In order of texts, then rows. On a CPU numpy takes a third of the time of torch.
+    faiss multiplies pair by pair, in an order that only the length of a vector decides.
     """
-    if scores.device.type != "cpu":
-        there = (scores >= reach).nonzero(as_tuple=True)
-        text, row, found = (x.cpu().numpy() for x in (*there, scores[there]))
-        return text, row, found
-    text, row = np.divmod(np.flatnonzero(scores.numpy() >= reach.numpy()), scores.shape[1])
-    return text, row, scores.numpy()[text, row]
+    import faiss
+
+    counts = np.where(texts < 0, 0, block.counts[texts])
+    inside = np.arange(counts.max(initial=1))
+    first = block.offsets[:-1][texts]
+    places = np.where(inside < counts[..., None], first[..., None] + inside, -1)
+    products = np.full(places.shape, -np.inf, np.float32)
+    arrays = (products, np.ascontiguousarray(queries), np.ascontiguousarray(block.values), places)
+    size = (queries.shape[1], len(queries), places[0].size)
+    pointers = (faiss.swig_ptr(each) for each in arrays)
+    faiss.fvec_inner_products_by_idx(*pointers, *size)  # type: ignore[attr-defined]
+    return np.where(counts > 0, products.max(axis=2), np.float32(0))
 
 
-def _merge(
-    best: TopK, rows: slice, query: np.ndarray, scores: np.ndarray, documents: np.ndarray
-) -> None:
-    """Merge scored pairs, ``query`` counted from the first of the rows, into the best."""
-    kept, held = TopK(best.scores[rows], best.documents[rows]), best.documents[rows] >= 0
-    query = np.concatenate([held.nonzero()[0], query])
-    scores = np.concatenate([kept.scores[held], scores])
-    documents = np.concatenate([kept.documents[held], documents])
-    order = np.argsort(_rank_keys(scores, documents))
-    order = order[np.argsort(query[order].astype(np.min_scalar_type(len(held))), kind="stable")]
-    query = query[order]
-    rank = np.arange(len(query)) - np.searchsorted(query, query)
-    first = rank < kept.scores.shape[1]
-    kept.scores[query[first], rank[first]] = scores[order][first]
-    kept.documents[query[first], rank[first]] = documents[order][first]
+def _exact_max_sim(queries: Vectors, block: Vectors, texts: np.ndarray) -> np.ndarray:
+    """Score some texts for each query in float64, (n_queries, n); 0 where the text is -1."""
+    scores, wanted = np.zeros(texts.shape), texts >= 0
+    queries = Vectors(queries.values.astype(np.float64), queries.offsets)
+    for row in np.flatnonzero(wanted.any(axis=1)):
+        found = block.take(texts[row, wanted[row]])
+        values = on_device(found.values, "cpu")
+        room = EXACT_VECTORS * queries.counts[row]
+        scores[row, wanted[row]] = _max_sim(queries.part(slice(row, row + 1)), found, values, room)
+    return scores
 
 
-def _rank_keys(scores: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """Number pairs (n,) as they rank: score (finite float32) descending, document ascending.
+def _max_sim(queries: Vectors, block: Vectors, values: "torch.Tensor", room: int) -> "torch.Tensor":
+    """Score all texts of a block, (n_queries, n_texts), in the precision of the queries.
 
-    One number (uint64) sorts several times as fast as two columns. The bits of a float are ordered
-    as its value is, but for the sign: those of a negative one run the other way. A document's
-    number has 32 bits.
+    ``room`` products are in memory at once; those of a text more where needed.
     """
-    bits = (scores + np.float32(0)).view(np.uint32)  # no -0.0, which would come after 0.0
-    descending = np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
-    return descending.astype(np.uint64) << np.uint64(32) | documents.astype(np.uint64)
-
-
-class InnerProduct:
-    """The largest inner product of a query with a document's vectors, 0 for one without."""
-
-    def __init__(self, queries: np.ndarray, device: str) -> None:
-        self.queries, self.device = Vectors(queries, np.arange(len(queries) + 1)), device
-        self._on_device = on_device(queries, device)
-
-    def block_scores(
-        self, rows: slice, block: Vectors, values: "torch.Tensor", room: int
-    ) -> Iterator["torch.Tensor"]:
-        """See `Similarity`."""
-        asked = self._on_device[rows]
-        memory = np.empty(0, np.float32)
-        for first, last in pairwise(cuts(block.offsets, max(1, room // len(asked)))):
-            part = values[block.offsets[first] : block.offsets[last]]
-            if len(asked) * len(part) > len(memory):
-                memory = np.empty(len(asked) * len(part), np.float32)
-            scores = inner_products(part, asked, memory)
-            yield scores if block.is_single else _best_vector(scores, block.counts[first:last])
-
-    def pair_scores(self, rows: np.ndarray, block: Vectors, texts: np.ndarray) -> np.ndarray:
-        """See `Similarity`.
-
-        A product of two float32 is exact in float64, and a row of them is summed by BLAS in an
-        order that its length alone decides.
-        """
-        scores = np.zeros(len(rows), dtype=np.float32)
-        filled = np.flatnonzero(block.counts[texts])
-        if not len(filled):
-            return scores
-        counts = block.counts[texts[filled]]
-        places = ragged_ranges(block.offsets[texts[filled]], counts)
-        asked, which = np.unique(rows[filled], return_inverse=True)
-        queries = self.queries.values[asked].astype(np.float64)
-        which = np.repeat(which.astype(np.int32), counts)
-        products = np.empty(len(places), np.float32)
-        narrow = np.empty((EXACT_VECTORS, block.values.shape[1]), np.float32)
-        document, query = np.empty(narrow.shape), np.empty(narrow.shape)
-        for first in range(0, len(places), EXACT_VECTORS):  # in memory that is used again
-            some = slice(first, min(first + EXACT_VECTORS, len(places)))
-            n = some.stop - first
-            block.values.take(places[some], axis=0, out=narrow[:n], mode="clip")
-            queries.take(which[some], axis=0, out=query[:n], mode="clip")
-            document[:n] = narrow[:n]
-            products[some] = np.vecdot(document[:n], query[:n])
-        scores[filled] = np.maximum.reduceat(products, np.cumsum(counts) - counts)
-        return scores
-
-
-def _best_vector(scores: "torch.Tensor", counts: np.ndarray) -> "torch.Tensor":
-    """Reduce scores (n_vectors, n_queries) to the largest of each document, 0 for one without."""
     import torch
 
-    device = str(scores.device)
-    owner = on_device(np.repeat(np.arange(len(counts)), counts), device)
-    best = torch.full((len(counts), scores.shape[1]), -torch.inf, device=scores.device)
-    best.scatter_reduce_(0, owner[:, None].expand_as(scores), scores, "amax")
-    best[on_device(counts == 0, device)] = 0.0
-    return best
+    device = str(values.device)
+    asked = on_device(queries.values, device)
+    query = on_device(np.repeat(np.arange(len(queries.counts)), queries.counts), device)
+    parts = []
+    for first, last in pairwise(cuts(block.offsets, room // max(1, len(asked)))):
+        some = values[block.offsets[first] : block.offsets[last]].to(asked.dtype)
+        counts = block.counts[first:last]
+        text = on_device(np.repeat(np.arange(len(counts)), counts), device)[:, None]
+        products = _products(some, asked)
+        largest = products.new_full((len(counts), len(asked)), -torch.inf)
+        largest.scatter_reduce_(0, text.expand_as(products), products, "amax")
+        largest[on_device(counts == 0, device)] = 0
+        summed = products.new_zeros((len(counts), len(queries.counts)))
+        parts.append(summed.index_add_(1, query, largest))
+    return torch.cat(parts).T
 
 
-def inner_products(
-    vectors: "torch.Tensor", queries: "torch.Tensor", memory: np.ndarray
-) -> "torch.Tensor":
-    """Return (n_vectors, n_queries) float32; on a CPU in ``memory``, which is used again.
-
-    There numpy multiplies: its OpenBLAS was a sixth faster than torch's MKL on AMD, and a tenth
-    faster with the queries as columns.
-    """
+def _products(vectors: "torch.Tensor", queries: "torch.Tensor") -> "torch.Tensor":
+    """Multiply; on a CPU by numpy, whose OpenBLAS takes three quarters of MKL's time on AMD."""
     import torch
 
     if not len(vectors) or not len(queries):  # no dimension where no text has a vector
         return queries.new_empty((len(vectors), len(queries)))
     if queries.device.type != "cpu":
         return vectors @ queries.T
-    out = memory[: len(vectors) * len(queries)].reshape(len(vectors), len(queries))
-    return torch.from_numpy(np.matmul(vectors.numpy(), queries.numpy().T, out=out))
+    return torch.from_numpy(vectors.numpy() @ queries.numpy().T)
 
 
 def on_device(array: np.ndarray, device: str) -> "torch.Tensor":
@@ -391,19 +263,22 @@ def on_device(array: np.ndarray, device: str) -> "torch.Tensor":
 def _one_thread_each() -> Iterator[tuple[ThreadPoolExecutor, int]]:
     """Start as many threads as torch uses; each computes alone, for queries of its own.
 
-    A product that several threads share makes all but one of them wait (and spin) through what
-    follows it, and calls of several threads at once would be more threads than cores. float32
-    means float32 (no TF32) meanwhile.
+    Threads that share a product wait for each other (and spin) after every step: on cores that
+    others use, too, that takes several times as long.
     """
+    import faiss
     import torch
     from threadpoolctl import threadpool_limits
 
-    n_threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    # Always BLAS, which faiss 1.15 leaves to 300 queries and more: it is seven times as fast.
+    faiss.cvar.distance_compute_blas_threshold = 1
+    n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    torch.set_float32_matmul_precision("highest")
     try:
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+        with (
+            threadpool_limits(1, user_api="blas"),
+            ThreadPoolExecutor(n_threads, "search", faiss.omp_set_num_threads, (1,)) as pool,
+        ):
             yield pool, n_threads
     finally:
         torch.set_num_threads(n_threads)
-        torch.set_float32_matmul_precision(precision)

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
+from psibench.search.vectors import Groups
 
 RUN_DTYPES = {
     "query_id": pl.String,
@@ -200,3 +201,60 @@ class TopK:
         """Return one of unused places."""
         shape = (n_queries, n_kept)
         return cls(np.full(shape, -np.inf, np.float32), np.full(shape, -1, np.int64))
+
+
+class BestDocuments:
+    """The ``k`` best documents of each query so far, in the order of `TopK`, block by block.
+
+    A document and its score are one number, the smaller the better it ranks (`rank_keys`): that
+    sorts several times as fast as two columns.
+    """
+
+    def __init__(self, k: int, groups: Groups) -> None:
+        n_documents = groups.documents_of_query
+        self.k = min(k, int(n_documents.max(initial=0)))
+        unused = np.full((len(n_documents), self.k), -np.inf, np.float32)
+        self._keys = rank_keys(unused, np.zeros(self.k, np.int64))
+
+    def scores(self, rows: slice) -> np.ndarray:
+        """Return the scores of some queries, (n_rows, k) float32, in any order; -inf of none."""
+        return _scores_of(self._keys[rows])
+
+    def merge(self, rows: slice, scores: np.ndarray, documents: np.ndarray) -> None:
+        """Merge documents, each once, into the best of some queries.
+
+        Parameters
+        ----------
+        scores
+            (n_rows, n) float32; -inf for documents that do not count.
+        documents
+            (n_rows, n) or (n,) int64.
+        """
+        keys = np.concatenate([self._keys[rows], rank_keys(scores, documents)], axis=1)
+        keys.partition(self.k - 1)
+        self._keys[rows] = keys[:, : self.k]
+
+    def top_k(self) -> TopK:
+        """Return the best, ranked."""
+        keys = np.sort(self._keys)
+        scores = _scores_of(keys)
+        return TopK(scores, np.where(np.isneginf(scores), -1, keys & 0xFFFFFFFF))
+
+
+def rank_keys(scores: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Number pairs as they rank, int64: score (float32) descending, document (32 bits) ascending.
+
+    The bits of a float are ordered as its value is, but negative ones run the other way.
+    """
+    keys = (~_turned((scores + np.float32(0)).view(np.int32))).astype(np.int64)  # no -0.0
+    keys <<= 32
+    keys |= documents
+    return keys
+
+
+def _scores_of(keys: np.ndarray) -> np.ndarray:
+    return _turned(~(keys >> 32).astype(np.int32)).view(np.float32)
+
+
+def _turned(bits: np.ndarray) -> np.ndarray:
+    return bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))

@@ -14,7 +14,6 @@ from psibench.encode.store import StoredDocuments, fingerprint_of, key_array, op
 from psibench.models.bm25 import search_bm25
 from psibench.models.dtypes import pick_device
 from psibench.search.exact import search_vectors
-from psibench.search.late import search_token_vectors
 from psibench.search.ranking import TopK, rank_documents
 from psibench.search.sparse import search_sparse_vectors
 from psibench.search.vectors import DocumentVectors, Groups, Vectors
@@ -53,7 +52,7 @@ def run_lexical_search(
     _write_run(frames, output, source)
 
 
-@stage("search_vectors", version=3)
+@stage("search_vectors", version=4)
 def run_vector_search(
     entry: EncoderEntry | EmbeddingApiModel,
     *,
@@ -131,12 +130,10 @@ def _search(
     scores_by: str, queries: Vectors, source: DocumentVectors, *, k: int, **options: Any
 ) -> TopK:
     """Search by what a model's vectors are made for."""
-    if scores_by == "cosine":
-        return search_vectors(queries.values, source, k=k, **options)
     if scores_by == "sparse":
         del options["device"]  # a product of sparse matrices, on the CPU
         return search_sparse_vectors(queries, source, k=k, **options)
-    return search_token_vectors(queries, source, k=k, mean=scores_by == "mean-maxsim", **options)
+    return search_vectors(queries, source, k=k, mean=scores_by == "mean-maxsim", **options)
 
 
 def _scores(best: TopK, query_ids: pl.Series, document_ids: pl.Series) -> pl.DataFrame:

@@ -5,13 +5,12 @@ number in two parts and its weight. Both parts are whole numbers below 2,048, wh
 exactly; a vocabulary has up to two million terms.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from psibench.search.exact import BLOCK_BYTES, group_blocks
-from psibench.search.ranking import TopK, top_k_of_row
+from psibench.search.ranking import BestDocuments, TopK
 from psibench.search.vectors import DocumentVectors, Groups, Vectors
 
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
 PART = 1024
 """A term's number is ``PART * high + low``."""
+SCORE_BYTES = 32
+"""Memory of a score: in float64, in float32, and as what is sorted."""
 
 
 def as_rows(weights: np.ndarray) -> list[np.ndarray]:
@@ -73,36 +74,19 @@ def search_sparse_vectors(
     queries
         Terms as of `as_rows`.
     source, k, block_bytes, groups
-        As for `psibench.search.exact.search_blocks`.
+        As for `psibench.search.exact.search_vectors`.
     """
-    n_queries = len(queries.offsets) - 1
-    groups = groups or Groups.of_sizes([n_queries], [source.n_documents])
-    best = TopK.empty(n_queries, min(k, int(groups.documents_of_query.max(initial=0))))
-    if not best.scores.size or not len(queries.values):
-        return best
-    highest = queries.values[:, 0] * PART + queries.values[:, 1]
-    asked = as_matrix(queries, int(highest.max()) + 1)
-    for rows, numbers, block in group_blocks(source, groups, block_bytes // 2):
-        if not len(block.values):
-            continue
-        order = np.argsort(numbers, kind="stable")
-        documents = as_matrix(block.take(order), asked.shape[1]).T.tocsr()
-        step = max(1, block_bytes // 4 // (8 * len(numbers)))
-        for first in range(rows.start, rows.stop, step):
-            some = range(first, min(first + step, rows.stop))
-            scores = (asked[some.start : some.stop] @ documents).toarray().astype(np.float32)
-            _merge(best, some, scores, numbers[order])
-    return best
-
-
-def _merge(best: TopK, rows: Sequence[int], scores: np.ndarray, numbers: np.ndarray) -> None:
-    """Merge the scores of a block's documents, in the order of their numbers, into the best."""
-    for row, of_query in zip(rows, scores, strict=True):
-        found = np.flatnonzero(of_query > 0)
-        held = best.documents[row] >= 0
-        documents = np.concatenate([best.documents[row][held], numbers[found]])
-        values = np.concatenate([best.scores[row][held], of_query[found]])
-        order = np.argsort(documents, kind="stable")
-        kept = order[top_k_of_row(values[order], best.scores.shape[1])]
-        best.documents[row, : len(kept)] = documents[kept]
-        best.scores[row, : len(kept)] = values[kept]
+    groups = groups or Groups.of_sizes([len(queries.counts)], [source.n_documents])
+    best = BestDocuments(k, groups)
+    if best.k and len(queries.values):
+        highest = queries.values[:, 0] * PART + queries.values[:, 1]
+        asked = as_matrix(queries, int(highest.max()) + 1)
+        for rows, numbers, block in group_blocks(source, groups, block_bytes // 2):
+            documents = as_matrix(block, asked.shape[1]).T.tocsr()
+            step = max(1, block_bytes // 4 // (SCORE_BYTES * len(numbers)))
+            for first in range(rows.start, rows.stop, step):
+                some = slice(first, min(first + step, rows.stop))
+                scores = (asked[some] @ documents).toarray().astype(np.float32)
+                scores[scores <= 0] = -np.inf
+                best.merge(some, scores, numbers)
+    return best.top_k()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
@@ -10,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of several texts.
+    """Vectors of several texts; in memory, a corpus (`DocumentVectors`).
 
     Attributes
     ----------
@@ -23,21 +24,44 @@ class Vectors:
     values: np.ndarray
     offsets: np.ndarray
 
-    @property
+    @classmethod
+    def one_each(cls, values: np.ndarray) -> "Vectors":
+        """Return those of texts with one vector each, (n_texts, dim)."""
+        return cls(values, np.arange(len(values) + 1))
+
+    @cached_property
     def counts(self) -> np.ndarray:
         """Vectors of each text, (n_texts,) int64."""
         return np.diff(self.offsets)
 
-    @property
+    @cached_property
     def is_single(self) -> bool:
         """Whether each text has exactly one vector."""
         return len(self.values) == len(self.offsets) - 1 and bool(np.all(self.counts == 1))
 
     def take(self, texts: np.ndarray) -> "Vectors":
         """Copy the vectors of some texts, in the order given."""
+        if self.is_single:
+            return Vectors.one_each(self.values[texts])
         counts = self.counts[texts]
         places = ragged_ranges(self.offsets[:-1][texts], counts)
         return Vectors(self.values[places], np.concatenate([[0], np.cumsum(counts)]))
+
+    def part(self, texts: slice) -> "Vectors":
+        """Return the vectors of consecutive texts, as views."""
+        offsets = self.offsets[texts.start : texts.stop + 1]
+        return Vectors(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+    @property
+    def n_documents(self) -> int:
+        """Texts, where they are a corpus."""
+        return len(self.counts)
+
+    def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, "Vectors"]]:
+        """Yield texts in their order, as views; see `DocumentVectors`."""
+        room = max(1, block_bytes // (4 * max(1, self.values.shape[1])))
+        for first, last in pairwise(cuts(self.offsets, room)):
+            yield np.arange(first, last), self.part(slice(first, last))
 
 
 def ragged_ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -75,28 +99,6 @@ class DocumentVectors(Protocol):
         block_bytes
             Memory of the vectors of one block; a document that needs more comes alone.
         """
-
-
-@dataclass(frozen=True)
-class ArrayVectors:
-    """A corpus in memory; without ``offsets`` each document has one vector."""
-
-    values: np.ndarray
-    offsets: np.ndarray | None = None
-
-    @property
-    def n_documents(self) -> int:
-        """Documents of the corpus."""
-        return len(self.values) if self.offsets is None else len(self.offsets) - 1
-
-    def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
-        """Yield documents in their order, as views; see `DocumentVectors`."""
-        offsets = np.arange(len(self.values) + 1) if self.offsets is None else self.offsets
-        room = max(1, block_bytes // (4 * max(1, self.values.shape[1])))
-        for first, last in pairwise(cuts(offsets, room)):
-            inside = offsets[first : last + 1]
-            values = self.values[inside[0] : inside[-1]]
-            yield np.arange(first, last), Vectors(values, inside - inside[0])
 
 
 @dataclass(frozen=True)
