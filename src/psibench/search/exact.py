@@ -187,22 +187,24 @@ def _candidates(
 
 
 def _dot_products(queries: np.ndarray, block: Vectors, texts: np.ndarray) -> np.ndarray:
-    """Score some texts for queries of one vector, (n_queries, n) float32; 0 where the text is -1.
+    """Score some texts for queries of one vector, (n_queries, n); 0 where the text is -1.
 
-    faiss multiplies pair by pair, in an order that only the length of a vector decides.
+    A product of two float32 is exact in float64, and pairs are summed each by itself, in an order
+    that their length alone decides.
     """
-    import faiss
-
-    counts = np.where(texts < 0, 0, block.counts[texts])
-    inside = np.arange(counts.max(initial=1))
-    first = block.offsets[:-1][texts]
-    places = np.where(inside < counts[..., None], first[..., None] + inside, -1)
-    products = np.full(places.shape, -np.inf, np.float32)
-    arrays = (products, np.ascontiguousarray(queries), np.ascontiguousarray(block.values), places)
-    size = (queries.shape[1], len(queries), places[0].size)
-    pointers = (faiss.swig_ptr(each) for each in arrays)
-    faiss.fvec_inner_products_by_idx(*pointers, *size)  # type: ignore[attr-defined]
-    return np.where(counts > 0, products.max(axis=2), np.float32(0))
+    scores, asked = np.zeros(texts.shape), queries.astype(np.float64)
+    wide = np.empty((texts.shape[1] * int(block.counts.max(initial=0)), queries.shape[1]))
+    for row, filled in enumerate((texts >= 0) & (block.counts[texts] > 0)):
+        found = block.take(texts[row, filled])
+        if not len(found.values):
+            continue
+        document = wide[: len(found.values)]  # memory that is used again
+        document[:] = found.values
+        products = np.vecdot(document, asked[row])
+        if not block.is_single:
+            products = np.maximum.reduceat(products, found.offsets[:-1])
+        scores[row, filled] = products
+    return scores
 
 
 def _exact_max_sim(queries: Vectors, block: Vectors, texts: np.ndarray) -> np.ndarray:
