@@ -173,8 +173,10 @@ def test_a_model_that_is_served_here_has_gpu_hours(folder, capsys):
     hours = plain(capsys, "--config", path)["llms"][1]["gpu_minutes_high"] / 60
     assert hours > 0
     assert f"served here: {hours:.3f} GPU hours (`psibench plan`)" in printed
+    on_cpu = config(folder, llms=LLMS | {"paid": served | {"vllm": {"gpus": 0}}}, prices={})
+    assert "served here, on CPUs" in estimate(capsys, "--config", on_cpu)
     unsized = config(folder, llms=LLMS | {"paid": served | {"vllm": {}}}, prices={})
-    assert "its hours are not counted; give `vllm: {parameters_b: ...}`" in (
+    assert "its GPU hours are not counted; give `vllm: {parameters_b: ...}`" in (
         estimate(capsys, "--config", unsized)
     )
 

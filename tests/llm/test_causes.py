@@ -118,6 +118,11 @@ def test_memory_is_told_in_two_numbers(tmp_path, words, amounts):
     assert found == f"{amounts}: ValueError: {words}"
 
 
+def test_a_traceback_that_is_logged_as_a_warning_ended_nothing(tmp_path):
+    warned = WORKER.format(words="no flashinfer").replace(") ERROR ", ") WARNING ")
+    assert cause(tmp_path, warned + ENGINE) == "RuntimeError: Worker failed with error 'x'"
+
+
 def test_an_engine_that_is_killed_has_no_exception_and_it_is_said(tmp_path):
     dead = SERVER.replace(
         "RuntimeError: Engine core initialization failed.", "v.EngineDeadError: ?"

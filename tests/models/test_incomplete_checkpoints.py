@@ -2,7 +2,7 @@
 
 import json
 import re
-import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +18,7 @@ from tiny_late_checkpoints import save_bge_m3, save_colbert, save_jina_colbert, 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.registry import parse_model
 from psibench.errors import InputError
+from psibench.models import vllm_pooling
 from psibench.models.api.texts import load_api_texts
 from psibench.models.counting import load_tokenizer, token_counter
 from psibench.models.load import load_encoder
@@ -68,9 +69,9 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def vllm(monkeypatch):
-    """Put a module in vLLM's place that loads whatever it is given."""
-    standin = SimpleNamespace(LLM=lambda **options: options, __version__="0.30.0")
-    monkeypatch.setitem(sys.modules, "vllm", standin)
+    """Put a server in vLLM's place that starts with whatever it is given."""
+    started = SimpleNamespace(start=lambda: None, version=lambda: "0.30.0")
+    monkeypatch.setattr(vllm_pooling, "VllmProcess", lambda *_, **__: nullcontext(started))
 
 
 def load(folder: Path, fields: dict) -> object:

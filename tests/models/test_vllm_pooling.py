@@ -133,6 +133,10 @@ def test_a_server_that_refuses_or_dies_is_told_with_its_words(entry):
     encoder = load(entry("--fake-die-after", 1))
     with pytest.raises(InputError, match=r"ended with status 1(?s:.*)EngineDeadError: CUDA error"):
         encoder.forward([window[:4]], [window[:4] > 3])
+    del encoder
+    gc.collect()
+    (log,) = LOGS.glob("*.log")  # it is named, and stays
+    assert "EngineDeadError" in log.read_text()
 
 
 def test_what_a_server_without_gpus_may_take_follows_from_the_job(entry, monkeypatch):

@@ -228,6 +228,19 @@ def test_a_model_served_on_a_cpu_has_no_gpus_and_hours_once_its_speed_is_known(f
     assert row(tokens_per_s=4000)["job_minutes"] == pytest.approx(minutes, rel=1e-4)
 
 
+def test_an_encoder_served_on_a_cpu_is_counted_in_cpu_hours(folder):
+    entry = {"backend": "vllm", "checkpoint": "owner/name", "max_tokens": 512, "parameters_m": 100}
+    rows = []
+    for gpus in (1, 0):
+        own = {"m": entry | {"vllm": {"gpus": gpus}}}
+        plan = plan_of(POSIR, models=["m"], registry=own)
+        row = work_table(Measured(plan, folder)).filter(stage="encode", by="m").row(0, named=True)
+        rows.append(row)
+    on_gpu, on_cpu = rows
+    assert (on_gpu["gpus"], on_cpu["gpus"], on_cpu["gpu_minutes_high"]) == (1, 0, None)
+    assert on_cpu["cpu_minutes"] == on_gpu["cpu_minutes"] == on_cpu["job_minutes"]
+
+
 def test_a_model_served_elsewhere_counts_its_gpu_hours_where_it_says_its_size(folder):
     llms = LLMS | {"here": LLMS["here"] | {"backend": "openai", "base_url": "http://node7:8000/v1"}}
     row = rows_of(folder, llms=llms)["translate", "deu-Latn"]

@@ -236,7 +236,7 @@ def test_threads_change_no_ranking(four_threads, tokens):
 
 
 @pytest.mark.parametrize(("tokens", "n_documents"), [(20, 500), (2, 20_000)])
-def test_products_and_scores_stay_within_the_memory(tokens, n_documents):
+def test_products_and_scores_stay_within_the_memory(four_threads, tokens, n_documents):
     # All products of the queries' tokens with the documents' would be 80 and 320 MB.
     rng = np.random.default_rng(12)
     queries, documents = unit(rng, [tokens] * (2000 // tokens)), unit(rng, [tokens] * n_documents)

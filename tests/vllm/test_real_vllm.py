@@ -177,8 +177,9 @@ def test_what_a_failed_start_says_begins_with_the_cause(settings, tmp_path, say,
     said = str(caught.value)
     say(said)
     assert len(said.splitlines()) <= 16
-    for log in (tmp_path / "logs").glob("*.log"):
-        assert str(log) in said
+    logs = [*(tmp_path / "logs").glob("*.log")]
+    assert len(logs) == (case != "a wrong path")
+    assert all(str(log) in said for log in logs)
 
 
 def test_a_context_that_is_too_small_is_told_in_the_servers_words(settings, tmp_path, say):

@@ -162,6 +162,7 @@ def _llm_data(measured: "Measured", llm: str, rows: "pl.DataFrame") -> dict[str,
         "backend": settings.backend,
         "retired": retired,
         "price": None if price is None else price.model_dump(mode="json"),
+        "on_cpu": settings.backend == "vllm" and settings.vllm.gpus == 0,
         "tokenizer": {"used": tokenizer_of(settings), "wanted": settings.tokenizer},
         **(sums := _sums(rows)),
         **_budget(settings.budget_usd, spent, sums),
@@ -230,11 +231,10 @@ def _llm(row: dict[str, Any]) -> Iterator[str]:
     if row["gpu_minutes_high"] is not None and row["tokens_in_high"]:
         place = "here" if row["backend"] == "vllm" else "elsewhere"
         yield f"  served {place}: {hours} GPU hours (`psibench plan`)"
+    elif row["backend"] == "vllm" and row["on_cpu"]:
+        yield "  served here, on CPUs: `psibench plan` counts its hours by `vllm.tokens_per_s`"
     elif row["backend"] == "vllm":
-        yield (
-            "  served here: its hours are not counted; give `vllm: {parameters_b: ...}`, without "
-            "GPUs `vllm: {tokens_per_s: ...}`"
-        )
+        yield ("  served here: its GPU hours are not counted; give `vllm: {parameters_b: ...}`")
     elif row["price"] is None:
         yield "  served elsewhere: its GPU hours are not counted (docs/vllm.md says how they are)"
     price = row["price"]

@@ -101,7 +101,7 @@ def number(value: float) -> str:
 
 def _totals(config: Config, total: dict[str, Any]) -> Iterator[str]:
     """Say what the sums are by."""
-    from psibench.plan.work import CPU_GFLOPS
+    from psibench.plan.texts import CPU_GFLOPS
 
     encoding, n_cores = config.encoding, os.cpu_count() or 1
     if total["gpu_minutes_high"] is not None:
@@ -132,7 +132,7 @@ def _unknown(table: "pl.DataFrame", config: Config) -> Iterator[str]:
     for rows, column, key in (
         (
             has_tokens.filter(~asked, pl.col("answered").is_null()),
-            "gpu_minutes_high",
+            "cpu_minutes",
             "parameters_m",
         ),
         (has_tokens.filter(asked, pl.col("gpus") > 0), "gpu_minutes_high", "vllm.parameters_b"),

@@ -123,7 +123,7 @@ class SentenceTransformerModel(EncoderModel):
 
 
 class FlagEmbeddingModel(EncoderModel):
-    """bge-m3 by FlagEmbedding's BGEM3FlagModel: XLM-RoBERTa and its two heads."""
+    """bge-m3, or one trained from it, by FlagEmbedding's network and heads."""
 
     backend: Literal["flag-embedding"]
     kind: Literal["dense", "sparse", "late-interaction"] = "dense"

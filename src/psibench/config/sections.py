@@ -54,9 +54,9 @@ class Search(Section):
     top_k: int = Field(default=100, ge=1)
     """Documents kept per query; at least the largest k among the metrics."""
     block_mib: int = Field(default=256, ge=8)
-    """Memory of one block of scores, MiB."""
+    """Memory of a block, MiB: half of it for documents' vectors, a quarter for scores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: cuda where there is one. Documents and scores are the same on both."""
+    """auto: cuda where there is one. Rankings are the same on both but for near ties."""
     first_stage: Id = "bm25"
     """Model whose run the rerankers share; an entry's own first_stage goes before it."""
 

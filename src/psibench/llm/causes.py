@@ -13,6 +13,8 @@ from pathlib import Path
 MOST_CHARS = 1000
 TAIL_LINES = 12
 TAIL_BYTES = 1 << 16
+HANDLED = ("DEBUG", "INFO", "WARNING")
+"""Levels at which a traceback is logged of what ended nothing."""
 DEAD = "EngineDeadError"
 """What the server raises when the engine is gone, whatever it died of."""
 
@@ -105,7 +107,8 @@ def raised(lines: Iterable[str]) -> Iterator[Raised]:
         if text.startswith(_CHAINED):
             is_chained.add(who)
         elif text.startswith("Traceback (most recent call last)"):
-            inside.add(who)
+            if not prefix or prefix["level"] not in HANDLED:
+                inside.add(who)
         elif who in inside and text and not text.startswith(" "):
             inside.discard(who)
             if (hit := _EXCEPTION.match(text)) is not None:

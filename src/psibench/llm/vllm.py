@@ -96,13 +96,15 @@ class VllmProcess:
     ) -> None:
         self.model, self._server, self._log = model, server, Path(log)
         self._revision, self._options = revision, options
-        if model.startswith(("/", "./", "../", "~")) and not Path(model).is_dir():
+        is_ours = Path(server.command[0]).name == "vllm"  # and sees the files that we see
+        if is_ours and model.startswith(("/", "./", "../", "~")) and not Path(model).exists():
             raise InputError(
                 f"vllm: model {model!r} is a path, and there is no such folder on this machine; "
                 "give a folder with config.json, tokenizer and weights, or a name on the hub"
             )
         self._command(0)  # its complaints come before any work
         self.base_url = ""
+        self._is_log_told = False
         self.secret = Secret(secrets.token_hex(16))
         self._launcher: subprocess.Popen[bytes] | None = None
 
@@ -111,7 +113,7 @@ class VllmProcess:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stop()
-        if kind is None or not issubclass(kind, InputError):
+        if not self._is_log_told and (kind is None or not issubclass(kind, InputError)):
             self._log.unlink(missing_ok=True)
 
     def start(self, check_stop: Callable[[], None] = lambda: None) -> None:
@@ -213,7 +215,8 @@ class VllmProcess:
         told = time.monotonic()
         while time.monotonic() < deadline:
             if (words := self.obituary()) is not None:
-                if any(hint in words.lower() for hint in PORT_TAKEN):
+                printed = f"{words}\n{last_lines(self._log)}".lower()
+                if any(hint in printed for hint in PORT_TAKEN):
                     return False
                 raise InputError(words)
             if http_get(self.base_url.removesuffix("/v1") + "/health")[0] == 200:
@@ -251,6 +254,7 @@ class VllmProcess:
         )
 
     def _words(self, what: str) -> str:
+        self._is_log_told = True
         try:
             cause = cause_of(self._log)
         except OSError:
@@ -372,11 +376,14 @@ def weights_gib(model: str, revision: str | None = None) -> float | None:
 
 
 def _free_gib() -> float:
-    """Read the memory that is free, or would be without cached files."""
+    """Read what is free, or would be without cached files, within a container's limit."""
+    limit = Path("/sys/fs/cgroup/memory.max")
+    most = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
+    free = float("inf") if most == "max" else int(most) / GIB
     for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) / (1 << 20)
-    return 0.0
+            free = min(free, int(line.split()[1]) / (1 << 20))
+    return free
 
 
 def free_port() -> int:

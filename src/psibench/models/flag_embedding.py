@@ -3,9 +3,9 @@
 The network, its two heads and what is made of them are those of FlagEmbedding's BGEM3FlagModel
 (version 1.4.2; Chen et al. 2024, arXiv:2402.03216, section 3.2): the dense vector is the first
 token's; a term is a token, and weighs the most that the sparse head gives it anywhere in the text,
-unless it is the first, the closing, or an unknown one; the multi vectors are a linear layer over
-every token but the first, and a query's score is the mean over its own of the best of the
-document's. Dense and multi vectors are normalised.
+unless it is the first, the closing, a padding or an unknown one; the multi vectors are a linear
+layer over every token but the first, and a query's score is the mean over its own of the best of
+the document's. Dense and multi vectors are normalised.
 
 Its loader and its batches are not used: it makes up weights and heads that are missing, tells no
 offsets of tokens, by which psibench knows how much of a text is visible, and computes the heads in
@@ -103,7 +103,7 @@ class FlagEmbeddingEncoder:
             rows = zip(found, windows, strict=True)
             return [vectors[: len(window) - 1].copy() for vectors, window in rows]
         named = self.network.tokenizer
-        unused = [named.cls_token_id, named.eos_token_id, named.unk_token_id]
+        unused = [named.cls_token_id, named.eos_token_id, named.pad_token_id, named.unk_token_id]
         rows = zip(windows, found[:, :, 0], strict=True)
         return [_terms(window, weights[: len(window)], unused) for window, weights in rows]
 

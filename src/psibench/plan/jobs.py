@@ -22,6 +22,7 @@ from psibench.models.compiled import MOST_WEIGHTS
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
+from psibench.plan.texts import on_cpus
 from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 DEVICES = Path("/dev")
@@ -304,6 +305,8 @@ def encode_minutes(plan: Plan, benchmark: str, model: str, lang: str) -> int:
     At least four hours.
     """
     minutes = plan.gpu_minutes(benchmark, model, lang) or 0
+    if gpus(plan, model) == 0 and isinstance(plan.models[model], VllmModel):
+        minutes = on_cpus(minutes, plan.config.encoding)
     return max(240, int(1.5 * minutes / len(plan.shards[benchmark, model, lang])))
 
 

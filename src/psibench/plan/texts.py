@@ -5,6 +5,7 @@ while it is parsed, and gets the same answer every time.
 """
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,9 @@ RELEASE_SHARES = (3, 3, 3, 3, 2, 2, 2, 2)
 """Length bins of its sample, in tokens of Qwen3 (PosIR, section 2)."""
 RELEASE_SOURCES = ("eng", "zho", "cmn")
 """Its languages that are not translations."""
+CPU_GFLOPS = 60
+"""10^9 operations a second that a core is counted on to do in float32: all-MiniLM-L6-v2 reached 65
+on one core of a server, 200 tokens a text."""
 LEAST_SHARE, KEPT_SHARE = 0.1, 0.2
 """Candidates that filters leave for false negatives to be looked for: in FineWeb-PosQ 26,356 of
 265,865 (PosQ, appendix A.2), and a guess on the high side, which jobs are cut by: PosIR's 421,708
@@ -311,3 +315,8 @@ def chunks_per_document(section: FinewebPosq) -> int:
     if sample.unit != "words":
         words *= tokens_per_unit(sample.unit, section.language) / TOKENS_PER_WORD
     return max(1, math.ceil(words / section.generate_questions.chunk_words))
+
+
+def on_cpus(gpu_minutes: float, encoding: Encoding) -> float:
+    """Return what this machine's cores take for what takes one GPU some minutes."""
+    return gpu_minutes * encoding.gpu_tflops * 1000 / (CPU_GFLOPS * (os.cpu_count() or 1))

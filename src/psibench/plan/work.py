@@ -31,14 +31,18 @@ from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.measured import Counts, Measured, Range, sized
 from psibench.plan.paths import compared_domains, probed
 from psibench.plan.plan import Plan
-from psibench.plan.texts import LEAST_SHARE, PlannedTexts, pair_tokens, scoring_minutes
+from psibench.plan.texts import (
+    CPU_GFLOPS,
+    LEAST_SHARE,
+    PlannedTexts,
+    on_cpus,
+    pair_tokens,
+    scoring_minutes,
+)
 from psibench.probes.settings import n_segments_of
 from psibench.text.segments import POSITIONS
 from psibench.train.sections import Pads
 
-CPU_GFLOPS = 60
-"""10^9 operations a second that a core is counted on to do in float32: all-MiniLM-L6-v2 reached 65
-on one core of a server, 200 tokens a text."""
 TEXT_BYTES = 1.6
 """Bytes of a Parquet table per token of its texts: 452 pages of Python's documentation, 4.1
 characters a token, took 1.60."""
@@ -311,9 +315,9 @@ def _score(plan: Plan, row: Row, reranker: str, texts: PlannedTexts, *, share: f
 
 def _computed(row: Row, encoding: Encoding, minutes: Range, *, gpus: int = 1) -> None:
     """Fill in what computing takes: ``minutes`` of all GPUs together."""
-    row.gpu_minutes, row.gpus = minutes, gpus
-    row.cpu_minutes = minutes[1] * encoding.gpu_tflops * 1000 / (CPU_GFLOPS * (os.cpu_count() or 1))
-    on_cpu = encoding.device == "cpu"
+    row.gpu_minutes, row.gpus = minutes if gpus else None, gpus
+    row.cpu_minutes = on_cpus(minutes[1], encoding)
+    on_cpu = encoding.device == "cpu" or not gpus
     row.job_minutes = (row.cpu_minutes if on_cpu else minutes[1] / gpus) / row.jobs
 
 
@@ -386,10 +390,11 @@ def _encoded(plan: Plan, row: Row, model: str, texts: PlannedTexts) -> None:
     own = _sized(plan, model)
     n_tokens = texts.tokens(own)
     row.tokens_in = (n_tokens, n_tokens)
-    gpus = max(1, entry.vllm.gpus) if isinstance(entry, VllmModel) else 1
+    gpus = entry.vllm.gpus if isinstance(entry, VllmModel) else 1
     minutes = texts.gpu_minutes(own, encoding)
     if minutes is not None:
-        _computed(row, encoding, (minutes * gpus, minutes * gpus), gpus=gpus)
+        minutes *= max(1, gpus)
+        _computed(row, encoding, (minutes, minutes), gpus=gpus)
     row.store_bytes = texts.store_bytes(own, encoding)
 
 

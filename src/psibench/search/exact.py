@@ -60,7 +60,8 @@ def search_vectors(
         Documents to keep; fewer where the corpus is smaller.
     block_bytes
         Memory of a block: half of it for vectors, a quarter at most for scores. Beside it are each
-        query's best documents, and the candidates of `QUERY_VECTORS` queries.
+        query's best documents, the candidates of `QUERY_VECTORS` queries, and for each thread the
+        vectors of one query's candidates in float64.
     device
         cpu, or cuda for the blocks.
     mean
@@ -83,14 +84,15 @@ def search_vectors(
     best, rounding = BestDocuments(k, groups), _rounding(asked)
     with _one_thread_each() as (pool, n_threads):
         room = block_bytes // 16
-        if device == "cpu":
-            room = min(room, CPU_SCORES) // n_threads
+        room = (min(room, CPU_SCORES) if device == "cpu" else room) // n_threads
         for rows, numbers, block in group_blocks(source, groups, block_bytes // 2):
             values = on_device(block.values, device)
             error = rounding * _norms(block.values, "a document").max(initial=0)
             search = partial(_merge_block, best, asked, block, values, numbers, error, room)
             offsets = asked.offsets[rows.start : rows.stop + 1]
-            at_once = min(QUERY_VECTORS, -(-int(offsets[-1] - offsets[0]) // n_threads))
+            at_once = min(
+                QUERY_VECTORS // n_threads, -(-int(offsets[-1] - offsets[0]) // n_threads)
+            )
             if not _is_for_faiss(asked, block, values):
                 at_once = min(at_once, room // len(numbers))
             edges = pairwise(cuts(offsets, max(1, at_once)))
@@ -233,13 +235,17 @@ def _max_sim(queries: Vectors, block: Vectors, values: "torch.Tensor", room: int
     for first, last in pairwise(cuts(block.offsets, room // max(1, len(asked)))):
         some = values[block.offsets[first] : block.offsets[last]].to(asked.dtype)
         counts = block.counts[first:last]
-        text = on_device(np.repeat(np.arange(len(counts)), counts), device)[:, None]
         products = _products(some, asked)
-        largest = products.new_full((len(counts), len(asked)), -torch.inf)
-        largest.scatter_reduce_(0, text.expand_as(products), products, "amax")
-        largest[on_device(counts == 0, device)] = 0
-        summed = products.new_zeros((len(counts), len(queries.counts)))
-        parts.append(summed.index_add_(1, query, largest))
+        largest = products
+        if not block.is_single:
+            text = on_device(np.repeat(np.arange(len(counts)), counts), device)[:, None]
+            largest = products.new_full((len(counts), len(asked)), -torch.inf)
+            largest.scatter_reduce_(0, text.expand_as(products), products, "amax")
+            largest[on_device(counts == 0, device)] = 0
+        if not queries.is_single:
+            summed = products.new_zeros((len(counts), len(queries.counts)))
+            largest = summed.index_add_(1, query, largest)
+        parts.append(largest)
     return torch.cat(parts).T
 
 
