@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from llm_helpers import items, start_job, stored, wait_for
 
+from psibench.config.vllm import VllmServer
 from psibench.errors import InputError
 from psibench.llm import vllm as vllm_module
 from psibench.llm.run import ask_all
@@ -130,9 +131,10 @@ def test_a_missing_program_is_named(tmp_path):
 
 
 def test_a_model_that_is_a_path_to_nothing_is_refused_before_anything_starts(tmp_path):
-    with pytest.raises(InputError, match=r"'./none' is a path, and there is no such folder"):
-        ask(vllm(model="./none", gpus=0), tmp_path, 1)
-    assert not (tmp_path / "logs").exists()
+    ours, container = ["/env/bin/vllm", "serve"], ["apptainer", "exec", "vllm.sif", "vllm", "serve"]
+    with pytest.raises(InputError, match=r"'\./none' is a path, and there is no such folder"):
+        VllmProcess("./none", VllmServer(command=ours, gpus=0), log=tmp_path / "log")
+    VllmProcess("/in/it", VllmServer(command=container), log=tmp_path / "log")  # has its own files
 
 
 def test_starts_answers_and_leaves_nothing_behind(tmp_path, monkeypatch, caplog):
