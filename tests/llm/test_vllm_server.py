@@ -232,6 +232,7 @@ def test_a_port_that_another_program_takes_is_given_up_for_the_next(tmp_path, mo
         outcomes, _ = ask(vllm(), tmp_path, 4)
     assert [o.status for o in outcomes] == ["ok"] * 4
     assert f"took port {taken}" in caplog.text
+    assert logs(tmp_path) == []
 
 
 def test_a_port_shared_with_another_jobs_server_of_the_model_is_given_up(

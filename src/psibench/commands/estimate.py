@@ -234,7 +234,7 @@ def _llm(row: dict[str, Any]) -> Iterator[str]:
     elif row["backend"] == "vllm" and row["on_cpu"]:
         yield "  served here, on CPUs: `psibench plan` counts its hours by `vllm.tokens_per_s`"
     elif row["backend"] == "vllm":
-        yield ("  served here: its GPU hours are not counted; give `vllm: {parameters_b: ...}`")
+        yield "  served here: its GPU hours are not counted; give `vllm: {parameters_b: ...}`"
     elif row["price"] is None:
         yield "  served elsewhere: its GPU hours are not counted (docs/vllm.md says how they are)"
     price = row["price"]

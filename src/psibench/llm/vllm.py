@@ -184,6 +184,7 @@ class VllmProcess:
         folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
         own = {"PATH": os.pathsep.join(folders), "VLLM_API_KEY": self.secret.reveal()}
         port = free_port()
+        self._is_log_told = False  # this start writes a log of its own
         program, *arguments = self._command(port)
         path = shutil.which(program, path=own["PATH"])
         if path is None:

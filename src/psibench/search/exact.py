@@ -2,10 +2,10 @@
 
 faiss (on a GPU: torch) finds the best of a block and `MARGIN` more. A product of matrices adds up
 in an order of its own, so that equal vectors may get unequal scores: these candidates are scored
-again one by one, and ranked by that: score descending, number ascending. Blocks, threads and
-devices change a ranking only where scores differ by no more than float32 rounds. Where more than
-`MARGIN` documents of a block tie with its k-th (copies of one text, say), which of them are kept is
-the product's choice; those kept are ranked by number.
+again one by one in float64, and ranked by that: score descending, number ascending. Blocks,
+threads and devices change a ranking only where scores differ by no more than float32 rounds. Where
+more than `MARGIN` documents of a block tie with its k-th (copies of one text, say), which of them
+are kept is the product's choice; those kept are ranked by number.
 """
 
 from collections.abc import Iterator
