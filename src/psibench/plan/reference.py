@@ -2,6 +2,7 @@
 
 import ast
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from inspect import cleandoc, getsource, isclass
@@ -26,7 +27,8 @@ Your file is laid over `config/config.yaml`: sections merge key by key, while `b
 `models` are replaced whole. Unknown keys and secrets are refused. Relative paths start at the
 working directory. `psibench check my.yaml` validates a file and says what it would run.
 
-A chapter has the sections that are found at a place, each where it is first met. What `registry`,
+A chapter has the sections that are found at a place, each where it is first met; a key that several
+of them have alike is described once. What `registry`,
 `llms`, `rerankers` and `prices` hold is what the files of their names in `config/` hold, too
 (`registry`: `config/models.yaml`).
 """
@@ -54,7 +56,8 @@ def reference_text() -> str:
     parts = [INTRODUCTION]
     for title, sections in chapters().items():
         parts.append(f"\n## {title}\n")
-        parts += ["\n".join(_section(section)) for section in sections]
+        told: dict[str, str] = {}
+        parts += ["\n".join(_section(section, told)) for section in sections]
     return "\n".join(parts)
 
 
@@ -82,16 +85,24 @@ def _visit(kind: Any, path: tuple[str, ...], found: dict[type[Section], str]) ->
         _visit(member, (*path, "ID") if get_origin(kind) is dict else path, found)
 
 
-def _section(section: type[Section]) -> Iterator[str]:
+def _section(section: type[Section], told: dict[str, str]) -> Iterator[str]:
+    """Describe a section; ``told``: rows of the chapter so far and the sections they are in."""
     summary = (section.__doc__ or "").strip().splitlines()[0]
     yield f"\n### {section.__name__}\n"
     yield f"{summary}\n"
-    yield "| key | values | default | meaning |"
-    yield "|---|---|---|---|"
+    rows, as_in = [], defaultdict(list)
     for name, info in section.model_fields.items():
         meaning = " ".join(_meaning(section, name).split())
-        yield f"| `{name}` | {_type(info)} | {_default(info)} | {meaning} |"
-    yield ""
+        row = f"| `{name}` | {_type(info)} | {_default(info)} | {meaning} |"
+        first = told.setdefault(row, section.__name__)
+        if first == section.__name__:
+            rows.append(row)
+        else:
+            as_in[first].append(f"`{name}`")
+    if rows:
+        yield from ("| key | values | default | meaning |", "|---|---|---|---|", *rows, "")
+    for first, names in as_in.items():
+        yield f"As in {first}: {', '.join(names)}.\n"
 
 
 def _meaning(section: type[Section], name: str) -> str:
