@@ -10,8 +10,8 @@ from psibench.commands.check import check_table
 from psibench.errors import InputError
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, SUMMARIES
-from psibench.tables.domains import OfDomain, by_place, domain_params, each_domain
-from psibench.tables.io import write_table_parts
+from psibench.tables.domains import OfDomain, by_place, domain_params
+from psibench.tables.io import each_domain, write_table_parts
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 LAW = pl.DataFrame({"_id": ["a", "b"], "summary": ["x", "y"]})

@@ -44,7 +44,7 @@ from psibench.stopping import watched_stop
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
 from psibench.tables.derived import derived, read_all
-from psibench.tables.domains import Domain, OutputPath, TablePath, each_domain
+from psibench.tables.domains import Domain, OutputPath, TablePath
 from psibench.tables.dropped import (
     Dropped,
     Flow,
@@ -53,6 +53,7 @@ from psibench.tables.dropped import (
     flow_frame,
     reasons_text,
 )
+from psibench.tables.io import each_domain
 from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import ATTRITION
 from psibench.tables.stage import stage

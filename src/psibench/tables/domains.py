@@ -6,7 +6,6 @@ of one domain: it gets `OfDomain` for a table to read and `DomainPart` for one t
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -149,20 +148,6 @@ class Domain:
         return [OfDomain(path, self.name) for path in paths]
 
 
-@contextmanager
-def each_domain(names: Sequence[str], outputs: Mapping[str, str]) -> Iterator[list[Domain]]:
-    """Give the domains of a job; at the end the outputs are written, each whole or not at all."""
-    from psibench.tables.io import write_language_table
-
-    tables = {name: LanguageTable(path) for name, path in outputs.items()}
-    yield [
-        Domain(domain, number, {name: DomainPart(table, domain) for name, table in tables.items()})
-        for number, domain in enumerate(names)
-    ]
-    for table in tables.values():
-        write_language_table(table)
-
-
 def domain_params(record: Mapping[str, Any], domain: str) -> Mapping[str, Any] | None:
     """Return a domain's parameters from the provenance of such a table; None if it has no rows."""
     params = record.get("params", {})
@@ -186,13 +171,3 @@ def domain_table(
     if isinstance(given, Mapping):
         return OfDomain(given[domain], domain, language)
     return OfDomain(given, domain, language) if isinstance(given, str) else given[number]
-
-
-def without_foreign_columns(frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
-    """Leave out undeclared columns without a value: other domains of the table have them."""
-    own = [
-        name
-        for name in frame.columns
-        if name in spec.column_names or frame.is_empty() or frame[name].null_count() < frame.height
-    ]
-    return frame.select(own)

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from psibench.tables.atomic import atomic_path
 from psibench.tables.domains import (
     DOMAIN,
     LANGUAGE,
+    Domain,
     DomainPart,
     LanguageTable,
     OfDomain,
@@ -24,7 +26,6 @@ from psibench.tables.domains import (
     ReadParts,
     TablePath,
     by_domain,
-    without_foreign_columns,
 )
 from psibench.tables.hashing import hash_file, hash_rows, update, update_numbers
 from psibench.tables.provenance import METADATA_KEY, Provenance
@@ -89,8 +90,19 @@ def write_table(
     _write(path, [table], spec, provenance)
 
 
-def write_language_table(table: LanguageTable) -> None:
-    """Write the parts of all domains, a row group each, in their order."""
+@contextmanager
+def each_domain(names: Sequence[str], outputs: Mapping[str, str]) -> Iterator[list[Domain]]:
+    """Give the domains of a job; at the end the outputs are written, each whole or not at all."""
+    tables = {name: LanguageTable(path) for name, path in outputs.items()}
+    yield [
+        Domain(domain, number, {name: DomainPart(table, domain) for name, table in tables.items()})
+        for number, domain in enumerate(names)
+    ]
+    for table in tables.values():
+        _write_language_table(table)
+
+
+def _write_language_table(table: LanguageTable) -> None:
     if table.spec is None:
         raise AssertionError(f"{table.path}: no domain has written its rows")
     tables = [part for part in table.parts.values() if isinstance(part, pa.Table)]
@@ -216,7 +228,12 @@ def read_table(path: TablePath, spec: TableSpec) -> pl.DataFrame:
         frame = _read_domain(path)
         labels = [DOMAIN.name] + [LANGUAGE.name] * (path.language is not None)
         frame = frame.drop(name for name in labels if name not in spec.column_names)
-        frame = without_foreign_columns(frame, spec)
+        # Undeclared columns without a value are those of other domains.
+        frame = frame.select(
+            name
+            for name in frame.columns
+            if name in spec.column_names or frame.is_empty() or frame[name].count()
+        )
     else:
         frame = read_any_table(path)
     return pl.DataFrame(pl.from_arrow(conform(frame, spec, where=str(path))))

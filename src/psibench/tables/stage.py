@@ -19,7 +19,8 @@ from typing import Any, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter
 
-from psibench.tables.domains import Domain, OfDomain, each_domain
+from psibench.tables.domains import Domain, OfDomain
+from psibench.tables.io import each_domain
 
 PACKAGE = Path(__file__).parents[1]
 DECLARATION = re.compile(r'^@stage\(\s*"([a-z_]+)",\s*version=([0-9]+)\b', re.MULTILINE)
