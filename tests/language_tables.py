@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from psibench.tables import Provenance, TableSpec, write_table
-from psibench.tables.domains import each_domain
+from psibench.tables.io import each_domain
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 

@@ -21,7 +21,7 @@ from psibench.plan.plan import make_plan
 from psibench.plan.work import needed_encodings, summed, wall_minutes, work_table
 from psibench.tables import Provenance
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.domains import each_domain
+from psibench.tables.io import each_domain
 
 MADE = Provenance("gather", 1)
 REPLY = {"reply_format": "json_object", "tokenizer": "words"}

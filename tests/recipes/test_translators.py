@@ -15,7 +15,7 @@ from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
 from psibench.tables import Provenance, conform, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import OUTCOMES
-from psibench.tables.domains import each_domain
+from psibench.tables.io import each_domain
 from psibench.tables.quality_schemas import TRANSLATOR_QUALITY
 from psibench.tables.schemas import CORPUS, DOCUMENTS
 from psibench.tables.translation_schemas import (

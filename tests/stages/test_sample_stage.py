@@ -10,7 +10,8 @@ from psibench.generate.sample import run_sample
 from psibench.generate.sampling import Passages, Sample, is_current, sample_params
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
-from psibench.tables.domains import OfDomain, each_domain
+from psibench.tables.domains import OfDomain
+from psibench.tables.io import each_domain
 from psibench.tables.ledger import run_ledger
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
