@@ -1,7 +1,7 @@
 # From a source to a benchmark's tables, where no language model is asked.
 
 
-rule build:
+use rule on_cpu as build with:
     input:
         per_job(paths.sources_of),
         tokenizer=paths.tokenizer_inputs(plan),
@@ -16,9 +16,6 @@ rule build:
         "benchmarks/{benchmark}/build/{lang}/{domain}.tsv"
     wildcard_constraints:
         benchmark=patterns["native direct"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000),
         runtime=minutes(60),
@@ -27,11 +24,9 @@ rule build:
         stage=STAGES["build"],
     message:
         "Building {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
-    script:
-        "../scripts/stage.py"
 
 
-rule statistics:
+use rule on_cpu as statistics with:
     input:
         corpora=per_job(paths.language_tables, table="corpus"),
         queries=per_job(paths.language_tables, table="queries"),
@@ -47,9 +42,6 @@ rule statistics:
         "benchmarks/{benchmark}/statistics.tsv"
     wildcard_constraints:
         benchmark=patterns["own"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 0.2),
         runtime=minutes(240),
@@ -60,12 +52,10 @@ rule statistics:
         stage=STAGES["statistics"],
     message:
         "Statistics of {wildcards.benchmark}"
-    script:
-        "../scripts/stage.py"
 
 
 # How alike the domains are, on demand: the mean vectors of their documents.
-rule similarity:
+use rule on_cpu as similarity with:
     input:
         encodings=per_job(paths.encodings, side="lang"),
         own=per_job(paths.own_texts, side="lang", table="corpus"),
@@ -77,9 +67,6 @@ rule similarity:
         "benchmarks/{benchmark}/similarity/{model}/{lang}.tsv"
     wildcard_constraints:
         model=patterns["vector"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(6000, 8),
         runtime=minutes(60),
@@ -90,5 +77,3 @@ rule similarity:
         stage=STAGES["similarity"],
     message:
         "Similarity of the domains of {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"

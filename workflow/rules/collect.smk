@@ -1,7 +1,7 @@
 # The tables and the page a user asks for.
 
 
-rule summaries:
+use rule on_cpu as summaries with:
     input:
         psi=per_pair(
             "results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet"
@@ -19,9 +19,6 @@ rule summaries:
         "logs/summaries.log",
     benchmark:
         "benchmarks/summaries.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(2000, 25),
         runtime=minutes(30),
@@ -30,12 +27,10 @@ rule summaries:
         stage=STAGES["summaries"],
     message:
         "Writing results/psi_table.csv and the tables beside it"
-    script:
-        "../scripts/stage.py"
 
 
 # Models that are meant to be less position-sensitive, before and after.
-rule mitigations:
+use rule on_cpu as mitigations with:
     input:
         psi_table="results/psi_table.parquet",
         comparisons="results/comparisons.parquet",
@@ -47,9 +42,6 @@ rule mitigations:
         "logs/mitigations.log",
     benchmark:
         "benchmarks/mitigations.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(2000, 25),
         runtime=minutes(30),
@@ -59,11 +51,9 @@ rule mitigations:
         stage=STAGES["mitigations"],
     message:
         "Writing {output.csv}"
-    script:
-        "../scripts/stage.py"
 
 
-rule published:
+use rule on_cpu as published with:
     input:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
@@ -76,9 +66,6 @@ rule published:
         "logs/published.log",
     benchmark:
         "benchmarks/published.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(2000, 25),
         runtime=minutes(30),
@@ -88,12 +75,10 @@ rule published:
         stage=STAGES["published"],
     message:
         "Writing {output.html}"
-    script:
-        "../scripts/stage.py"
 
 
 # What every step left out, counted and used, checked against each other.
-rule ledger:
+use rule on_cpu as ledger with:
     input:
         documents=per_job(summaries.ledger_tables, kind="documents"),
         dropped=per_job(summaries.ledger_tables, kind="dropped"),
@@ -109,9 +94,6 @@ rule ledger:
         "benchmarks/{benchmark}/ledger.tsv"
     wildcard_constraints:
         benchmark=patterns["own"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 6, of=per_job(jobs.share_of_place)),
         runtime=minutes(240),
@@ -120,11 +102,9 @@ rule ledger:
         stage=STAGES["ledger"],
     message:
         "Balancing the ledger of {wildcards.benchmark}"
-    script:
-        "../scripts/stage.py"
 
 
-rule report:
+use rule on_cpu as report with:
     input:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
@@ -162,9 +142,6 @@ rule report:
         "logs/report.log",
     benchmark:
         "benchmarks/report.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 3),
         runtime=minutes(120),
@@ -194,5 +171,3 @@ rule report:
         stage=STAGES["report"],
     message:
         "Writing {output}"
-    script:
-        "../scripts/stage.py"

@@ -2,7 +2,7 @@
 
 
 # All models of a language pair in one job: they are compared with each other.
-rule score:
+use rule on_cpu as score with:
     input:
         # Runs, and what the models saw of the documents.
         per_job(paths.read_of_models),
@@ -21,9 +21,6 @@ rule score:
         "benchmarks/{benchmark}/score/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
         benchmark=patterns["searched"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         # Runs are read in batches; measured: 280 MB for 2 million rows of one, 450 MB for 8 million.
         mem_mb=mib(4000, 6),
@@ -42,8 +39,6 @@ rule score:
         stage=STAGES["score"],
     message:
         "Scoring all models on {wildcards.benchmark}, {wildcards.query_lang}-{wildcards.corpus_lang}"
-    script:
-        "../scripts/stage.py"
 
 
 # The runs of a wider view are the benchmark's too, its own queries' rows of them: nothing is

@@ -1,7 +1,7 @@
 # Benchmarks whose queries a language model writes: sample, tasks in shards, assemble.
 
 
-rule sample:
+use rule on_cpu as sample with:
     input:
         per_job(paths.sources_of),
         tokenizer=paths.tokenizer_inputs(plan),
@@ -15,8 +15,6 @@ rule sample:
         "benchmarks/{benchmark}/sample/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["generated"],
-    conda:
-        "../../envs/cpu.yaml"
     threads: per_job(jobs.sample_threads)
     resources:
         mem_mb=mib(per_job(jobs.sample_mib)),
@@ -27,8 +25,6 @@ rule sample:
         stage=STAGES["sample"],
     message:
         "Sampling the documents of {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"
 
 
 rule personas:
@@ -72,7 +68,7 @@ rule personas:
 # One job asks a task about all documents of a language and makes its table. The task is the `LlmTask`
 # of its name in generate/RECIPE.py (or filters/, translate/), its template config/prompts/TASK.md.
 # `resources.budgeted_llm`: of a model with a budget one job at a time.
-rule ask:
+use rule on_cpu as ask with:
     input:
         unpack(task_tables),
         # What a template sends decides the reruns (params.prompt_hash): its comments ask nothing.
@@ -90,9 +86,6 @@ rule ask:
     wildcard_constraints:
         benchmark=patterns["asked whole without vllm"],
         task=patterns["tasks"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 25),
         runtime=minutes(per_job(jobs.ask_minutes)),
@@ -106,8 +99,6 @@ rule ask:
         gather_version=STAGES["gather"],
     message:
         "Asking: {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"
 
 
 # The same with a server of its own, which lives as long as the job.
@@ -160,7 +151,7 @@ use rule ask_shard as ask_shard_vllm with:
         budgeted_llm=per_job(jobs.budgeted),
 
 
-rule gather:
+use rule on_cpu as gather with:
     input:
         unpack(task_tables),
         outcomes=per_job(paths.task_shards, table="outcomes"),
@@ -177,23 +168,15 @@ rule gather:
     wildcard_constraints:
         benchmark=patterns["asked in shards"],
         task=patterns["tasks"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(60),
     params:
         domains=task_domains,
         made=per_job(jobs.gather),
         stage=STAGES["gather"],
     message:
         "Gathering {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"
 
 
-rule assemble:
+use rule on_cpu as assemble with:
     input:
         documents=per_job(paths.build_table, table="documents"),
         candidates=per_job(paths.left_before),
@@ -208,9 +191,6 @@ rule assemble:
         "benchmarks/{benchmark}/assemble/{lang}/{domain}.tsv"
     wildcard_constraints:
         benchmark=patterns["native unpurged"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 25, of=largest_share),
         runtime=minutes(60),
@@ -219,8 +199,6 @@ rule assemble:
         stage=STAGES["assemble"],
     message:
         "Assembling {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
-    script:
-        "../scripts/stage.py"
 
 
 # With false negatives in it: the view `raw`, from which they are removed.

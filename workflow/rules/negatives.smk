@@ -90,7 +90,7 @@ rule score_pairs:
         "../scripts/stage.py"
 
 
-rule negatives:
+use rule on_cpu as negatives with:
     input:
         queries=per_job(paths.domain_tables, table="queries", view="raw"),
         qrels=per_job(paths.domain_tables, table="qrels", view="raw"),
@@ -104,9 +104,6 @@ rule negatives:
         "benchmarks/{benchmark}/negatives/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 45),
         runtime=minutes(60),
@@ -117,11 +114,9 @@ rule negatives:
         stage=STAGES["negatives"],
     message:
         "Documents of {wildcards.benchmark} that rerankers call relevant"
-    script:
-        "../scripts/stage.py"
 
 
-rule judge_pairs:
+use rule on_cpu as judge_pairs with:
     input:
         corpus=per_job(paths.domain_tables, table="corpus", view="raw"),
         queries=per_job(paths.domain_tables, table="queries", view="raw"),
@@ -137,12 +132,6 @@ rule judge_pairs:
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
         number=r"[1-9][0-9]*",
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: own(wildcards).section.false_negatives.judging(
@@ -151,11 +140,9 @@ rule judge_pairs:
         stage=STAGES["judge_pairs"],
     message:
         "What judge {wildcards.number} of {wildcards.benchmark} has to grade"
-    script:
-        "../scripts/stage.py"
 
 
-rule remove_negatives:
+use rule on_cpu as remove_negatives with:
     input:
         corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
@@ -177,9 +164,6 @@ rule remove_negatives:
         "benchmarks/{benchmark}/remove_negatives/{lang}/{domain}.tsv"
     wildcard_constraints:
         benchmark=patterns["native having false_negatives"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 20),
         runtime=minutes(60),
@@ -189,5 +173,3 @@ rule remove_negatives:
         stage=STAGES["remove_negatives"],
     message:
         "Removing false negatives of {wildcards.benchmark}"
-    script:
-        "../scripts/stage.py"

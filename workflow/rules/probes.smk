@@ -79,7 +79,7 @@ use rule probe as probe_api with:
         ),
 
 
-rule probe_table:
+use rule on_cpu as probe_table with:
     input:
         tables=paths.probe_tables(plan),
     output:
@@ -89,9 +89,6 @@ rule probe_table:
         "logs/probe_table.log",
     benchmark:
         "benchmarks/probe_table.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=minutes(30),
@@ -99,12 +96,10 @@ rule probe_table:
         stage=STAGES["probe_table"],
     message:
         "Writing {output.csv}"
-    script:
-        "../scripts/stage.py"
 
 
 # Two models on the same documents: before and after training.
-rule probe_comparison:
+use rule on_cpu as probe_comparison with:
     input:
         rows=paths.compared_rows(plan, "model"),
         others=paths.compared_rows(plan, "other"),
@@ -115,9 +110,6 @@ rule probe_comparison:
         "logs/probe_comparison.log",
     benchmark:
         "benchmarks/probe_comparison.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=4000,
         runtime=minutes(30),
@@ -127,11 +119,9 @@ rule probe_comparison:
         stage=STAGES["probe_comparison"],
     message:
         "Writing {output.csv}"
-    script:
-        "../scripts/stage.py"
 
 
-rule probe_page:
+use rule on_cpu as probe_page with:
     input:
         table="results/probe_table.parquet",
         comparison=[path.replace(".csv", ".parquet") for path in compared_probes],
@@ -143,9 +133,6 @@ rule probe_page:
         "logs/probe_page.log",
     benchmark:
         "benchmarks/probe_page.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=minutes(30),
@@ -155,5 +142,3 @@ rule probe_page:
         stage=STAGES["probe_page"],
     message:
         "Writing {output.html}"
-    script:
-        "../scripts/stage.py"

@@ -1,7 +1,7 @@
 # Bases trained under distributions of where the evidence is; evaluated as any other model.
 
 
-rule sample_training:
+use rule on_cpu as sample_training with:
     input:
         queries=per_job(paths.pool_tables, table="queries"),
         corpus=per_job(paths.pool_tables, table="corpus"),
@@ -17,9 +17,6 @@ rule sample_training:
         "benchmarks/training/{training}/sample.tsv"
     wildcard_constraints:
         training=patterns["trainings"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(2000, 10),
         # Words of the pool are compared with those of the tests: 1,000 documents a second.
@@ -40,8 +37,6 @@ rule sample_training:
         stage=STAGES["sample_training"],
     message:
         "Drawing the training sets of {wildcards.training}"
-    script:
-        "../scripts/stage.py"
 
 
 # One job a base, distribution and seed.
@@ -97,7 +92,7 @@ rule train_model:
         "../scripts/stage.py"
 
 
-rule training_results:
+use rule on_cpu as training_results with:
     input:
         psi_table="results/psi_table.parquet",
         scores=[one["scores"] for one in summaries.training_evaluations(plan)],
@@ -111,9 +106,6 @@ rule training_results:
         "logs/training_results.log",
     benchmark:
         "benchmarks/training_results.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 12),
         runtime=minutes(60),
@@ -125,5 +117,3 @@ rule training_results:
         stage=STAGES["training_results"],
     message:
         "Writing results/training_table.csv and the tables beside it"
-    script:
-        "../scripts/stage.py"

@@ -2,7 +2,7 @@
 # {lang} is the language translated to, but for text_parts.
 
 
-rule text_parts:
+use rule on_cpu as text_parts with:
     input:
         corpus=per_job(paths.domain_tables, table="corpus"),
         queries=per_job(paths.domain_tables, table="queries"),
@@ -15,12 +15,6 @@ rule text_parts:
         "benchmarks/{benchmark}/text_parts/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["translated"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(60),
     params:
         domains=domains,
         max_part_tokens=lambda wildcards: (
@@ -30,11 +24,9 @@ rule text_parts:
         stage=STAGES["text_parts"],
     message:
         "Parts to translate of {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"
 
 
-rule mark_translations:
+use rule on_cpu as mark_translations with:
     input:
         corpus=per_job(paths.language_tables, of="source", table="corpus"),
         queries=per_job(paths.language_tables, of="source", table="queries"),
@@ -53,9 +45,6 @@ rule mark_translations:
         "benchmarks/{benchmark}/mark_translations/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["translations"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 25),
         runtime=minutes(120),
@@ -69,11 +58,9 @@ rule mark_translations:
         stage=STAGES["mark_translations"],
     message:
         "Joining and marking translations of {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"
 
 
-rule clean_translations:
+use rule on_cpu as clean_translations with:
     input:
         source_corpus=per_job(paths.source_table, table="corpus"),
         source_queries=per_job(paths.source_table, table="queries"),
@@ -93,9 +80,6 @@ rule clean_translations:
         "benchmarks/{benchmark}/clean_translations/{lang}/{domain}.tsv"
     wildcard_constraints:
         benchmark=patterns["translations"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 25, of=largest_share),
         runtime=minutes(120),
@@ -104,11 +88,9 @@ rule clean_translations:
         stage=STAGES["clean_translations"],
     message:
         "Cleaning translations of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
-    script:
-        "../scripts/stage.py"
 
 
-rule quality_sample:
+use rule on_cpu as quality_sample with:
     input:
         source_corpora=per_job(paths.language_tables, of="source", table="corpus"),
         corpora=per_job(paths.language_tables, of="translated", table="corpus"),
@@ -120,9 +102,6 @@ rule quality_sample:
         "benchmarks/{benchmark}/quality_sample.tsv"
     wildcard_constraints:
         benchmark=patterns["quality"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(8000, 0.6),
         runtime=minutes(240),
@@ -138,11 +117,9 @@ rule quality_sample:
         stage=STAGES["quality_sample"],
     message:
         "A sample of translations of {wildcards.benchmark} to grade"
-    script:
-        "../scripts/stage.py"
 
 
-rule quality:
+use rule on_cpu as quality with:
     input:
         grades=per_job(paths.judged_translations),
         human=lambda wildcards: own(wildcards).section.translate.quality.human,
@@ -156,9 +133,6 @@ rule quality:
         "benchmarks/{benchmark}/quality.tsv"
     wildcard_constraints:
         benchmark=patterns["quality"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(2000),
         runtime=minutes(10),
@@ -167,12 +141,10 @@ rule quality:
         stage=STAGES["quality"],
     message:
         "How good the translations of {wildcards.benchmark} are"
-    script:
-        "../scripts/stage.py"
 
 
 # Several translators on one sample of the source, before or beside the benchmark's own translation.
-rule translator_sample:
+use rule on_cpu as translator_sample with:
     input:
         corpora=per_job(paths.language_tables, of="source", table="corpus"),
         text_parts=per_job(paths.text_parts_of_domains),
@@ -184,9 +156,6 @@ rule translator_sample:
         "benchmarks/{benchmark}/translator_sample.tsv"
     wildcard_constraints:
         benchmark=patterns["compared_translators"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(8000),
         runtime=minutes(60),
@@ -201,11 +170,9 @@ rule translator_sample:
         stage=STAGES["translator_sample"],
     message:
         "A sample of {wildcards.benchmark} to compare translators on"
-    script:
-        "../scripts/stage.py"
 
 
-rule translator_quality:
+use rule on_cpu as translator_quality with:
     input:
         grades=lambda wildcards: sum(
             paths.translator_grades(plan, wildcards.benchmark).values(), []
@@ -218,9 +185,6 @@ rule translator_quality:
         "benchmarks/{benchmark}/translator_quality.tsv"
     wildcard_constraints:
         benchmark=patterns["compared_translators"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(2000),
         runtime=minutes(10),
@@ -230,5 +194,3 @@ rule translator_quality:
         stage=STAGES["translator_quality"],
     message:
         "How good the translators of {wildcards.benchmark} are, side by side"
-    script:
-        "../scripts/stage.py"

@@ -37,7 +37,7 @@ rule score_parts:
         "../scripts/stage.py"
 
 
-rule verify:
+use rule on_cpu as verify with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
@@ -55,12 +55,6 @@ rule verify:
         "benchmarks/{benchmark}/verify/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["verified"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: dump(own(wildcards).section.verify),
@@ -68,8 +62,6 @@ rule verify:
         stage=STAGES["verify"],
     message:
         "Verifying the candidates of {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"
 
 
 # The same by margin, with the counts by threshold and by length bin.
@@ -88,7 +80,7 @@ use rule verify as verify_margin with:
         benchmark=patterns["margin"],
 
 
-rule grade_pairs:
+use rule on_cpu as grade_pairs with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.left_before, step="grade"),
@@ -106,23 +98,15 @@ rule grade_pairs:
     wildcard_constraints:
         benchmark=patterns["having grade"],
         round="grade_first|grade_rest",
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: jobs.grade(plan, wildcards.benchmark, wildcards.round),
         stage=STAGES["grade_pairs"],
     message:
         "What to grade of {wildcards.benchmark}: {wildcards.round}"
-    script:
-        "../scripts/stage.py"
 
 
-rule grade:
+use rule on_cpu as grade with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.left_before, step="grade"),
@@ -142,12 +126,6 @@ rule grade:
         "benchmarks/{benchmark}/grade/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having grade"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(60),
     params:
         domains=domains,
         section=per_job(jobs.grade),
@@ -155,11 +133,9 @@ rule grade:
         stage=STAGES["grade"],
     message:
         "Candidates of {wildcards.benchmark} by their grades"
-    script:
-        "../scripts/stage.py"
 
 
-rule audit_pairs:
+use rule on_cpu as audit_pairs with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.left_before, step="verify"),
@@ -172,23 +148,15 @@ rule audit_pairs:
         "benchmarks/{benchmark}/audit_pairs/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having audit"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: dump(own(wildcards).section.audit, "prompt"),
         stage=STAGES["audit_pairs"],
     message:
         "What to audit of {wildcards.benchmark}"
-    script:
-        "../scripts/stage.py"
 
 
-rule audit_table:
+use rule on_cpu as audit_table with:
     input:
         candidates=per_job(paths.left_before, step="verify"),
         margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
@@ -201,9 +169,6 @@ rule audit_table:
         "benchmarks/{benchmark}/audit_table/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having audit"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 25),
         runtime=minutes(30),
@@ -212,5 +177,3 @@ rule audit_table:
         stage=STAGES["audit_table"],
     message:
         "Audit of {wildcards.benchmark} by margin"
-    script:
-        "../scripts/stage.py"

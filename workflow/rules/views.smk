@@ -1,7 +1,7 @@
 # Other cuts of a benchmark: a tiny subset, training mixtures, and all candidates for filter studies.
 
 
-rule tiny:
+use rule on_cpu as tiny with:
     input:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
@@ -16,9 +16,6 @@ rule tiny:
         "benchmarks/{benchmark}-tiny/subset/{lang}/{domain}.tsv"
     wildcard_constraints:
         benchmark=patterns["having tiny"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 25),
         runtime=minutes(30),
@@ -27,11 +24,9 @@ rule tiny:
         stage=STAGES["subset"],
     message:
         "A tiny subset of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
-    script:
-        "../scripts/stage.py"
 
 
-rule mixtures:
+use rule on_cpu as mixtures with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
@@ -45,9 +40,6 @@ rule mixtures:
         "benchmarks/{benchmark}/mixtures/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having mixtures"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(4000, 25),
         runtime=minutes(30),
@@ -57,8 +49,6 @@ rule mixtures:
         stage=STAGES["mixtures"],
     message:
         "Training mixtures of {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"
 
 
 # Every candidate over the whole corpus: what a filter study evaluates.
@@ -104,7 +94,7 @@ use rule score_parts as score_all_parts with:
         stage=STAGES["score_parts"],
 
 
-rule filter_study:
+use rule on_cpu as filter_study with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
@@ -124,12 +114,6 @@ rule filter_study:
         "benchmarks/{benchmark}/study/{lang}{part}/filter_study.tsv"
     wildcard_constraints:
         benchmark=patterns["studied"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: dump(own(wildcards).section.verify),
@@ -139,8 +123,6 @@ rule filter_study:
         stage=STAGES["filter_study"],
     message:
         "What the filters of {wildcards.benchmark} do to its queries and to every model's PSI"
-    script:
-        "../scripts/stage.py"
 
 
 rule study:
@@ -160,7 +142,7 @@ rule study:
 
 
 # Any table of a benchmark as CSV, on demand: lists become JSON.
-rule table_csv:
+use rule on_cpu as table_csv with:
     input:
         parquet="results/{benchmark}/{table}.parquet",
     output:
@@ -171,9 +153,6 @@ rule table_csv:
         "benchmarks/{benchmark}/csv/{table}.tsv"
     wildcard_constraints:
         table=r"[a-zA-Z0-9._/-]+",
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
     resources:
         mem_mb=mib(2000, 25),
         runtime=minutes(30),
@@ -181,5 +160,3 @@ rule table_csv:
         stage=STAGES["table_csv"],
     message:
         "Writing {output}"
-    script:
-        "../scripts/stage.py"
