@@ -1,4 +1,4 @@
-"""Prints, for every rule with a stage: its stage, and the arguments that it has nothing for."""
+"""Prints of every rule: its stage, arguments it has nothing for, what it does not declare."""
 
 import inspect
 import json
@@ -19,6 +19,8 @@ from snakemake.settings.types import (
 
 from psibench.tables.stage import DECLARED, StageVersion
 
+BASE = "on_cpu"
+"""What rules are made of."""
 ALWAYS = {"inputs", "outputs", "threads", "config"}
 
 
@@ -53,6 +55,25 @@ def is_made(kind) -> bool:
     return is_dataclass(kind) or (inspect.isclass(kind) and issubclass(kind, BaseModel))
 
 
+def about(rule) -> dict:
+    version = dict(rule.params._allitems()).get("stage")
+    declared = {
+        "log": rule.log,
+        "benchmark": rule.benchmark,
+        "environment": rule.conda_env,
+        "message": rule.message,
+        "script": rule.script,
+        **{name: name in rule.resources for name in ("mem_mb", "runtime")},
+    }
+    return {
+        "stage": version.stage if version is not None else None,
+        "lacking": lacking(rule, version) if version is not None else [],
+        "undeclared": [name for name, found in declared.items() if not found],
+        "is_local": rule.name in rule.workflow._localrules,
+        "log": [str(path) for path in rule.log],
+    }
+
+
 def main(snakefile: str, folder: str) -> None:
     """Read the rules of the default config."""
     default = Path(snakefile).parent / "config" / "config.yaml"
@@ -64,8 +85,7 @@ def main(snakefile: str, folder: str) -> None:
             snakefile=Path(snakefile),
             workdir=Path(folder),
         )._workflow.rules
-    versions = {rule: dict(rule.params._allitems()).get("stage") for rule in rules}
-    said = {r.name: (v.stage, lacking(r, v)) for r, v in versions.items() if v is not None}
+    said = {rule.name: about(rule) for rule in rules if rule.name != BASE}
     print(json.dumps(said))
 
 

@@ -5,81 +5,51 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config, write_squad
 
 from psibench.tables.stage import read_stages
 
-DIRECTIVES = [
-    *("input", "output", "log", "benchmark", "conda", "threads", "resources", "params"),
-    *("message", "script"),
-]
 
-
-TARGET = ["input", "localrule"]
-"""What a rule declares that is but a name for several files."""
-
-
-def rules() -> list[tuple[str, str]]:
-    """Name and body of every rule in a rule file, targets aside."""
-    return [(name, body) for name, body in all_rules() if declared(body) != TARGET]
-
-
-def declared(body: str) -> list[str]:
-    """What a rule declares, in its order."""
-    return re.findall(r"^    (\w+):", body, re.MULTILINE)
-
-
-def all_rules() -> list[tuple[str, str]]:
-    """Name and body of every rule in a rule file."""
-    found = []
-    for path in sorted((REPOSITORY / "workflow" / "rules").glob("*.smk")):
-        text = path.read_text()
-        pattern = r"^rule (\w+):\n(.*?)(?=^\S|\Z)"
-        found += [(m[1], m[2]) for m in re.finditer(pattern, text, re.MULTILINE | re.DOTALL)]
-    return found
-
-
-def test_few_rules_run_where_snakemake_runs() -> None:
-    local = {name for name, body in all_rules() if "localrule" in declared(body)}
-    assert local == {"study", "probes", "download", "list_texts"}
-
-
-@pytest.mark.parametrize(("name", "body"), rules(), ids=[name for name, _ in rules()])
-def test_every_rule_declares_what_a_node_needs_in_one_order(name: str, body: str) -> None:
-    found = [directive for directive in declared(body) if directive in DIRECTIVES]
-    assert found == (DIRECTIVES[1:] if name == "download" else DIRECTIVES)  # it reads the hub
-    for resource in ("mem_mb", "runtime"):
-        assert f"{resource}=" in body
-    assert "        stage=STAGES[" in body
-    assert '"../scripts/stage.py"' in body
-
-
-def test_the_only_targets_beside_all_are_probes_and_studies() -> None:
-    assert {name for name, body in all_rules() if declared(body) == TARGET} == {"probes", "study"}
-
-
-def test_there_is_one_script() -> None:
-    assert [path.name for path in (REPOSITORY / "workflow/scripts").glob("*.py")] == ["stage.py"]
-
-
-def test_every_rule_gives_its_stage_what_it_takes_and_every_stage_has_a_rule(
-    tmp_path: Path,
-) -> None:
-    """In a job it would be too late: a name that is not there is a bug."""
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory) -> dict[str, dict[str, Any]]:
+    """What Snakemake knows of every rule: see names_of_rules.py."""
     script = Path(__file__).with_name("names_of_rules.py")
+    folder = tmp_path_factory.mktemp("rules")
     done = subprocess.run(
-        [sys.executable, str(script), str(REPOSITORY / "Snakefile"), str(tmp_path)],
+        [sys.executable, str(script), str(REPOSITORY / "Snakefile"), str(folder)],
         capture_output=True,
         text=True,
         env=ENVIRONMENT,
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert {rule: lacking for rule, (_, lacking) in said.items() if lacking} == {}
-    assert {stage for stage, _ in said.values()} == set(read_stages())
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_few_rules_run_where_snakemake_runs(rules) -> None:
+    local = {name for name, rule in rules.items() if rule["is_local"]}
+    assert local == {"all", "study", "probes", "download", "list_texts"}
+
+
+def test_every_rule_of_a_stage_declares_what_a_node_needs(rules) -> None:
+    lacking = {name: rule["undeclared"] for name, rule in rules.items() if rule["stage"]}
+    assert {name: found for name, found in lacking.items() if found} == {}
+    assert not [name for name, rule in rules.items() if rule["log"] == ["logs/on_cpu.log"]]
+    assert {name for name, rule in rules.items() if not rule["stage"]} == {"all", "probes", "study"}
+
+
+def test_there_is_one_script() -> None:
+    assert [path.name for path in (REPOSITORY / "workflow/scripts").glob("*.py")] == ["stage.py"]
+
+
+def test_every_rule_gives_its_stage_what_it_takes_and_every_stage_has_a_rule(rules) -> None:
+    """In a job it would be too late: a name that is not there is a bug."""
+    assert {name: rule["lacking"] for name, rule in rules.items() if rule["lacking"]} == {}
+    assert {rule["stage"] for rule in rules.values() if rule["stage"]} == set(read_stages())
 
 
 def test_the_package_does_not_know_snakemake() -> None:
