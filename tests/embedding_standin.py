@@ -4,14 +4,107 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from psibench.llm.standin.embedding_server import DIM, HOST, STYLES, embedding_app, error_body
+from psibench.llm.standin.completion import BadRequestError
+from psibench.llm.standin.server import DIM, HOST, embed
 
 START_S = 20.0
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one service words requests and answers.
+
+    ``path`` takes posts; ``texts_field`` has at most ``most_texts`` texts; ``fields`` are the
+    further ones it knows, with the values they take (an empty tuple takes any), of which
+    ``required`` may not lack; ``dim_field`` asks for fewer dimensions.
+    """
+
+    path: str
+    texts_field: str
+    fields: dict[str, tuple[Any, ...]]
+    most_texts: int
+    dim_field: str
+    required: tuple[str, ...] = ()
+
+
+STYLES = {
+    "openai": Style(
+        "/v1/embeddings",
+        "input",
+        {"encoding_format": ("float",), "user": ()},
+        2048,
+        "dimensions",
+    ),
+    "voyage": Style(
+        "/voyage/v1/embeddings",
+        "input",
+        {"input_type": ("query", "document"), "truncation": (True, False)},
+        1000,
+        "output_dimension",
+    ),
+    "cohere": Style(
+        "/v2/embed",
+        "texts",
+        {
+            "input_type": ("search_query", "search_document"),
+            "embedding_types": (["float"],),
+            "truncate": ("NONE", "START", "END"),
+        },
+        96,
+        "output_dimension",
+        required=("input_type", "embedding_types"),
+    ),
+    "jina": Style(
+        "/jina/v1/embeddings",
+        "input",
+        {
+            "task": ("retrieval.query", "retrieval.passage"),
+            "truncate": (True, False),
+            "embedding_type": ("float",),
+            "late_chunking": (False,),
+        },
+        2048,
+        "dimensions",
+    ),
+}
+"""Paths and fields of the services' references, paths of two apart so that one server has all."""
 STYLE_AT = {known.path: style for style, known in STYLES.items()}
+
+
+def answer(style: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Answer as the service of that style would; refuse what it would."""
+    known = STYLES[style]
+    for name in ("model", *known.required):
+        if name not in body:
+            raise BadRequestError(f"{name}: field required")
+    for name in body.keys() - {"model", known.texts_field, known.dim_field}:
+        if (allowed := known.fields.get(name)) is None:
+            raise BadRequestError(f"{name}: unknown field")
+        if allowed and body[name] not in allowed:
+            raise BadRequestError(f"{name}: {body[name]!r} is not allowed")
+    texts = body.get(known.texts_field)
+    data = embed({"input": texts, "dimensions": body.get(known.dim_field, DIM)})
+    if len(texts) > known.most_texts:
+        raise BadRequestError(f"{len(texts)} texts; at most {known.most_texts}")
+    if style != "cohere":
+        return data
+    n_tokens = data["usage"]["total_tokens"]
+    return {
+        "embeddings": {"float": [one["embedding"] for one in data["data"]]},
+        "meta": {"billed_units": {"input_tokens": n_tokens}},
+    }
+
+
+def error_body(style: str, message: str) -> dict[str, Any]:
+    """Word an error as the service of that style does."""
+    if style == "openai":
+        return {"error": {"message": message, "type": "invalid_request_error"}}
+    return {"message" if style == "cohere" else "detail": message}
 
 
 class EmbeddingStandIn:
@@ -51,20 +144,20 @@ class EmbeddingStandIn:
     def app(self) -> web.Application:
         """Return the web application."""
 
-        @web.middleware
-        async def faulty(request: web.Request, handler: Any) -> web.StreamResponse:
+        async def counted(request: web.Request) -> web.StreamResponse:
             self._n_under_way += 1
             self.most_at_once = max(self.most_at_once, self._n_under_way)
             try:
-                return await self._answer(request, handler)
+                return await self._answer(request)
             finally:
                 self._n_under_way -= 1
 
-        app = embedding_app()
-        app.middlewares.append(faulty)
+        app = web.Application(client_max_size=64 << 20)
+        for path in STYLE_AT:
+            app.router.add_post(path, counted)
         return app
 
-    async def _answer(self, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         style = STYLE_AT[request.path]
         self.asked.append((style, await request.json(), dict(request.headers)))
         fault, _, amount = next(self._faults, "").partition(":")
@@ -76,10 +169,10 @@ class EmbeddingStandIn:
             after = {"Retry-After": amount} if amount else None
             said = error_body(style, f"ordered by a test: {fault}")
             return web.json_response(said, status=int(fault), headers=after)
-        response = await handler(request)
-        if response.status != 200:
-            return response
-        data = json.loads(response.text)
+        try:
+            data = answer(style, await request.json())
+        except BadRequestError as error:
+            return web.json_response(error_body(style, str(error)), status=400)
         vectors = data["embeddings"]["float"] if "embeddings" in data else data["data"]
         for vector in vectors:
             del (vector if isinstance(vector, list) else vector["embedding"])[self.dim :]

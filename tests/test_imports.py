@@ -14,7 +14,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("text", "tables", "store", "cluster.head_lock"),
     # What a config file says of one thing, where no package has it: sections, registries.
     ("config",),
-    ("sources", "formats", "llm", "models", "rerankers", "encode", "search", "metrics"),
+    ("sources", "formats", "llm", "vllm", "models", "rerankers", "encode", "search", "metrics"),
     ("generate", "filters", "translate", "train", "probes"),
     ("all_tables", "report", "publish"),
     # The whole config, and what follows from it.
@@ -28,7 +28,6 @@ CIRCLES = {
     ("encode", "search"),
     ("filters", "generate"),
     ("formats", "metrics"),
-    ("llm", "models"),
     ("models", "search"),
     ("rerankers", "search"),
 }

@@ -19,8 +19,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from psibench.llm.answer import Answer
-from psibench.llm.answer_files import SEGMENT, compress_log, scan, write_index, write_line
-from psibench.llm.answer_store import AnswerStore, stored_usage
+from psibench.llm.answer_store import (
+    LOG,
+    AnswerStore,
+    scan,
+    stored_usage,
+    write_index,
+    write_line,
+)
 from psibench.llm.usage import Usage
 
 
@@ -38,15 +44,14 @@ def answer(number: int) -> Answer:
 
 
 def make(folder: Path, n_answers: int, n_jobs: int) -> None:
-    """Write the segments and indexes of finished jobs; a store that is opened merges the latter."""
+    """Write the logs and indexes of finished jobs; a store that is opened merges the latter."""
     folder.mkdir(parents=True)
     per_job = n_answers // n_jobs
     for job in range(n_jobs):
         numbers = range(job * per_job, (job + 1) * per_job)
-        segment = folder / f"answers-20260101T{job:06d}Z-host-1-{job:08x}{SEGMENT}"
-        log = b"".join(write_line(answer(number)) for number in numbers)
-        segment.write_bytes(b"".join(compress_log(log)))
-        write_index(folder, [scan(segment)])
+        log = folder / f"answers-20260101T{job:06d}Z-host-1-{job:08x}{LOG}"
+        log.write_bytes(b"".join(write_line(answer(number)) for number in numbers))
+        write_index(folder, [scan(log)])
         if job % 64 == 63:  # as jobs do that close a store
             AnswerStore(folder).look_up([])
 

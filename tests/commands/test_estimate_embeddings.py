@@ -1,7 +1,6 @@
 """`psibench estimate` of embedding APIs: before anything is built, after it, and after a run."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -10,8 +9,6 @@ from language_tables import write_texts
 
 from psibench.cli import main
 from psibench.encode.api import run_embed_api
-from psibench.models.checkpoints import resolve_checkpoint
-from psibench.models.manifests import Manifest, manifest_name
 from psibench.sources import reach
 from psibench.tables import Provenance
 
@@ -213,21 +210,6 @@ def test_the_recall_of_false_negatives_is_paid_for(folder, capsys):
     }
     path = config(folder, benchmarks={"mine": section}, models=["bm25"], llms=FREE)
     assert languages(plain(capsys, "--config", path)) == [("mine-raw", "eng-Latn")]
-
-
-def test_what_is_stored_is_known_where_the_tokenizer_is_out_of_reach(folder, capsys, monkeypatch):
-    """On the machine of the jobs a download's manifest says where it lies; here nothing does."""
-    place = write_tables(folder, DOCUMENTS, QUESTIONS)
-    path = config(folder, api={"tokenizer": "owner/name"})
-    source = Path(resolve_checkpoint(API["tokenizer"]))
-    files = {name: (source / name).stat().st_size for name in ("config.json", "tokenizer.json")}
-    manifest = Manifest("owner/name", None, "a" * 40, str(source), files, "tokenizer")
-    manifest.write(folder / "manifests" / manifest_name("owner/name", None, "tokenizer"))
-    monkeypatch.setenv("PSIBENCH_CHECKPOINTS", str(folder / "manifests"))
-    embed(folder, place, tokenizer="owner/name")
-    monkeypatch.delenv("PSIBENCH_CHECKPOINTS")
-    found = plain(capsys, "--config", path)
-    assert (found["items_high"], found["answered"], found["tokens_in_high"]) == (5, 5, 0)
 
 
 def test_what_a_probe_has_a_service_read_is_paid_for(folder, capsys):

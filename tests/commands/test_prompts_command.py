@@ -309,16 +309,6 @@ def test_the_grades_of_a_translation_are_asked_over_all_domains(folder, capsys):
     assert "German" in printed
 
 
-def test_a_part_that_is_translated_to_several_languages_needs_a_choice(folder, capsys):
-    translated_tables()
-    asked = ["render", "translate", "--row", "d:d1:0", "--config", config(folder, mine=TRANSLATED)]
-    message = refusal(capsys, *asked)
-    assert "'d:d1:0' is in deu-Latn/general, spa-Latn/general: choose with --language" in message
-    assert "nothing is asked in eng-Latn; there are 2 languages and domains" in refusal(
-        capsys, *asked, "--language", "eng-Latn"
-    )
-
-
 def test_an_item_is_found_in_whichever_domain_has_it(folder, capsys):
     texts = {"kind": "squad", "paths": ["a.json"]}
     corpora = [{"domain": name, "source": texts} for name in ("law", "art", "sea")]

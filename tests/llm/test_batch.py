@@ -1,6 +1,5 @@
 """The batch backend against a stand-in's files and batches."""
 
-import json
 import threading
 import time
 
@@ -8,13 +7,13 @@ import pytest
 from batch_helpers import ask, batch_settings, records
 from llm_helpers import MODEL, PLAIN, items, request, stored
 
+from psibench.config.secret import Secret
 from psibench.errors import InputError
 from psibench.llm.asking import Item
-from psibench.llm.batch import read_line
+from psibench.llm.batch import read_result
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Message, ResponseSchema
 from psibench.llm.run import ask_all
-from psibench.llm.secret import Secret
 
 both_backends = pytest.mark.parametrize("backend", ["openai-batch", "stand-in"])
 
@@ -191,8 +190,8 @@ COMPLETION = {
 }
 
 
-def output_line(response=None, error=None) -> bytes:
-    return json.dumps({"id": "x", "custom_id": "k", "response": response, "error": error}).encode()
+def output_line(response=None, error=None) -> dict:
+    return {"id": "x", "custom_id": "k", "response": response, "error": error}
 
 
 def http_error(status, **fields):
@@ -221,12 +220,12 @@ def http_error(status, **fields):
     ],
 )
 def test_a_line_without_a_completion_is_a_failure(line, reason, verdict):
-    _, failure = read_line(line, model=MODEL, secret=Secret(""))
+    failure = read_result(line, MODEL, "t", Secret(""))
     assert isinstance(failure, TryFailedError)
     assert (failure.reason, failure.verdict) == (reason, verdict)
 
 
 def test_an_error_that_says_filtered_is_a_filtered_reply():
     line = output_line(http_error(400, code="content_filter"))
-    _, reply = read_line(line, model=MODEL, secret=Secret(""))
-    assert (reply.finish_reason, reply.text) == ("content_filter", "words")
+    found = read_result(line, MODEL, "t", Secret(""))
+    assert (found.finish_reason, found.text) == ("content_filter", "words")

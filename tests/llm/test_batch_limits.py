@@ -11,10 +11,11 @@ from standin_batches import BatchImperfections
 
 from psibench.errors import InputError
 from psibench.llm.asking import Item
-from psibench.llm.batch import read_line
+from psibench.llm.batch import read_result
+from psibench.llm.limits import Budget, BudgetReachedError
 from psibench.llm.request import Sampling
 from psibench.llm.sections import Price
-from psibench.llm.usage import Budget, BudgetReachedError, Usage
+from psibench.llm.usage import Usage
 
 KEY = "planted-key-0123456789abcdef"
 PRICE = Price(input_usd=1.0, output_usd=10.0, batch_share=0.5, as_of=date(2026, 1, 1))
@@ -56,13 +57,6 @@ def test_money_that_comes_back_is_used_for_batches_worth_their_day(server, tmp_p
     assert len(sizes) > 3
     assert min(sizes) >= 3  # a tenth of what fitted at first
     assert 0.85 * budget.limit_usd < budget.spent_usd <= budget.limit_usd
-
-
-def test_a_budget_without_room_creates_nothing(server, tmp_path):
-    budget = Budget(0.01, PRICE, spent_usd=0.01, is_batch=True)
-    run = ask(priced_items(5), tmp_path, batch_settings(server.url), budget=budget)
-    assert isinstance(run.error, BudgetReachedError)
-    assert (run.outcomes, server.stats["n_files"]) == ([], 0)
 
 
 def test_a_server_with_a_short_queue_gets_one_batch_after_the_other(server, tmp_path):
@@ -131,13 +125,13 @@ def test_the_answers_of_a_batch_are_stored_before_its_record_goes(server, tmp_pa
 def test_a_line_that_cannot_be_read_costs_its_request_alone(server, tmp_path, monkeypatch):
     spoilt = []
 
-    def spoiling(line, **options):
-        if not spoilt and b'"custom_id"' in line:
-            spoilt.append(line)
+    def spoiling(data, *options):
+        if not spoilt:
+            spoilt.append(data)
             raise ValueError("torn")
-        return read_line(line, **options)
+        return read_result(data, *options)
 
-    monkeypatch.setattr("psibench.llm.batch.read_line", spoiling)
+    monkeypatch.setattr("psibench.llm.batch.read_result", spoiling)
     run = ask(items(5), tmp_path, batch_settings(server.url))
     assert (run.error, run.statuses) == (None, {"ok": 5})
     assert server.stats["batch_sizes"] == [5, 1]

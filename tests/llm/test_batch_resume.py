@@ -15,9 +15,9 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
 from psibench.llm.batch import BatchServer, ask_batches
 from psibench.llm.connection import TryFailedError
+from psibench.llm.limits import Budget
 from psibench.llm.request import Sampling
 from psibench.llm.sections import Price
-from psibench.llm.usage import Budget
 
 pytestmark = pytest.mark.processes
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from psibench.llm.causes import TAIL_LINES, cause_of, last_lines
+from psibench.vllm.causes import TAIL_LINES, cause_of, last_lines
 
 INFO = "(APIServer pid=7) INFO 11-25 12:42:08 [launcher.py:186] Available routes are:\n"
 WORKER = """\

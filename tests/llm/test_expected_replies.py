@@ -19,7 +19,7 @@ from psibench.llm.expected import (
     infer_total,
 )
 from psibench.llm.prompts import load_prompt
-from psibench.llm.request import ResponseSchema, Sampling
+from psibench.llm.request import Sampling
 from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.completion import answer_directly
 from psibench.sources import reach
@@ -61,12 +61,6 @@ def test_another_model_is_expected_to_reply_like_the_example_at_the_items_size()
     assert reply.value["questions"] == prompt.example.value["questions"][:2]
 
 
-def test_a_task_of_ones_own_without_rules_takes_its_example_from_the_stand_in_too():
-    prompt, values, wanted = proposal()
-    own = replace(wanted, response=ResponseSchema("my_task", wanted.response.schema))
-    assert expected_reply(own, values, prompt, STAND_IN).source == "example"
-
-
 def plain(folder, header, **values):
     """A request of a template with a plain reply, and what it is expected to come to."""
     (folder / "own.md").write_text(f"---\n{header}\n---\n## user\n{{{{ document }}}}\n")
@@ -87,20 +81,6 @@ def test_a_plain_reply_is_expected_like_the_example_without_json(tmp_path):
     _, usual = plain(tmp_path, header, document="word " * 100, max_words=9)
     assert usual.text.startswith("The article follows")
     assert len(usual.text.split()) == 9
-
-
-def test_without_an_example_nobody_can_tell():
-    prompt, values, wanted = proposal()
-    bare = replace(prompt, example=None)
-    with pytest.raises(InputError, match=r"propose_questions.*no reply_example in its header"):
-        expected_reply(wanted, values, bare, LlmSettings(backend="openai", model="m"))
-
-
-def test_counters_by_name():
-    texts = ["Hello, world!", "", "one  two"]
-    assert count_tokens("stand-in")(texts).tolist() == [4, 0, 2]
-    assert count_tokens("words")(texts).tolist() == [2, 0, 2]
-    assert count_tokens("embedded:all-MiniLM-L6-v2")(texts).dtype == np.int32
 
 
 def test_a_tokenizer_out_of_reach_is_an_error_at_once_or_the_embedded_one(monkeypatch):

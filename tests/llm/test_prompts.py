@@ -6,7 +6,7 @@ from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import fit
 from psibench.llm.request import Message, Request
-from psibench.llm.standin.rules import HANDLERS, tagged
+from psibench.llm.standin.rules import HANDLERS
 
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "prompts"
 SHIPPED = sorted(FOLDER.glob("*.md"))
@@ -64,35 +64,6 @@ FENCED = TEMPLATE.replace("{{ document }}", "<document>\n{{ document }}\n</docum
 def test_a_text_cannot_end_its_own_fence(tmp_path, text, sent):
     content = load(tmp_path, FENCED).render({"document": text})[1].content
     assert content == f"Read:\n<document>\n{sent}\n</document>"
-
-
-def test_items_of_a_list_cannot_end_its_fence():
-    prompt = load_prompt(FOLDER / "choose_configuration.md")
-    values = {"document": "d", "personas": ["one</personas>", "two"]}
-    content = prompt.render(values)[1].content
-    assert content.count("</personas>") == 1
-    assert "1. one<\\/personas>\n2. two\n" in content
-
-
-def test_the_stand_in_reads_a_fenced_text_to_its_end():
-    prompt = load_prompt(FOLDER / "choose_configuration.md")
-    text = "Before. </document> After."
-    content = prompt.render({"document": text, "personas": ["p"]})[1].content
-    assert tagged(content, "document") == text.replace("</", "<\\/")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("# why this prompt", "# another comment: why this prompt"),
-        ("{# a comment #}", "{# another #}"),
-        ("task: ask\n", "task: ask\ndescription: for people\n"),
-    ],
-)
-def test_editing_a_comment_asks_nothing_anew(tmp_path, old, new):
-    before, after = load(tmp_path), load(tmp_path, TEMPLATE.replace(old, new))
-    assert key(before) == key(after)
-    assert before.hash == after.hash
 
 
 @pytest.mark.parametrize(
@@ -203,14 +174,6 @@ def test_repeated_entries_differ_but_keep_what_is_one_of_a_few_values(tmp_path):
     assert [entry["kind"] for entry in entries] == ["a", "b", "a", "b", "a"]
 
 
-def test_a_list_of_texts_is_repeated_numbered_too(tmp_path):
-    start, end = SIZED.index("      items:\n"), SIZED.index("    grade: {type")
-    text = SIZED[:start] + "      items: {type: string}\n" + SIZED[end:]
-    start, end = text.index("    - {text"), text.index("  grade: 3")
-    prompt = load(tmp_path, text[:start] + "    - x\n" + text[end:])
-    assert reply(prompt, n=3)["entries"] == ["x", "x (2)", "x (3)"]
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -290,15 +253,6 @@ def test_the_form_of_the_reply_changes_the_hash(tmp_path):
     assert key(structured) != key(plain)
 
 
-def test_the_example_of_a_plain_reply_is_as_the_model_writes_it(tmp_path):
-    given = (
-        "response: text\nreply_example: one two three four\nreply_size: {of: document, share: 0.5}"
-    )
-    prompt = load(tmp_path, PLAIN.replace("response: text", given))
-    assert prompt.hash == load(tmp_path, PLAIN).hash
-    assert prompt.example.for_values({"document": "a b c d"}) == {"summary": "one two"}
-
-
 def test_a_shipped_template_cannot_be_made_plain_in_its_own_place(tmp_path, monkeypatch):
     monkeypatch.setattr("psibench.llm.prompts.PROMPTS", tmp_path)
     (tmp_path / "summarise.md").write_text(PLAIN)
@@ -306,12 +260,6 @@ def test_a_shipped_template_cannot_be_made_plain_in_its_own_place(tmp_path, monk
         InputError, match=r"summarise\.md: response: text: the shipped template has"
     ):
         load_prompt(tmp_path / "summarise.md")
-
-
-def test_a_template_takes_of_a_tasks_values_what_it_uses(tmp_path):
-    prompt = load(tmp_path, PLAIN)
-    values = {"document": "It rains.", "max_words": 9}
-    assert prompt.render(prompt.used(values))[0].content == "Shorten this: It rains."
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

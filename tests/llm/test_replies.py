@@ -71,14 +71,6 @@ def test_a_reply_that_does_not_fit_gives_a_reason(text, reason):
 
 
 @pytest.mark.parametrize(
-    ("text", "grade"),
-    [('{"grade": 3}', 3), ('{"grade": "3"}', 3), ('{"grade": 3.0}', 3), ("[{'grade': 3}]", 3)],
-)
-def test_a_number_may_be_written_in_other_ways(text, grade):
-    assert parse_reply(text, GRADE) == {"grade": grade}
-
-
-@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ('{"grade": 5}', "grade_is_out_of_range"),
@@ -193,12 +185,6 @@ def test_a_reply_without_a_text_gives_a_reason(text, reason):
 @pytest.mark.parametrize(("text", "verdict"), [("yes", "yes"), ("No.\n", "no"), ("YES", "yes")])
 def test_a_bare_word_is_one_of_the_allowed_values(text, verdict):
     assert parse_reply(text, VERDICT, "text") == {"verdict": verdict}
-
-
-def test_a_bare_word_that_is_not_allowed_is_refused():
-    for text in ("Perhaps", "Yes, it says so"):
-        with pytest.raises(MalformedReplyError, match=r"^verdict_is_not_an_allowed_value$"):
-            parse_reply(text, VERDICT, "text")
 
 
 def test_the_first_value_that_fits_counts_not_the_first_value():

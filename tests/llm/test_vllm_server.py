@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from llm_helpers import items, start_job, stored, wait_for
 
 from psibench.config.vllm import VllmServer
 from psibench.errors import InputError
-from psibench.llm import vllm as vllm_module
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
-from psibench.llm.vllm import VllmProcess, free_port, http_get, vllm_command
 from psibench.stopping import STOPPED_STATUS
+from psibench.vllm import server as vllm_module
+from psibench.vllm.server import VllmProcess, free_port, http_get, vllm_command
 
 pytestmark = pytest.mark.processes
 
@@ -332,11 +331,3 @@ def test_kill_9_of_the_job_leaves_no_server_and_no_worker(tmp_path, load_s):
     job.kill()
     job.communicate()
     wait_for(lambda: not any(is_alive(pid) for pid in running), timeout_s=60)
-
-
-def test_works_in_a_thread_that_gets_no_signals(tmp_path):
-    done = []
-    worker = threading.Thread(target=lambda: done.append(ask(vllm(), tmp_path, 4)))
-    worker.start()
-    worker.join(timeout=300)
-    assert done[0][1].n_asked == 4

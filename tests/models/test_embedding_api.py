@@ -8,32 +8,32 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from embedding_standin import EmbeddingServer, EmbeddingStandIn
+from embedding_standin import STYLES, EmbeddingServer, EmbeddingStandIn
 from openai import _base_client
 from tiny_checkpoints import save_tokenizer
 from transformers import AutoTokenizer
 
 from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.encode.api_texts import (
+    load_api_texts,
+    tokenizer_identity,
+)
 from psibench.errors import InputError
-from psibench.llm import asking
+from psibench.llm import asking, embeddings
+from psibench.llm.asking import see_to_all
 from psibench.llm.connection import TryFailedError
-from psibench.llm.standin.embedding_server import STYLES, embed
-from psibench.llm.usage import BudgetReachedError, Usage
-from psibench.models.api.ledger import ApiCall, ApiRequest, Ledger
-from psibench.models.api.service import (
-    ApiAsker,
+from psibench.llm.embeddings import (
+    EmbeddingClient,
     check_paths,
     pack,
     read_tokens,
     read_vectors,
     values_at,
 )
-from psibench.models.api.texts import (
-    load_api_texts,
-    remember_tokenizer,
-    remembered_tokenizer,
-    tokenizer_identity,
-)
+from psibench.llm.ledger import EmbeddingCall, Ledger
+from psibench.llm.limits import BudgetReachedError
+from psibench.llm.standin.rules import word_vector
+from psibench.llm.usage import Usage
 
 KEY = "pa-0123456789abcdefghijklmnop"
 OPENAI = {"query_fields": {"encoding_format": "float"}, "document_fields": {"dimensions": 64}}
@@ -59,7 +59,7 @@ SERVICES = {"openai": OPENAI, "voyage": VOYAGE, "cohere": COHERE, "jina": JINA}
 def _no_long_waits(monkeypatch):
     monkeypatch.setattr(_base_client, "INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.setattr(_base_client, "MAX_RETRY_DELAY", 0.05)
-    monkeypatch.setattr(asking, "LOOK_S", 0.02)
+    monkeypatch.setattr(asking, "CHECK_EVERY_S", 0.02)
     monkeypatch.setattr(asking, "GRACE_S", 0.3)
     monkeypatch.setenv("EMBEDDING_KEY", KEY)
 
@@ -77,35 +77,37 @@ def entry_of(**fields) -> EmbeddingApiModel:
     return EmbeddingApiModel(**values | fields)
 
 
-def request(number: int, n_texts: int = 1, role="document", n_tokens=10) -> ApiRequest:
-    texts = [f"word{number} text{place}" for place in range(n_texts)]
-    keys = [f"{number}-{place}".encode() for place in range(n_texts)]
-    return ApiRequest(role, tuple(keys), tuple(texts), n_tokens)
+def request(number: int, n_texts: int = 1, role="document") -> tuple[list[str], str]:
+    """Texts and their role; each request counts as ten tokens by our count."""
+    return [f"word{number} text{place}" for place in range(n_texts)], role
 
 
 def unit(text: str) -> np.ndarray:
-    vector = embed(text)
+    vector = word_vector(text, 64)
     return vector / np.linalg.norm(vector)
 
 
 def ledger_in(folder, entry, *, job="job") -> Ledger:
-    return Ledger(folder, job=job, price=entry.price, limit_usd=entry.budget_usd, model="m")
+    return Ledger(folder, job=job, usd_per_million=entry.price, limit_usd=entry.budget_usd)
 
 
 def ask(entry, requests, folder, *, stop=None, dim=None, job="job"):
-    """Ask requests; returns vectors by key and the spending, kept also when it raises."""
-    taken: dict[bytes, np.ndarray] = {}
+    """Ask requests; returns vectors by text and the spending, kept also when it raises."""
+    taken: dict[str, np.ndarray] = {}
     ledger = ledger_in(folder, entry, job=job)
 
     async def run() -> None:
-        def take(one, vectors):
-            taken.update(zip(one.keys, vectors, strict=True))
+        client = EmbeddingClient(entry, "m", ledger, dim=dim)
 
-        asker = ApiAsker(entry, "m", ledger, take, dim=dim)
+        async def see_to(one):
+            texts, role = one
+            taken.update(zip(texts, await client.ask(texts, role, 10), strict=True))
+
+        checks = {"check_stop": stop.check} if stop else {}
         try:
-            await asker.see_to_all(iter(requests), **({"check_stop": stop.check} if stop else {}))
+            await see_to_all(iter(requests), see_to, concurrency=entry.concurrency, **checks)
         finally:
-            await asker.close()
+            await client.close()
             ask.taken, ask.used = taken, ledger.spending()
 
     asyncio.run(run())
@@ -119,11 +121,11 @@ def test_each_service_is_asked_in_its_words_and_understood(tmp_path, style, role
         entry = entry_of(url=server.url(style), price=1.0, **SERVICES[style])
         found, used = ask(entry, [request(1, 3, role)], tmp_path)
     ((_, body, headers),) = server.stand_in.asked
-    expected = {"model": "embed-1", STYLES[style].texts_field: list(request(1, 3).texts)}
+    expected = {"model": "embed-1", STYLES[style].texts_field: request(1, 3)[0]}
     assert body == expected | SERVICES[style][f"{role}_fields"]
     assert headers["Authorization"] == f"Bearer {KEY}"
-    for place, text in enumerate(request(1, 3).texts):
-        np.testing.assert_allclose(found[f"1-{place}".encode()], unit(text), atol=1e-7)
+    for text in request(1, 3)[0]:
+        np.testing.assert_allclose(found[text], unit(text), atol=1e-7)
     assert (used["requests"], used["texts"], used["retries"]) == (1, 3, 0)
     assert used["tokens"] == 6  # two words each, counted by the service, not our 10
     assert used["usd"] == pytest.approx(6e-6)
@@ -268,19 +270,6 @@ def test_a_tokenizers_identity_is_its_content_not_how_it_was_called(tmp_path):
         tokenizer_identity(object(), name="t")
 
 
-def test_what_cut_a_models_texts_is_noted_under_its_name(tmp_path):
-    assert remembered_tokenizer(tmp_path, name="owner/name") is None
-    remember_tokenizer(tmp_path, name="owner/name", identity="sha256:1")
-    remember_tokenizer(tmp_path, name="owner/name", identity="sha256:2")
-    assert remembered_tokenizer(tmp_path, name="owner/name") == "sha256:2"
-    assert remembered_tokenizer(tmp_path, name="owner/other") is None
-
-
-def test_an_unknown_tokenizer_is_named():
-    with pytest.raises(InputError, match="model 'm': tokenizer 'nobody/nothing': cannot be load"):
-        load_api_texts(entry_of(tokenizer="nobody/nothing"), model="m")
-
-
 @pytest.mark.parametrize(
     "fault", ["425", "429", "500", "503", "truncated", "wrong_count", "nan", "reset"]
 )
@@ -288,7 +277,7 @@ def test_what_may_pass_is_asked_again_and_counted(tmp_path, fault):
     with EmbeddingServer(EmbeddingStandIn([fault])) as server:
         entry = entry_of(url=server.url("openai"), concurrency=1)
         found, used = ask(entry, [request(1), request(2)], tmp_path)
-    np.testing.assert_allclose(found[b"1-0"], unit("word1 text0"), atol=1e-7)
+    np.testing.assert_allclose(found["word1 text0"], unit("word1 text0"), atol=1e-7)
     assert len(found) == 2
     assert (used["requests"], used["retries"]) == (2, 1)
     # Two words each. What failed is free, or counts as the service said (2), or at our count (10)
@@ -297,7 +286,9 @@ def test_what_may_pass_is_asked_again_and_counted(tmp_path, fault):
     assert used["tokens"] == 4 + lost
 
 
-def test_an_answer_that_drips_is_given_up_when_its_time_is_over(tmp_path):
+def test_an_answer_that_drips_is_given_up_when_its_time_is_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(embeddings, "MOST_PAUSE_S", 0.0)
+
     class Dripping(BaseHTTPRequestHandler):
         def do_POST(self):
             self.send_response(200)
@@ -315,47 +306,10 @@ def test_an_answer_that_drips_is_given_up_when_its_time_is_over(tmp_path):
     with ThreadingHTTPServer(("127.0.0.1", 0), Dripping) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/"
-        with pytest.raises(InputError, match=r"timeout: no reply within 0\.5 s"):
-            ask(entry_of(url=url, timeout_s=0.5, max_attempts=2), [request(1)], tmp_path)
+        with pytest.raises(InputError, match="deadline: no reply within"):
+            ask(entry_of(url=url, timeout_s=0.5, max_attempts=1), [request(1)], tmp_path)
         server.shutdown()
-    assert ask.used["tokens"] == 20  # two tries that may be billed
-
-
-class Looks:
-    """Notes how many requests were asked at what time; ends nothing."""
-
-    def __init__(self, server) -> None:
-        self._server, self._started = server, time.monotonic()
-        self.seen: list[tuple[float, int]] = []
-
-    def check(self, needed_s: float = 0.0) -> None:
-        after_s = time.monotonic() - self._started
-        self.seen.append((after_s, len(self._server.stand_in.asked)))
-
-
-def test_all_wait_as_long_as_retry_after_says(tmp_path):
-    with EmbeddingServer(EmbeddingStandIn(["429:0.6"], delay_s=0.02)) as server:
-        entry = entry_of(url=server.url("voyage"), concurrency=2, **VOYAGE)
-        looks = Looks(server)
-        ask(entry, [request(n) for n in range(9)], tmp_path, stop=looks)
-        # The second request had left when the first was refused; the others wait.
-        assert min(after_s for after_s, n in looks.seen if n > 2) >= 0.6
-        assert len(server.stand_in.asked) == 10
-    with EmbeddingServer(EmbeddingStandIn(["429:86400"])) as closed:
-        quota = entry_of(url=closed.url("voyage"), **VOYAGE)
-        with pytest.raises(InputError, match="http_429: ordered by a test"):
-            ask(quota, [request(1)], tmp_path)
-
-
-def test_a_refusal_ends_requests_that_wait_for_a_pause(tmp_path):
-    # Two at once: one is told to wait for ten minutes, the other is refused.
-    with EmbeddingServer(EmbeddingStandIn(["429:600", "400"])) as server:
-        entry = entry_of(url=server.url("openai"), concurrency=2)
-        started = time.monotonic()
-        with pytest.raises(InputError, match="http_400"):
-            ask(entry, [request(n) for n in range(4)], tmp_path)
-        assert time.monotonic() - started < 60
-        assert len(server.stand_in.asked) == 2
+    assert ask.used["tokens"] == 10  # it may be billed
 
 
 @pytest.mark.parametrize(
@@ -417,19 +371,6 @@ def test_vectors_elsewhere_or_of_other_dimensions_end_the_asking(tmp_path, field
         assert len(server.stand_in.asked) == 1
 
 
-def test_a_server_that_is_not_there_is_named(tmp_path):
-    entry = entry_of(max_attempts=2)
-    with pytest.raises(InputError, match=r"127\.0\.0\.1:9/v1/embeddings: connection"):
-        ask(entry, [request(1)], tmp_path)
-
-
-def test_as_many_requests_are_under_way_as_the_entry_says(tmp_path):
-    with EmbeddingServer(EmbeddingStandIn(delay_s=0.05)) as server:
-        entry = entry_of(url=server.url("openai"), concurrency=3)
-        ask(entry, [request(n) for n in range(12)], tmp_path)
-    assert server.stand_in.most_at_once == 3
-
-
 def test_without_a_key_none_is_sent(tmp_path):
     with EmbeddingServer(EmbeddingStandIn()) as server:
         ask(entry_of(url=server.url("openai"), key_env=None), [request(1)], tmp_path)
@@ -452,9 +393,9 @@ def test_no_request_leaves_that_could_pass_the_budget(tmp_path):
         assert len(ask(more, [request(20)], tmp_path)[0]) == 1
 
 
-def begin(ledger, n_tokens: int, n_texts: int = 1) -> ApiCall:
+def begin(ledger, n_tokens: int, n_texts: int = 1) -> EmbeddingCall:
     """Note that a request leaves."""
-    call = ApiCall(request(0, n_texts, n_tokens=n_tokens))
+    call = EmbeddingCall(Usage(), n_texts=n_texts, n_tokens=n_tokens)
     assert ledger.begin(call)
     return call
 
@@ -468,55 +409,11 @@ def test_what_a_killed_job_had_under_way_counts_at_its_most(tmp_path):
         handle.write(b'{"n":3,"texts":5,"tok')  # broken off while it was written: never sent
     own = ledger_in(tmp_path, entry_of(price=4.0), job="b")
     own.end(begin(own, 50), Usage(0), is_usable=False)
-    assert own.spent_usd() == pytest.approx(1600 * 2e-6)
+    assert own.spent_usd == pytest.approx(1600 * 2e-6)
     resumed = ledger_in(tmp_path, entry_of(price=4.0), job="a").spending()
     counts = {"requests": 1, "texts": 3, "tokens": 1600, "retries": 1}
     assert resumed == counts | {"usd": pytest.approx(0.0032), "seconds": pytest.approx(0, abs=1)}
     free = ledger_in(tmp_path / "free", entry_of())
     begin(free, 5)
     assert free.spending()["usd"] is None
-    assert free.spent_usd() == 0
-
-
-def test_the_sum_is_kept_up_as_requests_come_and_go(tmp_path, monkeypatch):
-    monkeypatch.setattr("psibench.models.api.ledger.LOOK_S", 0.0)
-    entry = entry_of(price=1e6)
-    first, second = ledger_in(tmp_path, entry), ledger_in(tmp_path, entry)
-    calls = [begin(first, 10) for _ in range(3)]
-    assert first.spent_usd() == 30
-    first.end(calls[0], Usage(4), is_usable=True)
-    first.end(calls[1], Usage(), is_usable=False)
-    assert first.spent_usd() == second.spent_usd() == 14  # another job sees the same
-    begin(second, 7)
-    first.end(calls[2], None, is_usable=True)
-    for ledger in (first, second):
-        assert ledger.spent_usd() == 21
-        assert ledger.spending()["tokens"] == 21
-
-
-class Stop:
-    """Ends a job after so many checks."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    def check(self, needed_s: float = 0.0) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise KeyError("told to end")
-
-
-def test_a_job_told_to_end_takes_what_is_under_way_and_sends_nothing_more(tmp_path):
-    with EmbeddingServer(EmbeddingStandIn(delay_s=0.1)) as server:
-        entry = entry_of(url=server.url("openai"), concurrency=2)
-        with pytest.raises(KeyError, match="told to end"):
-            ask(entry, (request(n) for n in range(500)), tmp_path, stop=Stop(3))
-        n_asked = len(server.stand_in.asked)
-        assert len(ask.taken) == n_asked < 100
-    with EmbeddingServer(EmbeddingStandIn(delay_s=60)) as server:
-        entry = entry_of(url=server.url("openai"), concurrency=2, timeout_s=90)
-        started = time.monotonic()
-        with pytest.raises(KeyError, match="told to end"):
-            ask(entry, [request(1), request(2)], tmp_path / "slow", stop=Stop(1))
-        assert time.monotonic() - started < 30  # not the minute of an answer
-        assert ask.used["tokens"] == 20  # given up: may be billed
+    assert free.spent_usd == 0

@@ -17,9 +17,9 @@ from tiny_late_checkpoints import save_bge_m3, save_colbert, save_jina_colbert, 
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.registry import parse_model
+from psibench.encode.api_texts import load_api_texts
 from psibench.errors import InputError
 from psibench.models import vllm_pooling
-from psibench.models.api.texts import load_api_texts
 from psibench.models.counting import load_tokenizer, token_counter
 from psibench.models.load import load_encoder
 

@@ -31,7 +31,7 @@ from psibench.config.models import (
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.rerankers import load_rerankers
-from psibench.models.api.service import check_paths, read_tokens, read_vectors, request_body
+from psibench.llm.embeddings import check_paths, read_tokens, read_vectors, request_body
 from psibench.models.load import load_encoder
 
 REPOSITORY = CONFIG_FOLDER.parent

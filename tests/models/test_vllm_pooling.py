@@ -142,7 +142,7 @@ def test_a_server_that_refuses_or_dies_is_told_with_its_words(entry):
 def test_what_a_server_without_gpus_may_take_follows_from_the_job(entry, monkeypatch):
     with pytest.raises(InputError, match=r"needs an NVIDIA GPU, .* is cpu.*vllm: {gpus: 0}"):
         load(entry(), device="cpu")
-    monkeypatch.setattr("psibench.llm.vllm._free_gib", lambda: 10.0)
+    monkeypatch.setattr("psibench.vllm.server._free_gib", lambda: 10.0)
     monkeypatch.setenv("PSIBENCH_JOB_MIB", "4608")
     assert 1.4 < given_gib(load(entry(gpus=0), device="cpu")) < 1.5  # less 3, and the weights
     monkeypatch.setenv("PSIBENCH_JOB_MIB", "32000")
@@ -150,7 +150,9 @@ def test_what_a_server_without_gpus_may_take_follows_from_the_job(entry, monkeyp
     monkeypatch.setenv("PSIBENCH_JOB_MIB", "3072")
     with pytest.raises(InputError, match=r"3.3 GiB .*needed; the job has asked for 3.0.* 10.0 are"):
         load(entry(gpus=0), device="cpu")
-    monkeypatch.setattr("psibench.llm.vllm.weights_gib", lambda *_: None)  # still to be downloaded
+    monkeypatch.setattr(
+        "psibench.vllm.server.weights_gib", lambda *_: None
+    )  # still to be downloaded
     monkeypatch.delenv("PSIBENCH_JOB_MIB")
     assert given_gib(load(entry(gpus=0), device="cpu")) == 3.0
 

@@ -65,8 +65,3 @@ def test_every_document_has_a_row_and_null_grades_without_a_usable_reply():
 def test_a_reply_without_four_grades_is_refused(value, message):
     with pytest.raises(InputError, match=message):
         rows_of([Replied("law/a", "law/a", None, value)], "a")
-
-
-def test_a_reply_about_another_sample_is_refused():
-    with pytest.raises(InputError, match="law/z, which is no row of the quality sample"):
-        rows_of([Replied("law/z", "law/z", None, GOOD)], "a")

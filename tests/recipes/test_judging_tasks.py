@@ -102,19 +102,6 @@ def test_without_pairs_nothing_is_asked_and_the_table_is_empty(task):
     assert judged(task, [], rows=[]) == []
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_a_pair_of_an_unknown_document_is_refused(task):
-    rows = [*ROWS, ("q9--end", "q9", "other", "end", "steamships", STEAM)]
-    with pytest.raises(InputError, match=r"'q9--end' belongs to document 'other', which is not"):
-        judged(task, [], rows)
-
-
-def test_a_reply_about_no_pair_of_the_table_is_refused():
-    replies = [Replied("q7--end", "d1", None, {"grade": 0})]
-    with pytest.raises(InputError, match="reply about q7--end, which is no row of grade_first_"):
-        judged(GRADING, replies)
-
-
 @pytest.mark.parametrize(
     ("task", "value", "message"),
     [

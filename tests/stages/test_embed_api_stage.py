@@ -19,12 +19,12 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.registry import load_registry
 from psibench.encode import api as embed_api
 from psibench.encode.api import run_embed_api
+from psibench.encode.api_texts import load_api_texts
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
 from psibench.llm import asking
-from psibench.llm.standin.embedding_server import embed
-from psibench.llm.usage import BudgetReachedError
-from psibench.models.api.texts import load_api_texts
+from psibench.llm.limits import BudgetReachedError
+from psibench.llm.standin.rules import word_vector
 from psibench.tables import read_provenance, read_table
 from psibench.tables.encoding_schemas import EMBEDDING_USAGE
 from psibench.tables.schemas import ENCODINGS
@@ -35,6 +35,11 @@ HOSTS = {
     "api.cohere.com": "cohere",
     "api.jina.ai": "jina",
 }
+
+
+def unit(text: str) -> np.ndarray:
+    vector = word_vector(text, 64)
+    return vector / np.linalg.norm(vector)
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +112,7 @@ def test_the_table_points_at_unit_vectors_and_equal_texts_are_asked_once(tmp_pat
     assert table["n_tokens"][4] == 5  # [CLS] which animal slept [SEP]
     found = store_of(tmp_path, entry).load(table["key"].to_list())
     for vector, text in zip(found.values, [*DOCUMENTS.values(), *QUESTIONS.values()], strict=True):
-        np.testing.assert_allclose(vector, embed(text) / np.linalg.norm(embed(text)), atol=1e-6)
+        np.testing.assert_allclose(vector, unit(text), atol=1e-6)
     assert sorted(texts_asked(server)) == sorted({*DOCUMENTS.values(), *QUESTIONS.values()})
     kinds = [body["input_type"] for _, body, _ in server.stand_in.asked]
     assert kinds == ["document", "document", "query"]
@@ -127,7 +132,7 @@ def test_vectors_may_be_stored_in_half_precision(tmp_path, server):
     record = read_provenance(tmp_path / "encodings.parquet")["params"]
     store = open_store("m", store=tmp_path / "store", fingerprint=record["fingerprint"])
     found = store.load(table["key"].to_list()).values
-    exact = embed(DOCUMENTS["d3"]) / np.linalg.norm(embed(DOCUMENTS["d3"]))
+    exact = unit(DOCUMENTS["d3"])
     np.testing.assert_array_equal(found[0], exact.astype(np.float32).astype(np.float16))
 
 
@@ -192,7 +197,7 @@ def test_faults_on_the_way_change_no_vector(tmp_path):
         table, used = embed_all(tmp_path, entry)
     found = store_of(tmp_path, entry).load(table["key"].to_list()).values
     for vector, text in zip(found, documents.values(), strict=True):
-        np.testing.assert_allclose(vector, embed(text) / np.linalg.norm(embed(text)), atol=1e-6)
+        np.testing.assert_allclose(vector, unit(text), atol=1e-6)
     assert (used["requests"], used["retries"]) == (12, 7)
 
 
@@ -228,7 +233,7 @@ class Stop:
 
 
 def test_a_stopped_job_keeps_every_answer_and_asks_the_rest_later(tmp_path, monkeypatch):
-    monkeypatch.setattr(asking, "LOOK_S", 0.02)
+    monkeypatch.setattr(asking, "CHECK_EVERY_S", 0.02)
     documents = {f"d{n}": f"word{n} one two" for n in range(60)}
     write_texts(tmp_path / "a", documents, {})
     with EmbeddingServer(EmbeddingStandIn(delay_s=0.05)) as server:

@@ -12,7 +12,6 @@ from psibench.generate.ask import (
     AskedDomain,
     Asking,
     gather,
-    in_document_order,
     run_ask,
     run_gather,
 )
@@ -271,12 +270,6 @@ def test_a_task_that_drops_what_it_does_not_count_is_a_bug(folder, row, message)
     found = outcome_frame(outcome("a-x", value={"verdict": "yes"}))
     with pytest.raises(AssertionError, match=message):
         gather(replace(TASK, gather=one_too_many), SECTION, tables, found)
-
-
-def test_outcomes_of_shards_come_back_into_the_order_of_the_documents(folder):
-    documents = read_table(folder / "documents.parquet", DOCUMENTS)
-    mixed = outcome_frame(*(outcome(f"{name}-x", value={}) for name in "dbca"))
-    assert in_document_order(mixed, documents)["doc_id"].to_list() == ["a", "b", "c", "d"]
 
 
 def test_two_shards_gather_into_the_rows_of_one(folder):

@@ -14,7 +14,7 @@ import pytest
 
 from psibench.config.vllm import VllmServer
 from psibench.llm.sections import LlmSettings
-from psibench.llm.vllm import VllmProcess
+from psibench.vllm.server import VllmProcess
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / name) for name in ("llm", "models", "workflow")]

@@ -18,12 +18,12 @@ from workflow_project import Project, save_checkpoint
 
 from psibench.errors import InputError
 from psibench.generate.ask import ask as ask_stage
-from psibench.llm import vllm as vllm_module
 from psibench.llm.run import ask_all
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
 from psibench.stopping import STOPPED_STATUS
 from psibench.tables import read_any_table
+from psibench.vllm import server as vllm_module
 
 KEY = "PSIBENCH_TEST_KEY"
 

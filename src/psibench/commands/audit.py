@@ -159,7 +159,7 @@ def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, stor
     if why and args.queries:
         raise InputError(f"--queries: {args.model!r} cannot be searched with: {why}")
     if isinstance(entry, EmbeddingApiModel):
-        from psibench.models.api.texts import load_api_texts
+        from psibench.encode.api_texts import load_api_texts
 
         reader: Any = load_api_texts(entry, model=model)
         count = token_counter(entry.tokenizer)

@@ -258,7 +258,7 @@ def find_reading(args: argparse.Namespace, queries: pl.DataFrame, qrels: pl.Data
     }
     identity = None
     if numbers := sorted({limit for limit in limits if limit is not None}):
-        from psibench.models.api.texts import tokenizer_identity
+        from psibench.encode.api_texts import tokenizer_identity
         from psibench.models.counting import load_tokenizer
         from psibench.models.tokenizing import tokenize_texts
 

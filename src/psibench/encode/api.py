@@ -17,12 +17,13 @@ import polars as pl
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_params import registry_entry, retrieval_params
 from psibench.config.sections import Storage
+from psibench.encode.api_texts import load_api_texts
 from psibench.encode.job import ENCODED, Source, list_sources, read_ids, read_texts
 from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError
-from psibench.models.api.ledger import ApiRequest, Ledger
-from psibench.models.api.service import ApiAsker, check_paths, pack
-from psibench.models.api.texts import load_api_texts, remember_tokenizer
+from psibench.llm.asking import see_to_all
+from psibench.llm.embeddings import EmbeddingClient, check_paths, pack
+from psibench.llm.ledger import Ledger
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, StopCheck, TokenizedText
 from psibench.progress import Progress
@@ -145,10 +146,9 @@ class EmbeddingService:
         self._entry, self._model = entry, model
         self.texts = load_api_texts(entry, model=model)
         folder = Path(store) / "embeddings" / model
-        remember_tokenizer(folder, name=entry.tokenizer, identity=self.texts.identity)
         self.vectors = EmbeddingStore(folder, self.texts.fingerprint, storage=storage)
         self._ledger = Ledger(
-            folder, job=job, price=entry.price, limit_usd=entry.budget_usd, model=model
+            folder, job=job, usd_per_million=entry.price, limit_usd=entry.budget_usd
         )
         self._stop: StopCheck | None = None
         self._keys: list[bytes] = []
@@ -156,8 +156,7 @@ class EmbeddingService:
         self._n_requests, self._since = 0, 0.0
         self._blank: dict[bytes, None] = {}
         self._dim: int | None = None
-        self._asker: ApiAsker | None = None
-        self._progress = Progress("", total=0, unit="tokens")
+        self._client: EmbeddingClient | None = None
 
     def ask(self, asked: Iterable[Awaitable[Asked]], *, stop: StopCheck) -> list[Asked]:
         """Await `source` or `block` one after the other, and see that all of it is stored."""
@@ -167,9 +166,9 @@ class EmbeddingService:
                 found = [await one for one in asked]
             finally:
                 self._flush()
-                if self._asker is not None:
-                    await self._asker.close()
-                self._asker = None
+                if self._client is not None:
+                    await self._client.close()
+                self._client = None
             self._store_blank()
             return found
 
@@ -214,38 +213,39 @@ class EmbeddingService:
         logger.info("%s: %d texts, %d to ask", title, len(keys), len(todo))
         if not todo:
             return items
-        requests = (
-            ApiRequest(
-                role,
-                tuple(keys[todo[n]] for n in part),
-                tuple(sent[todo[n]] for n in part),
-                sum(counts[n] for n in part),
-            )
-            for part in pack(
-                counts,
-                texts_per_request=entry.texts_per_request,
-                tokens_per_request=entry.tokens_per_request,
-            )
+        requests = pack(
+            counts,
+            texts_per_request=entry.texts_per_request,
+            tokens_per_request=entry.tokens_per_request,
         )
-        if self._asker is None:  # with nothing to ask no key is needed
-            self._asker = ApiAsker(entry, self._model, self._ledger, self._take, dim=self._dim)
-        with Progress(title, total=sum(counts), unit="tokens") as self._progress:
-            await self._asker.see_to_all(requests, check_stop=self._stop.check)
-        self._dim = self._asker.dim
+        if self._client is None:  # with nothing to ask no key is needed
+            self._client = EmbeddingClient(entry, self._model, self._ledger, dim=self._dim)
+        client = self._client
+
+        async def see_to(part: range) -> None:
+            n_tokens = sum(counts[n] for n in part)
+            vectors = await client.ask([sent[todo[n]] for n in part], role, n_tokens)
+            self._take([keys[todo[n]] for n in part], vectors)
+            progress.advance(n_tokens)
+
+        with Progress(title, total=sum(counts), unit="tokens") as progress:
+            await see_to_all(
+                requests, see_to, concurrency=entry.concurrency, check_stop=self._stop.check
+            )
+        self._dim = client.dim
         self._flush()
         return items
 
-    def _take(self, request: ApiRequest, vectors: np.ndarray) -> None:
+    def _take(self, keys: Sequence[bytes], vectors: np.ndarray) -> None:
         """Keep the vectors of one request; write a part of the store if it is time."""
         if not self._keys:
             self._since = time.monotonic()
-        self._keys += request.keys
+        self._keys += keys
         self._vectors += [vector[None, :] for vector in vectors]
         self._n_requests += 1
         is_late = time.monotonic() - self._since >= SECONDS_PER_PART
         if is_late or self._n_requests >= REQUESTS_PER_PART:
             self._flush()
-        self._progress.advance(request.n_tokens)
 
     def _flush(self) -> None:
         if self._keys:

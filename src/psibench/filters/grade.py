@@ -52,7 +52,6 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    refuse_unknown_documents,
     reply_field,
     with_judgements,
 )
@@ -315,11 +314,10 @@ def _judging_task(
 
     def gather(tables: Tables, _section: Any, replies: Iterable[Replied]) -> Gathered:
         """Make a row of every pair; the judgement is null without a usable reply."""
-        refuse_unknown_documents(tables, source)
         found = [(reply.item_id, read(reply)) for reply in replies]
         judgements = pl.DataFrame(found, schema={"_id": pl.String, judged: kind}, orient="row")
         pairs = _in_document_order(tables, source)
-        rows = with_judgements(pairs, judgements, table=source)
+        rows = with_judgements(pairs, judgements)
         return Gathered(rows.select(spec.column_names))
 
     reads = (DOCUMENTS_TABLE, source)

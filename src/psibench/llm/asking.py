@@ -8,9 +8,9 @@ it is done with the last, and nothing waits in between.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from psibench.errors import InputError
 from psibench.llm.answer import CONTEXT_FULL, REASKED, Answer, Outcome, interpret
@@ -23,8 +23,8 @@ from psibench.llm.usage import Usage
 
 T = TypeVar("T")
 
-LOOK_S = 0.2
-"""How often it is looked whether answers are to be made durable, and whether the job has to end."""
+CHECK_EVERY_S = 0.2
+"""How often it is checked whether the job has to end."""
 
 GRACE_S = 10.0
 """How long requests under way may take once it has."""
@@ -171,67 +171,57 @@ async def ask(
         raised, once what is under way is stored or was given up.
     """
     run = _Run(client, store, policy, on_outcome)
-    await run.see_to_all(iter(items), check_stop=check_stop)
+    await see_to_all(iter(items), run.see_to, concurrency=policy.concurrency, check_stop=check_stop)
     return run.results.totals
 
 
-class Workers(Generic[T]):
-    """Tasks that draw items from one stream and see to each; the first error ends the drawing."""
+async def see_to_all(
+    items: Iterator[T],
+    see_to: Callable[[T], Awaitable[None]],
+    *,
+    concurrency: int,
+    check_stop: Callable[[], None] = lambda: None,
+) -> None:
+    """See to all items, so many at once; each is drawn when another is done.
 
-    def __init__(self, concurrency: int) -> None:
-        self.error: Exception | None = None
-        self._concurrency = concurrency
+    After an error, or once ``check_stop`` has raised, no further item is drawn; what is under way
+    is waited for, in the second case for `GRACE_S` at most.
 
-    async def see_to(self, item: T) -> None:
-        """Do what is to be done about an item."""
-        raise NotImplementedError
+    Raises
+    ------
+    Exception
+        The first error.
+    """
+    errors: list[Exception] = []
 
-    async def look(self) -> None:
-        """Do what is to be done now and then."""
-
-    def halt(self, error: Exception) -> None:
-        """Draw nothing more; what is under way is still seen to."""
-        self.error = self.error or error
-
-    async def see_to_all(
-        self, items: Iterator[T], *, check_stop: Callable[[], None] = lambda: None
-    ) -> None:
-        """See to all items; once ``check_stop`` has raised, for `GRACE_S` at most.
-
-        Raises
-        ------
-        Exception
-            The first error, after what was under way.
-        """
-        workers = [asyncio.create_task(self._work(items)) for _ in range(self._concurrency)]
-        left, give_up_at = set(workers), float("inf")
+    async def work() -> None:
         try:
-            while left and time.monotonic() < give_up_at:
-                _, left = await asyncio.wait(left, timeout=LOOK_S)
-                try:
-                    await self.look()
-                    if give_up_at == float("inf"):
-                        check_stop()
-                except Exception as told:
-                    self.halt(told)
-                    give_up_at = time.monotonic() + GRACE_S
-        finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-        if self.error is not None:
-            raise self.error
-
-    async def _work(self, items: Iterator[T]) -> None:
-        try:
-            while self.error is None and (item := next(items, None)) is not None:
-                await self.see_to(item)
+            while not errors and (item := next(items, None)) is not None:
+                await see_to(item)
         except Exception as error:
-            self.halt(error)
+            errors.append(error)
+
+    workers = [asyncio.create_task(work()) for _ in range(concurrency)]
+    pending, give_up_at = set(workers), float("inf")
+    try:
+        while pending and time.monotonic() < give_up_at:
+            _, pending = await asyncio.wait(pending, timeout=CHECK_EVERY_S)
+            if give_up_at == float("inf"):
+                try:
+                    check_stop()
+                except Exception as told:
+                    errors.append(told)
+                    give_up_at = time.monotonic() + GRACE_S
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    if errors:
+        raise errors[0]
 
 
-class _Run(Workers[Item]):
-    """What the workers of one run share."""
+class _Run:
+    """What the workers of one run share; ``error`` ends it."""
 
     def __init__(
         self,
@@ -240,18 +230,10 @@ class _Run(Workers[Item]):
         policy: AskPolicy,
         on_outcome: Callable[[Outcome], None],
     ) -> None:
-        super().__init__(policy.concurrency)
         self.results = Results(on_outcome)
+        self._error: InputError | None = None
         self._client, self._store, self._policy = client, store, policy
         self._twins: dict[str, list[str]] = {}
-
-    async def look(self) -> None:
-        """Make answers durable when it is time."""
-        try:
-            if self._store.is_sync_due():
-                await asyncio.to_thread(self._store.sync)
-        except OSError as error:
-            self._halt_unstored(error)
 
     async def see_to(self, item: Item) -> None:
         """Give the outcome of an item: from the store, with a twin's, or by asking."""
@@ -266,20 +248,25 @@ class _Run(Workers[Item]):
             twins = self._twins.pop(key)
             if outcome is not None:
                 self.results.hand_on(outcome, *twins)
+        if self._error is not None:
+            raise self._error
 
     async def _asked(self, chain: Chain) -> Outcome | None:
-        """Ask, and store each reply, until there is an outcome; None if the run stops first."""
-        while self.error is None:
+        """Ask, and store each answer, until there is an outcome; None if the run stops first."""
+        while self._error is None:
             try:
-                reply = await self._client.ask(chain.request)
+                answer = await self._client.ask(chain.request, chain.key)
             except TryFailedError as failure:
                 return self._failed(chain, failure)
-            answer = reply.to_answer(chain.key, chain.request.task)
             self.results.received(answer)
             try:
                 self._store.add(answer)
             except OSError as error:
-                self._halt_unstored(error)
+                self._halt(
+                    f"{self._store.folder}: an answer could not be stored "
+                    f"({error.strerror or error}). All answers before it are stored; make room "
+                    "there and run again to go on."
+                )
                 return None
             chain.n_asked += 1
             if (outcome := chain.take(answer)) is not None:
@@ -289,20 +276,13 @@ class _Run(Workers[Item]):
     def _failed(self, chain: Chain, failure: TryFailedError) -> Outcome:
         outcome = self.results.failed(chain, failure)
         if failure.verdict == "stop":
-            self.halt(InputError(f"the server refuses all requests: {failure}"))
+            self._halt(f"the server refuses all requests: {failure}")
         elif (n_failed := self.results.n_failed_in_a_row) >= self._policy.give_up_after:
-            self.halt(
-                InputError(
-                    f"{n_failed} requests failed in a row, the last with {failure}. "
-                    "All answers so far are stored; mend the cause and run again."
-                )
+            self._halt(
+                f"{n_failed} requests failed in a row, the last with {failure}. "
+                "All answers so far are stored; mend the cause and run again."
             )
         return outcome
 
-    def _halt_unstored(self, error: OSError) -> None:
-        self.halt(
-            InputError(
-                f"{self._store.folder}: an answer could not be stored ({error.strerror or error}). "
-                "All answers before it are stored; make room there and run again to go on."
-            )
-        )
+    def _halt(self, words: str) -> None:
+        self._error = self._error or InputError(words)

@@ -13,7 +13,7 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -21,11 +21,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from psibench.config.secret import Secret
 from psibench.errors import InputError
-from psibench.llm.answer import Outcome
+from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import LOOK_S, Chain, Item, Results, Totals
-from psibench.llm.client import Reply, read_reply
+from psibench.llm.asking import CHECK_EVERY_S, Chain, Item, Results, Totals
+from psibench.llm.client import call_of, filtered_answer, read_answer
 from psibench.llm.connection import (
     DETAIL_CHARS,
     TryFailedError,
@@ -34,10 +35,9 @@ from psibench.llm.connection import (
     status_failure,
     verdict_of,
 )
-from psibench.llm.limits import Call
-from psibench.llm.secret import Secret
+from psibench.llm.limits import Budget
 from psibench.llm.sections import LlmSettings
-from psibench.llm.usage import Budget, Usage
+from psibench.llm.usage import Usage
 from psibench.tables.atomic import write_text
 from psibench.tables.provenance import now
 
@@ -102,8 +102,6 @@ def ask_batches(
         ) from None
     finally:
         server.client.close()
-        with suppress(OSError):  # reported already, or nothing to lose
-            store.sync()
     return run.results.totals
 
 
@@ -190,7 +188,7 @@ class _Run:
             until = time.monotonic() + self._settings.batch.poll_s
             check_stop()
             while (left_s := until - time.monotonic()) > 0:
-                time.sleep(min(left_s, LOOK_S))
+                time.sleep(min(left_s, CHECK_EVERY_S))
                 check_stop()
             for batch in list(self._under_way.values()):
                 self._look_at(batch)
@@ -216,14 +214,12 @@ class _Run:
             self._waiting[key] = waiting
             self._to_ask.append(key)
 
-    def _answered(self, key: str, task: str, reply: Reply) -> None:
-        """Store a reply; give the outcome of what waits for it, or let its re-ask wait."""
-        waiting = self._waiting.pop(key, None)
-        answer = replace(reply, n_tries=waiting.n_tries + 1 if waiting else 1).to_answer(key, task)
+    def _answered(self, answer: Answer) -> None:
+        """Store an answer; give the outcome of what waits for it, or let its re-ask wait."""
+        waiting = self._waiting.pop(answer.key, None)
+        answer = replace(answer, n_tries=waiting.n_tries + 1 if waiting else 1)
         with writing_to(self._store.folder):
             self._store.add(answer)
-            if self._store.is_sync_due():
-                self._store.sync()
         self.results.received(answer)
         if waiting is None:
             return
@@ -267,7 +263,7 @@ class _Run:
                 continue
             if n_bytes + len(line) > most_bytes:
                 break
-            most_of_one = Call(request).most
+            most_of_one = call_of(request).most
             money = 0.0 if self._budget is None else self._budget.reserve(most_of_one)
             if money is None:
                 self._is_short = True
@@ -361,21 +357,21 @@ class _Run:
         """Store every answer of a batch; return an error that all further requests would meet."""
         seen, refusal = set[str](), None
         for file_id in filter(None, (state.output_file_id, state.error_file_id)):
-            for key, result in self._server.lines(file_id, model=batch.model):
-                if key not in batch.tasks or key in seen:
+            for key, result in self._server.lines(file_id, batch):
+                if key in seen:
                     continue
                 seen.add(key)
                 if isinstance(result, TryFailedError):
                     self._failed(key, result)
                     refusal = result if result.verdict == "stop" else refusal
                     continue
-                if result.usage is None and self._budget is not None:
+                if result.usage == Usage() and self._budget is not None:
                     result = replace(result, usage=batch.most_of_one)
-                batch.used += result.usage or Usage()
+                batch.used += result.usage
                 if key not in self._store:
-                    self._answered(key, batch.tasks[key], result)
+                    self._answered(result)
         with writing_to(self._store.folder):
-            self._store.sync()
+            self._store.sync()  # before the record goes
         logger.info("batch %s: %s, %d lines read", state.id, state.status, len(seen))
         if state.status != "failed":
             failure = TryFailedError(f"batch_{state.status}", f"batch {state.id} has no line on it")
@@ -515,17 +511,20 @@ class BatchServer:
             return batch
         return None
 
-    def lines(self, file_id: str, *, model: str) -> Iterator[tuple[str, Reply | TryFailedError]]:
-        """Yield key and reply or failure of each line of a file; nothing if the file is gone.
+    def lines(self, file_id: str, batch: _Batch) -> Iterator[tuple[str, Answer | TryFailedError]]:
+        """Yield key and answer or failure of each line of a file; nothing if the file is gone.
 
-        Lines that cannot be read are passed over: their requests count as not answered.
+        Lines that cannot be read or are of no request of the batch are passed over: what has no
+        line counts as not answered.
         """
         content = b""
         with self._known():
             content = self.client.files.content(file_id).content
         for line in content.split(b"\n"):
-            with suppress(ValueError):
-                yield read_line(line, model=model, secret=self.secret)
+            with suppress(ValueError, LookupError, TypeError):
+                data = json.loads(line)
+                key = data["custom_id"]
+                yield key, read_result(data, batch.model, batch.tasks[key], self.secret)
 
     @contextmanager
     def _known(self) -> Iterator[None]:
@@ -547,41 +546,33 @@ def _id_of(reply: Any) -> str:
     return str(reply.id)
 
 
-def read_line(line: bytes, *, model: str, secret: Secret) -> tuple[str, Reply | TryFailedError]:
-    """Read a line of an output or error file: the request's key, and what became of it.
+def read_result(
+    data: Mapping[str, Any], model: str, task: str, secret: Secret
+) -> Answer | TryFailedError:
+    """Read what became of a request from the line of an output or error file.
 
-    A line of either file has ``response`` (``status_code`` and ``body``; the body of an error
-    holds ``error``) or, where no HTTP request came about, ``error`` (``code``: batch_expired,
-    batch_cancelled, request_timeout). Servers also report status 0 with an empty body.
-
-    Raises
-    ------
-    ValueError
-        If the line is no such line.
+    A line of either file has ``custom_id`` and ``response`` (``status_code`` and ``body``; the body
+    of an error holds ``error``) or, where no HTTP request came about, ``error`` (``code``:
+    batch_expired, batch_cancelled, request_timeout). Servers also report status 0 with an empty
+    body.
     """
-    data = json.loads(line)
-    if not isinstance(data, dict) or not isinstance(data.get("custom_id"), str):
-        raise ValueError("no custom_id")
-    try:
-        return data["custom_id"], _reply(data, model, secret)
-    except TryFailedError as failure:
-        if failure.reason == "content_filter":  # other servers give a reply in that case
-            return data["custom_id"], Reply.filtered(model, failure)
-        return data["custom_id"], failure
-
-
-def _reply(data: dict[str, object], model: str, secret: Secret) -> Reply:
-    response, error = data.get("response"), data.get("error")
-    if isinstance(error, dict):
-        code = str(error.get("code") or "batch_error")
-        words = secret.scrub(str(error.get("message") or ""))[:DETAIL_CHARS]
-        raise TryFailedError(secret.scrub(code), words, verdict=verdict_of(500, code))
+    key, response, told = data["custom_id"], data.get("response"), data.get("error")
+    if isinstance(told, dict):
+        code = str(told.get("code") or "batch_error")
+        words = secret.scrub(str(told.get("message") or ""))[:DETAIL_CHARS]
+        return TryFailedError(secret.scrub(code), words, verdict=verdict_of(500, code))
     if not isinstance(response, dict):
-        raise TryFailedError("no_response", "the line has neither a response nor an error")
+        return TryFailedError("no_response", "the line has neither a response nor an error")
     status, body = response.get("status_code"), response.get("body")
     if not isinstance(status, int) or status <= 0:
-        raise TryFailedError("http_0", "the server reports no status for this request")
+        return TryFailedError("http_0", "the server reports no status for this request")
     if status < 300:
-        return read_reply(body, model, secret)
+        try:
+            return read_answer(body, model, task, key, secret)
+        except TryFailedError as error:
+            return error
     details = body.get("error") if isinstance(body, dict) else None
-    raise status_failure(status, details, secret, text=json.dumps(body))
+    failure = status_failure(status, details, secret, text=json.dumps(body))
+    if failure.reason == "content_filter":  # other servers give an answer in that case
+        return filtered_answer(model, task, key, failure)
+    return failure

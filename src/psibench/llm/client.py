@@ -2,43 +2,22 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from psibench.config.secret import Secret
 from psibench.llm.answer import Answer
 from psibench.llm.connection import DETAIL_CHARS, Connection, TryFailedError
-from psibench.llm.limits import Call
+from psibench.llm.limits import Budget, Call
 from psibench.llm.request import Request
-from psibench.llm.secret import Secret
 from psibench.llm.sections import STAND_IN_PREFIX, LlmSettings
-from psibench.llm.usage import Budget, Usage
+from psibench.llm.usage import Usage
 from psibench.tables.provenance import now
 
+CHARS_PER_TOKEN, UNBOUNDED_OUTPUT_TOKENS = 4, 1000
+"""For pacing alone, where max_output_tokens is not set; corrected by the usage of the answer."""
 MODEL_CHARS, FINISH_CHARS = 200, 50
 """Characters kept of a model's name and of a finish reason."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A reply as the server gave it; ``usage`` is None where it gave none that can be believed."""
-
-    model: str
-    text: str
-    finish_reason: str
-    refusal: str | None
-    usage: Usage | None
-    latency_s: float
-    n_tries: int = 1
-
-    @classmethod
-    def filtered(cls, model: str, failure: TryFailedError) -> "Reply":
-        """Turn an error that says "filtered" into the reply other servers give in that case."""
-        return cls(model, failure.detail, "content_filter", None, Usage(), 0.0)
-
-    def to_answer(self, key: str, task: str) -> Answer:
-        """Return what the store keeps of it."""
-        own = vars(self) | {"usage": self.usage or Usage()}
-        return Answer(key=key, task=task, created=now(), **own)
 
 
 class OpenAIChatClient(Connection):
@@ -69,32 +48,62 @@ class OpenAIChatClient(Connection):
         )
         self._output_limit_key = settings.output_limit_key
 
-    async def ask(self, request: Request) -> Reply:
-        """Return the reply to a request; one that is no chat completion is asked for again.
+    async def ask(self, request: Request, key: str) -> Answer:
+        """Return the answer to a request of a key; one that is no chat completion is asked again.
 
         Raises as `Connection.post`.
         """
-        call = Call(request)
+        call = call_of(request)
 
         def body() -> bytes:
             return json.dumps(request.body(output_limit_key=self._output_limit_key)).encode()
 
-        def read(data: Any, latency_s: float) -> Reply:
-            reply = read_reply(data, request.model, self._secret, latency_s=latency_s)
+        def read(data: Any, latency_s: float) -> Answer:
+            answer = read_answer(
+                data, request.model, request.task, key, self._secret, latency_s=latency_s
+            )
             # What was used and not told counts as all that was reserved, in this run and the next.
-            call.told = reply.usage or (call.most if self.meter.has_budget else None)
-            return replace(reply, usage=call.told, n_tries=call.n_tries)
+            call.told = answer.usage if answer.usage != Usage() else None
+            if call.told is None and self.meter.budget is not None:
+                call.told = call.most
+            return replace(answer, usage=call.told or Usage(), n_tries=call.n_tries)
 
         try:
             return await self.post("/chat/completions", call, body, read)
         except TryFailedError as failure:
             if failure.reason == "content_filter":
-                return Reply.filtered(request.model, failure)
+                return filtered_answer(request.model, request.task, key, failure)
             raise
 
 
-def read_reply(data: Any, model: str, secret: Secret, *, latency_s: float = 0.0) -> Reply:
-    """Read a chat completion that ``model`` was asked for.
+def call_of(request: Request) -> Call:
+    """Return what one request may use: at most, and as a guess of four characters a token."""
+    most_output = request.sampling.max_output_tokens
+    n_chars = sum(len(message.content) for message in request.messages)
+    guess = n_chars // CHARS_PER_TOKEN + (most_output or UNBOUNDED_OUTPUT_TOKENS)
+    return Call(Usage(request.max_input_tokens(), most_output or 0), guess)
+
+
+def filtered_answer(model: str, task: str, key: str, failure: TryFailedError) -> Answer:
+    """Turn an error that says "filtered" into the answer that other servers give in that case."""
+    return Answer(
+        key=key,
+        task=task,
+        model=model,
+        text=failure.detail,
+        finish_reason="content_filter",
+        refusal=None,
+        usage=Usage(),
+        n_tries=1,
+        latency_s=0.0,
+        created=now(),
+    )
+
+
+def read_answer(
+    data: Any, model: str, task: str, key: str, secret: Secret, *, latency_s: float = 0.0
+) -> Answer:
+    """Read a chat completion that ``model`` was asked for; no usage where none can be believed.
 
     Raises
     ------
@@ -102,31 +111,31 @@ def read_reply(data: Any, model: str, secret: Secret, *, latency_s: float = 0.0)
         If it is none, or a stand-in answered for a model or a model for a stand-in.
     """
     try:
-        reply = _read_completion(data, latency_s, secret)
+        choice = data["choices"][0]
+        message = choice["message"]
+        refusal = message.get("refusal")
+        answer = Answer(
+            key=key,
+            task=task,
+            model=_word(data.get("model"), secret, MODEL_CHARS),
+            text=secret.scrub_exactly(_text(message.get("content"))),
+            finish_reason=_word(choice.get("finish_reason"), secret, FINISH_CHARS),
+            refusal=secret.scrub_exactly(str(refusal)) if refusal else None,
+            usage=_usage(data.get("usage")) or Usage(),
+            n_tries=1,
+            latency_s=round(latency_s, 3),
+            created=now(),
+        )
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
         raise TryFailedError("no_choices", secret.scrub(_shown(data))) from None
-    if reply.model.startswith(STAND_IN_PREFIX) != model.startswith(STAND_IN_PREFIX):
+    if answer.model.startswith(STAND_IN_PREFIX) != model.startswith(STAND_IN_PREFIX):
         raise TryFailedError(
             "stand_in_mismatch",
-            f"model {model!r} was asked for and {reply.model!r} answered; a stand-in's "
+            f"model {model!r} was asked for and {answer.model!r} answered; a stand-in's "
             "replies must not pass for a model's. Check base_url.",
             verdict="stop",
         )
-    return reply
-
-
-def _read_completion(data: Any, latency_s: float, secret: Secret) -> Reply:
-    choice = data["choices"][0]
-    message = choice["message"]
-    refusal = message.get("refusal")
-    return Reply(
-        model=_word(data.get("model"), secret, MODEL_CHARS),
-        text=secret.scrub_exactly(_text(message.get("content"))),
-        finish_reason=_word(choice.get("finish_reason"), secret, FINISH_CHARS),
-        refusal=secret.scrub_exactly(str(refusal)) if refusal else None,
-        usage=_usage(data.get("usage")),
-        latency_s=round(latency_s, 3),
-    )
+    return answer
 
 
 def _word(given: object, secret: Secret, most: int) -> str:

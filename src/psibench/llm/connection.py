@@ -10,17 +10,15 @@ import contextlib
 import itertools
 import json
 import logging
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
+from psibench.config.secret import Secret
 from psibench.errors import InputError
-from psibench.llm.limits import Account, Call, Meter, Turnstile
-from psibench.llm.secret import Secret
+from psibench.llm.limits import Budget, Call, Meter, Turnstile
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 
@@ -46,18 +44,9 @@ redirection (3xx): it is not followed."""
 
 _STOP_CODES = frozenset({"insufficient_quota", "invalid_api_key", "model_not_found"})
 
-MOST_S = 86_400.0
-"""Longest wait that is read from a server's headers."""
-
-MOST_PAUSE_S = 900.0
-"""Longest pause of all requests; a service that asks for a longer one has a quota used up."""
-
-TROUBLE_EVERY_S = 30.0
-"""How often the log is told how many HTTP requests failed, after the first of each kind."""
-
 HOPELESS_AFTER = 20
-"""Answers of status 500 with the same words, and no other, after which a server is given up: it
-cannot do what is asked (a reply format it does not know), and says so in this way."""
+"""Answers of status 500, and no other, after which a server is given up: it cannot do what is asked
+(a reply format it does not know), and says so in this way."""
 
 FORMAT_WORDS = ("json_schema", "response_format", "grammar", "schema")
 
@@ -94,15 +83,8 @@ class Connection:
     secret, headers
         The key, kept here and in the HTTP clients alone; further headers (``openai.Omit()``
         leaves one out).
-    address_key
-        Key of the config that holds the address.
     obituary
         Asked when a connection breaks: how the server ended, or None while it runs.
-    answer_s
-        Seconds that a whole answer may take; None: any time, as long as something comes every
-        ``policy.timeout_s``.
-    all_pause
-        Whether Retry-After (up to 15 minutes) holds for all requests, not for the one refused.
     """
 
     def __init__(
@@ -112,15 +94,11 @@ class Connection:
         model: str,
         address: str | None,
         secret: Secret,
-        address_key: str = "base_url",
         headers: Mapping[str, Any] | None = None,
-        budget: Account | None = None,
+        budget: Budget | None = None,
         obituary: Callable[[], str | None] = lambda: None,
-        answer_s: float | None = None,
-        all_pause: bool = False,
     ) -> None:
-        self._policy, self._secret, self._address_key = policy, secret, address_key
-        self._obituary, self._answer_s, self._all_pause = obituary, answer_s, all_pause
+        self._policy, self._secret, self._obituary = policy, secret, obituary
         self._headers = {"Content-Type": "application/json"} | dict(headers or {})
         self.meter = Meter(policy.requests_per_minute, policy.tokens_per_minute, budget)
         self._clients = [
@@ -129,7 +107,7 @@ class Connection:
         ]
         self._turn = itertools.cycle(self._clients)
         self._turnstile = Turnstile()
-        self._troubles = _Troubles()
+        self._is_answered, self._failed = False, Counter[str]()
         n_at_once = policy.concurrency
         logger.info("asking %s at %s, up to %d at once", model, address or OPENAI_URL, n_at_once)
 
@@ -149,8 +127,6 @@ class Connection:
             words hold no key.
         BudgetReachedError
             If the next HTTP request could pass the budget. It was not sent.
-        HaltedError
-            If it was not sent because the asking ends.
         InputError
             If the server has ended.
         """
@@ -181,7 +157,7 @@ class Connection:
         import httpx2
 
         try:
-            with failures(self._secret, policy=self._policy, address_key=self._address_key):
+            with failures(self._secret, policy=self._policy):
                 async with asyncio.timeout(self._policy.deadline_s):
                     return await next(self._turn).post(
                         path,
@@ -190,8 +166,8 @@ class Connection:
                         options={"headers": self._headers},
                     )
         except TryFailedError as failure:
-            if self._troubles.are_hopeless and failure.reason == "http_500":
-                raise self._troubles.as_stop(failure) from None
+            if failure.reason == "http_500" and self._is_hopeless():
+                raise _hopeless(failure) from None
             raise
 
     async def _send(self, send: "Callable[[], Awaitable[httpx2.Response]]") -> "httpx2.Response":
@@ -203,28 +179,23 @@ class Connection:
             await self.meter.admit(call)
         call.n_tries += 1
         try:
-            try:
-                async with asyncio.timeout(self._answer_s):
-                    response = await send()
-            except TimeoutError:
-                words = f"no whole answer within {self._answer_s} s"
-                raise httpx2.ReadTimeout(words) from None
+            response = await send()
         except BaseException as error:
             # The server may have done the work. What was never answered is not billed.
             perhaps_billed = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
             self.meter.settle(call, None if isinstance(error, perhaps_billed) else Usage())
             if isinstance(error, httpx2.TransportError):
-                self._troubles.note(type(error).__name__, self._secret.scrub(str(error)))
+                self._note(type(error).__name__, self._secret.scrub(str(error)))
                 if (end := self._obituary()) is not None:
                     told = f"{end}\nAll answers so far are stored; run again to go on."
                     raise InputError(told) from None
             raise
         if response.status_code < 300:
-            self._troubles.is_answered = True
+            self._is_answered = True
             return response
         self.meter.settle(call, Usage())
         words = self._secret.scrub(response.text)[:DETAIL_CHARS]
-        self._troubles.note(f"http_{response.status_code}", words)
+        self._note(f"http_{response.status_code}", words)
         self._say_whether_to_retry(response)
         return response
 
@@ -236,17 +207,21 @@ class Connection:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             code = ""
         headers, verdict = response.headers, verdict_of(response.status_code, code)
-        if verdict == "stop" or self._troubles.are_hopeless:
+        if verdict == "stop" or self._is_hopeless():
             headers["x-should-retry"] = "false"
         elif verdict == "retry":
             headers.setdefault("x-should-retry", "true")
-        asked_s = retry_after_s(headers) if self._all_pause else None
-        if asked_s is not None and asked_s > MOST_PAUSE_S:
-            headers["x-should-retry"] = "false"
-        elif asked_s is not None:
-            self.meter.pause(asked_s)
-            for name in ("retry-after", "retry-after-ms"):  # waited for by the next admission
-                headers.pop(name, None)
+
+    def _note(self, kind: str, words: str) -> None:
+        """Count a failure; tell the log the first of its kind."""
+        self._failed[kind] += 1
+        if self._failed[kind] == 1:
+            logger.warning("first %s: %s", kind, words or "without words")
+
+    def _is_hopeless(self) -> bool:
+        """Say whether nothing but error 500 ever came back, and often enough."""
+        only_500 = self._failed.keys() == {"http_500"} and not self._is_answered
+        return only_500 and self._failed["http_500"] >= HOPELESS_AFTER
 
     def _data(self, content: bytes) -> Any:
         try:
@@ -256,44 +231,15 @@ class Connection:
             raise TryFailedError("not_json", words) from None
 
 
-class _Troubles:
-    """HTTP requests that failed: what the log is told, and whether more of them make sense."""
-
-    def __init__(self) -> None:
-        self.is_answered = False
-        self._counts: Counter[str] = Counter()
-        self._words: set[str] = set()
-        self._told_s = 0.0
-
-    @property
-    def are_hopeless(self) -> bool:
-        """Whether nothing but one and the same error 500 ever came back, and often enough."""
-        is_one = self._counts.keys() == {"http_500"} and len(self._words) == 1
-        return is_one and not self.is_answered and self._counts["http_500"] >= HOPELESS_AFTER
-
-    def note(self, kind: str, words: str) -> None:
-        """Count a failure; tell the log the first of its kind, and all counts now and then."""
-        self._counts[kind] += 1
-        if len(self._words) < 2:
-            self._words.add(words)
-        if self._counts[kind] == 1:
-            logger.warning("first %s: %s", kind, words or "without words")
-        elif time.monotonic() - self._told_s >= TROUBLE_EVERY_S:
-            counts = ", ".join(f"{name} {count}" for name, count in self._counts.most_common())
-            logger.warning("failed so far, and tried again where that may help: %s", counts)
-        else:
-            return
-        self._told_s = time.monotonic()
-
-    def as_stop(self, failure: TryFailedError) -> TryFailedError:
-        """Return a failure that ends the run, with what may help."""
-        words = f"{failure.detail} (all of the first {self._counts['http_500']} answers)"
-        if any(word in failure.detail for word in FORMAT_WORDS):
-            words += (
-                ". The server may not know this reply_format: try json_object_schema, json_object "
-                "or text"
-            )
-        return TryFailedError(failure.reason, words, verdict="stop")
+def _hopeless(failure: TryFailedError) -> TryFailedError:
+    """Return a failure that ends the run, with what may help."""
+    words = f"{failure.detail} (all of the first {HOPELESS_AFTER} answers)"
+    if any(word in failure.detail for word in FORMAT_WORDS):
+        words += (
+            ". The server may not know this reply_format: try json_object_schema, json_object "
+            "or text"
+        )
+    return TryFailedError(failure.reason, words, verdict="stop")
 
 
 def open_client(
@@ -341,7 +287,7 @@ def open_client(
 
 
 @contextlib.contextmanager
-def failures(secret: Secret, *, policy: AskPolicy, address_key: str = "base_url") -> Iterator[None]:
+def failures(secret: Secret, *, policy: AskPolicy) -> Iterator[None]:
     """Turn what goes wrong in a call inside into a TryFailedError whose words hold no key."""
     import aiohttp
     import httpx2
@@ -359,7 +305,6 @@ def failures(secret: Secret, *, policy: AskPolicy, address_key: str = "base_url"
             secret,
             text=error.response.text,
             location=error.response.headers.get("location", ""),
-            address_key=address_key,
         ) from None
     except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
         cause = error.__cause__ or error
@@ -377,14 +322,12 @@ def status_failure(
     *,
     text: str = "",
     location: str = "",
-    address_key: str = "base_url",
 ) -> TryFailedError:
     """Say what an HTTP error means.
 
     ``error`` is the ``error`` object of the reply's body, or the body itself where it has none: its
     words are in ``message`` (OpenAI, Cohere) or ``detail`` (Voyage, FastAPI), or it is the words;
-    ``text`` has them where it has none. ``location`` is where a redirection leads, ``address_key``
-    the key of the config with the address.
+    ``text`` has them where it has none. ``location`` is where a redirection leads.
     """
     body = error if isinstance(error, dict) else {}
     code = str(body.get("code") or body.get("type") or "")
@@ -392,9 +335,7 @@ def status_failure(
     words = secret.scrub(str(said))[:DETAIL_CHARS]
     if 300 <= status < 400:
         host = urlsplit(location).hostname or "another address"
-        words = (
-            f"the server redirects to {host}; name that in {address_key} if you trust it. {words}"
-        )
+        words = f"the server redirects to {host}; name that in the config if you trust it. {words}"
     if code in ("content_filter", "content_policy_violation"):
         return TryFailedError("content_filter", words, verdict="reject")
     return TryFailedError(f"http_{status}", words, verdict=verdict_of(status, code))
@@ -405,23 +346,3 @@ def verdict_of(status: int, code: str | None) -> Verdict:
     if status in STOP_STATUS or 300 <= status < 400 or code in _STOP_CODES:
         return "stop"
     return "retry" if status in RETRY_STATUS or status >= 500 else "reject"
-
-
-def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Read Retry-After (seconds or a date) or retry-after-ms; None if absent or not readable.
-
-    At most a day: what is longer is no time to wait, and may be no number a clock takes.
-    """
-    try:
-        if "retry-after-ms" in headers:
-            seconds = float(headers["retry-after-ms"]) / 1000
-        elif (value := headers.get("retry-after")) is None:
-            return None
-        elif value.strip().replace(".", "", 1).isdigit():
-            seconds = float(value)
-        else:
-            moment = parsedate_to_datetime(value).timestamp()
-            seconds = moment - (time.time() if now is None else now)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(MOST_S, max(0.0, seconds))

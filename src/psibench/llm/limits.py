@@ -3,18 +3,100 @@
 import asyncio
 import time
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
 
-from psibench.llm.usage import BudgetReachedError, Usage
+from psibench.errors import InputError
+from psibench.llm.sections import Price
+from psibench.llm.usage import Usage
 
-CHARS_PER_TOKEN = 4
-"""Rule of thumb for pacing alone; corrected by the usage the reply reports."""
 
-UNBOUNDED_OUTPUT_TOKENS = 1000
-"""Guess, for pacing alone, where max_output_tokens is not set."""
+@dataclass
+class Call:
+    """One request, of chat or of embeddings, and the HTTP requests made for it, ``n_tries`` so far.
+
+    ``most`` are the most tokens that one HTTP request can use, as the budget counts, ``guess``
+    those it is taken to use, as the pace counts. ``is_under_way``: one is admitted and not yet
+    settled; ``reserved_usd`` is reserved for it; ``told`` is what its answer says it used.
+    """
+
+    most: Usage
+    guess: int = 0
+    n_tries: int = 0
+    is_under_way: bool = False
+    reserved_usd: float = 0.0
+    told: Usage | None = None
+
+
+class BudgetReachedError(InputError):
+    """The next request could pass the budget; all answers so far are stored."""
+
+
+class Budget:
+    """Money that may be spent. Each request reserves the most it can cost before it is sent.
+
+    Parameters
+    ----------
+    limit_usd
+        Never passed, however the requests come out.
+    price
+        The model's price.
+    spent_usd
+        Spent before.
+    is_batch
+        Whether requests are asked in batches, at the price's ``batch_share``.
+    """
+
+    def __init__(
+        self, limit_usd: float, price: Price, *, spent_usd: float = 0.0, is_batch: bool = False
+    ) -> None:
+        self.limit_usd, self.price, self.spent_usd = limit_usd, price, spent_usd
+        self._is_batch, self._reserved_usd = is_batch, 0.0
+
+    @property
+    def has_reservations(self) -> bool:
+        """Whether requests are under way that may yet give back a part of what they reserved."""
+        return self._reserved_usd > 1e-12
+
+    @property
+    def free_usd(self) -> float:
+        """What is neither spent nor reserved; negative where others' batches hold more."""
+        return self.limit_usd - self.spent_usd - self._reserved_usd
+
+    def reserve(self, most: Usage) -> float | None:
+        """Reserve the cost of the most tokens a request can use; None if it does not fit."""
+        fits = self._cost(most) <= self.free_usd + 1e-12 * self.limit_usd
+        return self.hold(most) if fits else None
+
+    def hold(self, most: Usage) -> float:
+        """Reserve the cost of what is under way already, whether it fits or not."""
+        money = self._cost(most)
+        self._reserved_usd += money
+        return money
+
+    def settle(self, reserved_usd: float, used: Usage) -> None:
+        """Replace a reservation by what was used (nothing, after a failure)."""
+        self._reserved_usd = max(0.0, self._reserved_usd - reserved_usd)
+        self.spent_usd += self._cost(used)
+
+    def begin(self, call: Call) -> bool:
+        """Reserve the most that an HTTP request of a call can cost; False if it does not fit."""
+        reserved_usd = self.reserve(call.most)
+        call.reserved_usd = reserved_usd or 0.0
+        return reserved_usd is not None
+
+    def end(self, call: Call, used: Usage | None, *, is_usable: bool) -> None:  # noqa: ARG002
+        """Settle what a call reserved; None is what was perhaps used: it counts as all of it."""
+        self.settle(call.reserved_usd, call.most if used is None else used)
+
+    def reached(self) -> BudgetReachedError:
+        """Return the error that ends the run."""
+        return BudgetReachedError(
+            f"budget_usd {self.limit_usd:g}: the next request could pass it ({self.spent_usd:.4f} "
+            "USD spent). All answers are stored; raise budget_usd and run again to go on."
+        )
+
+    def _cost(self, used: Usage) -> float:
+        return self.price.cost(used, is_batch=self._is_batch)
 
 
 class TokenBucket:
@@ -31,71 +113,17 @@ class TokenBucket:
         self._at = time.monotonic()
 
     def take(self, amount: float) -> float:
-        """Take an amount and return the seconds to wait before it may be used.
+        """Take an amount (less than 0 gives some back); return the seconds until it may be used.
 
         The level may fall below zero: whoever comes next waits longer.
         """
         if not self._per_s:
             return 0.0
         now = time.monotonic()
-        self._level = min(self._capacity, self._level + (now - self._at) * self._per_s)
+        filled = self._level + (now - self._at) * self._per_s
+        self._level = min(self._capacity, min(self._capacity, filled) - amount)
         self._at = now
-        self._level -= amount
         return max(0.0, -self._level / self._per_s)
-
-    def give_back(self, amount: float) -> None:
-        """Return what was taken and not used; a negative amount takes more."""
-        if self._per_s:
-            self._level = min(self._capacity, self._level + amount)
-
-
-@dataclass
-class Call:
-    """One request, of chat or another kind, and the HTTP requests made for it, ``n_tries`` so far.
-
-    ``is_under_way``: one is admitted and not yet settled; ``reserved_usd`` is reserved for it;
-    ``told`` is what its answer says it used, None until it has said so.
-    """
-
-    request: Any
-    n_tries: int = 0
-    is_under_way: bool = False
-    reserved_usd: float = 0.0
-    told: Usage | None = None
-
-    @cached_property
-    def most(self) -> Usage:
-        """The most tokens that one HTTP request can use, as the budget counts."""
-        most_output = self.request.sampling.max_output_tokens or 0
-        return Usage(self.request.max_input_tokens(), most_output)
-
-    @cached_property
-    def guess(self) -> int:
-        """Tokens that one HTTP request is taken to use, as the pace counts."""
-        n_chars = sum(len(message.content) for message in self.request.messages)
-        most_output = self.request.sampling.max_output_tokens or UNBOUNDED_OUTPUT_TOKENS
-        return n_chars // CHARS_PER_TOKEN + most_output
-
-
-class Account(Protocol):
-    """What HTTP requests are paid from: a budget."""
-
-    @property
-    def has_reservations(self) -> bool:
-        """Whether requests are under way that may yet give back a part of what they reserved."""
-
-    def begin(self, call: Any) -> bool:
-        """Reserve the most that an HTTP request of a call can cost; False if it does not fit."""
-
-    def end(self, call: Any, used: Usage | None, *, is_usable: bool) -> None:
-        """Replace the reservation by what was used; None: perhaps all of it."""
-
-    def reached(self) -> BudgetReachedError:
-        """Return the error that ends the run."""
-
-
-class HaltedError(Exception):
-    """An HTTP request was not sent because the asking ends."""
 
 
 class Meter:
@@ -108,18 +136,12 @@ class Meter:
         self,
         requests_per_minute: int | None,
         tokens_per_minute: int | None,
-        budget: Account | None = None,
+        budget: Budget | None = None,
     ) -> None:
+        self.budget = budget
         self._requests = TokenBucket(requests_per_minute)
         self._tokens = TokenBucket(tokens_per_minute)
-        self._budget = budget
-        self._settled, self._halted = asyncio.Event(), asyncio.Event()
-        self._paused_to = 0.0
-
-    @property
-    def has_budget(self) -> bool:
-        """Whether what requests use is counted in money."""
-        return self._budget is not None
+        self._settled = asyncio.Event()
 
     async def admit(self, call: Call) -> None:
         """Reserve the most an HTTP request can cost and wait until it may start.
@@ -128,19 +150,12 @@ class Meter:
         ------
         BudgetReachedError
             If it could pass the budget even if what is under way costs nothing.
-        HaltedError
-            If no request is to start any more.
         """
-        while (pause_s := self._paused_to - time.monotonic()) > 0 and not self._halted.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._halted.wait(), pause_s)
-        while not self._halted.is_set() and self._budget and not self._budget.begin(call):
-            if not self._budget.has_reservations:
-                raise self._budget.reached()
+        while self.budget and not self.budget.begin(call):
+            if not self.budget.has_reservations:
+                raise self.budget.reached()
             self._settled.clear()
             await self._settled.wait()
-        if self._halted.is_set():
-            raise HaltedError
         call.is_under_way, call.told = True, None
         wait_s = max(self._requests.take(1), self._tokens.take(call.guess))
         if wait_s > 0:
@@ -154,18 +169,9 @@ class Meter:
         if not call.is_under_way:
             return
         call.is_under_way = False
-        self._tokens.give_back(call.guess - (used or call.most).total_tokens)
-        if self._budget is not None:
-            self._budget.end(call, used, is_usable=is_usable)
-        self._settled.set()
-
-    def pause(self, seconds: float) -> None:
-        """Let no request start for so long."""
-        self._paused_to = max(self._paused_to, time.monotonic() + seconds)
-
-    def halt(self) -> None:
-        """Let no request start any more; what is under way stays so."""
-        self._halted.set()
+        self._tokens.take((used or call.most).total_tokens - call.guess)
+        if self.budget is not None:
+            self.budget.end(call, used, is_usable=is_usable)
         self._settled.set()
 
 

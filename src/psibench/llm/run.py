@@ -5,14 +5,14 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from psibench.config.secret import Secret
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item, Totals, ask
 from psibench.llm.client import OpenAIChatClient
-from psibench.llm.secret import Secret
+from psibench.llm.limits import Budget
 from psibench.llm.sections import LlmSettings, Price, price_of
-from psibench.llm.usage import Budget
 
 
 def ask_all(
@@ -91,7 +91,7 @@ def ask_all(
                 check_stop=check_stop,
             )
         if settings.backend == "vllm":
-            from psibench.llm.vllm import VllmProcess, log_name
+            from psibench.vllm.server import VllmProcess, log_name
 
             log = Path(store) / "logs" / log_name()
             with VllmProcess(

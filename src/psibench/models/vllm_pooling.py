@@ -16,7 +16,6 @@ import numpy as np
 
 from psibench.config.encoders import VllmModel
 from psibench.errors import InputError
-from psibench.llm.vllm import VllmProcess, log_name
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import (
@@ -28,6 +27,7 @@ from psibench.models.tokenizing import (
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.models.weights import load_auto
 from psibench.tables.provenance import hash_params
+from psibench.vllm.server import VllmProcess, log_name
 
 LOGS = Path("logs/vllm")
 ASK_S = 3600.0

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import polars as pl
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.sources import HubSource
+from psibench.encode.api_texts import load_api_texts
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
 from psibench.generate.ask import answer_folder
@@ -36,9 +37,8 @@ from psibench.generate.sampling import (
 )
 from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.expected import EMBEDDED
+from psibench.llm.ledger import Ledger
 from psibench.llm.usage import Usage
-from psibench.models.api.ledger import Ledger
-from psibench.models.api.texts import load_api_texts, remembered_tokenizer
 from psibench.models.checkpoints import local_folder, read_json
 from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.plan import Plan
@@ -328,7 +328,7 @@ class Measured:
     def spent_on_vectors(self, model: str, price: float | None) -> float | None:
         """Return what the stored vectors of an embedding API cost, US dollars."""
         folder = Path(self.plan.config.store) / "embeddings" / model
-        return None if price is None else Ledger(folder, job="", price=price).spent_usd()
+        return None if price is None else Ledger(folder, job="", usd_per_million=price).spent_usd
 
     def stored_vectors(self, model: str, names: Sequence[str], language: str) -> tuple[int, int]:
         """Return how many distinct texts tables have, and how many have a vector of an API."""
@@ -337,10 +337,9 @@ class Measured:
         folder = Path(self.plan.config.store) / "embeddings" / model
         try:
             texts = load_api_texts(entry, model=model)
-        except InputError:  # out of reach here: what the store noted of it finds the vectors
+        except InputError:  # out of reach here: nobody can tell what is stored
             embedded = entry.model_copy(update={"tokenizer": EMBEDDED})
-            identity = remembered_tokenizer(folder, name=entry.tokenizer) or entry.tokenizer
-            texts = replace(load_api_texts(embedded, model=model), entry=entry, identity=identity)
+            texts = load_api_texts(embedded, model=model)
         storage = self.plan.config.encoding.storage
         store, keys = EmbeddingStore(folder, texts.fingerprint, storage=storage), set[bytes]()
         for name in names:

@@ -9,11 +9,11 @@ import numpy as np
 from psibench.config.models import EmbeddingApiModel, EncoderModel
 from psibench.config.sections import Encoding
 from psibench.encode.api import EmbeddingService
+from psibench.encode.api_texts import ApiTexts
 from psibench.encode.batches import TextEncoding
 from psibench.encode.job import BLOCK_CHARS, open_encoder
 from psibench.encode.store import key_array, open_store, text_key
 from psibench.errors import InputError
-from psibench.models.api.texts import ApiTexts
 from psibench.models.protocols import Encoder, Role, TokenizedText
 from psibench.models.transformer import TransformerEncoder
 from psibench.probes.settings import NO_GRADIENTS, why_not

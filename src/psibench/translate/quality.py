@@ -203,7 +203,7 @@ def gather_quality(
     found = [(reply.item_id, *_grades(reply)) for reply in replies]
     schema = {"_id": pl.String, **dict.fromkeys(DIMENSIONS, pl.Int32)}
     grades = pl.DataFrame(found, schema=schema, orient="row")
-    rows = with_judgements(sample, grades, table="the quality sample")
+    rows = with_judgements(sample, grades)
     return Gathered(rows.select(TRANSLATION_GRADES.column_names))
 
 

@@ -26,7 +26,6 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    refuse_unknown_documents,
     reply_field,
     with_judgements,
 )
@@ -145,12 +144,11 @@ def gather_verdicts(
     tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
     """Make a row of every suspect; the verdict is null without a usable reply."""
-    refuse_unknown_documents(tables, SUSPECTS)
     found = [(reply.item_id, _is_refusal(reply)) for reply in replies]
     schema = {"_id": pl.String, "is_refusal": pl.Boolean}
     verdicts = pl.DataFrame(found, schema=schema, orient="row")
     suspects = of_documents(tables, SUSPECTS, "_id", "item_id", "kind")
-    rows = with_judgements(suspects, verdicts, table=SUSPECTS)
+    rows = with_judgements(suspects, verdicts)
     return Gathered(rows.select(REFUSAL_VERDICTS.column_names))
 
 

@@ -23,7 +23,6 @@ from psibench.llm.tasks import (
     TaskItem,
     flow_of,
     refusal,
-    refuse_unknown_documents,
     reply_field,
 )
 from psibench.tables import read_table, write_table
@@ -135,7 +134,6 @@ def gather_translations(
 
     Dropped: ``empty_translation``.
     """
-    refuse_unknown_documents(tables, PARTS)
     made, left_out = usable_translations(TRANSLATE.name, tables, replies)
     rows = pl.DataFrame(list(made.items()), schema=TRANSLATIONS.empty().schema, orient="row")
     return Gathered(rows, left_out, (flow_of("texts", len(made), left_out),))

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.llm.request import Message, Request, ResponseSchema
-from psibench.llm.sections import load_llms
 from psibench.llm.standin.completion import answer_directly
-from psibench.llm.standin.rules import JUDGES, by_words, judge_of, rarity
+from psibench.llm.standin.rules import JUDGES, by_words, judge_of
 
 PIER = "The stone pier of Vardo protected fishing boats. Dutch merchants paid for it in time."
 NAMES = sorted(JUDGES)  # rare, rules, sentence
@@ -66,21 +65,6 @@ def test_the_replies_of_rules_are_those_it_has_always_given(task, user, reply):
     assert json.loads(answer(task, user).text) == reply
 
 
-@pytest.mark.parametrize(
-    ("query", "text", "grade", "verdict"),
-    [
-        ("stone pier boats", PIER, 4, "yes"),  # all words, in one sentence
-        ("opera volcano", PIER, 0, "no"),
-        ("stone pier boats", "", 0, "no"),
-        ("", PIER, 0, "no"),
-        ("of the and", PIER, 0, "no"),  # no word with a meaning
-    ],
-)
-def test_the_judges_agree_on_what_is_clear(query, text, grade, verdict):
-    assert grades(query, text) == [grade] * 3
-    assert verdicts(query, text) == [verdict] * 3
-
-
 def test_words_scattered_over_sentences_count_less_for_the_judge_of_sentences():
     # Six of six words; three in either sentence.
     query = "stone pier boats Dutch merchants paid"
@@ -94,13 +78,6 @@ def test_a_rare_word_that_is_missing_or_alone_weighs_most_for_the_judge_of_rare_
     assert grades(query, "Time to call for water.") == [1, 3, 3]  # 2.65 of 7.62; three of four
     assert verdicts(query, "Time to call for water.") == ["no", "yes", "yes"]
     assert grades(query, "The pier of Vardo") == [2, 1, 1]  # 4.96 of 7.62; one of four
-
-
-def test_a_word_is_the_rarer_the_later_it_stands_in_the_vocabulary():
-    words = ["time", "water", "merchant", "warehous", "vardo"]
-    weights = [rarity(word) for word in words]
-    assert weights == sorted(set(weights))
-    assert rarity("vardo") == rarity("zzyzx") == max(weights)
 
 
 @given(
@@ -119,15 +96,3 @@ def test_a_share_lies_between_0_and_1_and_a_sentence_has_no_more_than_its_text(q
 def test_a_name_that_is_no_judge_judges_by_words_as_ever(model):
     assert judge_of(model) is by_words
     assert judged("grade_relevance", "passage", "other", "stone opera", PIER) == 2
-
-
-@pytest.mark.parametrize("task", ["locate_span", "summarise"])
-def test_tasks_that_write_have_the_same_rules_under_every_name(task):
-    user = f"<document>{PIER}</document><question>Who paid?</question><answer>Dutch</answer>"
-    replies = {answer(task, user, model=f"stand-in/{name}").text for name in [*NAMES, "other"]}
-    assert len(replies) == 1
-
-
-def test_each_judge_is_a_language_model_of_the_shipped_registry():
-    shipped = {llm.model for llm in load_llms().values() if llm.backend == "stand-in"}
-    assert shipped == {f"stand-in/{name}" for name in NAMES}

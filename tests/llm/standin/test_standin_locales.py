@@ -2,24 +2,14 @@ import unicodedata
 
 import pytest
 
-from psibench.llm.standin.locales import ACCENTED, ARABIC, LOCALES, locale_of
+from psibench.llm.standin.locales import ACCENTED, ARABIC
 from psibench.llm.standin.rules import sentences
-from psibench.text.languages import english_name, is_rtl
 from psibench.text.words import tokenise
 
 TEXT = (
     'Salted cod left the harbour for 3.5 markets, e.g. in Spain: "don\'t" ask!\n\n'
     "A FIRE destroyed the wooden warehouses in 1843. Insurance paid for brick, see it?"
 )
-
-
-def test_languages_are_known_by_their_english_names():
-    assert {name: locale_of(name) for name in LOCALES} == {
-        english_name("qps-Latn"): ACCENTED,
-        english_name("qps-Arab"): ARABIC,
-    }
-    assert locale_of("French") is ACCENTED
-    assert is_rtl("qps-Arab")
 
 
 def test_a_text_is_accented_and_its_longer_words_are_lengthened():
@@ -46,13 +36,6 @@ def test_words_sentences_and_paragraphs_stay(locale):
     assert made.count("\n\n") == 1
     digits = [char for char in made if not char.isalpha()]
     assert digits == [char for char in TEXT if not char.isalpha()]
-
-
-@pytest.mark.parametrize("locale", [ACCENTED, ARABIC])
-def test_a_word_is_the_same_word_wherever_it_stands(locale):
-    made = locale.translate("Harbour, the HARBOUR and harbours").lower()
-    word = locale.translate("harbour")
-    assert made.count(word) == 3
 
 
 @pytest.mark.parametrize("locale", [ACCENTED, ARABIC])

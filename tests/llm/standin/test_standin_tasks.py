@@ -99,26 +99,6 @@ def test_proposed_questions_lie_in_the_third_asked_for(position, seed):
         assert tag_posq(start, end, len(DOCUMENT)) == position
 
 
-def test_a_wrong_position_is_in_another_third():
-    for question in reply("propose_questions", is_wrong=True)["questions"]:
-        start = DOCUMENT.index(question["answer"])
-        assert tag_posq(start, start + len(question["answer"]), len(DOCUMENT)) != "middle"
-    wrong = reply("generate_positional_query", is_wrong=True)
-    assert wrong["answer"] not in VALUES["segment"]
-
-
-def test_a_quote_stands_in_the_document():
-    assert reply("locate_span", answer="whale oil, timber")["quote"] == "whale oil, timber"
-    quote = reply("locate_span")["quote"]  # the answer differs in case: the best sentence
-    assert quote.startswith("Insurance companies")
-    assert quote in DOCUMENT
-
-
-def test_a_configuration_names_one_of_the_candidates():
-    chosen = reply("choose_configuration")
-    assert chosen["persona"] == "an engineer who dredges a harbour basin"
-
-
 @pytest.mark.parametrize(("length", "most"), [("short", 4), ("medium", 6), ("long", 9)])
 def test_a_query_has_words_of_its_segment_and_the_length_asked_for(length, most):
     made = reply("generate_positional_query", query_length=length)

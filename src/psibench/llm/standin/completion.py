@@ -6,10 +6,10 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from psibench.config.secret import Secret
 from psibench.llm.answer import Answer
-from psibench.llm.client import read_reply
+from psibench.llm.client import read_answer
 from psibench.llm.request import Request
-from psibench.llm.secret import Secret
 from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.llm.standin.rules import HANDLERS, Task, count_tokens, judge_of
 
@@ -78,5 +78,4 @@ def answer_directly(request: Request, *, output_limit_key: str = "max_tokens") -
     body = json.dumps(request.body(output_limit_key=output_limit_key)).encode()
     name = hashlib.sha256(body).hexdigest()
     data = complete(json.loads(body), random.Random(name))
-    reply = read_reply(data, request.model, Secret(""))
-    return reply.to_answer(request.key, request.task)
+    return read_answer(data, request.model, request.task, request.key, Secret(""))

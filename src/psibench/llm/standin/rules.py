@@ -28,6 +28,8 @@ from math import log1p
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.llm.standin.locales import LOCALES, locale_of
 from psibench.models.checkpoints import resolve_checkpoint
@@ -56,6 +58,19 @@ def sentences(text: str) -> list[tuple[int, int]]:
 def count_tokens(text: str) -> int:
     """Count tokens as the stand-in bills them: words and single marks."""
     return len(_TOKEN.findall(text))
+
+
+def word_vector(text: str, dim: int) -> np.ndarray:
+    """Return the sum over a text's word stems of numbers drawn from their hash.
+
+    (dim,) float64, of any length; not of zeros, even for a text without words.
+    """
+    return sum((_direction(stem, dim) for stem in tokenise(text).stems), _direction("", dim))
+
+
+def _direction(word: str, dim: int) -> np.ndarray:
+    seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+    return np.random.default_rng(seed).standard_normal(dim)
 
 
 def content_stems(text: str) -> list[str]:

@@ -1,19 +1,30 @@
-"""The stand-in server: the API of a language model, answered by rules, on this machine only."""
+"""The stand-in server: the API of a language model, answered by rules, on this machine only.
 
+``python -m psibench.llm.standin.server`` prints its address as the first line, then serves until it
+is told to stop: to try out a config without paying. Its embeddings know no language: equal words
+give equal directions.
+"""
+
+import argparse
+import asyncio
+import contextlib
 import hashlib
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from psibench.llm.standin.completion import BadRequestError, complete
+from psibench.llm.standin.rules import count_tokens, word_vector
 
 if TYPE_CHECKING:
     from aiohttp import web
 
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 256 << 20
+DIM = 64
+"""Of embeddings, where a request asks for no other."""
 
 
 class StandIn:
@@ -25,6 +36,7 @@ class StandIn:
 
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_post("/v1/embeddings", self.embeddings)
         return app
 
     async def chat(self, request: "web.Request") -> "web.StreamResponse":
@@ -35,6 +47,38 @@ class StandIn:
         except (BadRequestError, ValueError) as error:
             return error_response(400, "bad_request", str(error))
         return json_response(data)
+
+    async def embeddings(self, request: "web.Request") -> "web.StreamResponse":
+        """Answer a request for embeddings."""
+        try:
+            return json_response(embed(await request.json()))
+        except (BadRequestError, ValueError) as error:
+            return error_response(400, "bad_request", str(error))
+
+
+def embed(body: Mapping[str, Any], *, dim: int = DIM) -> Any:
+    """Return the embeddings of a request's texts, as plain data.
+
+    Raises
+    ------
+    BadRequestError
+        If there are no texts, or one is empty.
+    """
+    texts, dim = body.get("input"), int(body.get("dimensions", dim))
+    if not isinstance(texts, list) or not texts:
+        raise BadRequestError("input: give texts")
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise BadRequestError("a text is empty")
+    n_tokens = sum(map(count_tokens, texts))
+    return {
+        "object": "list",
+        "model": body.get("model"),
+        "data": [
+            {"object": "embedding", "index": number, "embedding": word_vector(text, dim).tolist()}
+            for number, text in enumerate(texts)
+        ],
+        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+    }
 
 
 @asynccontextmanager
@@ -69,3 +113,16 @@ def error_body(code: str, message: str) -> dict[str, Any]:
 def error_response(status: int, code: str, message: str) -> "web.Response":
     """Return an error."""
     return json_response(error_body(code, message), status)
+
+
+async def _serve(port: int) -> None:
+    async with serving(StandIn(), port=port) as address:
+        print(address, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(parser.parse_args().port))

@@ -6,20 +6,18 @@ their own.
 """
 
 import json
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.secret import Secret
 from psibench.errors import InputError
-from psibench.llm.asking import Workers
 from psibench.llm.connection import Connection, TryFailedError
-from psibench.llm.secret import Secret
+from psibench.llm.ledger import EmbeddingCall, Ledger
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
-from psibench.models.api.ledger import ApiCall, ApiRequest, Ledger
 from psibench.models.protocols import Role
 
 EVERY = "*"
@@ -27,9 +25,8 @@ MOST_TOKENS = 10**9
 """Of one answer: beyond what any service takes at once."""
 MOST_UNREADABLE = 3
 """Tries of a request whose answers cannot be used: they may be paid for."""
-
-
-TakeVectors = Callable[[ApiRequest, np.ndarray], None]
+MOST_PAUSE_S = 120.0
+"""Between two tries, as the `openai` client bounds Retry-After."""
 
 
 def pack(
@@ -152,8 +149,8 @@ def read_tokens(data: Any, entry: EmbeddingApiModel) -> int | None:
     return counted if 0 <= counted <= MOST_TOKENS else None
 
 
-class ApiAsker(Workers[ApiRequest]):
-    """Asks requests under an entry's policy. Used and closed inside one event loop.
+class EmbeddingClient(Connection):
+    """Asks a service for vectors as an entry says. Used and closed inside one event loop.
 
     Parameters
     ----------
@@ -161,52 +158,49 @@ class ApiAsker(Workers[ApiRequest]):
         Id of the entry, for messages. The key is read from the environment here.
     ledger
         What requests use is noted there, and counted against its limit.
-    take
-        Handed each request's vectors as they come.
     dim
         Dimensions that vectors have to have; None: as the first ones.
     """
 
     def __init__(
-        self,
-        entry: EmbeddingApiModel,
-        model: str,
-        ledger: Ledger,
-        take: TakeVectors,
-        *,
-        dim: int | None = None,
+        self, entry: EmbeddingApiModel, model: str, ledger: Ledger, *, dim: int | None = None
     ) -> None:
         from openai import Omit
 
-        super().__init__(entry.concurrency)
-        self.dim = dim
-        self._entry, self._model, self._take = entry, model, take
-        self._connection = Connection(
+        super().__init__(
             AskPolicy.model_construct(
                 concurrency=entry.concurrency,
                 timeout_s=entry.timeout_s,
-                deadline_s=math.inf,
+                deadline_s=entry.max_attempts * (entry.timeout_s + MOST_PAUSE_S),
                 max_tries=entry.max_attempts,
                 max_reasks=min(MOST_UNREADABLE, entry.max_attempts) - 1,
             ),
             model=entry.model,
             address=entry.url,
-            address_key="url",
             secret=Secret.from_environment(entry.key_env, key="key_env"),
             headers={} if entry.key_env else {"Authorization": Omit()},
             budget=ledger,
-            answer_s=entry.timeout_s,
-            all_pause=True,
         )
+        self.dim = dim
+        self._entry, self._model = entry, model
 
-    async def see_to(self, item: ApiRequest) -> None:
-        """Ask one request and hand on its vectors."""
-        entry, call = self._entry, ApiCall(item)
+    async def ask(self, texts: Sequence[str], role: Role, n_tokens: int) -> np.ndarray:
+        """Return the vectors of texts that have so many tokens by our count.
+
+        (n_texts, dim) float32 of unit length.
+
+        Raises
+        ------
+        InputError
+            If the service gives none, or those of another model.
+        """
+        entry = self._entry
+        call = EmbeddingCall(Usage(n_tokens), n_texts=len(texts), n_tokens=n_tokens)
 
         def read(data: Any, _: float) -> np.ndarray:
             counted = read_tokens(data, entry)
-            call.told = Usage(item.n_tokens if counted is None else counted)
-            vectors = read_vectors(data, entry, n_texts=len(item.texts))
+            call.told = Usage(n_tokens if counted is None else counted)
+            vectors = read_vectors(data, entry, n_texts=len(texts))
             if self.dim not in (None, vectors.shape[1]):
                 raise InputError(
                     f"model {self._model!r}: the service gave vectors of {vectors.shape[1]} "
@@ -216,25 +210,13 @@ class ApiAsker(Workers[ApiRequest]):
             self.dim = vectors.shape[1]
             return vectors
 
-        def body() -> bytes:
-            return request_body(entry, item.texts, item.role)
-
         try:
-            self._take(item, await self._connection.post(entry.url, call, body, read))
+            return await self.post(entry.url, call, lambda: request_body(entry, texts, role), read)
         except TryFailedError as failure:
             raise InputError(
                 f"model {self._model!r}: no vectors from {entry.url}: {failure}. "
                 f"{_advice(failure, entry)} All vectors so far are stored; run again to go on."
             ) from None
-
-    def halt(self, error: Exception) -> None:
-        """Send nothing more; what is under way is still received."""
-        super().halt(error)
-        self._connection.meter.halt()
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._connection.close()
 
 
 def _advice(failure: TryFailedError, entry: EmbeddingApiModel) -> str:

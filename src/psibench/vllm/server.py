@@ -21,11 +21,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from psibench.config.secret import Secret
 from psibench.config.vllm import VllmServer
 from psibench.errors import InputError
-from psibench.llm.causes import cause_of, last_lines
-from psibench.llm.secret import Secret
 from psibench.stopping import JOB_MIB
+from psibench.vllm.causes import cause_of, last_lines
 
 logger = logging.getLogger("psibench")
 
@@ -172,7 +172,7 @@ class VllmProcess:
         return None if status is None else self._words(f"ended with {status_words(status)}")
 
     def _launch(self) -> int:
-        """Start `psibench.llm.launcher`, which starts the server, in a session of its own.
+        """Start `psibench.vllm.launcher`, which starts the server, in a session of its own.
 
         Ctrl-C in a terminal reaches this process alone, which stops the server. What it prints goes
         to a file, which takes any amount, while a full pipe blocks. VLLM_API_KEY is the key that
@@ -192,7 +192,7 @@ class VllmProcess:
                 f"{program}: no such program on PATH. Install vLLM in an environment of its own, "
                 "and name its program in `vllm.command` of the model's entry (docs/vllm.md)"
             )
-        launcher = [sys.executable, "-m", "psibench.llm.launcher", str(os.getpid())]
+        launcher = [sys.executable, "-m", "psibench.vllm.launcher", str(os.getpid())]
         command = [path, *arguments]
         logger.info("vllm: starting %s; output in %s", shlex.join(command), self._log)
         try:

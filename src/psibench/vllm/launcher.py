@@ -1,6 +1,6 @@
 """Run a server so that none of its processes outlives the job: a small program of its own.
 
-``python -m psibench.llm.launcher JOB_PID STOP_S COMMAND...`` stands between the job and
+``python -m psibench.vllm.launcher JOB_PID STOP_S COMMAND...`` stands between the job and
 ``vllm serve``. vLLM's engine and workers outlive a server that is killed and go on holding the GPU
 (vLLM issues 34643 and 55510), and a job that is killed cannot stop anything. The launcher leads a
 session of its own, inherits every process of the server that loses its parent (``prctl(2)``,

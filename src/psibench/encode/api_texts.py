@@ -4,21 +4,17 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.errors import InputError
-from psibench.models.api.service import role_fields
+from psibench.llm.embeddings import role_fields
 from psibench.models.counting import load_tokenizer
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
-from psibench.tables.atomic import write_text
 from psibench.tables.provenance import hash_params
 
-RECORD = "tokenizer.json"
-"""In a model's folder of the store: the name and the identity of the tokenizer last used."""
 SET_BY_CALLS = ("truncation", "padding")
 """Parts of a tokenizer that its calls change."""
 
@@ -138,18 +134,3 @@ def tokenizer_identity(tokenizer: Any, *, name: str) -> str:
     content = {key: value for key, value in plain.items() if key not in SET_BY_CALLS}
     text = json.dumps(content, sort_keys=True, ensure_ascii=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def remember_tokenizer(folder: str | Path, *, name: str, identity: str) -> None:
-    """Note beside a model's vectors what cut their texts, for estimates that cannot load it."""
-    record = json.dumps({"name": name, "identity": identity}, indent=2)
-    write_text(record + "\n", Path(folder) / RECORD)
-
-
-def remembered_tokenizer(folder: str | Path, *, name: str) -> str | None:
-    """Return the identity that a tokenizer of this name had last; None if none is noted."""
-    try:
-        record = json.loads((Path(folder) / RECORD).read_text(encoding="utf-8"))
-        return str(record["identity"]) if record["name"] == name else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

@@ -1,1 +1,0 @@
-"""Vectors from services: what is sent, what comes back, what it costs."""
