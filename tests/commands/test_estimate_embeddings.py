@@ -111,14 +111,6 @@ def test_a_source_on_this_machine_is_built_and_counted(folder, capsys):
     assert found["spent_usd"] == 0
 
 
-def test_translations_of_a_source_are_counted_as_so_much_longer(folder, capsys):
-    to = {"translate": {"llm": "free", "to": ["deu-Latn"]}}
-    path = config(folder, benchmarks={"known": SQUAD | to}, llms=FREE)
-    english, german = plain(capsys, "--config", path)["benchmarks"]
-    assert (german["language"], german["items_high"]) == ("deu-Latn", 6)
-    assert german["tokens_in_high"] == pytest.approx(1.5 * english["tokens_in_high"], rel=0.02)
-
-
 def test_tables_are_counted_each_text_once(folder, capsys):
     write_tables(folder, DOCUMENTS, QUESTIONS)
     write_tables(folder, {"e1": "a bird"}, {"r1": "who flew"}, domain="other")
@@ -157,22 +149,14 @@ def test_generated_benchmarks_are_counted_as_planned_and_the_rest_is_named(folde
     assert (far["basis"], far["items_high"]) == ("unknown", None)
     lines = printed(capsys, "--config", path).splitlines()
     start = lines.index("embedding APIs")
-    assert lines[start + 1] == "  paid: embed-1"
-    heads = ["benchmark", "language", "by", "texts", "stored", "tokens", "USD"]
-    assert lines[start + 2].split() == heads
-    assert lines[start + 4].split()[-4:] == ["90", "0", "2,520", "<0.01"]
-    assert "what the config plans" in lines[start + 4]
-    assert lines[start + 3].split()[-4:] == ["?"] * 4
-    assert "not counted: build it first, with its data tables as targets" in lines[start + 3]
-    assert lines[start + 5].split()[:2] == ["total", "90"]
-    assert lines[-1] == "    2 USD per million tokens; spent so far 0.00 USD"
-
-
-def test_a_benchmark_that_asks_no_language_model_can_be_chosen(folder, capsys):
-    path = config(folder, benchmarks={"known": SQUAD, "other": SQUAD})
-    found = plain(capsys, "--config", path, "--benchmark", "other")
-    assert [row["benchmark"] for row in found["benchmarks"]] == ["other"]
-    assert main(["estimate", "--config", path, "--benchmark", "none"]) == 2
+    heads = ["model", "benchmark", "language", "by", "texts", "stored", "tokens", "USD"]
+    assert lines[start + 1].split() == heads
+    assert lines[start + 2].split() == ["paid", "far", "eng-Latn", *"?????"]
+    assert lines[start + 3].split() == [
+        *("paid", "mine", "eng-Latn", "config", "90", "0", "2,520", "<0.01")
+    ]
+    assert lines[start + 4].split()[:3] == ["paid", "total", "90"]
+    assert lines[-2:] == ["  paid: embed-1", "    2 USD per million tokens; spent so far 0.00 USD"]
 
 
 TRANSLATED = SQUAD | {"translate": {"llm": "free", "to": ["deu-Latn"], "models": ["bm25"]}}
@@ -213,26 +197,20 @@ def test_the_recall_of_false_negatives_is_paid_for(folder, capsys):
 
 
 def test_what_a_probe_has_a_service_read_is_paid_for(folder, capsys):
-    probes = {"names": ["segments"], "segments": [3, [0.5]], "models": ["paid"], "psi": False}
+    probes = {"names": ["segments", "insertion"], "segments": [3, [0.5]], "models": ["paid"]}
+    probes |= {"insertion_sizes": [0.5, 1.0], "psi": False}
     path = config(folder, probes=probes)
     rows = {row["stage"]: row for row in plain(capsys, "--config", path)["benchmarks"]}
     whole, probed = rows["encode"], rows["probe_segments"]
     assert probed["items_high"] == 3 * (1 + 3 + 2)  # documents, whole and in three and two parts
+    # Filler of a half and of one document's length, at each of three places.
+    inserted = rows["probe_insertion"]
+    assert inserted["items_high"] == 3 * (1 + 3 * 2)
+    ratio = inserted["tokens_in_high"] / probed["tokens_in_high"]
+    assert ratio == pytest.approx((1 + 3 * (1.5 + 2)) / 3, rel=0.01)
     assert probed["usd_high"] == pytest.approx(probed["tokens_in_high"] * 2e-6)
     assert probed["tokens_in_high"] > whole["tokens_in_high"]
     assert "known, segments" in printed(capsys, "--config", path)
-
-
-def test_filler_is_read_at_each_place_and_size(folder, capsys):
-    probes = {"names": ["insertion"], "insertion_sizes": [0.5, 1.0], "models": ["paid"]}
-    path = config(folder, probes=probes | {"psi": False})
-    rows = {row["stage"]: row for row in plain(capsys, "--config", path)["benchmarks"]}
-    probed = rows["probe_insertion"]
-    assert probed["items_high"] == 3 * (1 + 3 * 2)
-    path = config(folder, probes=probes | {"psi": False, "insertion_sizes": [0.5]})
-    fewer = {row["stage"]: row for row in plain(capsys, "--config", path)["benchmarks"]}
-    ratio = probed["tokens_in_high"] / fewer["probe_insertion"]["tokens_in_high"]
-    assert ratio == pytest.approx((1 + 3 * (1.5 + 2)) / (1 + 3 * 1.5), rel=0.01)
 
 
 def test_without_a_price_it_is_said(folder, capsys):
@@ -241,9 +219,3 @@ def test_without_a_price_it_is_said(folder, capsys):
     found = plain(capsys, "--config", path)
     assert (found["usd_high"], found["tokens_in_high"]) == (None, TOKENS)
     assert "no price: set price in its entry" in printed(capsys, "--config", path)
-
-
-def test_a_config_without_embedding_apis_has_no_such_part(folder, capsys):
-    path = config(folder, models=["bm25"], registry={})
-    assert json.loads(printed(capsys, "--config", path, "--json"))["embedding_apis"] == []
-    assert "embedding APIs" not in printed(capsys, "--config", path)

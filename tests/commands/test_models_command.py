@@ -1,4 +1,4 @@
-"""`psibench models`: what is listed, how it is cut to a terminal, and as JSON."""
+"""`psibench models`: what is listed, and as JSON."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from psibench.cli import main
-from psibench.commands.models import model_row, size_text, table_lines
+from psibench.commands.models import model_row, size_text
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.rerankers import load_rerankers
 
@@ -58,21 +58,6 @@ def test_parameters_are_written_in_millions_or_billions(millions, text):
     assert size_text(millions) == text
 
 
-def test_a_terminals_width_cuts_checkpoint_and_description_only():
-    row = row_of(CHECKPOINT | {"checkpoint": "o/" + "c" * 40, "description": "d" * 200})
-    whole = table_lines([row])
-    assert whole[1].endswith("d" * 200)
-    # The first six cells take 4, 5, 21, 6, 6 and 7 columns and two after each, the gap before the
-    # description two more: of 120 there are 57 left, 28 for the checkpoint.
-    header, line = table_lines([row], columns=120)
-    assert len(line) == 120
-    assert line.split()[-2:] == ["o/" + "c" * 25 + "…", "d" * 28 + "…"]
-    assert header.split()[-2:] == ["checkpoint", "description"]
-    narrow = table_lines([row], columns=10)
-    assert narrow[1].split()[0] == "mine"
-    assert narrow[1].endswith("d" * 11 + "…")
-
-
 def test_kind_and_backend_narrow_the_list(capsys):
     known = load_registry()
     assert main(["models", "--kind", "late-interaction", "--backend", "colbert"]) == 0
@@ -122,18 +107,3 @@ def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):
     assert main(["models", "nope"]) == 2
     near = capsys.readouterr().err.partition("did you mean ")[2].partition("?")[0]
     assert len(near.split(", ")) == 3  # and not all
-
-
-def test_nothing_of_the_kind_is_an_empty_list(capsys):
-    assert main(["models", "--kind", "run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_output_that_is_no_terminal_is_never_cut(monkeypatch, capsys, is_terminal):
-    monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
-    assert main(["models"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert (max(map(len, lines)) > 140) is not is_terminal
-    assert any("…" in line for line in lines) is is_terminal

@@ -95,8 +95,8 @@ def test_a_source_on_this_machine_is_read_where_the_config_says_no_number(folder
     _, rows = plan(folder, capsys, config)
     (row,) = rows.filter(stage="encode").to_dicts()
     assert (row["basis"], row["items_high"], row["jobs"]) == ("source", 9, 1)
-    # 15 words are 20 tokens; two queries of 22 tokens for each document; vectors of 384 numbers.
-    assert (row["tokens_in_high"], row["store_bytes"]) == (20 + 6 * 22, 9 * 384 * 4)
+    # 87 characters, four a token; two queries of 22 tokens a document; vectors of 384 numbers.
+    assert (row["tokens_in_high"], row["store_bytes"]) == (22 + 6 * 22, 9 * 384 * 4)
 
 
 def test_a_model_without_a_size_is_named_and_one_that_is_here_is_measured(folder, capsys):
@@ -112,8 +112,8 @@ def test_a_model_without_a_size_is_named_and_one_that_is_here_is_measured(folder
     assert "No room of far: neither" in told
     far, near = rows.filter(stage="encode").to_dicts()
     assert (far["gpu_minutes_high"], far["store_bytes"]) == (None, None)
-    # 20 + 6 x 22 tokens, two operations for each of 500,000 parameters, at 100 TFLOPS.
-    assert near["gpu_minutes_high"] == pytest.approx(152 * 2 * 500_000 / 1e14 / 60)
+    # 22 + 6 x 22 tokens, two operations for each of 500,000 parameters, at 100 TFLOPS.
+    assert near["gpu_minutes_high"] == pytest.approx(154 * 2 * 500_000 / 1e14 / 60)
     assert near["store_bytes"] == 9 * 4 * 4
 
 
@@ -178,10 +178,10 @@ def test_posir_s_plan_has_the_sizes_of_its_paper(capsys):
     # 62 x 70,000 documents, 4.3% of them asked about, three questions each.
     assert rows.filter(stage="sample")["items_high"].sum() == 4_340_000
     assert rows.filter(stage="locate_span")["items_high"].sum() == 559_860
-    # Two languages, two rerankers, a thousand documents of two tenths of 279,930 questions.
+    # Two languages, two rerankers, a thousand documents of a half of 279,930 questions.
     pairs = rows.filter(stage="score_pairs")
-    assert pairs["items_high"].to_list() == [55_986_000] * 4
-    # 921.6 + 22 tokens, 312 and 440 M parameters: 92 and 129 hours of a GPU at 100 TFLOPS.
-    assert (pairs["gpu_minutes_high"] / 60).round().to_list() == [92, 129] * 2
+    assert pairs["items_high"].to_list() == [139_965_000] * 4
+    # 921.6 + 22 tokens, 312 and 440 M parameters: 229 and 323 hours of a GPU at 100 TFLOPS.
+    assert (pairs["gpu_minutes_high"] / 60).round().to_list() == [229, 323] * 2
     assert rows["jobs"].sum() < 4000
     assert "encode 7.3 days, " in capsys.readouterr().out

@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 import yaml
 
-from psibench.commands.check import check_config
 from psibench.commands.small import write_small
 from psibench.config.files import read_yaml
 from psibench.config.paths import CONFIG_FOLDER
@@ -142,15 +141,6 @@ def test_chinese_documents_have_chinese_letters_and_sentences(folder):
     assert "。" in text
 
 
-def test_what_a_model_that_is_not_trained_yet_will_see_is_told(folder, monkeypatch):
-    written = write_small(
-        [CONFIG_FOLDER / "presets" / "controlled_training.yaml"], folder / "small"
-    )
-    monkeypatch.chdir(written.parent)
-
-    assert "bert-base-uniform-s42 is given 128 tokens: it will not see" in check_config(written)
-
-
 @pytest.mark.parametrize(
     ("preset", "base"),
     [("controlled_table3", "modernbert-base"), ("controlled_figure7", "bert-base")],
@@ -163,12 +153,6 @@ def test_the_base_that_is_trained_is_one_that_is_evaluated(preset, base, folder,
     assert {one.base for one in config.trained.values()} == {base}
     assert set(config.trained) | set(config.untrained) <= evaluated
     assert list(config.untrained) == [f"{base}-untrained"] * (preset == "controlled_figure7")
-
-
-def test_a_benchmark_s_own_first_stage_stays_among_the_models(folder, monkeypatch):
-    preset = CONFIG_FOLDER / "presets" / "posq_table1.yaml"
-    config, _ = small_config(preset, folder=folder, monkeypatch=monkeypatch)
-    assert {"bm25", "nv-embed-v2"} <= set(config.models)
 
 
 def test_a_retriever_under_pads_is_pooled_as_the_stand_in_is(folder, monkeypatch):

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from psibench.config.files import merge, read_yaml
+from psibench.config.files import read_yaml
 from psibench.config.registry import load_registry
 from psibench.errors import InputError
 from psibench.plan.config import load_config
@@ -35,16 +35,6 @@ def test_benchmarks_and_models_are_replaced_and_other_sections_merge():
     assert list(config.benchmarks) == ["mine"]
     assert list(models) == ["bm25"]
     assert (config.search.block_mib, config.search.top_k) == (64, 100)
-
-
-def test_merge_changes_neither_argument():
-    base, over = {"a": {"x": 1}, "models": [1]}, {"a": {"y": {"z": 2}}, "models": [2]}
-    assert merge(base, over) == {"a": {"x": 1, "y": {"z": 2}}, "models": [2]}
-    assert (base, over) == ({"a": {"x": 1}, "models": [1]}, {"a": {"y": {"z": 2}}, "models": [2]})
-
-
-def test_a_section_replaces_a_plain_value():
-    assert merge({"a": 1}, {"a": {"b": 2}}) == {"a": {"b": 2}}
 
 
 def test_a_users_model_stands_beside_the_registry():
@@ -78,10 +68,6 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
     ("override", "line"),
     [
         (
-            {"benchmarks": {"b": {**SQUAD, "labels": "some"}}},
-            "benchmarks.b.labels: found 'some'. Input should be 'all' or 'published'",
-        ),
-        (
             {"benchmarks": {"b": {**SQUAD, "recipe": "foo"}}},
             "benchmarks.b.recipe: found 'foo'. Input should be 'beir', 'documents', 'fineweb_posq_",
         ),
@@ -90,7 +76,6 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
             "benchmarks.b.source.kind: found 'files'. Input should be 'squad', 'hub'",
         ),
         ({"benchmarks": {"b": {}}}, "benchmarks.b.recipe: missing; it must be given."),
-        ({"registry": {"m": {"max_tokens": 9}}}, "registry.m.backend: missing; it must be given."),
         (
             {"benchmarks": {"b": {"recipe": "known_item"}}},
             "benchmarks.b: give either `source` (one corpus) or `corpora` (a list of them)",
@@ -99,25 +84,12 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
             {"benchmarks": {"Bad Id": DOCS}},
             "benchmarks.Bad Id: found 'Bad Id'. String should match",
         ),
-        (
-            {"search": {"top_k": "100"}},
-            "search.top_k: found '100'. Input should be a valid integer",
-        ),
         ({"search": {"top_k": True}}, "search.top_k: found True. Input should be a valid integer"),
-        ({"uncertainty": {"level": 2}}, "uncertainty.level: found 2. Input should be less than 1"),
-        ({"metrics": ["ndcg@10", "map"]}, "metrics.1: found 'map'. String should match"),
         ({"metrics": ["mrr@10"]}, "(top level): psi_metrics ['ndcg@10'] are not among metrics"),
         (
             {"metrics": ["ndcg@10", "ndcg@10"]},
             "metrics: found ['ndcg@10', 'ndcg@10']. named more than once: ndcg@10",
         ),
-        (
-            {"benchmarks": {"b": {**DOCS, "buckets": ["thirds", "thirds"]}}},
-            "benchmarks.b.buckets: found ['thirds', 'thirds']. named more than once: thirds",
-        ),
-        ({"benchmarks": {"b": {**DOCS, "buckets": []}}}, "benchmarks.b.buckets: found []."),
-        ({"benchmarks": {}}, "benchmarks: "),
-        ({"encoding": None}, "encoding: found None. Input should be a valid dictionary"),
         (
             {"search": {"top_k": 50}},
             "(top level): search.top_k 50 is below the deepest metric's k 100",
@@ -143,16 +115,6 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
 )
 def test_a_wrong_value_is_shown_with_its_key_and_what_is_allowed(override, line):
     assert f"  {line}" in refusal(override)
-
-
-def test_every_problem_is_told_at_once():
-    message = refusal({"search": {"top_k": 0}, "store": 5})
-    assert "search.top_k" in message
-    assert "store" in message
-
-
-def test_remote_code_with_a_pinned_revision_is_allowed():
-    load_config({"registry": {"m": {**DENSE, "trust_remote_code": True, "revision": "a" * 40}}})
 
 
 @pytest.mark.parametrize("revision", ["main", "...", "a" * 39, "A" * 40, "a" * 40 + "\n", ""])
@@ -191,10 +153,6 @@ def test_probes_of_what_there_is_not_are_refused(probes, said):
     assert said in refusal({"probes": probes})
 
 
-def test_a_model_named_twice_is_refused():
-    assert "named more than once: bm25" in refusal({"models": ["bm25", "bm25"]})
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -219,11 +177,6 @@ def test_a_missing_config_and_bytes_that_are_not_utf8_are_refused(tmp_path):
         read_yaml(tmp_path / "latin.yaml")
 
 
-def test_an_empty_config_changes_nothing(tmp_path):
-    (tmp_path / "c.yaml").write_text("# nothing\n")
-    assert read_yaml(tmp_path / "c.yaml") == {}
-
-
 def test_a_wrong_registry_names_its_file_and_entry(tmp_path):
     path = tmp_path / "m.yaml"
     path.write_text(yaml.safe_dump({"m": {"backend": "bm25s", "k": 1}}))
@@ -240,12 +193,6 @@ def test_a_missing_source_file_is_named_with_its_key(tmp_path, monkeypatch):
     message = rf"benchmarks\.s\.source: no file 'a\.json' in {tmp_path}"
     with pytest.raises(InputError, match=message):
         plan({"benchmarks": {"s": SQUAD}})
-
-
-def test_a_missing_folder_of_documents_is_named_with_its_key():
-    files = {"recipe": "known_item", "source": {"kind": "files", "paths": ["no/where"]}}
-    with pytest.raises(InputError, match=r"benchmarks\.f\.source: no/where: no such file or"):
-        plan({"benchmarks": {"f": files}})
 
 
 def test_the_plan_has_runs_sources_and_patterns(tmp_path, monkeypatch):

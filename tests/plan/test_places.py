@@ -62,15 +62,6 @@ def test_corpora_take_the_benchmarks_language_and_passages():
     assert (section.domain, section.corpora, section.passages.max_words) == ("b", None, 90)
 
 
-def test_ids_of_several_domains_get_the_domain_in_front():
-    plan = plan_of(
-        one=several(("a", "eng-Latn"), ("a", "spa-Latn")),
-        two=several(("a", "eng-Latn"), ("b", "eng-Latn")),
-    )
-    assert plan.benchmarks["one"].id_prefix("a") == ""
-    assert plan.benchmarks["two"].id_prefix("b") == "b/"
-
-
 @pytest.fixture
 def release(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -162,15 +153,6 @@ def test_fewer_models_may_be_evaluated_on_translations():
         ("bm25", "spa-Latn", "spa-Latn"),
         ("bm25", "spa-Latn", "eng-Latn"),
     ]
-
-
-def test_views_are_evaluated_where_a_benchmark_is_read():
-    section = controlled(
-        translate=translate("spa-Latn"),
-        tiny={"per_position": 5},
-    )
-    runs = {(r["benchmark"], r["query_lang"]) for r in plan_of(b=section).runs}
-    assert runs == {("b", "eng-Latn"), ("b", "spa-Latn"), ("b-tiny", "eng-Latn")}
 
 
 def test_patterns_tell_native_from_translated_languages():

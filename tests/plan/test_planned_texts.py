@@ -5,10 +5,8 @@ import pytest
 from psibench.config.registry import parse_model
 from psibench.plan import jobs
 from psibench.plan.config import load_config
-from psibench.plan.measured import Measured
 from psibench.plan.plan import make_plan
 from psibench.plan.texts import LengthBin, planned_texts, shards_of_minutes
-from psibench.plan.work import work_table
 
 LLM = {"llm": "stand-in"}
 DOCS = {"kind": "python_docs"}
@@ -44,42 +42,37 @@ def texts_of(section, language="eng-Latn", **given):
 
 
 @pytest.mark.parametrize(
-    ("most", "expected"),
+    ("most", "mean"),
+    # All of 50 to 150 are cut; none is, the middle; half are below, 75 on average.
+    [(40, 40.0), (50, 50.0), (150, 100.0), (1000, 100.0), (100, 87.5)],
+)
+def test_documents_are_cut_at_the_longest_input(most, mean):
+    assert LengthBin(50, 150, 2).tokens(most) == pytest.approx(2 * mean)
+
+
+@pytest.mark.parametrize(
+    ("fields", "documents", "query"),
     [
-        (40, 40.0),  # all are cut: 40 each
-        (50, 50.0),
-        (150, 100.0),  # none is cut: the middle of 50 and 150
-        (1000, 100.0),
-        (100, 87.5),  # half are below, 75 on average; half are cut at 100
+        ({}, 3000 * 50 + 1000 * 200, 22),
+        ({"max_tokens": 100}, 3000 * 50 + 1000 * 100, 22),
+        # Windows read documents whole, and what overlaps twice.
+        ({"windows": {"tokens": 100, "overlap": 20}}, 350_000 * 100 / 80, 22),
+        # Of documents of 100 to 300 tokens, 175 on average: 150 up to 200, and 200 from there on.
+        (
+            {"windows": {"tokens": 100, "overlap": 20, "keep": "head-and-tail"}},
+            3000 * 50 + 1000 * 175,
+            22,
+        ),
+        ({"backend": "colbert", "query_tokens": 32}, 350_000, 32),
     ],
 )
-def test_documents_are_cut_at_the_longest_input(most, expected):
-    assert LengthBin(50, 150, 2).tokens(most) == pytest.approx(2 * expected)
-
-
-def test_a_sample_is_spread_over_its_bins():
-    texts = texts_of(POSIR)
+def test_a_model_reads_what_its_entry_says_of_documents_spread_over_their_bins(
+    fields, documents, query
+):
     # 3,000 of 0 to 100 tokens, 1,000 of 100 to 300; half of the 4,000 are asked for 2 questions.
+    texts = texts_of(POSIR)
     assert (texts.n_documents, texts.n_queries, texts.n_texts) == (4000, 4000, 8000)
-    assert texts.tokens(encoder()) == 3000 * 50 + 1000 * 200 + 4000 * 22
-    assert texts.tokens(encoder(max_tokens=100)) == 3000 * 50 + 1000 * 100 + 4000 * 22
-
-
-def test_windows_read_documents_whole_and_what_overlaps_twice():
-    windowed = encoder(max_tokens=100, windows={"tokens": 100, "overlap": 20})
-    assert texts_of(POSIR).tokens(windowed) == 350_000 * 100 / 80 + 4000 * 22
-
-
-def test_head_and_tail_read_two_windows_at_most():
-    windows = {"tokens": 100, "overlap": 20, "keep": "head-and-tail"}
-    # Of documents of 100 to 300 tokens, 175 on average: 150 up to 200, and 200 from there on.
-    ends = encoder(max_tokens=100, windows=windows)
-    assert texts_of(POSIR).tokens(ends) == 3000 * 50 + 1000 * 175 + 4000 * 22
-
-
-def test_queries_of_late_interaction_have_their_own_length():
-    colbert = encoder(backend="colbert", query_tokens=32)
-    assert texts_of(POSIR).tokens(colbert) == 350_000 + 4000 * 32
+    assert texts.tokens(encoder(**fields)) == documents + 4000 * query
 
 
 @pytest.mark.parametrize(
@@ -122,21 +115,13 @@ def test_the_store_holds_a_vector_for_each_text_window_or_token(fields, vectors)
     assert texts.store_bytes(encoder(dim=384, **fields), half) == vectors * 384 * 2
 
 
-def test_the_store_holds_at_most_max_terms_of_a_learned_sparse_model():
-    entry = encoder(backend="sparse-encoder", max_terms=100)
-    settings = config_of(POSIR, storage="float16").encoding
-    assert texts_of(POSIR).store_bytes(entry, settings) == 8000 * 100 * 3 * 2
-
-
 def test_without_dimensions_or_vectors_of_ours_the_store_is_not_known():
     sparse = encoder(backend="sparse-encoder", dim=384)
     for entry in (encoder(), sparse, parse_model({"backend": "bm25s"})):
         assert texts_of(POSIR).store_bytes(entry, config_of(POSIR).encoding) is None
-
-
-def test_threads_follow_the_number_of_texts():
-    assert texts_of(RELEASE).threads == 8
-    assert texts_of(POSIR | {"sample": SAMPLE | {"n_documents": 100}}).threads == 1
+    bounded = encoder(backend="sparse-encoder", max_terms=100)
+    half = config_of(POSIR, storage="float16").encoding
+    assert texts_of(POSIR).store_bytes(bounded, half) == 8000 * 100 * 3 * 2
 
 
 def test_domains_of_a_language_add_up_and_translations_are_longer():
@@ -207,11 +192,8 @@ def test_gpu_minutes_are_two_operations_per_parameter_and_token(fields, gpu_tflo
         encoder(max_tokens=2048, **fields), config_of(LARGE, gpu_tflops=gpu_tflops).encoding
     )
     assert found == (minutes and pytest.approx(minutes))
-
-
-def test_static_embeddings_compute_nothing():
-    own = {"backend": "static-embeddings", "checkpoint": "owner/name", "parameters_m": 9000}
-    assert texts_of(LARGE).gpu_minutes(parse_model(own), config_of(LARGE).encoding) == 0
+    static = {"backend": "static-embeddings", "checkpoint": "owner/name", "parameters_m": 9000}
+    assert texts_of(LARGE).gpu_minutes(parse_model(static), config_of(LARGE).encoding) == 0
 
 
 @pytest.mark.parametrize(
@@ -242,10 +224,6 @@ def plan_of(section, **encoding):
     return make_plan(*load_config(given))
 
 
-def test_models_without_vectors_of_ours_are_one_job():
-    assert plan_of(LARGE, shards=5).shards["mine", "bm25", "eng-Latn"] == ["1-of-1"]
-
-
 def test_one_view_alone_is_cut_into_shards():
     section = LARGE | {
         "verify": {"rerankers": ["embedded-bm25"]},
@@ -263,23 +241,3 @@ def test_one_view_alone_is_cut_into_shards():
         shards = {name: plan.shards[name, "large", language] for name in views}
         assert [name for name, own in shards.items() if len(own) > 1] == [first]
     assert plan.encoded_before("mine", "large", "eng-Latn") == ["mine-raw"]
-
-
-def test_the_table_of_work_has_a_row_per_encoding(tmp_path):
-    given = {
-        "benchmarks": {"mine": LARGE | {"translate": LLM | {"to": ["deu-Latn"]}}},
-        "models": ["bm25", "large", "bge-m3"],
-        "encoding": PLANNED,
-        "registry": {"large": encoder(max_tokens=2048).model_dump()},
-    }
-    table = work_table(Measured(make_plan(*load_config(given)), tmp_path)).filter(stage="encode")
-    places = table.select("benchmark", "language", "by").rows()
-    assert sorted(places) == [
-        ("mine", "deu-Latn", "bge-m3"),
-        ("mine", "deu-Latn", "large"),
-        ("mine", "eng-Latn", "bge-m3"),
-        ("mine", "eng-Latn", "large"),
-    ]
-    row = table.row(places.index(("mine", "eng-Latn", "large")), named=True)
-    assert (row["items_high"], row["tokens_in_high"], row["jobs"]) == (24_000_000, 6_264_000_000, 7)
-    assert row["job_minutes"] == pytest.approx(208.8 / 7)

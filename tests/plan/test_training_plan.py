@@ -16,6 +16,7 @@ BASE = {
     "parameters_m": 23,
 }
 TRAINING = {"benchmark": "pool", "seeds": [1, 2], "bases": {"net": BASE}}
+GONE = {"net": BASE | {"checkpoint": "./gone"}}
 BENCHMARKS = {"pool": PLAIN, "test": PLAIN}
 IDS = [f"net-{name}-s{seed}" for name in ("begin", "middle", "end", "uniform") for seed in (1, 2)]
 
@@ -120,6 +121,7 @@ def test_equal_parts_of_all_three_positions_are_balanced():
     ("change", "said"),
     [
         ({"training": TRAINING | {"benchmark": "other"}}, "'other' is not among benchmarks"),
+        ({"training": TRAINING | {"bases": GONE}}, "no such folder"),
         ({"benchmarks": {"pool": PLAIN | {"models": ["net-x-s1"]}, "test": PLAIN}}, "'net-x-s1'"),
         ({"training": TRAINING | {"bases": {"net": BASE | {"layers": 0}}}}, "layers"),
         ({"training": TRAINING | {"lang": "deu-Latn"}}, "'deu-Latn' is no language"),
@@ -152,19 +154,3 @@ def test_pads_may_be_trained_on_documents_alone_and_tested_by_probes():
     assert held_out == ["results/test/data/eng-Latn/general/corpus.parquet"]
     with pytest.raises(InputError, match="net are trained on queries, and benchmark 'pool' is doc"):
         plan_of({"pool": DOCUMENTS, "test": PLAIN})
-
-
-def test_two_trainings_may_not_make_one_model():
-    override = {
-        "benchmarks": BENCHMARKS,
-        "models": ["bm25"],
-        "training": {"t": TRAINING, "u": TRAINING},
-    }
-    with pytest.raises(InputError, match="choose another id for the base"):
-        load_config(override)
-
-
-def test_a_local_base_that_is_not_there_is_named(tmp_path):
-    gone = TRAINING | {"bases": {"net": BASE | {"checkpoint": f"{tmp_path}/gone"}}}
-    with pytest.raises(InputError, match="no such folder"):
-        plan_of(training=gone)

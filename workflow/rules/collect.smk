@@ -34,7 +34,7 @@ use rule on_cpu as mitigations with:
     input:
         psi_table="results/psi_table.parquet",
         comparisons="results/comparisons.parquet",
-        read=summaries.mitigation_inputs(plan),
+        read=summaries.paths_in(summaries.mitigation_costs(plan)),
     output:
         parquet="results/mitigations.parquet",
         csv=in_report("results/mitigations.csv"),

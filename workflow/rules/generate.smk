@@ -179,7 +179,7 @@ use rule on_cpu as gather with:
 use rule on_cpu as assemble with:
     input:
         documents=per_job(paths.build_table, table="documents"),
-        candidates=per_job(paths.left_before),
+        candidates=per_job(paths.candidates_before),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",

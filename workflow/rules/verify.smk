@@ -5,7 +5,7 @@
 rule score_parts:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        candidates=per_job(paths.left_before, step="verify"),
+        candidates=per_job(paths.candidates_before, step="verify"),
         # One after the other, the cheapest first: what is decided is not scored again.
         earlier=per_job(paths.score_tables, of="verify"),
         checkpoint=per_job(paths.reranker_inputs),
@@ -41,7 +41,7 @@ use rule on_cpu as verify with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
-        candidates=per_job(paths.left_before, step="verify"),
+        candidates=per_job(paths.candidates_before, step="verify"),
         scores=per_job(paths.score_tables, of="verify", reranker=None),
     output:
         rows="results/{benchmark}/build/{lang}{part}/verify.parquet",
@@ -83,7 +83,7 @@ use rule verify as verify_margin with:
 use rule on_cpu as grade_pairs with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        candidates=per_job(paths.left_before, step="grade"),
+        candidates=per_job(paths.candidates_before, step="grade"),
         first=lambda wildcards: (
             []
             if wildcards.round == "grade_first"
@@ -109,7 +109,7 @@ use rule on_cpu as grade_pairs with:
 use rule on_cpu as grade with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        candidates=per_job(paths.left_before, step="grade"),
+        candidates=per_job(paths.candidates_before, step="grade"),
         grades=[
             "results/{benchmark}/build/{lang}{part}/grade_first.parquet",
             "results/{benchmark}/build/{lang}{part}/grade_rest.parquet",
@@ -138,7 +138,7 @@ use rule on_cpu as grade with:
 use rule on_cpu as audit_pairs with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        candidates=per_job(paths.left_before, step="verify"),
+        candidates=per_job(paths.candidates_before, step="verify"),
         margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
     output:
         pairs="results/{benchmark}/build/{lang}{part}/audit_pairs.parquet",
@@ -158,7 +158,7 @@ use rule on_cpu as audit_pairs with:
 
 use rule on_cpu as audit_table with:
     input:
-        candidates=per_job(paths.left_before, step="verify"),
+        candidates=per_job(paths.candidates_before, step="verify"),
         margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
         verdicts="results/{benchmark}/build/{lang}{part}/audit.parquet",
     output:

@@ -55,7 +55,7 @@ use rule on_cpu as mixtures with:
 use rule assemble as assemble_candidates with:
     input:
         documents=per_job(paths.build_table, table="documents"),
-        candidates=per_job(paths.left_before, step="verify"),
+        candidates=per_job(paths.candidates_before, step="verify"),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
         corpus="results/{benchmark}-candidates/data/{lang}/{domain}/corpus.parquet",
@@ -73,7 +73,7 @@ use rule assemble as assemble_candidates with:
 use rule score_parts as score_all_parts with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        candidates=per_job(paths.left_before, step="verify"),
+        candidates=per_job(paths.candidates_before, step="verify"),
         earlier=[],
         # What the filter scores is in the store then.
         filtered=per_job(paths.score_tables, of="verify", reranker=None),
@@ -98,7 +98,7 @@ use rule on_cpu as filter_study with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
-        candidates=per_job(paths.left_before, step="verify"),
+        candidates=per_job(paths.candidates_before, step="verify"),
         scores=per_job(paths.study_scores),
         query_scores="results/{benchmark}-candidates/scores/{lang}-{lang}.parquet",
     output:

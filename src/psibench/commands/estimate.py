@@ -20,46 +20,24 @@ if TYPE_CHECKING:
 
 RESULTS = Path("results")
 NONE = "No benchmark of this config asks a language model."
-HEAD = ("task", "language", "llm", "requests", "answered", "input tokens", "output tokens", "USD")
-API_HEAD = ("benchmark", "language", "by", "texts", "stored", "tokens", "USD")
-BASIS = {
-    "tables": "tables of an earlier run",
-    "source": "the source",
-    "plan": "what the config plans; queries at most",
-    "unknown": "not counted: build it first, with its data tables as targets",
-}
-OUTPUT = {
-    "tables": "the mean of what the same task used in a run, thoughts and re-asks included",
-    "stored answers": "the mean of stored answers to the same task, thoughts included",
-    "example": "the example in the prompt's header, for want of 20 stored answers",
-    "example, thoughts": "the example in the prompt's header alone at least, and max_output_tokens "
-    "with thoughts at most, for want of 20 stored answers",
-    "expansion": "what is translated, times the mean tokens of the same documents in PosIR, table "
-    "4 (1.40 to 1.67), 1.40 for other languages",
-    "nothing": "not known at least, max_output_tokens at most: the prompt's header has no "
-    "reply_example",
-}
-OUTPUT["expansion, thoughts"] = f"{OUTPUT['expansion']}; max_output_tokens with thoughts at most"
-OUTPUT["nothing, thoughts"] = OUTPUT["nothing"]
-FILTERED = (
-    "requests after a filter: it leaves a tenth of the candidates at least (FineWeb-PosQ: 26,356 "
-    "of 265,865), all at most, and two tenths are left after all of them; after a run what its "
-    "filters left counts"
+HEAD = (
+    *("task", "language", "llm", "by", "requests", "answered"),
+    *("input tokens", "output tokens", "USD", "replies by"),
 )
-JUDGED = (
-    "requests of judges of false negatives: 854 candidates for 26,356 questions (FineWeb-PosQ), "
-    "those of judges after the first ones needed at most"
+API_HEAD = ("model", "benchmark", "language", "by", "texts", "stored", "tokens", "USD")
+BASIS = {"tables": "run", "source": "source", "plan": "config", "unknown": "?"}
+RESTS_ON = (
+    "Counts rest on tables of a run, the source or the config (by), replies on a run, on the "
+    "example in the template's header or on PosIR's translations; documents and replies have three "
+    "to five characters a token, filters leave a tenth to a half. docs/running.md, `What a plan "
+    "rests on`, has the sources."
 )
-SUSPECT = (
-    "requests of judge_refusals: as if 1% of the translations were suspect, a guess on the high "
-    "side: PosIR found 2,249 refusals among 14 million texts"
-)
+SUMS = ("items", "tokens_in", "tokens_out", "usd", "gpu_minutes")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add config, choice of a benchmark, and form of the output."""
+    """Add config, and form of the output."""
     add_config(parser)
-    parser.add_argument("--benchmark", metavar="ID", help="this benchmark of the config alone")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -70,22 +48,17 @@ def run_estimate(args: argparse.Namespace) -> None:
     from psibench.plan.work import work_table
 
     config, models = load_config(read_config(args))
-    if args.benchmark not in (None, *config.benchmarks):
-        raise InputError(
-            f"benchmark {args.benchmark!r}: the config's benchmarks are "
-            f"{', '.join(config.benchmarks)}"
-        )
     measured = Measured(make_plan(config, models, missing=[]), RESULTS)
-    found = _plain(measured, work_table(measured, only=args.benchmark))
+    found = _plain(measured, work_table(measured))
     if args.json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
         return
     lines = [line for row in found["benchmarks"] for line in (*_benchmark(row), "")] or [NONE]
     if found["benchmarks"]:
         lines += ["language models", *(f"  {line}" for row in found["llms"] for line in _llm(row))]
-        lines += ["", "assumed", *(f"  - {line}" for line in _assumptions(found["benchmarks"]))]
-    if apis := found["embedding_apis"]:
-        lines += ["", "embedding APIs", *(f"  {line}" for row in apis for line in _api(row))]
+        lines += ["", RESTS_ON]
+    if found["embedding_apis"]:
+        lines += ["", "embedding APIs", *(f"  {line}" for line in _apis(found["embedding_apis"]))]
     print("\n".join(lines))
 
 
@@ -107,31 +80,23 @@ def _plain(measured: "Measured", table: "pl.DataFrame") -> dict[str, Any]:
     tasks = table.filter(pl.col("stage").is_in(names))
     benchmarks = []
     for name in tasks["benchmark"].unique(maintain_order=True):
-        own, planned = tasks.filter(benchmark=name), plan.benchmarks[name]
+        rows, planned = tasks.filter(benchmark=name), plan.benchmarks[name]
         counts = [measured.counts(name, language) for language in planned.native]
         documents = sum(one.texts.n_documents for one in counts if one is not None)
+        unknown = rows.filter(basis="unknown")["language"].unique(maintain_order=True).to_list()
         found = {"id": name, "recipe": planned.section.recipe, "documents": documents}
-        unknown = own.filter(basis="unknown")["language"].unique(maintain_order=True).to_list()
-        benchmarks.append(found | {"tasks": own.to_dicts(), "not_counted": unknown, **_sums(own)})
+        benchmarks.append(found | {"tasks": rows.to_dicts(), "not_counted": unknown, **_sums(rows)})
     encoded = table.filter(
         (pl.col("stage") == "encode") | pl.col("stage").str.starts_with("probe_")
     )
     by_api = encoded.filter([plan.is_api(model) for model in encoded["by"]])
+    llms, apis = (rows["by"].unique(maintain_order=True) for rows in (tasks, by_api))
     return {
         **_sums(tasks),
         "benchmarks": benchmarks,
-        "llms": [
-            _llm_data(measured, llm, tasks.filter(by=llm))
-            for llm in tasks["by"].unique(maintain_order=True)
-        ],
-        "embedding_apis": [
-            _api_data(measured, model, by_api.filter(by=model))
-            for model in by_api["by"].unique(maintain_order=True)
-        ],
+        "llms": [_llm_data(measured, llm, tasks.filter(by=llm)) for llm in llms],
+        "embedding_apis": [_api_data(measured, api, by_api.filter(by=api)) for api in apis],
     }
-
-
-SUMS = ("items", "tokens_in", "tokens_out", "usd", "gpu_minutes")
 
 
 def _sums(rows: "pl.DataFrame") -> dict[str, Any]:
@@ -148,7 +113,6 @@ def _sums(rows: "pl.DataFrame") -> dict[str, Any]:
 
 def _llm_data(measured: "Measured", llm: str, rows: "pl.DataFrame") -> dict[str, Any]:
     from psibench.llm.sections import price_of
-    from psibench.plan.asked import tokenizer_of
 
     settings, price, spent = measured.plan.llms[llm], None, None
     _, retired = settings.retirement() or (False, None)
@@ -163,51 +127,55 @@ def _llm_data(measured: "Measured", llm: str, rows: "pl.DataFrame") -> dict[str,
         "retired": retired,
         "price": None if price is None else price.model_dump(mode="json"),
         "on_cpu": settings.backend == "vllm" and settings.vllm.gpus == 0,
-        "tokenizer": {"used": tokenizer_of(settings), "wanted": settings.tokenizer},
-        **(sums := _sums(rows)),
-        **_budget(settings.budget_usd, spent, sums),
+        **_with_budget(_sums(rows), settings.budget_usd, spent),
     }
 
 
 def _api_data(measured: "Measured", model: str, rows: "pl.DataFrame") -> dict[str, Any]:
     entry: Any = measured.plan.models[model]
-    spent, sums = measured.spent_on_vectors(model, entry.price), _sums(rows)
+    spent = measured.spent_on_vectors(model, entry.price)
     return {
         "id": model,
         "model": entry.model,
         "price": entry.price,
-        **sums,
-        **_budget(entry.budget_usd, spent, sums),
+        **_with_budget(_sums(rows), entry.budget_usd, spent),
         "benchmarks": rows.to_dicts(),
     }
 
 
-def _budget(budget: float | None, spent: float | None, sums: dict[str, Any]) -> dict[str, Any]:
-    """Return a budget, and what is left of it after what is asked at most, and at least."""
+def _with_budget(sums: dict[str, Any], budget: float | None, spent: float | None) -> dict[str, Any]:
+    """Add a budget, and what is left of it after what is asked at most, and at least."""
     left: dict[str, Any] = {"left_usd_low": None, "left_usd_high": None}
     if budget is not None and spent is not None and sums["usd_high"] is not None:
         left["left_usd_low"] = budget - spent - sums["usd_high"]
         left["left_usd_high"] = budget - spent - sums["usd_low"]
-    return {"budget_usd": budget, "spent_usd": spent, **left}
+    return {**sums, "budget_usd": budget, "spent_usd": spent, **left}
 
 
 def _ends(row: dict[str, Any], name: str, write: Any = "{:,}".format) -> str:
-    low, high = (
-        None if row[f"{name}_{end}"] is None else write(row[f"{name}_{end}"])
-        for end in ("low", "high")
-    )
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
     if high is None:
         return "no price" if name == "usd" else "?"
-    return str(low) if low == high else f"{low} to {high}"
+    return " to ".join(dict.fromkeys((write(low), write(high))))
+
+
+def _cells(row: dict[str, Any], *names: str) -> tuple[str, ...]:
+    """Write an items column, what is answered of them, columns of tokens, and money."""
+    if row.get("basis") == "unknown":
+        return "?", "?", *("?" for _ in names), "?"
+    tokens = (_ends(row, name) for name in names)
+    return (_ends(row, "items"), f"{row['answered'] or 0:,}", *tokens, _ends(row, "usd", money))
 
 
 def _benchmark(row: dict[str, Any]) -> Iterator[str]:
     yield f"{row['id']} ({row['recipe']}): {row['documents']:,} documents"
-    counted = [task for task in row["tasks"] if task["basis"] != "unknown"]
-    if counted:
-        cells = [_cells(task["stage"], task["language"], task["by"], task) for task in counted]
-        rows = [HEAD, *cells, _cells("total", "", "", row)]
-        yield from (f"  {line}" for line in aligned(rows, n_text=3))
+    rows: list[tuple[str, ...]] = [HEAD]
+    for task in row["tasks"]:
+        labels = (task["stage"], task["language"], task["by"], BASIS[task["basis"]])
+        numbers = _cells(task, "tokens_in", "tokens_out")
+        rows.append((*labels, *numbers, task["output_basis"] or "?"))
+    rows.append(("total", "", "", "", *_cells(row, "tokens_in", "tokens_out"), ""))
+    yield from (f"  {line}" for line in aligned(rows, n_text=4))
     if row["not_counted"]:
         yield (
             f"  not counted: {', '.join(row['not_counted'])}: nobody can tell how many texts there "
@@ -215,29 +183,20 @@ def _benchmark(row: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _cells(name: str, language: str, by: str, row: dict[str, Any]) -> tuple[str, ...]:
-    counts = (_ends(row, "items"), f"{row['answered'] or 0:,}", _ends(row, "tokens_in"))
-    return (name, language, by, *counts, _ends(row, "tokens_out"), _ends(row, "usd", money))
-
-
 def _llm(row: dict[str, Any]) -> Iterator[str]:
-    used, wanted = row["tokenizer"]["used"], row["tokenizer"]["wanted"]
-    with_ = used if used == wanted else f"{used} ({wanted} cannot be loaded here)"
     yield f"{row['id']}: {row['model']}, backend {row['backend']}"
     if row["retired"] is not None:
         yield f"  {row['retired']}"
-    yield f"  tokens of its prompts counted with {with_}"
     hours = _ends(row, "gpu_minutes", lambda minutes: number(minutes / 60))
+    price, is_here = row["price"], row["backend"] == "vllm"
     if row["gpu_minutes_high"] is not None and row["tokens_in_high"]:
-        place = "here" if row["backend"] == "vllm" else "elsewhere"
-        yield f"  served {place}: {hours} GPU hours (`psibench plan`)"
-    elif row["backend"] == "vllm" and row["on_cpu"]:
+        yield f"  served {'here' if is_here else 'elsewhere'}: {hours} GPU hours (`psibench plan`)"
+    elif is_here and row["on_cpu"]:
         yield "  served here, on CPUs: `psibench plan` counts its hours by `vllm.tokens_per_s`"
-    elif row["backend"] == "vllm":
+    elif is_here:
         yield "  served here: its GPU hours are not counted; give `vllm: {parameters_b: ...}`"
-    elif row["price"] is None:
+    elif price is None:
         yield "  served elsewhere: its GPU hours are not counted (docs/vllm.md says how they are)"
-    price = row["price"]
     if price is None:
         yield (
             f"  no price: add `prices: {{{row['model']}: {{input_usd: ..., output_usd: ..., "
@@ -266,62 +225,33 @@ def _left(row: dict[str, Any]) -> Iterator[str]:
     yield f"  budget {row['budget_usd']:g} USD, spent {spent}, left after this {left}{lack}"
 
 
-def _assumptions(benchmarks: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield what is assumed, a sentence each."""
-    tasks = [task for row in benchmarks for task in row["tasks"] if task["basis"] != "unknown"]
-    guessed = [task for task in tasks if task["basis"] != "tables"]
-    names = {task["stage"] for task in guessed}
-    if any(task["items_low"] != task["items_high"] for task in guessed):
-        yield FILTERED
-    if any(name.startswith("judge_") and name[6:].isdigit() for name in names):
-        yield JUDGED
-    if "judge_refusals" in names:
-        yield SUSPECT
-    told: dict[str, dict[str, None]] = {}
-    for task in tasks:
-        told.setdefault(OUTPUT[task["output_basis"]], {})[task["stage"]] = None
-    yield from (f"output tokens of {', '.join(own)}: {words}" for words, own in told.items())
-    yield "documents, before they are built, as long as the sample's length bins are on average"
-    yield "answered: requests of jobs that are done, with the template and the documents of today"
-    yield "input read from a server's cache is priced as if it were not"
-
-
-def _api(row: dict[str, Any]) -> Iterator[str]:
-    yield f"{row['id']}: {row['model']}"
-    cells = [
-        _api_cells(_read(one), one["language"], BASIS[one["basis"]], one)
-        for one in row["benchmarks"]
-    ]
-    rows = [API_HEAD, *cells, _api_cells("total", "", "", row)]
-    yield from (f"  {line}" for line in aligned(rows, n_text=3))
-    yield "  tokens by the documents' lengths; a service may add prompts of its own"
-    if row["price"] is None:
-        yield "  no price: set price in its entry, US dollars per million tokens, to see money"
-        return
-    yield f"  {row['price']:g} USD per million tokens; spent so far {money(row['spent_usd'])} USD"
-    yield from _left(row)
-
-
-def _read(row: dict[str, Any]) -> str:
-    """Name a benchmark, and the probe that a service's texts are for."""
-    stage = "" if row["stage"] == "encode" else f", {row['stage'].removeprefix('probe_')}"
-    return f"{row['benchmark']}{stage}"
-
-
-def _api_cells(name: str, language: str, basis: str, row: dict[str, Any]) -> tuple[str, ...]:
-    if row.get("basis") == "unknown":
-        return (name, language, basis, *"????")
-    counts = (_ends(row, "items"), f"{row['answered'] or 0:,}", _ends(row, "tokens_in"))
-    return (name, language, basis, *counts, _ends(row, "usd", money))
+def _apis(apis: list[dict[str, Any]]) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [API_HEAD]
+    for api in apis:
+        for one in api["benchmarks"]:
+            probe = one["stage"].removeprefix("probe_")
+            read = one["benchmark"] if probe == "encode" else f"{one['benchmark']}, {probe}"
+            labels = (api["id"], read, one["language"], BASIS[one["basis"]])
+            rows.append((*labels, *_cells(one, "tokens_in")))
+        rows.append((api["id"], "total", "", "", *_cells(api, "tokens_in")))
+    yield from aligned(rows, n_text=4)
+    yield "tokens by the documents' lengths; a service may add prompts of its own"
+    for api in apis:
+        yield f"{api['id']}: {api['model']}"
+        if api["price"] is None:
+            yield "  no price: set price in its entry, US dollars per million tokens, to see money"
+            continue
+        spent = f"spent so far {money(api['spent_usd'])} USD"
+        yield f"  {api['price']:g} USD per million tokens; {spent}"
+        yield from _left(api)
 
 
 COMMAND = Command(
     description="Print requests, those already answered, tokens and money per task, benchmark and "
     "language model, of translations per language, and of embedding APIs the texts that have no "
-    "vector yet: the part of `psibench plan` that is paid. What nobody can tell is a range, from "
-    "the papers' figures or from a reply without thoughts to one of max_output_tokens; what a run "
-    "has measured takes its place. Run it where you run the workflow: it uses the tables, answers "
-    "and vectors made so far.",
+    "vector yet: the part of `psibench plan` that is paid, as ranges. What a run has measured "
+    "takes the place of the config's numbers. Run it where you run the workflow: it uses the "
+    "tables, answers and vectors made so far.",
     add_arguments=add_arguments,
     run=run_estimate,
 )

@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -20,7 +18,6 @@ from psibench.config.registry import load_registry, validate_registry
 from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError, nearest
-from psibench.report.wording import cut
 
 if TYPE_CHECKING:
     from psibench.models.declared import Compared
@@ -47,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_models(args: argparse.Namespace) -> None:
-    """Print a line per model, cut to the terminal if it is one, or whole entries, or checks.
+    """Print a line per model, or whole entries, or checks.
 
     Raises
     ------
@@ -79,8 +76,7 @@ def run_models(args: argparse.Namespace) -> None:
         return
     rerankers = load_rerankers()
     rows = [model_row(name, entry, rerankers) for name, entry in shown.items()]
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print("\n".join(table_lines(rows, columns=columns)))
+    print("\n".join(aligned([HEADER, *rows], numbers=NUMBERS)))
 
 
 def _check(entries: Mapping[str, Model]) -> None:
@@ -159,9 +155,6 @@ def _choices(field: str) -> list[str]:
 HEADER = ("id", "kind", "backend", "params", "tokens", "licence", "checkpoint", "description")
 NUMBERS = (HEADER.index("params"), HEADER.index("tokens"))
 """Columns set flush right."""
-GAP = 2
-SHORTEST = 12
-"""Columns that a cut cell keeps at least; narrower terminals wrap."""
 
 
 def model_row(
@@ -198,24 +191,6 @@ def size_text(parameters_m: float | None) -> str:
     if parameters_m is None:
         return UNDEFINED
     return f"{parameters_m / 1000:.1f}B" if parameters_m >= 999.5 else f"{parameters_m:.0f}M"
-
-
-def table_lines(rows: Sequence[tuple[str, ...]], *, columns: int | None = None) -> list[str]:
-    """Lay rows out under the header, one line each.
-
-    Parameters
-    ----------
-    columns
-        Width of the terminal: the two last cells are cut to fit it. None: nothing is cut.
-    """
-    table = [HEADER, *rows]
-    if columns is not None:
-        widths = [max(len(row[place]) for row in table) for place in range(len(HEADER))]
-        left = columns - sum(width + GAP for width in widths[:-2]) - GAP
-        made_of = min(widths[-2], max(SHORTEST, left // 2))
-        described = min(widths[-1], max(SHORTEST, left - made_of))
-        table = [(*row[:-2], cut(row[-2], made_of), cut(row[-1], described)) for row in table]
-    return list(aligned(table, numbers=NUMBERS))
 
 
 COMMAND = Command(

@@ -127,34 +127,23 @@ def _unknown(table: "pl.DataFrame", config: Config) -> Iterator[str]:
             "encoding.shards: NUMBER cuts its encodings into so many jobs."
         )
     known = table.filter(pl.col("basis") != "unknown")
-    has_tokens = known.filter(pl.col("tokens_in_high") > 0)
-    asked = pl.col("tokens_out_high").is_not_null()
-    for rows, column, key in (
-        (
-            has_tokens.filter(~asked, pl.col("answered").is_null()),
-            "cpu_minutes",
-            "parameters_m",
-        ),
-        (has_tokens.filter(asked, pl.col("gpus") > 0), "gpu_minutes_high", "vllm.parameters_b"),
-        (known.filter(stage="encode"), "store_bytes", "dim (of a sparse encoder max_terms)"),
+    reads = known.filter(pl.col("tokens_in_high") > 0)
+    writes = pl.col("tokens_out_high").is_not_null()
+    served = [name for name, llm in resolve_llms(config).items() if llm.backend == "vllm"]
+    here = reads.filter(writes, pl.col("by").is_in(served))
+    elsewhere = reads.filter(writes, ~pl.col("by").is_in(served), pl.col("usd_high").is_null())
+    computed = reads.filter(~writes, pl.col("answered").is_null())
+    no_size = "neither its entry nor a checkpoint on this machine says how large it is; "
+    gpus, on_cpu = here.filter(pl.col("gpus") > 0), here.filter(gpus=0)
+    for what, rows, column, advice in (
+        ("GPU hours", computed, "cpu_minutes", f"{no_size}set `parameters_m`"),
+        ("GPU hours", gpus, "gpu_minutes_high", "set `vllm.parameters_b`"),
+        ("CPU hours", on_cpu, "cpu_minutes", "set `vllm.tokens_per_s` as a trial run shows it"),
+        ("room", known.filter(stage="encode"), "store_bytes", f"{no_size}set `dim`, `max_terms`"),
+        ("GPU hours or price", elsewhere, "gpu_minutes_high", "set `vllm: {parameters_b: ...}`"),
     ):
         if lacking := _without(rows, column):
-            what = "room" if column == "store_bytes" else "GPU hours"
-            yield (
-                f"No {what} of {lacking}: neither its entry nor a checkpoint on this machine says "
-                f"how large it is; set `{key}` in its entry."
-            )
-    llms = resolve_llms(config)
-    served = [name for name, llm in llms.items() if llm.backend == "vllm"]
-    others = has_tokens.filter(asked, pl.col("usd_high").is_null(), gpus=0)
-    is_here = pl.col("by").is_in(served)
-    if untried := _without(others.filter(is_here), "cpu_minutes"):
-        yield f"No CPU hours of {untried}: set `vllm.tokens_per_s` as a trial run shows it."
-    if unpriced := _without(others.filter(~is_here), "gpu_minutes_high"):
-        yield (
-            f"Served elsewhere, without a price: {unpriced}. Its GPU hours are not counted; `vllm: "
-            "{parameters_b: ...}` in its entry counts them."
-        )
+            yield f"No {what} of {lacking}: {advice} in its entry."
 
 
 def _without(rows: "pl.DataFrame", column: str) -> str:

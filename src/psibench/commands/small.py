@@ -31,7 +31,13 @@ from psibench.config.rerankers import load_rerankers
 from psibench.generate.loaders.known_item import simulate_known_items
 from psibench.llm.sections import load_llms
 from psibench.llm.standin.locales import ACCENTED
-from psibench.plan.config import Config, load_config, trained_models, untrained_bases
+from psibench.plan.config import (
+    Config,
+    load_config,
+    models_below,
+    trained_models,
+    untrained_bases,
+)
 from psibench.train.sections import Training
 
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
@@ -407,18 +413,10 @@ def _replaced(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[
     }
 
 
-def _below(entry: Model, config: Config) -> Iterator[str]:
-    """Yield the models that one rests on."""
-    if isinstance(entry, RerankModel):
-        own = [entry.first_stage] if entry.first_stage else []
-        shared = [
-            one.first_stage or config.search.first_stage for one in config.benchmarks.values()
-        ]
-        yield from own or shared
-    if isinstance(entry, FusionModel):
-        yield from entry.of
-    if entry.mitigates is not None:
-        yield entry.mitigates
+def _below(entry: Model, config: Config) -> list[str]:
+    """List the models that one rests on."""
+    mitigated = [] if entry.mitigates is None else [entry.mitigates]
+    return models_below(entry, config) + mitigated
 
 
 def _dense(name: str, entry: Model) -> dict[str, Any]:
@@ -462,23 +460,18 @@ def _mappings(value: Any) -> Iterator[dict[str, Any]]:
     """Yield all mappings in plain data."""
     if isinstance(value, dict):
         yield value
-    for inner in _inside(value):
+        value = [*value.values()]
+    for inner in value if isinstance(value, list) else ():
         yield from _mappings(inner)
-
-
-def _inside(value: Any) -> list[Any]:
-    return (
-        [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-    )
 
 
 def _texts(value: Any) -> Iterator[str]:
     """Yield all texts in plain data, keys left out."""
     if isinstance(value, str):
         yield value
-    for inner in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    ):
+    if isinstance(value, dict):
+        value = [*value.values()]
+    for inner in value if isinstance(value, list) else ():
         yield from _texts(inner)
 
 

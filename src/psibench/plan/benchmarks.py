@@ -45,11 +45,11 @@ BY_DOMAIN = ("false_negatives", "clean_translations")
 """Steps that write a benchmark's tables, in one job for each domain."""
 TRANSLATOR, JUDGE_TRANSLATOR = SAMPLED
 
-Looking = Callable[[str], AbstractContextManager[None]]
+ErrorsAt = Callable[[str], AbstractContextManager[None]]
 """Surrounds the search for what a config names; given its key, which goes before what is said."""
 
 
-def looking_for(missing: list[str] | None = None, problems: list[str] | None = None) -> Looking:
+def gather_errors(missing: list[str] | None = None, problems: list[str] | None = None) -> ErrorsAt:
     """Return what puts the place in front of errors.
 
     Files not there go to ``missing`` and what else is wrong to ``problems``, each if given: then
@@ -57,7 +57,7 @@ def looking_for(missing: list[str] | None = None, problems: list[str] | None = N
     """
 
     @contextmanager
-    def looking(where: str) -> Iterator[None]:
+    def errors_at(where: str) -> Iterator[None]:
         try:
             yield
         except InputError as error:
@@ -68,7 +68,7 @@ def looking_for(missing: list[str] | None = None, problems: list[str] | None = N
             if str(found) not in noted:
                 noted.append(str(found))
 
-    return looking
+    return errors_at
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ class PlannedBenchmark:
         first, *others = asked
         return [first, "mark_translations", *others, "clean_translations"]
 
-    def left_before(self, step: str | None = None) -> str:
+    def candidates_before(self, step: str | None = None) -> str:
         """Return the name of the table with the candidates that a filter is given.
 
         Without one: of the table whose rows become the queries. Before any filter it is the last
@@ -326,7 +326,9 @@ class PlannedBenchmark:
         return before[-1] if before else TASKS[section.recipe][-1].name
 
 
-def plan_benchmarks(config: Config, looking: Looking | None = None) -> dict[str, PlannedBenchmark]:
+def plan_benchmarks(
+    config: Config, errors_at: ErrorsAt | None = None
+) -> dict[str, PlannedBenchmark]:
     """Return the benchmarks of a config by id; `views_of` gives those of each.
 
     Raises
@@ -336,16 +338,16 @@ def plan_benchmarks(config: Config, looking: Looking | None = None) -> dict[str,
         cross-lingual pair names a language it does not have; if a template cannot be read, or is
         not made for its task.
     """
-    looking = looking or looking_for()
+    errors_at = errors_at or gather_errors()
     found = {}
     for name, section in config.benchmarks.items():
         where, places = f"config key benchmarks.{name}", list[Place]()
-        with looking(f"{where}.source"):
+        with errors_at(f"{where}.source"):
             places = places_of(section)
         tasks = {}
         for key, task in _tasks(section):
             tasks[task.task.name] = task
-            with looking(f"{where}.{key}"):
+            with errors_at(f"{where}.{key}"):
                 tasks[task.task.name] = _with_template(task)
         found[name] = PlannedBenchmark(name, section, tuple(places), tasks, base=name)
         if places:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, mode
 from psibench.config.base import Id, Section, refuse_repeats
 from psibench.config.encoders import SentenceTransformerModel
 from psibench.config.files import composed, validated
-from psibench.config.models import Model, RerankModel
+from psibench.config.models import FusionModel, Model, RerankModel
 from psibench.config.paths import workflow_path
 from psibench.config.registry import load_registry
 from psibench.config.rerankers import RerankerModel, load_rerankers
@@ -266,6 +266,19 @@ def load_config(
     refuse(_problems(config, known))
     _check_budgets(config)
     return config, {name: known[name] for name in config.models}
+
+
+def first_stage_of(entry: RerankModel, section: Benchmark, config: Config) -> str:
+    """Return the model whose run a reranker reranks on a benchmark."""
+    return entry.first_stage or section.first_stage or config.search.first_stage
+
+
+def models_below(entry: Model, config: Config) -> list[str]:
+    """List the models whose runs one reranks, on any benchmark, or fuses."""
+    if isinstance(entry, RerankModel):
+        sections = config.benchmarks.values()
+        return list(dict.fromkeys(first_stage_of(entry, one, config) for one in sections))
+    return list(entry.of) if isinstance(entry, FusionModel) else []
 
 
 def resolve_llms(config: Config) -> dict[str, LlmSettings]:

@@ -7,9 +7,9 @@ source on this machine holds, if it is not too large to be read whole.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,31 +27,23 @@ from psibench.generate.base import GeneratedBenchmark
 from psibench.generate.benchmarks import Place
 from psibench.generate.loaders import Loader
 from psibench.generate.loaders.known_item import KnownItem
-from psibench.generate.recipes import NEGATIVES, TASKS, UNITS
-from psibench.generate.sampling import (
-    Sample,
-    cut_into_passages,
-    is_current,
-    length_measure,
-    sample_documents,
-)
-from psibench.llm.answer_store import AnswerStore, stored_usage
-from psibench.llm.expected import EMBEDDED
+from psibench.generate.recipes import TASKS, UNITS
+from psibench.generate.sampling import cut_into_passages, is_current
+from psibench.llm.answer_store import stored_usage
 from psibench.llm.ledger import Ledger
 from psibench.llm.usage import Usage
-from psibench.models.checkpoints import local_folder, read_json
+from psibench.models.checkpoints import EMBEDDED_PREFIX, local_folder, read_json
 from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.plan import Plan
 from psibench.plan.texts import (
-    KEPT_SHARE,
-    LEAST_SHARE,
     QUERY_TOKENS,
     TRANSLATION_GROWTH,
+    Counts,
     LengthBin,
     PlannedTexts,
+    filtered_counts,
     queries_per_document,
     tokens_per_unit,
-    writing_items,
 )
 from psibench.sources.documents import read_documents
 from psibench.sources.local import local_files
@@ -62,25 +54,13 @@ from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.lengths import count_words
 from psibench.text.segments import POSITIONS
 
-Range = tuple[float, float]
-
 LARGE_MIB = 256
 """Local files of more than this are not read whole."""
-ENOUGH_ANSWERS = 20
-"""Stored answers to a task from which their mean length counts for more than an example."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """The texts of a benchmark or view in one language; ``basis``: tables, plan or source."""
-
-    texts: PlannedTexts
-    basis: str
 
 
 @dataclass(frozen=True)
 class Used:
-    """What a task has been asked for in one language so far, by its jobs that are done.
+    """What a task was asked for in one language so far, by its jobs that are done.
 
     ``answered`` of the ``items`` were asked with today's template, model and documents.
     """
@@ -90,34 +70,6 @@ class Used:
     input_tokens: int
     output_tokens: int
     is_complete: bool
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What one benchmark has in one language.
-
-    Attributes
-    ----------
-    candidates
-        Queries that the writing tasks make; of a benchmark that is read, its queries.
-    entering
-        Of them, those that each filter is given, by its name: at least and at most.
-    left
-        Those that become queries.
-    factor
-        What a run's counts are multiplied with for today's documents; None without a run's.
-    """
-
-    found: Found
-    candidates: float
-    left: Range
-    entering: Mapping[str, Range] = field(default_factory=dict)
-    factor: float | None = None
-
-    @property
-    def texts(self) -> PlannedTexts:
-        """The documents, and queries at most."""
-        return self.found.texts
 
 
 class Measured:
@@ -137,61 +89,46 @@ class Measured:
 
     # Texts
 
-    def _texts(self, name: str, language: str) -> Found | None:
-        """Return the texts of a benchmark or view in a language; None where nothing is known.
+    def _texts(self, name: str, language: str) -> tuple[PlannedTexts, str] | None:
+        """Return the texts of a benchmark or view in a language, and what they rest on.
+
+        ``tables``, ``plan`` or ``source``; None where nothing is known.
 
         Raises
         ------
         InputError
             If a table or a local source is there and cannot be read.
         """
-        planned = self.plan.planned(name, language)
         tables = self._tables(name, language) if self.is_of_sample(name, language) else None
         if tables is not None:
-            return Found(tables, "tables")
-        if planned is not None:
-            return Found(planned, "plan")
+            return tables, "tables"
+        if (planned := self.plan.planned(name, language)) is not None:
+            return planned, "plan"
         source = self._source(self.plan.named[name], language)
-        return None if source is None else Found(source, "source")
+        return None if source is None else (source, "source")
 
     def _counts(self, name: str, language: str) -> Counts | None:
-        """Count what a benchmark has in a language; None where nothing is known.
-
-        A filter leaves the share that it left in a run. Without one, LEAST_SHARE of the candidates
-        get past it at least and all at most, and KEPT_SHARE past all of them.
-        """
-        found, planned = self.texts(name, language), self.plan.benchmarks[name]
-        if found is None:
+        """Count what a benchmark has in a language, by what filters left in a run."""
+        planned = self.plan.benchmarks[name]
+        if (found := self.texts(name, language)) is None:
             return None
-        section, n = planned.section, float(found.texts.n_queries)
-        if not isinstance(section, GeneratedBenchmark) or language in planned.translated:
-            source = None
-            if language in planned.translated and found.basis != "tables":
-                source = self.counts(name, section.language)
-            return Counts(found, n, source.left if source else (n, n))
-        wanted = self.plan.planned(name, language) or found.texts
-        first, last = (TASKS[section.recipe][place].name for place in (0, -1))
-        used, made, factor = self.used(name, language, first), None, None
-        if used is not None and used.is_complete:
-            today = writing_items(section, first, wanted.n_documents)
-            factor = 1.0 if self.is_of_sample(name, language) else today / used.items
-            written = self.used(name, language, last)
-            made = self.kept(name, language, last) if written and written.is_complete else None
-        candidates = float(wanted.n_queries) if not made or not factor else made[1] * factor
-        now, is_guess, entering = (candidates, candidates), False, dict[str, Range]()
-        steps = [*section.filters] + [NEGATIVES] * (section.false_negatives is not None)
-        for step in steps:
-            if step == NEGATIVES and is_guess:
-                now = now[0], min(now[1], KEPT_SHARE * candidates)
-            entering[step] = now
-            if (kept := self.kept(name, language, step)) is not None and kept[0]:
-                now = now[0] * kept[1] / kept[0], now[1] * kept[1] / kept[0]
-            else:
-                now, is_guess = (min(now[0], LEAST_SHARE * candidates), now[1]), True
-        left = (now[0], min(now[1], KEPT_SHARE * candidates)) if is_guess else now
-        return Counts(
-            found, candidates, (n, n) if found.basis == "tables" else left, entering, factor
-        )
+        (texts, basis), section = found, planned.section
+        n = float(texts.n_queries)
+        if language in planned.translated:
+            source = None if basis == "tables" else self.counts(name, section.language)
+            return Counts(texts, basis, n, source.left if source else (n, n))
+        if not isinstance(section, GeneratedBenchmark):
+            return Counts(texts, basis, n, (n, n))
+
+        def share(step: str) -> float | None:
+            entered, left = self.kept(name, language, step) or (0, 0)
+            return left / entered if entered else None
+
+        asked_for = (self.plan.planned(name, language) or texts).n_queries
+        written = share(TASKS[section.recipe][-1].name)
+        candidates = asked_for * (1.0 if written is None else written)
+        counts = filtered_counts(section, texts, candidates, basis=basis, kept=share)
+        return replace(counts, left=(n, n)) if basis == "tables" else counts
 
     def _is_of_sample(self, name: str, language: str) -> bool:
         """Say whether a run drew the documents that would be drawn now, as far as can be told."""
@@ -235,26 +172,31 @@ class Measured:
         return PlannedTexts(bins, n_queries, tokens)
 
     def _source(self, planned: PlannedBenchmark, language: str) -> PlannedTexts | None:
-        """Read the source of a benchmark that is not built; a translation is so much longer."""
+        """Count the documents of local sources that are not large; a translation is longer."""
         section, lengths, n_queries = planned.section, Counter[float](), 0.0
         grow = TRANSLATION_GROWTH if language in planned.translated else 1.0
         source = section.language if language in planned.translated else language
         places = [at for at in planned.places if at.language == source]
         if not places or not all(_is_readable(planned, place) for place in places):
             return None
+        per_char = tokens_per_unit("chars", source)
         for place in places:
-            alone = planned.section_at(place.language, place.domain)
-            if isinstance(alone, GeneratedBenchmark):
-                lengths.update(_drawn(place, alone.sample))
-                continue
-            if isinstance(alone, KnownItem):  # its queries take long to simulate: at most so many
-                documents = pl.concat(_documents(place))
-                n_queries += documents.height * len(POSITIONS) * alone.queries_per_third
-            else:
-                assert isinstance(alone, Loader)
-                built = alone.build(count_words)
+            one: Any = planned.section_at(place.language, place.domain)
+            if isinstance(one, Loader) and not isinstance(one, KnownItem):
+                built = one.build(count_words)
                 documents, n_queries = built.corpus, n_queries + built.queries.height
-            lengths.update(documents["text"].str.len_chars() * tokens_per_unit("chars", source))
+            else:
+                documents = pl.concat(_documents(place))
+            if isinstance(one, KnownItem):  # at most: to simulate them takes long
+                n_queries += documents.height * len(POSITIONS) * one.queries_per_third
+            tokens = documents["text"].str.len_chars() * per_char
+            if isinstance(one, GeneratedBenchmark):
+                per_unit = tokens_per_unit(one.sample.unit, source)
+                low, high = (
+                    edge * per_unit for edge in (one.sample.edges[0], one.sample.edges[-1])
+                )
+                tokens = tokens.filter(tokens.is_between(low, high, closed="left"))
+            lengths.update(tokens)
         bins = tuple(
             LengthBin(grow * (n - 0.5), grow * (n + 0.5), count)
             for n, count in sorted(lengths.items())
@@ -309,18 +251,6 @@ class Measured:
 
     # Stores
 
-    @cache  # noqa: B019
-    def stored_output(self, llm: str) -> dict[str, float]:
-        """Return the mean output tokens of a language model's stored answers, by template.
-
-        Of templates with ENOUGH_ANSWERS; whatever they answered: thoughts and re-asks included.
-        """
-        folder = answer_folder(self.plan.config.store, llm)
-        if not folder.is_dir():
-            return {}
-        used = AnswerStore(folder).usage_by_task().items()
-        return {task: own.output_tokens / n for task, (n, own) in used if n >= ENOUGH_ANSWERS}
-
     def spent(self, llm: str) -> Usage:
         """Return the tokens of all answers that are stored of a language model."""
         return stored_usage(answer_folder(self.plan.config.store, llm))
@@ -330,7 +260,7 @@ class Measured:
         folder = Path(self.plan.config.store) / "embeddings" / model
         return None if price is None else Ledger(folder, job="", usd_per_million=price).spent_usd
 
-    def stored_vectors(self, model: str, names: Sequence[str], language: str) -> tuple[int, int]:
+    def stored_vectors(self, model: str, benchmark: str, language: str) -> tuple[int, int]:
         """Return how many distinct texts tables have, and how many have a vector of an API."""
         entry = self.plan.models[model]
         assert isinstance(entry, EmbeddingApiModel)
@@ -338,21 +268,16 @@ class Measured:
         try:
             texts = load_api_texts(entry, model=model)
         except InputError:  # out of reach here: nobody can tell what is stored
-            embedded = entry.model_copy(update={"tokenizer": EMBEDDED})
+            embedded = entry.model_copy(update={"tokenizer": f"{EMBEDDED_PREFIX}all-MiniLM-L6-v2"})
             texts = load_api_texts(embedded, model=model)
         storage = self.plan.config.encoding.storage
         store, keys = EmbeddingStore(folder, texts.fingerprint, storage=storage), set[bytes]()
-        for name in names:
-            for table, spec, role in (
-                ("corpus", CORPUS, "document"),
-                ("queries", QUERIES, "query"),
-            ):
-                for path in (self.results / name / "data" / language).glob(f"*/{table}.parquet"):
-                    salt = texts.salt(role)  # type: ignore[arg-type]
-                    keys |= {
-                        text_key(text, salt=salt)
-                        for text in read_columns(path, spec, ["text"])["text"]
-                    }
+        folder = self.results / benchmark / "data" / language
+        for table, spec, role in (("corpus", CORPUS, "document"), ("queries", QUERIES, "query")):
+            salt = texts.salt(role)  # type: ignore[arg-type]
+            for path in folder.glob(f"*/{table}.parquet"):
+                rows = read_columns(path, spec, ["text"])["text"]
+                keys |= {text_key(text, salt=salt) for text in rows}
         return len(keys), len(keys) - len(store.missing(list(keys)))
 
 
@@ -370,17 +295,6 @@ def _documents(place: Place) -> Iterator[pl.DataFrame]:
     source: Any = place.source
     for batch in read_documents(source).batches:
         yield batch if place.passages is None else cut_into_passages(batch, place.passages)[0]
-
-
-def _drawn(place: Place, sample: Sample) -> list[float]:
-    """Draw a place's documents as the run does; return their tokens, by characters."""
-    unit, per_unit = sample.unit, tokens_per_unit(sample.unit, place.language)
-    if unit == "tokens":
-        unit, per_unit = "chars", tokens_per_unit("chars", place.language)
-        edges = [round(edge / per_unit) for edge in sample.edges]
-        sample = sample.model_copy(update={"edges": edges})
-    drawn = sample_documents(_documents(place), sample=sample, measure=length_measure(unit))
-    return [n * per_unit for n in drawn.documents["length"]]
 
 
 def _is_readable(planned: PlannedBenchmark, place: Place) -> bool:
@@ -408,9 +322,9 @@ def sized(entry: ModelBase) -> ModelBase:
     sizes: dict[str, Any] = {}
     if entry.dim is None:
         found = read_json(folder / "config.json")
-        dim, n_words = found.get("hidden_size"), found.get("vocab_size", 0)
-        looked_up = entry.embedding_parameters_m or n_words * (dim or 0) / 1e6
-        sizes = {"dim": dim, "embedding_parameters_m": looked_up}
+        dim = found.get("hidden_size")
+        looked_up = found.get("vocab_size", 0) * (dim or 0) / 1e6
+        sizes = {"dim": dim, "embedding_parameters_m": entry.embedding_parameters_m or looked_up}
     if entry.parameters_m is None and (weights := sorted(folder.glob("*.safetensors"))):
         sizes["parameters_m"] = sum(map(_parameters, weights)) / 1e6
     return entry.model_copy(update=sizes)

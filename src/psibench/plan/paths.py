@@ -417,7 +417,7 @@ def translator_grades(plan: Plan, benchmark: str) -> dict[str, list[str]]:
     }
 
 
-def left_before(
+def candidates_before(
     plan: Plan,
     benchmark: str,
     lang: str,
@@ -427,7 +427,7 @@ def left_before(
     step: str | None = None,
 ) -> str:
     """Return the table with the candidates that a filter is given, or that become the queries."""
-    name = plan.benchmarks[benchmark].left_before(step)
+    name = plan.benchmarks[benchmark].candidates_before(step)
     return build_table(plan, benchmark, lang, part, domain, table=name)
 
 

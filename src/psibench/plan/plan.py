@@ -27,27 +27,29 @@ from psibench.errors import InputError, MissingError, refuse
 from psibench.filters.mixtures import Tiny
 from psibench.generate.benchmarks import CANDIDATES, RAW, TINY, Controlled, view_id
 from psibench.llm.sections import LlmSettings, Price
-from psibench.models.checkpoints import checkpoint_files, local_folder
+from psibench.models.checkpoints import local_folder
 from psibench.models.declared import refuse_beyond_positions
 from psibench.models.manifests import Part, manifest_name
 from psibench.models.run_files import check_run_files
 from psibench.plan.benchmarks import (
-    Looking,
+    ErrorsAt,
     PlannedBenchmark,
-    looking_for,
+    gather_errors,
     plan_benchmarks,
     views_of,
 )
 from psibench.plan.config import (
     Config,
     TrainedModel,
+    first_stage_of,
+    models_below,
     resolve_llms,
     resolve_prices,
     resolve_rerankers,
 )
 from psibench.plan.texts import (
-    KEPT_SHARE,
     PlannedTexts,
+    filtered_counts,
     planned_texts,
     scoring_minutes,
     shards_of_minutes,
@@ -199,9 +201,9 @@ class Plan:
 
     def first_stage(self, model: str, benchmark: str) -> str:
         """Return the model whose run a reranker reranks on a benchmark or view."""
-        entry, section = self.models[model], self.named[benchmark].section
+        entry = self.models[model]
         assert isinstance(entry, RerankModel)
-        return entry.first_stage or section.first_stage or self.config.search.first_stage
+        return first_stage_of(entry, self.named[benchmark].section, self.config)
 
     def searching(self, model: str, benchmark: str) -> list[str]:
         """List the models whose runs one is made of, first of all: itself, where it searches."""
@@ -417,20 +419,26 @@ class Plan:
 
     # How much there is to score, before a benchmark is there
 
+    def scored_pairs(self, benchmark: str, of: str) -> tuple[int, float]:
+        """Return the pairs that rerankers score of a candidate, and the share of a document in one.
+
+        ``of`` is ``verify`` or ``false_negatives``.
+        """
+        planned = self.benchmarks[benchmark]
+        return planned.scored_parts if of == "verify" else (planned.negatives.recall.top_k, 1.0)
+
     def scoring_minutes(self, benchmark: str, lang: str, reranker: str, of: str) -> float | None:
         """Return the GPU minutes of a reranker's scores for a filter, of a whole language.
 
-        ``of`` is ``verify`` or ``false_negatives``. None where they are not known.
+        None where they are not known.
         """
-        texts, planned = self.planned(benchmark, lang), self.benchmarks[benchmark]
+        texts, section = self.planned(benchmark, lang), self.benchmarks[benchmark].generated
         if texts is None:
             return None
+        entering = filtered_counts(section, texts, texts.n_queries).entering[of]
+        n_pairs, share = self.scored_pairs(benchmark, of)
         entry, encoding = self.rerankers[reranker], self.config.encoding
-        if of == "verify":
-            n_parts, share = planned.scored_parts
-            return scoring_minutes(entry, encoding, texts, texts.n_queries * n_parts, share=share)
-        n_pairs = KEPT_SHARE * texts.n_queries * planned.negatives.recall.top_k
-        return scoring_minutes(entry, encoding, texts, n_pairs)
+        return scoring_minutes(entry, encoding, texts, entering[1] * n_pairs, share)
 
     def portions(self, benchmark: str, lang: str, of: str) -> list[str]:
         """Name the jobs that share a filter's scores in each part of a language, ``""`` for one.
@@ -442,9 +450,7 @@ class Plan:
         minutes = [self.scoring_minutes(benchmark, lang, one, of) or 0 for one in panel]
         most = max(minutes, default=0) / len(planned.parts[lang])
         count = shards_of_minutes(self.config.encoding, most)
-        if count == 1:
-            return [""]
-        return [f"/{number}-of-{count}" for number in range(1, count + 1)]
+        return [f"/{number}-of-{count}" for number in range(1, count + 1)] if count > 1 else [""]
 
 
 def make_plan(
@@ -467,28 +473,27 @@ def make_plan(
         fewer positions than its entry asks for.
     """
     if missing is None:
-        return _make_plan(config, models, looking_for())
+        return _make_plan(config, models, gather_errors())
     problems: list[str] = []
     try:
-        plan = _make_plan(config, models, looking_for(missing, problems))
+        plan = _make_plan(config, models, gather_errors(missing, problems))
     except InputError as error:
         problems.append(str(error))
     refuse(problems)
     return plan
 
 
-def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) -> Plan:
+def _make_plan(config: Config, models: Mapping[str, Model], errors_at: ErrorsAt) -> Plan:
     known: dict[str, Model] = load_registry() | config.registry
-    benchmarks = plan_benchmarks(config, looking)
+    benchmarks = plan_benchmarks(config, errors_at)
     entries = dict(_recalling(config, known)) | dict(models)
     entries |= _taken(config, entries, known)
     rerankers = resolve_rerankers(config, entries)
     there = entries | {name: model.base_entry for name, model in config.trained.items()}
-    _check_checkpoints(there, rerankers, looking)
     encoders, personas = dict[str, Model](), dict[str, list[str]]()
     for name, section in config.benchmarks.items():
         if isinstance(section, Controlled):
-            with looking(f"config key benchmarks.{name}.personas"):
+            with errors_at(f"config key benchmarks.{name}.personas"):
                 encoder = known.get(section.personas.model)
                 if not isinstance(encoder, EncoderModel):
                     raise InputError(
@@ -496,7 +501,6 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
                         f"{_listed(known, EncoderModel)}"
                     )
                 encoders[name] = encoder
-                refuse_beyond_positions(encoder)
                 source = section.personas.source
                 personas[name] = local_files(source) if isinstance(source, FilesSource) else []
         for model in (section.translate and section.translate.models) or ():
@@ -515,8 +519,8 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
         rerankers=rerankers,
         llms=resolve_llms(config),
         prices=resolve_prices(config),
-        downloads=by_name(_downloads(config, there, rerankers, encoders, looking)),
-        sources=_sources(benchmarks, looking),
+        downloads=by_name(_downloads(config, there, rerankers, encoders, errors_at)),
+        sources=_sources(benchmarks, errors_at),
     )
     refuse(_without_pool(plan))
     refuse(_unanswerable(plan))
@@ -527,7 +531,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
                 for row in plan.runs
                 if name in plan.searching(row["model"], row["benchmark"])
             ]
-            with looking(f"model {name!r}"):
+            with errors_at(f"model {name!r}"):
                 check_run_files(entry, runs)
     return plan
 
@@ -590,11 +594,8 @@ def _taken(
 ) -> dict[str, Model]:
     """Return the models whose runs are reranked or fused: the first stages, then what is fused."""
     found = dict[str, Model]()
-    shared = [one.first_stage or config.search.first_stage for one in config.benchmarks.values()]
     for name, entry in entries.items():
-        if not isinstance(entry, RerankModel):
-            continue
-        for first in [entry.first_stage] if entry.first_stage else dict.fromkeys(shared):
+        for first in models_below(entry, config) if isinstance(entry, RerankModel) else ():
             if first not in known or isinstance(known[first], RerankModel):
                 raise InputError(
                     f"model {name!r}: its first stage is {first!r}; allowed: a model that "
@@ -603,7 +604,7 @@ def _taken(
                 )
             found[first] = known[first]
     for name, entry in (dict(entries) | found).items():
-        for one in entry.of if isinstance(entry, FusionModel) else ():
+        for one in models_below(entry, config) if isinstance(entry, FusionModel) else ():
             if one not in known or isinstance(known[one], RerankModel | FusionModel):
                 raise InputError(
                     f"model {name!r}: `of` names {one!r}; allowed: models that search, as "
@@ -620,49 +621,40 @@ def _listed(
     return ", ".join(sorted(own))
 
 
-def _check_checkpoints(
-    models: Mapping[str, Model], rerankers: Mapping[str, RerankerModel], looking: Looking
-) -> None:
-    """Refuse local checkpoints that are not there, or have fewer positions than entries ask for."""
-    for name, reranker in rerankers.items():
-        with looking(f"reranker {name!r}"):
-            checkpoint_files(checkpoint_of(reranker)[0])
-            if isinstance(reranker, BiEncoderReranker):
-                refuse_beyond_positions(reranker.encoder)
-    for name, entry in models.items():
-        with looking(f"model {name!r}"):
-            if isinstance(entry, EncoderModel):
-                checkpoint_files(entry.checkpoint)
-            refuse_beyond_positions(entry)
-
-
 def _downloads(
     config: Config,
     models: Mapping[str, Model],
     rerankers: Mapping[str, RerankerModel],
     encoders: Mapping[str, Model],
-    looking: Looking,
+    errors_at: ErrorsAt,
 ) -> Iterator[Download]:
-    for name, entry in models.items():
-        with looking(f"model {name!r}"):
+    """Yield what entries read of the hub.
+
+    Local checkpoints that are not there, or have fewer positions than an entry asks for, are
+    refused.
+    """
+    read: list[tuple[str, ModelBase]] = [(f"model {name!r}", one) for name, one in models.items()]
+    read += [(f"config key benchmarks.{name}.personas", one) for name, one in encoders.items()]
+    for where, entry in read:
+        with errors_at(where):
             yield from model_downloads(entry)
+            refuse_beyond_positions(entry)
     for name, reranker in rerankers.items():
-        with looking(f"reranker {name!r}"):
+        with errors_at(f"reranker {name!r}"):
             yield from reranker_downloads(reranker)
-    for name, encoder in encoders.items():
-        with looking(f"config key benchmarks.{name}.personas"):
-            yield from model_downloads(encoder)
-    with looking("config key length_tokenizer"):
+            if isinstance(reranker, BiEncoderReranker):
+                refuse_beyond_positions(reranker.encoder)
+    with errors_at("config key length_tokenizer"):
         yield from tokenizer_downloads(config.length_tokenizer)
 
 
 def _sources(
-    benchmarks: Mapping[str, PlannedBenchmark], looking: Looking
+    benchmarks: Mapping[str, PlannedBenchmark], errors_at: ErrorsAt
 ) -> dict[tuple[str, str, str], list[str]]:
     found = {}
     for name, planned in benchmarks.items():
         for place in planned.places:
-            with looking(f"config key benchmarks.{name}.{place.key}"):
+            with errors_at(f"config key benchmarks.{name}.{place.key}"):
                 files = planned.section_at(place.language, place.domain).files()
                 for path in files:
                     if not Path(path).is_file():

@@ -1,5 +1,6 @@
 """What the tables and the page over all benchmarks are made of: plain data and paths."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -88,13 +89,6 @@ def mitigation_costs(plan: Plan) -> list[dict[str, Any]]:
                 cost |= {"reranked": first_stage(plan, model=model, **labels), "depth": entry.depth}
             found.append(cost)
     return found
-
-
-def mitigation_inputs(plan: Plan) -> list[str]:
-    """List what the costs are read from, each once."""
-    costs = mitigation_costs(plan)
-    paths = [path for one in costs for path in (*one["encodings"].values(), one.get("reranked"))]
-    return list(dict.fromkeys(path for path in paths if path))
 
 
 def evaluated_pairs(plan: Plan) -> list[dict[str, str]]:
@@ -279,4 +273,6 @@ def paths_in(files: Any) -> list[str]:
         return [files] if "/" in files else []
     if isinstance(files, dict):
         files = files.values()
+    if not isinstance(files, Iterable):
+        return []
     return list(dict.fromkeys(path for one in files for path in paths_in(one)))

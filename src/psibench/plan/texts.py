@@ -1,4 +1,4 @@
-"""What there will be to encode, and in how many jobs, by a config alone: before a text is read.
+"""What there will be to encode, to score and to ask by a config alone: before a text is read.
 
 All of it is arithmetic over the config, so that a workflow can ask it of every model and language
 while it is parsed, and gets the same answer every time.
@@ -6,8 +6,8 @@ while it is parsed, and gets the same answer every time.
 
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from psibench.config.encoders import ColbertModel, VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase, Overlapping, Windows
@@ -22,9 +22,12 @@ from psibench.generate.benchmarks import (
     Posir,
     PosirRelease,
 )
-from psibench.generate.recipes import TASKS
+from psibench.generate.recipes import NEGATIVES, TASKS
 from psibench.generate.sampling import Sample
 from psibench.text.segments import POSITIONS
+
+Range = tuple[float, float]
+"""The least and the most."""
 
 TOKENS_PER_WORD = 4 / 3
 """100 tokens are about 75 English words (OpenAI help, "What are tokens and how to count them")."""
@@ -49,10 +52,10 @@ RELEASE_SOURCES = ("eng", "zho", "cmn")
 CPU_GFLOPS = 60
 """10^9 operations a second that a core is counted on to do in float32: all-MiniLM-L6-v2 reached 65
 on one core of a server, 200 tokens a text."""
-LEAST_SHARE, KEPT_SHARE = 0.1, 0.2
-"""Candidates that filters leave for false negatives to be looked for: in FineWeb-PosQ 26,356 of
-265,865 (PosQ, appendix A.2), and a guess on the high side, which jobs are cut by: PosIR's 421,708
-queries are some 0.15 of what the shipped preset asks for."""
+LEAST_SHARE, KEPT_SHARE = 0.1, 0.5
+"""Candidates that all filters leave, at least and at most: in FineWeb-PosQ 26,356 of 265,865 (PosQ,
+appendix A.2), in the embedded default 642 of 1,440; PosIR's 421,708 queries are some 0.15 of what
+the shipped preset asks for. Jobs are cut by the second."""
 SHORTEST_SHARD_MINUTES = 10
 """Starting a job and loading a model have to stay small beside a shard."""
 SMALL_JOB_TEXTS = 5_000
@@ -141,12 +144,8 @@ class PlannedTexts:
             return None
         if not entry.is_network:
             return 0.0
-        if entry.parameters_m is None:
-            return None
         gpus = max(1, entry.vllm.gpus) if isinstance(entry, VllmModel) else 1
-        active = entry.parameters_m - (entry.embedding_parameters_m or 0)
-        operations = 2 * active * 1e6 * self.tokens(entry)
-        return operations / (encoding.gpu_tflops * 1e12 * gpus) / 60
+        return _gpu_minutes(entry, self.tokens(entry) / gpus, encoding)
 
     def store_bytes(self, entry: ModelBase, encoding: Encoding) -> int | None:
         """Return the bytes of the vectors that encoding stores; None where they cannot be told.
@@ -188,33 +187,91 @@ class PlannedTexts:
         return 1 if self.n_texts < SMALL_JOB_TEXTS else 8
 
 
+def _gpu_minutes(entry: object, n_tokens: float, encoding: Encoding) -> float | None:
+    size = getattr(entry, "parameters_m", None)
+    if size is None:
+        return None
+    active = size - (getattr(entry, "embedding_parameters_m", None) or 0)
+    return 2 * active * 1e6 * n_tokens / (encoding.gpu_tflops * 1e12) / 60
+
+
 def scoring_minutes(
-    entry: RerankerBase,
-    encoding: Encoding,
-    texts: PlannedTexts,
-    n_pairs: float,
-    *,
-    share: float = 1.0,
+    entry: RerankerBase, encoding: Encoding, texts: PlannedTexts, n_pairs: float, share: float = 1.0
 ) -> float | None:
     """Return the GPU minutes of scoring pairs of a query and a document, cut at the longest input.
 
     As of encoding (`PlannedTexts.gpu_minutes`); None where the reranker's size is not known.
     ``share`` is of a document's tokens, where a part of it is scored.
     """
-    sized = entry.encoder if isinstance(entry, BiEncoderReranker) else entry
-    size = getattr(sized, "parameters_m", None)
-    if size is None or not texts.n_documents:
+    if not texts.n_documents:
         return None
-    active = size - (getattr(sized, "embedding_parameters_m", None) or 0)
-    tokens = n_pairs * pair_tokens(entry, texts, share=share)
-    return 2 * active * 1e6 * tokens / (encoding.gpu_tflops * 1e12) / 60
+    n_tokens = n_pairs * pair_tokens(entry, texts, share)
+    return _gpu_minutes(_scorer(entry), n_tokens, encoding)
 
 
-def pair_tokens(entry: RerankerBase, texts: PlannedTexts, *, share: float = 1.0) -> float:
+def pair_tokens(entry: RerankerBase, texts: PlannedTexts, share: float = 1.0) -> float:
     """Return the mean tokens of a query with a document, or with a share of it, as scored."""
-    sized = entry.encoder if isinstance(entry, BiEncoderReranker) else entry
-    longest = float(getattr(sized, "max_tokens", math.inf))
+    longest = float(getattr(_scorer(entry), "max_tokens", math.inf))
     return min(longest, share * texts.mean_tokens(longest / share) + texts.query_tokens)
+
+
+def _scorer(entry: RerankerBase) -> object:
+    return entry.encoder if isinstance(entry, BiEncoderReranker) else entry
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one benchmark has in one language.
+
+    Attributes
+    ----------
+    texts, basis
+        The documents, and queries at most; what they rest on: ``tables``, ``plan`` or ``source``.
+    candidates
+        Queries that the writing tasks make; of a benchmark that is read, its queries.
+    left
+        Those that become queries, at least and at most.
+    entering
+        Those that each filter is given, by its name.
+    """
+
+    texts: PlannedTexts
+    basis: str
+    candidates: float
+    left: Range
+    entering: Mapping[str, Range] = field(default_factory=dict)
+
+
+def filtered_counts(
+    section: GeneratedBenchmark,
+    texts: PlannedTexts,
+    candidates: float,
+    *,
+    basis: str = "plan",
+    kept: Callable[[str], float | None] | None = None,
+) -> Counts:
+    """Count what a benchmark's filters are given and leave.
+
+    A filter leaves the share that ``kept`` has of it. Where that is None, LEAST_SHARE of all
+    candidates get past it at least and all at most, and KEPT_SHARE past all filters.
+    """
+    now, is_known, entering = (candidates, candidates), True, dict[str, Range]()
+    for step in [*section.filters] + [NEGATIVES] * (section.false_negatives is not None):
+        if step == NEGATIVES and not is_known:
+            now = now[0], min(now[1], KEPT_SHARE * candidates)
+        entering[step] = now
+        if kept is not None and (share := kept(step)) is not None:
+            now = times(now, share)
+        else:
+            now, is_known = (min(now[0], LEAST_SHARE * candidates), now[1]), False
+    left = now if is_known else (now[0], min(now[1], KEPT_SHARE * candidates))
+    return Counts(texts, basis, candidates, left, entering)
+
+
+def times(items: Range, each: float | Range) -> Range:
+    """Multiply both ends."""
+    low, high = each if isinstance(each, tuple) else (each, each)
+    return items[0] * low, items[1] * high
 
 
 def shards_of_minutes(encoding: Encoding, minutes: float | None) -> int:

@@ -3,11 +3,13 @@
 A row is a stage of a benchmark in a language, by one model, reranker or language model. Numbers
 follow from counts (documents of the sample, candidates asked for, those that filters leave) times
 means (tokens by the sample's length bins, a reply's by its example), each replaced by what a run
-has measured as soon as there is one. What nobody can tell is a range, or null.
+has measured as soon as there is one. What nobody can tell is a range, or null. Jobs are cut by the
+config alone.
 """
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,18 +28,21 @@ from psibench.generate.recipes import NEGATIVES, TASKS
 from psibench.llm.prompts import load_prompt
 from psibench.llm.sections import MILLION, LlmSettings, price_of
 from psibench.llm.usage import Usage
-from psibench.plan.asked import asked_of, serving_minutes, times, tokens_of
 from psibench.plan.benchmarks import PlannedBenchmark
-from psibench.plan.measured import Counts, Measured, Range, sized
+from psibench.plan.measured import Measured, sized
 from psibench.plan.paths import compared_domains, probed
 from psibench.plan.plan import Plan
+from psibench.plan.requests import RequestTokens, requests_of, serving_minutes, tokens_of
 from psibench.plan.texts import (
     CPU_GFLOPS,
     LEAST_SHARE,
+    Counts,
     PlannedTexts,
+    Range,
     on_cpus,
     pair_tokens,
     scoring_minutes,
+    times,
 )
 from psibench.probes.settings import n_segments_of
 from psibench.text.segments import POSITIONS
@@ -82,6 +87,10 @@ class Row:
     basis: str = "unknown"
     output_basis: str | None = None
 
+    def count(self, n: float, basis: str) -> None:
+        """Set how many items there are, and what that rests on."""
+        self.items, self.basis = (n, n), basis
+
     def plain(self) -> dict[str, Any]:
         """Return it as a row of SCHEMA."""
         found: dict[str, Any] = {}
@@ -104,15 +113,13 @@ SCHEMA = {
 }
 
 
-def work_table(measured: Measured, *, only: str | None = None) -> pl.DataFrame:
+def work_table(measured: Measured) -> pl.DataFrame:
     """Return the work of a config, benchmark by benchmark, in the order of its stages.
 
     Parameters
     ----------
     measured
         The config's plan, and what runs have measured: it takes the place of what is planned.
-    only
-        Id of one benchmark; None for all.
 
     Returns
     -------
@@ -129,14 +136,11 @@ def work_table(measured: Measured, *, only: str | None = None) -> pl.DataFrame:
         If a table or a source is there and cannot be read.
     """
     plan, rows = measured.plan, list[Row]()
-    for name, planned in plan.benchmarks.items():
-        if only in (None, name):
-            for language in planned.languages:
-                rows += _construction(plan, measured, planned, language)
-    own = {one.id for one in plan.named.values() if only in (None, one.base)}
-    rows += (row for row in _retrieval(plan, measured) if row.benchmark in own)
-    for rest in (_trained, _probed):
-        rows += (row for row in rest(plan, measured) if row.benchmark in own)
+    for planned in plan.benchmarks.values():
+        for language in planned.languages:
+            rows += _construction(plan, measured, planned, language)
+    for rest in (_retrieval, _trained, _probed):
+        rows += rest(plan, measured)
     return pl.DataFrame([row.plain() for row in rows], schema=SCHEMA, orient="row")
 
 
@@ -152,9 +156,9 @@ def _construction(
     def texts(stage: str, jobs: int, copies: int) -> Row:
         row = Row(planned.id, language, stage, jobs=jobs)
         if counts is not None:
-            own, row.basis = counts.texts, counts.found.basis
-            row.items = (own.n_documents, own.n_documents)
-            n_tokens = own.mean_tokens() * own.n_documents + own.n_queries * own.query_tokens
+            row.count(counts.texts.n_documents, counts.basis)
+            n_tokens = counts.texts.mean_tokens() * counts.texts.n_documents
+            n_tokens += counts.texts.n_queries * counts.texts.query_tokens
             row.results_bytes = TEXT_BYTES * copies * n_tokens
         return row
 
@@ -180,7 +184,7 @@ def _construction(
             recall = planned.negatives.recall
             row = Row(planned.id, language, "recall", recall.model, jobs=n_parts)
             if counts is not None:
-                row.items, row.basis = counts.entering[NEGATIVES], counts.found.basis
+                row.items, row.basis = counts.entering[NEGATIVES], counts.basis
                 row.results_bytes = row.items[1] * recall.top_k * RUN_BYTES
             yield row
         yield from _scored(plan, planned, language, NEGATIVES, counts)
@@ -194,9 +198,7 @@ def _personas(plan: Plan, planned: PlannedBenchmark, row: Row) -> Row:
     if row.items is not None and (found := plan.planned(planned.id, row.language)) is not None:
         documents, entry = replace(found, n_queries=0), plan.encoders[planned.id]
         row.tokens_in = times((1, 1), documents.tokens(entry))
-        minutes = documents.gpu_minutes(entry, plan.config.encoding)
-        if minutes is not None:
-            _computed(row, plan.config.encoding, (minutes, minutes))
+        _computed(row, plan.config.encoding, documents.gpu_minutes(entry, plan.config.encoding))
     return row
 
 
@@ -217,23 +219,24 @@ def _asking(
         load_prompt(prompt_path(asked.task.template, asked.section.prompt))
     if counts is None:
         return row
-    wanted, used = (
-        asked_of(planned, language, task, counts),
+    requests, used = (
+        requests_of(planned, language, task, counts),
         measured.used(planned.id, language, task),
     )
-    items, row.basis = wanted.items, counts.found.basis
-    if used is not None and used.is_complete:
-        n_items = used.items * (counts.factor or 1.0)
-        items, row.basis = (n_items, n_items), "tables"
-    if used is not None:
-        row.answered = min(used.answered, round(items[1]))
-    row.items, answered = items, row.answered
-    tokens = tokens_of(planned, language, asked, wanted, llm=llm, measured=measured, used=used)
+    row.items, row.basis = requests.items, counts.basis
+    if used is None:
+        tokens = tokens_of(asked, requests, llm)
+    else:
+        if used.is_complete and measured.is_of_sample(planned.id, language):
+            row.count(used.items, "tables")
+        row.answered = min(used.answered, round(row.items[1]))
+        n_in, n_out = used.input_tokens / used.items, used.output_tokens / used.items
+        tokens = RequestTokens((n_in, n_in), (n_out, n_out), "run")
+    left = max(0, row.items[0] - row.answered), row.items[1] - row.answered
+    row.tokens_in, row.tokens_out = times(left, tokens.request), times(left, tokens.reply)
     row.output_basis = tokens.basis
-    left = max(0, items[0] - answered), items[1] - answered
-    row.tokens_in, row.tokens_out = times(left, tokens.asked), times(left, tokens.reply)
-    written = items[1] * tokens.reply[tokens.basis in ("tables", "stored answers")]
-    row.store_bytes = ANSWER_BYTES * items[1] + REPLY_BYTES * written
+    written = row.items[1] * tokens.reply[tokens.basis == "run"]  # thoughts are not kept
+    row.store_bytes = ANSWER_BYTES * row.items[1] + REPLY_BYTES * written
     row.results_bytes = TEXT_BYTES * written
     _paid(plan, row, llm, left)
     return row
@@ -243,34 +246,27 @@ def _paid(plan: Plan, row: Row, llm: LlmSettings, left: Range) -> None:
     """Fill in the money, the GPUs and the time of what a language model is asked."""
     assert row.tokens_in is not None
     assert row.tokens_out is not None
-    (in_low, out_low), (in_high, out_high) = zip(row.tokens_in, row.tokens_out, strict=True)
-    try:
+    ends = list(zip(row.tokens_in, row.tokens_out, strict=True))
+    with suppress(InputError):  # without a price
         price, is_batch = price_of(llm.model, plan.prices), llm.backend == "openai-batch"
-    except InputError:
-        pass
-    else:
         low, high = (
-            Usage(round(n_in), round(n_out))
-            for n_in, n_out in ((in_low, out_low), (in_high, out_high))
+            price.cost(Usage(round(n_in), round(n_out)), is_batch=is_batch) for n_in, n_out in ends
         )
-        row.usd = price.cost(low, is_batch=is_batch), price.cost(high, is_batch=is_batch)
+        row.usd = low, high
     is_on_cpu = llm.backend == "vllm" and llm.vllm.gpus == 0
     if is_on_cpu and llm.vllm.tokens_per_s is not None:  # nothing but a trial run tells its speed
-        row.cpu_minutes = out_high / llm.vllm.tokens_per_s / 60
+        row.cpu_minutes = row.tokens_out[1] / llm.vllm.tokens_per_s / 60
         row.job_minutes = row.cpu_minutes / row.jobs
     elif llm.vllm.parameters_b is not None and not is_on_cpu:
-        encoding = plan.config.encoding
-        row.gpu_minutes = (
-            serving_minutes(llm, encoding, in_low, out_low),
-            serving_minutes(llm, encoding, in_high, out_high),
-        )
+        least, most = (serving_minutes(llm, plan.config.encoding, *end) for end in ends)
+        row.gpu_minutes = least, most
     if llm.backend == "vllm":
         row.gpus = llm.vllm.gpus
         if row.gpu_minutes is not None:
             row.job_minutes = row.gpu_minutes[1] / row.gpus / row.jobs
         return
     per_minute = llm.asking.requests_per_minute, llm.asking.tokens_per_minute
-    paced = zip((left[1], in_high + out_high), per_minute, strict=True)
+    paced = zip((left[1], sum(ends[1])), per_minute, strict=True)
     row.job_minutes = max((n / pace / row.jobs for n, pace in paced if pace), default=None)
 
 
@@ -281,40 +277,40 @@ def _scored(
     panel = getattr(planned.section, of, None)
     if panel is None:
         return
-    n_parts, share = planned.scored_parts if of == "verify" else (panel.recall.top_k, 1.0)
+    stage = "score_parts" if of == "verify" else "score_pairs"
+    n_pairs, share = plan.scored_pairs(planned.id, of)
     n_jobs = len(planned.parts[language]) * len(plan.portions(planned.id, language, of))
     for number, reranker in enumerate(panel.rerankers):
-        row = Row(
-            planned.id, language, "score_parts" if of == "verify" else "score_pairs", reranker
-        )
-        row.jobs = n_jobs
+        row = Row(planned.id, language, stage, reranker, jobs=n_jobs)
         if counts is not None:
             low, high = counts.entering[of]
             if number and not panel.complete:  # pairs that are decided are not scored again
                 low = LEAST_SHARE * low
-            row.items, row.basis = (low * n_parts, high * n_parts), counts.found.basis
-            _score(plan, row, reranker, counts.texts, share=share)
+            row.items, row.basis = (low * n_pairs, high * n_pairs), counts.basis
+            _score(plan, row, reranker, counts.texts, share)
         yield row
 
 
-def _score(plan: Plan, row: Row, reranker: str, texts: PlannedTexts, *, share: float = 1.0) -> None:
+def _score(plan: Plan, row: Row, reranker: str, texts: PlannedTexts, share: float = 1.0) -> None:
     """Fill in what scoring a row's pairs takes."""
     entry, encoding = plan.rerankers[reranker], plan.config.encoding
     if isinstance(entry, BiEncoderReranker):
         entry = entry.model_copy(update={"encoder": sized(entry.encoder)})
     assert row.items is not None
-    each = pair_tokens(entry, texts, share=share)
-    row.tokens_in = times(row.items, each)
-    low, high = (scoring_minutes(entry, encoding, texts, n, share=share) for n in row.items)
-    if isinstance(entry, Bm25Reranker):
-        low, high = 0.0, 0.0
-    if low is not None and high is not None:
-        _computed(row, encoding, (low, high))
+    row.tokens_in = times(row.items, pair_tokens(entry, texts, share))
+    is_bm25 = isinstance(entry, Bm25Reranker)
+    each = 0.0 if is_bm25 else scoring_minutes(entry, encoding, texts, 1, share)
+    _computed(row, encoding, each, row.items)
     row.store_bytes, row.results_bytes = row.items[1] * PAIR_BYTES, row.items[1] * SCORE_BYTES
 
 
-def _computed(row: Row, encoding: Encoding, minutes: Range, *, gpus: int = 1) -> None:
-    """Fill in what computing takes: ``minutes`` of all GPUs together."""
+def _computed(
+    row: Row, encoding: Encoding, each: float | None, n: Range = (1, 1), *, gpus: int = 1
+) -> None:
+    """Fill in what computing takes: so many times ``each`` minutes of a GPU, of all together."""
+    if each is None:
+        return
+    minutes = times(n, each * max(1, gpus))
     row.gpu_minutes, row.gpus = minutes if gpus else None, gpus
     row.cpu_minutes = on_cpus(minutes[1], encoding)
     on_cpu = encoding.device == "cpu" or not gpus
@@ -356,26 +352,30 @@ def _retrieval(plan: Plan, measured: Measured) -> Iterator[Row]:
         found, entry = measured.texts(name, language), plan.models[model]
         row = Row(name, language, "encode", model, jobs=len(plan.shards[name, model, language]))
         if found is not None:
-            texts, row.basis = found.texts, found.basis
-            row.items = (texts.n_texts, texts.n_texts)
+            texts, row.basis = found
+            row.count(texts.n_texts, row.basis)
+            size = _sized(plan, model)
+            row.tokens_in = times((1, 1), texts.tokens(size))
             if isinstance(entry, EmbeddingApiModel):
-                _of_service(measured, row, entry, texts)
-            else:
-                _encoded(plan, row, model, texts)
+                _of_service(measured, row, entry)
+            gpus = entry.vllm.gpus if isinstance(entry, VllmModel) else 1
+            minutes = texts.gpu_minutes(size, plan.config.encoding)
+            _computed(row, plan.config.encoding, minutes, gpus=gpus)
+            row.store_bytes = texts.store_bytes(size, plan.config.encoding)
         yield row
     for run in dict.fromkeys(tuple(run.values()) for run in plan.runs):
         name, model, queries, documents = run
         if plan.searched_as(name, queries, documents) != name:
             continue
         found, entry = measured.texts(name, documents), plan.models[model]
-        is_reranker = isinstance(entry, RerankModel)
         pair = queries if queries == documents else f"{queries}-{documents}"
-        row = Row(name, pair, "rerank" if is_reranker else "search", model)
+        stage = "rerank" if isinstance(entry, RerankModel) else "search"
+        row = Row(name, pair, stage, model)
         base = plan.benchmarks[plan.named[name].base]
         counts = measured.counts(base.id, queries)
         if found is not None and counts is not None:
-            row.items, row.basis = counts.left, counts.found.basis
-            _searched(plan, row, model, found.texts, len(base.domains(queries, documents)))
+            row.items, row.basis = counts.left, counts.basis
+            _searched(plan, row, model, found[0], len(base.domains(queries, documents)))
         yield row
 
 
@@ -385,50 +385,37 @@ def _sized(plan: Plan, model: str) -> ModelBase:
     return sized(trained.base_entry if trained else plan.models[model])
 
 
-def _encoded(plan: Plan, row: Row, model: str, texts: PlannedTexts) -> None:
-    entry, encoding = plan.models[model], plan.config.encoding
-    own = _sized(plan, model)
-    n_tokens = texts.tokens(own)
-    row.tokens_in = (n_tokens, n_tokens)
-    gpus = entry.vllm.gpus if isinstance(entry, VllmModel) else 1
-    minutes = texts.gpu_minutes(own, encoding)
-    if minutes is not None:
-        minutes *= max(1, gpus)
-        _computed(row, encoding, (minutes, minutes), gpus=gpus)
-    row.store_bytes = texts.store_bytes(own, encoding)
-
-
-def _of_service(
-    measured: Measured, row: Row, entry: EmbeddingApiModel, texts: PlannedTexts
-) -> None:
+def _of_service(measured: Measured, row: Row, entry: EmbeddingApiModel) -> None:
     """Fill in what an embedding API is asked: texts of tables that have no vector yet, or all."""
-    n_tokens, row.answered, n_left = texts.tokens(entry), 0, texts.n_texts
+    row.answered = 0
     assert row.by is not None
+    assert row.items is not None
+    assert row.tokens_in is not None
     if row.basis == "tables":
-        n_texts, row.answered = measured.stored_vectors(row.by, [row.benchmark], row.language)
-        row.items, n_left = (n_texts, n_texts), n_texts - row.answered
-    left = n_tokens * n_left / max(1, texts.n_texts)
-    row.tokens_in = (left, left)
+        n_all, (n_texts, row.answered) = (
+            row.items[1],
+            measured.stored_vectors(row.by, row.benchmark, row.language),
+        )
+        row.count(n_texts, "tables")
+        row.tokens_in = times(row.tokens_in, (n_texts - row.answered) / max(1, n_all))
     if entry.price is not None:
         row.usd = times(row.tokens_in, entry.price / MILLION)
-    row.store_bytes = texts.store_bytes(entry, measured.plan.config.encoding)
 
 
 def _searched(plan: Plan, row: Row, model: str, texts: PlannedTexts, n_domains: int) -> None:
     """Fill in what searching or reranking a row's queries takes; each domain has its own."""
     entry, search = _sized(plan, model), plan.config.search
     assert row.items is not None
-    row.results_bytes = row.items[1] * search.top_k * RUN_BYTES
+    n_queries = row.items
     if isinstance(entry, RerankModel):
-        n_queries = row.items
         row.items = times(n_queries, entry.depth)
         _score(plan, row, entry.reranker, texts)
-        row.results_bytes = n_queries[1] * search.top_k * RUN_BYTES
     elif isinstance(entry, EncoderModel) and entry.dim is not None and entry.scores_by == "cosine":
-        operations = 2 * row.items[1] * texts.n_documents / max(1, n_domains) * entry.dim
+        operations = 2 * n_queries[1] * texts.n_documents / max(1, n_domains) * entry.dim
         on_a_core = operations / (CPU_GFLOPS * 1e9) / 60
         row.cpu_minutes = on_a_core / (os.cpu_count() or 1)
         row.job_minutes = on_a_core / texts.threads
+    row.results_bytes = n_queries[1] * search.top_k * RUN_BYTES
 
 
 # Training and probes
@@ -455,37 +442,32 @@ def _trained(plan: Plan, measured: Measured) -> Iterator[Row]:
             elif section.budget is not None:
                 most = section.budget * (len(section.edges) - 1)
                 n = (min(n[0], most), min(n[1], most))
-            row.items, row.basis = times(n, section.settings.epochs), counts.found.basis
+            row.items, row.basis = times(n, section.settings.epochs), counts.basis
             each = counts.texts.mean_tokens(settings.max_tokens) + counts.texts.query_tokens
-            row.tokens_in = times(row.items or (0, 0), each)
+            row.tokens_in = times(row.items, each)
             if settings.parameters_m is not None:  # forward, and twice as much backward
                 operations = 6e6 * settings.parameters_m
-                _computed(
-                    row, encoding, times(row.tokens_in, operations / (encoding.gpu_tflops * 6e13))
-                )
+                _computed(row, encoding, operations / (encoding.gpu_tflops * 6e13), row.tokens_in)
         yield row
 
 
 def _probed(plan: Plan, measured: Measured) -> Iterator[Row]:
     """Yield the rows of probes, where the config names them."""
-    encoding = plan.config.encoding
     if "probes" not in plan.config.model_fields_set:
         return
     for labels in probed(plan):
         name, model, language = labels["benchmark"], labels["model"], labels["lang"]
         row = Row(name, language, f"probe_{labels['probe']}", model)
-        found = measured.texts(name, language)
-        if found is not None:
-            n_texts, lengths = _probed_texts(plan, labels["probe"], found.texts)
-            row.items, row.basis, own = (n_texts, n_texts), found.basis, _sized(plan, model)
-            sample = PlannedTexts(found.texts.bins, 0)
+        if (found := measured.texts(name, language)) is not None:
+            n_texts, lengths = _probed_texts(plan, labels["probe"], found[0])
+            row.count(n_texts, found[1])
+            size, sample = _sized(plan, model), PlannedTexts(found[0].bins, 0)
             share = lengths / max(1, sample.n_documents)
-            row.tokens_in = times((share, share), sample.tokens(own))
-            minutes = sample.gpu_minutes(own, encoding)
-            if minutes is not None:
-                _computed(row, encoding, times((share, share), minutes))
-            if isinstance(own, EmbeddingApiModel) and own.price is not None:
-                row.usd = times(row.tokens_in, own.price / MILLION)
+            row.tokens_in = times((share, share), sample.tokens(size))
+            minutes = sample.gpu_minutes(size, plan.config.encoding)
+            _computed(row, plan.config.encoding, minutes, (share, share))
+            if isinstance(size, EmbeddingApiModel) and size.price is not None:
+                row.usd = times(row.tokens_in, size.price / MILLION)
         yield row
 
 
