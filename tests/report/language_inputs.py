@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-import polars as pl
 from report_tables import bucket_rows, psi_row, report_input
 
-from psibench.metrics.summaries import language_averages, leaderboard_correlations, position_trend
+from psibench.metrics.summaries import position_trend
 from psibench.report.page import ReportInput
 from psibench.report.views import BenchmarkInfo, ModelInfo
 
@@ -20,7 +19,7 @@ MODELS = (
 MEANS = {"alpha": 0.5, "beta": 0.4, "blind": 0.3}
 
 
-def languages_input(models: tuple[ModelInfo, ...] = MODELS, **leaderboard: float) -> ReportInput:
+def languages_input(models: tuple[ModelInfo, ...] = MODELS) -> ReportInput:
     """Every model on every pair, `beta` on the pairs of one language only."""
     psi: list[dict[str, Any]] = []
     buckets: list[dict[str, Any]] = []
@@ -53,16 +52,4 @@ def languages_input(models: tuple[ModelInfo, ...] = MODELS, **leaderboard: float
     inputs = report_input(
         psi, buckets, statistics, benchmarks=(BenchmarkInfo("b", "controlled"),), models=models
     )
-    averages = language_averages(inputs.psi_table)
-    summaries = {
-        "position_trend": position_trend(inputs.bucket_scores),
-        "language_averages": averages,
-    }
-    if leaderboard:
-        boards = leaderboard_correlations(averages, leaderboard, leaderboard="board")
-        summaries["leaderboards"] = boards
-    return replace(inputs, summaries=summaries)
-
-
-def rows_of(table: pl.DataFrame, **wanted: str) -> pl.DataFrame:
-    return table.filter(*(pl.col(name) == value for name, value in wanted.items()))
+    return replace(inputs, position_trend=position_trend(inputs.bucket_scores))

@@ -1,12 +1,13 @@
 """Builders of small literal tables for the report's tests."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
 
 from psibench.report.page import ReportInput
-from psibench.report.tables import Block, Table
+from psibench.report.tables import Block, FigureView, Table
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     COMPARISONS,
@@ -15,6 +16,7 @@ from psibench.tables.schemas import (
     STATISTICS,
     TableSpec,
 )
+from psibench.tables.summary_schemas import POSITION_TREND
 
 FORBIDDEN = ("equally hard", "does not care", "truncation is all", "truncation is enough", "chance")
 """What a page must not say; see docs/psi.md."""
@@ -154,10 +156,15 @@ def report_input(
         statistics=frame(STATISTICS, statistics or []),
         position_histogram=frame(POSITION_HISTOGRAM, histogram or []),
         comparisons=frame(COMPARISONS, comparisons or []),
-        **more,
+        **{"position_trend": POSITION_TREND.empty(), **more},
     )
 
 
 def by_title(blocks: Iterable[Block]) -> dict[str, Any]:
     """The tables and figures of a part of the page under their names."""
     return {one.name if isinstance(one, Table) else one.title: one for one in blocks}
+
+
+def texts(figure: FigureView) -> list[str]:
+    """The texts of a figure's only drawing, in their order."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", figure.panels[0].svg)

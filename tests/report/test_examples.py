@@ -5,7 +5,14 @@ from typing import Any
 
 from report_tables import psi_row, report_input
 
-from psibench.report.examples import Example, chosen, example_section, make_example
+from psibench.report.examples import (
+    CONTEXT,
+    LONGEST,
+    Example,
+    example_section,
+    excerpt,
+    make_example,
+)
 from psibench.report.page import render_report
 from psibench.report.views import BenchmarkInfo
 
@@ -21,17 +28,9 @@ def example(text: str = TEXT, language: str = "eng-Latn", **changes: Any) -> Exa
     return make_example(row(**changes), text, benchmark="b", language=language, domain="law")
 
 
-def test_choice_depends_on_the_ids_alone() -> None:
-    ids = [f"q{i}" for i in range(50)]
-    assert chosen(ids, 3) == chosen(reversed(ids), 3)
-    assert chosen(ids, 3)[:2] == chosen(ids, 2)
-    assert chosen(["only"], 3) == ["only"]
-    assert chosen(ids, 3) != ids[:3]
-
-
 def test_evidence_of_an_original_is_marked_with_place_and_length() -> None:
     found = example()
-    assert found.excerpt.evidence == ("The box is red.",)
+    assert found.evidence == ("The box is red.",)
     assert found.facts == (
         "evidence: characters 17 to 32 of 50, 15 long",
         "middle at 0.49",  # 24.5 / 50
@@ -48,7 +47,7 @@ def test_evidence_found_again_is_marked_where_it_was_found() -> None:
         located_char_span=[21, 39],
         located_by="sentences",
     )
-    assert found.excerpt.evidence == ("Die Kiste ist rot.",)
+    assert found.evidence == ("Die Kiste ist rot.",)
     assert found.facts[0] == "found again in the translation (sentences)"
     assert "in the original: at 0.49" in found.facts
     assert found.facts[-1] == "document: 12 tokens in the original"
@@ -57,19 +56,19 @@ def test_evidence_found_again_is_marked_where_it_was_found() -> None:
 def test_evidence_not_found_again_is_not_marked() -> None:
     more = {"pos_translated_char_length": 12, "located_char_span": None}
     found = example("Etwas Text.", "deu-Latn", **more, not_located="quote_not_found")
-    assert found.excerpt.evidence == ()
+    assert found.evidence == ()
     assert found.facts[0] == "evidence: not located in the translation (quote_not_found)"
 
 
 def test_span_of_a_text_of_another_length_is_not_marked() -> None:
     found = example("Kurz.", "deu-Latn")
-    assert found.excerpt.evidence == ()
+    assert found.evidence == ()
     assert found.facts[0] == "evidence: not looked for in this text"
 
 
 def test_evidence_known_by_class_is_not_marked_and_its_class_is_told() -> None:
     found = example(pos_char_span=None, target_position="mixed")
-    assert found.excerpt.evidence == ()
+    assert found.evidence == ()
     assert found.facts == (
         "evidence: known by class, mixed",
         "shown unmarked: the text's beginning",
@@ -79,12 +78,12 @@ def test_evidence_known_by_class_is_not_marked_and_its_class_is_told() -> None:
 def test_of_several_spans_all_are_told_and_the_first_is_shown() -> None:
     spans = [[0, 16], [33, 50]]
     found = example(pos_char_span=None, target_position=None, pos_char_spans=spans)
-    assert found.excerpt.evidence == ("The lid is blue.",)
+    assert found.evidence == ("The lid is blue.",)
     told = ("evidence: 2 spans, characters 0 to 16; 33 to 50 of 50", "shown: the first")
     assert found.facts[:2] == told
     more = {"pos_char_spans": spans, "pos_translated_char_length": 12, "target_position": None}
     translated = example("Etwas Text.", "deu-Latn", pos_char_span=None, **more)
-    assert translated.excerpt.evidence == ()
+    assert translated.evidence == ()
     assert translated.facts[0] == "evidence: 2 spans of the original"
 
 
@@ -93,7 +92,7 @@ def test_groups_are_in_page_order_with_names_and_directions() -> None:
     infos = (BenchmarkInfo("other", "posir"), BenchmarkInfo("b", "posir"))
     ((info, groups),) = example_section(shown, infos)
     assert info.id == "b"
-    found = [(group.name, group.tag, group.direction) for group in groups]
+    found = [(group["name"], group["tag"], group["direction"]) for group in groups]
     assert found == [
         ("Arabic", "ar", "rtl"),
         ("Chinese (Simplified)", "zh-Hans", "ltr"),
@@ -113,3 +112,41 @@ def test_page_marks_evidence_with_language_and_direction() -> None:
     assert passage is not None
     assert passage[1] == "الغطاء أزرق. <mark>الصندوق أحمر.</mark> الحبل طويل."
     assert 'href="#examples"' in page
+
+
+SENTENCE = "The lid is blue and the box is red. "
+
+
+def test_short_text_is_shown_whole() -> None:
+    assert excerpt("One two three.", (4, 7)) == ("One ", ("two",), " three.", 0)
+    assert excerpt("abcdef", (3, 99)) == ("abc", ("def",), "", 0)
+    assert excerpt("One two.", None, around=0.5) == ("One two.", (), "", 0)
+
+
+def test_context_is_cut_at_white_space() -> None:
+    text = SENTENCE * 40
+    before, evidence, after, _ = excerpt(text, (720, 739))
+    assert evidence == ("The lid is blue and",)
+    assert before.startswith("… ")
+    assert after.endswith(" …")
+    kept, following = before[2:], after[:-2]
+    assert CONTEXT - 24 <= len(kept) <= CONTEXT
+    assert text[720 - len(kept) - 1] == " "
+    assert text[739 + len(following)] == " "
+    unmarked, *_ = excerpt(text, None, around=0.5)
+    assert "… " in unmarked
+    assert unmarked.endswith(" …")
+
+
+def test_text_without_white_space_is_cut_all_the_same() -> None:
+    before, _, after, _ = excerpt("文" * 1000, (500, 510))
+    assert (before, after) == ("… " + "文" * CONTEXT, "文" * CONTEXT + " …")
+
+
+def test_of_long_evidence_beginning_and_end_are_shown() -> None:
+    text = SENTENCE * 40
+    _, parts, _, n_left_out = excerpt(text, (0, 1080))
+    assert text.startswith(parts[0])
+    assert text[:1080].endswith(parts[1])
+    assert sum(map(len, parts)) + n_left_out == 1080
+    assert sum(map(len, parts)) <= LONGEST

@@ -1,6 +1,6 @@
 import polars as pl
 import pytest
-from report_tables import by_title
+from report_tables import by_title, texts
 
 from psibench.metrics.similarity import similarity_rows
 from psibench.report.languages import language_blocks
@@ -72,9 +72,17 @@ def test_domains_of_several_languages_are_added_up():
 
 def test_length_beside_the_first_language_is_shown_by_domain():
     figure = blocks_of(ENGLISH | GERMAN)["Length beside the first language"]
-    assert figure.header == ("domain", "eng-Latn", "deu-Latn")
     # 9 / 6 and 18 / 10
-    assert figure.rows == (("law", "1.00", "1.50"), ("game", "1.00", "1.80"))
+    assert texts(figure)[:8] == [
+        "eng-Latn",
+        "deu-Latn",
+        "law",
+        "game",
+        "1.00",
+        "1.50",
+        "1.00",
+        "1.80",
+    ]
     assert "Length beside the first language" not in blocks_of(ENGLISH)
 
 
@@ -167,10 +175,10 @@ def figures_of(frame):
 
 def test_the_first_language_stands_below_the_diagonal_and_the_second_above():
     (figure,) = figures_of(similarity(["eng-Latn", "cmn-Hans"]))
-    assert figure.rows == (("law", "–", "0.200"), ("game", "0.100", "–"))
+    assert texts(figure)[4:6] == ["0.20", "0.10"]
     assert "Below the diagonal: eng-Latn. Above: cmn-Hans. Model: m." in figure.caption
     (alone,) = figures_of(similarity(["eng-Latn"]))
-    assert alone.rows == (("law", "–", "–"), ("game", "0.100", "–"))
+    assert texts(alone)[4:5] == ["0.10"]
 
 
 def test_further_languages_and_models_have_figures_of_their_own():

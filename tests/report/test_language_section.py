@@ -1,4 +1,4 @@
-"""Language pairs side by side: order, marks, averages, trends, leaderboards."""
+"""Language pairs side by side: order, marks, trends; and what of many rows a page shows."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,10 +8,9 @@ import pytest
 from language_inputs import LANGUAGES, MODELS, PAIRS, languages_input
 from report_tables import bucket_rows, by_title, psi_row, report_input
 
-from psibench.metrics.summaries import language_averages
 from psibench.report import scores
 from psibench.report.page import ReportInput, render_report
-from psibench.report.pairs import leaderboard_table, pair_blocks, pairs_of
+from psibench.report.pairs import pair_blocks, pairs_of
 from psibench.report.plots import model_styles
 from psibench.report.scores import fitting
 from psibench.report.views import BenchmarkInfo, headlines, with_headline
@@ -25,8 +24,8 @@ def section(inputs: ReportInput) -> dict[str, Any]:
         info,
         psi_table=inputs.psi_table,
         bucket_scores=inputs.bucket_scores,
+        position_trend=inputs.position_trend,
         languages=LANGUAGES,
-        summaries=inputs.summaries,
         models=models,
         styles=model_styles({model.id: model.control for model in models}),
         metric="ndcg@10",
@@ -51,64 +50,6 @@ def test_scores_and_psi_of_every_pair_are_marked_where_the_test_finds_an_effect(
     assert crossed.header == ("model", "ara-Arab →\neng-Latn", "cmn-Hans →\neng-Latn")
     assert crossed.rows[1] == ("beta", "–", "–")  # not evaluated on them
     assert [row[0] for row in alone.rows] == [model.id for model in MODELS]
-
-
-def test_averages_name_both_conventions_noise_and_equal_documents() -> None:
-    table = section(languages_input())["Average over languages, monolingual"]
-    assert table.groups == (
-        ("", 1),
-        ("ndcg@10, over queries", 1),
-        ("ndcg@10, over buckets", 1),
-        ("PSI", 2),
-    )
-    assert table.header == ("model", "All", "Q1", "All", "Q1")
-    # (0.50 + 0.51 + 0.52) / 3; half of it over buckets
-    psi = "0.250\nnoise 0.040\nequal docs 0.220"
-    assert table.rows[2] == ("alpha", "0.510", "0.255", psi, psi)
-    assert table.note.startswith("3 languages: ara-Arab, cmn-Hans, eng-Latn.")
-    crossed = section(languages_input())["Average over languages, cross-lingual"]
-    assert "ara-Arab → eng-Latn, cmn-Hans → eng-Latn" in crossed.note
-    assert "PosIR" in crossed.note
-    assert "PosIR" not in table.note  # said once
-
-
-def test_an_average_of_fewer_languages_says_so() -> None:
-    inputs = languages_input()
-    averages = inputs.summaries["language_averages"]
-    fewer = averages.with_columns(n_psi=pl.lit(2, pl.Int64))
-    changed = replace(inputs, summaries={**inputs.summaries, "language_averages": fewer})
-    table = section(changed)["Average over languages, monolingual"]
-    assert table.rows[0][3].startswith("0.250 (2 of 3)\n")
-
-
-def averages_without(wanted: pl.Expr) -> dict[str, Any]:
-    """The blocks where the PSI table lacks some rows."""
-    inputs = languages_input()
-    averages = language_averages(inputs.psi_table.filter(~wanted))
-    return section(replace(inputs, summaries={**inputs.summaries, "language_averages": averages}))
-
-
-def test_a_model_that_lacks_a_language_has_a_dash_and_no_number() -> None:
-    lacking = pl.col("model").is_in(["alpha", "beta"]) & (pl.col("corpus_lang") == "cmn-Hans")
-    crossing = (pl.col("model") == "alpha") & (pl.col("query_lang") == "ara-Arab")
-    crossing = crossing & (pl.col("corpus_lang") == "eng-Latn")
-    blocks = averages_without(lacking | crossing)
-    table = blocks["Average over languages, monolingual"]
-    rows = {line[0]: line[1:] for line in table.rows}
-    assert rows["alpha"] == rows["beta"] == ("–\n2 of 3 languages",) * 4
-    assert rows["blind"][:2] == ("0.310", "0.155")
-    assert table.note.startswith("3 languages: ara-Arab, cmn-Hans, eng-Latn.")
-    crossed = blocks["Average over languages, cross-lingual"]
-    assert {line[0]: line[1] for line in crossed.rows}["alpha"] == "–\n1 of 2 pairs"
-    assert crossed.note.startswith("2 pairs (queries → documents): ara-Arab → eng-Latn, cmn-")
-
-
-def test_a_length_that_a_language_lacks_altogether_is_told_from_the_caption() -> None:
-    lacking = (pl.col("corpus_lang") == "cmn-Hans") & (pl.col("length_bucket") == "Q1")
-    table = averages_without(lacking)["Average over languages, monolingual"]
-    psi = "0.250\nnoise 0.040\nequal docs 0.220"
-    q1 = "0.250 (2 of 3)\nnoise 0.040\nequal docs 0.220 (2 of 3)"
-    assert table.rows[2] == ("alpha", "0.510", "0.253 (2 of 3)", psi, q1)  # (0.25 + 0.255) / 2
 
 
 def test_panels_carry_the_trend_of_a_model_that_has_every_pair() -> None:
@@ -141,26 +82,6 @@ def test_page_with_languages_shows_the_leading_pair() -> None:
     page = render_report(languages_input())
     assert 'id="languages"' in page
     assert '<span class="chip" title="languages of queries and documents">eng-Latn</span>' in page
-
-
-def test_leaderboards_follow_the_usual_convention_of_each_length() -> None:
-    inputs = languages_input(alpha=3.0, beta=2.0, blind=1.0)
-    boards = inputs.summaries["leaderboards"]
-    is_mean = pl.col("average") == "mean"
-    boards = boards.with_columns(
-        spearman=pl.when(pl.col("spearman").is_not_null()).then(
-            pl.when(is_mean).then(1.0).otherwise(0.5)
-        )
-    )
-    inputs = replace(inputs, summaries={**inputs.summaries, "leaderboards": boards})
-    table = leaderboard_table(boards, inputs.benchmarks, metric="ndcg@10")
-    assert table.header == ("leaderboard", "benchmark", "setting", "All", "Q1")
-    assert table.rows[0][:3] == ("board", "b", "monolingual")
-    assert table.rows[0][3].startswith("+1.00\n")
-    assert table.rows[0][3].endswith("3 models")
-    assert table.rows[0][4].startswith("+0.50\n")
-    assert table.rows[1][2:4] == ("cross-lingual", "–\n2 models")
-    assert 'id="leaderboards"' in render_report(inputs)
 
 
 def test_leading_slice_of_equal_languages_is_the_first_in_order() -> None:
@@ -223,10 +144,3 @@ def test_page_of_published_figures_is_linked_where_there_is_one(
 ) -> None:
     assert "published.html" not in small_page
     assert 'href="published.html"' in render_report(replace(small, published="published.html"))
-
-
-def test_views_are_in_no_summary() -> None:
-    inputs = replace(languages_input(alpha=1.0, beta=2.0), views={"x": {"raw": "b"}})
-    page = render_report(replace(inputs, benchmarks=()))
-    assert 'id="leaderboards"' not in page
-    assert 'id="languages"' not in page

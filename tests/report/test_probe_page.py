@@ -8,13 +8,11 @@ import polars as pl
 import pytest
 from report_tables import frame, psi_row
 
-from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE, profile_rows
 from psibench.report.probes import agreement, run_probe_page
 from psibench.report.published import probes_beside
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import PSI_TABLE
-from psibench.tables.spec import TableSpec
 
 ABOUT = {
     "benchmark": "squad",
@@ -57,9 +55,9 @@ def rows(model: str, gap: float) -> list[dict[str, Any]]:
     return found
 
 
-def table(*given: list[dict[str, Any]], spec: TableSpec = PROBE_TABLE) -> pl.DataFrame:
-    filled = [[row.get(name) for name in spec.column_names] for one in given for row in one]
-    return pl.DataFrame(filled, schema=spec.empty().schema, orient="row")
+def table(*given: list[dict[str, Any]]) -> pl.DataFrame:
+    filled = [[row.get(name) for name in PROBE_TABLE.column_names] for one in given for row in one]
+    return pl.DataFrame(filled, schema=PROBE_TABLE.empty().schema, orient="row")
 
 
 @pytest.fixture
@@ -69,21 +67,7 @@ def page(tmp_path: Path) -> str:
     write_table(found, tmp_path / "probe_table.parquet", PROBE_TABLE, provenance=source)
     psi = frame(PSI_TABLE, [psi_row("<mine>")])
     write_table(psi, tmp_path / "psi.parquet", PSI_TABLE, provenance=source)
-    about = {"model": "<mine>", "other": "blind", "probe": "insertion", "n_documents": 40}
-    about |= {"condition": "beginning less end", "value": -0.1, "other_value": 0.0}
-    pairs = [
-        ABOUT | about | {"measure": measure, "size": size, "difference": -0.1, "p": 0.004} | ends
-        for measure, ends in (
-            ("cosine", {}),
-            ("cosine gap", {"low": -0.15, "high": -0.05}),
-            ("cosine range", {}),
-        )
-        for size in (0.1, 0.5, None)
-    ]
-    compared = table(pairs, spec=PROBE_COMPARISON)
-    write_table(compared, tmp_path / "pairs.parquet", PROBE_COMPARISON, provenance=source)
     run_probe_page(
-        comparison=[tmp_path / "pairs.parquet"],
         table=tmp_path / "probe_table.parquet",
         psi=[tmp_path / "psi.parquet"],
         controls={"<mine>": None, "blind": "position-blind"},
@@ -93,7 +77,7 @@ def page(tmp_path: Path) -> str:
     return (tmp_path / "probes.html").read_text(encoding="utf-8")
 
 
-def test_a_figure_per_probe_with_the_numbers_behind_it(page):
+def test_a_figure_per_probe(page):
     titles = re.findall(r"<figcaption><strong>(.*?)</strong>", page)
     assert titles == [
         "Insertion: how far the vector moves",
@@ -112,18 +96,6 @@ def test_the_page_is_whole_and_names_are_escaped(page):
     assert not re.search(r'(src|href)="https?:', page)
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-
-
-def test_what_two_models_differ_in_is_a_table_of_gaps_and_ranges_over_all_sizes(page):
-    compared = page[page.index("<h3>Compared</h3>") :]
-    compared = compared[: compared.index("</table>")]
-    rows = re.findall(r"<tr>(.*?)</tr>", compared)[1:]
-    texts = [re.sub(r"<[^>]+>", "|", row) for row in rows]
-    assert len(texts) == 2  # cosine gap and range, their means over the sizes
-    assert "cosine gap" in texts[0]
-    assert "−0.100 [−0.150, −0.050]" in texts[0]
-    assert "0.004" in texts[0]
-    assert "cosine range" in texts[1]
 
 
 def test_a_models_psi_stands_beside_its_probes():

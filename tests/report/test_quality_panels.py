@@ -1,6 +1,6 @@
 import polars as pl
 import pytest
-from report_tables import by_title, report_input
+from report_tables import by_title, report_input, texts
 from test_report_html import Collector
 
 from psibench.report.languages import quality_blocks
@@ -11,7 +11,6 @@ from psibench.translate.quality import (
     DIMENSIONS,
     HUMAN_SCHEMA,
     agreement_table,
-    confusion_table,
     graded,
     quality_table,
 )
@@ -39,10 +38,7 @@ PEOPLE = pl.DataFrame(
 @pytest.fixture(scope="module")
 def tables():
     every = graded(GRADES)
-    return {
-        "agreement": agreement_table(every, PEOPLE),
-        "confusion": confusion_table(every, PEOPLE),
-    }
+    return {"agreement": agreement_table(every, PEOPLE)}
 
 
 def blocks_of(**tables):
@@ -67,8 +63,8 @@ def test_translators_stand_side_by_side_by_language():
     )
     blocks = blocks_of(translators=compared)
     families = blocks["Overall grade by translator and language family"]
-    assert families.header == ("translator", "Germanic", "Semitic")
-    assert families.rows == (("mine", "4.50", "3.00"), ("theirs", "3.62", "2.50"))
+    assert texts(families)[:4] == ["Germanic", "Semitic", "mine", "theirs"]
+    assert texts(families)[4:8] == ["4.50", "3.00", "3.62", "2.50"]
     table = blocks["Translators side by side"]
     rest = ["4.50"] * 3
     assert table.rows[:3] == (
@@ -82,19 +78,6 @@ def test_translators_stand_side_by_side_by_language():
         ("all languages", "theirs"),
     ]
     assert "Translators side by side" not in blocks_of()
-
-
-def test_heat_maps_show_dimensions_and_domains_by_language():
-    blocks = blocks_of()
-    by_dimension = blocks["Grades by language"]
-    assert by_dimension.header == ("language", *DIMENSIONS, "overall")
-    by_domain = blocks["Overall grade by domain and language"]
-    assert by_domain.header == ("domain", "deu-Latn", "ara-Arab", "all languages")
-    assert by_domain.rows == (
-        ("all domains", "4.50", "3.00", "4.00"),
-        ("law", "5.00", "3.00", "4.00"),
-        ("game", "4.00", "–", "4.00"),
-    )
 
 
 def test_one_language_has_no_heat_maps():
@@ -114,18 +97,9 @@ def test_published_agreement_stands_beside_the_whole_only(tables):
 
 def test_grades_by_people_stand_beside_the_model_s_by_language(tables):
     figure = blocks_of(**tables)["Grades by people and by the language model, by language"]
-    assert figure.header == ("by", *DIMENSIONS)
+    assert texts(figure)[:6] == [*DIMENSIONS, "deu-Latn, people", "deu-Latn, language model"]
     # two people on one document: style 1 and 5, fluency 5 and 4; the language model gave 5
-    assert figure.rows == (
-        ("deu-Latn, people", "4.50", "5.00", "5.00", "3.00"),
-        ("deu-Latn, language model", *["5.00"] * 4),
-    )
-
-
-def test_the_confusion_matrix_has_counts_and_shares(tables):
-    table = blocks_of(**tables)["Grades by people and by the language model"]
-    assert table.rows[4] == ("5", "0\n0.0 %", "0\n0.0 %", "0\n0.0 %", "0\n0.0 %", "6\n100.0 %")
-    assert table.rows[1] == ("2", *["0\n–"] * 5)
+    assert texts(figure)[6:14] == ["4.50", "5.00", "5.00", "3.00", *["5.00"] * 4]
 
 
 def test_the_page_has_sound_ids_and_escapes_names(tables):
@@ -136,4 +110,4 @@ def test_the_page_has_sound_ids_and_escapes_names(tables):
     assert len(ids) == len(set(ids))
     assert "&lt;b&gt;" in page
     assert "<bdi><b>" not in page
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 1

@@ -13,12 +13,11 @@ from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
 from psibench.plan.summaries import example_files, language_files, summary_names
 from psibench.report.examples import read_examples
-from psibench.report.languages import read_languages, read_summaries
+from psibench.report.languages import read_languages
 from psibench.tables import Provenance, write_table
 from psibench.tables.quality_schemas import DOMAIN_SIMILARITY, RELOCATION, TRANSLATION_QUALITY
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import TableSpec
-from psibench.tables.summary_schemas import POSITION_TREND
 
 SOURCE = Provenance("build", 1)
 
@@ -69,7 +68,7 @@ def test_three_queries_of_a_language_are_divided_among_its_domains(
     found = read_examples([domain(tmp_path, name, n) for name, n in sizes.items()])
     counted = {name: sum(one.domain == name for one in found) for name in sizes}
     assert {name: n for name, n in counted.items() if n} == taken
-    assert all(one.excerpt.evidence == ("The lid is blue.",) for one in found)
+    assert all(one.evidence == ("The lid is blue.",) for one in found)
 
 
 def test_the_same_queries_are_shown_in_every_language(tmp_path: Path) -> None:
@@ -77,7 +76,7 @@ def test_the_same_queries_are_shown_in_every_language(tmp_path: Path) -> None:
     found = read_examples([domain(tmp_path, "law", 9), domain(tmp_path, "law", 9, **arabic)])
     ids = [[one.query_id for one in found if one.language == la] for la in ("eng-Latn", "ara-Arab")]
     assert ids[0] == ids[1]
-    assert found[3].excerpt.evidence == ()  # translated, its evidence not looked for
+    assert found[3].evidence == ()  # translated, its evidence not looked for
 
 
 def test_a_missing_document_is_told(tmp_path: Path) -> None:
@@ -119,14 +118,6 @@ def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:
     assert "agreement" not in found
 
 
-def test_summaries_are_read_by_name(tmp_path: Path) -> None:
-    path = written(tmp_path / "trend.parquet", POSITION_TREND, [])
-    found = read_summaries({"position_trend": path})
-    assert list(found) == ["position_trend"]
-    with pytest.raises(InputError, match="'language_averages'"):
-        read_summaries({"language_averages": written(tmp_path / "x.parquet", CORPUS, [])})
-
-
 @pytest.mark.parametrize(
     ("n", "expected"), [(1, "a"), (3, "a b c"), (4, "a c d"), (5, "a c e"), (31, "a p e2")]
 )
@@ -160,7 +151,6 @@ def test_workflow_is_asked_for_what_a_translated_benchmark_has() -> None:
         "similarity": ["results/b/similarity/minilm-static/eng-Latn.parquet"],
         "quality": "results/b/translation_quality.parquet",
         "agreement": "results/b/translation_agreement.parquet",
-        "confusion": "results/b/translation_confusion.parquet",
     }
     assert "similarity" not in language_files(plan(models=["bm25"]))[0]
 

@@ -11,14 +11,12 @@ from verification_tables import (
     MODELS,
     POSQ_FACTS,
     VIEWS,
-    savings,
     verified_input,
 )
 
 from psibench.config.models import Bm25Model
 from psibench.errors import InputError
 from psibench.filters.audit import AUDIT_TABLE
-from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.negatives import JUDGEMENTS
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.generate.benchmarks import Controlled, FinewebPosq
@@ -41,6 +39,7 @@ from psibench.tables.schemas import (
     STATISTICS,
 )
 from psibench.tables.spec import TableSpec
+from psibench.tables.summary_schemas import POSITION_TREND
 
 LABELS = {"benchmark": "controlled", "lang": "eng-Latn", "domains": ["wikipedia"]}
 SOURCE = Provenance("verify", 1)
@@ -102,37 +101,28 @@ def ledger(folder: Folder, n_dropped: int = 3) -> dict[str, list[str]]:
 
 def test_every_table_is_read_back(folder: Folder) -> None:
     facts = MARGIN_FACTS
-    one = savings("margin", ("bm25", 30, 30))
-    two = savings("segment_grades", ("stand-in", 9, 4))
     (found,) = read_verification(
         [
             {
                 **LABELS,
-                "flow": folder.only("flow", facts.flow, FLOW),
-                "margin_table": folder.only("margin_table", facts.margin_table, MARGIN_TABLE),
-                "cell_table": folder.only("cell_table", facts.cell_table, CELL_TABLE),
-                "audit_table": folder.only("audit_table", facts.audit_table, AUDIT_TABLE),
-                "judgements": folder.only("judgements", POSQ_FACTS.judgements, JUDGEMENTS),
-                "savings": [
-                    folder.only("one", one, SCORING_SAVINGS),
-                    folder.only("two", two, SCORING_SAVINGS),
-                ],
+                "flow": folder.only("flow", facts["flow"], FLOW),
+                "margin_table": folder.only("margin_table", facts["margin_table"], MARGIN_TABLE),
+                "cell_table": folder.only("cell_table", facts["cell_table"], CELL_TABLE),
+                "audit_table": folder.only("audit_table", facts["audit_table"], AUDIT_TABLE),
+                "judgements": folder.only("judgements", POSQ_FACTS["judgements"], JUDGEMENTS),
             }
         ]
     )
-    assert (found.benchmark, found.language) == ("controlled", "eng-Latn")
-    assert found.domain == "wikipedia"
+    assert (found["benchmark"], found["language"]) == ("controlled", "eng-Latn")
+    assert found["domain"] == "wikipedia"
     for name in ("flow", "margin_table", "cell_table", "audit_table"):
-        assert getattr(found, name).equals(getattr(facts, name))
-    assert found.savings is not None
-    assert list(found.savings["rule"]) == ["margin"] * 2 + ["segment_grades"] * 2
-    assert found.shift is None  # no ledger, no queries
+        assert found[name].equals(facts[name])
+    assert "shift" not in found  # no ledger, no queries
 
 
 def test_positions_by_stage_come_from_ledger_and_queries(folder: Folder) -> None:
     (found,) = read_verification([{**LABELS, **ledger(folder)}])
-    assert found.shift is not None
-    sizes = found.shift.select("target_position", "n_entered", "n_kept").rows()
+    sizes = found["shift"].select("target_position", "n_entered", "n_kept").rows()
     assert sizes == [("all", 5, 2), ("beginning", 1, 1), ("middle", 1, 0), ("end", 3, 1)]
 
 
@@ -197,6 +187,7 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
         psi_table=folder.write("psi_table", inputs.psi_table, PSI_TABLE),
         bucket_scores=folder.write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
         comparisons=folder.write("comparisons", inputs.comparisons, COMPARISONS),
+        position_trend=folder.write("trend", inputs.position_trend, POSITION_TREND),
         statistics=[folder.write("statistics", inputs.statistics, STATISTICS)],
         histograms=[folder.write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
         # Nobody was asked anything: the ledger is not read.
@@ -206,7 +197,7 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
         verification=[
             {
                 **LABELS,
-                "margin_table": folder.only("margins", MARGIN_FACTS.margin_table, MARGIN_TABLE),
+                "margin_table": folder.only("margins", MARGIN_FACTS["margin_table"], MARGIN_TABLE),
             }
         ],
         views=VIEWS,
@@ -221,7 +212,6 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
                 "quality": folder.write("quality", quality, TRANSLATION_QUALITY),
             }
         ],
-        summaries={},
         examples=[
             place
             | {"queries": folder.write("asked", frame(QUERIES, [asked]), QUERIES)}

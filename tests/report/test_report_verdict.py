@@ -8,8 +8,7 @@ from report_tables import FORBIDDEN, psi_row, report_input, undefined_row
 
 from psibench.metrics.psi import FLAGS
 from psibench.report.page import render_report
-from psibench.report.scores import control_reading
-from psibench.report.verdict import Verdict, verdicts
+from psibench.report.verdict import Verdict, control_reading, verdicts
 
 BETWEEN = {"test": "between", "flags": "between_documents", "psi_same": None} | {
     "psi_same_low": None,

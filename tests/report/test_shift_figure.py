@@ -3,17 +3,18 @@
 import pytest
 from verification_tables import shifts
 
-from psibench.report.filters import shift_figure, shift_sentences
-from psibench.report.tables import FigureView
+from psibench.report.filters import shift_blocks, shift_sentences
+from psibench.report.tables import FigureView, Table
 
 EVEN = (400, 400, 400)
 SKEWED = (180, 50, 70)
 
 
-def figure(*stages) -> FigureView:
-    found = shift_figure(shifts(*stages), "shift")
-    assert found is not None
-    return found
+def blocks(*stages) -> tuple[FigureView, Table]:
+    figure, table = shift_blocks(shifts(*stages), "shift")
+    assert isinstance(figure, FigureView)
+    assert isinstance(table, Table)
+    return figure, table
 
 
 def test_a_shift_beyond_chance_is_named_with_what_it_moves() -> None:
@@ -68,12 +69,12 @@ def test_few_items_make_p_rough() -> None:
     ],
 )
 def test_what_enters_is_drawn_where_it_is_not_what_was_kept_before(second, bars) -> None:
-    found = figure(("a", EVEN, SKEWED), ("b", *second))
-    assert [row[0] for row in found.rows] == bars
+    _, table = blocks(("a", EVEN, SKEWED), ("b", *second))
+    assert [row[0] for row in table.rows] == bars
 
 
-def test_numbers_of_the_figure_are_shares_items_and_size_of_the_shift() -> None:
-    found = figure(("margin", EVEN, SKEWED))
+def test_the_table_has_shares_items_and_size_of_the_shift() -> None:
+    _, found = blocks(("margin", EVEN, SKEWED))
     # half of |60.00 - 33.33| + |16.67 - 33.33| + |23.33 - 33.33|
     assert found.rows[1][:4] == ("after margin", "60.00 %", "16.67 %", "23.33 %")
     assert found.rows[1][4:] == ("300", "26.67 %", "<0.001")
@@ -81,23 +82,24 @@ def test_numbers_of_the_figure_are_shares_items_and_size_of_the_shift() -> None:
 
 
 def test_drawing_names_bars_shares_and_what_the_test_says() -> None:
-    svg = figure(("margin", EVEN, SKEWED), ("balance", SKEWED, (50, 50, 50))).panels[0].svg
+    svg = blocks(("margin", EVEN, SKEWED), ("balance", SKEWED, (50, 50, 50)))[0].panels[0].svg
     for text in ("before margin", "after margin", "60 %", "p &lt; 0.001", "on purpose"):
         assert f">{text}<" in svg
     assert 'role="img"' in svg
 
 
 def test_parts_too_narrow_for_a_label_have_none() -> None:
-    svg = figure(("margin", EVEN, (380, 10, 10))).panels[0].svg
+    svg = blocks(("margin", EVEN, (380, 10, 10)))[0].panels[0].svg
     assert ">95 %<" in svg
     assert ">2 %<" not in svg
     assert ">3 %<" not in svg
 
 
 def test_stage_that_keeps_nothing_has_one_bar() -> None:
-    assert [row[0] for row in figure(("margin", EVEN, (0, 0, 0))).rows] == ["before margin"]
+    _, table = blocks(("margin", EVEN, (0, 0, 0)))
+    assert [row[0] for row in table.rows] == ["before margin"]
 
 
-def test_nothing_with_a_position_gives_no_figure() -> None:
-    assert shift_figure(shifts(("margin", (0, 0, 0), (0, 0, 0))), "shift") is None
-    assert shift_figure(shifts(), "shift") is None
+def test_nothing_with_a_position_is_not_shown() -> None:
+    assert shift_blocks(shifts(("margin", (0, 0, 0), (0, 0, 0))), "shift") == []
+    assert shift_blocks(shifts(), "shift") == []

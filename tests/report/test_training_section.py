@@ -76,8 +76,7 @@ def test_a_reduction_has_its_verdict_beside_its_name_and_its_interval_of_plain_m
     assert figures[3] == "−0.160 [−0.200, −0.100] (plain)"
 
 
-def test_the_curves_have_a_panel_for_each_base_and_their_numbers(facts):
+def test_the_curves_have_a_panel_for_each_base_and_a_line_for_each_distribution(facts):
     ((_, (*_, curves)),) = training_blocks(facts, [INFO], metric="ndcg@10")
     assert [panel.name for panel in curves.panels] == ["one", "two"]
-    assert [name for name, _ in curves.legend] == ["begin", "uniform"]
-    assert curves.rows[0] == ("one, begin", *["0.500 [0.400, 0.600]"] * 3)
+    assert list(curves.legend) == ["begin", "uniform"]

@@ -1,6 +1,7 @@
 """Tables of verification: what stands in a cell, and when published figures stand beside."""
 
-import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,40 +16,35 @@ from verification_tables import (
     flow,
     margins,
     mixtures,
-    savings,
     shifts,
 )
 
-from psibench.filters.verify import RERANKER_TABLE
 from psibench.report.filters import (
-    VerificationFacts,
+    Facts,
     audit_table,
     cell_table,
     margin_table,
     mixture_table,
-    reranker_table,
-    savings_table,
     stage_table,
     verification_blocks,
+    view_tables,
 )
 from psibench.report.tables import Table
-from psibench.report.views import BenchmarkInfo, PsiRows, clean_table, tiny_table
+from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import change, p_text, percent
 from psibench.tables.schemas import PSI_TABLE
 
 POOLS = ((0.0, (360, 300, 310)), (0.3, (180, 50, 70)))
-NOTHING = PsiRows(frame(PSI_TABLE, []), "ndcg@10", ())
+PSIS = ("psi", "psi_same")
 INFO = INFOS[1]
 
 
-def rows_of(table: Table | None) -> dict[str, tuple[str, ...]]:
-    assert table is not None
+def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
     return {row[0]: row[1:] for row in table.rows}
 
 
-def blocks(*facts: VerificationFacts, info: BenchmarkInfo, **views: str) -> list[str]:
-    found = verification_blocks(facts, info, psi_rows=NOTHING, views=views)
-    return list(by_title(found))
+def blocks(*facts: Facts, info: BenchmarkInfo) -> list[str]:
+    return list(by_title(verification_blocks(facts, info)))
 
 
 def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
@@ -61,22 +57,6 @@ def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
     assert table.groups[2] == ("published: Controlled, table 6", 4)
     assert sum(width for _, width in table.groups) == len(table.header)
     assert table.edges == {1, 5}
-
-
-def test_rerankers_stand_one_by_one_with_shares_of_what_each_was_shown() -> None:
-    rows = [
-        {"reranker": "one", "condition": condition, "threshold": cut, "n": n}
-        | dict(zip(("n_beginning", "n_middle", "n_end"), parts, strict=True))
-        for condition, cut, n, parts in (
-            ("shown", None, 8, (4, 2, 2)),
-            ("lead>=0.3", 0.3, 4, (3, 1, 0)),
-        )
-    ]
-    table = reranker_table(frame(RERANKER_TABLE, rows))
-    assert table.rows == (
-        ("one", "shown", "8\n100.00 %", "4\n50.00 %", "2\n25.00 %", "2\n25.00 %"),
-        ("one", "lead ≥ 0.3", "4\n50.00 %", "3\n75.00 %", "1\n25.00 %", "0\n0.00 %"),
-    )
 
 
 def test_thresholds_that_are_not_published_have_dashes() -> None:
@@ -100,7 +80,7 @@ def test_pool_without_queries_has_dashes_for_shares() -> None:
 
 
 def test_cells_of_the_same_bins_have_the_published_ones_beside() -> None:
-    table = cell_table(cells(0.3), threshold=0.3, unit="chars")
+    (table,) = cell_table(cells(0.3), threshold=0.3, unit="chars")
     assert rows_of(table)["256–512"] == (
         "10",
         "4",
@@ -116,8 +96,7 @@ def test_cells_of_the_same_bins_have_the_published_ones_beside() -> None:
 
 @pytest.mark.parametrize(("bins", "unit"), [(BINS, "words"), (BINS[:4], "chars")])
 def test_other_bins_or_units_have_no_published_ones_beside(bins, unit) -> None:
-    table = cell_table(cells(0.3, bins), threshold=0.3, unit=unit)
-    assert table is not None
+    (table,) = cell_table(cells(0.3, bins), threshold=0.3, unit=unit)
     assert table.groups == ()
     assert {len(row) for row in table.rows} == {5}
     assert "are others" in table.note
@@ -126,14 +105,13 @@ def test_other_bins_or_units_have_no_published_ones_beside(bins, unit) -> None:
 @pytest.mark.parametrize(("wanted", "shown"), [(0.1, "m ≥ 0.1"), (None, "m ≥ 0.3")])
 def test_pool_shown_is_that_of_the_run_else_the_highest(wanted, shown) -> None:
     pools = pl.concat([cells(0.1), cells(0.3)])
-    table = cell_table(pools, threshold=wanted, unit="chars")
-    assert table is not None
+    (table,) = cell_table(pools, threshold=wanted, unit="chars")
     assert table.note.startswith(f"Queries with {shown}.")
 
 
 def test_table_without_a_pool_gives_no_cells() -> None:
     failed = cells(0.3).with_columns(threshold=pl.lit(None, pl.Float64))
-    assert cell_table(failed, threshold=0.3, unit="chars") is None
+    assert cell_table(failed, threshold=0.3, unit="chars") == []
 
 
 def test_audit_has_intervals_and_the_published_shares_of_the_same_stratum() -> None:
@@ -151,14 +129,10 @@ def test_stratum_without_a_usable_verdict_has_dashes_and_no_margin_is_left_out()
 
 
 def test_stages_stand_beside_the_published_counts() -> None:
-    facts = VerificationFacts(
-        "fineweb",
-        "eng-Latn",
-        "web",
-        flow=flow(("agreement", "questions", 600, 500)),
-        shift=shifts(("agreement", (150, 300, 150), (100, 260, 140)), unit="questions"),
-        judgements=POSQ_FACTS.judgements,
-    )
+    facts = POSQ_FACTS | {
+        "flow": flow(("agreement", "questions", 600, 500)),
+        "shift": shifts(("agreement", (150, 300, 150), (100, 260, 140)), unit="questions"),
+    }
     found = rows_of(stage_table(facts))
     assert found["agreement"][1:5] == ("500", "100\n20.00 %", "260\n52.00 %", "140\n28.00 %")
     assert found["agreement"][5:7] == ("117,008", "13,061\n11.16 %")
@@ -166,41 +140,36 @@ def test_stages_stand_beside_the_published_counts() -> None:
     assert found["balance"][1:5] == ("–",) * 4
 
 
-def test_savings_are_listed_per_step_and_scorer_with_totals() -> None:
-    table = savings_table(savings("margin", ("bm25", 30, 30), ("minilm", 30, 12)))
-    assert table.rows == (
-        ("margin", "bm25", "30", "30", "0", "0.0 %"),
-        ("margin", "minilm", "30", "12", "18", "60.0 %"),
-        ("margin", "all of the step", "60", "42", "18", "30.0 %"),
-    )
-
-
 def test_mixtures_are_summed_by_position_and_shown_per_bin() -> None:
     cells = mixtures(("begin", ((9, 0, 0), (9, 0, 0))), ("mixed", ((4, 3, 2), (4, 4, 2))))
     assert mixture_table(cells).rows == (
-        ("begin", "18", "0", "0", "18", "9"),
-        ("mixed", "8", "7", "4", "19", "9 to 10"),
+        ("begin", "18", "0", "0", "18", "9", "9"),
+        ("mixed", "8", "7", "4", "19", "9", "10"),
     )
 
 
-def test_nothing_to_score_saves_no_share() -> None:
-    assert savings_table(savings("margin", ("bm25", 0, 0))).rows[0][-1] == "–"
-
-
-def psi_rows(*rows: dict) -> PsiRows:
-    models = tuple(dict.fromkeys(row["model"] for row in rows))
-    return PsiRows(frame(PSI_TABLE, list(rows)), "ndcg@10", models)
+def views_of(*rows: dict[str, Any], facts: Sequence[Facts] = (), **views: str) -> list[Table]:
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    return view_tables(
+        frame(PSI_TABLE, list(rows)),
+        INFO,
+        views,
+        facts,
+        metric="ndcg@10",
+        models=models,
+        languages=(),
+    )
 
 
 def test_raw_and_clean_labels_stand_side_by_side() -> None:
-    found = psi_rows(
+    (table,) = views_of(
         psi_row("a", benchmark="fineweb", mean=0.52, psi=0.2, psi_same=0.21, n_queries=231),
         psi_row("a", benchmark="fineweb-raw", mean=0.5, psi=0.25, n_queries=240),
         psi_row("a", benchmark="fineweb", mean=0.9, evidence="visible"),
         psi_row("a", benchmark="fineweb", mean=0.9, metric="mrr@10"),
         psi_row("a", benchmark="fineweb", mean=0.9, length_bucket="Q1"),
+        raw="fineweb-raw",
     )
-    table = clean_table(found, INFO, "fineweb-raw", flow=flow())
     (row,) = table.rows
     assert row[:6] == ("a", "240", "231", "0.500", "0.520", "+0.020")
     assert row[6:9] == ("0.250\n[0.200, 0.300]", "0.200\n[0.200, 0.300]", "−0.050")
@@ -210,20 +179,21 @@ def test_raw_and_clean_labels_stand_side_by_side() -> None:
 
 
 def test_missing_or_undefined_sides_have_no_change() -> None:
-    undefined = {"psi": None, "psi_same": None}
-    found = psi_rows(
+    undefined = dict.fromkeys(f"{psi}{end}" for psi in PSIS for end in ("", "_low", "_high"))
+    (table,) = views_of(
         psi_row("a", benchmark="fineweb"),
         psi_row("b", benchmark="fineweb", **undefined),
         psi_row("b", benchmark="fineweb-tiny"),
+        tiny="fineweb-tiny",
     )
-    table = tiny_table(found, INFO, "fineweb-tiny")
     assert table.rows[0][1:6] == ("1,200", "–", "0.500", "–", "–")
-    assert table.rows[1][6:9] == ("undefined", "0.250\n[0.200, 0.300]", "–")
-    assert table.rows[1][9:] == ("undefined", "0.220\n[0.170, 0.270]", "–")
+    assert table.rows[1][6:9] == ("–", "0.250\n[0.200, 0.300]", "–")
+    assert table.rows[1][9:] == ("–", "0.220\n[0.170, 0.270]", "–")
 
 
 def test_view_without_psi_rows_gives_a_table_without_rows() -> None:
-    assert tiny_table(NOTHING, INFO, "fineweb-tiny").rows == ()
+    assert [table.rows for table in views_of(tiny="fineweb-tiny")] == [()]
+    assert views_of() == []
 
 
 def test_removed_queries_and_documents_are_counted_over_domains() -> None:
@@ -232,42 +202,33 @@ def test_removed_queries_and_documents_are_counted_over_domains() -> None:
         ("above_positive", "documents", 400, 399),
         ("above_positive", "questions", 50, 48),
     )
-    table = clean_table(NOTHING, INFO, "fineweb-raw", flow=pl.concat([counts, counts]))
+    (table,) = views_of(facts=[{"benchmark": "fineweb", "flow": counts}] * 2, raw="fineweb-raw")
     assert table.note.startswith(
         "Removed: 2 of 800 documents (0.25 %); 4 of 100 questions (4.00 %). Raw:"
     )
-    nothing = flow(("agreement", "questions", 100, 50))
-    assert clean_table(NOTHING, INFO, "fineweb-raw", flow=nothing).note.startswith("Raw:")
+    (table,) = views_of(raw="fineweb-raw")
+    assert table.note.startswith("Raw:")
+
+
+SHIFTED = ["Do the filters shift where the evidence is?", "Shares of the positions by stage"]
 
 
 def test_blocks_are_those_a_benchmark_has() -> None:
     assert blocks(MARGIN_FACTS, POSQ_FACTS, info=INFOS[0]) == [
-        "Do the filters shift where the evidence is?",
+        *SHIFTED,
         "Margin: queries kept by threshold",
         "Queries kept by length and position",
         "Audit of the margin by a language model",
         "Training mixtures",
-        "Scorings saved",
     ]
-    assert blocks(POSQ_FACTS, info=INFOS[1], raw="fineweb-raw", tiny="fineweb-tiny") == [
-        "Stages beside the published ones",
-        "Do the filters shift where the evidence is?",
-        "Scorings saved",
-        "False negatives: raw and clean labels",
-        "All queries and the tiny subset",
-    ]
-
-
-def test_benchmark_without_facts_or_views_has_no_block() -> None:
+    assert blocks(POSQ_FACTS, info=INFOS[1]) == ["Stages beside the published ones", *SHIFTED]
     assert blocks(MARGIN_FACTS, info=INFOS[1]) == []
-    assert blocks(VerificationFacts("fineweb", "eng-Latn", "web"), info=INFOS[1]) == []
 
 
 def test_several_domains_are_told_apart() -> None:
-    other = dataclasses.replace(MARGIN_FACTS, domain="news")
-    names = blocks(MARGIN_FACTS, other, info=INFOS[0])
+    names = blocks(MARGIN_FACTS, MARGIN_FACTS | {"domain": "news"}, info=INFOS[0])
     assert len(names) == len(set(names)) == 12
-    assert "Scorings saved · eng-Latn · news" in names
+    assert "Training mixtures · eng-Latn · news" in names
 
 
 @pytest.mark.parametrize(

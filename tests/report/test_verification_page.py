@@ -5,11 +5,9 @@ import re
 
 import polars as pl
 from report_tables import psi_row
-from verification_tables import MARGIN_FACTS, verified_input
+from verification_tables import verified_input
 
 from psibench.report.page import render_report
-
-TABLES = [field.name for field in dataclasses.fields(MARGIN_FACTS)][3:]  # after the labels
 
 
 def test_views_stand_beside_their_benchmark_and_nowhere_else(verified_page: str) -> None:

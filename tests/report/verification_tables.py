@@ -6,15 +6,13 @@ import polars as pl
 from report_tables import bucket_rows, frame, psi_row, report_input
 
 from psibench.filters.audit import AUDIT_TABLE
-from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.mixtures import MIXTURE_CELLS
 from psibench.filters.negatives import JUDGEMENTS
 from psibench.filters.study import Filtered, shift_table
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
-from psibench.report.filters import GenerationFacts, VerificationFacts
 from psibench.report.page import ReportInput
 from psibench.report.views import BenchmarkInfo, ModelInfo
-from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.build_schemas import FLOW
 from psibench.text.segments import POSITIONS
 
 BINS = ("256-512", "512-1024", "1024-2048", "2048-4096", "4096-8192")
@@ -59,17 +57,6 @@ def audit(*strata: tuple[float | None, float | None, int, float]) -> pl.DataFram
             row |= dict(zip((name, f"{name}_low", f"{name}_high"), known, strict=True))
         rows.append(row)
     return frame(AUDIT_TABLE, rows)
-
-
-def savings(rule: str, *scorers: tuple[str, int, int]) -> pl.DataFrame:
-    """SCORING_SAVINGS of one rule: (scorer, scorings if all were made, made)."""
-    total = ("all", sum(s[1] for s in scorers), sum(s[2] for s in scorers))
-    rows = [
-        {"rule": rule, "scorer": name, "n_complete": complete, "n_scored": made}
-        | {"n_saved": complete - made}
-        for name, complete, made in (*scorers, total)
-    ]
-    return frame(SCORING_SAVINGS, rows)
 
 
 def flow(*stages: tuple[str, str, int, int]) -> pl.DataFrame:
@@ -124,18 +111,18 @@ def view_rows(benchmark: str, change: float = 0.0) -> list[dict[str, Any]]:
     ]
 
 
-MARGIN_FACTS = VerificationFacts(
-    "controlled",
-    "eng-Latn",
-    "wikipedia",
-    flow=flow(
+MARGIN_FACTS: dict[str, Any] = {
+    "benchmark": "controlled",
+    "language": "eng-Latn",
+    "domain": "wikipedia",
+    "flow": flow(
         ("generate_positional_query", "queries", 1200, 1200), ("margin", "queries", 1200, 300)
     ),
-    margin_table=margins(
+    "margin_table": margins(
         (0.0, (360, 300, 310)), (0.1, (310, 220, 230)), (0.2, (240, 120, 150)), (0.3, (180, 50, 70))
     ),
-    cell_table=cells(0.3),
-    audit_table=audit(
+    "cell_table": cells(0.3),
+    "audit_table": audit(
         (None, None, 0, 0.0),
         (None, 0.0, 100, 0.5),
         (0.0, 0.1, 100, 0.66),
@@ -143,19 +130,18 @@ MARGIN_FACTS = VerificationFacts(
         (0.2, 0.3, 100, 0.86),
         (0.3, None, 100, 0.91),
     ),
-    savings=savings("margin", ("bm25", 3600, 3600), ("minilm-cosine", 3600, 2100)),
-    shift=shifts(
+    "shift": shifts(
         ("generate_positional_query", (400, 400, 400), (400, 400, 400)),
         ("margin", (400, 400, 400), (180, 50, 70)),
     ),
-    mixture_cells=mixtures(("begin", ((9, 0, 0),) * 5), ("uniform", ((3, 3, 3),) * 5)),
-)
+    "mixture_cells": mixtures(("begin", ((9, 0, 0),) * 5), ("uniform", ((3, 3, 3),) * 5)),
+}
 
-POSQ_FACTS = VerificationFacts(
-    "fineweb",
-    "eng-Latn",
-    "web",
-    flow=flow(
+POSQ_FACTS: dict[str, Any] = {
+    "benchmark": "fineweb",
+    "language": "eng-Latn",
+    "domain": "web",
+    "flow": flow(
         ("summarise", "documents", 90, 88),
         ("generate_questions", "questions", 1000, 950),
         ("agreement", "questions", 950, 500),
@@ -163,14 +149,7 @@ POSQ_FACTS = VerificationFacts(
         ("segment_grades", "questions", 300, 240),
         ("false_negatives", "questions", 240, 231),
     ),
-    savings=pl.concat(
-        [
-            savings("agreement", ("bm25", 2850, 2850), ("minilm-cosine", 2850, 1900)),
-            savings("segment_grades", ("stand-in", 900, 610)),
-            savings("majority_of_rerankers", ("bm25", 24000, 24000), ("minilm", 24000, 9000)),
-        ]
-    ),
-    shift=shifts(
+    "shift": shifts(
         ("generate_questions", (160, 600, 240), (150, 570, 230)),
         ("agreement", (150, 570, 230), (100, 260, 140)),
         ("balance", (100, 260, 140), (100, 100, 100)),
@@ -178,8 +157,8 @@ POSQ_FACTS = VerificationFacts(
         ("false_negatives", (82, 77, 81), (80, 74, 77)),
         unit="questions",
     ),
-    judgements=judged(14, 11),
-)
+    "judgements": judged(14, 11),
+}
 
 MODELS = (
     ModelInfo("alpha", "dense", "First."),
@@ -195,19 +174,16 @@ INFOS = (
 VIEWS = {"fineweb": {"raw": "fineweb-raw", "tiny": "fineweb-tiny"}}
 
 
-def generation(facts: VerificationFacts) -> GenerationFacts:
-    """The generation facts of the same domain, without requests."""
-    usage = frame(LLM_USAGE, []).with_columns(
-        usd=pl.lit(None, pl.Float64),
-        estimated_usd=pl.lit(None, pl.Float64),
-        price_as_of=pl.lit(""),
-    )
-    assert facts.flow is not None
-    reasons = facts.flow.filter(pl.col("dropped") > 0).select(
-        "stage", "unit", reason=pl.lit("target_not_first"), n_items="dropped"
-    )
-    return GenerationFacts(
-        facts.benchmark, facts.language, facts.domain, facts.flow, usage, reasons
+def flows(*every: dict[str, Any]) -> pl.DataFrame:
+    """Their FLOW rows as `read_generation` gives them."""
+    reasons = pl.when(pl.col("dropped") > 0).then(pl.format("target_not_first {}", "dropped"))
+    return pl.concat(
+        facts["flow"].select(
+            *(pl.lit(facts[name]).alias(name) for name in ("benchmark", "language", "domain")),
+            pl.all(),
+            reasons=reasons,
+        )
+        for facts in every
     )
 
 
@@ -242,6 +218,6 @@ def verified_input(**more: Any) -> ReportInput:
         histogram,
         benchmarks=INFOS,
         models=MODELS,
-        generation=(generation(MARGIN_FACTS), generation(POSQ_FACTS)),
+        generation={"flow": flows(MARGIN_FACTS, POSQ_FACTS)},
         **shown,
     )

@@ -109,9 +109,7 @@ use rule on_cpu as report with:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
         comparisons="results/comparisons.parquet",
-        summary_tables=[
-            f"results/{name}.parquet" for name in summaries.summary_names(plan)
-        ],
+        position_trend="results/position_trend.parquet",
         statistics=per_benchmark("results/{benchmark}/statistics.parquet"),
         histograms=per_benchmark("results/{benchmark}/position_histogram.parquet"),
         attrition=per_benchmark("results/{benchmark}/attrition.parquet"),
@@ -132,7 +130,6 @@ use rule on_cpu as report with:
             for files in summaries.example_files(plan)
             for path in summaries.paths_in(files)
         ],
-        mitigations=summaries.mitigation_tables(plan)[:1],
         published=summaries.published_tables(),
         comparison_page=published_page,
         training_tables=list(summaries.training_tables(plan).values()),
@@ -152,11 +149,6 @@ use rule on_cpu as report with:
         verification=summaries.verification_files(plan),
         views=summaries.report_views(plan),
         languages=summaries.language_files(plan),
-        summaries={
-            name: f"results/{name}.parquet"
-            for name in summaries.summary_names(plan)[3:]
-            + ["mitigations"] * bool(summaries.mitigation_tables(plan))
-        },
         examples=summaries.example_files(plan),
         published_page=[Path(path).name for path in published_page],
         # What was probed before is linked; `make probes` comes after the report, or never.

@@ -124,7 +124,6 @@ use rule on_cpu as probe_comparison with:
 use rule on_cpu as probe_page with:
     input:
         table="results/probe_table.parquet",
-        comparison=[path.replace(".csv", ".parquet") for path in compared_probes],
         psi=paths.probe_psi(plan),
         published=summaries.published_tables(),
     output:

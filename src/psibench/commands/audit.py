@@ -257,8 +257,7 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
 
 def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
     """Write the tables and the picture into --out."""
-    from psibench.report.plots import write_figure
-    from psibench.report.reading import draw_reading
+    from psibench.report.plots import draw_reading, write_figure
 
     origin = Provenance(
         stage="audit",

@@ -24,14 +24,13 @@ from psibench.metrics.comparison import BucketDifferences, bucket_differences
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import document_numbers
 from psibench.report.plots import CONTROL, INK, MAX_NAMED_TICKS, RC, SERIES, write_figure
+from psibench.report.verdict import comparison_sentences
 from psibench.report.wording import (
-    ALPHA,
     SCHEME_TEXTS,
     change,
     cut,
     interval,
     number,
-    p_text,
     p_value,
     split_pair,
 )
@@ -324,7 +323,7 @@ def _block(found: dict[str, dict[str, Any]], profiles: Profiles, test: str | Non
             lines.append(_cells(f"  {label} ({size} queries)", *figures))
     said = [
         textwrap.fill(s, WIDTH, break_on_hyphens=False)
-        for s in sentences(row, profiles.names, test)
+        for s in comparison_sentences(row, profiles.names, test)
     ]
     return "\n".join([title, *aligned(lines, n_text=1), "", *said])
 
@@ -343,65 +342,6 @@ def _line(label: str, row: dict[str, Any], names: tuple[str, str, str]) -> tuple
         interval(row[f"{difference}_low"], row[f"{difference}_high"]),
         p_value(row["p_difference"]) if difference == "difference" else "",
     )
-
-
-def sentences(row: dict[str, Any], names: tuple[str, str], test: str | None) -> list[str]:
-    """Say of a comparison what its figures allow, and no more; see docs/psi.md.
-
-    Parameters
-    ----------
-    row
-        COMPARISONS row over all evidence.
-    test
-        ``within`` or ``between`` documents, as in the PSI table; None: not tested.
-    """
-    first, second = names
-    if row["difference"] == 0 and row["difference_low"] == row["difference_high"]:
-        return [f"{first} and {second} give every query the same score: nothing differs."]
-    said = []
-    ends = interval(row["difference_low"], row["difference_high"])
-    if row["p_difference"] is None:
-        said.append(
-            f"Whether their means differ cannot be told: {row['n_documents']} documents are asked "
-            "about, and 30 are needed."
-        )
-    elif row["p_difference"] <= ALPHA:
-        said.append(f"{_higher(first, row, 'difference')}.")
-    else:
-        said.append(f"No evidence that their means differ ({change(row['difference'])} {ends}).")
-    p = p_text(row["p_profile"])
-    if row["p_profile"] is None:
-        profile = (
-            "whether their profiles differ cannot be told: too few documents inform the "
-            "comparison, or one of the two finds nothing or everything"
-        )
-    elif row["p_profile"] <= ALPHA:
-        profile = f"their profiles differ ({p}, on both scales)"
-    else:
-        profile = f"no evidence that their profiles differ ({p})"
-    how = "compared between documents, adjusted for length only: " if test == "between" else ""
-    text = how + profile
-    said.append(f"{text[0].upper()}{text[1:]}.")
-    if row["n_cut"] and row["cut_gain"] is not None:
-        ends = interval(row["cut_gain_low"], row["cut_gain_high"])
-        told = (
-            _higher(first, row, "cut_gain")
-            if row["p_cut_gain"] <= ALPHA
-            else f"there is no evidence that their means differ ({change(row['cut_gain'])} {ends})"
-        )
-        said.append(
-            f"On the {row['n_cut']} queries whose evidence {first} was given and {second} was "
-            f"not, {told}."
-        )
-    return said
-
-
-def _higher(name: str, row: dict[str, Any], column: str) -> str:
-    """Say of a difference how much higher or lower the first one's mean is."""
-    value, low, high = row[column], row[f"{column}_low"], row[f"{column}_high"]
-    if value > 0:
-        return f"{name}'s mean is higher by {number(value)} {interval(low, high)}"
-    return f"{name}'s mean is lower by {number(-value)} {interval(-high, -low)}"
 
 
 def _provenance(

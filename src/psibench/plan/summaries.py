@@ -175,18 +175,12 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
 
     files: dict[str, Any] = dict(labels)
     files |= {"flow": f"{whole}/flow.parquet", "dropped": f"{whole}/attrition.parquet"}
-    files |= {"queries": of_domains("data", "queries"), "savings": []}
-    if section.verify is not None:
-        files["savings"].append(of_parts("scoring_savings"))
+    files |= {"queries": of_domains("data", "queries")}
     if isinstance(section.verify, VerifyMargin):
-        tables = ("margin_table", "reranker_table", "cell_table")
-        files |= {table: of_parts(table) for table in tables}
-    if section.grade is not None:
-        files["savings"].append(of_parts("grade.savings"))
+        files |= {table: of_parts(table) for table in ("margin_table", "cell_table")}
     if section.audit is not None:
         files["audit_table"] = of_parts("audit_table")
     if section.false_negatives is not None:
-        files["savings"].append(of_domains("build", "false_negatives.savings"))
         files["judgements"] = of_domains("data", "judgements")
     if section.mixtures is not None:
         files["mixture_cells"] = of_parts("mixture_cells")
@@ -198,7 +192,7 @@ def language_files(plan: Plan) -> list[dict[str, Any]]:
 
     A benchmark without any is left out. ``relocation``: of languages translated to;
     ``similarity``: one per language read, of two or more domains, by the first model that encodes;
-    ``quality``, ``agreement`` and ``confusion``: where translations are graded; ``translators``:
+    ``quality`` and ``agreement``: where translations are graded; ``translators``:
     where several are compared.
     """
     found = []
@@ -214,7 +208,7 @@ def language_files(plan: Plan) -> list[dict[str, Any]]:
         if compared:
             files["similarity"] = compared
         if JUDGE_TRANSLATION.name in planned.tasks:
-            sorts = ("quality", "agreement", "confusion")
+            sorts = ("quality", "agreement")
             files |= {sort: f"{folder}/translation_{sort}.parquet" for sort in sorts}
         if translators_of(planned):
             files["translators"] = f"{folder}/translator_quality.parquet"

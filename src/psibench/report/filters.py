@@ -1,7 +1,7 @@
 """How generated queries came about and what the filters left of them, beside published counts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,21 +9,30 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.filters.audit import AUDIT_TABLE, RATES, wilson_interval
-from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.mixtures import MIXTURE_CELLS, RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
 from psibench.filters.study import position_shift
-from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE, RERANKER_TABLE
+from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.llm.sections import Price, price_of
 from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm
 from psibench.report.plots import SERIES, LineStyle, draw_stacks
 from psibench.report.published import read_published
-from psibench.report.tables import Block, FigureView, Table, each, slug, text_rows
-from psibench.report.views import BenchmarkInfo, PsiRows, Row, clean_table, tiny_table
+from psibench.report.tables import (
+    Block,
+    Columns,
+    Form,
+    Table,
+    figure_of,
+    slug,
+    table_of,
+    with_ends,
+)
+from psibench.report.views import BenchmarkInfo, Row, headlines, main_scheme
 from psibench.report.wording import (
     ALPHA,
     MISSING,
+    change,
     count,
     listed,
     p_text,
@@ -39,75 +48,63 @@ from psibench.text.segments import POSITIONS
 
 # --- from documents to queries, and what a language model took for it
 
-FLOW_HEADER = ("language", "domain", "stage", "items", "entered", "kept", "dropped", "reasons")
-USAGE_HEADER = (
-    "language",
-    "domain",
-    "stage",
-    "model",
-    "backend",
-    "items",
-    "with a value",
-    "requests",
-)
-COST_HEADER = (
-    *("language", "domain", "stage", "input tokens, estimate", "input tokens, actual"),
-    *("output tokens, estimate", "output tokens, actual", "USD, estimate", "USD, actual"),
-    "prices of",
-)
-
-
-@dataclass(frozen=True)
-class GenerationFacts:
-    """One language of one benchmark whose texts a language model wrote; domain `all`: pooled.
-
-    ``flow`` are FLOW rows; ``usage`` LLM_USAGE rows with ``usd`` and ``estimated_usd`` (null
-    without a price) and ``price_as_of`` (empty without one); ``dropped`` reasons by stage:
-    ``stage, unit, reason, n_items``.
-    """
-
-    benchmark: str
-    language: str
-    domain: str
-    flow: pl.DataFrame
-    usage: pl.DataFrame
-    dropped: pl.DataFrame
+COUNTED = {
+    "flow": ("stage", "unit"),
+    "llm_usage": ("stage", "llm", "model", "backend", "prompt_hash"),
+    "margin_table": ("condition", "threshold"),
+    "cell_table": ("condition", "threshold", "length_bin"),
+    "mixture_cells": ("configuration", "length_bin", "target_position"),
+}
+"""Tables whose counts are added up over domains: the columns that name what is counted."""
 
 
 def read_generation(
-    labels: Sequence[Mapping[str, str]],
+    labels: Sequence[Mapping[str, Any]],
     *,
     flow: Mapping[str, str],
     usage: Mapping[str, str],
     attrition: Mapping[str, str],
     prices: Mapping[str, Any],
-) -> list[GenerationFacts]:
-    """Read how queries came about; ``labels`` name the benchmark, language and domains of each.
+) -> dict[str, pl.DataFrame]:
+    """Read how queries came about: ``flow`` and ``usage`` rows of all languages.
 
-    ``flow``, ``usage`` and ``attrition`` give each benchmark's ledger. ``prices`` is a price table
-    as plain data: what a run cost is told at the config's prices. What a language's domains
-    counted is added up.
+    Both have benchmark, language and domain in front (`all`: its domains' counts added up). FLOW
+    rows get ``reasons``, what was dropped for each; LLM_USAGE rows ``usd`` and ``estimated_usd``
+    at the config's prices, null without one, and ``price_as_of``.
+
+    Parameters
+    ----------
+    labels
+        Benchmark, language and domains of everything that a language model was asked about.
+    flow, usage, attrition
+        Each benchmark's ledger.
+    prices
+        A price table as plain data.
     """
     table = {name: Price.model_validate(entry) for name, entry in prices.items()}
-    found = []
+    found: dict[str, list[pl.DataFrame]] = {"flow": [], "usage": []}
     for label in labels:
         name, language, domains = label["benchmark"], label["lang"], label["domains"]
+        place = {"benchmark": name, "language": language, "domain": _domain_name(domains)}
+        in_front = [pl.lit(text).alias(key) for key, text in place.items()]
+        dropped = read_table(attrition[name], ATTRITION).filter(language=language)
+        counted = dropped.group_by("stage", "unit", "reason", maintain_order=True).len("n")
+        told = pl.format("{} {}", "reason", pl.col("n").map_elements(count, pl.String))
+        by_stage = counted.group_by("stage", "unit").agg(reasons=told.str.join(", "))
+        flows = _pooled("flow", _by_domain(flow[name], FLOW, domains, language))
+        flows = flows.join(by_stage, on=["stage", "unit"], how="left", maintain_order="left")
+        found["flow"].append(flows.sort("step", maintain_order=True).select(*in_front, pl.all()))
         used = _pooled("llm_usage", _by_domain(usage[name], LLM_USAGE, domains, language))
-        money = [_money(row, table) for row in used.iter_rows(named=True)]
         schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
-        reasons = ("stage", "unit", "reason")
-        left_out = read_table(attrition[name], ATTRITION).filter(language=language).select(reasons)
-        found.append(
-            GenerationFacts(
-                name,
-                language,
-                domains[0] if len(domains) == 1 else POOLED,
-                _pooled("flow", _by_domain(flow[name], FLOW, domains, language)),
-                pl.concat([used, pl.DataFrame(money, schema=schema)], how="horizontal"),
-                left_out.group_by(reasons, maintain_order=True).agg(n_items=pl.len()),
-            )
+        money = pl.DataFrame([_money(row, table) for row in used.to_dicts()], schema=schema)
+        found["usage"].append(
+            pl.concat([used.select(*in_front, pl.all()), money], how="horizontal")
         )
-    return found
+    return {name: pl.concat(frames) for name, frames in found.items() if frames}
+
+
+def _domain_name(domains: Sequence[str]) -> str:
+    return domains[0] if len(domains) == 1 else POOLED
 
 
 def _by_domain(
@@ -133,14 +130,9 @@ def _pooled(name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         return _pooled_audit(stacked)
     if len(frames) == 1 or name not in COUNTED:
         return stacked
-    keys = COUNTED[name]
-    rest = [
-        pl.col(c).min() if c == "step" else pl.col(c).sum()
-        for c in stacked.columns
-        if c not in keys
-    ]
-    added = stacked.group_by(keys, maintain_order=True).agg(rest).select(stacked.columns)
-    return added.sort("step", maintain_order=True) if "step" in added.columns else added
+    step, keys = pl.col("^step$").min(), COUNTED[name]
+    added = stacked.group_by(keys, maintain_order=True).agg(step, pl.exclude("step", *keys).sum())
+    return added.select(stacked.columns)
 
 
 def _pooled_audit(stacked: pl.DataFrame) -> pl.DataFrame:
@@ -160,7 +152,7 @@ def _money(row: Row, prices: Mapping[str, Price]) -> dict[str, Any]:
     try:
         price = price_of(row["model"], prices)
     except InputError:
-        return {"usd": None, "estimated_usd": None, "price_as_of": ""}
+        return {"usd": None, "estimated_usd": None, "price_as_of": "no price"}
     is_batch = row["backend"] == "openai-batch"
     used = Usage(row["input_tokens"], row["output_tokens"], row["cached_input_tokens"])
     expected = Usage(row["estimated_input_tokens"], row["estimated_output_tokens"])
@@ -171,179 +163,206 @@ def _money(row: Row, prices: Mapping[str, Price]) -> dict[str, Any]:
     }
 
 
-def generation_tables(facts: Sequence[GenerationFacts], benchmark: str) -> list[Table]:
+def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[Table]:
     """Return a benchmark's tables: items by stage; if any were made, requests and their cost."""
-    mine = [fact for fact in facts if fact.benchmark == benchmark]
-    if not mine:
-        return []
-    flows, usages, costs = [], [], []
-    tokens = [f"{how}{side}_tokens" for side in ("input", "output") for how in ("estimated_", "")]
-    for fact in mine:
-        place = (fact.language, fact.domain)
-        for row in fact.flow.sort("step", maintain_order=True).iter_rows(named=True):
-            reasons = fact.dropped.filter(stage=row["stage"], unit=row["unit"])
-            named = reasons.select("reason", "n_items").iter_rows()
-            told = ", ".join(f"{reason} {count(n)}" for reason, n in named)
-            numbers = (count(row[name]) for name in ("entered", "kept", "dropped"))
-            last = told if row["dropped"] else MISSING
-            flows.append((*place, row["stage"], row["unit"], *numbers, last))
-        for row in fact.usage.iter_rows(named=True):
-            asked = (row["stage"], row["model"], row["backend"])
-            items = (count(row[name]) for name in ("n_items", "n_ok", "n_requests"))
-            usages.append((*place, *asked, *items))
-            used = (count(row[name]) for name in tokens)
-            money = (_usd(row["estimated_usd"]), _usd(row["usd"]), row["price_as_of"] or "no price")
-            costs.append((*place, row["stage"], *used, *money))
-    tables = [Table("From documents to queries", FLOW_HEADER, tuple(flows))]
-    if usages:
-        tables.append(Table("Requests to the language model", USAGE_HEADER, tuple(usages)))
-        tables.append(Table("Tokens and money: estimate and actual", COST_HEADER, tuple(costs)))
+    tables = []
+    place = ("language", "domain", "stage")
+    if "flow" in made and (flow := made["flow"].filter(benchmark=benchmark)).height:
+        names = (*place, "unit", "entered", "kept", "dropped", "reasons")
+        shown = flow.select(names).rename({"unit": "items"})
+        tables.append(table_of("From documents to queries", shown))
+    if "usage" in made and (usage := made["usage"].filter(benchmark=benchmark)).height:
+        where: Columns = {name: name for name in place}
+        asked: Columns = {"model": "model", "backend": "backend", "items": "n_items"}
+        asked |= {"with a value": "n_ok", "requests": "n_requests"}
+        tables.append(table_of("Requests to the language model", usage, where | asked))
+        cost: Columns = {
+            f"{side} tokens, {name}": f"{how}{side}_tokens"
+            for side in ("input", "output")
+            for how, name in (("estimated_", "estimate"), ("", "actual"))
+        }
+        cost |= {"USD, estimate": "estimated_usd", "USD, actual": "usd", "prices of": "price_as_of"}
+        forms = dict.fromkeys(("USD, estimate", "USD, actual"), _usd)
+        title = "Tokens and money: estimate and actual"
+        tables.append(table_of(title, usage, where | cost, forms=forms))
     return tables
 
 
-def _usd(value: float | None) -> str:
-    if value is None:
-        return MISSING
+def _usd(value: float) -> str:
     return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.4f}"
 
 
 # --- verification: its tables, read and put together
 
-LABELS = ("benchmark", "lang", "domains")
 TABLES: Mapping[str, TableSpec] = {
     "flow": FLOW,
     "margin_table": MARGIN_TABLE,
-    "reranker_table": RERANKER_TABLE,
     "cell_table": CELL_TABLE,
     "audit_table": AUDIT_TABLE,
     "judgements": JUDGEMENTS,
     "mixture_cells": MIXTURE_CELLS,
 }
-COUNTED = {
-    "flow": ("stage", "unit"),
-    "llm_usage": ("stage", "llm", "model", "backend", "prompt_hash"),
-    "margin_table": ("condition", "threshold"),
-    "reranker_table": ("reranker", "condition", "threshold"),
-    "cell_table": ("condition", "threshold", "length_bin"),
-    "mixture_cells": ("configuration", "length_bin", "target_position"),
-    "savings": ("rule", "scorer"),
-}
-"""Tables whose counts are added up over domains: the columns that name what is counted."""
-LEDGER = ("flow", "dropped")
-"""Tables of all languages of a benchmark."""
-KEYS = (*LABELS, *TABLES, "dropped", "queries", "savings")
+KEYS = ("benchmark", "lang", "domains", *TABLES, "dropped", "queries")
 PAIRS_UNIT = "pairs"
+Facts = Mapping[str, Any]
+"""One language of one benchmark whose candidates were verified: its benchmark, language and domain,
+those of `TABLES` that it has, and ``shift``, POSITION_SHIFT rows, by name."""
 
 
-@dataclass(frozen=True)
-class VerificationFacts:
-    """One language of one benchmark whose candidates were verified; what it lacks is None.
-
-    The frames are FLOW, MARGIN_TABLE, RERANKER_TABLE, CELL_TABLE, AUDIT_TABLE, SCORING_SAVINGS (all
-    steps, in their order), POSITION_SHIFT, JUDGEMENTS (the pairs that rerankers found relevant, and
-    what became of them) and MIXTURE_CELLS rows.
-    """
-
-    benchmark: str
-    language: str
-    domain: str
-    flow: pl.DataFrame | None = None
-    margin_table: pl.DataFrame | None = None
-    reranker_table: pl.DataFrame | None = None
-    cell_table: pl.DataFrame | None = None
-    audit_table: pl.DataFrame | None = None
-    savings: pl.DataFrame | None = None
-    shift: pl.DataFrame | None = None
-    judgements: pl.DataFrame | None = None
-    mixture_cells: pl.DataFrame | None = None
-
-
-def read_verification(files: Sequence[Mapping[str, Any]]) -> list[VerificationFacts]:
+def read_verification(files: Sequence[Mapping[str, Any]]) -> list[Facts]:
     """Read what verification left of the candidates, language by language.
 
     ``files`` are plain data, one mapping per language of a generated benchmark, as
     `psibench.plan.summaries.verification_files` gives them: ``benchmark``, ``lang`` and ``domains``
     name it; the other keys, all optional, are those of `KEYS`, each with the path of a table of
-    all domains or a list of one path of each; ``savings`` is a list of such in order of the steps.
-    Positions by stage need ``flow``, ``dropped`` and ``queries`` (of the benchmark, not of a view).
+    all domains or a list of one path of each. Positions by stage need ``flow``, ``dropped`` and
+    ``queries`` (of the benchmark, not of a view).
 
     Raises
     ------
     InputError
         If a table cannot be read, or ledger and queries do not add up.
     """
-    return [_language_facts(one) for one in files]
+    found: list[Facts] = []
+    for one in files:
+        domains, language = one["domains"], one["lang"]
+        facts: dict[str, Any] = {"benchmark": one["benchmark"], "language": language}
+        facts["domain"] = _domain_name(domains)
+        for name, spec in TABLES.items():
+            if one.get(name):
+                only = language if name == "flow" else None
+                facts[name] = _pooled(name, _by_domain(one[name], spec, domains, only))
+        if "flow" in facts and one.get("dropped") and one.get("queries"):
+            columns = ["_id", "target_position", "pos_char_span", "pos_char_length"]
+            queries = _by_domain(one["queries"], QUERIES, domains)
+            dropped = pl.concat(_by_domain(one["dropped"], ATTRITION, domains, language))
+            asked = pl.concat([frame.select(columns) for frame in queries])
+            facts["shift"] = position_shift(facts["flow"], dropped, asked)
+        found.append(facts)
+    return found
 
 
-def _language_facts(files: Mapping[str, Any]) -> VerificationFacts:
-    domains, tables = files["domains"], dict[str, pl.DataFrame]()
-
-    def read(name: str, spec: TableSpec) -> list[pl.DataFrame]:
-        language = files["lang"] if name in LEDGER else None
-        return _by_domain(files[name], spec, domains, language) if files.get(name) else []
-
-    for name, spec in TABLES.items():
-        if frames := read(name, spec):
-            tables[name] = _pooled(name, frames)
-    steps = [_by_domain(one, SCORING_SAVINGS, domains) for one in files.get("savings") or ()]
-    if steps:
-        of_domains = [pl.concat(frames) for frames in zip(*steps, strict=True)]
-        tables["savings"] = _pooled("savings", of_domains)
-    if "flow" in tables and files.get("dropped") and files.get("queries"):
-        columns = ["_id", "target_position", "pos_char_span", "pos_char_length"]
-        asked = pl.concat([frame.select(columns) for frame in read("queries", QUERIES)])
-        dropped = pl.concat(read("dropped", ATTRITION))
-        tables["shift"] = position_shift(tables["flow"], dropped, asked)
-    domain = domains[0] if len(domains) == 1 else POOLED
-    return VerificationFacts(files["benchmark"], files["lang"], domain, **tables)
-
-
-def verification_blocks(
-    facts: Sequence[VerificationFacts],
-    info: BenchmarkInfo,
-    *,
-    psi_rows: PsiRows,
-    views: Mapping[str, str],
-) -> list[Block]:
-    """Return a benchmark's blocks of verification, in page order; none without facts or views.
-
-    ``views`` names the ids of its views by sort, ``raw`` and ``tiny``, those that exist.
-    """
-    mine = [fact for fact in facts if fact.benchmark == info.id]
+def verification_blocks(facts: Sequence[Facts], info: BenchmarkInfo) -> list[Block]:
+    """Return a benchmark's blocks of verification, in page order; none without facts."""
+    mine = [fact for fact in facts if fact["benchmark"] == info.id]
     blocks: list[Block] = []
     for fact in mine:
-        where = f" · {fact.language} · {fact.domain}" if len(mine) > 1 else ""
+        where = f" · {fact['language']} · {fact['domain']}" if len(mine) > 1 else ""
         for block in _blocks(fact, info):
-            if block is None:
-                continue
             key = "name" if isinstance(block, Table) else "title"
             blocks.append(replace(block, **{key: getattr(block, key) + where}))
-    if "raw" in views:
-        flow = pl.concat([FLOW.empty(), *(fact.flow for fact in mine if fact.flow is not None)])
-        blocks.append(clean_table(psi_rows, info, views["raw"], flow=flow))
-    if "tiny" in views:
-        blocks.append(tiny_table(psi_rows, info, views["tiny"]))
     return blocks
 
 
-def _blocks(fact: VerificationFacts, info: BenchmarkInfo) -> Iterator[Block | None]:
+def _blocks(fact: Facts, info: BenchmarkInfo) -> Iterator[Block]:
     threshold = info.margin_threshold
-    if fact.flow is not None and info.recipe == "fineweb_posq":
+    if "flow" in fact and info.recipe == "fineweb_posq":
         yield stage_table(fact)
-    if fact.shift is not None:
-        yield shift_figure(fact.shift, slug("shift", info.id, fact.language, fact.domain))
-    if fact.margin_table is not None:
-        yield margin_table(fact.margin_table, threshold=threshold)
-    if fact.reranker_table is not None:
-        yield reranker_table(fact.reranker_table)
-    if fact.cell_table is not None:
-        yield cell_table(fact.cell_table, threshold=threshold, unit=info.length_unit)
-    if fact.audit_table is not None:
-        yield audit_table(fact.audit_table)
-    if fact.mixture_cells is not None:
-        yield mixture_table(fact.mixture_cells)
-    if fact.savings is not None and fact.savings.height:
-        yield savings_table(fact.savings)
+    if "shift" in fact:
+        anchor = slug("shift", info.id, fact["language"], fact["domain"])
+        yield from shift_blocks(fact["shift"], anchor)
+    if "margin_table" in fact:
+        yield margin_table(fact["margin_table"], threshold=threshold)
+    if "cell_table" in fact:
+        yield from cell_table(fact["cell_table"], threshold=threshold, unit=info.length_unit)
+    if "audit_table" in fact:
+        yield audit_table(fact["audit_table"])
+    if "mixture_cells" in fact:
+        yield mixture_table(fact["mixture_cells"])
+
+
+# --- a benchmark beside its views: before false negatives were removed, and a tiny subset
+
+NEGATIVES_STAGES = ("false_negatives", "above_positive")
+CLEAN_NOTE = (
+    "Raw: before documents that answer a query and are not its positive were dealt with. Clean: "
+    "after. Raw holds the queries that were then removed, too."
+)
+TINY_NOTE = (
+    "Tiny: the subset drawn for slow models, over the same documents. Its intervals are wider; if "
+    "the order of the models agrees, the subset is enough for a first look."
+)
+
+
+def view_tables(
+    psi_table: pl.DataFrame,
+    info: BenchmarkInfo,
+    views: Mapping[str, str],
+    facts: Sequence[Facts],
+    *,
+    metric: str,
+    models: Sequence[str],
+    languages: Sequence[str],
+) -> list[Table]:
+    """Return each model under raw and clean labels, and on all queries and on the tiny subset.
+
+    ``views`` names the ids of the benchmark's views by sort, ``raw`` and ``tiny``, those that
+    exist; ``psi_table`` has their rows, too. Its leading slice and bucket scheme are taken for all.
+    """
+    rows = psi_table.filter(
+        buckets=main_scheme(psi_table, info) or "",
+        metric=metric,
+        evidence="all",
+        **headlines(psi_table, languages).get(info.id, {"domain": ""}),
+    )
+    tables = []
+    if "raw" in views:
+        flows = [fact["flow"] for fact in facts if fact["benchmark"] == info.id and "flow" in fact]
+        note = f"{_removed_text(pl.concat([FLOW.empty(), *flows]))} {CLEAN_NOTE}".strip()
+        names = {"raw": views["raw"], "clean": info.id}
+        title = "False negatives: raw and clean labels"
+        tables.append(_side_by_side(rows, names, models, metric, title, note))
+    if "tiny" in views:
+        names = {"all": info.id, "tiny": views["tiny"]}
+        title = "All queries and the tiny subset"
+        tables.append(_side_by_side(rows, names, models, metric, title, TINY_NOTE))
+    return tables
+
+
+def _side_by_side(
+    rows: pl.DataFrame,
+    names: Mapping[str, str],
+    models: Sequence[str],
+    metric: str,
+    title: str,
+    note: str,
+) -> Table:
+    """Return queries, score and both PSIs of each model; ``names``: heading -> benchmark."""
+    known = ["n_queries", "mean"]
+    known += [f"{psi}{end}" for psi in ("psi", "psi_same") for end in ("", "_low", "_high")]
+    both = pl.DataFrame({"model": models}, schema={"model": pl.String})
+    for heading, benchmark in names.items():
+        own = rows.filter(benchmark=benchmark).select(
+            "model", *(pl.col(name).name.prefix(f"{heading} ") for name in known)
+        )
+        both = both.join(own, on="model", how="left", maintain_order="left")
+    first, second = names
+    both = both.filter(pl.any_horizontal(pl.col("^.* n_queries$").is_not_null()))
+    groups = {metric: "mean", "published PSI": "psi", "PSI at equal documents": "psi_same"}
+    shown = [pl.col(f"{heading} n_queries").alias(f"queries|{heading}") for heading in names]
+    for group, name in groups.items():
+        shown += [
+            (pl.col(f"{h} mean") if name == "mean" else with_ends(f"{h} {name}")).alias(
+                f"{group}|{h}"
+            )
+            for h in names
+        ]
+        moved = pl.col(f"{second} {name}") - pl.col(f"{first} {name}")
+        shown.append(moved.alias(f"{group}|change"))
+    forms: dict[str, Form] = {f"{group}|change": change for group in groups}
+    return table_of(title, both.select("model", *shown), forms=forms, n_names=1, note=note)
+
+
+def _removed_text(flow: pl.DataFrame) -> str:
+    """Say how many queries and documents left on account of false negatives; empty if unknown."""
+    removed = flow.filter(pl.col("stage").is_in(NEGATIVES_STAGES))
+    totals = removed.group_by("unit", maintain_order=True).agg(pl.col("dropped", "entered").sum())
+    parts = [
+        f"{count(dropped)} of {count(entered)} {unit} ({percent(dropped / entered, 2)})"
+        for unit, dropped, entered in totals.iter_rows()
+        if entered
+    ]
+    return f"Removed: {'; '.join(parts)}." if parts else ""
 
 
 # --- counts beside the papers'
@@ -367,39 +386,28 @@ CELL_NOTE = (
     "Queries with {pool}. Budget: the smallest cell, which is what training sets of equal size can "
     "draw from each bin."
 )
-AUDIT_NOTE = (
-    "A language model said of each third, seen alone, whether it answers. Exclusive: yes for the "
-    "target and no for both others. Brackets: 95 % Wilson intervals, in per cent."
-)
-SAVINGS_NOTE = (
-    "What is decided is not scored further: cheapest scorer first, and the same items are kept. "
-    "Rerankers score texts, language models grade them."
-)
-ALONE_NOTE = (
-    "Lead of the targeted third under this reranker; second line: share of those shown to it, and "
-    "of those kept, by position. Where the shares of positions drift apart as the threshold rises, "
-    "the reranker prefers a position itself, or its evidence is easier there. Rerankers after the "
-    "first are shown only what those before left (verify.complete shows all to all)."
-)
 MIXTURE_NOTE = (
     "Training sets of equal size and equal lengths that differ in where the evidence lies; the "
     "smallest cell of length and position is the most that any of them takes from a bin."
 )
+AUDIT_NOTE = (
+    "A language model said of each third, seen alone, whether it answers. Exclusive: yes for the "
+    "target and no for both others. Brackets: 95 % Wilson intervals, in per cent."
+)
 
 
-def stage_table(fact: VerificationFacts) -> Table:
+def stage_table(fact: Facts) -> Table:
     """Return the stages of FineWeb-PosQ beside the published counts (PosQ, appendix A.2).
 
     A published stage that the run does not have has dashes.
     """
-    assert fact.flow is not None
-    counts = {(row["stage"], row["unit"]): row["kept"] for row in fact.flow.iter_rows(named=True)}
-    if fact.judgements is not None:
-        pairs = fact.judgements.select("query_id", "doc_id", "is_false_negative").unique()
+    counts = {(row["stage"], row["unit"]): row["kept"] for row in fact["flow"].to_dicts()}
+    if "judgements" in fact:
+        pairs = fact["judgements"].select("query_id", "doc_id", "is_false_negative").unique()
         counts[RULE_RERANKERS, PAIRS_UNIT] = pairs.height
         counts[RULE_JUDGES, PAIRS_UNIT] = pairs.filter("is_false_negative").height
     kept: dict[str, dict[str, int]] = {}
-    for row in fact.shift.iter_rows(named=True) if fact.shift is not None else ():
+    for row in fact["shift"].iter_rows(named=True) if "shift" in fact else ():
         kept.setdefault(row["stage"], {})[row["target_position"]] = row["n_kept"]
 
     def cells(n: int | None, parts: Sequence[int | None]) -> tuple[str, ...]:
@@ -460,27 +468,7 @@ def margin_table(table: pl.DataFrame, *, threshold: float | None) -> Table:
     return _beside(title, ("condition",), names, names, rows, published.source, note)
 
 
-def reranker_table(table: pl.DataFrame) -> Table:
-    """Return what each reranker alone would have kept by position; RERANKER_TABLE rows."""
-    n = pl.col("n")
-    counted = table.with_columns(
-        share=n / n.first().over("reranker"),
-        **{f"share_{p}": pl.when(n > 0).then(pl.col(f"n_{p}") / n) for p in POSITIONS},
-    )
-    rows = text_rows(
-        counted,
-        "reranker",
-        lambda row: "shown" if row["threshold"] is None else f"lead ≥ {row['threshold']:g}",
-        *(
-            lambda row, a=a, b=b: _with_share(row[a], row[b])
-            for a, b in (("n", "share"), *((f"n_{p}", f"share_{p}") for p in POSITIONS))
-        ),
-    )
-    header = ("reranker", "condition", "kept", *POSITIONS)
-    return Table("What one reranker alone would have kept", header, rows, note=ALONE_NOTE)
-
-
-def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Table | None:
+def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> list[Table]:
     """Return the pool of one threshold by length bin and position, as in Controlled's Table 8.
 
     ``table`` holds CELL_TABLE rows; without a pool there is no table. ``threshold`` is that of the
@@ -493,7 +481,7 @@ def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Ta
 
     pools = table.filter(pl.col("threshold").is_not_null())
     if pools.is_empty():
-        return None
+        return []
     known = sorted(set(pools["threshold"]))
     taken = threshold if threshold is not None and threshold in known else known[-1]
     mine = pools.filter(threshold=taken)
@@ -514,9 +502,9 @@ def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Ta
     note = CELL_NOTE.format(pool=_pool(taken))
     if is_same:
         source = f"{published.source}, {_pool(theirs[0]['threshold'])}"
-        return _beside(title, head, names, names, rows, source, f"{note} {CAVEAT}")
+        return [_beside(title, head, names, names, rows, source, f"{note} {CAVEAT}")]
     other = f"The bins of {published.source} are others, so its figures do not stand beside."
-    return Table(title, (*head, *names), tuple(rows), n_names=1, note=f"{note} {other}")
+    return [Table(title, (*head, *names), tuple(rows), n_names=1, note=f"{note} {other}")]
 
 
 def audit_table(table: pl.DataFrame) -> Table:
@@ -563,30 +551,19 @@ def _beside(
     return Table(title, (*head, *own, *theirs), tuple(rows), len(head), groups, note)
 
 
-def savings_table(savings: pl.DataFrame) -> Table:
-    """Return scorings made and saved per step and scorer; ``savings`` are SCORING_SAVINGS rows."""
-    rows = text_rows(
-        savings,
-        "rule",
-        lambda row: "all of the step" if row["scorer"] == "all" else row["scorer"],
-        *each(count, "n_complete", "n_scored", "n_saved"),
-        lambda row: percent(row["n_saved"] / row["n_complete"] if row["n_complete"] else None),
-    )
-    header = ("step", "scorer", "if everything is scored", "made", "saved", "saved, share")
-    return Table("Scorings saved", header, rows, note=SAVINGS_NOTE)
-
-
 def mixture_table(cells: pl.DataFrame) -> Table:
-    """Return what each training configuration draws; ``cells`` are MIXTURE_CELLS rows."""
-    rows = []
-    for (name,), mine in cells.group_by("configuration", maintain_order=True):
-        drawn = dict(mine.group_by("target_position").agg(pl.col("n_drawn").sum()).iter_rows())
-        per_bin = sorted(set(mine.group_by("length_bin").agg(pl.col("n_drawn").sum())["n_drawn"]))
-        parts = [int(drawn.get(position, 0)) for position in POSITIONS]
-        ends = " to ".join(count(n) for n in dict.fromkeys((per_bin[0], per_bin[-1])))
-        rows.append((str(name), *map(count, parts), count(sum(parts)), ends))
-    header = ("configuration", *POSITIONS, "queries", "per length bin")
-    return Table("Training mixtures", header, tuple(rows), n_names=1, note=MIXTURE_NOTE)
+    """Return what each training configuration draws by position; ``cells``: MIXTURE_CELLS rows."""
+    name, drawn = "configuration", pl.col("n_drawn")
+    by_position = cells.pivot(
+        "target_position", index=name, values="n_drawn", aggregate_function="sum"
+    )
+    by_bin = cells.group_by(name, "length_bin").agg(drawn.sum()).group_by(name)
+    sizes = by_bin.agg(
+        queries=drawn.sum(),
+        **{"per length bin, fewest": drawn.min(), "per length bin, most": drawn.max()},
+    )
+    shown = by_position.select(name, *POSITIONS).join(sizes, on=name, maintain_order="left")
+    return table_of("Training mixtures", shown, n_names=1, note=MIXTURE_NOTE)
 
 
 def _pool(threshold: float) -> str:
@@ -612,16 +589,14 @@ TEST_TEXT = (
 )
 
 
-def shift_figure(shift: pl.DataFrame, anchor: str) -> FigureView | None:
-    """Draw the share of each position before and after every stage, with what it means in words.
+def shift_blocks(shift: pl.DataFrame, anchor: str) -> list[Block]:
+    """Return the share of each position before and after every stage: drawn, told, and as numbers.
 
     ``shift`` are POSITION_SHIFT rows; ``anchor`` is the figure's id on the page. What enters a
-    stage is drawn where it is not what the stage before it kept. None where no stage has items
+    stage is shown where it is not what the stage before it kept. Nothing where no stage has items
     with a position.
     """
     stages = [stage for stage in _stages(shift) if stage["before"] is not None]
-    if not stages:
-        return None
     bars: list[tuple[str, tuple[float, ...], str]] = []
     rows: list[tuple[str, ...]] = []
     last = None
@@ -629,9 +604,8 @@ def shift_figure(shift: pl.DataFrame, anchor: str) -> FigureView | None:
         name, before, after = stage["stage"], stage["before"], stage["after"]
         if before != last:
             bars.append((f"before {name}", before, ""))
-            rows.append(
-                (bars[-1][0], *_shares(before), count(stage["n_entered"]), MISSING, MISSING)
-            )
+            entered = count(stage["n_entered"])
+            rows.append((bars[-1][0], *_shares(before), entered, MISSING, MISSING))
         last = after
         if after is None:
             continue
@@ -643,17 +617,16 @@ def shift_figure(shift: pl.DataFrame, anchor: str) -> FigureView | None:
         bars.append((f"after {name}", after, beside))
         moved = (percent(stage["shift"], 2), p_value(stage["p_value"]))
         rows.append((bars[-1][0], *_shares(after), count(stage["n_kept"]), *moved))
-    caption = " ".join(shift_sentences(shift))
+    if not bars:
+        return []
     text = f"share of the {stages[0]['unit']} by target position"
-    return FigureView.drawn(
-        draw_stacks(bars, POSITION_STYLES, x_text=text),
-        anchor,
-        SHIFT_TITLE,
-        caption,
-        legend=tuple(zip(POSITIONS, POSITION_STYLES, strict=True)),
-        header=("", *POSITIONS, "items", "moved", "p"),
-        rows=tuple(rows),
-    )
+    styles = dict(zip(POSITIONS, POSITION_STYLES, strict=True))
+    drawn, said = draw_stacks(bars, POSITION_STYLES, x_text=text), " ".join(shift_sentences(shift))
+    header = ("", *POSITIONS, "items", "moved", "p")
+    return [
+        figure_of(drawn, anchor, SHIFT_TITLE, said, legend=styles),
+        Table("Shares of the positions by stage", header, tuple(rows), n_names=1),
+    ]
 
 
 def _shares(shares: Sequence[float]) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """Languages and domains: what a benchmark holds of each, and how good its translations are."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -11,50 +10,40 @@ from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.statistics import QUERY_TYPE_PREFIX
 from psibench.report.plots import draw_heat_map
 from psibench.report.published import read_published
-from psibench.report.tables import Block, FigureView, Table, each, slug, text_rows
-from psibench.report.views import BenchmarkInfo
-from psibench.report.wording import (
-    MISSING,
-    STATISTIC_TEXTS,
-    count,
-    number,
-    percent,
+from psibench.report.tables import (
+    Block,
+    Columns,
+    FigureView,
+    Form,
+    Table,
+    figure_of,
+    slug,
+    table_of,
 )
-from psibench.tables import read_table
+from psibench.report.views import BenchmarkInfo
+from psibench.report.wording import MISSING, STATISTIC_TEXTS, count, percent
 from psibench.tables.derived import read_all
 from psibench.tables.quality_schemas import (
     DOMAIN_SIMILARITY,
     RELOCATION,
     TRANSLATION_AGREEMENT,
-    TRANSLATION_CONFUSION,
     TRANSLATION_QUALITY,
     TRANSLATOR_QUALITY,
 )
 from psibench.tables.spec import POOLED, TableSpec
-from psibench.tables.summary_schemas import (
-    LANGUAGE_AVERAGES,
-    LEADERBOARDS,
-    MITIGATIONS,
-    POSITION_TREND,
-)
 from psibench.text.query_types import QUERY_TYPES
-from psibench.translate.quality import ANNOTATOR_MEAN, DIMENSIONS, GRADES, OVERALL
+from psibench.translate.quality import ANNOTATOR_MEAN, DIMENSIONS, OVERALL
 
 LANGUAGE_SPECS: Mapping[str, TableSpec] = {
     "relocation": RELOCATION,
     "similarity": DOMAIN_SIMILARITY,
     "quality": TRANSLATION_QUALITY,
     "agreement": TRANSLATION_AGREEMENT,
-    "confusion": TRANSLATION_CONFUSION,
     "translators": TRANSLATOR_QUALITY,
 }
-SUMMARY_SPECS: Mapping[str, TableSpec] = {
-    "position_trend": POSITION_TREND,
-    "language_averages": LANGUAGE_AVERAGES,
-    "leaderboards": LEADERBOARDS,
-    "mitigations": MITIGATIONS,
-}
 POSIR_RECIPES = ("posir", "posir_release")
+Cells = dict[tuple[str, str], float | None]
+"""(row, column) -> a value of a heat map."""
 LanguageTables = Mapping[str, pl.DataFrame]
 """Rows of those tables of `LANGUAGE_SPECS` that a benchmark has, by name."""
 
@@ -66,17 +55,12 @@ def read_languages(files: Sequence[Mapping[str, Any]]) -> dict[str, LanguageTabl
     """
     return {
         one["benchmark"]: {
-            name: read_all([paths] if isinstance(paths, str) else paths, LANGUAGE_SPECS[name])
-            for name, paths in one.items()
-            if name != "benchmark"
+            name: read_all([one[name]] if isinstance(one[name], str) else one[name], spec)
+            for name, spec in LANGUAGE_SPECS.items()
+            if name in one
         }
         for one in files
     }
-
-
-def read_summaries(paths: Mapping[str, str | Path]) -> dict[str, pl.DataFrame]:
-    """Read the tables over all benchmarks, as far as given by name."""
-    return {name: read_table(path, SUMMARY_SPECS[name]) for name, path in paths.items()}
 
 
 # --- what a benchmark holds by language and domain, as in PosIR's Tables 4 to 6 and Figure 6
@@ -143,7 +127,7 @@ def language_blocks(
         tokens = [name for name in TOKENS if name not in QUARTILES]
         blocks.append(_size_table("Domains", rows, tokens, f"Together: {', '.join(whole)}."))
         ratios = _ratio_figure(found, domains, info.id)
-        blocks += [] if ratios is None else [ratios]
+        blocks += [] if ratios is None else [replace(ratios, is_folded=True)]
     types = _query_type_table(whole, has_published=info.recipe in POSIR_RECIPES)
     blocks += [] if types is None else [types]
     if "relocation" in tables and tables["relocation"].height:
@@ -225,22 +209,13 @@ def _ratio_figure(found: Statistics, domains: Iterable[str], benchmark: str) -> 
     """
     languages = list(dict.fromkeys(language for language, _ in found))
     means = {place: values.get("passage_tokens_mean") for place, values in found.items()}
-    rows = [name for name in domains if means.get((languages[0], name))]
-    if len(languages) < 2 or len(rows) < 2:
-        return None
-
-    def ratio(language: str, domain: str) -> float | None:
-        mean, first = means.get((language, domain)), means[languages[0], domain]
-        return None if mean is None or first is None else mean / first
-
-    values = [[ratio(language, name) for language in languages] for name in rows]
+    cells: Cells = {}
+    for name in domains:
+        if first := means.get((languages[0], name)):
+            own = {(name, one): means.get((one, name)) for one in languages}
+            cells |= {place: None if mean is None else mean / first for place, mean in own.items()}
     said = f"Mean tokens per document over those of {languages[0]}, by domain."
-    anchor = slug("ratio", benchmark)
-    drawn = (rows, languages, values)
-    figure = _heat_map(
-        anchor, "Length beside the first language", said, "domain", *drawn, shown=_grade
-    )
-    return replace(figure, is_folded=True)
+    return _heat_map(slug("ratio", benchmark), "Length beside the first language", said, cells)
 
 
 def _query_type_table(whole: Mapping[str, Values], *, has_published: bool) -> Table | None:
@@ -300,17 +275,18 @@ def _relocation_table(relocation: pl.DataFrame) -> Table:
     Of a language with pooled domains only these are shown.
     """
     is_pooled = pl.col("domain") == POOLED
-    rows = text_rows(
-        relocation.filter(is_pooled | ~is_pooled.any().over("language")),
-        "language",
-        lambda row: "all methods" if row["method"] == POOLED else row["method"],
-        *each(count, "n_queries", "n_located"),
-        *each(percent, "share_located"),
-        *each(number, "median_shift"),
-        *each(percent, "share_within_0.05"),
-    )
-    header = ("language", "method", "queries", "found", "share", "median shift", "shift ≤ 0.05")
-    return Table("Does position survive translation?", header, rows, note=SHIFT_NOTE)
+    rows = relocation.filter(is_pooled | ~is_pooled.any().over("language"))
+    shown: Columns = {
+        "language": "language",
+        "method": pl.col("method").replace(POOLED, "all methods"),
+        "queries": "n_queries",
+        "found": "n_located",
+        "share": "share_located",
+        "median shift": "median_shift",
+        "shift ≤ 0.05": "share_within_0.05",
+    }
+    forms: dict[str, Form] = dict.fromkeys(("share", "shift ≤ 0.05"), percent)
+    return table_of("Does position survive translation?", rows, shown, forms=forms, note=SHIFT_NOTE)
 
 
 def _similarity_figures(similarity: pl.DataFrame, benchmark: str) -> list[FigureView]:
@@ -321,53 +297,33 @@ def _similarity_figures(similarity: pl.DataFrame, benchmark: str) -> list[Figure
     """
     figures = []
     for (model,), rows in similarity.group_by("model", maintain_order=True):
+        domains = rows["domain_a"].unique(maintain_order=True).to_list()
+        place = {name: number for number, name in enumerate(domains)}
         languages = rows["language"].unique(maintain_order=True).to_list()
         for pair in (languages[i : i + 2] for i in range(0, len(languages), 2)):
-            mine = rows.filter(pl.col("language").is_in(pair))
-            domains = mine["domain_a"].unique(maintain_order=True).to_list()
-            if len(domains) < 2:
-                continue
-            keys = ("language", "domain_a", "domain_b")
-            cosines = mine.rows_by_key(keys, named=True, unique=True)
-            sides = [pair[0], None, *pair[1:], None]  # below the diagonal, on it, above it
-            values = [
-                [
-                    cosines.get((sides[(j >= i) + (j > i)], a, b), {}).get("cosine")
-                    for j, b in enumerate(domains)
-                ]
-                for i, a in enumerate(domains)
-            ]
+            cells: Cells = {(a, b): None for a in domains for b in domains}
+            columns = ("language", "domain_a", "domain_b", "cosine")
+            for language, a, b, cosine in rows.select(columns).iter_rows():
+                if (
+                    language in pair
+                    and (place[a] > place[b], place[a] < place[b])[pair.index(language)]
+                ):
+                    cells[a, b] = cosine
             above = f" Above: {pair[1]}." if len(pair) > 1 else ""
             said = f"{SIMILARITY_NOTE} Below the diagonal: {pair[0]}.{above} Model: {model}."
             anchor = slug("similarity", benchmark, str(model), *pair)
-            drawn = (domains, domains, values)
-            figures.append(
-                _heat_map(anchor, "Similarity of domains", said, "domain", *drawn, shown=number)
-            )
+            figure = _heat_map(anchor, "Similarity of domains", said, cells)
+            figures += [] if figure is None else [figure]
     return figures
 
 
-def _heat_map(
-    anchor: str,
-    title: str,
-    caption: str,
-    what: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    values: Sequence[Sequence[float | None]],
-    *,
-    shown: Callable[[float | None], str],
-) -> FigureView:
-    """Return a heat map with its numbers as ``shown``; ``what`` says what its rows are."""
-    return FigureView.drawn(
-        draw_heat_map(rows, columns, values),
-        anchor,
-        title,
-        caption,
-        css="exact",
-        header=(what, *columns),
-        rows=tuple((name, *map(shown, own)) for name, own in zip(rows, values, strict=True)),
-    )
+def _heat_map(anchor: str, title: str, caption: str, cells: Cells) -> FigureView | None:
+    """Return a heat map with its numbers in the cells; None with fewer than two rows or columns."""
+    rows, columns = (list(dict.fromkeys(place[side] for place in cells)) for side in (0, 1))
+    if min(len(rows), len(columns)) < 2:
+        return None
+    drawn = draw_heat_map(rows, columns, [[cells.get((a, b)) for b in columns] for a in rows])
+    return figure_of(drawn, anchor, title, caption, css="exact")
 
 
 # --- how good translations are
@@ -377,9 +333,10 @@ FAMILIES = {
     **dict.fromkeys(("fra", "ita", "por", "spa"), "Romance"),
 }
 """Family of a language by the first part of its name, those that PosIR was translated to."""
-ALL_TEXTS = {"language": "all languages", "domain": "all domains"}
+EVERY_LANGUAGE = pl.col("language").replace(POOLED, "all languages")
 ANNOTATORS = {POOLED: "each", ANNOTATOR_MEAN: "mean of a document's"}
 GRADED = (*DIMENSIONS, OVERALL)
+GRADE: Form = "{:.2f}".format
 QUALITY_NOTE = (
     "Mean grades by a language model, 1 (poor) to 5 (flawless), without a reference translation; "
     "overall is the mean of the four. Q1 to Q4: sources of up to 512, 1,024, 1,536 and more tokens."
@@ -393,7 +350,6 @@ TRANSLATORS_NOTE = (
     "nothing is cleaned before. Not graded: documents that it left without a translation, or the "
     "judge without a usable grade; they are in no mean. PosIR's own: its table 7."
 )
-CONFUSION_NOTE = "Pairs of grades, and below the share of the pairs with that grade by a person."
 
 
 def quality_blocks(tables: LanguageTables, benchmark: str) -> list[Block]:
@@ -402,52 +358,42 @@ def quality_blocks(tables: LanguageTables, benchmark: str) -> list[Block]:
     if quality is None or quality.is_empty():
         return []
     blocks: list[Block] = [_quality_table(quality)]
-    whole = quality.filter(length_bin=POOLED)
-    by_domain = "Overall grade by domain and language"
-    for table, rows, columns, title in (
-        (whole.filter(domain=POOLED), "language", "dimension", "Grades by language"),
-        (whole.filter(dimension=OVERALL), "domain", "language", by_domain),
-    ):
-        cells = {(a, b): mean for a, b, mean in table.select(rows, columns, "mean").iter_rows()}
-        down, across = (dict.fromkeys(side) for side in zip(*cells, strict=True))
-        if min(len(side.keys() - {POOLED}) for side in (down, across)) < 2:
-            continue
-        names_down, names_across = (
-            [ALL_TEXTS.get(side, POOLED) if name == POOLED else name for name in found]
-            for side, found in ((rows, down), (columns, across))
-        )
-        drawn = names_down, names_across, [[cells.get((a, b)) for b in across] for a in down]
-        caption = f"Mean grade by {rows} and {columns}, 1 to 5."
-        anchor = slug("quality", benchmark, rows, columns)
-        blocks.append(_heat_map(anchor, title, caption, rows, *drawn, shown=_grade))
     for name, made in (("translators", _translator_blocks), ("agreement", _agreement_blocks)):
         if name in tables and tables[name].height:
             blocks += made(tables[name], benchmark)
-    if "confusion" in tables and tables["confusion"].height:
-        blocks.append(_confusion_table(tables["confusion"]))
     return blocks
+
+
+def _graded(whole: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Return documents graded and not, and the mean of every dimension, a row per key."""
+    sizes = whole.filter(dimension=OVERALL).select(
+        *keys, **{"documents|graded": "n", "documents|not graded": "n_unjudged"}
+    )
+    means = whole.select(*keys, "mean", dimension=pl.format("mean grade|{}", "dimension")).pivot(
+        "dimension", index=list(keys), values="mean"
+    )
+    columns = [f"mean grade|{name}" for name in GRADED]
+    found = sizes.join(means, on=keys, maintain_order="left")
+    return found.select(*keys, "documents|graded", "documents|not graded", *columns)
 
 
 def _quality_table(quality: pl.DataFrame) -> Table:
     """Return a row per language: mean of every dimension, and the overall one by length."""
     whole = quality.filter(domain=POOLED)
-    columns = ("language", "length_bin", "dimension", "n", "n_unjudged", "mean")
-    cells = {row[:3]: row[3:] for row in whole.select(columns).iter_rows()}
-    rows = []
-    for language in whole["language"].unique(maintain_order=True):
-        n, n_unjudged, _ = cells[language, POOLED, OVERALL]
-        means = [cells[language, POOLED, name][2] for name in GRADED]
-        means += [cells.get((language, b, OVERALL), (0, 0, None))[2] for b in LENGTH_BUCKETS]
-        rows.append((_language(language), count(n), count(n_unjudged), *map(_grade, means)))
-    sizes = (("documents", 2), ("mean grade", len(GRADED)))
-    return Table(
-        "Quality of the translations",
-        ("language", "graded", "not graded", *GRADED, *LENGTH_BUCKETS),
-        tuple(rows),
-        n_names=1,
-        groups=(("", 1), *sizes, ("overall, by length", len(LENGTH_BUCKETS))),
-        note=QUALITY_NOTE,
+    graded = _graded(whole.filter(length_bin=POOLED), "language")
+    overall = whole.filter(dimension=OVERALL).select("language", "length_bin", "mean")
+    by_length = overall.pivot("length_bin", index="language", values="mean")
+    lengths = [
+        (pl.col(name) if name in by_length.columns else pl.lit(None, pl.Float64)).alias(
+            f"overall, by length|{name}"
+        )
+        for name in LENGTH_BUCKETS
+    ]
+    shown = graded.join(by_length, on="language", maintain_order="left").select(
+        EVERY_LANGUAGE, pl.col("^(documents|mean grade)[|].*$"), *lengths
     )
+    title, forms = "Quality of the translations", dict.fromkeys(shown.columns[3:], GRADE)
+    return table_of(title, shown, forms=forms, n_names=1, note=QUALITY_NOTE)
 
 
 def _translator_blocks(translators: pl.DataFrame, benchmark: str) -> list[Block]:
@@ -456,19 +402,12 @@ def _translator_blocks(translators: pl.DataFrame, benchmark: str) -> list[Block]
     The figure is the overall grade by translator and language family, the mean of its languages.
     """
     whole = translators.filter(domain=POOLED, length_bin=POOLED)
-    cells = whole.rows_by_key(("language", "translator", "dimension"), named=True, unique=True)
-    rows = []
-    for language in whole["language"].unique(maintain_order=True):
-        for name in whole["translator"].unique(maintain_order=True):
-            found = [cells[language, name, dimension] for dimension in GRADED]
-            sizes = (count(found[-1][n]) for n in ("n", "n_unjudged"))
-            means = (_grade(one["mean"]) for one in found)
-            rows.append((_language(language), name, *sizes, *means))
-    table = Table(
+    by_language = whole.group_by("language", maintain_order=True)
+    graded = _graded(pl.concat([own for _, own in by_language]), "language", "translator")
+    table = table_of(
         "Translators side by side",
-        ("language", "translator", "graded", "not graded", *GRADED),
-        tuple(rows),
-        groups=(("", 2), ("documents", 2), ("mean grade", len(GRADED))),
+        graded.with_columns(EVERY_LANGUAGE),
+        forms=dict.fromkeys(graded.columns[4:], GRADE),
         note=TRANSLATORS_NOTE,
     )
     family = pl.col("language").str.head(3).replace_strict(FAMILIES, default="other")
@@ -476,15 +415,11 @@ def _translator_blocks(translators: pl.DataFrame, benchmark: str) -> list[Block]
     by_family = overall.group_by("translator", family.alias("family"), maintain_order=True).agg(
         pl.col("mean").mean()
     )
-    of_family = {(name, of): mean for name, of, mean in by_family.iter_rows()}
-    names, families = (list(dict.fromkeys(side)) for side in zip(*of_family, strict=True))
-    if min(len(names), len(families)) < 2:
-        return [table]
-    drawn = names, families, [[of_family.get((name, of)) for of in families] for name in names]
     title = "Overall grade by translator and language family"
     said = "Mean over the languages of a family of the overall grade, 1 to 5; as PosIR's Figure 7."
-    anchor = slug("families", benchmark)
-    return [table, _heat_map(anchor, title, said, "translator", *drawn, shown=_grade)]
+    cells: Cells = {(name, of): mean for name, of, mean in by_family.iter_rows()}
+    figure = _heat_map(slug("families", benchmark), title, said, cells)
+    return [table] if figure is None else [table, figure]
 
 
 def _agreement_blocks(agreement: pl.DataFrame, benchmark: str) -> list[Block]:
@@ -497,69 +432,35 @@ def _agreement_blocks(agreement: pl.DataFrame, benchmark: str) -> list[Block]:
         "dimension", published_within="agreement", published_mae="mae"
     )
     is_whole = (pl.col("annotator") == POOLED) & (pl.col("language") == POOLED)
-    beside = pl.when(is_whole).then("dimension").alias("beside")
-    rows = agreement.with_columns(beside).join(
+    rows = agreement.with_columns(beside=pl.when(is_whole).then("dimension")).join(
         published, left_on="beside", right_on="dimension", how="left", maintain_order="left"
     )
-    texts = text_rows(
-        rows,
-        lambda row: _language(row["language"]),
-        lambda row: ANNOTATORS.get(row["annotator"]) or row["annotator"],
-        lambda row: "the four together" if row["dimension"] == POOLED else row["dimension"],
-        *each(count, "n", "n_unmatched"),
-        *each(percent, "within_one"),
-        *each(_grade, "mae", "mean_human", "mean_llm"),
-        *each(percent, "published_within"),
-        *each(_grade, "published_mae"),
-    )
-    header = ("language", "annotator", "dimension", "pairs", "unmatched", "within 1", "MAE")
-    table = Table(
-        "Agreement with people",
-        (*header, "people", "language model", "within 1", "MAE"),
-        texts,
-        n_names=3,
-        groups=(("", 3), ("this run", 6), ("published: PosIR, table 9", 2)),
-        note=AGREEMENT_NOTE,
-    )
+    theirs = "published: PosIR, table 9"
+    shown: Columns = {
+        "language": EVERY_LANGUAGE,
+        "annotator": pl.col("annotator").replace(ANNOTATORS),
+        "dimension": pl.col("dimension").replace(POOLED, "the four together"),
+        "this run|pairs": "n",
+        "this run|unmatched": "n_unmatched",
+        "this run|within 1": "within_one",
+        "this run|MAE": "mae",
+        "this run|people": "mean_human",
+        "this run|language model": "mean_llm",
+        f"{theirs}|within 1": "published_within",
+        f"{theirs}|MAE": "published_mae",
+    }
+    forms = {name: percent if name.endswith("within 1") else GRADE for name in [*shown][5:]}
+    name, note = "Agreement with people", AGREEMENT_NOTE
+    table = table_of(name, rows, shown, forms=forms, n_names=3, note=note)
     of_language = agreement.filter(pl.col("language") != POOLED, annotator=POOLED)
     graders = {"mean_human": "people", "mean_llm": "language model"}
-    cells = {
+    cells: Cells = {
         (f"{row['language']}, {who}", row["dimension"]): row[name]
         for row in of_language.iter_rows(named=True)
         for name, who in graders.items()
         if row["dimension"] in DIMENSIONS
     }
-    if not cells:
-        return [table]
-    names = list(dict.fromkeys(name for name, _ in cells))
-    values = [[cells.get((name, dimension)) for dimension in DIMENSIONS] for name in names]
     title = "Grades by people and by the language model, by language"
     said = "Mean grade of the same documents, 1 to 5; as PosIR's Figure 8."
-    anchor = slug("graders", benchmark)
-    drawn = (names, DIMENSIONS, values)
-    return [table, _heat_map(anchor, title, said, "by", *drawn, shown=_grade)]
-
-
-def _confusion_table(confusion: pl.DataFrame) -> Table:
-    """Return the grades of all languages and dimensions, a row per grade by a person."""
-    whole = confusion.filter(language=POOLED, dimension=POOLED)
-    cells = {
-        (human, llm): f"{count(n)}\n{percent(share)}"
-        for human, llm, n, share in whole.select("human", "llm", "n", "share").iter_rows()
-    }
-    return Table(
-        "Grades by people and by the language model",
-        ("by a person", *map(str, GRADES)),
-        tuple((str(human), *(cells[human, grade] for grade in GRADES)) for human in GRADES),
-        n_names=1,
-        groups=(("", 1), ("by the language model", len(GRADES))),
-        note=CONFUSION_NOTE,
-    )
-
-
-def _language(name: str) -> str:
-    return ALL_TEXTS["language"] if name == POOLED else name
-
-
-def _grade(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2f}"
+    figure = _heat_map(slug("graders", benchmark), title, said, cells)
+    return [table] if figure is None else [table, figure]

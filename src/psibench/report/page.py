@@ -22,35 +22,32 @@ from psibench.generate.benchmarks import (
 from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX, START_PREFIX
 from psibench.report.examples import Example, example_section, read_examples
 from psibench.report.filters import (
-    GenerationFacts,
-    VerificationFacts,
+    Facts,
     generation_tables,
     read_generation,
     read_verification,
     verification_blocks,
+    view_tables,
 )
 from psibench.report.languages import (
     LanguageTables,
     language_blocks,
     quality_blocks,
     read_languages,
-    read_summaries,
 )
-from psibench.report.mitigations import mitigation_tables
-from psibench.report.pairs import leaderboard_table, pair_blocks
+from psibench.report.pairs import pair_blocks
 from psibench.report.plots import draw_histogram, model_styles
 from psibench.report.scores import Scored, score_context
-from psibench.report.tables import Block, Panel, Table, render_page, slug
+from psibench.report.tables import Block, Panel, Table, panel, render_page, slug, table_of
 from psibench.report.training import read_training, training_blocks
 from psibench.report.views import (
     BenchmarkInfo,
     Headline,
     ModelInfo,
-    PsiRows,
     headlines,
     simulation_note,
 )
-from psibench.report.wording import MISSING, STATISTIC_TEXTS, count
+from psibench.report.wording import STATISTIC_TEXTS, count
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import read_all
@@ -64,6 +61,7 @@ from psibench.tables.schemas import (
 )
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
+from psibench.tables.summary_schemas import POSITION_TREND
 
 STATISTICS_TABLES = {
     "": "Sizes",
@@ -87,18 +85,18 @@ class ReportInput(Scored):
     ``views`` names, per benchmark, the ids of its views by sort: ``raw`` (before false negatives
     were removed) and ``tiny``. A view is shown beside its benchmark and has no section of its own.
 
-    ``languages`` are tables by benchmark and name, ``summaries`` and ``training`` tables of all
-    benchmarks by name; ``examples`` are queries with their evidence; ``published`` and ``probes``
-    are the addresses of other pages, relative to this one, or empty.
+    ``languages`` are tables by benchmark and name, ``generation`` and ``training`` tables of all
+    benchmarks by name; ``published`` and ``probes`` are the addresses of other pages, relative to
+    this one, or empty.
     """
 
     statistics: pl.DataFrame
     position_histogram: pl.DataFrame
-    generation: Sequence[GenerationFacts] = ()
-    verification: Sequence[VerificationFacts] = ()
+    position_trend: pl.DataFrame
+    generation: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    verification: Sequence[Facts] = ()
     views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     languages: Mapping[str, LanguageTables] = field(default_factory=dict)
-    summaries: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     training: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     examples: Sequence[Example] = ()
     published: str = ""
@@ -111,6 +109,7 @@ def run_report(
     psi_table: str | Path,
     bucket_scores: str | Path,
     comparisons: str | Path,
+    position_trend: str | Path,
     statistics: Sequence[str | Path],
     histograms: Sequence[str | Path],
     flow: Sequence[str | Path],
@@ -123,7 +122,6 @@ def run_report(
     verification: Sequence[Mapping[str, Any]],
     views: Mapping[str, Mapping[str, str]],
     languages: Sequence[Mapping[str, Any]],
-    summaries: Mapping[str, str],
     examples: Sequence[Mapping[str, str]],
     published_page: Sequence[str],
     probes_page: Sequence[str],
@@ -140,8 +138,8 @@ def run_report(
     generated, prices
         Labels of the languages that a model was asked in, and the price table; see
         `read_generation`.
-    verification, languages, summaries, examples
-        As `read_verification`, `read_languages`, `read_summaries` and `read_examples` take them.
+    verification, languages, examples
+        As `read_verification`, `read_languages` and `read_examples` take them.
     views
         As of `ReportInput`.
     published_page, probes_page
@@ -156,11 +154,15 @@ def run_report(
     made_of["queries by"] = str(record.get("queries_by") or "not recorded")
     made_of |= {name: str(value) for name, value in record.get("revisions", {}).items()}
     ledger = {"flow": flow, "usage": usage, "attrition": attrition}
+    of_benchmark = {
+        name: dict(zip(benchmarks, map(str, paths), strict=True)) for name, paths in ledger.items()
+    }
     inputs = ReportInput(
         psi_table=table,
         bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
         statistics=read_all(statistics, STATISTICS),
         position_histogram=read_all(histograms, POSITION_HISTOGRAM),
+        position_trend=read_table(position_trend, POSITION_TREND),
         comparisons=read_table(comparisons, COMPARISONS),
         benchmarks=[
             benchmark_info(name, section, queries_by=authors.get(name, ""))
@@ -172,18 +174,10 @@ def run_report(
             )
             for name, entry in models.items()
         ],
-        generation=read_generation(
-            generated,
-            prices=prices,
-            **{
-                name: dict(zip(benchmarks, map(str, paths), strict=True))
-                for name, paths in ledger.items()
-            },
-        ),
+        generation=read_generation(generated, prices=prices, **of_benchmark),
         verification=read_verification(verification),
         views=views,
         languages=read_languages(languages),
-        summaries=read_summaries(summaries),
         examples=read_examples(examples),
         published="".join(published_page),
         probes="".join(probes_page),
@@ -219,39 +213,31 @@ def render_report(inputs: ReportInput) -> str:
     Tables without rows give a page that says so.
     """
     hidden = [name for ids in inputs.views.values() for name in ids.values()]
-    shown = ~pl.col("benchmark").is_in(hidden)
     tables = ("psi_table", "bucket_scores", "comparisons", "statistics", "position_histogram")
-    changes: dict[str, Any] = {name: getattr(inputs, name).filter(shown) for name in tables}
-    changes["summaries"] = {name: rows.filter(shown) for name, rows in inputs.summaries.items()}
-    languages = _languages(changes["statistics"])
-    without_views = replace(inputs, **changes, language_order=languages)
-    benchmarks, models = _infos(without_views)
-    return render_page(
-        "report.html",
-        **_context(replace(without_views, benchmarks=benchmarks, models=models), inputs.psi_table),
-    )
-
-
-def _infos(inputs: ReportInput) -> tuple[list[BenchmarkInfo], list[ModelInfo]]:
-    """Return every benchmark and model in page order; what only tables know with what they say."""
+    shown: dict[str, Any] = {
+        name: getattr(inputs, name).filter(~pl.col("benchmark").is_in(hidden)) for name in tables
+    }
     benchmarks = {info.id: info for info in inputs.benchmarks}
-    tables = (inputs.psi_table, inputs.bucket_scores, inputs.statistics, inputs.position_histogram)
-    for name in sorted({one for frame in tables for one in frame["benchmark"]}):
+    for name in sorted({one for frame in shown.values() for one in frame["benchmark"]}):
         benchmarks.setdefault(name, BenchmarkInfo(id=name, recipe=""))
     models = {info.id: info for info in inputs.models}
-    kinds = dict.fromkeys(inputs.bucket_scores["model"], "")
-    kinds |= dict(inputs.psi_table.select("model", "kind").iter_rows())
+    kinds = dict.fromkeys(shown["bucket_scores"]["model"], "")
+    kinds |= dict(shown["psi_table"].select("model", "kind").iter_rows())
     for name in sorted(kinds):
         models.setdefault(name, ModelInfo(id=name, kind=kinds[name]))
-    return list(benchmarks.values()), list(models.values())
+    every = inputs.psi_table
+    shown |= {
+        "language_order": shown["statistics"]["language"].unique(maintain_order=True).to_list()
+    }
+    inputs = replace(
+        inputs, **shown, benchmarks=list(benchmarks.values()), models=list(models.values())
+    )
+    return render_page("report.html", **_context(inputs, every))
 
 
 def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
-    """Return what the template shows.
-
-    ``inputs`` are without views; ``every`` has the PSI rows of benchmarks and views.
-    """
-    benchmarks, models, summaries = inputs.benchmarks, inputs.models, inputs.summaries
+    """Return what the template shows; ``every`` has the PSI rows of benchmarks and views."""
+    benchmarks, models = inputs.benchmarks, inputs.models
     found = score_context(inputs)
     metric, styles = found["metric"], model_styles({model.id: model.control for model in models})
     pairs = [
@@ -259,20 +245,17 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
             info,
             psi_table=inputs.psi_table,
             bucket_scores=inputs.bucket_scores,
-            languages=_languages(inputs.statistics.filter(benchmark=info.id)),
-            summaries=summaries,
+            position_trend=inputs.position_trend,
+            languages=inputs.language_order,
             models=models,
             styles=styles,
             metric=metric,
         )
         for info in benchmarks
     ]
-    known = PsiRows(every, metric, tuple(model.id for model in models), inputs.language_order)
     return found | {
         "languages": [two for two in zip(benchmarks, pairs, strict=True) if two[1]],
-        "leaderboards": leaderboard_table(summaries.get("leaderboards"), benchmarks, metric=metric),
-        "mitigations": mitigation_tables(summaries.get("mitigations"), benchmarks, metric=metric),
-        "data": [(info, *_data(inputs, info, known)) for info in benchmarks],
+        "data": [(info, *_data(inputs, info, every, metric)) for info in benchmarks],
         "training": training_blocks(inputs.training, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),
         "published": inputs.published,
@@ -280,27 +263,30 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _languages(statistics: pl.DataFrame) -> list[str]:
-    """Return the languages of STATISTICS rows in their order."""
-    return list(dict.fromkeys(statistics["language"]))
-
-
 def _data(
-    inputs: ReportInput, info: BenchmarkInfo, psi_rows: PsiRows
+    inputs: ReportInput, info: BenchmarkInfo, every: pl.DataFrame, metric: str
 ) -> tuple[list[Block], list[Panel]]:
     """Return a benchmark's tables and figures in page order, and its histograms."""
-    order = psi_rows.languages
+    order = inputs.language_order
     leading = headlines(inputs.bucket_scores, order) | headlines(inputs.psi_table, order)
     tables = inputs.languages.get(info.id, {})
     made = generation_tables(inputs.generation, info.id)
-    views = inputs.views.get(info.id, {})
     # what there is, what came of the documents, what the filters did, how good the
     # translations are, then what the requests took
     blocks: list[Block] = [
         *_statistics_tables(inputs.statistics, info.id),
         *language_blocks(inputs.statistics, info, tables),
         *made[:1],
-        *verification_blocks(inputs.verification, info, psi_rows=psi_rows, views=views),
+        *verification_blocks(inputs.verification, info),
+        *view_tables(
+            every,
+            info,
+            inputs.views.get(info.id, {}),
+            inputs.verification,
+            metric=metric,
+            models=[model.id for model in inputs.models],
+            languages=order,
+        ),
         *quality_blocks(tables, info.id),
         *made[1:],
     ]
@@ -317,24 +303,20 @@ def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
     name = pl.col("statistic")
     elsewhere = name.is_in(DOMAIN_STATISTICS) | name.str.starts_with(QUERY_TYPE_PREFIX)
     mine = statistics.filter(pl.col("benchmark") == benchmark, ~elsewhere)
-    values = {tuple(key): value for _, *key, value in mine.iter_rows()}
-    groups = list(dict.fromkeys(mine.select("language", "domain").iter_rows()))
-    groups.sort(key=lambda group: (group[0] != POOLED, group[1] != POOLED))
+    place = ["language", "domain"]
+    wide = mine.pivot("statistic", index=place, values="value").sort(
+        pl.col("language") != POOLED, pl.col("domain") != POOLED, maintain_order=True
+    )
     tables = []
-    prefixes = {
-        one: next((prefix for prefix in STATISTICS_TABLES if prefix and one.startswith(prefix)), "")
-        for one in dict.fromkeys(mine["statistic"])
-    }
-    for prefix, title in STATISTICS_TABLES.items():
-        chosen = [one for one, its in prefixes.items() if its == prefix]
-        header = [STATISTIC_TEXTS.get(one, one).removeprefix(prefix) for one in chosen]
-        rows = []
-        for group in groups:
-            found = (values.get((*group, one)) for one in chosen)
-            rows.append((*group, *(MISSING if value is None else count(value) for value in found)))
-        if chosen:
-            tables.append(Table(title, ("language", "domain", *header), tuple(rows)))
-    return tables
+    left = [name for name in wide.columns if name not in place]
+    for prefix, title in reversed(STATISTICS_TABLES.items()):
+        chosen = [name for name in left if name.startswith(prefix)]
+        left = [name for name in left if name not in chosen]
+        names = {name: STATISTIC_TEXTS.get(name, name).removeprefix(prefix) for name in chosen}
+        shown = wide.select(*place, *chosen).rename(names)
+        forms = dict.fromkeys(names.values(), count)
+        tables += [table_of(title, shown, forms=forms)] if chosen else []
+    return tables[::-1]
 
 
 def _histograms(table: pl.DataFrame, benchmark: str, leading: Headline | None) -> list[Panel]:
@@ -355,11 +337,10 @@ def _histograms(table: pl.DataFrame, benchmark: str, leading: Headline | None) -
         if POOLED in set(rows["domain"]):
             rows = rows.filter(domain=POOLED)
         bins = rows.group_by("bin_low", "bin_high").agg(pl.col("n_queries").sum()).sort("bin_low")
-        edges = [(low, high) for low, high, _ in bins.iter_rows()]
         text = UNIT_TEXTS.get(unit, unit)
-        drawn = draw_histogram(edges, list(bins["n_queries"]), x_text=text)
+        drawn = draw_histogram(bins, x_text=text)
         caption = f"{count(int(bins['n_queries'].sum()))} queries by {text}"
         caption += "" if language == POOLED else f"; {language}"
         anchor, title = slug("histogram", benchmark, unit), f"Evidence positions in {benchmark}"
-        found.append(Panel.drawn(drawn, anchor, title, caption, note=caption))
+        found.append(panel(drawn, anchor, title, caption, note=caption))
     return found

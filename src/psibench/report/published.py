@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,9 @@ from psibench.generate.benchmarks import (
     evaluated_views,
     view_id,
 )
-from psibench.report.tables import Table, each, render_page, text_rows
-from psibench.report.wording import count
+from psibench.report.tables import Columns, Table, render_page, table_of
+from psibench.report.views import Row
+from psibench.report.wording import MISSING
 from psibench.tables import hash_file, read_provenance, read_table, write_csv, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import derived
@@ -89,11 +89,10 @@ Facts = Mapping[str, Mapping[str, str]]
 def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Map benchmark ids to the published data they stand for, and what is known to differ.
 
-    Recipes that no paper has a table of retrieval scores for are left out; of PosIR's release, its
-    data are those of Controlled if it has just their four domains; so is the view before
-    false negatives were removed, which the papers do not evaluate. The view ``ID-tiny`` counts as
-    a benchmark. ``data`` is squad_posq, fineweb_posq, fineweb_myopic or posir; ``differs`` says
-    what differs from the paper's data whatever its size, empty if nothing does.
+    Recipes that no paper has a table of retrieval scores for are left out, and so is the view
+    before false negatives were removed; the view ``ID-tiny`` counts as a benchmark. ``data`` is one
+    of `DATA_TEXTS`; ``differs`` says what differs from the paper's data whatever its size, empty if
+    nothing does.
     """
     found: dict[str, dict[str, str]] = {}
     for name, section in benchmarks.items():
@@ -306,33 +305,23 @@ def compare(
     bucket_scores: pl.DataFrame,
     facts: Facts,
 ) -> pl.DataFrame:
-    """Join published figures with their counterparts in a run.
+    """Join published figures, as `published_figures` has them, with their counterparts in a run.
 
-    Parameters
-    ----------
-    figures
-        As `published_figures` returns them.
-    psi_table, bucket_scores
-        PSI_TABLE and BUCKET_SCORES rows of a run, any metrics and views; those over all domains
-        and all queries with ndcg@10 count, or with ndcg-tie-averaged@10 where the benchmark has it
-        and its data are of `AVERAGES_TIES`.
-    facts
-        Benchmarks without an entry are left out.
+    Of the run's PSI_TABLE and BUCKET_SCORES rows those over all domains and all queries count, of
+    benchmarks with `Facts`, by the metric of `compared_metrics`.
 
-    Returns
-    -------
-    frame
-        The columns of PUBLISHED_COMPARISON, then place and printed form as in `FIGURES`. One row
-        per figure and benchmark with a counterpart, in the figures' order. All values are in
-        [0, 1]. ``inside`` grants the published figure half a unit of its last printed digit; it
-        is null where the own figure has no interval.
+    Returns the columns of PUBLISHED_COMPARISON, then place and printed form as in `FIGURES`: one
+    row per figure and benchmark with a counterpart, in the figures' order. All values are in
+    [0, 1]. ``inside`` grants the published figure half a unit of its last printed digit; it is
+    null where the own figure has no interval.
     """
     own = _own_figures(psi_table, bucket_scores, facts)
     means = (_language_means(own, figures), _model_means(own, figures))
     own = pl.concat([own, *means], how="diagonal_relaxed")
     found = figures.join(own, on=COUNTERPART, how="inner", maintain_order="left_right")
-    published, sizes = pl.col("published"), ("n_queries", "n_published")
-    size = pl.format("{} queries, the paper has {}", *map(_thousands, sizes))
+    size = pl.format(
+        "{} queries, the paper has {}", *(_thousands(n) for n in ("n_queries", "n_published"))
+    )
     told = pl.concat_str(
         pl.col("own_differs", "caveat").replace("", None),
         pl.when(pl.col("n_queries") != pl.col("n_published")).then(size),
@@ -340,7 +329,7 @@ def compare(
         ignore_nulls=True,
     )
     found = found.with_columns(
-        difference=pl.col("own") - published,
+        difference=pl.col("own") - pl.col("published"),
         inside=_inside(),
         differs=told.replace("", None),
     )
@@ -412,28 +401,22 @@ def mean_intervals(table: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
     """
     n = pl.col("n_queries")
     weights = {"mean": n / n.sum(), "mean_of_buckets": 1 / pl.len()}
-    ends = {"low": -1, "high": 1}
-    sums = scores.filter(n > 0).group_by(_ROW)
-    summed = sums.agg(
-        pl.len().alias("n_filled"),
-        n.sum().alias("n_in_buckets"),
-        *(
-            (weight * (pl.col(end) - pl.col("mean"))).pow(2).sum().sqrt().alias(f"{mean}_{end}")
-            for mean, weight in weights.items()
-            for end in ends
-        ),
-    )
-    is_disjoint = pl.col("n_in_buckets") == n
-    is_full = pl.col("n_filled") == pl.col("n_buckets")
-    holds = {"mean": is_disjoint, "mean_of_buckets": is_disjoint & is_full}
-    intervals = (
-        pl.when(condition)
-        .then(pl.col(mean) + sign * pl.col(f"{mean}_{end}"))
-        .alias(f"{mean}_{end}")
-        for mean, condition in holds.items()
-        for end, sign in ends.items()
-    )
-    return table.join(summed, on=_ROW).select(*_ROW, *intervals)
+    half = {
+        f"{mean}_{end}": (weight * (pl.col(end) - pl.col("mean"))).pow(2).sum().sqrt()
+        for mean, weight in weights.items()
+        for end in ("low", "high")
+    }
+    sums = scores.filter(n > 0).group_by(_ROW).agg(n_filled=pl.len(), n_in=n.sum(), **half)
+    is_disjoint = pl.col("n_in") == n
+    is_full = is_disjoint & (pl.col("n_filled") == pl.col("n_buckets"))
+    intervals = {
+        name: pl.when(is_full if name.startswith("mean_of") else is_disjoint).then(
+            pl.col(mean) - pl.col(name) if end == "low" else pl.col(mean) + pl.col(name)
+        )
+        for name in half
+        for mean, _, end in [name.rpartition("_")]
+    }
+    return table.join(sums, on=_ROW).select(*_ROW, **intervals)
 
 
 def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
@@ -498,22 +481,26 @@ def probes_beside(rows: pl.DataFrame, benchmark: str) -> list[Table]:
             mine = rows.filter(probe=about["probe"], model=ids[row["model"]] + _trained(row))
             if "places" in about:
                 mine = mine.filter(n_places=about["places"])
+            if mine.is_empty():
+                continue
             names = [row[n] for n in ("dataset", "model", "training") if row.get(n)]
             for column, figure in about["of"].items():
                 scale = 1000 if column.endswith("_x1000") else 1
-                place: dict[str, Any] = {"group": "", "column": _heading(column)}
+                heading = column.replace("_x1000", " × 1000").replace("_", " ")
+                place: dict[str, Any] = {"group": "", "column": heading}
                 place |= {"model_name": ", ".join(names), "benchmark": benchmark}
                 place |= {"scale": scale, "decimals": _unit(table, column)[1]}
                 place["published"] = row[column] / scale
                 value = _probed(mine, figure)
-                printed += [] if mine.is_empty() else [place]
+                printed.append(place)
                 own += [] if value is None else [place | value]
         if own:
             own_rows = pl.DataFrame(own, infer_schema_length=None).with_columns(
                 difference=pl.col("own") - pl.col("published"), inside=_inside()
             )
-            grid = _grid(", ".join(table.place), "", pl.DataFrame(printed), own_rows)
-            found.append(replace(grid, name=f"{grid.name}: {about['title']}", note=about["text"]))
+            title = f"{', '.join(table.place)}: {about['title']}"
+            grid = _grid(title, pl.DataFrame(printed), own_rows)
+            found.append(replace(grid, note=about["text"]))
     return found
 
 
@@ -547,28 +534,51 @@ def _inside() -> pl.Expr:
 
 # --- the page
 
-SUMMARY_HEADER = (
-    *("Table", "What", "Published figures", "Run here", "Not run here", "Comparisons"),
-    *("With an interval", "Published inside it"),
-)
+
+def summary(figures: pl.DataFrame, found: pl.DataFrame) -> Table:
+    """Return a row per table of `published_figures`; ``found`` as `compare` returns it.
+
+    With several benchmarks there are more comparisons than figures compared.
+    """
+    printed = figures.filter(pl.col("data") != "").group_by("spec", maintain_order=True)
+    ran = found.group_by("spec").agg(
+        n_compared=pl.struct(PLACE).n_unique(),
+        n_comparisons=pl.len(),
+        n_with_interval=pl.col("inside").count(),
+        n_inside=pl.col("inside").sum(),
+    )
+    counted = printed.agg(pl.col("paper", "table").first(), n=pl.len()).join(
+        ran, on="spec", how="left", maintain_order="left"
+    )
+    titles = {name: about["title"] for name, about in read_yaml(PUBLISHED / INDEX).items()}
+    shown: Columns = {
+        "Table": pl.format("{}, {}", "paper", "table"),
+        "What": pl.col("spec").replace(titles),
+        "Published figures": "n",
+        "Run here": "n_compared",
+        "Not run here": pl.col("n") - pl.col("n_compared"),
+        "Comparisons": "n_comparisons",
+        "With an interval": "n_with_interval",
+        "Published inside it": "n_inside",
+    }
+    return table_of("What was run here", counted.with_columns(pl.col("^n_.*$").fill_null(0)), shown)
 
 
 def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return a section per table of `published_figures`; ``found`` as `compare` returns it.
+    """Return a section per table of a paper that has a counterpart in ``found``.
 
-    With several benchmarks there are more comparisons than figures compared. ``missing`` are the
-    models none of whose figures has a counterpart; ``differs`` is, per benchmark that has some,
-    what differs from the paper's data. ``panels``: grids, and whether a run's rows are in them.
+    ``missing`` are the models none of whose figures has one; ``differs`` is, per benchmark, what
+    differs from the paper's data. ``panels``: those grids of the table that a run's rows are in.
     """
     index, shown = read_yaml(PUBLISHED / INDEX), []
-    for (name,), printed in figures.group_by("spec", maintain_order=True):
-        own, measured = found.filter(spec=name), printed.filter(pl.col("data") != "")
-        ran, known = set(own["model_name"]), own["inside"].drop_nulls()
+    for (name,), own in found.group_by("spec", maintain_order=True):
+        printed, ran = figures.filter(spec=name), set(own["model_name"])
+        measured = printed.filter(pl.col("data") != "")
         source = ", ".join(printed.select("paper", "table").row(0))
         panels = [
-            (_grid(source, str(panel), part, mine), mine.height > 0)
+            (panel, _grid(f"{source}: {panel}", part, own.filter(panel=panel)))
             for (panel,), part in printed.group_by("panel", maintain_order=True)
-            for mine in [own.filter(panel=panel)]
+            if panel in set(own["panel"])
         ]
         shown.append(
             {
@@ -579,9 +589,6 @@ def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]
                 "panels": panels,
                 "n_figures": measured.height,
                 "n_compared": own.select(PLACE).n_unique(),
-                "n_comparisons": own.height,
-                "n_with_interval": known.len(),
-                "n_inside": int(known.sum()),
                 "missing": [m for m in dict.fromkeys(measured["model_name"]) if m not in ran],
                 "differs": _differences(own),
             }
@@ -589,56 +596,49 @@ def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]
     return shown
 
 
-def _differences(found: pl.DataFrame) -> tuple[tuple[str, str], ...]:
+def _differences(found: pl.DataFrame) -> dict[str, str]:
     """Per benchmark what differs, its two most frequent wordings; empty if nothing is known.
 
     The number of queries may differ by language.
     """
     counted = found.group_by("benchmark", "differs", maintain_order=True).len()
     ordered = counted.sort("benchmark", "len", descending=[False, True], maintain_order=True)
-    told = []
+    told = {}
     for (benchmark,), rows in ordered.group_by("benchmark", maintain_order=True):
         texts = rows["differs"].drop_nulls().to_list()
         more = f"; and {len(texts) - 2} more such" if len(texts) > 2 else ""
         only_some = " (of some figures)" if texts and len(texts) < rows.height else ""
-        told.append((str(benchmark), " / ".join(texts[:2]) + more + only_some))
-    return tuple(told)
+        told[str(benchmark)] = " / ".join(texts[:2]) + more + only_some
+    return told
 
 
-def _grid(source: str, panel: str, printed: pl.DataFrame, own: pl.DataFrame) -> Table:
+def _grid(name: str, printed: pl.DataFrame, own: pl.DataFrame) -> Table:
     """Return a paper's grid with a run's rows beneath each model."""
     places = printed.select("group", "column").unique(maintain_order=True).rows()
     rows: list[tuple[str, ...]] = []
-    looks: list[str] = []
-
-    def add(name: str, figures: pl.DataFrame, *, is_own: bool) -> None:
-        known = {(row["group"], row["column"]): row for row in figures.iter_rows(named=True)}
-        rows.append((name, *(_cell(known.get(place), is_own=is_own) for place in places)))
-        looks.append("own" if is_own else "")
-
     for (model,), theirs in printed.group_by("model_name", maintain_order=True):
-        add(str(model), theirs, is_own=False)
+        known = {(row["group"], row["column"]): row for row in theirs.to_dicts()}
+        texts = {place: _text(row, row["published"]) for place, row in known.items()}
+        rows.append((str(model), *(texts.get(place, MISSING) for place in places)))
         mine = own.filter(model_name=model).group_by("benchmark", maintain_order=True)
         for (benchmark,), ours in mine:
-            add(Markup("run here: <bdi>{}</bdi>").format(benchmark), ours, is_own=True)
+            texts = {(row["group"], row["column"]): _own_text(row) for row in ours.to_dicts()}
+            head = Markup("run here: <bdi>{}</bdi>").format(benchmark)
+            rows.append((head, *(texts.get(place, "") for place in places)))
     widths = Counter(group for group, _ in places)
     return Table(
-        f"{source}: {panel}" if panel else source,
+        name,
         ("Model", *(column for _, column in places)),
         tuple(rows),
         n_names=1,
         groups=(("", 1), *widths.items()),
-        looks=tuple(looks),
+        looks=tuple("own" if isinstance(row[0], Markup) else "" for row in rows),
         css="beside",
     )
 
 
-def _cell(row: Mapping[str, Any] | None, *, is_own: bool) -> str:
-    """Return a figure in the paper's unit; a run's with its difference, starred if outside."""
-    if row is None:
-        return "" if is_own else "–"
-    if not is_own:
-        return _text(row, row["published"])
+def _own_text(row: Row) -> Markup:
+    """Return a run's figure in the paper's unit with its difference, starred if outside."""
     is_outside = row["inside"] is False
     return Markup("<b>{}</b><small{}>{}</small>").format(
         _text(row, row["own"]),
@@ -647,59 +647,12 @@ def _cell(row: Mapping[str, Any] | None, *, is_own: bool) -> str:
     )
 
 
-def _text(row: Mapping[str, Any], value: float, sign: str = "") -> str:
+def _text(row: Row, value: float, sign: str = "") -> str:
     """Print a value in [0, 1] as the paper's table does, with a true minus."""
     digits = row["decimals"]
     scaled = round(value * row["scale"], digits)
     text = f"{scaled:{sign}.{digits}f}" if scaled else f"{0:.{digits}f}"
     return text.replace("-", "\N{MINUS SIGN}")
-
-
-def printed_tables() -> list[Table]:
-    """Return the tables without rows in the result tables: digits as printed, wide where long."""
-    shown = []
-    for name, about in read_yaml(PUBLISHED / INDEX).items():
-        if "figures" in about:
-            continue
-        table, types = read_published(name), read_published(name).rows.schema
-        whole = [column for column, kind in types.items() if kind.is_integer()]
-        texts = table.texts.with_columns(map(_thousands, whole))
-        n_names = max(1, len(list(takewhile(lambda kind: kind == pl.String, types.dtypes()))))
-        groups: tuple[tuple[str, int], ...] = ()
-        header = [*map(_heading, texts.columns)]
-        if "wide" in about:
-            keys, by = about["wide"]["rows"], about["wide"]["groups"]
-            values = [c for c, kind in types.items() if kind.is_numeric() and c not in (*keys, by)]
-            texts, header, groups = _wide(texts, keys, by, values)
-            n_names = len(keys)
-        title = f"{', '.join(table.place)}: {about['title']}"
-        note = about.get("text", "")
-        shown.append(Table(title, tuple(header), tuple(texts.rows()), n_names, groups, note))
-    return shown
-
-
-def _heading(column: str) -> str:
-    special = {"ndcg_at_10": "nDCG@10", "psi": "PSI", "mae": "MAE"}
-    return special.get(column, column.replace("_x1000", " × 1000").replace("_", " "))
-
-
-def _wide(
-    texts: pl.DataFrame, keys: list[str], by: str, values: list[str]
-) -> tuple[pl.DataFrame, list[str], tuple[tuple[str, int], ...]]:
-    """Put the rows that differ in ``by`` alone side by side, as the paper does, with headings.
-
-    One or two values make a block of columns each, as in nDCG, then PSI; more are together under
-    the group they are of.
-    """
-    groups = texts[by].unique(maintain_order=True).to_list()
-    wide = texts.pivot(by, index=keys, values=values)
-    outer, inner = (values, groups) if len(values) < 3 else (groups, values)
-    columns = groups if len(values) == 1 else [f"{v}_{g}" for v in values for g in groups]
-    if outer is groups:
-        columns = [f"{value}_{group}" for group in groups for value in values]
-    header = [_heading(name) for name in (*keys, *inner * len(outer))]
-    headings = (("", len(keys)), *((_heading(name), len(inner)) for name in outer))
-    return wide.select(*keys, *columns), header, headings
 
 
 @stage("published", version=4)
@@ -741,14 +694,7 @@ def run_published(
     record = read_provenance(psi_table) or {}
     made_of = {"rows of the PSI table": str(record.get("rows_hash", ""))}
     made_of |= {f"published {Path(name).name}": text for name, text in sorted(files.items())}
-    shown, metrics = sections(figures, found), compared_metrics(own, facts)
-    summary = text_rows(
-        shown,
-        *("source", "title"),
-        *each(count, "n_figures", "n_compared"),
-        lambda row: count(row["n_figures"] - row["n_compared"]),
-        *each(count, "n_comparisons", "n_with_interval", "n_inside"),
-    )
+    metrics = compared_metrics(own, facts)
     page = render_page(
         "published.html",
         title="Published figures and this run's",
@@ -756,12 +702,11 @@ def run_published(
         made_of=made_of,
         run_title=run_title,
         styles=("report.css", "published.css"),
-        sections=shown,
+        sections=sections(figures, found),
         benchmarks=[
             (name, DATA_TEXTS[fact["data"]], metrics[name], fact["differs"])
             for name, fact in facts.items()
         ],
-        summary=Table("What was run here", SUMMARY_HEADER, summary),
-        tables=printed_tables(),
+        summary=summary(figures, found),
     )
     write_text(page, html)

@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import polars as pl
@@ -16,44 +15,44 @@ from markupsafe import Markup
 
 from psibench.metrics.psi import FLAGS
 from psibench.report.plots import (
-    NAN,
     SERIES,
     SMALL,
     Axis,
-    Line,
     LineStyle,
     draw_curves,
     draw_drops,
-    draw_pair,
     model_styles,
     short_name,
     y_limit,
 )
 from psibench.report.tables import (
     TEMPLATES,
+    Columns,
     FigureView,
+    Form,
     Panel,
     Table,
-    each,
+    figure_of,
     flag_chip,
     kind_chip,
+    panel,
     render_page,
     slug,
-    text_rows,
+    table_of,
+    with_ends,
 )
 from psibench.report.verdict import (
+    control_reading,
     finding_of,
     has_flag,
     place,
     undefined_text,
-    verdict,
     verdicts,
 )
 from psibench.report.views import (
     PAIR,
     SCHEME_ORDER,
     BenchmarkInfo,
-    Headline,
     ModelInfo,
     Row,
     headline_metric,
@@ -62,18 +61,7 @@ from psibench.report.views import (
     schemes_of,
     with_headline,
 )
-from psibench.report.wording import (
-    ALPHA,
-    MISSING,
-    SCHEME_TEXTS,
-    count,
-    estimate,
-    number,
-    p_value,
-    pair_text,
-    percent,
-    with_interval,
-)
+from psibench.report.wording import ALPHA, SCHEME_TEXTS, number, p_value, pair_text, percent
 from psibench.tables.spec import POOLED
 
 # --- the page
@@ -102,18 +90,20 @@ class Scored:
 def score_context(inputs: Scored) -> dict[str, Any]:
     """Return what ``report.html`` shows of scores. Only what is made here goes in unescaped."""
     benchmarks, models = inputs.benchmarks, inputs.models
-    by_id = {model.id: model for model in models}
-    styles = model_styles({model.id: model.control for model in models})
+    controls: dict[str, str | None] = {model.id: model.control for model in models}
+    styles = model_styles(controls)
     metric = headline_metric(inputs.psi_table)
-    bucket_scores = inputs.bucket_scores.filter(metric=metric)
     leading = headlines(inputs.psi_table, inputs.language_order)
-    every = with_headline(
-        inputs.bucket_scores, headlines(bucket_scores, inputs.language_order) | leading
-    ).filter(pl.col("headline"))
+    of_buckets = headlines(inputs.bucket_scores.filter(metric=metric), inputs.language_order)
+    every = with_headline(inputs.bucket_scores, of_buckets | leading).filter(pl.col("headline"))
     rows = every.filter(metric=metric)
-    marked = fitting(with_headline(inputs.psi_table, leading))
-    table = prepared(marked, by_id, benchmarks=[info.id for info in benchmarks])
+    table = prepared(
+        fitting(with_headline(inputs.psi_table, leading)),
+        controls,
+        benchmarks=[info.id for info in benchmarks],
+    )
     lead = table.filter(pl.col("headline"), metric=metric)
+    n_pairs = dict(inputs.psi_table.group_by("benchmark").agg(PAIR.n_unique()).iter_rows())
     curves = [
         (info, curve_figures(rows, info, styles=styles, metric=metric)) for info in benchmarks
     ]
@@ -127,13 +117,17 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         "n_models": len(models),
         "models": _model_table(table, models),
         "scheme_texts": SCHEME_TEXTS,
-        "answers": answers(lead, benchmarks, by_id, styles=styles),
-        "leading_pairs": _leading_pairs(inputs.psi_table, leading),
+        "answers": [answers(lead, info, controls, styles=styles) for info in benchmarks],
+        "leading_pairs": {
+            name: pair_text(line["query_lang"], line["corpus_lang"])
+            for name, line in leading.items()
+            if n_pairs[name] > 1
+        },
         "n_left_out": inputs.psi_table.height - table.height,
         **psi_context(table, lead, metric),
         "curves": [(info, figures) for info, figures in curves if figures],
         "comparison": full_and_tiny_figure(rows, benchmarks, styles=styles, metric=metric),
-        "controls": control_tables(lead, models),
+        "controls": control_tables(lead, controls),
         "against": against_control(inputs.comparisons, lead, benchmarks),
         "first_stages": first_stages(every, benchmarks, models, metric=metric),
         "visibility": visibility(lead, inputs.comparisons, benchmarks),
@@ -146,16 +140,6 @@ def render_scores(inputs: Scored) -> str:
     absent = ("languages", "leaderboards", "mitigations", "training", "data", "examples")
     nothing: dict[str, Any] = dict.fromkeys((*absent, "published", "probes"), ())
     return render_page("report.html", **score_context(inputs), **nothing)
-
-
-def _leading_pairs(psi_table: pl.DataFrame, leading: Mapping[str, Headline]) -> dict[str, str]:
-    """Return the language pair that the page leads with, of benchmarks that have several."""
-    n_pairs = dict(psi_table.group_by("benchmark").agg(PAIR.n_unique()).iter_rows())
-    return {
-        name: pair_text(line["query_lang"], line["corpus_lang"])
-        for name, line in leading.items()
-        if n_pairs[name] > 1
-    }
 
 
 def _model_table(table: pl.DataFrame, models: Sequence[ModelInfo]) -> Table:
@@ -194,7 +178,7 @@ def fitting(psi_table: pl.DataFrame, *, limit: int = MAX_ROWS) -> pl.DataFrame:
 
 
 def prepared(
-    psi_table: pl.DataFrame, models: Mapping[str, ModelInfo], *, benchmarks: Sequence[str]
+    psi_table: pl.DataFrame, controls: Mapping[str, str | None], *, benchmarks: Sequence[str]
 ) -> pl.DataFrame:
     """Return the rows in page order, with ``pair``, ``kind`` and ``reason`` as shown.
 
@@ -206,8 +190,7 @@ def prepared(
     rows = psi_table.with_columns(cs.float().round(DECIMALS), PAIR).to_dicts()
     for row in rows:
         row["reason"] = "" if row["psi"] is not None else undefined_text(row)
-        if models[row["model"]].control is not None:
-            row["kind"] = "control"
+        row["kind"] = "control" if controls[row["model"]] else row["kind"]
     schema = pl.Schema({**psi_table.schema, "pair": pl.String(), "reason": pl.String()})
     schemes = {name: i for i, name in enumerate(SCHEME_ORDER)}
     order = {name: i for i, name in enumerate(benchmarks)}
@@ -293,92 +276,80 @@ QUESTIONS = (
 
 def answers(
     lead: pl.DataFrame,
-    benchmarks: Sequence[BenchmarkInfo],
-    models: Mapping[str, ModelInfo],
+    info: BenchmarkInfo,
+    controls: Mapping[str, str | None],
     *,
     styles: Mapping[str, LineStyle],
-) -> list[tuple[BenchmarkInfo, str, Table | None, FigureView | None]]:
+) -> tuple[BenchmarkInfo, str, Table | None, FigureView | None]:
     """Return benchmark, bucket scheme, the verdicts on its models, and late against early.
 
     ``lead`` are the leading PSI rows of one metric.
     """
-    controls = {name: model.control for name, model in models.items() if model.control}
-    found = []
-    for info in benchmarks:
-        scheme, rows = _main_rows(lead, info)
-        by_model = {row["model"]: row for row in rows if row["evidence"] == "all"}
-        said = verdicts(rows, controls=controls)
-        lines, looks = [], []
-        for one in said:
-            row, control = by_model[one.model], controls.get(one.model)
-            flags = [name for name in row["flags"].split(", ") if name in UNSAID_FLAGS]
-            chips = [kind_chip(f"{control} control" if control else row["kind"])]
-            chips += [flag_chip(name, FLAGS[name]) for name in flags]
-            name = Markup("<bdi>{}</bdi> {}").format(one.model, Markup(" ").join(chips))
-            lines.append((name, one.depends, one.beyond, one.truncation, one.size))
-            p = row["p_control_adjusted"] if row["test"] == "within" else None
-            is_beyond = one.finding == "depends" and p is not None and p <= ALPHA
-            looks.append(f"{one.finding}{' beyond' if is_beyond else ''}")
-        table = Table(
-            f"Answers for {info.id}",
-            ("Model", *QUESTIONS),
-            tuple(lines),
-            n_names=1,
-            prose=range(1, 5),
-            looks=tuple(looks),
-            css="answers",
-        )
-        figure = drop_figure([by_model[one.model] for one in said], info, styles, controls)
-        found.append((info, scheme or "", table if said else None, figure))
-    return found
+    rows = _main_rows(lead, info).to_dicts()
+    if not rows:
+        return info, "", None, None
+    by_model = {row["model"]: row for row in rows if row["evidence"] == "all"}
+    lines, looks, shown = [], [], []
+    for one in verdicts(rows, controls=controls):
+        row, control = by_model[one.model], controls.get(one.model)
+        shown.append(row)
+        flags = [name for name in row["flags"].split(", ") if name in UNSAID_FLAGS]
+        chips = [kind_chip(f"{control} control" if control else row["kind"])]
+        chips += [flag_chip(name, FLAGS[name]) for name in flags]
+        name = Markup("<bdi>{}</bdi> {}").format(one.model, Markup(" ").join(chips))
+        lines.append((name, one.depends, one.beyond, one.truncation, one.size))
+        p = row["p_control_adjusted"] if row["test"] == "within" else None
+        is_beyond = one.finding == "depends" and p is not None and p <= ALPHA
+        looks.append(f"{one.finding}{' beyond' if is_beyond else ''}")
+    table = Table(
+        f"Answers for {info.id}",
+        ("Model", *QUESTIONS),
+        tuple(lines),
+        n_names=1,
+        prose=range(1, 5),
+        looks=tuple(looks),
+        css="answers",
+    )
+    return info, rows[0]["buckets"], table, drop_figure(shown, info, styles, controls)
 
 
-def _main_rows(lead: pl.DataFrame, info: BenchmarkInfo) -> tuple[str | None, list[dict[str, Any]]]:
-    """Return a benchmark's main bucket scheme and its leading PSI rows of that, in page order."""
-    scheme = main_scheme(lead, info)
-    return scheme, lead.filter(benchmark=info.id, buckets=scheme).to_dicts() if scheme else []
+def _main_rows(lead: pl.DataFrame, info: BenchmarkInfo) -> pl.DataFrame:
+    """Return a benchmark's leading PSI rows of its main bucket scheme, in page order."""
+    return lead.filter(benchmark=info.id, buckets=main_scheme(lead, info) or "")
 
 
 def drop_figure(
     rows: Sequence[Row],
     info: BenchmarkInfo,
     styles: Mapping[str, LineStyle],
-    controls: Mapping[str, Any],
+    controls: Mapping[str, str | None],
 ) -> FigureView | None:
     """Return how much worse late evidence is found than early, a row per model.
 
-    ``rows`` are PSI rows over all evidence, in the order shown; those at the floor go last.
-    ``controls`` are the models marked as such. None where no row has a drop.
+    ``rows`` are PSI rows over all evidence, in the order shown; those at the floor go last. None
+    where no row has a drop.
     """
-    known = [row for row in rows if row["drop"] is not None]
-    known.sort(key=lambda row: has_flag(row, "at_floor"))
+    known = [
+        {
+            **row,
+            "name": short_name(row["model"]) + (" (control)" if controls[row["model"]] else ""),
+            "style": styles[row["model"]],
+            "plain": row["psi_same"] is None or has_flag(row, "between_documents"),
+            "faint": has_flag(row, "at_floor"),
+        }
+        for row in rows
+        if row["drop"] is not None
+    ]
     if not known:
         return None
-    names = [short_name(row["model"]) for row in known]
-    names = [
-        f"{n} (control)" if r["model"] in controls else n for n, r in zip(names, known, strict=True)
-    ]
-    plain = [row["psi_same"] is None or has_flag(row, "between_documents") for row in known]
-    faint = [has_flag(row, "at_floor") for row in known]
+    known.sort(key=lambda row: row["faint"])
     said = "1 − last / first bucket at equal documents, with its interval."
-    if any(plain):
+    if any(row["plain"] for row in known):
         said += " Open markers: of plain means, which mix position with document."
-    if any(faint):
+    if any(row["faint"] for row in known):
         said += " Pale: finds next to nothing."
-    drawn = draw_drops(
-        [{**row, "name": name} for row, name in zip(known, names, strict=True)],
-        [styles[row["model"]] for row in known],
-        plain=plain,
-        faint=faint,
-    )
-    return FigureView.drawn(
-        drawn,
-        slug("drop", info.id),
-        "Late against early evidence",
-        said,
-        header=("model", "drop"),
-        rows=text_rows(known, "model", partial(with_interval, name="drop", separator=" ")),
-    )
+    anchor = slug("drop", info.id)
+    return figure_of(draw_drops(known), anchor, "Late against early evidence", said)
 
 
 # --- controls, truncation or neglect
@@ -398,57 +369,37 @@ AGAINST_NOTE = (
     "1 as a share of the mean missing. The adjusted p is of the larger p of the two, and of 1 "
     "where they point in opposite directions."
 )
-
-
-def control_tables(lead: pl.DataFrame, models: Sequence[ModelInfo]) -> dict[str, Table | None]:
-    """Return each control's rows over all queries with what they say; None if it was not run."""
-    rows = lead.filter(pl.col("evidence") == "all").to_dicts()
-    found: dict[str, Table | None] = {}
-    for control in ("position-blind", "truncating"):
-        own = [model.id for model in models if model.control == control]
-        mine = text_rows(
-            [row for name in own for row in rows if row["model"] == name],
-            lambda row: f"{row['benchmark']}\n{row['model']}",
-            "buckets",
-            partial(with_interval, name="psi_same"),
-            *each(p_value, "p_adjusted"),
-            *each(number, "drop"),
-            *each(percent, "seen"),
-            partial(control_reading, control=control),
-        )
-        header = ("Benchmark", "Buckets", "PSI at equal documents", "Adjusted p", "Drop", "Given")
-        title = f"The {control} control"
-        found[control] = Table(title, (*header, "Reading"), mine, prose=(6,)) if mine else None
-    return found
-
-
-def control_reading(row: Row, control: str) -> str:
-    """Return what a control's PSI row says about its benchmark."""
-    if control == "position-blind":
-        said = verdict(row, control=control)
-        return f"{said.depends} {said.beyond}".strip()
-    finding = finding_of(row)
-    if finding in ("undefined", "floor", "untested"):
-        return verdict(row, control=control).depends
-    if row["seen"] is not None and row["seen"] >= 1.0:
-        return "It was given all evidence: documents are too short here to cut anything."
-    if finding == "none":
-        return (
-            "No effect of what it is known to do: an effect as large of another model could be "
-            "missed here, too."
-        )
-    if row["drop_low"] is not None and row["drop_low"] > 0:
-        return "Late evidence is found worse, as it must be."
-    return (
-        "An effect, but not of late evidence found worse: look closer before reading other models."
-    )
-
-
 FIRST_STAGE_NOTE = (
     "A reranker orders what its first stage found: where that misses the relevant document, no "
     "reranker can bring it back, so that a first stage which misses late evidence makes a reranker "
     "look position-sensitive. Recall at a reranker's depth is its first stage's."
 )
+
+
+def control_tables(
+    lead: pl.DataFrame, controls: Mapping[str, str | None]
+) -> dict[str, Table | None]:
+    """Return each control's rows over all queries with what they say; None if it was not run."""
+    found: dict[str, Table | None] = {}
+    for control in ("position-blind", "truncating"):
+        names = [name for name, its in controls.items() if its == control]
+        rows = pl.concat(
+            [lead.clear(), *(lead.filter(evidence="all", model=name) for name in names)]
+        )
+        readings = [control_reading(row, control) for row in rows.iter_rows(named=True)]
+        shown: Columns = {
+            "Benchmark": pl.format("{}\n{}", "benchmark", "model"),
+            "Buckets": "buckets",
+            "PSI at equal documents": with_ends("psi_same"),
+            "Adjusted p": "p_adjusted",
+            "Drop": "drop",
+            "Given": "seen",
+            "Reading": pl.Series(readings, dtype=pl.String),
+        }
+        forms: dict[str, Form] = {"Adjusted p": p_value, "Given": percent}
+        table = table_of(f"The {control} control", rows, shown, forms=forms, prose=(6,))
+        found[control] = table if readings else None
+    return found
 
 
 def first_stages(
@@ -466,26 +417,20 @@ def first_stages(
     found = []
     for info in benchmarks:
         mine = rows.filter(benchmark=info.id, evidence="all")
-        scheme = main_scheme(mine, info)
-        if scheme is None:
-            continue
+        scheme = main_scheme(mine, info) or ""
         mine = mine.filter(buckets=scheme)
-        axis = bucket_axis(mine, scheme)
+        labels = bucket_axis(mine, scheme).labels
         lines = []
         for model in models:
             recall = f"recall@{model.depth}"
-            of = {
-                (name, bucket): mean
-                for name, bucket, mean in mine.filter(model=model.id)
-                .select("metric", "bucket", "mean")
-                .iter_rows()
-            }
-            if not any(name == recall for name, _ in of):
+            if mine.filter(model=model.id, metric=recall).is_empty():
                 continue
             for name, said in ((recall, f"first stage, {recall}"), (metric, f"reranked, {metric}")):
-                lines.append((model.id, said, *(number(of.get((name, b))) for b in axis.labels)))
+                own = mine.filter(model=model.id, metric=name).select("bucket", "mean")
+                of = dict(own.iter_rows())
+                lines.append((model.id, said, *(number(of.get(label)) for label in labels)))
         if lines:
-            header = ("reranker", "", *axis.labels)
+            header = ("reranker", "", *labels)
             table = Table(f"{info.id}: first stages", header, tuple(lines), note=FIRST_STAGE_NOTE)
             found.append((info, table))
     return found
@@ -496,22 +441,26 @@ def against_control(
 ) -> list[tuple[BenchmarkInfo, Table]]:
     """Return the models of each benchmark beside its position-blind control, on all queries."""
     found = []
+    psi, p = "PSI at equal documents, noise taken out", "p of unlike profiles"
     for info in benchmarks:
-        own, compared = _compared(comparisons, lead, info, relation="control")
-        if not compared:
+        rows = _compared(comparisons, lead, info, relation="control")
+        if rows.is_empty():
             continue
-        rows = text_rows(
-            [row | {"adjusted": own[row["model"]]["p_control_adjusted"]} for row in compared],
-            "model",
-            *each(number, "mean", "other_mean", "psi_same", "other_psi_same"),
-            partial(with_interval, name="psi_difference"),
-            *each(p_value, "p_hit", "p_miss", "adjusted"),
-        )
-        header = ("model", *("own", "control") * 2, "difference", "hit scale", "miss scale")
-        psi = "PSI at equal documents, noise taken out"
-        groups = (("", 1), ("mean", 2), (psi, 3), ("p of unlike profiles", 3))
-        title = f"{info.id}: the others against {compared[0]['other']}"
-        found.append((info, Table(title, (*header, "adjusted"), rows, 1, groups, AGAINST_NOTE)))
+        shown: Columns = {
+            "model": "model",
+            "mean|own": "mean",
+            "mean|control": "other_mean",
+            f"{psi}|own": "psi_same",
+            f"{psi}|control": "other_psi_same",
+            f"{psi}|difference": with_ends("psi_difference"),
+            f"{p}|hit scale": "p_hit",
+            f"{p}|miss scale": "p_miss",
+            f"{p}|adjusted": "p_control_adjusted",
+        }
+        forms: dict[str, Form] = {name: p_value for name in shown if name.startswith(p)}
+        title = f"{info.id}: the others against {rows['other'][0]}"
+        table = table_of(title, rows, shown, forms=forms, n_names=1, note=AGAINST_NOTE)
+        found.append((info, table))
     return found
 
 
@@ -521,76 +470,69 @@ def visibility(
     """Return benchmark, bucket scheme and tables of what models were given and made of it."""
     found = []
     for info in benchmarks:
-        scheme, rows = _main_rows(lead, info)
-        visible = {row["model"]: row for row in rows if row["evidence"] == "visible"}
-        given = [row for row in rows if row["evidence"] == "all" and row["model"] in visible]
-        tables = [_given_table(sorted(given, key=place), visible)] if given else []
-        _, compared = _compared(comparisons, lead, info, relation="shorter_input")
-        tables += [_windows_table(compared)] if compared else []
+        rows = _main_rows(lead, info)
+        given = rows.filter(evidence="all").join(
+            rows.filter(evidence="visible"), on="model", suffix="_given", maintain_order="left"
+        )
+        compared = _compared(comparisons, lead, info, relation="shorter_input")
+        tables = [_given_table(given)] if given.height else []
+        tables += [_windows_table(compared)] if compared.height else []
         if tables:
-            found.append((info, str(scheme), tables))
+            found.append((info, str(rows["buckets"][0]), tables))
     return found
 
 
-def _given_table(given: Sequence[Row], visible: Mapping[str, Row]) -> Table:
-    between = "\nbetween documents"
-    all_evidence = text_rows(
-        given,
-        "model",
-        *each(percent, "seen"),
-        partial(with_interval, name="truncation"),
-        *each(p_value, "p_truncation"),
-    )
-    on_given = text_rows(
-        [visible[row["model"]] for row in given],
-        *each(count, "n_queries"),
-        partial(with_interval, name="psi_same"),
-        lambda row: p_value(row["p_adjusted"]) + (between if row["test"] == "between" else ""),
-        *each(p_value, "p_control_adjusted"),
-    )
-    header = ("model", "given", "effect of truncation", "p", "queries", "PSI at equal documents")
-    return Table(
-        "What models were given, and position in it",
-        (*header, "adjusted p", "p against control"),
-        tuple((*one, *other) for one, other in zip(all_evidence, on_given, strict=True)),
-        n_names=1,
-        groups=(("", 1), ("all evidence", 3), ("evidence it was given", 4)),
-        note=VISIBLE_NOTE,
-    )
+def _given_table(given: pl.DataFrame) -> Table:
+    tested = given.select("p_adjusted_given", "test_given").iter_rows()
+    p = [p_value(p) + "\nbetween documents" * (test == "between") for p, test in tested]
+    same = pl.struct("psi_same_given", "psi_same_low_given", "psi_same_high_given")
+    every, own = "all evidence", "evidence it was given"
+    shown: Columns = {
+        "model": "model",
+        f"{every}|given": "seen",
+        f"{every}|effect of truncation": with_ends("truncation"),
+        f"{every}|p": "p_truncation",
+        f"{own}|queries": "n_queries_given",
+        f"{own}|PSI at equal documents": same,
+        f"{own}|adjusted p": pl.Series(p),
+        f"{own}|p against control": "p_control_adjusted_given",
+    }
+    forms: dict[str, Form] = {f"{every}|given": percent, f"{every}|p": p_value}
+    forms[f"{own}|p against control"] = p_value
+    title = "What models were given, and position in it"
+    return table_of(title, given, shown, forms=forms, n_names=1, note=VISIBLE_NOTE)
 
 
-def _windows_table(compared: Sequence[Row]) -> Table:
-    rows = text_rows(
-        compared,
-        *("model", "other"),
-        lambda row: MISSING if row["n_cut"] is None else count(row["n_cut"]),
-        partial(with_interval, name="cut_gain"),
-        *each(p_value, "p_cut_gain"),
-        partial(with_interval, name="uncut_gain"),
-    )
-    header = ("longer input", "shorter input", "queries cut", "gain on them", "p")
+def _windows_table(compared: pl.DataFrame) -> Table:
+    shown: Columns = {
+        "longer input": "model",
+        "shorter input": "other",
+        "queries cut": "n_cut",
+        "gain on them": with_ends("cut_gain"),
+        "p": "p_cut_gain",
+        "gain where nothing is cut": with_ends("uncut_gain"),
+    }
     title = "One model with two lengths of input"
-    return Table(title, (*header, "gain where nothing is cut"), rows, note=WINDOWS_NOTE)
+    return table_of(title, compared, shown, forms={"p": p_value}, note=WINDOWS_NOTE)
 
 
 def _compared(
     comparisons: pl.DataFrame, lead: pl.DataFrame, info: BenchmarkInfo, *, relation: str
-) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
-    """Return the leading rows by model, and comparisons of the same slice in their order."""
-    own = {row["model"]: row for row in _main_rows(lead, info)[1] if row["evidence"] == "all"}
-    first = next(iter(own.values()), None)
-    if first is None or first["length_bucket"] != POOLED:
-        return own, []
-    same = ("benchmark", "query_lang", "corpus_lang", "domain", "metric", "buckets", "evidence")
-    mine = comparisons.filter(relation=relation, **{name: first[name] for name in same})
-    rows = [row for row in mine.iter_rows(named=True) if row["model"] in own]
-    return own, sorted(rows, key=lambda row: place(own[row["model"]]))
+) -> pl.DataFrame:
+    """Return the comparisons of a benchmark's leading slice, in the order of its models."""
+    same = ["model", "benchmark", "query_lang", "corpus_lang", "domain", "metric", "buckets"]
+    own = _main_rows(lead, info).filter(evidence="all", length_bucket=POOLED)
+    return own.select(*same, "evidence", "p_control_adjusted").join(
+        comparisons.filter(relation=relation),
+        on=[*same, "evidence"],
+        maintain_order="left_right",
+    )
 
 
 # --- curves by position
 
 MAX_OVERLAID = 6
-BAR_STYLES = (LineStyle(SERIES[0]), LineStyle(SERIES[4]))
+SUBSET_STYLES = {"full": LineStyle(SERIES[0], "o"), "tiny": LineStyle(SERIES[1])}
 
 
 def bucket_axis(table: pl.DataFrame, scheme: str) -> Axis:
@@ -604,61 +546,49 @@ def bucket_axis(table: pl.DataFrame, scheme: str) -> Axis:
     return Axis(labels, tuple(buckets[name] for name in labels), text)
 
 
-def curve(rows: Mapping[str, Row], axis: Axis, style: LineStyle, *, at_equal: bool = False) -> Line:
-    """Return the means of a model; ``rows``: bucket -> BUCKET_SCORES row, NaN where it has none.
+def plain_lines(table: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Return bucket means as the lines of a plot, one per value of a column."""
+    return table.select("bucket", "mean", "low", "high", line=by)
 
-    At equal documents where asked for and told of the model, with the plain means beside them.
+
+def lines_at_equal_documents(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a line per model: at equal documents where that is told, else of plain means.
+
+    ``plain`` has the plain means beside means at equal documents, null elsewhere.
     """
-
-    def values(name: str) -> tuple[float, ...]:
-        found = [rows[bucket][name] if bucket in rows else None for bucket in axis.labels]
-        return tuple(NAN if value is None else value for value in found)
-
-    plain, same = values("mean"), values("same_mean")
-    if at_equal and any(value == value for value in same):
-        return Line(same, values("same_low"), values("same_high"), style, plain)
-    return Line(plain, values("low"), values("high"), style)
-
-
-def curves_by(
-    name: str,
-    table: pl.DataFrame,
-    axis: Axis,
-    styles: Mapping[str, LineStyle],
-    *,
-    at_equal: bool = False,
-) -> dict[str, Line]:
-    """Return the `curve` of each value of a column, in the order of the styles."""
-    found: dict[str, dict[str, Row]] = {}
-    for row in table.iter_rows(named=True):
-        found.setdefault(row[name], {})[row["bucket"]] = row
-    return {
-        one: curve(found[one], axis, style, at_equal=at_equal)
-        for one, style in styles.items()
-        if one in found
+    is_told = pl.col("same_mean").is_not_null().any().over("model")
+    chosen = {
+        name: pl.when(is_told).then(f"same_{name}").otherwise(name)
+        for name in ("mean", "low", "high")
     }
+    return table.select("bucket", line="model", plain=pl.when(is_told).then("mean"), **chosen)
 
 
-def curve_numbers(lines: Mapping[str, Line]) -> tuple[tuple[str, ...], ...]:
-    """Return the numbers behind the lines as text, one row per line and kind of mean."""
-    rows = []
-    for name, line in lines.items():
-        rows.append((name, *map(estimate, line.mean, line.low, line.high)))
-        if line.plain:
-            rows.append((f"{name}, plain", *map(number, line.plain)))
-    return tuple(rows)
+def of_lines(styles: Mapping[str, LineStyle], lines: pl.DataFrame) -> dict[str, LineStyle]:
+    """Return the styles of those lines that there are, in the order of the styles."""
+    there = set(lines["line"])
+    return {name: style for name, style in styles.items() if name in there}
 
 
 def small_multiples(
-    lines: Mapping[str, Line], axis: Axis, *, anchor: str, metric: str, told: Mapping[str, str]
+    lines: pl.DataFrame,
+    axis: Axis,
+    styles: Mapping[str, LineStyle],
+    *,
+    anchor: str,
+    metric: str,
+    told: Mapping[str, str],
+    notes: Mapping[str, str] | None = None,
 ) -> tuple[Panel, ...]:
     """Return a panel per line in front of the others; ``told``: name -> its description."""
-    limit = y_limit(list(lines.values()))
+    limit = y_limit(lines)
     panels = []
-    for i, (name, line) in enumerate(lines.items()):
-        others = [other for other in lines.values() if other is not line]
-        drawn = draw_curves([line], axis, y_text=metric, size=SMALL, limit=limit, behind=others)
-        panels.append(Panel.drawn(drawn, f"{anchor}-{i}", name, told[name], name=name))
+    for i, name in enumerate(styles):
+        drawn = draw_curves(
+            lines, axis, styles, y_text=metric, size=SMALL, limit=limit, in_front=name
+        )
+        note = (notes or {}).get(name, "")
+        panels.append(panel(drawn, f"{anchor}-{i}", name, told[name], name=name, note=note))
     return tuple(panels)
 
 
@@ -674,38 +604,29 @@ def curve_figures(
     figures = []
     for scheme in schemes_of(mine, info.id):
         table = mine.filter(buckets=scheme)
-        axis = bucket_axis(table, scheme)
-        lines = curves_by("model", table, axis, styles, at_equal=True)
+        axis, lines = bucket_axis(table, scheme), lines_at_equal_documents(table)
+        own = of_lines(styles, lines)
         anchor, text = slug("curves", info.id, scheme), f"{metric} by {axis.text}"
-        is_overlaid = len(lines) <= MAX_OVERLAID
+        is_overlaid = len(own) <= MAX_OVERLAID
         if is_overlaid:
-            told = f"{text}, one line per model: {', '.join(lines)}."
-            drawn = draw_curves(list(lines.values()), axis, y_text=metric)
-            panels: tuple[Panel, ...] = (Panel.drawn(drawn, anchor, text, told),)
+            told = f"{text}, one line per model: {', '.join(own)}."
+            drawn = draw_curves(lines, axis, own, y_text=metric)
+            panels: tuple[Panel, ...] = (panel(drawn, anchor, text, told),)
         else:
-            each = {name: f"{text} for {name}; the other models are faint lines." for name in lines}
-            panels = small_multiples(lines, axis, anchor=anchor, metric=metric, told=each)
-        sizes = dict(table.group_by("bucket").agg(pl.col("n_queries").max()).iter_rows())
-        counts = (count(sizes[name]) if name in sizes else MISSING for name in axis.labels)
-        figures.append(
-            FigureView(
-                anchor,
-                title=SCHEME_TEXTS.get(scheme, scheme),
-                caption=_curve_caption(lines, table.row(0, named=True)),
-                panels=panels,
-                legend=tuple((name, styles[name]) for name in lines) if is_overlaid else (),
-                header=("model", *axis.labels),
-                rows=(("queries", *counts), *curve_numbers(lines)),
-            )
-        )
+            each = {name: f"{text} for {name}; the other models are faint lines." for name in own}
+            panels = small_multiples(lines, axis, own, anchor=anchor, metric=metric, told=each)
+        title = SCHEME_TEXTS.get(scheme, scheme)
+        caption = _curve_caption(lines, list(own), table.row(0, named=True))
+        legend = own if is_overlaid else {}
+        figures.append(FigureView(anchor, title, caption, panels, legend))
     return figures
 
 
-def _curve_caption(lines: Mapping[str, Line], row: Row) -> str:
+def _curve_caption(lines: pl.DataFrame, names: Sequence[str], row: Row) -> str:
     """Say which means are drawn, and of which slice of the benchmark."""
-    plain = [name for name, line in lines.items() if not line.plain]
+    plain = [name for name in names if not lines.filter(line=name)["plain"].count()]
     said = "Plain means with their intervals; at equal documents they cannot be told."
-    if len(plain) < len(lines):
+    if len(plain) < len(names):
         said = "Means at equal documents with their intervals; thin and dashed: plain means."
         said += f" Plain means alone: {', '.join(plain)}." if plain else ""
     pair = pair_text(row["query_lang"], row["corpus_lang"])
@@ -721,43 +642,27 @@ def full_and_tiny_figure(
     styles: Mapping[str, LineStyle],
     metric: str,
 ) -> FigureView | None:
-    """Return the figure of the full SQuAD-PosQ against its tiny subset; None unless both exist."""
-    mine = rows.filter(evidence="all", buckets="squad")
-    present = set(mine["benchmark"])
-    squads = [b for b in benchmarks if b.recipe.lower() == "squad_posq" and b.id in present]
-    by_subset = {info.subset.lower(): info for info in reversed(squads)}
-    others = [info for info in squads if info.subset != squads[0].subset]
-    if {"full", "tiny"} <= by_subset.keys():
-        pair = (by_subset["full"], by_subset["tiny"])
-    elif others:
-        pair = (squads[0], others[0])
-    else:
+    """Return the full SQuAD-PosQ beside its tiny subset (PosQ, figure 3); None unless both exist.
+
+    One panel per model that both have.
+    """
+    ids = {info.subset: info.id for info in reversed(benchmarks) if info.recipe == "squad_posq"}
+    if not SUBSET_STYLES.keys() <= ids.keys():
         return None
-    axis = bucket_axis(mine.filter(pl.col("benchmark").is_in([info.id for info in pair])), "squad")
-    one, two = (curves_by("model", mine.filter(benchmark=info.id), axis, styles) for info in pair)
-    common = {name: (one[name], two[name]) for name in one if name in two}
-    if not common:
+    names = {ids[subset]: subset for subset in SUBSET_STYLES}
+    mine = rows.filter(pl.col("benchmark").is_in(list(names)), evidence="all", buckets="squad")
+    both = mine.filter(pl.col("benchmark").n_unique().over("model") == len(names))
+    if both.is_empty():
         return None
-    names = [info.subset or info.id for info in pair]
-    limit = y_limit([line for lines in common.values() for line in lines])
+    axis = bucket_axis(mine, "squad")
+    lines = plain_lines(both, "benchmark").with_columns(pl.col("line").replace(names))
     panels = []
-    for i, (name, lines) in enumerate(common.items()):
-        text = f"{metric} by position for {name}: {names[0]} beside {names[1]}."
-        bars = [Line(a.mean, a.low, a.high, b) for a, b in zip(lines, BAR_STYLES, strict=True)]
-        drawn = draw_pair((bars[0], bars[1]), axis, limit=limit, y_text=metric)
-        panels.append(Panel.drawn(drawn, f"full-tiny-{i}", name, text, name=name))
-    numbers = [
-        row
-        for name, lines in common.items()
-        for side, line in zip(names, lines, strict=True)
-        for row in curve_numbers({f"{name} · {side}": line})
-    ]
-    return FigureView(
-        "full-tiny",
-        title=f"{names[0]} against {names[1]}",
-        caption=f"{pair[0].id} beside {pair[1].id}; plain means by {axis.text}.",
-        panels=tuple(panels),
-        legend=tuple(zip(names, BAR_STYLES, strict=True)),
-        header=("model", *axis.labels),
-        rows=tuple(numbers),
-    )
+    for i, name in enumerate(of_lines(styles, both.select(line="model"))):
+        own = lines.filter(both["model"] == name)
+        text = f"{metric} by position for {name}: full beside tiny."
+        drawn = draw_curves(
+            own, axis, SUBSET_STYLES, y_text=metric, size=SMALL, limit=y_limit(lines)
+        )
+        panels.append(panel(drawn, f"full-tiny-{i}", name, text, name=name))
+    said = f"{ids['full']} beside {ids['tiny']}; plain means by {axis.text}."
+    return FigureView("full-tiny", "full against tiny", said, tuple(panels), SUBSET_STYLES)

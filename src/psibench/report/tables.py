@@ -1,7 +1,7 @@
 """What the page is made of: tables of text and figures, and the one way they become HTML."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +12,17 @@ from markupsafe import Markup
 
 from psibench import __version__
 from psibench.report.plots import LineStyle, inline_svg, swatch
-from psibench.report.wording import count, interval, number, p_value, percent
+from psibench.report.wording import MISSING, count, estimate, interval, number, p_value, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
 FOLDED_ROWS = 40
-Cell = Callable[[Mapping[str, Any]], str]
+Columns = dict[str, str | pl.Expr | pl.Series]
+"""Heading of a table -> the column below it."""
+Form = Callable[[Any], str]
+"""Writes a value of a column, other than null, as text."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +57,46 @@ class Table:
         return frozenset(sum(widths[:place]) for place in range(1, len(widths)))
 
 
-def text_rows(
-    rows: pl.DataFrame | Iterable[Mapping[str, Any]], *cells: str | Cell
-) -> tuple[tuple[str, ...], ...]:
-    """Return a row of text per row: a cell is a column, or what a function makes of the row."""
-    given = rows.iter_rows(named=True) if isinstance(rows, pl.DataFrame) else rows
-    return tuple(
-        tuple(row[cell] if isinstance(cell, str) else cell(row) for cell in cells) for row in given
-    )
+def table_of(
+    name: str,
+    rows: pl.DataFrame,
+    columns: Columns | None = None,
+    *,
+    forms: Mapping[str, Form] | None = None,
+    gap: str = "\n",
+    **more: Any,
+) -> Table:
+    """Return a table of a frame: heading -> its column, else all columns; ``more``: as of `Table`.
+
+    A heading ``group|heading`` stands under that group. Numbers are written by their type, whole
+    ones with separators, others with three decimals, unless ``forms`` has one for the column;
+    `with_ends` with the interval behind ``gap``; nulls as a dash.
+    """
+    written = forms or {}
+
+    def cell(value: Any, form: Form | None) -> str:
+        if isinstance(value, dict):
+            figure, low, high = value.values()
+            return estimate(figure, low, high, shown=form or number, separator=gap)
+        if value is None or isinstance(value, str):
+            return MISSING if value is None else value
+        return (form or (count if isinstance(value, int) else number))(value)
+
+    shown = rows.select(**columns) if columns else rows
+    cells = [[cell(v, written.get(column)) for v in shown[column]] for column in shown.columns]
+    split = [column.rpartition("|") for column in shown.columns]
+    groups: list[tuple[str, int]] = []
+    for group, *_ in split:
+        same = groups and groups[-1][0] == group
+        groups[-1:] = [(group, groups[-1][1] + 1)] if same else [*groups[-1:], (group, 1)]
+    header = tuple(heading for *_, heading in split)
+    kept = tuple(groups) if len(groups) > 1 else ()
+    return Table(name, header, tuple(zip(*cells, strict=True)), groups=kept, **more)
 
 
-def each(form: Callable[..., str], *names: str, **options: Any) -> list[Cell]:
-    """Return cells that have columns in one form, such as `percent`; see `text_rows`."""
-    return [lambda row, name=name: form(row[name], **options) for name in names]  # type: ignore[misc]
+def with_ends(name: str) -> pl.Expr:
+    """Return a column together with its interval, NAME_low and NAME_high, for `table_of`."""
+    return pl.struct(name, f"{name}_low", f"{name}_high")
 
 
 @dataclass(frozen=True)
@@ -77,17 +107,17 @@ class Panel:
     name: str = ""
     note: str = ""
 
-    @classmethod
-    def drawn(
-        cls, figure: "Figure", anchor: str, title: str, told: str, *, name: str = "", note: str = ""
-    ) -> "Panel":
-        """Return a drawing with its title and description for screen readers."""
-        return cls(inline_svg(figure, name=anchor, title=title, description=told), name, note)
+
+def panel(
+    figure: "Figure", anchor: str, title: str, told: str, *, name: str = "", note: str = ""
+) -> Panel:
+    """Return a drawing with its title and description for screen readers."""
+    return Panel(inline_svg(figure, name=anchor, title=title, description=told), name, note)
 
 
 @dataclass(frozen=True)
 class FigureView:
-    """One figure of the page: panels, legend, caption, and the numbers behind it.
+    """One figure of the page: panels, legend and caption.
 
     A folded one shows its title and caption alone until it is opened.
     """
@@ -96,32 +126,16 @@ class FigureView:
     title: str
     caption: str
     panels: tuple[Panel, ...]
-    legend: tuple[tuple[str, LineStyle], ...]
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    legend: Mapping[str, LineStyle]
     is_folded: bool = False
 
-    @classmethod
-    def drawn(
-        cls,
-        figure: "Figure",
-        anchor: str,
-        title: str,
-        caption: str,
-        *,
-        header: tuple[str, ...],
-        rows: tuple[tuple[str, ...], ...],
-        legend: tuple[tuple[str, LineStyle], ...] = (),
-        css: str = "",
-    ) -> "FigureView":
-        """Return a view of one drawing, which the caption describes for screen readers, too."""
-        svg = inline_svg(figure, name=anchor, title=title, description=caption, css=css)
-        return cls(anchor, title, caption, (Panel(svg),), legend, header, rows)
 
-    @property
-    def numbers(self) -> Table:
-        """The numbers behind the figure."""
-        return Table(f"Numbers of the figure {self.title}", self.header, self.rows, n_names=1)
+def figure_of(
+    figure: "Figure", anchor: str, title: str, caption: str, *, css: str = "", **more: Any
+) -> FigureView:
+    """Return one drawing, which the caption describes for screen readers, too."""
+    svg = inline_svg(figure, name=anchor, title=title, description=caption, css=css)
+    return FigureView(anchor, title, caption, (Panel(svg),), **{"legend": {}, **more})
 
 
 Block = Table | FigureView

@@ -6,17 +6,20 @@ from functools import partial
 import polars as pl
 
 from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves
-from psibench.report.scores import bucket_axis, curve_numbers, curves_by
-from psibench.report.tables import Block, FigureView, Panel, Table, each, slug, text_rows
-from psibench.report.views import PAIR, BenchmarkInfo, Row, leading_rows
-from psibench.report.wording import (
-    MISSING,
-    change,
-    number,
-    p_value,
-    percent,
-    with_interval,
+from psibench.report.scores import bucket_axis, of_lines, plain_lines
+from psibench.report.tables import (
+    Block,
+    Columns,
+    FigureView,
+    Form,
+    Table,
+    panel,
+    slug,
+    table_of,
+    with_ends,
 )
+from psibench.report.views import PAIR, BenchmarkInfo, Row, leading_rows
+from psibench.report.wording import change, number, p_value, percent, with_interval
 from psibench.tables import read_table
 from psibench.train.results import TABLES
 
@@ -60,81 +63,78 @@ def training_blocks(
     return found
 
 
-_SPACED = partial(with_interval, separator=" ")
-
-
 def _table(table: pl.DataFrame) -> Table:
-    def seeds(row: Row) -> str:
-        sd = row["psi_seed_sd"]
-        return number(row["psi_seed_mean"]) + (f" ± {number(sd)}" if sd is not None else "")
-
-    rows = text_rows(
-        table,
-        *("base", "distribution", "pair"),
-        *each(number, "mean"),
-        *(partial(_SPACED, name=name) for name in ("psi", "psi_same")),
-        *(lambda row, name=name: row[name] or MISSING for name in ("best_bucket", "worst_bucket")),
-        *each(str, "n_seeds"),
-        seeds,
-    )
-    scores = ("Mean", "Published PSI", "At equal documents", "Best", "Worst")
-    header = ("Base", "Trained on", "Languages", *scores, "Seeds", "PSI of the seeds")
-    return Table("By training distribution", header, rows, 3, note=TABLE_NOTE)
+    seeds = [
+        number(mean) + (f" ± {number(sd)}" if sd is not None else "")
+        for mean, sd in table.select("psi_seed_mean", "psi_seed_sd").iter_rows()
+    ]
+    shown: Columns = {
+        "Base": "base",
+        "Trained on": "distribution",
+        "Languages": "pair",
+        "Mean": "mean",
+        "Published PSI": with_ends("psi"),
+        "At equal documents": with_ends("psi_same"),
+        "Best": "best_bucket",
+        "Worst": "worst_bucket",
+        "Seeds": "n_seeds",
+        "PSI of the seeds": pl.Series(seeds, dtype=pl.String),
+    }
+    return table_of("By training distribution", table, shown, gap=" ", n_names=3, note=TABLE_NOTE)
 
 
 def _reductions(reduction: pl.DataFrame) -> Table:
-    def difference(row: Row) -> str:
-        if row["psi_same_difference"] is not None:
-            return _SPACED(row, "psi_same_difference", shown=change)
-        plain = _SPACED(row, "psi_difference", shown=change)
-        return f"{plain} (plain)" if plain.endswith("]") else plain
+    mark = pl.col("worst").replace_strict({0: "", 1: " ▼"})
+    shown: Columns = {
+        "Base": "base",
+        "Trained on": pl.col("distribution") + mark,
+        "PSI if balanced": pl.format("{}: {}", "balanced", "verdict"),
+        "PSI": "psi",
+        "PSI balanced": "psi_balanced",
+        "Reduction": "reduction",
+        "Difference of PSIs": pl.Series(map(_difference, reduction.to_dicts())),
+        "p, profiles": "p_adjusted",
+        "Difference of means": with_ends("mean_difference"),
+        "Languages": "pair",
+    }
+    forms: dict[str, Form] = {"Reduction": partial(percent, decimals=0), "p, profiles": p_value}
+    forms["Difference of means"] = change
+    more = {"n_names": 3, "note": REDUCTION_NOTE}
+    return table_of("Balanced against skewed", reduction, shown, forms=forms, gap=" ", **more)
 
-    rows = text_rows(
-        reduction,
-        "base",
-        lambda row: f"{row['distribution']}{' ▼' if row['worst'] else ''}",
-        lambda row: f"{row['balanced']}: {row['verdict']}",
-        *each(number, "psi", "psi_balanced"),
-        *each(percent, "reduction", decimals=0),
-        difference,
-        *each(p_value, "p_adjusted"),
-        lambda row: _SPACED(row, "mean_difference", shown=change),
-        "pair",
-    )
-    psi = ("PSI", "PSI balanced", "Reduction", "Difference of PSIs", "p, profiles")
-    names = ("Base", "Trained on", "PSI if balanced")
-    header = (*names, *psi, "Difference of means", "Languages")
-    return Table("Balanced against skewed", header, rows, 3, note=REDUCTION_NOTE)
+
+def _difference(row: Row) -> str:
+    """Return the difference of PSIs at equal documents where they can tell, else of plain ones."""
+    if row["psi_same_difference"] is not None:
+        return with_interval(row, "psi_same_difference", shown=change, separator=" ")
+    plain = with_interval(row, "psi_difference", shown=change, separator=" ")
+    return f"{plain} (plain)" if plain.endswith("]") else plain
 
 
 def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureView:
-    """Return one panel a base, a line a distribution (Controlled, figures 1 and 2)."""
+    """Return one panel a base, a line a distribution (Controlled, figures 1 and 2).
+
+    Of plain means, as PSI and the papers' curves are.
+    """
     first = buckets.row(0, named=True)
     axis = bucket_axis(buckets, first["buckets"])
     styles = {
         name: LineStyle(SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)])
         for place, name in enumerate(buckets["distribution"].unique(maintain_order=True))
     }
-    # PSI is of plain means, and so are the papers' curves
-    plain = buckets.with_columns(same_mean=None, same_low=None, same_high=None)
     anchor = slug("training", info.id, first["training"], first["query_lang"], first["corpus_lang"])
     title = f"{metric} by {axis.text}, {first['training']}"
-    panels, numbers = list[Panel](), list[tuple[str, ...]]()
-    n_bases = plain["base"].n_unique()
-    for (base,), own in plain.group_by("base", maintain_order=True):
-        lines = curves_by("distribution", own, axis, styles)
-        told = f"{title}: {base} trained on {', '.join(lines)}."
-        drawn = draw_curves(list(lines.values()), axis, y_text=metric)
+    panels = []
+    n_bases = buckets["base"].n_unique()
+    for (base,), rows in buckets.group_by("base", maintain_order=True):
+        lines = plain_lines(rows, "distribution")
+        own = of_lines(styles, lines)
+        told = f"{title}: {base} trained on {', '.join(own)}."
+        drawn = draw_curves(lines, axis, own, y_text=metric)
         name = str(base) if n_bases > 1 else ""
-        panels.append(Panel.drawn(drawn, slug(anchor, str(base)), title, told, name=name))
-        numbers += [(f"{base}, {row[0]}", *row[1:]) for row in curve_numbers(lines)]
-    return FigureView(
-        anchor,
-        title,
+        panels.append(panel(drawn, slug(anchor, str(base)), title, told, name=name))
+    said = (
         "Plain means by where the evidence of the query lies, one line per training distribution; "
-        "bands are intervals of each bucket, documents as units.",
-        tuple(panels),
-        tuple(styles.items()),
-        ("base, trained on", *axis.labels),
-        tuple(numbers),
+        "bands are intervals of each bucket, documents as units."
     )
+    return FigureView(anchor, title, said, tuple(panels), styles)

@@ -3,7 +3,8 @@
 Four questions, in this order: does the score depend on where in the document the evidence is; is
 it the model, or the questions; how much of it is truncation; how large could it still be. Each
 answer follows from columns of the PSI table by the rules of `docs/psi.md`; nothing else is said.
-The page and the terminal show the same sentences.
+So does what is said of two models, from columns of the comparisons. The page and the terminal show
+the same sentences.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from psibench.metrics.psi import IMBALANCED
-from psibench.report.wording import ALPHA, interval, isolate, number, p_text, percent
+from psibench.report.wording import ALPHA, change, interval, isolate, number, p_text, percent
 
 Row = Mapping[str, Any]
 
@@ -213,23 +214,30 @@ def _on_visible(visible: Row) -> str:
         bound = f"; up to {number(high)} is compatible" if high is not None else ""
         return f"On the evidence it was given: no evidence of a position effect ({p}){bound}."
     still = f"On the evidence it was given, scores still depend on position ({p})"
-    beyond = visible["p_control_adjusted"]
-    if beyond is None:
+    control = _against_control(visible)
+    if control is None:
         return f"{still}: neglect, unless it is the questions."
-    told = f"beyond the position-blind control (adjusted {p_text(beyond)})"
-    return f"{still}, {told}: neglect." if beyond <= ALPHA else f"{still}, but not {told}."
+    is_beyond, told = control
+    return f"{still}, {told}: neglect." if is_beyond else f"{still}, {told}."
 
 
 def _on_whole(whole: Row) -> str:
     """Say that scores depend on position where documents were read whole; empty where not."""
     if finding_of(whole) != "depends" or whole["test"] == "between":
         return ""
-    p, beyond = p_text(whole["p_adjusted"]), whole["p_control_adjusted"]
+    p = p_text(whole["p_adjusted"])
     found = f"In the documents it read whole there is evidence of a position effect (adjusted {p})"
-    if beyond is None:
-        return f"{found}."
-    told = f"beyond the position-blind control (adjusted {p_text(beyond)})"
-    return f"{found}, {told}." if beyond <= ALPHA else f"{found}, but not {told}."
+    control = _against_control(whole)
+    return f"{found}." if control is None else f"{found}, {control[1]}."
+
+
+def _against_control(row: Row) -> tuple[bool, str] | None:
+    """Return whether an effect is beyond the control's, and this in words; None: not compared."""
+    p = row["p_control_adjusted"]
+    if p is None:
+        return None
+    told = f"beyond the position-blind control (adjusted {p_text(p)})"
+    return (True, told) if p <= ALPHA else (False, f"but not {told}")
 
 
 def _share_given(row: Row) -> str:
@@ -274,3 +282,83 @@ def place(row: Row) -> tuple[int, float]:
     """Return what PSI rows are ordered by: effects first, the largest before; no PSI last."""
     size = row["psi_same_corrected"]
     return FINDINGS.index(finding_of(row)), -(size if size is not None else 0.0)
+
+
+def control_reading(row: Row, control: str) -> str:
+    """Return what a control's PSI row says about its benchmark."""
+    said = verdict(row, control=control)
+    if control == "position-blind":
+        return f"{said.depends} {said.beyond}".strip()
+    if said.finding in ("undefined", "floor", "untested"):
+        return said.depends
+    if row["seen"] is not None and row["seen"] >= 1.0:
+        return "It was given all evidence: documents are too short here to cut anything."
+    if said.finding == "none":
+        return (
+            "No effect of what it is known to do: an effect as large of another model could be "
+            "missed here, too."
+        )
+    if row["drop_low"] is not None and row["drop_low"] > 0:
+        return "Late evidence is found worse, as it must be."
+    return (
+        "An effect, but not of late evidence found worse: look closer before reading other models."
+    )
+
+
+def comparison_sentences(row: Row, names: tuple[str, str], test: str | None) -> list[str]:
+    """Say of a comparison what its figures allow, and no more; see docs/psi.md.
+
+    Parameters
+    ----------
+    row
+        COMPARISONS row over all evidence.
+    test
+        ``within`` or ``between`` documents, as in the PSI table; None: not tested.
+    """
+    first, second = names
+    if row["difference"] == 0 and row["difference_low"] == row["difference_high"]:
+        return [f"{first} and {second} give every query the same score: nothing differs."]
+    said = []
+    ends = interval(row["difference_low"], row["difference_high"])
+    if row["p_difference"] is None:
+        said.append(
+            f"Whether their means differ cannot be told: {row['n_documents']} documents are asked "
+            "about, and 30 are needed."
+        )
+    elif row["p_difference"] <= ALPHA:
+        said.append(f"{_higher(first, row, 'difference')}.")
+    else:
+        said.append(f"No evidence that their means differ ({change(row['difference'])} {ends}).")
+    p = p_text(row["p_profile"])
+    if row["p_profile"] is None:
+        profile = (
+            "whether their profiles differ cannot be told: too few documents inform the "
+            "comparison, or one of the two finds nothing or everything"
+        )
+    elif row["p_profile"] <= ALPHA:
+        profile = f"their profiles differ ({p}, on both scales)"
+    else:
+        profile = f"no evidence that their profiles differ ({p})"
+    how = "compared between documents, adjusted for length only: " if test == "between" else ""
+    text = how + profile
+    said.append(f"{text[0].upper()}{text[1:]}.")
+    if row["n_cut"] and row["cut_gain"] is not None:
+        ends = interval(row["cut_gain_low"], row["cut_gain_high"])
+        told = (
+            _higher(first, row, "cut_gain")
+            if row["p_cut_gain"] <= ALPHA
+            else f"there is no evidence that their means differ ({change(row['cut_gain'])} {ends})"
+        )
+        said.append(
+            f"On the {row['n_cut']} queries whose evidence {first} was given and {second} was "
+            f"not, {told}."
+        )
+    return said
+
+
+def _higher(name: str, row: Row, column: str) -> str:
+    """Say of a difference how much higher or lower the first one's mean is."""
+    value, low, high = row[column], row[f"{column}_low"], row[f"{column}_high"]
+    if value > 0:
+        return f"{name}'s mean is higher by {number(value)} {interval(low, high)}"
+    return f"{name}'s mean is lower by {number(-value)} {interval(-high, -low)}"

@@ -1,4 +1,4 @@
-"""What a page leads with, and the views of a benchmark beside it: raw and tiny."""
+"""What a page is about, and what of the tables it leads with."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,6 @@ from typing import Any, Literal
 import polars as pl
 
 from psibench.llm.sections import STAND_IN_PREFIX
-from psibench.report.tables import Table
-from psibench.report.wording import MISSING, change, count, number, percent, with_interval
 from psibench.tables.spec import POOLED
 
 PREFERRED_METRIC = "ndcg@10"
@@ -21,16 +19,6 @@ PAIR = (
     .alias("pair")
 )
 """A language pair as shown, as `psibench.report.wording.pair_text`."""
-NEGATIVES_STAGES = ("false_negatives", "above_positive")
-CLEAN_NOTE = (
-    "Raw: before documents that answer a query and are not its positive were dealt with. Clean: "
-    "after. Raw holds the queries that were then removed, too."
-)
-TINY_NOTE = (
-    "Tiny: the subset drawn for slow models, over the same documents. Its intervals are wider; if "
-    "the order of the models agrees, the subset is enough for a first look."
-)
-
 KNOWN_ITEM_NOTE = (
     "The queries are known-item queries drawn by a program from the evidence span itself "
     "(Azzopardi, de Rijke and Balog, SIGIR 2007), not written by people or a language model. "
@@ -145,98 +133,5 @@ def main_scheme(frame: pl.DataFrame, info: BenchmarkInfo) -> str | None:
 
 def leading_rows(table: pl.DataFrame, info: BenchmarkInfo, metric: str) -> pl.DataFrame:
     """Return a benchmark's rows of one metric and its main bucket scheme, over all queries."""
-    return table.filter(
-        pl.col("benchmark") == info.id,
-        pl.col("metric") == metric,
-        pl.col("buckets") == main_scheme(table, info),
-        pl.col("evidence") == "all",
-    )
-
-
-@dataclass(frozen=True)
-class PsiRows:
-    """PSI rows of benchmarks and views, the metric shown, models and languages in page order."""
-
-    table: pl.DataFrame
-    metric: str
-    models: tuple[str, ...]
-    languages: Sequence[str] = ()
-
-
-def clean_table(psi_rows: PsiRows, info: BenchmarkInfo, raw: str, *, flow: pl.DataFrame) -> Table:
-    """Return each model under raw and clean labels; ``flow`` are the benchmark's FLOW rows."""
-    note = " ".join([_removed_text(flow), CLEAN_NOTE]).strip()
-    title = "False negatives: raw and clean labels"
-    return _beside(psi_rows, info, {raw: "raw", info.id: "clean"}, title, note)
-
-
-def tiny_table(psi_rows: PsiRows, info: BenchmarkInfo, tiny: str) -> Table:
-    """Return each model on all queries and on the tiny subset."""
-    title = "All queries and the tiny subset"
-    return _beside(psi_rows, info, {info.id: "all", tiny: "tiny"}, title, TINY_NOTE)
-
-
-def _beside(
-    psi_rows: PsiRows, info: BenchmarkInfo, names: Mapping[str, str], title: str, note: str
-) -> Table:
-    """Return queries, score and both PSIs of each model on a benchmark and its view.
-
-    ``names``: id -> heading, in the order of the columns; the benchmark's leading slice and bucket
-    scheme are taken for both.
-    """
-    table = psi_rows.table
-    shown = table.filter(
-        buckets=main_scheme(table, info) or "",
-        metric=psi_rows.metric,
-        evidence="all",
-        **headlines(table, psi_rows.languages).get(info.id, {"benchmark": ""}),
-    )
-    found: dict[str, dict[str, Row]] = {}
-    for row in shown.iter_rows(named=True):
-        if row["benchmark"] in names:
-            found.setdefault(row["model"], {})[row["benchmark"]] = row
-    rows = tuple(
-        (model, *_compared([found[model].get(one) for one in names]))
-        for model in psi_rows.models
-        if model in found
-    )
-    pair = tuple(names.values())
-    return Table(
-        title,
-        ("model", *pair, *(*pair, "change") * 3),
-        rows,
-        n_names=1,
-        groups=(
-            *(("", 1), ("queries", 2), (psi_rows.metric, 3)),
-            *(("published PSI", 3), ("PSI at equal documents", 3)),
-        ),
-        note=note,
-    )
-
-
-def _removed_text(flow: pl.DataFrame) -> str:
-    """Say how many queries and documents left on account of false negatives; empty if unknown."""
-    removed = flow.filter(pl.col("stage").is_in(NEGATIVES_STAGES))
-    totals = removed.group_by("unit", maintain_order=True).agg(pl.col("dropped", "entered").sum())
-    parts = [
-        f"{count(dropped)} of {count(entered)} {unit} ({percent(dropped / entered, 2)})"
-        for unit, dropped, entered in totals.iter_rows()
-        if entered
-    ]
-    return f"Removed: {'; '.join(parts)}." if parts else ""
-
-
-def _compared(sides: Sequence[Row | None]) -> tuple[str, ...]:
-    def shown(row: Row | None, name: str) -> str:
-        if row is None:
-            return MISSING
-        if name == "mean":
-            return number(row[name])
-        return "undefined" if row["psi"] is None else with_interval(row, name)
-
-    cells = [MISSING if side is None else count(side["n_queries"]) for side in sides]
-    for name in ("mean", "psi", "psi_same"):
-        first, second = (None if side is None else side[name] for side in sides)
-        difference = MISSING if first is None or second is None else change(second - first)
-        cells += [*(shown(side, name) for side in sides), difference]
-    return tuple(cells)
+    scheme = main_scheme(table, info) or ""
+    return table.filter(benchmark=info.id, metric=metric, buckets=scheme, evidence="all")
