@@ -35,8 +35,6 @@ import yaml
 from scipy.optimize import nnls
 from shape import BIN_SHARES, CHARS_PER_TOKEN, CHINESE, ENGLISH, TOKENS_PER_BIN, domain_shares
 
-from psibench.cluster.job_records import read_records
-
 DOCUMENTS = 70_000  # of a domain in a language (PosIR, section 2)
 SUPPLY = 1.6
 """Documents in the source for each that is drawn."""
@@ -204,16 +202,13 @@ def needs(runs: list[Path]) -> pl.DataFrame:
     for run in runs:
         shape = shape_of(run / "config.yaml")
         jobs = [
-            {
-                "path": job["benchmark"].removeprefix("benchmarks/"),
-                "held": float(shape.held(job["rule"], job["output"])),
-            }
+            {"rule": job["rule"], "held": float(shape.held(job["rule"], job["output"]))}
+            | measured(run / job["benchmark"])
             for job in dry_jobs(run / "config.yaml", run)
-            if job["benchmark"]
+            if job["benchmark"] and (run / job["benchmark"]).is_file()
         ]
-        records = read_records(run / "benchmarks", run / "logs").join(pl.DataFrame(jobs), on="path")
         frames.append(
-            records.with_columns(
+            pl.DataFrame(jobs, infer_schema_length=None).with_columns(
                 documents=pl.lit(shape.documents), datasets=pl.lit(shape.domains * shape.languages)
             )
         )
@@ -249,6 +244,13 @@ def needs(runs: list[Path]) -> pl.DataFrame:
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def measured(path: Path) -> dict[str, float | None]:
+    """Read a benchmark file of Snakemake: seconds, CPU seconds and the largest memory, MiB."""
+    unknown = ["NA", "-"]
+    row = pl.read_csv(path, separator="\t", null_values=unknown).row(0, named=True)
+    return {"seconds": row["s"], "cpu_s": row["cpu_time"], "max_rss_mb": row["max_rss"]}
 
 
 def log_ratio(large: dict[str, Any], small: dict[str, Any], column: str, start: float) -> float:

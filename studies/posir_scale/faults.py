@@ -122,8 +122,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 
 def take_up(folder: Path) -> None:
     """Do what docs/slurm.md says to do after the head died."""
-    psibench = [sys.executable, "-m", "psibench.cli"]
-    subprocess.run([*psibench, "orphans", "--cancel"], cwd=folder, check=True)
+    subprocess.run(["scancel", "--me"], cwd=folder, check=True)
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(REPOSITORY / "Snakefile")]
     unlock = [*command, "--unlock", "--configfile", "config.yaml", "--", *TARGETS]
     subprocess.run(unlock, cwd=folder, check=True, capture_output=True)

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from psibench.cli import main
-from psibench.encode.batches import MARK
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.tables import Provenance, write_table
@@ -893,45 +892,7 @@ def test_a_clock_that_is_set_wrong(tmp_path, monkeypatch, epoch):
     assert not list(tmp_path.iterdir())
 
 
-# --- records of jobs, the answer store, a full disk ------------------------------------------
-
-JOB = "s\tcpu_time\tmax_rss\tthreads\twildcards\tresources\n1.5\t1.0\t99\t2\t{}\t{}\n"
-JOBS = [
-    (JOB, None),
-    (JOB.replace("\t2\t", "\t\u00b2\t"), None),
-    (JOB.replace("{}\t{}", "{" * 5000 + "\t{}"), None),
-    (JOB.replace("{}\t{}", "(" * 5000 + "\t" + "[" * 5000), None),
-    (JOB.replace("1.5", "soon"), "not a benchmark file of Snakemake"),
-    (JOB.replace("cpu_time", "cpu"), "not a benchmark file of Snakemake"),
-    (JOB.encode() + b"\xff", "bytes that are not UTF-8"),
-    (b"\x00\x01", "found binary data"),
-    (b"%PDF", "found a PDF document"),
-    (parquet(a=[1]), "found a Parquet file"),
-]
-
-
-@pytest.mark.parametrize(("content", "words"), JOBS, ids=[str(n) for n in range(len(JOBS))])
-def test_the_record_of_a_job(tmp_path, capsys, content, words):
-    path = tmp_path / "benchmarks" / "b" / "build.tsv"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    folders = ("--benchmarks", tmp_path / "benchmarks", "--logs", tmp_path / "logs")
-    code = run("efficiency", *folders)
-    said = capsys.readouterr().err
-    assert code == (OK if words is None else REFUSED), said
-    assert (words or "") in said
-
-
-@pytest.mark.parametrize(
-    "line", ["{}", "[1]", '{"tokens": "many"}', "{" * 5000, '{"tokens": 1e999}']
-)
-def test_the_log_of_a_job(tmp_path, capsys, line):
-    for name, text in (("benchmarks/b/encode.tsv", JOB), ("logs/b/encode.log", f"{MARK} {line}\n")):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(text)
-    assert (
-        run("efficiency", "--benchmarks", tmp_path / "benchmarks", "--logs", tmp_path / "logs") == 0
-    )
+# --- the answer store, a full disk ------------------------------------------------------------
 
 
 @pytest.fixture

@@ -105,7 +105,8 @@ class SlurmProject(Project):
 
         def running() -> int | None:
             jobs = running_jobs(self.folder / "store")
-            return next((job.pid for job in jobs if f"/encode/{MODEL}/" in job.name), None)
+            found = (job for job in jobs if f"/encode/{MODEL}/" in job)
+            return next((int(re.findall(r"process (\d+)", job)[0]) for job in found), None)
 
         return int(wait_until(running, "a job that encodes"))
 

@@ -1,6 +1,5 @@
 """Stages: declared beside their functions, read without an import, called by their rules' names."""
 
-import json
 import pickle
 import re
 from collections.abc import Callable
@@ -275,8 +274,6 @@ def test_the_version_is_what_the_script_finds_the_stage_by(tmp_path, monkeypatch
     given.resources["mem_mb"] = 400
     run_stage(version, given)
     assert out.read_text() == "Ada"
-    told = log.read_text().splitlines()[-1].split(" took ")[1]
-    assert {"rule": "a_rule", "threads": 1, "asked_mib": 400}.items() <= json.loads(told).items()
     given.params["name"] = ""
     with pytest.raises(SystemExit) as stopped:
         run_stage(version, given)

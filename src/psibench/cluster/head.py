@@ -1,6 +1,8 @@
 """What a head process does before it starts jobs, and what these find in their environment."""
 
 import os
+import re
+import subprocess
 from pathlib import Path
 
 from psibench.cluster.head_lock import (
@@ -11,12 +13,15 @@ from psibench.cluster.head_lock import (
     lock_paths,
     refuse_running_jobs,
 )
-from psibench.cluster.orphans import refuse_orphans
 from psibench.config.paths import IS_INSTALLED
+from psibench.errors import InputError
 from psibench.models.manifests import FOLDER_VARIABLE
 from psibench.models.node_cache import VARIABLE as CACHE_VARIABLE
 
 SOURCE = Path(__file__).resolve().parents[2]
+RUN_NAME = re.compile(r"(?:[A-Za-z0-9_-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""snakemake-executor-plugin-slurm 2.8 names the jobs of a run by a uuid, behind a prefix if one is
+set (its ``run_uuid``)."""
 
 
 def set_environment(store: str | Path, node_cache: str | None) -> None:
@@ -56,6 +61,32 @@ def start_head(store: str | Path, workdir: str | Path, *, executor: str) -> None
     """
     acquire(store, workdir)
     if executor == "slurm":
-        refuse_orphans(workdir)
+        refuse_queued_jobs(workdir)
     refuse_running_jobs(Path(workdir) / store)
     os.environ[HEAD_VARIABLE] = str(lock_paths(store, workdir)[1])
+
+
+def refuse_queued_jobs(folder: str | Path) -> None:
+    """Refuse to start where SLURM has jobs of an earlier run in a working directory.
+
+    Those that wait hold no lock yet. Raises InputError if there are any, or squeue fails.
+    """
+    command = ["squeue", "--noheader", f"--user={os.getuid()}", "-o", "%i\x1f%j\x1f%Z"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or error
+        raise InputError(f"squeue failed ({said}); is SLURM's controller up? Try again") from error
+    wanted = os.path.realpath(folder)
+    rows = [[part.strip() for part in line.split("\x1f")] for line in listed.stdout.splitlines()]
+    jobs = [
+        number
+        for number, name, place in rows
+        if RUN_NAME.fullmatch(name) and os.path.realpath(place) == wanted
+    ]
+    if jobs:
+        raise InputError(
+            f"{folder}: SLURM jobs of an earlier run are still active, {len(jobs)} in all. Both "
+            "runs would write the same files. Wait for them (what they make is kept), or end them, "
+            f"then start again: scancel {' '.join(jobs)}"
+        )

@@ -11,7 +11,6 @@ is as good as the file system's flock: NFS has it (since Linux 2.6.12), Lustre i
 import errno
 import fcntl
 import getpass
-import json
 import logging
 import os
 import signal
@@ -19,8 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -36,46 +34,15 @@ JOBS_VARIABLE = "PSIBENCH_JOBS"
 HEAD_VARIABLE = "PSIBENCH_HEAD_LOCK"
 """Where a job finds the file that its head keeps locked; not set where the job outlives it."""
 UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
-SAYS_WITHIN_S = 2.0
-"""A process that has a lock writes who it is at once: seconds after which it is not waited for."""
 LEFT_BEHIND_S = 60.0
 """A job's file that nobody holds and that is older was left behind by one that was killed."""
 TRIES, PAUSE_S = 5, 0.1
-"""Somebody who looks whether a lock is held holds it for a moment."""
+"""Who looks whether a lock is held holds it for a moment."""
 
 logger = logging.getLogger("psibench")
 
 _held: dict[Path, int] = {}
 """Locked file -> open file, of this process."""
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A process that holds a lock, as the file names it: a head or a job."""
-
-    name: str
-    """``snakemake``; of a job its log."""
-    host: str
-    pid: int
-    user: str
-    folder: str
-    started: str
-    slurm_job: str
-    """Number of the SLURM job it runs in; "" outside of one."""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name} of {self.user} on {self.host}, process {self.pid}, in {self.folder}, "
-            f"since {self.started}"
-        )
-
-
-class UnknownHolderError(InputError):
-    """Whether a lock is held cannot be told; `last` is who wrote the lock file last, if known."""
-
-    def __init__(self, message: str, last: Holder | None = None) -> None:
-        super().__init__(message)
-        self.last = last
 
 
 def acquire(store: str | Path, workdir: str | Path) -> None:
@@ -86,14 +53,14 @@ def acquire(store: str | Path, workdir: str | Path) -> None:
     Raises InputError if another head holds one of them, or a lock file cannot be written; then none
     is held.
     """
-    taken = []
+    locked = []
     try:
         for path in lock_paths(store, workdir):
             if path not in _held:
                 _held[path] = _lock(path, workdir)
-                taken.append(path)
+                locked.append(path)
     except InputError:
-        for path in taken:
+        for path in locked:
             os.close(_held.pop(path))
         raise
 
@@ -144,26 +111,22 @@ def _await_end(path: str) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def running_jobs(store: str | Path) -> list[Holder]:
-    """Return the jobs that hold a lock in a store.
+def running_jobs(store: str | Path) -> list[str]:
+    """Return what the jobs that hold a lock in a store say of themselves.
 
     On a file system without flock that cannot be told, and there are none. What jobs that were
     killed left behind is removed, but for what was made a moment ago: it may be locked yet.
     """
     found = []
     for path in sorted((Path(store) / JOBS).glob("*.lock")):
-        try:
-            job = holder(path)
-            if job is not None:
-                found.append(job)
-            elif time.time() - path.stat().st_mtime > LEFT_BEHIND_S:
+        with suppress(OSError), open(path, "r+b") as lock:  # it has ended since
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.append(_read(lock.fileno()))
+                continue
+            if time.time() - path.stat().st_mtime > LEFT_BEHIND_S:
                 path.unlink()
-        except UnknownHolderError as error:
-            logger.warning("%s", error)
-        except FileNotFoundError:  # it has ended since
-            continue
-        except OSError as error:
-            logger.warning("%s: cannot be removed (%s)", path, error.strerror)
     return found
 
 
@@ -174,50 +137,13 @@ def refuse_running_jobs(store: str | Path) -> None:
     """
     if not (jobs := running_jobs(store)):
         return
-    named = "; ".join(map(str, jobs[:5]))
     more = f"; and {len(jobs) - 5} more" if len(jobs) > 5 else ""
     raise InputError(
         f"{store}: jobs of a run whose head is gone still use this store, {len(jobs)} in all: "
-        f"{named}{more}. Both runs would do, and pay for, the same work. Jobs on the head's own "
-        "machine end once what is under way is stored: start again in a moment. SLURM's run on: "
-        "wait for them, or end them with `psibench orphans --cancel` in their folder."
+        f"{'; '.join(jobs[:5])}{more}. Both runs would do, and pay for, the same work. Jobs on the "
+        "head's own machine end once what is under way is stored: start again in a moment. SLURM's "
+        "run on: wait for them, or end them with `scancel`."
     )
-
-
-def holder(path: Path) -> Holder | None:
-    """Return the process that holds a lock file now; None if nobody does.
-
-    Raises
-    ------
-    UnknownHolderError
-        If the file system has no flock, or the file cannot be opened.
-    InputError
-        If it is held by a process that has not written who it is for `SAYS_WITHIN_S`.
-    """
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UnknownHolderError(f"{path}: cannot be opened ({error.strerror})") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        until = time.monotonic() + SAYS_WITHIN_S
-        while (head := _read(handle)) is None:
-            if time.monotonic() > until:
-                raise InputError(
-                    f"{path}: a run holds it and has not said which; try again"
-                ) from None
-            time.sleep(0.05)
-        return head
-    except OSError as error:
-        raise UnknownHolderError(
-            f"{path}: the file system has no locks ({error.strerror})", _read(handle)
-        ) from error
-    finally:
-        os.close(handle)
-    return None
 
 
 def _lock(path: Path, workdir: str | Path, name: str = "snakemake") -> int:
@@ -233,17 +159,14 @@ def _lock(path: Path, workdir: str | Path, name: str = "snakemake") -> int:
     except InputError:
         os.close(handle)
         raise
-    own = Holder(
-        name,
-        socket.gethostname(),
-        os.getpid(),
-        getpass.getuser(),
-        str(Path(workdir).resolve()),
-        datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        os.environ.get("SLURM_JOB_ID", ""),
+    number = os.environ.get("SLURM_JOB_ID")
+    holder = (
+        f"{name} of {getpass.getuser()} on {socket.gethostname()}, "
+        f"{f'SLURM job {number}, ' if number else ''}process {os.getpid()}, "
+        f"in {Path(workdir).resolve()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
     )
     os.ftruncate(handle, 0)
-    os.pwrite(handle, (json.dumps(asdict(own)) + "\n").encode(), 0)
+    os.pwrite(handle, holder.encode(), 0)
     return handle
 
 
@@ -265,20 +188,17 @@ def _take(handle: int, path: Path) -> None:
                 *(path, error.strerror),
             )
             return
-    head, what = _read(handle), "this store" if path.name == STORE_LOCK else "this folder"
-    end = f"`kill {head.pid}` on {head.host}" if head else "end it"
+    what = "this store" if path.name == STORE_LOCK else "this folder"
     raise InputError(
-        f"another run uses {what} ({path.parent}): {head or 'it has not said which'}. Two at once "
-        f"would write the same files. Wait for it, or {end}: the lock goes with the process. A run "
-        "in another folder with another `store` can go on beside it."
+        f"another run uses {what} ({path.parent}): {_read(handle)}. Two at once would write the "
+        "same files. Wait for it, or `kill` its process: the lock goes with it. A run in another "
+        "folder with another `store` can go on beside it."
     )
 
 
-def _read(handle: int) -> Holder | None:
-    try:
-        return Holder(**json.loads(os.pread(handle, 65_536, 0)))
-    except (OSError, ValueError, TypeError):  # written this moment
-        return None
+def _read(handle: int) -> str:
+    """Return who wrote a lock file."""
+    return os.pread(handle, 4096, 0).decode(errors="replace") or "it has not said which"
 
 
 def _forget() -> None:

@@ -2,15 +2,11 @@
 
 import logging
 import os
-import re
-import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-
-from pydantic import BaseModel
 
 from psibench.cluster.head_lock import end_with_head, job_lock
 from psibench.errors import InputError, missing_extra
@@ -19,9 +15,6 @@ from psibench.stopping import JOB_MIB, STOPPED_STATUS, Stopped
 from psibench.tables.stage import DECLARED, Job, StageVersion, call
 
 INPUT_ERROR_STATUS = 2
-TOOK = "took"
-WHO = ("model", "reranker", "task")
-"""Wildcards that say what a job ran."""
 
 
 def run_stage(asked: StageVersion, given: Job) -> None:
@@ -33,52 +26,6 @@ def run_stage(asked: StageVersion, given: Job) -> None:
         if declared.offline:
             run_offline()
         call(declared, given)
-        _tell_use(given)
-
-
-class Took(BaseModel):
-    """What a job took, and what it asked for: the last line of its log, after `TOOK`."""
-
-    rule: str
-    model: str
-    """A model, a reranker, or a task of a language model; "" of other jobs."""
-    threads: int
-    cpu_s: float
-    peak_mib: float
-    """Largest resident memory of the job's own process."""
-    input_mb: float
-    """Size of its input files: what its memory follows from."""
-    asked_mib: float | None
-    asked_minutes: float | None
-
-
-def _tell_use(given: Job) -> None:
-    """Log what the job took."""
-    asked = dict(given.resources.items())
-    took = Took(
-        rule=given.rule,
-        model=next((value for name, value in given.wildcards.items() if name in WHO), ""),
-        threads=given.threads,
-        cpu_s=round(sum(sum(resource.getrusage(who)[:2]) for who in _OWN), 2),
-        peak_mib=round(_peak_mib(), 1),
-        input_mb=round(sum(os.path.getsize(path) for path in given.input) / 1e6, 3),
-        asked_mib=asked.get("mem_mb"),
-        asked_minutes=asked.get("runtime"),
-    )
-    logging.getLogger("psibench").info("%s %s", TOOK, took.model_dump_json())
-
-
-_OWN = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-
-
-def _peak_mib() -> float:
-    """Return the largest resident memory of this process, MiB; of its children Snakemake knows."""
-    status = Path("/proc/self/status")
-    if status.is_file():  # getrusage also counts the program that started this one
-        found = re.search(r"VmHWM:\s+([0-9]+) kB", status.read_text())
-        if found:
-            return int(found[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)  # bytes, on a Mac
 
 
 @contextmanager
