@@ -114,11 +114,6 @@ def test_a_text_is_encoded_once_however_often_it_is_asked_for(tmp_path, store):
     assert len(encoder.seen) == 3
 
 
-def test_a_text_with_another_prompt_is_another_text(store):
-    encode(HashEncoder(prompt="query: "), ["one"], store)
-    assert encode(HashEncoder(prompt="passage: "), ["one"], store).texts == 1
-
-
 def test_resume_after_a_crash_encodes_only_what_was_missing(tmp_path, store):
     texts = texts_of(30)
     crashing = HashEncoder(fails_at_batch=3)
@@ -222,9 +217,9 @@ def test_statistics_count_texts_tokens_and_padding(store):
     # Seven and eight tokens share a batch, twice: two of 32 places are padding.
     texts = ["a" * 8, "b" * 8, "a" * 7, "b" * 7, "a" * 7]
     stats = encode(HashEncoder(), texts, store, batch=16)
-    assert (stats.texts, stats.tokens, stats.padded_tokens, stats.batches) == (4, 30, 30, 2)
+    assert (stats.texts, stats.tokens, stats.padded_tokens) == (4, 30, 30)
     stats = encode(HashEncoder(), ["abcdefgh", "abcdefg"], store, batch=16)
-    assert (stats.texts, stats.tokens, stats.padded_tokens, stats.batches) == (2, 15, 16, 1)
+    assert (stats.texts, stats.tokens, stats.padded_tokens) == (2, 15, 16)
     assert stats.padding_share == 1 / 16
     assert stats.seconds > 0
 

@@ -57,16 +57,13 @@ def test_written_vectors_are_read_again_in_the_order_asked_for(store):
 
 def test_texts_may_have_several_vectors_or_none(store):
     vectors = rows(2, 0, 3)
+    store.add([text_key("none")], [np.empty((0, 4), np.float32)])
+    assert reopened(store).load([text_key("none")]).offsets.tolist() == [0, 0]
     store.add(KEYS, vectors)
     found = reopened(store).load(KEYS)
     assert found.offsets.tolist() == [0, 2, 2, 5]
     assert not found.is_single
     np.testing.assert_array_equal(found.values, np.concatenate(vectors))
-
-
-def test_a_part_without_any_vector_can_be_read(store):
-    store.add(KEYS[:1], [np.empty((0, 4), np.float32)])
-    assert reopened(store).load(KEYS[:1]).offsets.tolist() == [0, 0]
 
 
 def test_as_many_vectors_as_texts_are_not_single_if_unevenly_spread(store):
@@ -101,13 +98,6 @@ def test_two_jobs_writing_the_same_texts_do_not_clash(store):
     assert len(list(store.folder.iterdir())) == 2  # equal shards are one part
 
 
-def test_leftovers_of_a_killed_job_are_ignored(store):
-    store.add(KEYS[:1], rows(1))
-    (part,) = store.folder.iterdir()
-    (store.folder / f".{part.name}.x1.tmp").write_bytes(b"half")
-    assert reopened(store).missing(KEYS) == [1, 2]
-
-
 def test_failed_write_leaves_nothing(store, monkeypatch):
     def fail(table, path, **options):
         path.write_bytes(b"half")
@@ -117,11 +107,6 @@ def test_failed_write_leaves_nothing(store, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         store.add(KEYS[:1], rows(1))
     assert list(store.folder.iterdir()) == []
-
-
-def test_fingerprints_have_folders_of_their_own(store, tmp_path):
-    store.add(KEYS[:1], rows(1))
-    assert EmbeddingStore(tmp_path, "e" * 64).missing(KEYS[:1]) == [0]
 
 
 def test_missing_key_is_counted_and_explained(store):
@@ -157,13 +142,6 @@ def test_table_that_is_no_part_is_named(store):
         store.missing(KEYS)
 
 
-def test_deleting_a_damaged_part_makes_its_texts_missing_again(store):
-    store.add(KEYS[:2], rows(1, 1))
-    (part,) = store.folder.iterdir()
-    part.unlink()
-    assert reopened(store).missing(KEYS) == [0, 1, 2]
-
-
 @pytest.mark.parametrize(("storage", "number"), [("float32", "float"), ("float16", "halffloat")])
 def test_parts_hold_fixed_size_lists_in_the_format_asked_for(tmp_path, storage, number):
     store = EmbeddingStore(tmp_path, "f" * 64, storage=storage)
@@ -192,12 +170,6 @@ def test_half_precision_comes_back_as_float32_of_the_nearest_numbers(tmp_path):
     expected = np.concatenate([*single, *several]).astype(np.float16).astype(np.float32)
     np.testing.assert_array_equal(found.values, expected)
     assert found.offsets.tolist() == [0, 1, 2, 3, 5, 5]
-
-
-def test_formats_have_folders_of_their_own(tmp_path):
-    assert store_fingerprint("f" * 64, "float32") == "f" * 64
-    folders = {EmbeddingStore(tmp_path, "f" * 64, storage=s).folder for s in ("float32", "float16")}
-    assert len(folders) == 2
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -258,12 +230,6 @@ def test_blocks_read_each_part_once_and_only_what_is_wanted(store, monkeypatch):
     monkeypatch.setattr(pq, "ParquetFile", lambda path, **o: calls.append(path) or read(path, **o))
     assert sum(len(places) for places, _ in store.blocks(asked, 16 * 2)) == 27
     assert len(calls) == len(set(calls)) == 3
-
-
-def test_blocks_of_a_missing_key_are_refused(store):
-    store.add(KEYS[:1], rows(1))
-    with pytest.raises(InputError, match=r"2 of 3 texts have no vectors"):
-        list(store.blocks(KEYS, 100))
 
 
 def test_documents_of_a_store_come_by_their_numbers(store):

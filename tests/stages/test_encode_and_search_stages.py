@@ -1,19 +1,17 @@
 """Stages encode and search on tiny tables: real embedded model, or a counted stand-in."""
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 import pytest
 from language_tables import DOCUMENTS, QUESTIONS, write_texts
 
-from psibench.config.model_params import retrieval_params
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
 from psibench.encode import job
 from psibench.encode.job import run_encode
-from psibench.encode.store import EmbeddingStore
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
@@ -74,9 +72,8 @@ def ranking(run: pl.DataFrame, query: str) -> list[str]:
 
 @dataclass(frozen=True)
 class CountingEncoder:
-    """Vectors of two dimensions from the text's hash; fails in a chosen forward call."""
+    """Vectors of two dimensions from the text's hash."""
 
-    fails_at_call: int | None = None
     calls: list[int] = field(default_factory=list)
     tokenized: list[str] = field(default_factory=list)
     fingerprint: str = "c" * 64
@@ -90,8 +87,6 @@ class CountingEncoder:
         return [TokenizedText((i,), (np.ones(len(i), bool),), len(i)) for i in ids]
 
     def forward(self, windows, content):
-        if len(self.calls) == self.fails_at_call:
-            raise RuntimeError("killed")
         self.calls.append(len(windows))
         angles = [hashlib.sha256(w.tobytes()).digest()[0] for w in windows]
         return [np.array([[np.cos(a), np.sin(a)]], np.float32) for a in angles]
@@ -140,30 +135,6 @@ def test_encoded_texts_are_searched_with_ties_by_id(tmp_path, entry):
     assert scores[0] == scores[1]
 
 
-def test_late_interaction_scores_are_those_of_the_token_vectors(tmp_path):
-    entry = sentence_transformer(scoring="maxsim")
-    encode(tmp_path, entry)
-    run = search(tmp_path, entry)
-    encoder = load_encoder(entry, device="cpu")
-
-    def vectors(text, role):
-        (item,) = encoder.tokenize([text], role)
-        return encoder.forward(item.windows, item.content)[0]
-
-    for query, document, score in run.select("query_id", "doc_id", "score").rows():
-        a, b = vectors(QUESTIONS[query], "query"), vectors(DOCUMENTS[document], "document")
-        assert score == pytest.approx((a @ b.T).max(axis=1).sum(), abs=1e-4)
-
-
-def test_search_keeps_domains_apart(tmp_path):
-    write_texts(tmp_path / "a")
-    write_texts(tmp_path / "b", {"x": "Water of rivers goes to the sea."}, {"q9": "river"})
-    encode(tmp_path, STATIC, domains=("a", "b"))
-    run = search(tmp_path, STATIC, domains=("a", "b"))
-    assert ranking(run, "q9") == ["x"]
-    assert "x" not in ranking(run, "q1")
-
-
 def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(tmp_path):
     write_texts(tmp_path / "a")
     write_texts(tmp_path / "b", {"d1": "Rivers.", "x": "Water of rivers."}, {"q9": "river"})
@@ -182,14 +153,6 @@ def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
     assert {str(path) for path in (*corpora, *queries)} <= set(inputs)
 
 
-def test_domain_without_queries_gives_no_rows(tmp_path):
-    write_texts(tmp_path / "a")
-    write_texts(tmp_path / "b", {"x": "Water."}, {})
-    encode(tmp_path, STATIC, domains=("a", "b"))
-    run = search(tmp_path, STATIC, domains=("a", "b"))
-    assert set(run["query_id"]) == {"q1", "q2"}
-
-
 def test_encoding_again_asks_the_model_nothing(tmp_path, monkeypatch):
     encoder = CountingEncoder()
     put_in_place(monkeypatch, encoder)
@@ -198,19 +161,6 @@ def test_encoding_again_asks_the_model_nothing(tmp_path, monkeypatch):
     again = encode(tmp_path, STATIC, output="again.parquet")
     assert sum(encoder.calls) == 5
     assert again.equals(first)
-
-
-def test_crash_in_the_third_shard_costs_that_shard_only(tmp_path, monkeypatch):
-    small = {"tokens_per_batch": 64, "tokens_per_part": 64, "seconds_per_part": 0}
-    write_texts(tmp_path / "a", {f"d{i}": f"{i}" * 64 for i in range(8)}, {"q": "x" * 64})
-    crashing, resumed = CountingEncoder(fails_at_call=2), CountingEncoder()
-    put_in_place(monkeypatch, crashing)
-    with pytest.raises(RuntimeError, match="killed"):
-        encode(tmp_path, STATIC, **small)
-    assert not (tmp_path / "encodings.parquet").exists()
-    put_in_place(monkeypatch, resumed)
-    encode(tmp_path, STATIC, **small)
-    assert (sum(crashing.calls), sum(resumed.calls)) == (2, 7)
 
 
 def test_max_passage_score_is_that_of_the_best_window(tmp_path):
@@ -268,17 +218,3 @@ def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_
     assert ranking(run, "q1") == ["d1", "d0"]
     assert ranking(run, "q2") == ["d3"]
     assert read_provenance(tmp_path / "run.parquet")["revisions"]["model:bm25"].startswith("bm25s ")
-
-
-def test_presentation_is_no_parameter_of_a_rule():
-    plain = sentence_transformer()
-    shown = sentence_transformer(description="x", control="truncating", kind="control")
-    assert retrieval_params(plain) == retrieval_params(shown)
-    assert retrieval_params(plain) != retrieval_params(sentence_transformer(query_prompt="q: "))
-
-
-def test_store_of_another_dtype_is_another_folder(tmp_path):
-    encoder = load_encoder(sentence_transformer(), device="cpu")
-    other = replace(encoder, dtype="bfloat16")
-    folders = {EmbeddingStore(tmp_path, e.fingerprint).folder for e in (encoder, other)}
-    assert len(folders) == 2

@@ -1,12 +1,10 @@
 """Encode what the store lacks of some texts: batches of like length under a token budget."""
 
 import contextlib
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +16,6 @@ from psibench.progress import Progress
 
 logger = logging.getLogger("psibench")
 
-MARK = "encode-stats"
-"""Beginning of the line of a job's log that programs can read."""
 PART_BYTES = 64 << 20
 """Bytes of vectors at which a part is written whatever its tokens: token vectors are bulky."""
 
@@ -38,46 +34,28 @@ class EncodeStats:
         Wall-clock time of encoding: computing, writing and waiting.
     wait_s
         Of it, waiting for texts to be read and tokenized.
-    write_s
-        Of it, writing to the store.
-    slowest_batch_s, slowest_write_s
-        Largest so far; what a job that is about to end still needs.
     """
 
     texts: int = 0
     tokens: int = 0
     padded_tokens: int = 0
-    batches: int = 0
     seconds: float = 0.0
     wait_s: float = 0.0
-    write_s: float = 0.0
-    slowest_batch_s: float = 0.0
-    slowest_write_s: float = 0.0
 
     @property
     def padding_share(self) -> float:
         """Share of the computed tokens that belong to no text."""
         return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
 
-    @property
-    def wait_share(self) -> float:
-        """Share of the time spent waiting for tokenization."""
-        return self.wait_s / self.seconds if self.seconds else 0.0
-
-    def log(self, **about: Any) -> None:
-        """Log one line: ``encode-stats`` and a JSON object, ``about`` first."""
-        record = about | {
-            "texts": self.texts,
-            "tokens": self.tokens,
-            "padded_tokens": self.padded_tokens,
-            "batches": self.batches,
-            "seconds": round(self.seconds, 3),
-            "tokens_per_s": round(self.tokens / self.seconds if self.seconds else 0.0, 1),
-            "padding_share": round(self.padding_share, 4),
-            "wait_share": round(self.wait_share, 4),
-            "write_s": round(self.write_s, 3),
-        }
-        logger.info("%s %s", MARK, json.dumps(record))
+    def log(self) -> None:
+        """Log what was done and how fast."""
+        seconds = self.seconds or 1.0
+        logger.info(
+            "encoded %d texts, %d tokens in %.1f s (%.0f tokens/s, %.1f %% padding; waiting for "
+            "texts %.0f %% of the time)",
+            self.texts, self.tokens, self.seconds, self.tokens / seconds,
+            100 * self.padding_share, 100 * self.wait_s / seconds,
+        )  # fmt: skip
 
 
 class TextEncoding:
@@ -93,7 +71,7 @@ class TextEncoding:
     stop
         Asked before every batch. If it raises, what is finished is written first.
     advance
-        Called with the ``size`` of texts that are encoded, or were stored before.
+        Called with the number of texts that are encoded, or were stored before.
     """
 
     def __init__(
@@ -112,18 +90,15 @@ class TextEncoding:
         self._done: list[tuple[bytes, np.ndarray]] = []
         self._done_tokens = self._done_bytes = 0
         self._written = time.perf_counter()
+        self._slowest_batch_s = self._slowest_write_s = 0.0  # what a job that ends still needs
 
-    def add(
-        self, keys: Sequence[bytes], items: Sequence[TokenizedText], sizes: Sequence[int]
-    ) -> int:
+    def add(self, keys: Sequence[bytes], items: Sequence[TokenizedText]) -> int:
         """Encode those of some texts that the store lacks, the longest first.
 
         Parameters
         ----------
         keys
             Address per text, its salt included; none that an earlier call had.
-        sizes
-            What each text counts for in the progress.
 
         Returns
         -------
@@ -137,7 +112,7 @@ class TextEncoding:
         """
         began = time.perf_counter()
         todo = self._store.missing(keys)
-        self._advance(sum(sizes) - sum(sizes[place] for place in todo))
+        self._advance(len(keys) - len(todo))
         for place, vectors in self._encode(todo, keys, items):
             self.stats.texts += 1
             self.stats.tokens += items[place].n_tokens
@@ -146,7 +121,7 @@ class TextEncoding:
             self._done_bytes += vectors.nbytes
             if self._done_bytes >= PART_BYTES or self._is_time():
                 self._write()
-            self._advance(sizes[place])
+            self._advance(1)
         self.stats.seconds += time.perf_counter() - began
         return len(todo)
 
@@ -199,8 +174,7 @@ class TextEncoding:
         if vectors is None:  # no longer in a handler, whose traceback holds the batch's tensors
             self._halve(len(windows), len(windows[0]))
             return None
-        self.stats.slowest_batch_s = max(self.stats.slowest_batch_s, time.perf_counter() - began)
-        self.stats.batches += 1
+        self._slowest_batch_s = max(self._slowest_batch_s, time.perf_counter() - began)
         self.stats.padded_tokens += len(windows) * len(windows[0])
         return vectors
 
@@ -226,7 +200,7 @@ class TextEncoding:
         if self._stop is None:
             return
         try:
-            self._stop.check(2 * self.stats.slowest_batch_s + self.stats.slowest_write_s)
+            self._stop.check(2 * self._slowest_batch_s + self._slowest_write_s)
         except BaseException:
             self._write()
             raise
@@ -244,8 +218,7 @@ class TextEncoding:
         keys, vectors = zip(*self._done, strict=True)
         self._store.add(keys, vectors)
         self._written = time.perf_counter()
-        self.stats.write_s += self._written - began
-        self.stats.slowest_write_s = max(self.stats.slowest_write_s, self._written - began)
+        self._slowest_write_s = max(self._slowest_write_s, self._written - began)
         self._done, self._done_tokens, self._done_bytes = [], 0, 0
 
 
@@ -288,9 +261,8 @@ def encode_texts(
     salt = encoder.salt(role)
     distinct = list(dict.fromkeys(texts))
     items = encoder.tokenize(distinct, role)
-    sizes = [item.n_tokens for item in items]
-    with Progress(description, total=sum(sizes), unit="tokens") as progress:
+    with Progress(description, total=len(distinct), unit="texts") as progress:
         encoding = TextEncoding(encoder, store, settings, stop=stop, advance=progress.advance)
-        encoding.add([text_key(text, salt=salt) for text in distinct], items, sizes)
+        encoding.add([text_key(text, salt=salt) for text in distinct], items)
         encoding.finish()
     return encoding.stats

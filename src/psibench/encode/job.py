@@ -7,7 +7,6 @@ language do not fit into memory. Where there are many, several jobs share them b
 """
 
 import logging
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +36,7 @@ from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.encoding_schemas import SHARD_ENCODINGS
 from psibench.tables.hashing import hash_file
-from psibench.tables.io import conform, read_any_table
+from psibench.tables.io import read_any_table
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
@@ -47,8 +46,6 @@ logger = logging.getLogger("psibench")
 ENCODED = {"key": pl.Binary, "n_tokens": pl.Int32, "visible_char_end": pl.Int32}
 BLOCK_CHARS = 4_000_000
 """Characters of a block: about 30 MB with their tokens, three of which are in memory."""
-BATCH_ROWS = 4096
-"""Rows read at once."""
 
 
 # --- The texts of a job ---
@@ -82,32 +79,13 @@ def read_ids(source: Source) -> pl.Series:
 
 def read_texts(source: Source) -> Iterator[str]:
     """Read the texts of a source in order, few at a time."""
-    text = next(column for column in source.spec.columns if column.name == "text")
-    spec = TableSpec(source.spec.name, (text,), key=())
     try:
         file = pq.ParquetFile(source.path, page_checksum_verification=True, buffer_size=1 << 20)
-        start = 0
-        for batch in file.iter_batches(BATCH_ROWS, columns=["text"]):
-            table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
-            where = f"{source.path}, rows from {start} on"
-            rows = conform(pl.DataFrame(pl.from_arrow(table)), spec, where=where)
-            yield from rows.column("text").to_pylist()
-            start += batch.num_rows
+        for batch in file.iter_batches(4096, columns=["text"]):
+            yield from batch.column("text").to_pylist()
     except (OSError, pa.ArrowException):
         read_any_table(source.path)  # says what is wrong with the file
         raise
-
-
-def count_chars(sources: Sequence[Source]) -> int:
-    """Count the characters of all texts, repeated ones too; documents' are in their tables."""
-    total = 0
-    for source in sources:
-        if source.role == "document":
-            lengths = read_columns(source.path, source.spec, ["char_length"])
-            total += int(lengths.get_column("char_length").cast(pl.Int64).sum())
-        else:
-            total += sum(len(text) for text in read_texts(source))
-    return total
 
 
 @dataclass(frozen=True)
@@ -119,11 +97,8 @@ class Shard:
 
     @classmethod
     def parse(cls, name: str) -> "Shard":
-        """Read a name such as ``2-of-7``; InputError if it is none."""
-        found = re.fullmatch(r"([1-9]\d*)-of-([1-9]\d*)", name)
-        if found is None or int(found[1]) > int(found[2]):
-            raise InputError(f"shard {name!r}: give its number and how many there are, as 2-of-7")
-        return cls(int(found[1]), int(found[2]))
+        """Read a name such as ``2-of-7``."""
+        return cls(*map(int, name.split("-of-")))
 
     def has(self, key: bytes) -> bool:
         """Whether a text's address falls to this shard, whatever other texts there are."""
@@ -183,25 +158,6 @@ def prefetched(blocks: Iterator[Block], stats: EncodeStats) -> Iterator[Block]:
 # --- The job ---
 
 
-@dataclass(frozen=True)
-class EncodedShard:
-    """What a job encoded.
-
-    Attributes
-    ----------
-    rows
-        SHARD_ENCODINGS, one row per distinct text.
-    params
-        For the provenance: what of entry and settings decides the vectors.
-    salts
-        The encoder's, by role.
-    """
-
-    rows: pl.DataFrame
-    params: dict[str, Any]
-    salts: dict[str, str]
-
-
 @stage("encode", version=2, offline=True)
 def run_encode(
     entry: EncoderEntry,
@@ -234,64 +190,46 @@ def run_encode(
     """
     sources = list_sources(domains, corpora, queries)
     part = Shard() if shard is None else Shard.parse(shard)
-    encoded = encode_sources(
-        entry, sources, model=model, store=store, settings=settings, shard=part
-    )
-    params, rows, spec = encoded.params, encoded.rows, SHARD_ENCODINGS
-    if shard is None:
-        rows, spec = _rows_of(sources, rows, encoded.salts), ENCODINGS
-    else:
-        params = params | {"shard": shard, "salts": encoded.salts}
-    provenance = derived(
-        "encode", [*corpora, *queries], params=params, revisions=revisions_of(model, entry)
-    )
-    write_table(rows, output, spec, provenance=provenance)
-
-
-def encode_sources(
-    entry: EncoderModel,
-    sources: Sequence[Source],
-    *,
-    model: str,
-    store: str | Path,
-    settings: Encoding,
-    shard: Shard,
-) -> EncodedShard:
-    """Encode what the store lacks of a shard's texts, each distinct one once."""
-    n_chars = count_chars(sources)  # before the model is loaded: a GPU waits for none of it
+    n_texts = sum(map(len, map(read_ids, sources)))  # before a model is loaded: a GPU would wait
     encoder, about = open_encoder(entry, settings, model=model)
     vectors = open_store(
         model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
     )
-    if shard.n > 1:
-        about["shard"] = f"{shard.number}-of-{shard.n}"
     frames, counts = [pl.DataFrame(schema=ENCODED)], [[0, 0] for _ in sources]
     with (
         watched_stop() as stop,
-        Progress(f"encoding {model}", total=n_chars // shard.n, unit="characters") as progress,
+        Progress(f"encoding {model}", total=n_texts // part.n, unit="texts") as progress,
     ):
         encoding = TextEncoding(encoder, vectors, settings, stop=stop, advance=progress.advance)
         try:
-            for block in prefetched(read_blocks(encoder, sources, shard), encoding.stats):
+            for block in prefetched(read_blocks(encoder, sources, part), encoding.stats):
                 seen = [(item.n_tokens, item.visible_char_end) for item in block.items]
                 rows = [(key, *pair) for key, pair in zip(block.keys, seen, strict=True)]
                 frames.append(pl.DataFrame(rows, schema=ENCODED, orient="row"))
                 counts[block.source][0] += len(block.keys)
-                sizes = [len(text) for text in block.texts]
-                counts[block.source][1] += encoding.add(block.keys, block.items, sizes)
+                counts[block.source][1] += encoding.add(block.keys, block.items)
             encoding.finish()
         finally:
-            encoding.stats.log(**about)
-    for source, (n_texts, n_new) in zip(sources, counts, strict=True):
+            encoding.stats.log()
+    for source, (n_distinct, n_new) in zip(sources, counts, strict=True):
         logger.info(
-            "%s, %s: %d distinct texts, %d encoded now", source.domain, source.role, n_texts, n_new
-        )
+            "%s, %s: %d distinct texts, %d encoded now",
+            source.domain, source.role, n_distinct, n_new,
+        )  # fmt: skip
     params = retrieval_params(entry) | {
         "dtype": about["dtype"],
         "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
     }
-    salts = {"query": encoder.salt("query"), "document": encoder.salt("document")}
-    return EncodedShard(pl.concat(frames), params, salts)
+    salts = {role: encoder.salt(role) for role in ("query", "document")}
+    table, spec = pl.concat(frames), SHARD_ENCODINGS
+    if shard is None:
+        table, spec = _rows_of(sources, table, salts), ENCODINGS
+    else:
+        params |= {"shard": shard, "salts": salts}
+    provenance = derived(
+        "encode", [*corpora, *queries], params=params, revisions=revisions_of(model, entry)
+    )
+    write_table(table, output, spec, provenance=provenance)
 
 
 def open_encoder(
@@ -390,31 +328,18 @@ def _rows_of(
 
 def _common_params(shards: Sequence[str | Path]) -> dict[str, Any]:
     """Return the parameters of the shards, which have to be the same; InputError if not."""
-    records = {str(path): (read_provenance(path) or {}).get("params", {}) for path in shards}
-    for path, params in records.items():
-        lacking = {"shard", "salts", "dtype", "fingerprint"} - params.keys()
-        if lacking:
-            raise InputError(
-                f"{path}: its provenance does not say {sorted(lacking)}; it is no shard of this "
-                "version. Delete it and run again."
-            )
-    found = [Shard.parse(params.pop("shard")) for params in records.values()]
-    counts = {shard.n for shard in found}
-    numbers = sorted(shard.number for shard in found)
-    if len(counts) != 1 or numbers != list(range(1, max(counts) + 1)):
+    records = [dict((read_provenance(path) or {}).get("params", {})) for path in shards]
+    found = [Shard.parse(params.pop("shard", "0-of-0")) for params in records]
+    if sorted((one.number, one.n) for one in found) != [
+        (number, len(found)) for number in range(1, len(found) + 1)
+    ]:
         names = ", ".join(f"{shard.number}-of-{shard.n}" for shard in found)
         raise InputError(f"shards {names}: all of 1-of-n to n-of-n are needed, each once")
-    first, *others = records.values()
-    if any(params["dtype"] != first["dtype"] for params in others):
-        formats = ", ".join(f"{path}: {params['dtype']}" for path, params in records.items())
-        raise InputError(
-            f"the shards were encoded in different number formats ({formats}), as different GPUs "
-            "choose them. Set encoding.dtype to one of them, and run again."
-        )
-    if any(params != first for params in others):
-        raise InputError(
-            f"the shards {', '.join(records)} were encoded by different models or versions (their "
-            "fingerprints differ). If the GPUs differ, set encoding.dtype; delete them and run "
-            "again."
-        )
-    return dict(first)
+    for path, params in zip(shards, records, strict=True):
+        if params != records[0]:
+            raise InputError(
+                f"{shards[0]} and {path} were encoded by different models or versions, or in the "
+                f"number formats {records[0]['dtype']} and {params['dtype']}, as different GPUs "
+                "choose them: set encoding.dtype, delete the shards and run again"
+            )
+    return records[0]

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from psibench.config.sections import Storage
 from psibench.errors import InputError
-from psibench.search.vectors import Vectors, cuts, ragged_ranges
 from psibench.store.parts import KEY, content_key, key_heads, part_paths, read_part, write_part
+from psibench.store.vectors import Vectors, cuts, ragged_ranges
 from psibench.tables import read_provenance
 
 MARKER = "vectors_per_text"
@@ -114,34 +114,18 @@ class EmbeddingStore:
     def count(self, keys: Sequence[bytes] | np.ndarray) -> np.ndarray:
         """Count the vectors of texts, (n,) int32 in the order of ``keys``; none of them is read.
 
-        Raises
-        ------
-        InputError
-            If a key is not stored.
+        Raises InputError if a key is not stored, as `load` and `blocks` do.
         """
-        texts = self._parts.require(key_array(keys))
+        texts = self._parts.require(key_array(keys))  # learns of new parts
         counts: np.ndarray = self._parts.counts[texts]
         return counts
 
     def load(self, keys: Sequence[bytes] | np.ndarray) -> Vectors:
-        """Load the vectors of texts, in the order of ``keys``.
-
-        Raises
-        ------
-        InputError
-            If a key is not stored (the store was deleted or changed since encoding).
-        """
-        texts = self._parts.require(key_array(keys))
-        counts = self._parts.counts[texts].astype(np.int64)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        if not offsets[-1]:
-            return Vectors(np.empty((0, 0), dtype=np.float32), offsets)
-        dim = self._parts.dim
-        values = np.empty((offsets[-1], dim), dtype=np.float32)
-        order = np.argsort(texts, kind="stable")
-        for run, found in self._parts.read(texts[order]):
-            places = order[run]
-            values[ragged_ranges(offsets[places], counts[places])] = found.reshape(-1, dim)
+        """Load the vectors of texts, in the order of ``keys``."""
+        offsets = np.concatenate([[0], np.cumsum(self.count(keys), dtype=np.int64)])
+        values = np.empty((offsets[-1], self._parts.dim if offsets[-1] else 0), dtype=np.float32)
+        for places, found in self.blocks(keys, PART_BYTES) if offsets[-1] else ():
+            values[ragged_ranges(offsets[places], found.counts)] = found.values
         return Vectors(values, offsets)
 
     def blocks(
@@ -156,11 +140,6 @@ class EmbeddingStore:
         ----------
         block_bytes
             Memory of the vectors of one block as float32; a text that needs more comes alone.
-
-        Raises
-        ------
-        InputError
-            If a key is not stored.
         """
         texts = self._parts.require(key_array(keys))
         order = np.argsort(texts, kind="stable")
@@ -252,13 +231,7 @@ class _Parts:
         return found
 
     def require(self, keys: np.ndarray) -> np.ndarray:
-        """Return the number of each key's text.
-
-        Raises
-        ------
-        InputError
-            If a key is not stored (the store was deleted or changed since encoding).
-        """
+        """Return the number of each key's text; InputError if one is not stored."""
         self.refresh()
         texts = self.find(keys)
         absent = int(np.count_nonzero(texts < 0))
@@ -269,9 +242,7 @@ class _Parts:
             )
         return texts
 
-    def read(
-        self, texts: np.ndarray, cuts: Sequence[int] = ()
-    ) -> Iterator[tuple[slice, np.ndarray]]:
+    def read(self, texts: np.ndarray, cuts: Sequence[int]) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield runs of ``texts`` (ascending) with their vectors, (n_vectors, dim) float32.
 
         A run lies in one part and crosses no cut; a part is read once, ahead of its turn.

@@ -216,7 +216,7 @@ def _encode_all(
                 stop=stop,
                 description=f"encoding {model}: {what}",
             )
-            stats.log(**about, texts_of=what)
+            stats.log()
     return encoder, vectors, about["dtype"]
 
 

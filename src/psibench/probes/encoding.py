@@ -121,17 +121,17 @@ class ProbeEncoder:
         described = f"encoding {self._about['model']}"
         with (
             watched_stop() as stop,
-            Progress(described, total=sum(map(len, texts)), unit="characters") as progress,
+            Progress(described, total=len(texts), unit="texts") as progress,
         ):
             encoding = TextEncoding(
                 encoder, self.store, self._settings, stop=stop, advance=progress.advance
             )
             for start, end in neighbours(texts, BLOCK_CHARS):
                 items = encoder.tokenize(texts[start:end], role)
-                encoding.add(keys[start:end], items, [len(text) for text in texts[start:end]])
+                encoding.add(keys[start:end], items)
                 yield from items
             encoding.finish()
-            encoding.stats.log(**self._about)
+            encoding.stats.log()
 
     def keys(self, texts: Sequence[str], role: Role) -> np.ndarray:
         """Encode what the store lacks, and say where all are: (n_texts,) addresses.
