@@ -50,7 +50,7 @@ def run_bm25s(
 def run_psibench(texts: Sequence[str], asked: Sequence[str]) -> tuple[float, float, Any]:
     """The same through the two halves of `search_bm25`."""
     from psibench.config.models import Bm25Model
-    from psibench.models.bm25 import build_index, search_index
+    from psibench.search.bm25 import build_index, search_index
 
     start = time.perf_counter()
     index = build_index(Bm25Model(backend="bm25s"), texts, language="eng-Latn")

@@ -74,7 +74,7 @@ def frame_lengths(texts: Any) -> Any:
 def bm25(n: int) -> Work:
     """Index n documents and search them for 200 queries."""
     from psibench.config.models import Bm25Model
-    from psibench.models.bm25 import build_index, search_index
+    from psibench.search.bm25 import build_index, search_index
 
     texts, asked = made_up_texts(n), made_up_texts(200, 8)
     model = Bm25Model(backend="bm25s")
@@ -106,7 +106,7 @@ def search(n: int) -> Work:
     import numpy as np
 
     from psibench.search.exact import search_vectors
-    from psibench.search.vectors import Vectors
+    from psibench.store.vectors import Vectors
 
     rng = np.random.default_rng(SEED)
     vectors = rng.standard_normal((n, 256), dtype=np.float32)
@@ -133,7 +133,7 @@ def scoring(n: int) -> Work:
     import polars as pl
 
     from psibench.metrics.ranking import ranking_metrics
-    from psibench.search.ranking import rank_documents
+    from psibench.tables.ranking import rank_documents
 
     rng = np.random.default_rng(SEED)
     ids = pl.Series([f"q{number}" for number in range(n)])

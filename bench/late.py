@@ -39,7 +39,7 @@ def make_vectors(n_texts: int, lengths: tuple[int, int], seed: int) -> tuple[Any
 def search_psibench(queries: tuple[Any, Any], documents: tuple[Any, Any]) -> Any:
     """The project's search."""
     from psibench.search.exact import search_vectors
-    from psibench.search.vectors import Vectors
+    from psibench.store.vectors import Vectors
 
     asked, source = Vectors(*queries), Vectors(*documents)
     return search_vectors(asked, source, k=K, block_bytes=BLOCK_BYTES).documents

@@ -126,7 +126,7 @@ def measure_psibench_reranked(folder: Path) -> dict[str, float]:
     import polars as pl
 
     from psibench.metrics.ranking import ranking_metrics
-    from psibench.search.ranking import rank_documents
+    from psibench.tables.ranking import rank_documents
 
     clock = Clock()
     qrels = pl.read_parquet(folder / "qrels.parquet")

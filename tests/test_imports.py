@@ -25,11 +25,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 CIRCLES = {
     ("config", "models"),
-    ("encode", "search"),
     ("filters", "generate"),
     ("formats", "metrics"),
-    ("models", "search"),
-    ("rerankers", "search"),
 }
 """Packages that still import each other. No new ones."""
 

@@ -31,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = "src/psibench"
 GROUPS = {
-    "formulas": ["metrics", "search", "probes", "models/bm25.py", "translate/quality.py"],
+    "formulas": ["metrics", "search", "probes", "translate/quality.py"],
     "filters, stores and resume": ["filters", "store", "encode", "llm", "generate", "tables"],
     "commands and checks": ["commands", "config", "formats", "sources", "plan", "publish"],
 }

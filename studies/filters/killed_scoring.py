@@ -92,7 +92,7 @@ def rows_of(runs: Sequence[list[list[str]]]) -> list[tuple[object, ...]]:
 def largest_difference(folder: Path, pairs: Sequence[Pair]) -> float:
     """Compare the store with scores of one run that was never killed."""
     reranker = load_reranker(RERANKER, load_rerankers()[RERANKER], device="cpu")
-    whole = score_pairs(reranker, pairs, store=None, tokens_per_batch=TOKENS_PER_BATCH).scores
+    whole = score_pairs(reranker, pairs, store=None, tokens_per_batch=TOKENS_PER_BATCH)
     found = PairStore(folder / "store", reranker.fingerprint).find(pair_keys(pairs))
     if not found.known.all():
         raise ValueError(f"{int((~found.known).sum())} pairs are not in the store")

@@ -10,7 +10,7 @@ from near_duplicates import one_query_per_document, plant
 from psibench.config.models import Bm25Model
 from psibench.config.registry import load_registry
 from psibench.filters.negatives import recalled_pairs
-from psibench.models.bm25 import search_bm25
+from psibench.search.bm25 import search_bm25
 
 EVERY = 5  # one drawn document in so many lends its text as a frame, and is not in the corpus
 

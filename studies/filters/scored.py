@@ -73,5 +73,5 @@ def _score(name: str, pairs: pl.DataFrame, store: Path) -> tuple[np.ndarray, np.
         list(pairs.select("query", "text").iter_rows()),
         store=PairStore(store / name, reranker.fingerprint),
         tokens_per_batch=TOKENS_PER_BATCH,
-    ).scores
+    )
     return scores.raw, scores.score

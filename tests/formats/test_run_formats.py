@@ -10,7 +10,7 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS, doubts, read_run
-from psibench.search.ranking import rank_documents
+from psibench.tables.ranking import rank_documents
 
 ROWS = [("q1", "d1", 2.5), ("q1", "文\U0001f600", 1.0), ("q2", "d1", -0.5)]
 FRAME = pl.DataFrame(ROWS, schema=["query_id", "doc_id", "score"], orient="row")

@@ -15,8 +15,8 @@ from psibench.metrics.aggregate import (
     result_tables,
 )
 from psibench.metrics.query_scores import query_scores
-from psibench.search.ranking import rank_documents
 from psibench.tables import conform
+from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
 
 LABELS = RowLabels("bench", "eng-Latn", "eng-Latn")

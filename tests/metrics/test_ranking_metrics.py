@@ -18,7 +18,7 @@ from psibench.metrics.definitions import (
     tie_averaged_ndcg_of_query,
 )
 from psibench.metrics.ranking import ranking_metrics
-from psibench.search.ranking import rank_documents
+from psibench.tables.ranking import rank_documents
 
 QRELS_SCHEMA = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32}
 SCORES_SCHEMA = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from psibench.search.exact import search_vectors
-from psibench.search.vectors import Vectors
+from psibench.store.vectors import Vectors
 
 
 def maxsim(query: np.ndarray, text: np.ndarray) -> float:

@@ -12,7 +12,7 @@ from tiny_late_checkpoints import save_bge_m3
 from psibench.config.models import FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
-from psibench.search.sparse import PART
+from psibench.store.vectors import PART
 
 TEXTS = [
     "w1",

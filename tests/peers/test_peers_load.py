@@ -9,7 +9,7 @@ import pytest
 from built_benchmark import DOMAINS, LANGUAGES, table
 
 from psibench.metrics.query_scores import query_scores
-from psibench.search.ranking import rank_documents
+from psibench.tables.ranking import rank_documents
 
 LANGUAGE = LANGUAGES[1]
 

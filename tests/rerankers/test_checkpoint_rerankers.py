@@ -121,10 +121,9 @@ def test_prompted_rerankers_are_logits_of_answers_after_query_text_and_prompt(
 
 
 @pytest.mark.parametrize("kind", ["modernbert", "gte", "jina-bert"])
-@pytest.mark.parametrize("wanted", ["torch", "openvino"])
-def test_windows_and_ports_stay_with_torch(kind, wanted, checkpoint, load, score, monkeypatch):
+def test_windows_and_ports_stay_with_torch(kind, checkpoint, load, score, monkeypatch):
     """OpenVINO makes NaN of a token that sees padding alone, and then of its text."""
-    monkeypatch.setenv("PSIBENCH_ENGINE", wanted)
+    monkeypatch.setenv("PSIBENCH_ENGINE", "openvino")
     monkeypatch.setattr(compiled.Compiled, "__call__", lambda *_: pytest.fail("openvino ran"))
     found = score(load(kind, max_tokens=64), PAIRS)
     if kind == "modernbert":
@@ -132,43 +131,6 @@ def test_windows_and_ports_stay_with_torch(kind, wanted, checkpoint, load, score
         expected = [classified(checkpoint(kind), pair, **cut) for pair in PAIRS]
         np.testing.assert_allclose(found.raw, expected, atol=1e-4)
     assert np.isfinite(found.raw).all()
-
-
-@pytest.mark.parametrize("bias", [0.0, -12.0])
-def test_an_engine_whose_logits_differ_is_refused(bias, tmp_path, load, monkeypatch):
-    """Also where the score, a sigmoid, hardly shows it."""
-    folder = tiny.save_bert(tmp_path)
-    model = AutoModelForSequenceClassification.from_pretrained(folder)
-    torch.nn.init.constant_(model.classifier.bias, bias)
-    model.save_pretrained(folder)
-    run = compiled.Compiled.__call__
-    monkeypatch.setattr(compiled.Compiled, "__call__", lambda *asked: run(*asked) + 0.05)
-    monkeypatch.setenv("PSIBENCH_ENGINE", "openvino")
-    with pytest.raises(InputError, match=r"differ by 0\.0\d+; allowed: 0.0001"):
-        load("bert", max_tokens=64, checkpoint=str(folder))
-
-
-@pytest.mark.parametrize("kind", ["bert", "flag"])
-def test_the_engine_of_a_classifier_is_measured_once(
-    kind, checkpoint, load, score, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("PSIBENCH_ENGINE", "auto")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(compiled, "LEAST_WEIGHTS", 0)
-    compare, found = compiled._compare, []
-
-    def openvino_is_faster(*asked):
-        found.append(compare(*asked)[1])
-        return {"torch": 2.0, "openvino": 1.0}, found[-1]
-
-    monkeypatch.setattr(compiled, "_compare", openvino_is_faster)
-    first, second = (score(load(kind, max_tokens=64), PAIRS).score for _ in range(2))
-    (difference,) = found
-    assert 0 < difference < 1e-4
-    np.testing.assert_array_equal(first, second)
-    monkeypatch.setenv("PSIBENCH_ENGINE", "torch")
-    torchs = score(load(kind, max_tokens=64), PAIRS)
-    np.testing.assert_allclose(first, torchs.score, atol=1e-5)
 
 
 @pytest.mark.parametrize(("max_tokens", "query_tokens"), [(400, 100), (64, 16)])
@@ -252,22 +214,6 @@ def test_what_an_entry_says_is_in_the_input_and_the_fingerprint(kind, fields, lo
     assert abs(score(plain, PAIRS).raw - score(other, PAIRS).raw).max() > 1e-3
 
 
-def test_start_token_that_is_also_padding_is_left_out_by_flag_llm_only(checkpoint, load, tmp_path):
-    longer = []
-    for kind in ("flag-llm", "flag-layerwise"):
-        folder = shutil.copytree(checkpoint(kind), tmp_path / kind)
-        tiny.save_tokenizer(
-            folder, ["<pad>", "<eos>", "<bos>", "<unk>"], bos_token="<pad>", eos_token="<eos>",
-            pad_token="<pad>", unk_token="<unk>", padding_side="left",
-        )  # fmt: skip
-        pair = [("w1", "w2")]
-        (with_start,), (item,) = (
-            load(kind, **fields).tokenize(pair) for fields in ({}, {"checkpoint": str(folder)})
-        )
-        longer.append(with_start.n_tokens - item.n_tokens)
-    assert longer == [1, 0]
-
-
 def test_logit_becomes_a_score_though_the_checkpoint_declares_no_activation(load, score, tmp_path):
     tiny.save_bert(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -290,34 +236,6 @@ def test_flag_of_a_checkpoint_in_bfloat16_is_scored_in_float32(checkpoint, load,
     np.testing.assert_allclose(reduced.raw, exact.raw, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["flag", "flag-llm", "flag-layerwise"])
-def test_flag_embedding_runs_a_batch_once_and_hands_its_errors_on(kind, load, monkeypatch):
-    reranker = load(kind)
-    items = reranker.tokenize(PAIRS)
-    calls = []
-    real = torch.nn.Embedding.forward
-
-    def counted(self, ids):
-        calls.append(len(ids))
-        return real(self, ids)
-
-    monkeypatch.setattr(torch.nn.Embedding, "forward", counted)
-    for times in (1, 2):
-        reranker.score(items[:3])
-        reranker.score(items[3:])
-        assert calls.count(3) == len(calls)
-        per_batch = len(calls) / (2 * times)
-        assert per_batch == (3 if kind == "flag" else 1)  # embeddings of a network
-
-    def fail(self, ids):
-        raise error
-
-    monkeypatch.setattr(torch.nn.Embedding, "forward", fail)
-    for error in (torch.OutOfMemoryError("full"), RuntimeError("device-side assert")):
-        with pytest.raises(type(error), match=str(error)):
-            reranker.score(items[1:4])
-
-
 def test_several_classes_or_no_trained_head_are_refused(tmp_path, checkpoint, load):
     tiny.save_bert(tmp_path, n_labels=3)
     for kind in ("bert", "flag"):
@@ -330,7 +248,7 @@ def test_several_classes_or_no_trained_head_are_refused(tmp_path, checkpoint, lo
             load(kind, checkpoint=str(checkpoint("qwen3")))
 
 
-@pytest.mark.parametrize("kind", tiny.CHECKPOINTS)
+@pytest.mark.parametrize("kind", ["bert", "gte", "flag-llm", "jina-m0"])
 def test_checkpoint_without_a_tokenizer_is_refused(kind, checkpoint, load, tmp_path):
     folder = shutil.copytree(checkpoint(kind), tmp_path / kind)
     for path in folder.glob("tokenizer*"):
@@ -353,19 +271,18 @@ def test_more_tokens_than_positions_are_refused(load):
         load("qwen3", max_tokens=64)
 
 
-@pytest.mark.parametrize("kind", ["bert", "jina-bert", "gte", "flag", "flag-llm", "qwen3"])
+@pytest.mark.parametrize("kind", ["bert", "qwen3"])
 @pytest.mark.parametrize("name", ["nobody/nothing-here", "./nowhere"])
 def test_wrong_checkpoint_is_named(kind, name, load):
     with pytest.raises(InputError, match=name):
         load(kind, checkpoint=name)
 
 
-@pytest.mark.parametrize("kind", ["bert", "flag"])
-def test_damaged_weights_are_refused(kind, tmp_path, load):
+def test_damaged_weights_are_refused(tmp_path, load):
     tiny.save_bert(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"short")
     with pytest.raises(InputError, match="cannot be loaded"):
-        load(kind, checkpoint=str(tmp_path))
+        load("bert", checkpoint=str(tmp_path))
 
 
 def test_tokenizer_without_yes_is_refused(tmp_path, load, monkeypatch):

@@ -59,14 +59,6 @@ def test_qwen3_reads_what_its_room_leaves_beside_instruction_and_query(load):
 
 
 @pytest.mark.parametrize("kind", CHECKPOINTS)
-def test_the_end_does_not_depend_on_the_batch(kind, load):
-    reranker = load(kind)
-    pairs = [("w1", LONG), ("w1 " * 50, LONG), ("w2", "w3 w4"), ("w1", LONG)]
-    alone = [reranker.visible_char_ends([pair])[0] for pair in pairs]
-    assert list(reranker.visible_char_ends(pairs)) == alone
-
-
-@pytest.mark.parametrize("kind", CHECKPOINTS)
 @pytest.mark.parametrize("query", ["w1 w2", "w1 w2 " * 30])
 def test_what_is_cut_off_changes_no_score_and_the_last_word_read_does(kind, query, load, score):
     """The end is where reading ends: other words behind it are the same input."""
@@ -77,11 +69,6 @@ def test_what_is_cut_off_changes_no_score_and_the_last_word_read_does(kind, quer
     plain, same, other = score(reranker, [(query, t) for t in (LONG, behind, before)]).raw
     assert plain == pytest.approx(same, rel=1e-6, abs=1e-6)  # float32 rounds scores above 1 by more
     assert plain != pytest.approx(other, rel=1e-6, abs=1e-6) or not end
-
-
-def test_a_query_cut_alone_leaves_the_text_whole(load):
-    reranker = load("bert", max_tokens=32)
-    assert list(reranker.visible_char_ends([("w1 " * 100, "w3 w4 ")])) == [6]
 
 
 def test_bm25_reads_everything_and_a_bi_encoder_what_its_encoder_does(load):

@@ -1,14 +1,13 @@
 """Search with learned sparse vectors is the product of the two matrices, whatever the blocks."""
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.search.ranking import rank_documents
-from psibench.search.sparse import as_matrix, as_rows, search_sparse_vectors
-from psibench.search.vectors import Groups, Vectors
+from psibench.search.ranking import Groups
+from psibench.search.sparse import as_matrix, search_sparse_vectors
+from psibench.store.vectors import Vectors, as_rows
 
 N_TERMS = 3000  # more than the 2,048 that one float16 counts to
 
@@ -38,24 +37,16 @@ def test_terms_survive_the_store_in_either_format():
         np.testing.assert_array_equal(matrix.toarray(), weights[:1])
 
 
-def names(n):
-    """Ids of numbered documents: numbers follow the order that ties have in a run."""
-    ids = [f"{number:03}" for number in range(n)]
-    tied = pl.DataFrame({"query_id": ["q"] * n, "doc_id": ids, "score": [0.0] * n})
-    return rank_documents(tied)["doc_id"].to_list()
-
-
 def expected(queries, documents, k, groups):
-    """Rank all pairs that share a term, by the one rule for runs."""
-    rows, ids = [], names(len(documents))
+    """The best documents of a query in its group that share a term with it, by score and number."""
+    scores = queries.astype(np.float64) @ documents.astype(np.float64).T
+    found = []
     for group in range(len(groups.queries) - 1):
-        asked = range(groups.queries[group], groups.queries[group + 1])
-        for q in asked:
-            for d in range(groups.documents[group], groups.documents[group + 1]):
-                score = float(queries[q].astype(np.float64) @ documents[d].astype(np.float64))
-                rows += [(f"{q:03}", ids[d], score)] if score > 0 else []
-    schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}
-    return rank_documents(pl.DataFrame(rows, schema=schema, orient="row"), top_k=k)
+        inside = np.arange(groups.documents[group], groups.documents[group + 1])
+        for row in scores[groups.queries[group] : groups.queries[group + 1]]:
+            best = sorted((-row[d], d) for d in inside if row[d] > 0)[:k]
+            found.append([(d, -score) for score, d in best])
+    return found
 
 
 @given(seed=st.integers(0, 10_000), block_bytes=st.sampled_from([1, 2_000, 1 << 20]))
@@ -71,17 +62,11 @@ def test_best_documents_are_those_of_all_products_whatever_the_blocks(seed, bloc
         block_bytes=block_bytes,
         groups=groups,
     )
-    place, column = np.nonzero(best.documents >= 0)
-    ids = names(len(documents))
-    scores = pl.DataFrame(
-        {
-            "query_id": [f"{q:03}" for q in place],
-            "doc_id": [ids[d] for d in best.documents[place, column]],
-            "score": best.scores[place, column],
-        },
-        schema={"query_id": pl.String, "doc_id": pl.String, "score": pl.Float32},
-    )
-    assert rank_documents(scores).equals(expected(queries, documents, 4, groups))
+    found = [
+        [(d, score) for d, score in zip(*row, strict=True) if d >= 0]
+        for row in zip(best.documents, best.scores, strict=True)
+    ]
+    assert found == expected(queries, documents, 4, groups)
 
 
 def test_documents_without_a_shared_term_and_texts_without_terms_are_not_ranked():
@@ -90,9 +75,3 @@ def test_documents_without_a_shared_term_and_texts_without_terms_are_not_ranked(
     best = search_sparse_vectors(stored(queries), stored(documents), k=3)
     assert best.documents.tolist() == [[0, -1, -1], [-1, -1, -1]]
     assert best.scores[0, 0] == pytest.approx(2)
-
-
-def test_queries_without_any_term_find_nothing():
-    documents = stored(np.ones((2, 4)))
-    best = search_sparse_vectors(stored(np.zeros((1, 4))), documents, k=2)
-    assert best.documents.tolist() == [[-1, -1]]

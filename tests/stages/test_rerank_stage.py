@@ -1,16 +1,13 @@
 """A first stage's best documents in the order of a reranker."""
 
-import numpy as np
 import polars as pl
 import pytest
 from fake_reranker import ENTRY, PairReranker
 
 from psibench.config.models import RerankModel
-from psibench.config.rerankers import Bm25Reranker
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores, sigmoid
 from psibench.rerankers.rerank import run_rerank
-from psibench.rerankers.scoring import load_when_needed
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
 
@@ -106,19 +103,7 @@ class LogitReranker(PairReranker):
         return Scores(raw, sigmoid(raw))
 
 
-def test_logits_are_told_apart_where_their_probabilities_are_all_one(tmp_path):
-    logits = {("q1", f"d{n}"): 40.0 + n / 8 for n in range(1, 5)} | {
-        ("q2", "e1"): -60.0,
-        ("q2", "e2"): -59.5,
-    }
-    assert len(np.unique(sigmoid(np.array([*logits.values()])[:4]).astype(np.float32))) == 1
-    run = Project(tmp_path).rerank(LogitReranker("a", logits), depth=4)
-    assert run.filter(query_id="q1").get_column("doc_id").to_list() == ["d4", "d3", "d2", "d1"]
-    assert run.filter(query_id="q1").get_column("score").to_list() == [40.5, 40.375, 40.25, 40.125]
-    assert run.filter(query_id="q2").get_column("doc_id").to_list() == ["e2", "e1"]
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9, -1e9, 1e30])
+@pytest.mark.parametrize("scale", [1e-6, 30.0, -1e9, 1e30])
 def test_whatever_the_size_of_raw_scores_the_first_stages_order_follows(tmp_path, scale):
     documents = [f"d{n:03d}" for n in range(300, 0, -1)]  # against the order of their ids
     first = [("q1", name, 1000.0 - place) for place, name in enumerate(documents)]
@@ -131,13 +116,6 @@ def test_whatever_the_size_of_raw_scores_the_first_stages_order_follows(tmp_path
     assert run.get_column("doc_id").to_list() == best + documents[3:]
     assert run.get_column("score").is_sorted(descending=True)
     assert run.get_column("score").n_unique() == 300
-
-
-def test_equal_scores_are_ordered_by_id(tmp_path):
-    run = Project(tmp_path, run=(*FIRST, ("q2", "e1", 3.0), ("q2", "e2", 2.0))).rerank(
-        PairReranker("a", SCORES)
-    )
-    assert run.filter(query_id="q2").get_column("doc_id").to_list() == ["e2", "e1"]
 
 
 def test_one_reranker_serves_all_domains(tmp_path):
@@ -216,28 +194,3 @@ def test_the_positive_of_a_cross_lingual_pair_is_the_documents_languages(tmp_pat
     write_table(queries_of(["q2"]).clear(), tmp_path / "b-judged", QUERIES, provenance=SOURCE)
     seen = seen_of(project, ShortReader("a", SCORES), judged="judged")
     assert seen == {"q1": ("d4", 10 - len("q1 text"))}  # asked in the queries' own words
-
-
-def test_a_positive_that_the_corpus_lacks_is_refused(tmp_path):
-    project = Project(tmp_path)
-    theirs = queries_of(["q1"]).with_columns(pos_corpus_id=pl.lit("d9"))
-    write_table(theirs, tmp_path / "a-judged", QUERIES, provenance=SOURCE)
-    write_table(queries_of(["q2"]), tmp_path / "b-judged", QUERIES, provenance=SOURCE)
-    with pytest.raises(InputError, match="has no document 'd9'"):
-        project.rerank(ShortReader("a", SCORES), judged="judged")
-
-
-def test_the_domains_of_a_job_share_the_reranker_asked_for_last(monkeypatch):
-    loaded = []
-
-    def load(name, entry, *, device):
-        loaded.append((name, entry.calibration.midpoint, device))
-        return object()
-
-    monkeypatch.setattr("psibench.rerankers.scoring.load_reranker", load)
-    first = load_when_needed("a", ENTRY, device="cpu")
-    assert load_when_needed("a", ENTRY, device="cpu") is first
-    steeper = {"midpoint": 0.75, "slope": 1.0}
-    other = Bm25Reranker(backend="bm25", calibration=steeper)
-    assert load_when_needed("a", other, device="cpu") is not first
-    assert loaded == [("a", 0.5, "cpu"), ("a", 0.75, "cpu")]

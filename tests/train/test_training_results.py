@@ -8,9 +8,9 @@ from psibench.cli import main
 from psibench.config.sections import Uncertainty
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.query_scores import query_scores
-from psibench.search.ranking import rank_documents
 from psibench.tables import read_table, write_table
 from psibench.tables.derived import provenance
+from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import PSI_TABLE, QUERY_SCORES
 from psibench.train.results import (
     TABLES,

@@ -43,11 +43,11 @@ from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_sch
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import query_scores
 from psibench.metrics.ranking import ranking_metrics
-from psibench.search.ranking import rank_documents
 from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import queries_by
 from psibench.tables.provenance import now
+from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
 from psibench.tables.spec import POOLED
 

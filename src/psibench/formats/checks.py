@@ -7,7 +7,7 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.metrics.buckets import MIXED, THIRDS, UNKNOWN
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
-from psibench.search.ranking import repeated_pairs
+from psibench.tables.ranking import repeated_pairs
 from psibench.text.lengths import MOST_CHARS
 
 

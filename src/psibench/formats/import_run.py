@@ -11,9 +11,9 @@ from psibench.config.models import RunFilesModel
 from psibench.formats.checks import keep_known, refuse_foreign_documents
 from psibench.formats.runs import read_run
 from psibench.models.run_files import is_per_domain, run_files
-from psibench.search.ranking import rank_documents
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.derived import derived
+from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import QUERIES, RUN
 from psibench.tables.stage import stage
 

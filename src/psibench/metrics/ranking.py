@@ -12,7 +12,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.definitions import DEFAULT_METRICS, TIE_AVERAGED, parse_metrics
-from psibench.search.ranking import pair_key, repeated_pairs, with_ties
+from psibench.tables.ranking import pair_key, repeated_pairs, with_ties
 
 TIED = ("tied_from", "tied_to")
 
@@ -64,8 +64,8 @@ def ranking_metrics(
 
     A query absent from the run scores 0 and counts; a query without a positive has no row; run
     rows of other queries have no influence. Ranks are taken as they stand in the run: they come
-    from `psibench.search.ranking.rank_documents`. For ``ndcg-tie-averaged`` the run is whole, or
-    has the columns of `psibench.search.ranking.with_ties`.
+    from `psibench.tables.ranking.rank_documents`. For ``ndcg-tie-averaged`` the run is whole, or
+    has the columns of `psibench.tables.ranking.with_ties`.
 
     Parameters
     ----------

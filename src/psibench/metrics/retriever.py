@@ -18,8 +18,8 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings
 from psibench.metrics.buckets import fitting_schemes
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import name_some, query_scores
-from psibench.search.ranking import rank_documents
 from psibench.tables.derived import queries_by
+from psibench.tables.ranking import rank_documents
 
 METRICS = ("ndcg@10", "recall@10", "mrr@10")
 KIND = "run"
@@ -72,7 +72,7 @@ class Search(Protocol):
         Returns
         -------
         Scores by document id, by query id. The largest comes first; equal ones are ordered by
-        document id, see `psibench.search.ranking.rank_documents`.
+        document id, see `psibench.tables.ranking.rank_documents`.
         """
 
 

@@ -14,11 +14,11 @@ from psibench.errors import InputError
 from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
 from psibench.metrics.definitions import TIE_AVERAGED, parse_metrics
 from psibench.metrics.query_scores import query_scores
-from psibench.search.ranking import with_ties
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.io import conform, read_any_table
+from psibench.tables.ranking import with_ties
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     COMPARISONS,

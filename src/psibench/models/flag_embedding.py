@@ -29,7 +29,7 @@ from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.models.weights import load_auto
-from psibench.search.sparse import PART
+from psibench.store.vectors import PART
 from psibench.tables.hashing import hash_file
 from psibench.tables.provenance import hash_params
 
@@ -83,7 +83,7 @@ class FlagEmbeddingEncoder:
         """Encode a batch.
 
         Per window a float32 array: the (1, dim) unit vector, (n_tokens - 1, dim) unit vectors, or
-        (n_terms, 3) rows of `psibench.search.sparse.as_rows`.
+        (n_terms, 3) rows of `psibench.store.vectors.as_rows`.
         """
         import torch
 

@@ -27,7 +27,7 @@ from psibench.probes.tables import mean_row
 from psibench.probes.variants import UnfitError, segments
 from psibench.progress import Progress
 from psibench.search.exact import search_vectors
-from psibench.search.ranking import rank_documents
+from psibench.tables.ranking import rank_documents
 from psibench.tables.spec import FLOAT64, INT32, INT64, POOLED, STRING, Column, TableSpec
 from psibench.text.lengths import TokenCounter
 

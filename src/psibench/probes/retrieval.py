@@ -36,10 +36,10 @@ from psibench.probes.variants import (
     reversed_segments,
 )
 from psibench.search.exact import search_vectors
-from psibench.search.ranking import TopK, rank_documents
-from psibench.search.vectors import Groups
+from psibench.search.ranking import Groups, TopK
 from psibench.tables import read_table
 from psibench.tables.columns import read_columns
+from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import CORPUS, QRELS
 from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
 

@@ -10,7 +10,7 @@ ordered by frequency; a word it lacks has the rank after the last.
 the query's tokens.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +21,12 @@ import numpy as np
 from psibench.config.models import Bm25Model
 from psibench.config.rerankers import BiEncoderReranker, Bm25Reranker
 from psibench.errors import InputError
-from psibench.models.bm25 import DEFAULT_LANGUAGE, bm25_tokenizer
 from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint
 from psibench.models.dtypes import fast_dtype
 from psibench.models.load import load_encoder
 from psibench.models.protocols import Encoder, TokenizedText
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, calibrated
+from psibench.search.bm25 import DEFAULT_LANGUAGE, bm25_tokenizer
 from psibench.tables.provenance import hash_params
 
 
@@ -130,34 +130,6 @@ def load_lexical(name: str, entry: Bm25Reranker) -> LexicalReranker:
 CACHE_BYTES = 1 << 30
 
 
-class VectorCache:
-    """The vectors used last, by the text's tokens, in ``max_bytes`` of memory, their keys included.
-
-    A bi-encoder that scores many queries against the same documents, one batch after the other,
-    encodes each of them once as long as it stays here; the ones not used for longest go first.
-    """
-
-    def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._n_bytes = 0
-        self._vectors: OrderedDict[bytes, np.ndarray] = OrderedDict()
-
-    def get(self, key: bytes) -> np.ndarray | None:
-        """Return the vectors of a text, (n_vectors, dim), or None if they are not held."""
-        found = self._vectors.get(key)
-        if found is not None:
-            self._vectors.move_to_end(key)
-        return found
-
-    def put(self, key: bytes, vectors: np.ndarray) -> None:
-        """Hold the vectors of a text that is not held yet."""
-        self._vectors[key] = vectors
-        self._n_bytes += len(key) + vectors.nbytes
-        while self._n_bytes > self._max_bytes:
-            oldest, held = self._vectors.popitem(last=False)
-            self._n_bytes -= len(oldest) + held.nbytes
-
-
 class EncodedPair(NamedTuple):
     """Query and text as the encoder reads them, apart."""
 
@@ -170,7 +142,7 @@ class EncodedPair(NamedTuple):
         return self.query.n_tokens + self.text.n_tokens
 
 
-@dataclass(frozen=True)
+@dataclass
 class SimilarityReranker:
     """A `Reranker` over an encoder: cosine, or MaxSim divided by the query's tokens.
 
@@ -181,8 +153,9 @@ class SimilarityReranker:
     name: str
     entry: BiEncoderReranker
     encoder: Encoder
-    cache: VectorCache = field(default_factory=VectorCache)
-    """Vectors of texts lately encoded: many pairs share a document or a query."""
+    cached: dict[bytes, np.ndarray] = field(default_factory=dict)
+    """Vectors of texts by their tokens: many pairs share a document or a query."""
+    cached_bytes: int = 0
 
     @property
     def fingerprint(self) -> str:
@@ -225,13 +198,14 @@ class SimilarityReranker:
 
     def _vectors(self, items: Sequence[TokenizedText]) -> list[np.ndarray]:
         """Return (n_vectors, dim) per text: all windows' vectors, or all tokens'."""
-        own = [
+        texts = [
             [(w.tobytes() + keep.tobytes(), (w, keep)) for w, keep in zipped]
             for zipped in (zip(item.windows, item.content, strict=True) for item in items)
         ]
-        parts = dict(part for mine in own for part in mine)
-        held = {key: self.cache.get(key) for key in parts}
-        found = {key: vectors for key, vectors in held.items() if vectors is not None}
+        parts = dict(part for text in texts for part in text)
+        found = {key: self.cached[key] for key in parts if key in self.cached}
+        if self.cached_bytes > CACHE_BYTES:
+            self.cached, self.cached_bytes = {}, 0
         # Those of like length go together: no row is padded to twice its length.
         by_length: dict[int, list[bytes]] = {}
         for key, (window, _) in parts.items():
@@ -241,10 +215,11 @@ class SimilarityReranker:
             windows, content = zip(*(parts[key] for key in keys), strict=True)
             for key, vectors in zip(keys, self.encoder.forward(windows, content), strict=True):
                 found[key] = vectors.copy()  # not a view, which would hold the whole batch
-                self.cache.put(key, found[key])
+                self.cached[key] = found[key]
+                self.cached_bytes += len(key) + vectors.nbytes
         return [
-            item.vectors([found[key] for key, _ in mine])
-            for item, mine in zip(items, own, strict=True)
+            item.vectors([found[key] for key, _ in text])
+            for item, text in zip(items, texts, strict=True)
         ]
 
 

@@ -19,10 +19,10 @@ from psibench.rerankers.scoring import (
     reranker_revision,
     score_texts,
 )
-from psibench.search.ranking import rank_documents
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
+from psibench.tables.ranking import positives_of, rank_documents
 from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
 from psibench.tables.stage import stage
 
@@ -109,13 +109,6 @@ def run_rerank(
     )
     write_table(pl.concat(readings).sort("query_id"), seen, SEEN, provenance=origin)
     write_table(rank_documents(pl.concat(frames)), run, RUN, provenance=origin)
-
-
-def positives_of(asked: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """Return (query_id, doc_id) of the queries asked that have a positive in this language."""
-    known = judged.select(query_id="_id", doc_id="pos_corpus_id")
-    own = asked.select(query_id="_id")
-    return own.join(known, on="query_id", how="inner", maintain_order="left")
 
 
 def _texts_of(corpus: str | Path, wanted: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -19,8 +19,7 @@ from psibench.config.rerankers import (
     BiEncoderReranker,
     Bm25Reranker,
     CrossEncoderReranker,
-    JinaM0Reranker,
-    Qwen3Reranker,
+    FlagReranker,
     RerankerModel,
     checkpoint_of,
 )
@@ -68,35 +67,17 @@ def load_reranker(name: str, entry: RerankerModel, *, device: str = "auto") -> R
 
         return load_similarity(name, entry, device=device)
     with loading(entry):
-        match entry:
-            case CrossEncoderReranker():
-                from psibench.rerankers.cross_encoder import load_cross_encoder
+        if isinstance(entry, CrossEncoderReranker | FlagReranker):
+            from psibench.rerankers.classifiers import load_classifier
 
-                return load_cross_encoder(name, entry, device=device)
-            case Qwen3Reranker():
-                from psibench.rerankers.cross_encoder import load_qwen3
+            return load_classifier(name, entry, device=device)
+        from psibench.rerankers.decoders import load_decoder
 
-                return load_qwen3(name, entry, device=device)
-            case JinaM0Reranker():
-                from psibench.rerankers.cross_encoder import load_jina_m0
-
-                return load_jina_m0(name, entry, device=device)
-        from psibench.rerankers.flag import load_flag
-
-        return load_flag(name, entry, device=device)
+        return load_decoder(name, entry, device=device)
 
 
-@dataclass(frozen=True)
-class ScoredPairs:
-    """Scores of the pairs given; how many distinct ones were scored now, or found in the store.
-
-    A pair with an empty query or text (nothing but white space, as a third of a document shorter
-    than 3 characters) is not shown to the reranker nor stored; its scores are NaN.
-    """
-
-    scores: Scores
-    n_scored: int
-    n_stored: int
+load_when_needed = lru_cache(maxsize=1)(load_reranker)
+"""As `load_reranker`; the one asked for last is kept: the domains of a job share it."""
 
 
 def score_pairs(
@@ -107,8 +88,11 @@ def score_pairs(
     tokens_per_batch: int,
     pairs_per_shard: int = 16_384,
     stop: StopCheck | None = None,
-) -> ScoredPairs:
+) -> Scores:
     """Score the distinct pairs that are not in the store yet; take the others from it.
+
+    A pair with an empty query or text (nothing but white space, as a third of a document shorter
+    than 3 characters) is not shown to the reranker nor stored; its scores are NaN.
 
     Work goes from the longest pair to the shortest, so that a batch holds pairs of like length
     and the memory needed shows at once. Every batch is stored when it is done: a killed job loses
@@ -129,118 +113,110 @@ def score_pairs(
     Raises
     ------
     InputError
-        If the reranker gives another number of scores than pairs, NaN, an infinite value or a
-        score outside [0, 1]; if one pair alone does not fit into the memory.
+        If the reranker gives NaN, an infinite value or a score outside [0, 1]; if one pair alone
+        does not fit into the memory.
     """
     asked = [i for i, pair in enumerate(pairs) if has_text(pair)]
     keys, first, places = np.unique(
         pair_keys([pairs[i] for i in asked]), return_index=True, return_inverse=True
     )
-    work = _Work(reranker, [pairs[asked[i]] for i in first], keys, store, stop)
-    work.run(tokens_per_batch=tokens_per_batch, pairs_per_shard=pairs_per_shard)
-    raw, score = np.full((2, len(pairs)), np.nan)
-    raw[asked], score[asked] = work.scores.raw[places], work.scores.score[places]
-    return ScoredPairs(Scores(raw, score), len(work.todo), len(keys) - len(work.todo))
-
-
-class _Work:
-    """Distinct pairs, what is known of them, and what is left to score, longest first."""
-
-    def __init__(
-        self,
-        reranker: Reranker,
-        pairs: Sequence[Pair],
-        keys: np.ndarray,
-        store: PairStore | None,
-        stop: StopCheck | None,
-    ) -> None:
-        self.reranker, self.pairs, self.keys, self.store = reranker, pairs, keys, store
-        self._stop, self._slowest_s = stop, 0.0
-        found = (store.find if store is not None else nothing_found)(keys)
-        self.scores = Scores(found.raw, found.score)
-        lengths = np.array([-len(query) - len(text) for query, text in pairs], dtype=np.int64)
-        left = np.flatnonzero(~found.known)
-        self.todo = left[np.argsort(lengths[left], kind="stable")]
-
-    def run(self, *, tokens_per_batch: int, pairs_per_shard: int) -> None:
-        """Score what is left, shard by shard."""
-        name, total = self.reranker.name, len(self.todo)
-        with (
-            self.store or nullcontext(),
-            Progress(f"scoring {name}", total=total, unit="pairs") as progress,
+    distinct = [pairs[asked[i]] for i in first]
+    found = (store.find if store is not None else nothing_found)(keys)
+    lengths = np.array([-len(query) - len(text) for query, text in distinct], dtype=np.int64)
+    todo = np.flatnonzero(~found.known)
+    todo = todo[np.argsort(lengths[todo], kind="stable")]
+    with (
+        store or nullcontext(),
+        Progress(f"scoring {reranker.name}", total=len(todo), unit="pairs") as progress,
+    ):
+        for batch, scores in _score_batches(
+            reranker,
+            [distinct[i] for i in todo],
+            tokens_per_batch=tokens_per_batch,
+            pairs_per_shard=pairs_per_shard,
+            stop=stop,
         ):
-            for start in range(0, total, pairs_per_shard):
-                shard = self.todo[start : start + pairs_per_shard]
-                tokens_per_batch = self._score_shard(shard, tokens_per_batch, progress)
+            rows = todo[batch]
+            _check(reranker.name, [distinct[i] for i in rows], scores)
+            found.raw[rows], found.score[rows] = scores.raw, scores.score
+            if store is not None:
+                store.add(keys[rows], scores.raw, scores.score)
+            progress.advance(len(rows))
+    raw, score = np.full((2, len(pairs)), np.nan)
+    raw[asked], score[asked] = found.raw[places], found.score[places]
+    logger.info(
+        "scoring %s: %d pairs scored now, %d from the store, %d without text",
+        reranker.name, len(todo), len(keys) - len(todo), len(pairs) - len(asked),
+    )  # fmt: skip
+    return Scores(raw, score)
 
-    def _score_shard(self, shard: np.ndarray, tokens_per_batch: int, progress: Progress) -> int:
-        """Score a shard batch by batch; returns the tokens per batch that the memory allows."""
-        name, limit = self.reranker.name, self.reranker.max_tokens
-        items = self.reranker.tokenize([self.pairs[i] for i in shard])
+
+def _score_batches(
+    reranker: Reranker,
+    pairs: Sequence[Pair],
+    *,
+    tokens_per_batch: int,
+    pairs_per_shard: int,
+    stop: StopCheck | None,
+) -> Iterator[tuple[np.ndarray, Scores]]:
+    """Yield the places of a batch's pairs and their scores, shard by shard, longest first."""
+    name, slowest_s = reranker.name, 0.0
+    for start in range(0, len(pairs), pairs_per_shard):
+        items = reranker.tokenize(pairs[start : start + pairs_per_shard])
         lengths = np.array([max(1, item.n_tokens) for item in items])
+        limit = reranker.max_tokens
         if limit is not None and (n_cut := int((lengths >= limit).sum())):
             logger.warning(
                 "scoring %s: %d of %d pairs reach its %d tokens; what comes after is not seen",
                 name, n_cut, len(lengths), limit
             )  # fmt: skip
-        order = np.argsort(-lengths, kind="stable")
-        start = 0
-        while start < len(order):
-            if self._stop is not None:
-                self._stop.check(2 * self._slowest_s)
+        left = np.argsort(-lengths, kind="stable")
+        while len(left):
+            if stop is not None:
+                stop.check(2 * slowest_s)
             began = time.perf_counter()
-            longest = int(lengths[order[start]])
-            batch = order[start : start + max(1, tokens_per_batch // longest)]
-            found = self._forward([items[i] for i in batch])
-            if found is None:
+            longest = int(lengths[left[0]])
+            batch = left[: max(1, tokens_per_batch // longest)]
+            scores = _forward(reranker, [items[i] for i in batch])
+            if scores is None:
                 tokens_per_batch = len(batch) // 2 * longest
                 logger.warning(
                     "scoring %s: not enough memory for %d pairs of %d tokens; on with %d tokens "
                     "per batch", name, len(batch), longest, tokens_per_batch
                 )  # fmt: skip
                 continue
-            self._keep(shard[batch], found)
-            self._slowest_s = max(self._slowest_s, time.perf_counter() - began)
-            progress.advance(len(batch))
-            start += len(batch)
-        return tokens_per_batch
+            yield start + batch, scores
+            slowest_s = max(slowest_s, time.perf_counter() - began)
+            left = left[len(batch) :]
 
-    def _forward(self, items: Sequence[PairInput]) -> Scores | None:
-        """Score a batch; None if the device's memory is not enough and it can be halved."""
-        import torch
 
-        try:
-            return self.reranker.score(items)
-        except torch.OutOfMemoryError as error:
-            if len(items) == 1:
-                raise InputError(
-                    f"reranker {self.reranker.name}: one pair of {items[0].n_tokens} tokens does "
-                    "not fit into the device's memory; lower its max_tokens, or use a reduced dtype"
-                ) from error
-        # Not in the handler: the error's traceback holds the tensors of the batch.
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        return None
+def _forward(reranker: Reranker, items: Sequence[PairInput]) -> Scores | None:
+    """Score a batch; None if the device's memory is not enough and it can be halved."""
+    import torch
 
-    def _keep(self, places: np.ndarray, found: Scores) -> None:
-        """Check and store a batch."""
-        name = self.reranker.name
-        if not found.raw.shape == found.score.shape == (len(places),):
+    try:
+        return reranker.score(items)
+    except torch.OutOfMemoryError as error:
+        if len(items) == 1:
             raise InputError(
-                f"reranker {name}: gave {found.raw.shape} raw and {found.score.shape} scores for "
-                f"{len(places)} pairs, the first of them {_quote(self.pairs[places[0]])}"
-            )
-        fine = np.isfinite(found.raw) & (found.score >= 0) & (found.score <= 1)
-        if not fine.all():
-            wrong = int(np.flatnonzero(~fine)[0])
-            raise InputError(
-                f"reranker {name}: found raw {found.raw[wrong]} and score {found.score[wrong]} for "
-                f"{_quote(self.pairs[places[wrong]])}; allowed: finite, and a score in [0, 1]. A "
-                "reduced dtype may overflow: try float32."
-            )
-        self.scores.raw[places], self.scores.score[places] = found.raw, found.score
-        if self.store is not None:
-            self.store.add(self.keys[places], found.raw, found.score)
+                f"reranker {reranker.name}: one pair of {items[0].n_tokens} tokens does not fit "
+                "into the device's memory; lower its max_tokens, or use a reduced dtype"
+            ) from error
+    # Not in the handler: the error's traceback holds the tensors of the batch.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return None
+
+
+def _check(name: str, pairs: Sequence[Pair], found: Scores) -> None:
+    fine = np.isfinite(found.raw) & (found.score >= 0) & (found.score <= 1)
+    if not fine.all():
+        wrong = int(np.flatnonzero(~fine)[0])
+        raise InputError(
+            f"reranker {name}: found raw {found.raw[wrong]} and score {found.score[wrong]} for "
+            f"{_quote(pairs[wrong])}; allowed: finite, and a score in [0, 1]. A reduced dtype may "
+            "overflow: try float32."
+        )
 
 
 def _quote(pair: Pair) -> str:
@@ -256,15 +232,6 @@ class TextScores(Scores):
     """
 
     fingerprint: str | None
-
-
-@lru_cache(maxsize=1)
-def load_when_needed(name: str, entry: RerankerModel, *, device: str) -> Reranker:
-    """Load a reranker of the registry's backends, and its libraries with it.
-
-    The one asked for last is kept: the domains of a job share it.
-    """
-    return load_reranker(name, entry, device=device)
 
 
 def reranker_revision(name: str, entry: RerankerModel, fingerprint: str | None) -> dict[str, str]:
@@ -308,31 +275,23 @@ def score_texts(
         If the job has to end early; what is scored is stored.
     """
     reranker: Reranker | None = None
-    raws, scores = [np.empty(0)], [np.empty(0)]
-    n_scored = n_stored = 0
+    found = [Scores(np.empty(0), np.empty(0))]
     for pairs in blocks:
-        raw = score = np.full(len(pairs), np.nan)
-        if any(map(has_text, pairs)):
-            reranker = reranker or load(name, entry, device=device)
-            with watched_stop() as stop:
-                done = score_pairs(
-                    reranker,
-                    pairs,
-                    store=PairStore(Path(store) / "pairs" / name, reranker.fingerprint),
-                    tokens_per_batch=tokens_per_batch,
-                    stop=stop,
+        if not any(map(has_text, pairs)):
+            found.append(Scores(*np.full((2, len(pairs)), np.nan)))
+            continue
+        reranker = reranker or load(name, entry, device=device)
+        stored = PairStore(Path(store) / "pairs" / name, reranker.fingerprint)
+        with watched_stop() as stop:
+            found.append(
+                score_pairs(
+                    reranker, pairs, store=stored, tokens_per_batch=tokens_per_batch, stop=stop
                 )
-            raw, score = done.scores.raw, done.scores.score
-            n_scored, n_stored = n_scored + done.n_scored, n_stored + done.n_stored
-        raws.append(raw)
-        scores.append(score)
-    every = np.concatenate(raws)
-    logger.info(
-        "scoring %s: %d pairs scored now, %d from the store, %d without text",
-        name, n_scored, n_stored, np.isnan(every).sum(),
-    )  # fmt: skip
-    fingerprint = None if reranker is None else reranker.fingerprint
-    return TextScores(every, np.concatenate(scores), fingerprint)
+            )
+    raw, score = (
+        np.concatenate([getattr(each, key) for each in found]) for key in ("raw", "score")
+    )
+    return TextScores(raw, score, None if reranker is None else reranker.fingerprint)
 
 
 def pair_blocks(

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.search.ranking import BestDocuments, TopK, rank_keys
-from psibench.search.vectors import DocumentVectors, Groups, Vectors, cuts
+from psibench.search.ranking import BestDocuments, DocumentVectors, Groups, TopK, rank_keys
+from psibench.store.vectors import Vectors, cuts
 
 if TYPE_CHECKING:
     import torch

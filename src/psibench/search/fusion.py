@@ -8,11 +8,10 @@ import polars as pl
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import FusionModel
 from psibench.errors import InputError
-from psibench.rerankers.rerank import positives_of
-from psibench.search.ranking import rank_documents
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
+from psibench.tables.ranking import positives_of, rank_documents
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN, SEEN
 from psibench.tables.stage import stage
 

@@ -1,183 +1,52 @@
-"""The one ranking rule of the project: score descending, then document id descending.
+"""The best documents of each query: which search which, and their order."""
 
-This is trec_eval's order, and so what mteb, beir, ir-measures and PyTerrier print. It compares ids
-byte by byte (`strcmp`; of UTF-8 that is the order of code points) and, up to 9.0.8, scores as
-32-bit floats (form_res_rels.c, trec_format.h; pytrec_eval-terrier 0.5 does the same). trec_eval
-10.0 compares them as 64-bit floats: runs of psibench, whose scores have 32 bits, keep their order,
-but a foreign run's scores that differ beyond those are tied here and not there.
-
-Of the papers, PosIR was evaluated with pytrec_eval, hence in this order; SQuAD-PosQ and
-FineWeb-PosQ with scikit-learn's `ndcg_score`, which gives tied documents the mean gain of their
-places: the metric ``ndcg-tie-averaged@k``, made of `with_ties`.
-"""
-
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-import polars as pl
 
-from psibench.errors import InputError
-from psibench.search.vectors import Groups
-
-RUN_DTYPES = {
-    "query_id": pl.String,
-    "doc_id": pl.String,
-    "rank": pl.Int32,
-    "score": pl.Float32,
-}
+from psibench.store.vectors import Vectors
 
 
-def rank_documents(
-    scores: pl.DataFrame, top_k: int | None = None, *, source: str = "the run"
-) -> pl.DataFrame:
-    """Rank each query's documents by score descending, ties by document id descending.
+class DocumentVectors(Protocol):
+    """The vectors of a corpus, whose documents are numbered as `TopK` says."""
 
-    Scores are compared as float32, the precision the run table keeps, so that ranking a run that
-    was written and read again changes nothing. Document ids compare by code point, as Python
-    strings do. The order of the rows given has no influence.
+    @property
+    def n_documents(self) -> int:
+        """Documents of the corpus."""
 
-    Parameters
-    ----------
-    scores : (n_pairs, >=3) frame with query_id (String), doc_id (String), score (numeric)
-        One row per scored pair, in any order; further columns are ignored.
-    top_k : keep the first `top_k` documents of a query (all when None).
-    source : what an error message calls the input, e.g. a file name.
+    def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
+        """Yield documents, (n,) int64 numbers and their vectors, in any order, each once.
 
-    Returns
-    -------
-    (n_kept, 4) frame query_id, doc_id, rank (Int32, from 1), score (Float32), ordered by query_id
-    then rank; no rows for an empty input.
+        Parameters
+        ----------
+        block_bytes
+            Memory of the vectors of one block; a document that needs more comes alone.
+        """
 
-    Raises
-    ------
-    InputError
-        On a missing column, a null, a score that is not a number, a pair given twice or top_k < 1.
+
+@dataclass(frozen=True)
+class Groups:
+    """Which queries search which documents: both stand group by group.
+
+    ``queries`` and ``documents`` are (n_groups + 1,) int64: queries ``queries[g]:queries[g + 1]``
+    search documents ``documents[g]:documents[g + 1]``.
     """
-    if top_k is not None and top_k < 1:
-        raise InputError(f"top_k is {top_k}; allowed: 1 or more, or None for all documents")
-    frame = _typed(scores, source)
-    _refuse_missing_values(frame, source)
-    frame = _sorted(frame)
-    _refuse_duplicates(frame, source)
-    run = frame.with_columns(rank=_position_in_query(frame)).select(list(RUN_DTYPES))
-    return run if top_k is None else run.filter(pl.col("rank") <= top_k)
 
+    queries: np.ndarray
+    documents: np.ndarray
 
-def _typed(scores: pl.DataFrame, source: str) -> pl.DataFrame:
-    """Select the three columns with their types; adding 0 turns -0.0 into 0.0."""
-    wanted = ["query_id", "doc_id", "score"]
-    missing = [name for name in wanted if name not in scores.columns]
-    if missing:
-        raise InputError(f"{source} lacks the columns {missing}; found {scores.columns}")
-    if not (scores.schema["score"].is_numeric() or scores.schema["score"] == pl.Null):
-        raise InputError(f"score in {source} is {scores.schema['score']}; allowed: numbers")
-    return scores.select(
-        pl.col("query_id").cast(pl.String),
-        pl.col("doc_id").cast(pl.String),
-        pl.col("score").cast(pl.Float32) + pl.lit(0.0, dtype=pl.Float32),
-    )
+    @classmethod
+    def of_sizes(cls, queries: list[int], documents: list[int]) -> "Groups":
+        """Number groups by how many queries and documents they have."""
+        offsets = (np.cumsum([0, *sizes]).astype(np.int64) for sizes in (queries, documents))
+        return cls(*offsets)
 
-
-def _refuse_missing_values(frame: pl.DataFrame, source: str) -> None:
-    unusable = frame.filter(
-        pl.any_horizontal(pl.all().is_null()) | pl.col("score").is_nan().fill_null(value=True)
-    )
-    if unusable.is_empty():
-        return
-    query_id, doc_id, score = unusable.row(0)
-    raise InputError(
-        f"{source} gives query {query_id!r}, document {doc_id!r} the score {score} "
-        f"({unusable.height} such rows); every row needs two ids and a number: "
-        "remove these rows, or give them a lowest score"
-    )
-
-
-def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sort by the ranking rule; a frame that is in order already is returned as it is."""
-    query, doc, score = pl.col("query_id"), pl.col("doc_id"), pl.col("score")
-    tie = (query == query.shift(1)) & (score == score.shift(1))
-    follows = (
-        (query > query.shift(1))
-        | ((query == query.shift(1)) & (score < score.shift(1)))
-        | (tie & (doc <= doc.shift(1)))
-    )
-    if frame.select(follows.all(ignore_nulls=True)).item():
-        return frame
-    return frame.sort("query_id", "score", "doc_id", descending=[False, True, True])
-
-
-def _refuse_duplicates(frame: pl.DataFrame, source: str) -> None:
-    twice = repeated_pairs(frame, query="query_id", doc="doc_id")
-    if not twice.is_empty():
-        query_id, doc_id, count = twice.row(0)
-        raise InputError(
-            f"{source} scores document {doc_id!r} {count} times for query {query_id!r} "
-            f"({twice.height} such pairs); allowed: once; keep one score per pair"
-        )
-
-
-def _position_in_query(frame: pl.DataFrame) -> pl.Series:
-    """Rank from 1 inside each block of equal query ids of a sorted frame."""
-    lengths = frame.get_column("query_id").rle().struct.field("len")
-    starts = lengths.cum_sum() - lengths
-    within = pl.int_range(frame.height, eager=True) - pl.Series(
-        starts.to_numpy().repeat(lengths.to_numpy())
-    )
-    return (within + 1).cast(pl.Int32)
-
-
-def with_ties(run: pl.DataFrame) -> pl.DataFrame:
-    """Add `tied_from` and `tied_to`: the first and last rank of a query that have a row's score.
-
-    ``run`` is as `rank_documents` makes it, and whole: ordered by query and rank.
-    """
-    query, score = pl.col("query_id"), pl.col("score")
-    differs = (query != query.shift(1)) | (score != score.shift(1))
-    block = differs.fill_null(value=True).cum_sum()
-    return run.with_columns(
-        tied_from=pl.col("rank").min().over(block), tied_to=pl.col("rank").max().over(block)
-    )
-
-
-def pair_key(query: str, doc: str) -> pl.Expr:
-    """Return a UInt64 key of the ids in the String columns `query` and `doc`, for fast look-ups.
-
-    Equal pairs have equal keys; unequal pairs may, rarely, share one, so whoever finds equal keys
-    compares the ids afterwards. The keys hold within a process and are never stored.
-    """
-    return pl.col(query).hash(1) ^ pl.col(doc).hash(2)
-
-
-def repeated_pairs(frame: pl.DataFrame, *, query: str, doc: str) -> pl.DataFrame:
-    """Return the pairs that occur more than once: columns `query`, `doc`, n; ordered by ids."""
-    keys = frame.select(pair_key(query, doc)).to_series()
-    if keys.n_unique() == frame.height:
-        suspects = frame.clear()
-    else:
-        suspects = frame.filter(keys.is_duplicated())
-    counts = suspects.group_by(query, doc).agg(n=pl.len())
-    return counts.filter(pl.col("n") > 1).sort(query, doc)
-
-
-def top_k_of_row(scores: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the ``k`` largest scores of one row, best first, ties by smaller index.
-
-    Parameters
-    ----------
-    scores
-        (n_documents,) numbers, no NaN.
-
-    Returns
-    -------
-    (min(k, n_documents),) int64.
-    """
-    if k < len(scores):
-        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-        candidates = np.flatnonzero(scores >= threshold)
-    else:
-        candidates = np.arange(len(scores))
-    order = np.argsort(-scores[candidates], kind="stable")
-    return candidates[order][:k]
+    @property
+    def documents_of_query(self) -> np.ndarray:
+        """How many documents each query searches, (n_queries,) int64."""
+        return np.repeat(np.diff(self.documents), np.diff(self.queries))
 
 
 @dataclass
@@ -195,12 +64,6 @@ class TopK:
 
     scores: np.ndarray
     documents: np.ndarray
-
-    @classmethod
-    def empty(cls, n_queries: int, n_kept: int) -> "TopK":
-        """Return one of unused places."""
-        shape = (n_queries, n_kept)
-        return cls(np.full(shape, -np.inf, np.float32), np.full(shape, -1, np.int64))
 
 
 class BestDocuments:

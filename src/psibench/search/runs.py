@@ -11,15 +11,16 @@ import polars as pl
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import Bm25Model, EmbeddingApiModel, EncoderEntry
 from psibench.encode.store import StoredDocuments, fingerprint_of, key_array, open_store
-from psibench.models.bm25 import search_bm25
 from psibench.models.dtypes import pick_device
+from psibench.search.bm25 import search_bm25
 from psibench.search.exact import search_vectors
-from psibench.search.ranking import TopK, rank_documents
+from psibench.search.ranking import DocumentVectors, Groups, TopK
 from psibench.search.sparse import search_sparse_vectors
-from psibench.search.vectors import DocumentVectors, Groups, Vectors
+from psibench.store.vectors import Vectors
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.columns import own_rows, read_columns
 from psibench.tables.derived import derived
+from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
 from psibench.tables.stage import stage
 
@@ -94,8 +95,8 @@ def run_vector_search(
     )
     best = _search(
         entry.scores_by,
-        query_store.load(_keys(asked)),
-        StoredDocuments(document_store, _keys(documents)),
+        query_store.load(asked["key"].to_list()),
+        StoredDocuments(document_store, key_array(documents["key"].to_list())),
         k=top_k,
         block_bytes=block_mib * 1024 * 1024,
         device=pick_device(device),
@@ -120,10 +121,6 @@ def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
 def _sizes(side: pl.DataFrame, domains: Sequence[str]) -> list[int]:
     counts = dict(side.group_by("domain").len().iter_rows())
     return [counts.get(domain, 0) for domain in domains]
-
-
-def _keys(side: pl.DataFrame) -> np.ndarray:
-    return key_array(side.get_column("key").to_list())
 
 
 def _search(

@@ -10,36 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psibench.search.exact import BLOCK_BYTES, group_blocks
-from psibench.search.ranking import BestDocuments, TopK
-from psibench.search.vectors import DocumentVectors, Groups, Vectors
+from psibench.search.ranking import BestDocuments, DocumentVectors, Groups, TopK
+from psibench.store.vectors import PART, Vectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-PART = 1024
-"""A term's number is ``PART * high + low``."""
 SCORE_BYTES = 32
 """Memory of a score: in float64, in float32, and as what is sorted."""
-
-
-def as_rows(weights: np.ndarray) -> list[np.ndarray]:
-    """Return the terms of each text whose weight is above 0.
-
-    Parameters
-    ----------
-    weights
-        (n_texts, n_terms) float32.
-
-    Returns
-    -------
-    (n_found, 3) float32 arrays of high part, low part and weight, by ascending term.
-    """
-    found = []
-    for row in weights:
-        terms = np.flatnonzero(row > 0)
-        high, low = np.divmod(terms, PART)
-        found.append(np.column_stack([high, low, row[terms]]).astype(np.float32))
-    return found
 
 
 def as_matrix(vectors: Vectors, n_terms: int) -> "csr_array":

@@ -22,7 +22,7 @@ from psibench.models.networks import check_positions
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.weights import checking_weights
-from psibench.search.sparse import as_rows
+from psibench.store.vectors import as_rows
 from psibench.tables.provenance import hash_params
 
 
@@ -96,7 +96,7 @@ class SparseModel(OwnBackend):
 
 @dataclass(frozen=True)
 class SparseTextEncoder:
-    """An ``Encoder`` whose vectors of a text are its terms; see `psibench.search.sparse.as_rows`.
+    """An ``Encoder`` whose vectors of a text are its terms; see `psibench.store.vectors.as_rows`.
 
     Tokens of queries are numbered -1, -2, ... where queries have modules of their own, so that a
     batch says which of its texts are queries.

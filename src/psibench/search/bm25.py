@@ -25,7 +25,7 @@ import numpy as np
 from psibench.config.models import Bm25Model, StopWordLanguage
 from psibench.errors import InputError
 from psibench.progress import Progress
-from psibench.search.ranking import TopK, top_k_of_row
+from psibench.search.ranking import BestDocuments, Groups, TopK
 from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS
 
 
@@ -290,7 +290,7 @@ def _count_terms(tokenize: Tokenizer, documents: Sequence[str]) -> tuple[Any, di
 def search_index(built: Bm25Index, queries: Sequence[str], *, k: int) -> TopK:
     """Search indexed documents; see `search_bm25`."""
     index = built.index
-    best = TopK.empty(len(queries), min(k, index.scores["num_docs"]))
+    best = BestDocuments(k, Groups.of_sizes([len(queries)], [index.scores["num_docs"]]))
     with Progress("searching bm25", total=len(queries), unit="queries") as progress:
         for row, tokens in enumerate(built.tokenize(queries)):
             progress.advance(1)
@@ -303,10 +303,8 @@ def search_index(built: Bm25Index, queries: Sequence[str], *, k: int) -> TopK:
             matching = np.flatnonzero(scores > scores.min())
             if len(matching) < k:
                 matching = _matching(index, known)
-            found = matching[top_k_of_row(scores[matching], k)]
-            best.scores[row, : len(found)] = scores[found]
-            best.documents[row, : len(found)] = found
-    return best
+            best.merge(slice(row, row + 1), scores[None, matching], matching)
+    return best.top_k()
 
 
 def _matching(index: Any, tokens: Sequence[str]) -> np.ndarray:

@@ -1,10 +1,9 @@
-"""Vectors of several texts, and corpora of them that come block by block."""
+"""Vectors of several texts: of each one, of its windows or tokens, or the terms of a sparse one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -84,41 +83,25 @@ def cuts(offsets: np.ndarray, room: int) -> list[int]:
     return found
 
 
-class DocumentVectors(Protocol):
-    """The vectors of a corpus, whose documents are numbered as `TopK` says."""
-
-    @property
-    def n_documents(self) -> int:
-        """Documents of the corpus."""
-
-    def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
-        """Yield documents, (n,) int64 numbers and their vectors, in any order, each once.
-
-        Parameters
-        ----------
-        block_bytes
-            Memory of the vectors of one block; a document that needs more comes alone.
-        """
+PART = 1024
+"""A term's number is ``PART * high + low``: whole numbers that float16 holds exactly."""
 
 
-@dataclass(frozen=True)
-class Groups:
-    """Which queries search which documents: both stand group by group.
+def as_rows(weights: np.ndarray) -> list[np.ndarray]:
+    """Return the terms of each text whose weight is above 0.
 
-    ``queries`` and ``documents`` are (n_groups + 1,) int64: queries ``queries[g]:queries[g + 1]``
-    search documents ``documents[g]:documents[g + 1]``.
+    Parameters
+    ----------
+    weights
+        (n_texts, n_terms) float32.
+
+    Returns
+    -------
+    (n_found, 3) float32 arrays of high part, low part and weight, by ascending term.
     """
-
-    queries: np.ndarray
-    documents: np.ndarray
-
-    @classmethod
-    def of_sizes(cls, queries: list[int], documents: list[int]) -> "Groups":
-        """Number groups by how many queries and documents they have."""
-        offsets = (np.cumsum([0, *sizes]).astype(np.int64) for sizes in (queries, documents))
-        return cls(*offsets)
-
-    @property
-    def documents_of_query(self) -> np.ndarray:
-        """How many documents each query searches, (n_queries,) int64."""
-        return np.repeat(np.diff(self.documents), np.diff(self.queries))
+    found = []
+    for row in weights:
+        terms = np.flatnonzero(row > 0)
+        high, low = np.divmod(terms, PART)
+        found.append(np.column_stack([high, low, row[terms]]).astype(np.float32))
+    return found

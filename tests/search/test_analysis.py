@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from psibench.config.models import Bm25Model
 from psibench.errors import InputError
-from psibench.models.bm25 import LANGUAGE_NAMES, STOP_WORD_LANGUAGES, bm25_tokenizer
+from psibench.search.bm25 import LANGUAGE_NAMES, STOP_WORD_LANGUAGES, bm25_tokenizer
 
 PLAIN = {"stemmer": None, "stopwords": None}
 

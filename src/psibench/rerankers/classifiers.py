@@ -1,0 +1,186 @@
+"""Rerankers that are sequence classifiers with one output over query and text.
+
+sentence-transformers' `CrossEncoder` loads and runs them. The output is a logit, its sigmoid the
+score, also where a checkpoint declares none (mmarco-mMiniLMv2): the papers compare scores in
+[0, 1].
+
+- ``cross-encoder``: query and text are cut longest first. Own code loads gte-multilingual-reranker
+  and Jina's two (`architecture`): the code that comes with these checkpoints imports what
+  transformers 5 no longer has.
+- ``flag``: as FlagEmbedding's `FlagReranker` reads pairs (version 1.4.2, the BGE authors' package):
+  a query is cut at three quarters of ``max_tokens``, the text at what remains. float16 on a GPU, as
+  the papers ran it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psibench.config.rerankers import CrossEncoderReranker, FlagReranker
+from psibench.errors import InputError
+from psibench.models.architectures.gte import gte_config
+from psibench.models.checkpoints import checkpoint_identity, read_json
+from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_if_faster
+from psibench.models.dtypes import fast_dtype
+from psibench.models.weights import load_port, read_tensors, set_weights
+from psibench.rerankers.checkpoints import (
+    CheckpointScorer,
+    Reading,
+    Tokens,
+    check_positions,
+    checkpoint_folder,
+    encode,
+    fast_tokenizer,
+    linear_in_float32,
+    padded,
+)
+from psibench.rerankers.protocols import Pair
+
+Classifier = CrossEncoderReranker | FlagReranker
+CLASSIFIER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+Run = Callable[[Mapping[str, Any]], Any]
+"""Padded inputs -> (n_pairs, 1) logits."""
+
+
+def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointScorer:
+    """Load a sequence classifier; on a GPU ``flag`` has weights in float16, others run in autocast.
+
+    Raises InputError if it has several outputs or no trained one, or takes fewer tokens.
+    """
+    import torch
+
+    is_flag = isinstance(entry, FlagReranker)
+    if is_flag:
+        dtype = "float32" if device == "cpu" or entry.dtype == "float32" else "float16"
+    else:
+        dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
+    load = _load_library if getattr(entry, "architecture", "auto") == "auto" else _load_ported
+    network, tokenizer, run = load(checkpoint_folder(entry), entry)
+    network.to(device).eval()
+    if dtype != "float32":
+        network.to(getattr(torch, dtype) if is_flag else torch.float32)
+        for layer in network.modules():
+            if isinstance(layer, torch.nn.Linear) and layer.out_features == 1:
+                layer.forward = partial(linear_in_float32, layer)  # type: ignore[method-assign]
+    names = [name for name in CLASSIFIER_INPUTS if name in tokenizer.model_input_names]
+
+    def logits(items: Sequence[Tokens], run: Run = run) -> Any:
+        rows = {
+            "input_ids": [item.ids for item in items],
+            "attention_mask": [np.ones_like(item.ids) for item in items],
+            "token_type_ids": [item.types for item in items],
+        }
+        fill, side = {"input_ids": tokenizer.pad_token_id}, tokenizer.padding_side
+        inputs = {key: padded(rows[key], fill.get(key, 0), side=side).to(device) for key in names}
+        casts = dtype != "float32" and not is_flag
+        with torch.inference_mode(), torch.autocast(device, getattr(torch, dtype), enabled=casts):
+            return run(inputs)[:, 0]
+
+    read = partial(_read_flag if is_flag else _read_pairs, tokenizer, entry.max_tokens)
+    scorer = CheckpointScorer(name, entry, dtype, entry.max_tokens, read, logits)
+    is_plain = load is _load_library and not getattr(entry, "trust_remote_code", False)
+    if is_plain and len(network) == 1 and (device, dtype) == ("cpu", "float32"):
+        compiled = _compile(scorer, network.transformers_model, names, run)
+        if compiled is not None:
+            return replace(scorer, logits=partial(logits, run=compiled))
+    return scorer
+
+
+def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
+    from sentence_transformers import CrossEncoder
+
+    trusts, code_revision = (
+        getattr(entry, key, None) for key in ("trust_remote_code", "code_revision")
+    )
+    code = {"code_revision": code_revision} if code_revision else {}
+    model = CrossEncoder(
+        str(folder),
+        trust_remote_code=bool(trusts),
+        model_kwargs={"dtype": "float32", **code},
+        config_kwargs=dict(code),
+    )
+    network = model.transformers_model
+    made_for = (network.config.architectures or ["none"])[0]
+    has_head = "SequenceClassification" in made_for or trusts
+    if not has_head and (len(model) == 1 or made_for.endswith("ForCausalLM")):
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: was saved as {made_for}, without the output layer "
+            "of a classifier; see config/rerankers.yaml for other backends"
+        )
+    if model.num_labels != 1:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: has {model.num_labels} outputs; a reranker has 1. "
+            "Is it a classifier?"
+        )
+    check_positions(network, entry, entry.max_tokens)
+    return model, model.tokenizer, lambda inputs: model(dict(inputs))["scores"]
+
+
+def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
+    """Load a checkpoint into a class that is not its own; see the module's beginning."""
+    assert isinstance(entry, CrossEncoderReranker)
+    tokenizer, config = fast_tokenizer(folder), read_json(folder / "config.json")
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    if entry.architecture == "gte":
+        from transformers import GteForSequenceClassification
+
+        own = {"config": gte_config(folder, config, num_labels=1), "dtype": "float32"}
+        network = load_port(GteForSequenceClassification, folder, "gte", **own)
+    elif entry.architecture == "jina-bert":
+        from psibench.models.architectures import jina_bert
+
+        network = set_weights(jina_bert.build(config), read_tensors(folder), entry)
+        return network, tokenizer, lambda inputs: network(**inputs)
+    else:
+        from psibench.models.architectures import flash_xlm_roberta
+
+        weights = flash_xlm_roberta.convert(read_tensors(folder))
+        network = set_weights(flash_xlm_roberta.build(config), weights, entry)
+    check_positions(network, entry, entry.max_tokens)
+    return network, tokenizer, lambda inputs: network(**inputs).logits
+
+
+def _compile(scorer: CheckpointScorer, network: Any, names: list[str], run: Run) -> Any:
+    """Compile a classifier with OpenVINO; None where torch is as fast."""
+
+    def passes(texts: list[str]) -> Callable[[Compiled | None], list[np.ndarray]]:
+        items = scorer.tokenize([(texts[-1], text) for text in texts])
+        logits: Any = scorer.logits
+        return lambda compiled: [logits(items, compiled or run).numpy().astype(np.float64)]
+
+    return compile_if_faster(
+        network,
+        dtype="float32",
+        identity=checkpoint_identity(scorer.entry.checkpoint, scorer.entry.revision),
+        passes=passes,
+        signature=(tuple(names), "logits"),
+        bound=LOGIT_BOUND,
+    )
+
+
+def _read_pairs(tokenizer: Any, max_tokens: int, pairs: Sequence[Pair]) -> Iterator[Reading]:
+    """Read pairs by the tokenizer's own template, the longer of both cut first."""
+    return _read(tokenizer, pairs, truncation="longest_first", max_length=max_tokens)
+
+
+def _read_flag(tokenizer: Any, max_tokens: int, pairs: Sequence[Pair]) -> Iterator[Reading]:
+    """Read pairs by the tokenizer's template, queries cut beforehand, then texts."""
+    asked = encode(
+        tokenizer, [query for query, _ in pairs],
+        add_special_tokens=False, truncation=True, max_length=max_tokens * 3 // 4,
+    )  # fmt: skip
+    shortened = [
+        (query[: found.offsets[-1][1]] if found.overflowing else query, text)
+        for (query, text), found in zip(pairs, asked, strict=True)
+    ]
+    return _read(tokenizer, shortened, truncation="only_second", max_length=max_tokens)
+
+
+def _read(tokenizer: Any, pairs: Sequence[Pair], **cut: Any) -> Iterator[Reading]:
+    queries, texts = (list(side) for side in zip(*pairs, strict=True))
+    for found in encode(tokenizer, queries, texts, **cut):
+        yield Reading(found.ids, found, sequence=1)
