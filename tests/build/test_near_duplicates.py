@@ -1,9 +1,6 @@
 """Exact and near duplicates: what is told to be one, and that none is overlooked."""
 
-import os
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,9 +13,8 @@ from psibench.text.near_duplicates import (
     N_PERMUTATIONS,
     NEAR,
     TOKEN,
+    DistinctTexts,
     Repeat,
-    Repeats,
-    band_hashes,
     bands,
     jaccard_of,
     normalise,
@@ -40,14 +36,9 @@ def edited(text, rng, n_changes):
 
 
 def greedy(texts, *, jaccard=0.8):
-    """Go through texts as a sample does; returns each one's Repeat, None where it was kept."""
-    repeats = Repeats(texts.__getitem__, len(texts), jaccard=jaccard)
-    found = []
-    for number in range(len(texts)):
-        found.append(repeats.find(number))
-        if found[-1] is None:
-            repeats.keep(number)
-    return found
+    """Add texts in order; returns each one's Repeat, None where it was kept."""
+    distinct = DistinctTexts(texts.__getitem__, jaccard=jaccard)
+    return [distinct.add(number) for number in range(len(texts))]
 
 
 def word_shingles(text):
@@ -162,29 +153,13 @@ def test_chinese_near_duplicates_are_found_by_characters():
 def test_of_several_the_most_alike_is_named_then_the_first():
     rng = random.Random(3)
     text = text_of(rng, 200)
-    near, nearer = edited(text, rng, 4), edited(text, rng, 1)
-    repeats = Repeats([near, nearer, text, nearer + " more"].__getitem__, 4, jaccard=0.8)
-    for number in (0, 1):
-        repeats.keep(number)
-    assert repeats.find(2).number == 1
-    assert repeats.find(3).number == 1
-    both = Repeats([text + " a", text + " b", text].__getitem__, 3, jaccard=0.8)
-    both.keep(0)
-    both.keep(1)
-    assert both.find(2).number == 0
-
-
-def test_signatures_are_the_same_in_every_process():
-    code = (
-        "from psibench.text.near_duplicates import band_hashes, shingle_hashes;"
-        "print(band_hashes(shingle_hashes('one two three four five six'), 25, 5).tolist())"
-    )
-    again = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONHASHSEED": "123"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    here = band_hashes(shingle_hashes("one two three four five six"), 25, 5)
-    assert again.stdout.strip() == str(here.tolist())
+    words = text.split()
+    # Two edits at either end leave less than 0.8 of the two texts in common, and each is near.
+    first = " ".join(["x"] * 14 + words[14:])
+    second = " ".join(words[:-16] + ["y"] * 16)
+    found = greedy([first, second, text], jaccard=0.8)
+    assert found[:2] == [None, None]
+    assert found[2].number == 0
+    assert greedy([second, first, text], jaccard=0.8)[2].number == 1
+    alike = [" ".join(["x"] * 14 + words[14:]), " ".join(words[:-14] + ["y"] * 14), text]
+    assert greedy(alike, jaccard=0.8)[2].number == 0

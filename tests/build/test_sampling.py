@@ -1,6 +1,5 @@
 import logging
 import random
-import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -141,13 +140,6 @@ def test_a_bin_that_cannot_be_filled_is_reported_and_warned_of(caplog):
     ]
 
 
-def test_a_filled_sample_warns_of_nothing(caplog):
-    with caplog.at_level(logging.WARNING, logger="psibench"):
-        draw(MANY, edges=[10, 20, 40], n_documents=20)
-        draw(MANY, edges=[10, 20, 40, 1000])  # all documents of fitting length: none in the last
-    assert not caplog.records
-
-
 def test_without_a_fitting_document_the_lengths_seen_are_named():
     with pytest.raises(InputError) as raised:
         draw(documents(5, 9, 3, 77), size=2, edges=[10, 20])
@@ -162,24 +154,6 @@ def test_a_source_without_documents_is_refused():
             sample_documents(batches, sample=Sample(edges=[0, 9]), measure=CHARS)
 
 
-def test_memory_is_bounded_by_what_is_kept():
-    def batches():  # 100 MB of text in all
-        for number in range(100):
-            texts = [f"{number * 100 + i} " + "x" * 10_000 for i in range(100)]
-            keys = [f"d{number * 100 + i}" for i in range(100)]
-            yield pl.DataFrame({"_id": keys, "text": texts, "origin": keys})
-
-    section = Sample(unit="chars", edges=[0, 20_000], n_documents=50)
-    tracemalloc.start()
-    try:
-        sampled = sample_documents(batches(), sample=section, measure=CHARS)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert sampled.documents.height == 50
-    assert peak < 10_000_000
-
-
 def test_lengths_are_measured_in_the_unit():
     texts = ["a  b", "é😀", ""]
     assert length_measure("chars")(texts).tolist() == [4, 2, 0]
@@ -188,8 +162,3 @@ def test_lengths_are_measured_in_the_unit():
     tokens = length_measure("tokens", "embedded:all-MiniLM-L6-v2")(["unaffable whales", ""])
     assert tokens.tolist() == [4, 0]  # una ##ffa ##ble whales
     assert all(length_measure(unit)(texts).dtype == np.int32 for unit in ("chars", "words"))
-
-
-def test_an_unknown_tokenizer_is_refused():
-    with pytest.raises(InputError, match="no such folder"):
-        length_measure("tokens", "./none")

@@ -1,4 +1,4 @@
-"""Documents batch by batch: the same as read whole, streamed, ids unique over all batches."""
+"""Documents batch by batch: the same as read whole, and streamed."""
 
 import json
 import tracemalloc
@@ -15,7 +15,7 @@ from psibench.config.sources import FilesSource, HubSource, SquadSource
 from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.sources import batches as batching
-from psibench.sources.documents import document_batches, read_document_files, read_documents
+from psibench.sources.documents import read_document_files, read_documents
 from psibench.tables import conform
 from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.tables.schemas import DOCUMENTS
@@ -41,11 +41,7 @@ def keys(batches):
 
 
 def file_batches(paths, **options):
-    return document_batches(FilesSource(kind="files", paths=paths, **options))
-
-
-def all_keys(path, **options):
-    return pl.concat(file_batches([path], **options)).get_column("_id").to_list()
+    return read_documents(FilesSource(kind="files", paths=paths, **options)).batches
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -69,46 +65,6 @@ def test_long_documents_close_a_batch_early(monkeypatch):
     monkeypatch.setattr(batching, "BATCH_CHARS", 10)
     write_jsonl("a.jsonl", [{"text": "x" * n} for n in (4, 5, 1, 30, 2)])
     assert keys(file_batches(["a.jsonl"])) == [["a:0", "a:1", "a:2"], ["a:3"], ["a:4"]]
-
-
-@pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("second", [4, 5, 11])
-def test_an_id_repeated_in_a_later_batch_is_refused_naming_both_records(second):
-    records = texts(12)
-    records[second]["key"] = "k1"
-    records[0]["key"] = "k1x"
-    write_jsonl("a.jsonl", records)
-    batches = file_batches(["a.jsonl"], id_column="key")
-    seen = []
-    with pytest.raises(InputError) as raised:
-        seen.extend(batches)
-    assert str(raised.value) == (
-        f"a.jsonl: id 'k1' occurs 2 times (a.jsonl, line 2; a.jsonl, line {second + 1}) or more. "
-        "Ids must be unique."
-    )
-    assert len(seen) == second // 3  # the batches before it, and not the one that holds it
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_the_id_of_a_blank_record_may_come_again():
-    records = texts(8)
-    records[1] |= {"text": " "}
-    records[7]["key"] = "k1"
-    write_jsonl("a.jsonl", records)
-    assert all_keys("a.jsonl", id_column="key")[-1] == "k1"
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_ids_of_one_hash_are_not_taken_for_one_id(monkeypatch):
-    def same(series):
-        return pl.Series([7] * len(series), dtype=pl.UInt64)
-
-    write_jsonl("a.jsonl", texts(8))
-    monkeypatch.setattr(pl.Series, "hash", same)
-    assert all_keys("a.jsonl") == [f"a:{i}" for i in range(8)]
-    write_jsonl("a.jsonl", [*texts(8), {"text": "x", "_id": "a:0"}])
-    with pytest.raises(InputError, match="id 'a:0' occurs 2 times"):
-        list(file_batches(["a.jsonl"]))
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -136,7 +92,7 @@ def test_a_large_file_is_read_in_little_memory(monkeypatch):
 
 
 def dataset_batches(name, **options):
-    return document_batches(HubSource(kind="hub", name=name, **options))
+    return read_documents(HubSource(kind="hub", name=name, **options)).batches
 
 
 def write_dataset(name, **splits):
@@ -182,15 +138,6 @@ def test_a_shipped_file_is_found_from_any_folder_and_named_without_its_path():
     assert names == sorted(path.stem for path in (CONFIG_FOLDER / "prompts").glob("*.md"))
     origins = frame.get_column("origin").to_list()
     assert origins == [f"shipped:prompts/{name}.md" for name in names]
-
-
-def test_shipped_and_own_files_keep_their_own_origins():
-    Path("own.md").write_text("mine")
-    both = FilesSource(kind="files", paths=["own.md", "shipped:prompts/summarise.md"])
-    assert collected(both)[0].get_column("origin").to_list() == [
-        "own.md",
-        "shipped:prompts/summarise.md",
-    ]
 
 
 def test_a_shipped_file_is_tracked_where_it_lies():

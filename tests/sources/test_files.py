@@ -163,32 +163,6 @@ def test_a_missing_path_and_a_folder_without_documents_are_refused():
     assert "empty: no document in this folder. Supported: .jsonl" in refusal("empty")
 
 
-@pytest.mark.parametrize(
-    ("files", "told"),
-    [
-        ({"a.txt": "one two", "b.txt": "three"}, None),
-        (
-            {"a.txt": "a", "b.html": "<p>", "c/d.html": "<p>", "e.pdf": "%PDF", ".git": "x"},
-            "d: 3 files are not read (.html 2, .pdf 1). Supported: .jsonl",
-        ),
-        (
-            {"a.txt": "same", "b.txt": "same\n", "c.txt": "other", "d.txt": "same"},
-            "d: 2 of 4 documents have the text of an earlier one, word for word; the first is 'b'",
-        ),
-        ({"a.txt": "it  has\n two  blanks after  a stop"}, "7 words, and 10 where each blank ends"),
-    ],
-)
-def test_what_is_odd_about_a_folder_is_told_once(caplog, files, told):
-    for name, text in files.items():
-        path = Path("d") / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    read_document_files(["d"])
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == (told is not None)
-    assert (told or "") in "".join(said)
-
-
 def test_columns_that_are_not_asked_for_may_hold_anything():
     far = pa.array([2**62], pa.timestamp("ms"))
     pq.write_table(pa.table({"text": ["t"], "id": ["x"], "when": far}), "p.parquet")

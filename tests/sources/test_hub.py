@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from psibench.config.sources import HubSource
 from psibench.errors import InputError
-from psibench.sources.documents import document_batches
+from psibench.sources.documents import read_documents
 from psibench.sources.local import local_files
 from psibench.sources.squad import read_hub_questions
 
@@ -48,8 +48,8 @@ def lay_out(tmp_path):
     return write
 
 
-def read_documents(name, **options) -> pl.DataFrame:
-    return pl.concat(document_batches(HubSource(kind="hub", name=name, **options)))
+def read_hub(name, **options) -> pl.DataFrame:
+    return pl.concat(read_documents(HubSource(kind="hub", name=name, **options)).batches)
 
 
 def read_questions(name, **options) -> pl.DataFrame:
@@ -77,12 +77,12 @@ def test_questions_are_read_over_the_splits_in_order(lay_out, kind, streaming):
 def test_documents_are_read_and_empty_ones_left_out(lay_out, kind, streaming):
     name = lay_out(DOCUMENTS, ("key", "body"), kind=kind)
     options = {"splits": BOTH, "text_column": "body", "streaming": streaming}
-    assert read_documents(name, id_column="key", **options).rows() == [
+    assert read_hub(name, id_column="key", **options).rows() == [
         ("a", "one", f"{name}/train.{kind}, record 0"),
         ("c", "two é😀", f"{name}/train.{kind}, record 2"),
         ("d", "three", f"{name}/validation.{kind}, record 0"),
     ]
-    counted = read_documents(name, **options).get_column("_id").to_list()
+    counted = read_hub(name, **options).get_column("_id").to_list()
     assert counted == ["train:0", "train:2", "validation:0"]
 
 
@@ -93,7 +93,7 @@ def test_documents_are_read_and_empty_ones_left_out(lay_out, kind, streaming):
 def test_a_limit_is_shared_out_over_the_files(lay_out, streaming, most, expected):
     name = lay_out(DOCUMENTS, ("key", "text"))
     options = {"splits": BOTH, "id_column": "key", "streaming": streaming}
-    frame = read_documents(name, max_documents=most, **options)
+    frame = read_hub(name, max_documents=most, **options)
     assert "".join(frame.get_column("_id")) == expected
 
 
@@ -122,19 +122,19 @@ def test_bad_document_records_are_refused(lay_out):
     with pytest.raises(
         InputError, match=r"record 0: no text in field 'text'; found fields key, num"
     ):
-        read_documents(name, splits=["train"])
+        read_hub(name, splits=["train"])
     with pytest.raises(
         InputError, match=r"record 0: no text in field 'number'; found fields key, n"
     ):
-        read_documents(name, splits=["train"], text_column="number")
+        read_hub(name, splits=["train"], text_column="number")
 
 
 def test_repeated_ids_and_a_set_without_text_are_refused(lay_out):
     name = lay_out({"train": [("a", "x"), ("a", "y")], "test": [("b", "")]}, ("key", "text"))
     with pytest.raises(InputError, match="id 'a' occurs 2 times"):
-        read_documents(name, splits=["train"], id_column="key")
+        read_hub(name, splits=["train"], id_column="key")
     with pytest.raises(InputError, match="no text in column 'text' of test"):
-        read_documents(name, splits=["test"])
+        read_hub(name, splits=["test"])
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -143,14 +143,14 @@ def test_a_broken_file_of_a_dataset_is_refused(lay_out, streaming):
     with open(f"{name}/train.jsonl", "a") as handle:
         handle.write('{"key": ')
     with pytest.raises(InputError, match="split 'train', revision None: cannot be loaded"):
-        read_documents(name, splits=["train"], streaming=streaming)
+        read_hub(name, splits=["train"], streaming=streaming)
 
 
 @pytest.mark.parametrize(("name", "split"), [("set", "none"), ("no-such-set", "train")])
 def test_an_unknown_dataset_or_split_is_refused(lay_out, tmp_path, name, split):
     lay_out(DOCUMENTS, ("key", "text"))
     with pytest.raises(InputError) as raised:
-        read_documents(str(tmp_path / name), splits=[split])
+        read_hub(str(tmp_path / name), splits=[split])
     assert f"split {split!r}" in str(raised.value)
     assert "Check name, split and revision" in str(raised.value)
 
@@ -158,14 +158,14 @@ def test_an_unknown_dataset_or_split_is_refused(lay_out, tmp_path, name, split):
 def test_of_a_folder_the_files_that_are_named_are_read_and_tracked(lay_out, tmp_path):
     name = lay_out(DOCUMENTS, ("key", "text"), kind="parquet")
     source = HubSource(kind="hub", name=name, data_files=["valid*.parquet"])
-    assert pl.concat(document_batches(source)).rows() == [
+    assert pl.concat(read_documents(source).batches).rows() == [
         ("validation:0", "three", f"{name}/validation.parquet, record 0")
     ]
     assert [Path(path).resolve() for path in local_files(source)] == [
         (tmp_path / "set" / "validation.parquet").resolve()
     ]
     with pytest.raises(InputError, match="cannot be loaded"):
-        read_documents(name, data_files=["none/*.parquet"])
+        read_hub(name, data_files=["none/*.parquet"])
 
 
 @pytest.mark.parametrize("other", [{"splits": ["test"]}, {"config": "c"}])
@@ -179,4 +179,4 @@ def test_columns_that_are_not_needed_are_not_read(lay_out):
     path = Path(name) / "train.parquet"
     far = pa.array([2**62], pa.timestamp("ms"))  # no year that Python has
     pq.write_table(pq.read_table(path).append_column("when", far), path)
-    assert read_documents(name, id_column="key").rows() == [("a", "x", f"{path}, record 0")]
+    assert read_hub(name, id_column="key").rows() == [("a", "x", f"{path}, record 0")]

@@ -11,7 +11,7 @@ from psibench.errors import InputError
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, SUMMARIES
 from psibench.tables.domains import OfDomain, by_place, domain_params
-from psibench.tables.io import each_domain, write_table_parts
+from psibench.tables.io import each_domain
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 LAW = pl.DataFrame({"_id": ["a", "b"], "summary": ["x", "y"]})
@@ -102,19 +102,6 @@ def test_a_table_that_names_domains_itself_is_left_as_it_is(tmp_path):
     write(path, {"law": frame, "art": dropped}, ATTRITION)
     assert rows(path, "law", ATTRITION).equals(frame)
     assert read_table(path, ATTRITION).equals(frame)
-
-
-def test_parts_are_the_same_rows_as_a_whole_frame(tmp_path):
-    whole, parts = tmp_path / "whole.parquet", tmp_path / "parts.parquet"
-    texts = pl.DataFrame({"_id": list("abc"), "text": list("tuv"), "origin": ["o"] * 3})
-    write(whole, {"law": texts, "art": texts}, DOCUMENTS)
-    with each_domain(["law", "art"], {"table": str(parts)}) as domains:
-        for domain in domains:
-            write_table_parts(
-                lambda: texts.iter_slices(2), domain.outputs["table"], DOCUMENTS, provenance=MADE
-            )
-    assert content_hash(parts) == content_hash(whole)
-    assert rows(parts, "art", DOCUMENTS).equals(texts)
 
 
 def test_a_table_of_several_languages_is_read_by_both(tmp_path):

@@ -18,37 +18,26 @@ from hashlib import sha256
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from psibench.config.sources import DocumentSource, FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.generate.sampling import (
-    PART_ROWS,
     Candidates,
-    Held,
     Passages,
     Sample,
     cut_into_passages,
     draw,
     length_measure,
     prefixed,
-    priority,
     read_candidates,
     sample_params,
 )
-from psibench.sources.batches import TextCounts, batch_rows
-from psibench.sources.documents import (
-    document_columns,
-    document_rows,
-    no_text,
-    note_unread,
-    read_documents,
-)
+from psibench.sources.batches import batch_documents
+from psibench.sources.documents import document_columns, document_rows, no_text, read_documents
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.sources.records import (
     Portion,
@@ -64,17 +53,12 @@ from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.derived import provenance
 from psibench.tables.domains import OutputPath
 from psibench.tables.dropped import dropped_frame
-from psibench.tables.io import write_table_parts
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 from psibench.tables.stage import stage, version_of
 
 logger = logging.getLogger("psibench")
 
-PART_SCHEMA = pa.schema(
-    {"place": pa.int64(), "bin": pa.int32(), "length": pa.int32()}
-    | {"_id": pa.string(), "packed": pa.binary(), "origin": pa.string()}
-)
-COUNTS_KEY = b"psibench.counts"
+COUNTS_KEY = "psibench.counts"
 
 
 @stage("sample", version=4, each="sections")
@@ -111,12 +95,12 @@ def run_sample(
     if isinstance(source, FilesSource | HubSource):
         folder = Path(store) / "samples"
         parts = _write_parts(source, drawing, str(documents), folder=folder, processes=threads)
-        found, left_out = _joined(source, parts, drawing.sample)
+        found, left_out = _joined(source, parts)
     else:
         read = read_documents(source)
         found, pieces = drawing.candidates(read.batches)
         left_out = pl.concat([prefixed(read.dropped, drawing.prefix, "item_id", "doc_id"), pieces])
-    drawn = draw(found, drawing.sample)
+    drawn = draw(found)
     tokenizer = drawing.length_tokenizer
     origin = provenance(
         "sample",
@@ -131,7 +115,7 @@ def run_sample(
         inputs={path: content_hash(path) for path in local_files(source)},
         revisions=dataset_revisions(source),
     )
-    write_table_parts(drawn.parts, documents, DOCUMENTS, provenance=origin)
+    write_table(drawn.documents, documents, DOCUMENTS, provenance=origin)
     write_table(drawn.sampling, sampling, SAMPLING, provenance=origin)
     every = pl.concat([left_out, drawn.duplicates], how="diagonal").with_columns(
         language=pl.lit(language), domain=pl.lit(domain)
@@ -194,17 +178,6 @@ class Part:
         return self.path.with_suffix(".pieces.parquet")
 
 
-class Counts(NamedTuple):
-    """What is counted of a part."""
-
-    chosen: Chosen
-    texts: TextCounts
-    n_documents: int
-    shortest: int
-    longest: int
-    n_seen: list[int]
-
-
 def _write_parts(
     source: FilesSource | HubSource,
     drawing: Drawing,
@@ -219,7 +192,6 @@ def _write_parts(
 
     Raises InputError if the source cannot be read.
     """
-    note_unread(source)
     files = record_files(source)
     keys = [_key(source, file, drawing, whose) for file in files]
     given: dict[Portion, int] = {}
@@ -237,7 +209,7 @@ def _write_parts(
             for portion in look
         ]
         _write_missing(asked, processes)
-        given |= {part.portion: _read_counts(part.path).chosen.n_kept for part in asked}
+        given |= {part.portion: _read_counts(part)[0].n_kept for part in asked}
         parts += asked
     return sorted(parts, key=lambda part: part.portion[:2])
 
@@ -293,90 +265,44 @@ def _begin_reader() -> None:
 def write_part(part: Part) -> None:
     """Read a portion of a file and write what may be drawn of it.
 
-    Raises InputError if the file cannot be read, or an id occurs twice in it.
+    Raises InputError if the file cannot be read.
     """
-    chosen, texts, source = Chosen(), TextCounts(), part.source
-
-    def rows() -> Iterator[tuple[str, str, str]]:
-        columns = document_columns(source)
-        records = portion_records(source, part.file, part.portion, columns, chosen=chosen)
-        return document_rows(source, records)
-
-    batches = batch_rows(rows, place=place_of(source), texts=texts)
+    chosen, source = Chosen(), part.source
+    records = portion_records(
+        source, part.file, part.portion, document_columns(source), chosen=chosen
+    )
+    batches = batch_documents(document_rows(source, records))
     found, pieces = part.drawing.candidates(batches)
-    n_seen = [own.n_seen for own in found.bins]
-    counts = Counts(chosen, texts, found.n_documents, found.shortest or 0, found.longest, n_seen)
-    told = json.dumps(counts._asdict() | {"chosen": asdict(chosen), "texts": asdict(texts)})
     if part.drawing.passages is not None:
         with atomic_path(part.pieces) as path:
             pieces.write_parquet(path)
-    held = sorted(
-        ((entry, number) for number, own in enumerate(found.bins) for entry in own.held),
-        key=lambda pair: pair[0].place,
-    )
-    schema = PART_SCHEMA.with_metadata({COUNTS_KEY: told.encode()})
-    with atomic_path(part.path) as path, pq.ParquetWriter(path, schema) as file:
-        for start in range(0, len(held), PART_ROWS):
-            block = [
-                (entry.place, number, entry.length, entry.doc_id, entry.packed, entry.origin)
-                for entry, number in held[start : start + PART_ROWS]
-            ]
-            columns = zip(*block, strict=True)
-            arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
-            file.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    counts = [asdict(chosen), found.n_seen, found.shortest, found.longest]
+    with atomic_path(part.path) as path:
+        found.rows.write_parquet(path, metadata={COUNTS_KEY: json.dumps(counts)})
 
 
-def _read_counts(path: Path) -> Counts:
-    told = json.loads(pq.read_schema(path).metadata[COUNTS_KEY])
-    return Counts(
-        **told | {"chosen": Chosen(**told["chosen"]), "texts": TextCounts(**told["texts"])}
-    )
+def _read_counts(part: Part) -> tuple[Chosen, list[int], int | None, int | None]:
+    chosen, *of_lengths = json.loads(pl.read_parquet_metadata(part.path)[COUNTS_KEY])
+    return Chosen(**chosen), *of_lengths
 
 
 def _joined(
-    source: FilesSource | HubSource, parts: Sequence[Part], sample: Sample
+    source: FilesSource | HubSource, parts: Sequence[Part]
 ) -> tuple[Candidates, pl.DataFrame]:
     """Return what may be drawn of a source, and the pieces left out, from its parts in order.
 
-    Raises InputError if ``where`` leaves nothing, the source holds no text, or two documents that
-    may be drawn have one id.
+    Raises InputError if ``where`` leaves nothing, or the source holds no text.
     """
-    found, chosen, texts = Candidates.none(sample), Chosen(), TextCounts()
+    found, chosen = Candidates(parts[0].drawing.sample), Chosen()
     pieces = [dropped_frame()]
     for part in parts:
-        counts = _read_counts(part.path)
-        chosen.add(counts.chosen)
-        texts.add(counts.texts)
-        for own, n in zip(found.bins, counts.n_seen, strict=True):
-            own.n_seen += n
-        for batch in pq.ParquetFile(part.path).iter_batches(batch_size=PART_ROWS):
-            for place, number, length, doc_id, packed, origin in zip(
-                *batch.to_pydict().values(), strict=True
-            ):
-                own, order = found.bins[number], -priority(sample.seed, doc_id)
-                entry = Held(order, found.n_documents + place, doc_id, packed, origin, length)
-                if own.has_room(order, entry.place):
-                    own.hold(entry)
-        found.n_documents += counts.n_documents
-        if counts.n_documents:
-            found.extend_range(counts.shortest, counts.longest)
+        of_part, *of_lengths = _read_counts(part)
+        chosen.add(of_part)
+        found.add(pl.read_parquet(part.path), *of_lengths)
         if part.drawing.passages is not None:
             pieces.append(pl.read_parquet(part.pieces))
     chosen.tell(place_of(source))
-    if not texts.n:
+    left_out = pl.concat(pieces)
+    if not sum(found.n_seen) and left_out.is_empty():
         raise InputError(no_text(source))
-    texts.tell(place_of(source))
-    _refuse_repeated(found, place_of(source))
-    return found, pl.concat(pieces)
-
-
-def _refuse_repeated(found: Candidates, place: str) -> None:
-    """Raise InputError if two documents that may be drawn, of whatever files, have one id."""
-    origins: dict[str, str] = {}
-    for own in found.bins:
-        for entry in own.held:
-            if (other := origins.setdefault(entry.doc_id, entry.origin)) != entry.origin:
-                raise InputError(
-                    f"{place}: id {entry.doc_id!r} occurs 2 times ({other}; {entry.origin}) or "
-                    "more. Ids must be unique."
-                )
+    return found, left_out

@@ -6,16 +6,14 @@ documents of a generated benchmark is in `psibench.generate.sample`.
 """
 
 import hashlib
-import heapq
 import logging
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import ceil
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -24,23 +22,21 @@ from pydantic import Field, model_validator
 from psibench.config.base import Section
 from psibench.config.sources import DocumentSource, PythonDocsSource
 from psibench.errors import InputError
+from psibench.sources.checks import refuse_repeated
 from psibench.sources.local import local_files
 from psibench.tables import content_hash, read_provenance
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.domains import OfDomain, domain_params
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import count_in_parts, count_words
-from psibench.text.near_duplicates import Repeat, Repeats
+from psibench.text.near_duplicates import DistinctTexts, Repeat
 from psibench.text.passages import cut_documents
 
 logger = logging.getLogger("psibench")
 
 OUTSIDE = "outside"
 DETAIL_CHARS = 80
-SAMPLED_SCHEMA = dict.fromkeys(("_id", "text", "origin", "length", "length_bin"), pl.String) | {
-    "length": pl.Int32
-}
-PART_ROWS = 2000
+SAMPLED_COLUMNS = ("_id", "text", "origin", "length", "length_bin")
 TOO_FEW = "sample: %d documents of %s %s wanted, %d found%s; the sample is smaller than asked for"
 
 Measure = Callable[[Sequence[str]], np.ndarray]
@@ -196,118 +192,84 @@ def length_measure(
 # The draw
 
 
-class Held(NamedTuple):
-    """A document that may be drawn; ``place`` is its number in the source, from 0.
-
-    ``order`` is the negated priority: the larger, the sooner it is drawn. ``packed`` is the text,
-    UTF-8 and compressed: a third of its size.
-    """
-
-    order: int
-    place: int
-    doc_id: str
-    packed: bytes
-    origin: str
-    length: int
-
-    @property
-    def text(self) -> str:
-        """The text as it was read."""
-        return zlib.decompress(self.packed).decode()
+CANDIDATE_SCHEMA: dict[str, Any] = {
+    **{"place": pl.Int64, "bin": pl.Int32, "priority": pl.Binary},
+    **{"_id": pl.String, "text": pl.String, "origin": pl.String, "length": pl.Int32},
+}
 
 
-@dataclass
-class LengthBin:
-    """One length bin, or what lies outside of all: then it has no borders.
-
-    ``wanted`` and ``capacity`` are the documents to draw and to hold, some more than wanted; None:
-    all. ``held`` has those of the best priorities of the ``n_seen`` in the source; where there is a
-    capacity it is a heap, first comes what goes next. ``drawn`` is the sample of these, best
-    priority first; ``duplicates`` has what would have been drawn, the document that it repeats, and
-    how.
-    """
-
-    label: str
-    low: int | None
-    high: int | None
-    wanted: int | None
-    capacity: int | None
-    n_seen: int = 0
-    held: list[Held] = field(default_factory=list)
-    drawn: list[Held] = field(default_factory=list)
-    duplicates: list[tuple[Held, Held, Repeat]] = field(default_factory=list)
-
-    def has_room(self, order: int, place: int) -> bool:
-        """Say whether a document of this priority would be held."""
-        if self.capacity is None or len(self.held) < self.capacity:
-            return True
-        return bool(self.held) and (order, place) >= self.held[0][:2]
-
-    def hold(self, entry: Held) -> None:
-        """Hold a document that there is room for; of a full bin the worst goes."""
-        if self.capacity is None:
-            self.held.append(entry)
-        elif len(self.held) >= self.capacity:
-            heapq.heapreplace(self.held, entry)
-        else:
-            heapq.heappush(self.held, entry)
-
-
-@dataclass
 class Candidates:
     """The documents of a source, or of a part of it, that may be drawn.
 
-    ``bins`` are in order, what lies outside of all is the last; ``n_documents`` were read, of which
-    ``shortest`` and ``longest`` are the least and the greatest length.
+    Attributes
+    ----------
+    rows
+        ``CANDIDATE_SCHEMA``: ``place`` is the document's number in the source and ``bin`` its
+        length bin, both from 0; of each bin those of the smallest ``priority``.
+    n_seen
+        Documents read, by bin; the last number is of those outside of all bins.
+    shortest, longest
+        Least and greatest length read; None where nothing was.
     """
 
-    bins: list[LengthBin]
-    n_documents: int = 0
-    shortest: int | None = None
-    longest: int = 0
+    def __init__(self, sample: Sample) -> None:
+        self.sample = sample
+        self.rows = pl.DataFrame(schema=CANDIDATE_SCHEMA)
+        self.n_seen = [0] * len(sample.edges)
+        self.shortest: int | None = None
+        self.longest: int | None = None
+        reserve = 0.0 if sample.deduplicate == "none" else sample.reserve
+        wanted = wanted_by_bin(sample)
+        self._capacities = None if wanted is None else [n + ceil(n * reserve) for n in wanted]
 
-    @classmethod
-    def none(cls, sample: Sample) -> "Candidates":
-        """Make empty bins."""
-        return cls(_empty_bins(sample))
+    def read(self, batch: pl.DataFrame, lengths: np.ndarray) -> None:
+        """Add documents (DOCUMENTS rows, (n,) lengths) that follow those read before."""
+        bins = bin_numbers(lengths, self.sample.edges)
+        rows = batch.select(
+            pl.int_range(pl.len(), dtype=pl.Int64).alias("place"),
+            pl.Series("bin", bins, dtype=pl.Int32),
+            pl.Series("priority", [priority(self.sample.seed, key) for key in batch["_id"]]),
+            *("_id", "text", "origin"),
+            pl.Series("length", lengths, dtype=pl.Int32),
+        ).filter(pl.col("bin") >= 0)
+        n_seen = [int((bins == number).sum()) for number in (*range(len(self.n_seen) - 1), -1)]
+        self.add(rows, n_seen, int(lengths.min()), int(lengths.max()))
 
-    def extend_range(self, low: int, high: int) -> None:
-        """Say that there are documents of these lengths."""
-        self.shortest = low if self.shortest is None else min(self.shortest, low)
-        self.longest = max(self.longest, high)
+    def add(
+        self, rows: pl.DataFrame, n_seen: Sequence[int], shortest: int | None, longest: int | None
+    ) -> None:
+        """Add candidates of documents that follow those read before; places count from there."""
+        rows = rows.with_columns(pl.col("place") + sum(self.n_seen))
+        self.n_seen = [before + more for before, more in zip(self.n_seen, n_seen, strict=True)]
+        self.shortest = min((n for n in (self.shortest, shortest) if n is not None), default=None)
+        self.longest = max((n for n in (self.longest, longest) if n is not None), default=None)
+        self.rows = pl.concat([self.rows, rows])
+        if self._capacities is not None:
+            rank = pl.col("priority").rank("ordinal").over("bin")
+            capacity = pl.col("bin").replace_strict(dict(enumerate(self._capacities)))
+            self.rows = self.rows.filter(rank <= capacity)
 
 
 @dataclass(frozen=True)
 class Sampled:
     """The documents drawn, in the order of the source, and how many there were of each length.
 
-    ``held`` are the documents with their length bins, the texts compressed; ``sampling`` the
-    SAMPLING rows, of which what lies outside of all bins is the last; ``duplicates`` the documents
-    left out for repeating another, in order of the source, as `Dropped` with their ``length_bin``
-    (``detail`` is the id of the document repeated, ``score`` the Jaccard index).
+    ``documents`` are DOCUMENTS rows with ``length`` (int32, in the sample's unit) and
+    ``length_bin``; ``sampling`` the SAMPLING rows, of which what lies outside of all bins is the
+    last; ``duplicates`` the documents left out for repeating another, in order of the source, as
+    `Dropped` with their ``length_bin`` (``detail`` is the id of the document repeated, ``score``
+    the Jaccard index).
     """
 
-    held: Sequence[tuple[Held, str]]
+    documents: pl.DataFrame
     sampling: pl.DataFrame
     duplicates: pl.DataFrame
-
-    @cached_property
-    def documents(self) -> pl.DataFrame:
-        """DOCUMENTS rows with ``length`` (int32, in the sample's unit) and ``length_bin``."""
-        return pl.concat(self.parts())
-
-    def parts(self) -> Iterator[pl.DataFrame]:
-        """Yield `documents` in parts, anew at each call, for those who need not hold all texts."""
-        for start in range(0, len(self.held), PART_ROWS):
-            part = self.held[start : start + PART_ROWS]
-            rows = [(e.doc_id, e.text, e.origin, e.length, label) for e, label in part]
-            yield pl.DataFrame(rows, schema=SAMPLED_SCHEMA, orient="row")
 
 
 def sample_documents(
     batches: Iterable[pl.DataFrame], *, sample: Sample, measure: Measure
 ) -> Sampled:
-    """Draw documents by length, with what may be drawn (compressed) and one batch in memory.
+    """Draw documents by length, with what may be drawn and one batch in memory.
 
     Each document has a priority, a hash of the seed and its id; a bin takes those of the smallest.
     So the draw depends neither on the size of the batches nor on the order of the source; the rows
@@ -322,86 +284,108 @@ def sample_documents(
     Parameters
     ----------
     batches
-        DOCUMENTS rows, ids unique over all batches.
+        DOCUMENTS rows.
     measure
         texts -> (n_texts,) lengths in the sample's unit; see `length_measure`.
 
     Raises
     ------
     InputError
-        If no document is drawn.
+        If no document is drawn, or two documents that may be drawn have one id.
     """
-    return draw(read_candidates(batches, sample, measure), sample)
-
-
-def draw(candidates: Candidates, sample: Sample) -> Sampled:
-    """Draw a sample from the candidates of a whole source; raise InputError if none is drawn."""
-    bins = candidates.bins
-    _draw_distinct(bins, sample)
-    if not any(own.drawn for own in bins):
-        raise InputError(_nothing_drawn(candidates, sample))
-    for own in bins:
-        if own.wanted is not None and len(own.drawn) < own.wanted:
-            why = _why_too_few(own)
-            logger.warning(TOO_FEW, own.wanted, own.label, sample.unit, len(own.drawn), why)
-    held = [(entry, own.label) for own in bins for entry in own.drawn]
-    columns = (
-        (b.label, sample.unit, b.low, b.high, b.n_seen, b.wanted, len(b.drawn), len(b.duplicates))
-        for b in bins
-    )
-    return Sampled(
-        sorted(held, key=lambda pair: pair[0].place),
-        pl.DataFrame(list(columns), schema=SAMPLING.empty().schema, orient="row"),
-        _duplicate_rows(bins),
-    )
+    return draw(read_candidates(batches, sample, measure))
 
 
 def read_candidates(
     batches: Iterable[pl.DataFrame], sample: Sample, measure: Measure
 ) -> Candidates:
     """Read documents to their end, and hold those that may be drawn; as `sample_documents`."""
-    found = Candidates.none(sample)
+    found = Candidates(sample)
     for batch in batches:
-        if batch.is_empty():
-            continue
-        lengths = np.asarray(measure(batch.get_column("text").to_list()))
-        found.extend_range(int(lengths.min()), int(lengths.max()))
-        numbers = bin_numbers(lengths, sample.edges).tolist()
-        rows = batch.select("_id", "text", "origin").iter_rows()
-        for number, length, row in zip(numbers, lengths.tolist(), rows, strict=True):
-            own, order, place = (
-                found.bins[number],
-                -priority(sample.seed, row[0]),
-                found.n_documents,
-            )
-            own.n_seen += 1
-            found.n_documents += 1
-            if own.has_room(order, place):
-                doc_id, text, origin = row
-                packed = zlib.compress(text.encode(), level=1)
-                own.hold(Held(order, place, doc_id, packed, origin, length))
+        if batch.height:
+            found.read(batch, np.asarray(measure(batch.get_column("text").to_list())))
     return found
 
 
-def _empty_bins(sample: Sample) -> list[LengthBin]:
-    """Make the bins in order; what lies outside is the last, where the number -1 finds it."""
-    borders = list(pairwise(sample.edges))
-    wanted: list[int | None] = [None] * len(borders)
-    if sample.n_documents is not None:
-        wanted = [*quotas(sample.n_documents, sample.shares or [1] * len(borders))]
-    more = 0.0 if sample.deduplicate == "none" else sample.reserve
-    bins = [
-        LengthBin(
-            f"{low}-{high}", low, high, part, None if part is None else part + ceil(part * more)
-        )
-        for (low, high), part in zip(borders, wanted, strict=True)
-    ]
-    return [*bins, LengthBin(OUTSIDE, None, None, 0, 0)]
+def draw(candidates: Candidates) -> Sampled:
+    """Draw a sample from the candidates of a whole source; errors as `sample_documents`."""
+    sample, n_seen = candidates.sample, candidates.n_seen
+    labels = [f"{low}-{high}" for low, high in pairwise(sample.edges)]
+    wanted = wanted_by_bin(sample)
+    rows = candidates.rows.with_columns(
+        length_bin=pl.col("bin").replace_strict(dict(enumerate(labels)), return_dtype=pl.String)
+    )
+    refuse_repeated(rows, where="sample")
+    drawn, duplicates = _draw_distinct(rows.sort("priority"), sample, wanted)
+    if drawn.is_empty():
+        raise InputError(_nothing_drawn(candidates, labels))
+    found = []
+    for number, label in enumerate([*labels, OUTSIDE]):
+        low, high = sample.edges[number : number + 2] if label != OUTSIDE else (None, None)
+        n_wanted = 0 if label == OUTSIDE else wanted and wanted[number]
+        n_drawn, n_left_out = (frame.filter(bin=number).height for frame in (drawn, duplicates))
+        if n_wanted is not None and n_drawn < n_wanted:
+            n_held = rows.filter(bin=number).height
+            why = _why_too_few(n_left_out, n_held, n_seen[number])
+            logger.warning(TOO_FEW, n_wanted, label, sample.unit, n_drawn, why)
+        counts = (n_seen[number], n_wanted, n_drawn, n_left_out)
+        found.append((label, sample.unit, low, high, *counts))
+    return Sampled(
+        drawn.sort("place").select(*SAMPLED_COLUMNS),
+        pl.DataFrame(found, schema=SAMPLING.empty().schema, orient="row"),
+        _as_dropped(duplicates.sort("place")),
+    )
 
 
-def priority(seed: int, doc_id: str) -> int:
-    """Return a document's priority, of 128 bits: the smallest are drawn first."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}\x1f{doc_id}".encode(), digest_size=16).digest())
+def _draw_distinct(
+    rows: pl.DataFrame, sample: Sample, wanted: Sequence[int] | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Go through candidates by priority; return those that repeat none drawn, and the others.
+
+    The others have ``reason``, ``repeats`` (an id) and ``jaccard`` besides. A bin that has what is
+    wanted is drawn from no more, so a document is compared with those of the sample only: a sample
+    without duplicates is the same with and without looking for them.
+    """
+    distinct = None
+    if sample.deduplicate != "none":
+        jaccard = sample.near_duplicate_jaccard if sample.deduplicate == "near" else None
+        distinct = DistinctTexts(rows["text"].__getitem__, jaccard=jaccard)
+    n_drawn = Counter[int]()
+    drawn: list[int] = []
+    repeats: list[tuple[int, Repeat]] = []
+    for number, of_bin in enumerate(rows["bin"]):
+        if wanted is not None and n_drawn[of_bin] >= wanted[of_bin]:
+            continue
+        if distinct and (repeat := distinct.add(number)):
+            repeats.append((number, repeat))
+        else:
+            drawn.append(number)
+            n_drawn[of_bin] += 1
+    found = [(one.reason, rows["_id"][one.number], one.jaccard) for _, one in repeats]
+    schema = {"reason": pl.String, "repeats": pl.String, "jaccard": pl.Float64}
+    duplicates = rows[[number for number, _ in repeats]]
+    return rows[drawn], duplicates.hstack(pl.DataFrame(found, schema=schema, orient="row"))
+
+
+def _as_dropped(duplicates: pl.DataFrame) -> pl.DataFrame:
+    columns = ("_id", "reason", "repeats", "jaccard", "text")
+    dropped = dropped_frame(
+        Dropped("deduplicate", "documents", key, key, reason, other, alike, char_length=len(text))
+        for key, reason, other, alike, text in duplicates.select(columns).iter_rows()
+    )
+    return dropped.with_columns(duplicates["length_bin"])
+
+
+def wanted_by_bin(sample: Sample) -> list[int] | None:
+    """Return how many documents each bin is to give; None where all are taken."""
+    if sample.n_documents is None:
+        return None
+    return quotas(sample.n_documents, sample.shares or [1] * (len(sample.edges) - 1))
+
+
+def priority(seed: int, doc_id: str) -> bytes:
+    """Return a document's priority, 16 bytes: the smallest are drawn first."""
+    return hashlib.blake2b(f"{seed}\x1f{doc_id}".encode(), digest_size=16).digest()
 
 
 def quotas(n_documents: int, shares: Sequence[int]) -> list[int]:
@@ -430,69 +414,24 @@ def bin_numbers(lengths: np.ndarray, edges: Sequence[int]) -> np.ndarray:
     return numbers
 
 
-def _draw_distinct(bins: Sequence[LengthBin], sample: Sample) -> None:
-    """Go through the documents of all bins by priority, and draw those that repeat none drawn.
-
-    A bin that has what is wanted is drawn from no more, so a document is compared with those of the
-    sample only: a sample without duplicates is the same with and without looking for them.
-    """
-    entries = [(own, entry) for own in bins for entry in own.held]
-    entries.sort(key=lambda pair: (-pair[1].order, pair[1].place))
-    repeats = None
-    if sample.deduplicate != "none":
-        jaccard = sample.near_duplicate_jaccard if sample.deduplicate == "near" else None
-        repeats = Repeats(lambda place: entries[place][1].text, len(entries), jaccard=jaccard)
-    for place, (own, entry) in enumerate(entries):
-        if own.wanted is not None and len(own.drawn) >= own.wanted:
-            continue
-        repeat = repeats and repeats.find(place)
-        if repeat:
-            own.duplicates.append((entry, entries[repeat.number][1], repeat))
-            continue
-        own.drawn.append(entry)
-        if repeats:
-            repeats.keep(place)
-
-
-def _duplicate_rows(bins: Sequence[LengthBin]) -> pl.DataFrame:
-    found = sorted(
-        (entry.place, own.label, entry, other, repeat)
-        for own in bins
-        for entry, other, repeat in own.duplicates
-    )
-    rows = [
-        Dropped(
-            "deduplicate",
-            "documents",
-            entry.doc_id,
-            entry.doc_id,
-            repeat.reason,
-            other.doc_id,
-            repeat.jaccard,
-            char_length=len(entry.text),
-        )
-        for _, _, entry, other, repeat in found
-    ]
-    labels = pl.Series("length_bin", [label for _, label, *_ in found], dtype=pl.String)
-    return dropped_frame(rows).with_columns(labels)
-
-
-def _why_too_few(own: LengthBin) -> str:
-    if not own.duplicates:
+def _why_too_few(n_duplicates: int, n_held: int, n_seen: int) -> str:
+    if not n_duplicates:
         return ""
-    why = f" ({len(own.duplicates)} duplicates left out"
-    if len(own.held) < own.n_seen:
-        why += f", and no more than {len(own.held)} of {own.n_seen} held: raise sample.reserve"
+    why = f" ({n_duplicates} duplicates left out"
+    if n_held < n_seen:
+        why += f", and no more than {n_held} of {n_seen} held: raise sample.reserve"
     return f"{why})"
 
 
-def _nothing_drawn(found: Candidates, sample: Sample) -> str:
-    if not found.n_documents:
+def _nothing_drawn(found: Candidates, labels: Sequence[str]) -> str:
+    n_documents = sum(found.n_seen)
+    if not n_documents:
         return "sample: the source holds no document"
-    seen = ", ".join(f"{held.label}: {held.n_seen}" for held in found.bins)
+    bins = zip([*labels, OUTSIDE], found.n_seen, strict=True)
+    seen = ", ".join(f"{label}: {n}" for label, n in bins)
     return (
-        f"sample: no document drawn. The source's {found.n_documents} documents have "
-        f"{found.shortest} to {found.longest} {sample.unit} ({seen}). Change "
+        f"sample: no document drawn. The source's {n_documents} documents have "
+        f"{found.shortest} to {found.longest} {found.sample.unit} ({seen}). Change "
         "sample.edges or sample.unit, ask for more documents, cut long ones (`passages: {}`), or "
         "take another source."
     )

@@ -1,6 +1,5 @@
 """Documents of every kind of source, in batches: a source need not fit into memory."""
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,18 +7,14 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.paths import shipped
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.errors import InputError
 from psibench.sources.batches import Row, batch_documents
-from psibench.sources.checks import require_id, require_text
-from psibench.sources.files import unread_files
+from psibench.sources.checks import refuse_repeated, require_id, require_text
 from psibench.sources.python_docs import read_python_docs
 from psibench.sources.records import NumberedRecord, numbered_records, place_of
 from psibench.sources.squad import read_squad_files
 from psibench.tables.dropped import dropped_frame
-
-logger = logging.getLogger("psibench")
 
 ID_COLUMNS = ("_id", "id")
 
@@ -29,23 +24,18 @@ class SourceDocuments:
     """What a source holds."""
 
     batches: Iterator[pl.DataFrame]
-    """DOCUMENTS rows, read as they are asked for, once; ids are unique over all batches."""
+    """DOCUMENTS rows, read as they are asked for, once; whether ids are unique is not checked."""
     dropped: pl.DataFrame = field(default_factory=dropped_frame)
     """What the source itself left out, with reasons (`DROPPED_SCHEMA`)."""
 
 
 def read_documents(
-    source: SquadSource | HubSource | FilesSource | PythonDocsSource, *, first: int | None = None
+    source: SquadSource | HubSource | FilesSource | PythonDocsSource,
 ) -> SourceDocuments:
     """Read the documents of a source; of SQuAD files, the distinct contexts.
 
-    Raises InputError if the source cannot be read, is not what it says, holds no text or repeats an
-    id; of a source read batch by batch, when the batch that shows it is asked for.
-
-    Parameters
-    ----------
-    first
-        Of a source of records, look at so many and no more, whatever its limit: for an estimate.
+    Raises InputError if the source cannot be read, is not what it says, or holds no text; of a
+    source read batch by batch, when the batch that shows it is asked for.
     """
     if isinstance(source, PythonDocsSource):
         docs = read_python_docs(
@@ -57,38 +47,29 @@ def read_documents(
         return SourceDocuments(iter([docs.documents]), docs.dropped)
     if isinstance(source, SquadSource):
         return SourceDocuments(iter([_contexts(read_squad_files(source.paths))]))
-    return SourceDocuments(document_batches(source, first=first))
+    return SourceDocuments(_read_records(source))
 
 
 def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataFrame:
-    """Read documents into one frame of DOCUMENTS rows; options as a `FilesSource` has them."""
-    source = FilesSource(kind="files", paths=[str(path) for path in paths], **options)
-    return pl.concat(document_batches(source))
+    """Read documents into one frame of DOCUMENTS rows; options as a `FilesSource` has them.
 
-
-def document_batches(
-    source: FilesSource | HubSource, *, first: int | None = None
-) -> Iterator[pl.DataFrame]:
-    """Yield DOCUMENTS rows in batches, in reading order; blank texts are left out.
-
-    Raises InputError if the source cannot be read, a record lacks its text, its id or a column of
-    ``where``, nothing is left, or an id occurs twice.
+    Raises InputError as `read_documents`, or if an id occurs twice.
     """
-    place, columns = place_of(source), document_columns(source)
-    note_unread(source)
-
-    def rows() -> Iterator[Row]:
-        return document_rows(source, numbered_records(source, columns, first=first))
-
-    yield from batch_documents(rows, place=place, empty=no_text(source))
+    source = FilesSource(kind="files", paths=[str(path) for path in paths], **options)
+    documents = pl.concat(_read_records(source))
+    refuse_repeated(documents, where=place_of(source))
+    return documents
 
 
-def note_unread(source: FilesSource | HubSource) -> None:
-    """Log how many files of a source's folders are of a kind that is not read."""
-    if isinstance(source, FilesSource):
-        paths = [shipped(path) for path in source.paths]
-        if skipped := unread_files(paths):
-            logger.warning("%s: %s", place_of(source), skipped)
+def _read_records(source: FilesSource | HubSource) -> Iterator[pl.DataFrame]:
+    """Yield DOCUMENTS rows in batches, in reading order; blank texts are left out."""
+    is_empty = True
+    records = numbered_records(source, document_columns(source))
+    for batch in batch_documents(document_rows(source, records)):
+        is_empty = False
+        yield batch
+    if is_empty:
+        raise InputError(no_text(source))
 
 
 def no_text(source: FilesSource | HubSource) -> str:

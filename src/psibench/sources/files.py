@@ -1,6 +1,5 @@
 """Documents from folders and files of jsonl, parquet, json, txt and md."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
@@ -140,21 +139,6 @@ def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
         else:
             found.append((path, path.parent))
     return found
-
-
-def unread_files(paths: Sequence[str | Path]) -> str:
-    """Say how many files in folders are of a kind that is not read; empty if none is."""
-    folders = [Path(path) for path in paths if Path(path).is_dir()]
-    others = Counter(
-        path.suffix.lower() or "no suffix"
-        for folder in folders
-        for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".") and _suffix(path) not in IN_FOLDERS
-    )
-    if not others:
-        return ""
-    listed = ", ".join(f"{suffix} {count}" for suffix, count in others.most_common(5))
-    return f"{others.total():,} files are not read ({listed}). Supported: {FOLDERS}"
 
 
 def read_jsonl(path: Path, _columns: Sequence[str] = ()) -> Iterator[Record]:

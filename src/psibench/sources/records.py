@@ -7,35 +7,21 @@ out in the next among those that gave all they were asked for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, pairwise
-from typing import Any, NamedTuple, Protocol
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError
-from psibench.sources.files import READERS, local_record_files
-from psibench.sources.hub import hub_record_files
+from psibench.sources.files import READERS, LocalFile, TextFiles, local_record_files
+from psibench.sources.hub import HubFile, hub_record_files
 from psibench.sources.where import Chosen
 
 NumberedRecord = tuple[str, dict[str, Any], str]
 """Origin, record, and its id by file and number."""
 
 
-class RecordFile(Protocol):
-    """A file of a source; it can be sent to another process."""
-
-    @property
-    def key(self) -> str:
-        """What ids made of file and record number start with."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is text that has no columns."""
-
-    def identity(self) -> str:
-        """Return what changes when the file's content or its place does."""
-
-    def records(self, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield ``(origin, record)``, with these columns at least, if they are there."""
+RecordFile = LocalFile | TextFiles | HubFile
+"""A file of a source; it can be sent to another process."""
 
 
 class Portion(NamedTuple):
@@ -105,23 +91,15 @@ def portion_records(
 
 
 def numbered_records(
-    source: FilesSource | HubSource, columns: Sequence[str], *, first: int | None = None
+    source: FilesSource | HubSource, columns: Sequence[str]
 ) -> Iterator[NumberedRecord]:
     """Yield ``(origin, record, id by file and number)`` of what is read of a source, in order.
 
     Raises InputError if the source cannot be read, or ``where`` leaves nothing.
-
-    Parameters
-    ----------
-    first
-        Look at so many records and no more, of the first files, whatever the source's limit.
     """
     files, chosen = record_files(source), Chosen()
     given: dict[Portion, int] = {}
-    if first is not None:
-        every = (one for file in files for one in _numbered(source, file, columns))
-        yield from chosen.keep(islice(every, first), source.where)
-    while first is None and (look := next_look(source.max_documents, len(files), given)):
+    while look := next_look(source.max_documents, len(files), given):
         for portion in look:
             n_before = chosen.n_kept
             yield from portion_records(source, files[portion.file], portion, columns, chosen=chosen)

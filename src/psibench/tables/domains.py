@@ -5,7 +5,7 @@ goes through the domains of a language instead of one job each. What a stage doe
 of one domain: it gets `OfDomain` for a table to read and `DomainPart` for one to write.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,6 @@ from psibench.tables.spec import STRING, Column, TableSpec
 
 DOMAIN = Column("domain", STRING, "domain of the benchmark")
 LANGUAGE = Column("language", STRING, "language of the benchmark")
-
-ReadParts = Callable[[], Iterator[pl.DataFrame]]
-"""Starts reading a table's frames, the same ones at every call."""
 
 
 def by_domain(spec: TableSpec) -> TableSpec:
@@ -69,8 +66,8 @@ class DomainPart:
     def __str__(self) -> str:
         return f"{self.table.path}, domain {self.domain}"
 
-    def add(self, rows: pa.Table | ReadParts, spec: TableSpec, source: Provenance) -> None:
-        """Keep the rows, or what reads them frame by frame, until all domains are there."""
+    def add(self, rows: pa.Table, spec: TableSpec, source: Provenance) -> None:
+        """Keep the rows until all domains are there."""
         self.table.parts[self.domain] = rows
         self.table.sources[self.domain] = source
         self.table.spec = by_domain(spec)
@@ -94,12 +91,12 @@ class LanguageTable:
     Attributes
     ----------
     parts, sources
-        Rows of each domain, or what reads them frame by frame; and their provenance.
+        Rows of each domain, and their provenance.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
-        self.parts: dict[str, pa.Table | ReadParts] = {}
+        self.parts: dict[str, pa.Table] = {}
         self.sources: dict[str, Provenance] = {}
         self.spec: TableSpec | None = None
 

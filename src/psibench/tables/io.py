@@ -1,15 +1,13 @@
 """Checked reading and atomic writing of psibench tables."""
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
@@ -23,11 +21,10 @@ from psibench.tables.domains import (
     LanguageTable,
     OfDomain,
     OutputPath,
-    ReadParts,
     TablePath,
     by_domain,
 )
-from psibench.tables.hashing import hash_file, hash_rows, update, update_numbers
+from psibench.tables.hashing import hash_file, hash_rows
 from psibench.tables.provenance import METADATA_KEY, Provenance
 from psibench.tables.schemas import Column, TableSpec
 
@@ -103,80 +100,15 @@ def each_domain(names: Sequence[str], outputs: Mapping[str, str]) -> Iterator[li
 
 
 def _write_language_table(table: LanguageTable) -> None:
+    """Write the rows of all domains, a row group each, in their order."""
     if table.spec is None:
         raise AssertionError(f"{table.path}: no domain has written its rows")
-    tables = [part for part in table.parts.values() if isinstance(part, pa.Table)]
-    if tables:
-        schema = pa.unify_schemas([part.schema for part in tables])
-        parts = [
-            pa.concat_tables([schema.empty_table(), part], promote_options="default")
-            for part in tables
-        ]
-        _write(table.path, parts, table.spec, table.provenance())
-        return
-
-    def read() -> Iterator[pl.DataFrame]:
-        return (frame for part in table.parts.values() for frame in part())
-
-    write_table_parts(read, table.path, table.spec, provenance=table.provenance())
-
-
-def write_table_parts(
-    read: ReadParts,
-    path: OutputPath,
-    spec: TableSpec,
-    *,
-    provenance: Provenance,
-) -> None:
-    """Write the frames of a table as one Parquet file: the rows and provenance of `write_table`.
-
-    Each frame becomes a row group. One frame is in memory at a time, and all columns but ``text``.
-
-    Parameters
-    ----------
-    read
-        Starts reading from the first frame, the same ones at every call: they are gone through
-        three times. One frame at least.
-
-    Raises
-    ------
-    InputError
-        As `write_table`.
-    """
-    if isinstance(path, DomainPart):
-        part = path
-        path.add(lambda: (part.labelled(one, spec) for one in read()), spec, provenance)
-        return
-
-    def tables() -> Iterator[pa.Table]:
-        return (conform(frame, spec, where=str(path)) for frame in read())
-
-    small, lengths = _without_text(tables())
-    keys = small.select([name for name in spec.key if name != TEXT])
-    _check_key(pl.DataFrame(pl.from_arrow(keys)), spec, str(path))
-    schema, digest = next(tables()).schema, hashlib.sha256(str(small.num_rows).encode())
-    for name in schema.names:
-        digest.update(f"\0{name}\0".encode())
-        if name == TEXT:
-            update_numbers(digest, lengths, pa.int64())
-            for table in tables():
-                for value in table.column(TEXT).to_pylist():
-                    digest.update(value.encode())
-        else:
-            update(digest, small.column(name))
-    record = provenance.to_json(
-        table=spec.name, rows_hash=f"rows:{digest.hexdigest()}", n_rows=small.num_rows
-    )
-    _write_groups(path, tables(), schema, record)
-
-
-def _without_text(tables: Iterator[pa.Table]) -> tuple[pa.Table, pa.ChunkedArray]:
-    """Return all columns but the text, and the bytes of each text."""
-    small, lengths = [], []
-    for table in tables:
-        small.append(table.drop_columns([TEXT]))
-        lengths.extend(pc.binary_length(table.column(TEXT)).chunks)
-    return pa.concat_tables(small), pa.chunked_array(lengths, pa.int32())
+    schema = pa.unify_schemas([part.schema for part in table.parts.values()])
+    parts = [
+        pa.concat_tables([schema.empty_table(), part], promote_options="default")
+        for part in table.parts.values()
+    ]
+    _write(table.path, parts, table.spec, table.provenance())
 
 
 def _write(
@@ -184,13 +116,7 @@ def _write(
 ) -> None:
     table = pa.concat_tables(parts)
     record = provenance.to_json(table=spec.name, rows_hash=hash_rows(table), n_rows=table.num_rows)
-    _write_groups(path, parts, table.schema, record)
-
-
-def _write_groups(
-    path: str | Path, parts: Iterable[pa.Table], schema: pa.Schema, record: str
-) -> None:
-    schema = schema.with_metadata({METADATA_KEY: record.encode()})
+    schema = table.schema.with_metadata({METADATA_KEY: record.encode()})
     options = {"compression": "zstd", "write_page_checksum": True}
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, schema, **options) as writer:
         for part in parts:

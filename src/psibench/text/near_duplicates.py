@@ -1,20 +1,15 @@
 """Texts that repeat others, word for word or nearly, by the shingles they share.
 
 A shingle is a run of five words, or of five characters where words have no spaces. Three questions
-are asked of them: which one earlier text is most like this one (`Repeats`: documents of a sample,
+are asked of them: which earlier text is most like this one (`DistinctTexts`: documents of a sample,
 by the Jaccard index of two sets), how much of this text was seen before, in whichever texts
 (`SeenText`: paragraphs of documentation, which are pieced together from several), and whether this
 text holds one of some others or is held by it (`KnownTexts`: paragraphs of articles, by the overlap
 coefficient).
-
-`Repeats` takes datasketch's MinHash signatures. Datasketch's index holds a Python set per document
-and band, 580 MB for 70,000 documents as measured; here the bands of all documents are one array of
-numbers, and only those that two documents share are put into a dictionary.
 """
 
 import hashlib
 import unicodedata
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -128,7 +123,7 @@ class KnownTexts:
 
 @dataclass(frozen=True)
 class Repeat:
-    """What a text repeats: the ``number`` of the earlier text, from 0, why, and how alike they are.
+    """What a text repeats: the ``number`` of a text added before, why, and how alike they are.
 
     ``reason`` is ``exact_duplicate`` for the same but for case, compatibility forms of characters
     and white space, else ``near_duplicate``; ``jaccard`` is that of the two sets of shingles, 1 for
@@ -140,57 +135,41 @@ class Repeat:
     jaccard: float
 
 
-class Repeats:
-    """Which of a number of texts repeat one that was kept before them.
+class DistinctTexts:
+    """Texts of which none repeats another one, word for word or nearly.
 
-    Texts are read by number, first all of them in order, then those that may be near duplicates
-    again: the caller may hold them compressed. Of a text 16 bytes and 8 per band are held.
-
-    A pair of a Jaccard at or above the threshold is found with a probability of at least 0.999;
-    what is told to be one is one, the sets are compared.
+    A pair of a Jaccard index at or above the threshold is found with a probability of at least
+    0.999; pairs found by datasketch's index are compared exactly. The index takes some 10 kB a
+    text; texts are read again when they are compared: the caller may hold them compressed.
     """
 
-    def __init__(self, read: Callable[[int], str], n_texts: int, *, jaccard: float | None) -> None:
-        """Read every text once; ``jaccard`` is the threshold, None finds exact duplicates only."""
+    def __init__(self, read: Callable[[int], str], *, jaccard: float | None) -> None:
+        """Hold nothing yet; ``jaccard`` is the threshold, None finds exact duplicates only."""
+        self._read = read
         self._threshold = jaccard
-        self._digests: list[bytes] = []
-        self._kept: dict[bytes, int] = {}
-        self._buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
-        n_bands, n_rows = (0, 0) if jaccard is None else bands(jaccard)
-        self._bands = np.zeros((n_texts, n_bands), dtype=np.uint64)
-        has_shingles = np.zeros(n_texts, dtype=bool)
-        for number in range(n_texts):
-            text = normalise(read(number))
-            self._digests.append(hashlib.blake2b(text.encode(), digest_size=16).digest())
-            if jaccard is not None:
-                shingles = shingle_hashes(text)
-                has_shingles[number] = len(shingles) > 0
-                self._bands[number] = band_hashes(shingles, n_bands, n_rows)
-        self._shared = _shared(self._bands, has_shingles)
+        self._numbers: dict[bytes, int] = {}
         self._shingles = lru_cache(N_CACHED)(lambda number: shingle_hashes(normalise(read(number))))
+        if jaccard is not None:
+            from datasketch import MinHashLSH  # takes a second
 
-    def find(self, number: int) -> Repeat | None:
-        """Return the kept text that this one repeats: of several the most alike, then the first."""
-        same = self._kept.get(self._digests[number])
-        if same is not None:
-            return Repeat(same, EXACT, 1.0)
-        best: Repeat | None = None
-        for other in sorted({n for key in self._keys(number) for n in self._buckets.get(key, ())}):
-            alike = jaccard_of(self._shingles(number), self._shingles(other))
-            if alike >= (self._threshold or 0) and (best is None or alike > best.jaccard):
-                best = Repeat(other, NEAR, alike)
-        return best
+            self._index = MinHashLSH(num_perm=N_PERMUTATIONS, params=bands(jaccard))
 
-    def keep(self, number: int) -> None:
-        """Let later texts be compared with this one."""
-        self._kept.setdefault(self._digests[number], number)
-        for key in self._keys(number):
-            self._buckets[key].append(number)
-
-    def _keys(self, number: int) -> list[tuple[int, int]]:
-        shared = np.flatnonzero(self._shared[number])
-        hashes = self._bands[number, shared].tolist()
-        return list(zip(shared.tolist(), hashes, strict=True))
+    def add(self, number: int) -> Repeat | None:
+        """Add a text, or return which one it repeats: of several the most alike, then the first."""
+        text = normalise(self._read(number))
+        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        if digest in self._numbers:
+            return Repeat(self._numbers[digest], EXACT, 1.0)
+        shingles = shingle_hashes(text)
+        if self._threshold is not None and len(shingles):
+            signature = _min_hash(shingles)
+            others = sorted(self._index.query(signature))
+            alike = [jaccard_of(shingles, self._shingles(other)) for other in others]
+            if alike and max(alike) >= self._threshold:
+                return Repeat(others[alike.index(max(alike))], NEAR, max(alike))
+            self._index.insert(number, signature)
+        self._numbers[digest] = number
+        return None
 
 
 def bands(jaccard: float) -> tuple[int, int]:
@@ -201,21 +180,10 @@ def bands(jaccard: float) -> tuple[int, int]:
     many as leave at most ``MISSED`` of the pairs at J = ``jaccard``: the more, the fewer pairs
     have to be compared.
     """
-    rows = range(N_PERMUTATIONS, 1, -1)
+    rows = range(N_PERMUTATIONS // 2, 1, -1)  # datasketch asks for two bands
     fitting = (r for r in rows if (1 - jaccard**r) ** (N_PERMUTATIONS // r) <= MISSED)
     n_rows = next(fitting, 1)
     return N_PERMUTATIONS // n_rows, n_rows
-
-
-def band_hashes(shingles: np.ndarray, n_bands: int, n_rows: int) -> np.ndarray:
-    """Return (n_bands,) uint64 hashes of the bands of a set's MinHash signature."""
-    signature = _blank().copy()
-    signature.update_batch((shingles >> np.uint64(32)).tolist())
-    rows = signature.hashvalues[: n_bands * n_rows].astype(np.uint64).reshape(n_bands, n_rows)
-    hashes = np.zeros(n_bands, dtype=np.uint64)
-    for row in rows.T:
-        hashes = (hashes ^ row) * np.uint64(MULTIPLIER)
-    return hashes
 
 
 def jaccard_of(first: np.ndarray, second: np.ndarray) -> float:
@@ -225,21 +193,14 @@ def jaccard_of(first: np.ndarray, second: np.ndarray) -> float:
     return n_both / n_either if n_either else 0.0
 
 
+def _min_hash(shingles: np.ndarray) -> "MinHash":
+    signature = _empty_min_hash().copy()
+    signature.update_batch((shingles >> np.uint64(32)).tolist())
+    return signature
+
+
 @cache
-def _blank() -> "MinHash":
-    """Make the signature of the empty set; its permutations serve every text."""
-    from datasketch import MinHash  # takes a second
+def _empty_min_hash() -> "MinHash":
+    from datasketch import MinHash
 
     return MinHash(N_PERMUTATIONS, seed=1, scheme="affine32", hashfunc=int)
-
-
-def _shared(hashes: np.ndarray, has_shingles: np.ndarray) -> np.ndarray:
-    """Say which bands a text shares with another one, (n_texts, n_bands) bool."""
-    shared = np.zeros(hashes.shape, dtype=bool)
-    places = np.flatnonzero(has_shingles)
-    for band in range(hashes.shape[1]):
-        _, inverse, counts = np.unique(
-            hashes[places, band], return_inverse=True, return_counts=True
-        )
-        shared[places, band] = counts[inverse] > 1
-    return shared

@@ -27,7 +27,7 @@ from psibench.generate.base import BucketSchemes, Build, complete_build
 from psibench.generate.loaders import Loader
 from psibench.metrics.buckets import UNKNOWN
 from psibench.sources.batches import Row, batch_documents
-from psibench.sources.checks import require_columns, require_id, require_text
+from psibench.sources.checks import refuse_repeated, require_columns, require_id, require_text
 from psibench.sources.evidence import Annotation, Evidence, page_key, read_evidence
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.sources.records import source_records
@@ -178,7 +178,7 @@ def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _P
     source = _part(section.source, "corpus")
     known: dict[str, _Positive] = {}
 
-    def read() -> Iterator[Row]:
+    def rows() -> Iterator[Row]:
         for origin, record in source_records(source, ("_id", "title", "text")):
             require_columns(record, ("_id", "text"), origin)
             key = require_id(record["_id"], "_id", origin=origin)
@@ -190,9 +190,12 @@ def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _P
             if key in wanted or not section.relevant_only:
                 yield key, whole, origin
 
-    empty = f"{section.source.path}: every document is empty; expected text"
-    batches = batch_documents(read, place=section.source.path, empty=empty)
-    return pl.concat(batch.select("_id", "text") for batch in batches), known
+    batches = list(batch_documents(rows()))
+    if not batches:
+        raise InputError(f"{section.source.path}: every document is empty; expected text")
+    documents = pl.concat(batches)
+    refuse_repeated(documents, where=section.source.path)
+    return documents.select("_id", "text"), known
 
 
 def _queries(source: BeirSource, judged: Mapping[str, object]) -> pl.DataFrame:

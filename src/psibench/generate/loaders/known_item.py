@@ -27,6 +27,7 @@ from psibench.errors import InputError
 from psibench.generate.base import BucketSchemes, Build, Corpus, complete_build
 from psibench.generate.loaders import Loader
 from psibench.generate.sampling import Passages, cut_into_passages
+from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import read_documents
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
@@ -79,6 +80,7 @@ class KnownItem(Loader):
         assert self.source is not None
         source = read_documents(self.source)
         documents, left_out = pl.concat(source.batches), source.dropped
+        refuse_repeated(documents, where=f"{self.domain}, {self.language}")
         if self.passages is not None:
             documents, too_short = cut_into_passages(documents, self.passages)
             left_out = pl.concat([left_out, too_short])
