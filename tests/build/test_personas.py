@@ -191,17 +191,3 @@ def test_models_without_one_vector_per_text_are_refused(tmp_path, entry, found):
 def test_personas_are_read_once_each_and_on_one_line(tmp_path):
     people = ["A cook\n in  Lyon.", "A cook in Lyon.", " ", "A poet."]
     assert read_personas(section(tmp_path, people=people)) == ["A cook in Lyon.", "A poet."]
-
-
-def test_a_dataset_folder_is_read_like_the_hub(tmp_path):
-    pl.DataFrame({"persona": PEOPLE}).write_parquet(tmp_path / "train.parquet")
-    source = {"kind": "hub", "name": str(tmp_path), "text_column": "persona", "max_documents": 2}
-    assert read_personas(Personas(source=source)) == PEOPLE[:2]
-
-
-def test_the_shipped_personas_are_two_hundred_different_sentences():
-    people = read_personas(Personas())
-    assert len(people) == 200
-    assert all(person.startswith("A") and person.endswith(".") for person in people)
-    places = [person.split(" who ")[0] for person in people]
-    assert len(set(places)) == 200

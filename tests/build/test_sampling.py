@@ -111,23 +111,6 @@ def test_shares_decide_how_many_come_from_each_bin():
     assert sampled.sampling.get_column("n_seen").to_list() == [100, 100, 100, 0]
 
 
-def test_a_larger_sample_holds_the_smaller_one():
-    small, large = (set(ids(draw(MANY, edges=[0, 99], n_documents=n))) for n in (30, 31))
-    assert small < large
-
-
-def test_over_many_seeds_every_document_is_drawn_equally_often():
-    frame = documents(*[10] * 20)
-    counts = Counter(
-        key
-        for seed in range(400)
-        for key in ids(draw(frame, edges=[0, 99], n_documents=5, seed=seed))
-    )
-    # 400 draws with probability 1/4: mean 100, standard deviation 8.7.
-    assert len(counts) == 20
-    assert all(65 <= count <= 135 for count in counts.values())
-
-
 def test_a_bin_that_cannot_be_filled_is_reported_and_warned_of(caplog):
     with caplog.at_level(logging.WARNING, logger="psibench"):
         sampled = draw(documents(10, 11, 25, 26, 27), edges=[10, 20, 30], n_documents=6)
@@ -146,12 +129,6 @@ def test_without_a_fitting_document_the_lengths_seen_are_named():
     message = str(raised.value)
     assert "The source's 4 documents have 3 to 77 chars (10-20: 0, outside: 4)" in message
     assert "sample.edges" in message
-
-
-def test_a_source_without_documents_is_refused():
-    for batches in ([], [documents()]):
-        with pytest.raises(InputError, match="the source holds no document"):
-            sample_documents(batches, sample=Sample(edges=[0, 9]), measure=CHARS)
 
 
 def test_lengths_are_measured_in_the_unit():

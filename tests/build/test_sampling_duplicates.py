@@ -120,16 +120,6 @@ def test_a_document_that_only_repeats_one_not_drawn_stays():
     assert more.duplicates.select("item_id", "detail").rows() == [(keys[2], keys[1])]
 
 
-def test_the_order_of_the_source_decides_nothing_with_duplicates_either():
-    frame = corpus(300, n_repeats=80)
-    options = {"n_documents": 90, "reserve": 1.0}
-    whole = draw(frame, **options)
-    order = random.Random(3).sample(range(frame.height), frame.height)
-    shuffled = draw(frame[order], **options)
-    assert set(ids(shuffled)) == set(ids(whole))
-    assert shuffled.duplicates.sort("item_id").equals(whole.duplicates.sort("item_id"))
-
-
 def test_a_reserve_that_is_used_up_is_warned_of(caplog):
     frame = frame_of(["one text " * 20] * 30)
     with caplog.at_level(logging.WARNING, logger="psibench"):
@@ -142,22 +132,6 @@ def test_a_reserve_that_is_used_up_is_warned_of(caplog):
     ]
 
 
-def test_a_bin_too_small_for_its_duplicates_is_warned_of(caplog):
-    with caplog.at_level(logging.WARNING, logger="psibench"):
-        draw(frame_of(["a b", "A B", "c d"]), edges=[0, 9], n_documents=3)
-    assert [record.getMessage() for record in caplog.records] == [
-        "sample: 3 documents of 0-9 words wanted, 2 found (1 duplicates left out); the sample is "
-        "smaller than asked for"
-    ]
-
-
-def test_exact_leaves_near_duplicates_and_none_leaves_all():
-    rng = random.Random(9)
-    text = " ".join(rng.choices(WORDS, k=100))
-    frame = frame_of([text, text.upper(), f"{text} more"])
-    assert [draw(frame, deduplicate=kind).documents.height for kind in KINDS] == [3, 2, 1]
-
-
 @pytest.mark.parametrize(("jaccard", "n_kept"), [(0.5, 1), (0.9, 2), (1.0, 2)])
 def test_the_threshold_is_the_section_s(jaccard, n_kept):
     rng = random.Random(10)
@@ -165,9 +139,3 @@ def test_the_threshold_is_the_section_s(jaccard, n_kept):
     changed = [*words[:50], "other", *words[51:60], "another", *words[61:]]
     frame = frame_of([" ".join(words), " ".join(changed)])  # 86 of 106 shingles in both: 0.81
     assert draw(frame, near_duplicate_jaccard=jaccard).documents.height == n_kept
-
-
-def test_texts_come_out_as_they_went_in():
-    texts = ["a\n\n b", "é😀", "中文。 ", "اللُّغة", "0" * 3000]
-    sampled = draw(frame_of(texts), deduplicate="exact")
-    assert sampled.documents.get_column("text").to_list() == texts

@@ -57,6 +57,6 @@ def judge(task, reply, *, documents, pairs, output) -> list[str]:
             }
         )
     empty = pl.DataFrame(pl.from_arrow(OUTCOMES.schema.empty_table()))
-    gathered, _ = gather(task, SECTION, tables, pl.DataFrame(rows, schema=empty.schema))
+    gathered = gather(task, SECTION, tables, pl.DataFrame(rows, schema=empty.schema))
     write_table(gathered.rows, output, task.spec, provenance=JUDGED)
     return asked

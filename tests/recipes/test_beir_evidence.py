@@ -135,30 +135,6 @@ def test_scifacts_sentences_are_found_where_they_belong_and_the_title_is_in_fron
     assert built.qrels.rows() == [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1)]
 
 
-def test_without_titles_places_count_from_the_text(tmp_path):
-    path, evidence = scifact(tmp_path)
-    built = build(path, evidence, titles=False)
-    assert found(built)["1"] == ("4983", THIRD)
-    assert built.corpus.filter(_id="4983")["text"].to_list() == [f"{FIRST} {SECOND} {THIRD}"]
-
-
-def test_scifacts_table_on_the_hub_has_a_row_per_rationale(tmp_path):
-    path, evidence = scifact(tmp_path)
-    rows = {
-        "id": [1, 1, 3],
-        "claim": ["", "", ""],
-        "evidence_doc_id": ["4983", "4983", ""],
-        "evidence_label": ["SUPPORT", "SUPPORT", ""],
-        "evidence_sentences": [[2], [1], []],
-        "cited_doc_ids": [[4983], [4983], [17]],
-    }
-    schema = {"evidence_sentences": pl.List(pl.Int32)}
-    pl.DataFrame(rows, schema_overrides=schema).write_parquet(tmp_path / "claims.parquet")
-    built = build(path, evidence | {"source": files(str(tmp_path / "claims.parquet"))})
-    # Neighbours are one piece of evidence.
-    assert found(built)["1"] == ("4983", f"{SECOND} {THIRD}")
-
-
 # --- FEVER
 
 PAGE = "Café_-LRB-film-RRB-"
@@ -213,27 +189,6 @@ def test_fevers_numbered_sentences_come_from_its_pages(tmp_path):
     }
 
 
-def test_fevers_table_on_the_hub_has_a_row_per_sentence(tmp_path):
-    path, pages = fever(tmp_path)
-    rows = {
-        "id": [137334, 137334, 8],
-        "label": ["SUPPORTS", "SUPPORTS", "NOT ENOUGH INFO"],
-        "claim": ["", "", ""],
-        "evidence_annotation_id": [1, 1, 5],
-        "evidence_id": [2, 2, -1],
-        "evidence_wiki_url": [PAGE, PAGE, ""],
-        "evidence_sentence_id": [0, 1, -1],
-    }
-    pl.DataFrame(rows).write_parquet(tmp_path / "paper_test.parquet")
-    evidence = {
-        "layout": "fever",
-        "source": files(str(tmp_path / "paper_test.parquet")),
-        "documents": files(pages),
-    }
-    whole = "Café ( 2011 ) is a film . It was shot in Philadelphia"
-    assert found(build(path, evidence))["137334"] == (PAGE, whole)
-
-
 # --- HotpotQA
 
 HOTPOT = {
@@ -273,21 +228,6 @@ def test_hotpotqas_first_supporting_fact_is_found_by_the_title_of_its_paragraph(
         built = build(path, evidence, titles=titles)
         assert found(built) == {HOTPOT["_id"]: ("39", "It is a river.")}
         assert built.qrels.height == 2
-
-
-def test_hotpotqas_table_on_the_hub_has_lists_in_place_of_pairs(tmp_path):
-    path = hotpot(tmp_path)
-    titles, numbers = zip(*HOTPOT["supporting_facts"], strict=True)
-    names, sentences = zip(*HOTPOT["context"], strict=True)
-    row = {
-        "id": HOTPOT["_id"],
-        "question": HOTPOT["question"],
-        "supporting_facts": {"title": list(titles), "sent_id": list(numbers)},
-        "context": {"title": list(names), "sentences": list(sentences)},
-    }
-    pl.DataFrame([row]).write_parquet(tmp_path / "validation.parquet")
-    evidence = {"layout": "hotpotqa", "source": files(str(tmp_path / "validation.parquet"))}
-    assert found(build(path, evidence)) == {HOTPOT["_id"]: ("39", "It is a river.")}
 
 
 # --- Climate-FEVER, and quotes of one's own
@@ -418,16 +358,6 @@ def test_msmarcos_relevant_passage_is_looked_for_in_the_relevant_documents(tmp_p
     assert alone.corpus["_id"].to_list() == ["D1", "D2", "D4"]
     assert found(alone) == found(built)
     assert alone.qrels.rows() == built.qrels.rows()
-
-
-def test_msmarcos_qrels_need_the_passages_and_their_columns(tmp_path):
-    path, passages = msmarco(tmp_path)
-    qrels = judged_passages(tmp_path, as_table=False)
-    with pytest.raises(ValidationError, match="layout msmarco needs `documents`"):
-        section(path, {"layout": "msmarco", "source": files(qrels)})
-    swapped = {"layout": "msmarco", "source": files(passages), "documents": files(passages)}
-    with pytest.raises(InputError, match=r"line 1: not msmarco's layout .*Expected query-id"):
-        build(path, swapped)
 
 
 # --- The hub

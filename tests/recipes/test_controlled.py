@@ -99,17 +99,6 @@ def test_each_third_of_each_configured_document_is_asked_for():
     }
 
 
-def test_several_queries_per_third_are_samples_of_one_prompt():
-    tables = {"documents": documents([TEXT]), "choose_configuration": configurations("d0")}
-    items = list(GENERATE_POSITIONAL_QUERY.items(tables, TWICE))
-    assert [(item.id, item.sample) for item in items[:3]] == [
-        ("d0-beginning-0", 0),
-        ("d0-beginning-1", 1),
-        ("d0-middle-0", 0),
-    ]
-    assert items[0].values == items[1].values
-
-
 @pytest.mark.parametrize(
     ("text", "section", "blank"),
     [
@@ -186,15 +175,3 @@ def test_blank_and_repeated_queries_are_dropped_whatever_the_third():
     row = gathered.dropped.filter(pl.col("item_id") == "d0-end-0").row(0, named=True)
     assert row["detail"] == "middle, end: Ripe fruit"
     assert (row["target_position"], row["char_length"]) == ("end", 48)
-
-
-def test_no_replies_give_empty_tables():
-    tables = {
-        "documents": documents([TEXT]),
-        "persona_candidates": candidates("d0"),
-        "choose_configuration": configurations(),
-    }
-    assert gather(CHOOSE_CONFIGURATION, CHOOSE, tables, []).rows.is_empty()
-    gathered = gather(GENERATE_POSITIONAL_QUERY, GENERATE, tables, [])
-    assert gathered.rows.is_empty()
-    assert gathered.dropped.is_empty()

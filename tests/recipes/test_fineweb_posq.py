@@ -1,12 +1,10 @@
 """The two tasks of FineWeb-PosQ, asked of the stand-in's rules in process, and their drops."""
 
 import polars as pl
-import pytest
 from answered_tasks import documents
 from answered_tasks import gather as gather_checked
 
 from psibench.config.paths import PROMPTS
-from psibench.generate.base import complete_build
 from psibench.generate.fineweb_posq import (
     GENERATE_QUESTIONS,
     SUMMARISE,
@@ -15,8 +13,6 @@ from psibench.generate.fineweb_posq import (
 )
 from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import Replied
-from psibench.metrics.query_scores import evidence_positions
-from psibench.text.lengths import count_whitespace_tokens
 
 SUMMARISE_SECTION = Summarise(llm="stand-in", max_words=50)
 
@@ -105,21 +101,6 @@ def test_candidates_know_their_chunk_and_what_the_reply_said():
     assert (second["_id"], second["chunk"], second["pos_char_span"]) == ("d0-c1-q0", 1, [102, 213])
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ("word3 word4", True),
-        (" Word3\n\tWORD4 ", True),
-        ("word15 word16", False),  # across the border of two chunks
-        ("three and four", False),
-    ],
-)
-def test_an_answer_is_found_whatever_its_case_and_white_space(answer, expected):
-    row = gather(reply(("Which?", answer))).rows.row(0, named=True)
-    assert row["answer_in_chunk"] is expected
-    assert row["answer"] == answer.strip()
-
-
 def test_blank_questions_and_answers_are_dropped():
     gathered = gather(reply(("  ", "word1"), ("Which?", "\n"), ("What?", "word2")))
     assert gathered.rows.get_column("_id").to_list() == ["d0-c0-q2"]
@@ -131,19 +112,6 @@ def test_blank_questions_and_answers_are_dropped():
         gathered.dropped.select("target_position", "char_length").rows()
         == [("beginning", len(WORDS))] * 2
     )
-
-
-def test_a_question_is_asked_once_per_document():
-    gathered = gather(
-        reply(("Which  word?", "word1"), ("which word?", "word2")),
-        reply(("WHICH WORD?", "word20"), ("Why?", "word21"), item="d0-c1"),
-        reply(("Which word?", "WORD1"), item="d1-c0"),
-    )
-    assert gathered.rows.get_column("_id").to_list() == ["d0-c0-q0", "d0-c1-q1", "d1-c0-q0"]
-    assert refusals(gathered) == [
-        ("d0-c0-q1", "repeated_question", "d0-c0-q0: which word?"),
-        ("d0-c1-q0", "repeated_question", "d0-c0-q0: WHICH WORD?"),
-    ]
 
 
 def test_no_more_candidates_than_asked_for_are_kept_and_what_was_left_out_may_come_again():
@@ -170,16 +138,6 @@ def test_a_reply_without_a_question_drops_its_chunk():
     assert flow == [("chunks", 2, 1), ("questions", 1, 1)]
 
 
-def test_no_replies_make_empty_tables():
-    gathered = gather()
-    assert gathered.rows.is_empty()
-    assert [(f.unit, f.entered, f.kept) for f in gathered.flow] == [
-        ("chunks", 0, 0),
-        ("questions", 0, 0),
-    ]
-    gather_checked(SUMMARISE, SUMMARISE_SECTION, TABLES, [])
-
-
 def test_a_chunk_over_two_thirds_has_both_positions_and_no_target_under_myopic():
     replies = [reply((f"{i}?", "x"), item=f"d0-c{i}") for i in range(3)]
     posq = gather(*replies).rows
@@ -198,18 +156,3 @@ def test_a_chunk_over_two_thirds_has_both_positions_and_no_target_under_myopic()
     assert myopic.drop("target_position", "positions").equals(
         posq.drop("target_position", "positions")
     )
-
-
-def test_evaluation_counts_a_query_of_two_thirds_once_by_the_middle_of_its_chunk():
-    replies = [reply((f"{i}?", "x"), item=f"d0-c{i}") for i in range(3)]
-    candidates = gather(*replies, tagging="myopic").rows
-    qrels = candidates.select(**{"query-id": "_id", "corpus-id": "pos_corpus_id", "score": 1})
-    built = complete_build(
-        TABLES["documents"],
-        candidates,
-        qrels,
-        pl.DataFrame(),
-        count_tokens=count_whitespace_tokens,
-    )
-    placed = evidence_positions(built.queries).get_column("target_position").to_list()
-    assert placed == ["beginning", "middle", "end"]

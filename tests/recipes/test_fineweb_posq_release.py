@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.loaders import fineweb_posq_release
-from psibench.generate.loaders.fineweb_posq_release import build_fineweb_posq_release, read_records
+from psibench.generate.loaders.fineweb_posq_release import build_fineweb_posq_release
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -70,22 +70,6 @@ def test_a_question_of_several_passages_is_labelled_by_the_rule(tmp_path, labels
         found = qrels.filter(pl.col("query-id") == query)["corpus-id"]
         assert set(found) == passages_of_who
     assert qrels.filter(pl.col("query-id") == "q00001")["corpus-id"].to_list() == ["p00000"]
-
-
-def test_other_columns_and_conditions_are_those_of_the_source(tmp_path):
-    records = [{**r, "passage": r["content"], "lang": "en"} for r in RECORDS[:2]]
-    records[1]["lang"] = "fr"
-    source = {
-        "kind": "files",
-        "paths": [str(tmp_path / "train.jsonl")],
-        "text_column": "passage",
-        "where": [{"column": "lang", "equals": "en"}],
-    }
-    chosen = section(tmp_path, [{**r, "content": "not this"} for r in records], source=source)
-    assert read_records(chosen.source).rows() == [("who?", "zeta A x", ["beginning"])]
-    assert chosen.files() == [str(tmp_path / "train.jsonl")]
-    assert chosen.queries_by is None
-    assert section(tmp_path, queries_by="llm:gpt-4o-mini").queries_by == "llm:gpt-4o-mini"
 
 
 def test_tiny_is_the_start_of_pythons_shuffle_of_each_third_with_a_text_once(monkeypatch):

@@ -180,9 +180,9 @@ def gathered_from(task, texts):
 )
 def test_a_reply_is_a_grade_only_where_it_says_which(text, grade, reason):
     usable = '{"grade": 1}'
-    gathered, flow = gathered_from(GRADING, [text, usable, usable])
+    gathered = gathered_from(GRADING, [text, usable, usable])
     assert gathered.rows["grade"].to_list() == [1, 1, grade]
-    assert [(count.unit, count.entered, count.kept) for count in flow] == [
+    assert [(count.unit, count.entered, count.kept) for count in gathered.flow] == [
         ("pairs", 3, 3 if grade is not None else 2)
     ]
     found = gathered.dropped.select("stage", "item_id", "reason", "detail").rows()
@@ -203,6 +203,6 @@ def test_a_reply_is_a_grade_only_where_it_says_which(text, grade, reason):
 )
 def test_a_reply_is_a_verdict_only_where_it_says_yes_or_no(text, verdict):
     usable = '{"verdict": "yes"}'
-    gathered, _ = gathered_from(VERDICT, [text, usable, usable])
+    gathered = gathered_from(VERDICT, [text, usable, usable])
     assert gathered.rows["is_yes"].to_list() == [True, True, verdict]
     assert gathered.dropped.height == (verdict is None)

@@ -7,7 +7,6 @@ import pytest
 from psibench.generate.loaders.known_item import Draw, match_thirds, simulate_known_items
 from psibench.sources.python_docs import read_python_docs
 from psibench.tables.dropped import DROPPED_SCHEMA
-from psibench.tables.schemas import QRELS
 from psibench.text.segments import POSITIONS, tag_myopic, tag_posq
 from psibench.text.words import tokenise
 
@@ -24,11 +23,11 @@ def documents(*texts):
     return pl.DataFrame(rows, ["_id", "text", "origin"], orient="row")
 
 
-def check_invariants(docs, items, *, n_terms, queries_per_third=1):
+def check_invariants(docs, queries, dropped, *, n_terms, queries_per_third=1):
     """Every promise of the recipe, recomputed from the texts."""
     texts = dict(docs.select("_id", "text").iter_rows())
     stems = {doc_id: set(tokenise(text).stems) for doc_id, text in texts.items()}
-    for row in items.queries.iter_rows(named=True):
+    for row in queries.iter_rows(named=True):
         text, (start, end) = texts[row["pos_corpus_id"]], row["pos_char_span"]
         terms, wanted = row["text"].split(" "), set(tokenise(row["text"]).stems)
         assert len(terms) == len(wanted) == n_terms
@@ -44,45 +43,41 @@ def check_invariants(docs, items, *, n_terms, queries_per_third=1):
         assert not wanted & set(outside)
         holders = [doc_id for doc_id, found in stems.items() if wanted <= found]
         assert holders == [row["pos_corpus_id"]]
-    per_document = Counter(items.queries.select("pos_corpus_id", "target_position").iter_rows())
+    per_document = Counter(queries.select("pos_corpus_id", "target_position").iter_rows())
     assert all(
         per_document[doc_id, position] == queries_per_third
-        for doc_id in items.queries["pos_corpus_id"].unique()
+        for doc_id in queries["pos_corpus_id"].unique()
         for position in POSITIONS
     )
-    assert len(items.queries) + len(items.dropped) == 3 * queries_per_third * len(docs)
-    ids = [*items.queries["_id"], *items.dropped["item_id"]]
+    assert len(queries) + len(dropped) == 3 * queries_per_third * len(docs)
+    ids = [*queries["_id"], *dropped["item_id"]]
     assert len(set(ids)) == len(ids)
-    assert set(items.dropped["unit"]) <= {"queries"}
-    for item_id, doc_id, position in items.dropped.select(
+    assert set(dropped["unit"]) <= {"queries"}
+    for item_id, doc_id, position in dropped.select(
         "item_id", "doc_id", "target_position"
     ).iter_rows():
         assert item_id.startswith(f"{doc_id}-{position}-")
-    assert items.qrels["query-id"].to_list() == items.queries["_id"].to_list()
-    assert items.qrels["corpus-id"].to_list() == items.queries["pos_corpus_id"].to_list()
 
 
 def test_every_third_of_a_small_corpus_has_its_query():
     docs = documents(FRUIT, TREES)
-    items = simulate_known_items(docs, seed=0, **SMALL)
-    assert items.queries["_id"].to_list() == [
+    queries, dropped = simulate_known_items(docs, seed=0, **SMALL)
+    assert queries["_id"].to_list() == [
         f"d{i}-{position}-1" for i in range(2) for position in POSITIONS
     ]
-    check_invariants(docs, items, n_terms=2)
-    assert items.dropped.is_empty()
-    assert items.qrels.columns == list(QRELS.column_names)
-    assert items.qrels["score"].to_list() == [1] * 6
+    check_invariants(docs, queries, dropped, n_terms=2)
+    assert dropped.is_empty()
     # each word is in one of the two documents: idf = ln 2 for both terms
-    assert items.queries["idf_sum"].to_list() == pytest.approx([2 * np.log(2)] * 6)
-    assert set(items.queries["text"][0].split()) < set(FRUIT.split()[:5])
+    assert queries["idf_sum"].to_list() == pytest.approx([2 * np.log(2)] * 6)
+    assert set(queries["text"][0].split()) < set(FRUIT.split()[:5])
 
 
 @pytest.mark.parametrize("text", [CYRILLIC, ASTRAL])
 def test_spans_are_exact_in_other_scripts_and_with_astral_characters(text):
     docs = documents(text, FRUIT)
-    items = simulate_known_items(docs, seed=0, **SMALL)
-    check_invariants(docs, items, n_terms=2)
-    assert len(items.queries) == 6
+    queries, dropped = simulate_known_items(docs, seed=0, **SMALL)
+    check_invariants(docs, queries, dropped, n_terms=2)
+    assert len(queries) == 6
 
 
 @pytest.fixture(scope="module")
@@ -91,21 +86,20 @@ def interpreter_docs():
 
 
 @pytest.fixture(scope="module")
-def interpreter_items(interpreter_docs):
+def simulated(interpreter_docs):
     return simulate_known_items(interpreter_docs, seed=0)
 
 
-def test_all_invariants_hold_on_the_interpreters_documentation(interpreter_docs, interpreter_items):
-    check_invariants(interpreter_docs, interpreter_items, n_terms=5)
-    assert len(interpreter_items.queries) > 1200
-    assert dict(interpreter_items.dropped.schema) == DROPPED_SCHEMA
+def test_all_invariants_hold_on_the_interpreters_documentation(interpreter_docs, simulated):
+    queries, dropped = simulated
+    check_invariants(interpreter_docs, queries, dropped, n_terms=5)
+    assert len(queries) > 1200
+    assert dict(dropped.schema) == DROPPED_SCHEMA
     reasons = {"unmatched", "unbalanced", "no_unambiguous_span", "answerable_elsewhere"}
-    assert set(interpreter_items.dropped["reason"]) <= {*reasons, "text_too_short"}
-
-
-def test_difficulty_is_matched_over_the_thirds(interpreter_items):
-    queries = interpreter_items.queries.with_columns(length=pl.col("answer").str.len_chars().log())
-    wide = queries.pivot("target_position", index="pos_corpus_id", values=["idf_sum", "length"])
+    assert set(dropped["reason"]) <= {*reasons, "text_too_short"}
+    # Difficulty is matched over the thirds.
+    measured = queries.with_columns(length=pl.col("answer").str.len_chars().log())
+    wide = measured.pivot("target_position", index="pos_corpus_id", values=["idf_sum", "length"])
     for name, unit in (("idf_sum", 1.0), ("length", 0.25)):
         columns = [f"{name}_{position}" for position in POSITIONS]
         spread = wide.select(pl.max_horizontal(columns) - pl.min_horizontal(columns)).to_series()
@@ -114,22 +108,16 @@ def test_difficulty_is_matched_over_the_thirds(interpreter_items):
         assert max(means) - min(means) < 0.15 * unit
 
 
-def test_several_queries_per_third_are_different(interpreter_docs):
+def test_several_queries_per_third_are_different_and_those_of_their_seed(interpreter_docs):
     docs = interpreter_docs.head(40)
     settings = {"n_terms": 3, "queries_per_third": 3, "min_document_frequency": 1}
-    items = simulate_known_items(docs, seed=0, **settings)
-    check_invariants(docs, items, n_terms=3, queries_per_third=3)
-    assert items.queries.select("pos_corpus_id", "text").is_unique().all()
-    assert len(items.queries) > 100
-
-
-def test_the_same_seed_gives_the_same_rows_and_another_seed_others(interpreter_docs):
-    docs = interpreter_docs.head(40)
-    first = simulate_known_items(docs, seed=0, n_terms=3)
-    again = simulate_known_items(docs, seed=0, n_terms=3)
-    assert first.queries.equals(again.queries)
-    assert first.dropped.equals(again.dropped)
-    assert not first.queries.equals(simulate_known_items(docs, seed=1, n_terms=3).queries)
+    queries, dropped = simulate_known_items(docs, seed=0, **settings)
+    check_invariants(docs, queries, dropped, n_terms=3, queries_per_third=3)
+    assert queries.select("pos_corpus_id", "text").is_unique().all()
+    assert len(queries) > 100
+    again, others = (simulate_known_items(docs, seed=seed, **settings)[0] for seed in (0, 1))
+    assert again.equals(queries)
+    assert not others.equals(queries)
 
 
 REPEATED = "apple banana cherry and the apple banana cherry were with apple banana cherry"
@@ -152,14 +140,14 @@ REPEATED = "apple banana cherry and the apple banana cherry were with apple bana
     ],
 )
 def test_documents_without_a_query_are_dropped_with_the_reason(texts, settings, reasons):
-    items = simulate_known_items(
+    queries, dropped = simulate_known_items(
         documents(*texts), seed=0, **{**SMALL, "min_document_frequency": 1, **settings}
     )
-    dropped = items.dropped.filter(pl.col("item_id").str.starts_with("d0-"))
-    assert dropped["reason"].to_list() == reasons
-    assert dropped["target_position"].to_list() == list(POSITIONS)
-    assert dropped["char_length"].to_list() == [len(texts[0])] * 3
-    assert len(items.queries) + len(items.dropped) == 3 * len(texts)
+    of_first = dropped.filter(pl.col("item_id").str.starts_with("d0-"))
+    assert of_first["reason"].to_list() == reasons
+    assert of_first["target_position"].to_list() == list(POSITIONS)
+    assert of_first["char_length"].to_list() == [len(texts[0])] * 3
+    assert len(queries) + len(dropped) == 3 * len(texts)
 
 
 def test_unlike_thirds_are_dropped_as_unmatched():
@@ -168,8 +156,8 @@ def test_unlike_thirds_are_dropped_as_unmatched():
     docs = documents("".join(third.ljust(60, ".") for third in thirds))
     other = documents(TREES).with_columns(_id=pl.lit("other"))
     settings = {**SMALL, "max_spread": 2.0}
-    items = simulate_known_items(pl.concat([docs, other]), seed=0, **settings)
-    dropped = items.dropped.filter(pl.col("item_id").str.starts_with("d0-"))
+    _, dropped = simulate_known_items(pl.concat([docs, other]), seed=0, **settings)
+    dropped = dropped.filter(pl.col("item_id").str.starts_with("d0-"))
     assert dropped["reason"].to_list() == ["unmatched"] * 3
     # ln(48 / 10) in units of 0.25
     assert dropped["score"].to_list() == pytest.approx([np.log(4.8) / 0.25] * 3)
@@ -181,18 +169,14 @@ def draw(idf, chars=100, frequency=5):
 
 def test_the_closest_draws_are_matched_and_used_once():
     thirds = [[draw(1.0), draw(5.0)], [draw(9.0), draw(5.5)], [draw(5.2), draw(2.0)]]
-    first, second = match_thirds(thirds, 2)
-    assert [d.idf_sum for d in first.draws] == [5.0, 5.5, 5.2]
-    assert first.spread == pytest.approx(0.5)
-    assert [d.idf_sum for d in second.draws] == [1.0, 9.0, 2.0]
-    assert second.spread == pytest.approx(8.0)
+    (first, near), (second, far) = match_thirds(thirds, 2)
+    assert [d.idf_sum for d in first] == [5.0, 5.5, 5.2]
+    assert near == pytest.approx(0.5)
+    assert [d.idf_sum for d in second] == [1.0, 9.0, 2.0]
+    assert far == pytest.approx(8.0)
 
 
-def test_span_length_counts_by_its_ratio():
-    (match,) = match_thirds([[draw(1.0, 100)], [draw(1.0, 200)], [draw(1.0, 100)]], 1)
-    assert match.spread == pytest.approx(np.log(2) / 0.25)
-
-
-def test_matching_stops_where_draws_run_out():
-    assert len(match_thirds([[draw(1.0)], [draw(1.0)], [draw(1.0), draw(2.0)]], 3)) == 1
+def test_matching_goes_by_the_ratio_of_span_lengths_and_stops_where_draws_run_out():
+    ((_, spread),) = match_thirds([[draw(1.0, 100)], [draw(1.0, 200)], [draw(1.0, 100)]], 3)
+    assert spread == pytest.approx(np.log(2) / 0.25)
     assert match_thirds([[], [draw(1.0)], [draw(1.0)]], 1) == []

@@ -2,7 +2,7 @@ from collections import Counter
 
 import polars as pl
 import pytest
-from answered_tasks import ask, contexts, documents, gather, reasons
+from answered_tasks import documents, gather, reasons
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,16 +49,6 @@ def test_each_document_is_asked_about_once_with_its_drawn_third():
         assert item.values["position"] == position
         assert item.values["n_questions"] == 3
     assert items[1].values["document"] == "two"
-
-
-def test_a_document_keeps_its_third_whatever_else_is_asked_about():
-    few = {"documents": documents({"a": "x", "b": "y"})}
-    many = {"documents": documents({"c": "z", "b": "y", "d": "x", "a": "x"})}
-    drawn = [
-        {item.doc_id: item.target_position for item in PROPOSE_QUESTIONS.items(tables, PROPOSE)}
-        for tables in (few, many)
-    ]
-    assert drawn[0].items() <= drawn[1].items()
 
 
 @pytest.mark.parametrize("seed", [0, 1, 42])
@@ -108,13 +98,6 @@ def test_questions_get_ids_by_their_place_and_losses_have_reasons():
     assert row["detail"] == "d0-q0: WHO built the\nmill?"
 
 
-def test_two_documents_may_have_the_same_question():
-    tables = {"documents": documents(["one", "two"])}
-    replies = [questions_reply(("Who?", "Ada"), doc_id=name) for name in ("d0", "d1")]
-    gathered = gather(PROPOSE_QUESTIONS, PROPOSE, tables, replies)
-    assert gathered.rows["_id"].to_list() == ["d0-q0", "d1-q0"]
-
-
 def test_spans_are_asked_for_in_order_of_the_documents_of_the_shard():
     questions = proposed(
         ("b-q2", "Who?", "b", "end", "Bo"),
@@ -158,13 +141,6 @@ def test_a_located_question_is_a_candidate_with_the_third_of_its_span():
     assert gathered.flow == (Flow("questions", 1, 1),)
 
 
-def test_on_target_is_decided_by_the_middle_of_the_span():
-    # [0, 32) has its middle at 16, in the first third (to 18.7), and reaches into the second.
-    row = located("Ada built a mill. Bo sold flour.", asked="beginning").rows.row(0, named=True)
-    assert (row["target_position"], row["located_position"]) == ("beginning", "middle")
-    assert row["on_target"]
-
-
 def test_quotes_without_one_place_drop_their_questions():
     gathered = located("Cy ran off.", "Cy walked off.", " ", "Ada built a mill.")
     assert gathered.rows["_id"].to_list() == ["d0-q4"]
@@ -178,13 +154,6 @@ def test_quotes_without_one_place_drop_their_questions():
     assert gathered.flow == (Flow("questions", 4, 1),)
 
 
-def test_no_replies_give_an_empty_table():
-    tables = {"documents": documents([TEXT]), "propose_questions": proposed()}
-    assert gather(PROPOSE_QUESTIONS, PROPOSE, tables, []).rows.is_empty()
-    assert gather(LOCATE_SPAN, LOCATE, tables, []).rows.is_empty()
-    assert list(LOCATE_SPAN.items(tables, LOCATE)) == []
-
-
 @given(st.integers(1, 300), st.data())
 def test_the_third_of_a_span_agrees_with_the_relative_bins(n_chars, data):
     start = data.draw(st.integers(0, n_chars - 1))
@@ -192,45 +161,6 @@ def test_the_third_of_a_span_agrees_with_the_relative_bins(n_chars, data):
     frame = pl.DataFrame({"span_mid_char": [(start + end) / 2], "pos_char_length": [n_chars]})
     bins = assign(frame, bucket_scheme("relative-3"))
     assert position_of_span(start, end, n_chars) == POSITIONS[bins.bucket_index[0]]
-
-
-@pytest.mark.parametrize(
-    ("span", "position"),
-    # Middles 10, 10.5, 20, 20.5 of 30 characters: thirds end at 10 and 20 and have their end.
-    [((0, 20), "beginning"), ((0, 21), "middle"), ((10, 30), "middle"), ((11, 30), "end")],
-)
-def test_thirds_are_right_closed(span, position):
-    assert position_of_span(*span, 30) == position
-
-
-def chain(tables, *, is_wrong=False):
-    replies = ask(PROPOSE_QUESTIONS, PROPOSE, tables, is_wrong=is_wrong)
-    questions = gather(PROPOSE_QUESTIONS, PROPOSE, tables, replies).rows
-    tables = {**tables, "propose_questions": questions}
-    replies = ask(LOCATE_SPAN, LOCATE, tables)
-    return questions, gather(LOCATE_SPAN, LOCATE, tables, replies)
-
-
-@pytest.mark.parametrize("name", ["xquad.en.json", "xquad.zh.json"])
-def test_the_chain_keeps_what_the_stand_in_says_of_real_texts(real_data, name):
-    docs = contexts(real_data / name)
-    questions, gathered = chain({"documents": docs})
-    assert questions.height == gathered.rows.height + gathered.dropped.height
-    assert gathered.rows.height > 250  # of 240 documents
-    texts = dict(docs.select("_id", "text").iter_rows())
-    for row in gathered.rows.iter_rows(named=True):
-        start, end = row["pos_char_span"]
-        assert texts[row["pos_corpus_id"]][start:end] == row["quote"] == row["answer"]
-    counts = gathered.rows["target_position"].value_counts()["count"].to_list()
-    assert min(counts) > 0.5 * max(counts)  # 240 thirds were drawn one by one
-    assert gathered.rows["on_target"].all()
-
-
-def test_evidence_in_another_third_is_kept_where_it_lies(real_data):
-    _, gathered = chain({"documents": contexts(real_data / "xquad.en.json")}, is_wrong=True)
-    assert gathered.rows.height > 250
-    assert not gathered.rows["on_target"].any()
-    assert (gathered.rows["target_position"] != gathered.rows["asked_position"]).all()
 
 
 def test_a_share_of_the_documents_is_asked_about_whatever_the_shards():

@@ -7,10 +7,7 @@ from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.loaders import squad_posq
 from psibench.generate.loaders.squad_posq import build_squad_posq
-from psibench.metrics.buckets import bucket_scheme
-from psibench.metrics.query_scores import evidence_positions
-from psibench.metrics.statistics import bucket_counts
-from psibench.sources.squad import questions_frame, read_squad_files
+from psibench.sources.squad import questions_frame
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -122,20 +119,6 @@ def test_tiny_is_the_start_of_pythons_shuffle_over_the_same_corpus(monkeypatch):
     assert tiny.queries.height + tiny.dropped.height == 13
 
 
-def test_tiny_has_ten_thousand_queries_and_keeps_all_of_fewer():
-    assert squad_posq.TINY_QUERIES == 10_000
-    assert build(many(), subset="tiny").queries.height == 12
-
-
-def test_tiny_labels_by_all_questions_not_by_the_drawn_ones(monkeypatch):
-    monkeypatch.setattr(squad_posq, "TINY_QUERIES", 1)
-    tiny = build(ROWS, subset="tiny", labels="published")
-    rows = tiny.qrels.rows()
-    full = build(ROWS, labels="published").qrels.rows()
-    assert len(rows) == 1
-    assert rows[0] in full
-
-
 @pytest.mark.parametrize(
     ("context", "answer", "start", "text", "span"),
     [
@@ -179,37 +162,3 @@ def test_real_data_build_whole(real_data, name, n_passages, n_queries, n_dropped
     own = built.queries.select(pl.col("_id").alias("query-id"), "pos_corpus_id")
     labelled = built.qrels.select("query-id", pl.col("corpus-id").alias("pos_corpus_id"))
     assert own.join(labelled, on=["query-id", "pos_corpus_id"], how="anti").is_empty()
-
-
-def test_a_known_item_benchmark_takes_the_contexts_of_squad_files(real_data):
-    benchmark = parse_benchmark(
-        {
-            "recipe": "known_item",
-            "source": {"kind": "squad", "paths": [str(real_data / "xquad.en.json")]},
-        }
-    )
-    built = benchmark.build(count_whitespace_tokens)
-    contexts = read_squad_files([real_data / "xquad.en.json"]).get_column("context")
-    assert built.corpus.height == len({c.strip() for c in contexts})
-
-
-def test_published_labels_on_real_data_give_one_label_per_query(real_data):
-    benchmark = section(real_data / "squad-v2-train-10-articles.json", labels="published")
-    built = benchmark.build(count_whitespace_tokens)
-    assert built.qrels.height == built.queries.height
-
-
-def test_a_query_at_an_edge_counts_in_two_buckets_of_the_statistics():
-    starts = (0, 99, 100, 101, 500, 3120, 3121)
-    context = "x" * 4000
-    rows = [(f"q{s}", f"t{s}", context, "x", s, "o") for s in starts]
-    counts = bucket_counts(evidence_positions(build(rows).queries), [bucket_scheme("squad")])
-    # 100 sits in 0-100 and 100-200; 500 in 400-500 and 500-3120; 3121 nowhere.
-    assert list(counts.items()) == [
-        ("bucket:0-100", 3.0),
-        ("bucket:100-200", 2.0),
-        ("bucket:200-300", 0.0),
-        ("bucket:300-400", 0.0),
-        ("bucket:400-500", 1.0),
-        ("bucket:500-3120", 2.0),
-    ]

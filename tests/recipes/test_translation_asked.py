@@ -111,14 +111,14 @@ def test_a_part_without_a_usable_translation_is_dropped_with_the_reason():
         ("d:b:2", "b", "malformed", None),
         ("q:q1:0", "b", "ok", {"translation": "Warum?"}),
     ]
-    found, counts = gather(TRANSLATE, SECTION, TABLES, outcomes(rows))
+    found = gather(TRANSLATE, SECTION, TABLES, outcomes(rows))
     assert found.rows.rows() == [("d:b:0", "Dampf"), ("q:q1:0", "Warum?")]
     dropped = found.dropped.select("unit", "item_id", "doc_id", "reason", "char_length").rows()
     assert dropped == [
         ("texts", "d:b:2", "b", "malformed", len(LONG)),
         ("texts", "d:b:1", "b", "empty_translation", len(LONG)),
     ]
-    assert [(flow.unit, flow.entered, flow.kept) for flow in counts] == [("texts", 4, 2)]
+    assert [(flow.unit, flow.entered, flow.kept) for flow in found.flow] == [("texts", 4, 2)]
 
 
 @pytest.mark.parametrize("value", [{"translation": 3}, {"text": "x"}, "x"])
@@ -157,12 +157,12 @@ def test_suspects_are_judged_by_the_beginning_of_their_text():
 
 def test_a_suspect_without_a_usable_verdict_has_a_row_without_one():
     rows = [("d:b", "b", "refused", None), ("q:q2", "a", "ok", {"verdict": "translation"})]
-    found, counts = gather(JUDGE_REFUSALS, SECTION, tables_with_suspects(), outcomes(rows))
+    found = gather(JUDGE_REFUSALS, SECTION, tables_with_suspects(), outcomes(rows))
     assert found.rows["is_refusal"].to_list() == [None, None, False]
     assert found.dropped.select("unit", "item_id", "reason").rows() == [
         ("suspects", "d:b", "refused")
     ]
-    assert [(flow.entered, flow.kept) for flow in counts] == [(2, 1)]
+    assert [(flow.entered, flow.kept) for flow in found.flow] == [(2, 1)]
 
 
 def test_an_odd_verdict_is_explained():

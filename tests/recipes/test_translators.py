@@ -107,8 +107,8 @@ def test_refused_and_blank_replies_are_accounted_for():
         ],
         schema=OUTCOMES.empty().schema,
     )
-    gathered, flow = gather(TRANSLATING, SECTION, {"documents": sample()}, outcomes)
-    assert [(one.unit, one.entered, one.kept) for one in flow] == [("texts", 3, 1)]
+    gathered = gather(TRANSLATING, SECTION, {"documents": sample()}, outcomes)
+    assert [(one.unit, one.entered, one.kept) for one in gathered.flow] == [("texts", 3, 1)]
     assert gathered.rows["translation"].to_list() == ["un", None]
     assert set(gathered.dropped["reason"]) == {"refused", "empty_translation"}
 

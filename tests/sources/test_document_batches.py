@@ -2,7 +2,6 @@
 
 import json
 import tracemalloc
-from itertools import islice
 from pathlib import Path
 
 import polars as pl
@@ -12,8 +11,6 @@ import pytest
 
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.sources import FilesSource, HubSource, SquadSource
-from psibench.errors import InputError
-from psibench.generate.benchmarks import parse_benchmark
 from psibench.sources import batches as batching
 from psibench.sources.documents import read_document_files, read_documents
 from psibench.tables import conform
@@ -59,23 +56,6 @@ def test_files_come_in_batches_that_joined_are_what_is_read_whole():
     ]
     assert pl.concat(batches).equals(read_document_files(["d"]))
     assert batches[2].row(1) == ("10", "p0", "d/b.parquet, row 0")
-
-
-def test_long_documents_close_a_batch_early(monkeypatch):
-    monkeypatch.setattr(batching, "BATCH_CHARS", 10)
-    write_jsonl("a.jsonl", [{"text": "x" * n} for n in (4, 5, 1, 30, 2)])
-    assert keys(file_batches(["a.jsonl"])) == [["a:0", "a:1", "a:2"], ["a:3"], ["a:4"]]
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_a_batch_is_handed_on_before_the_rest_is_read():
-    write_jsonl("a.jsonl", texts(7))
-    with open("a.jsonl", "a") as handle:
-        handle.write('{"text"')
-    batches = file_batches(["a.jsonl"])
-    assert [batch.height for batch in islice(batches, 2)] == [3, 3]
-    with pytest.raises(InputError, match=r"a\.jsonl, line 8: not JSON"):
-        next(batches)
 
 
 def test_a_large_file_is_read_in_little_memory(monkeypatch):
@@ -138,11 +118,3 @@ def test_a_shipped_file_is_found_from_any_folder_and_named_without_its_path():
     assert names == sorted(path.stem for path in (CONFIG_FOLDER / "prompts").glob("*.md"))
     origins = frame.get_column("origin").to_list()
     assert origins == [f"shipped:prompts/{name}.md" for name in names]
-
-
-def test_a_shipped_file_is_tracked_where_it_lies():
-    source = {"kind": "files", "paths": ["shipped:prompts/summarise.md"]}
-    section = parse_benchmark({"recipe": "known_item", "source": source})
-    assert section.files() == [str(CONFIG_FOLDER / "prompts" / "summarise.md")]
-    with pytest.raises(InputError, match="no such file or folder"):
-        list(read_documents(FilesSource(kind="files", paths=["shipped:none.jsonl"])).batches)

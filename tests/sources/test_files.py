@@ -69,25 +69,12 @@ def test_a_line_separator_inside_json_text_ends_no_record(mark):
     assert read_document_files(["j.jsonl"]).height == 2
 
 
-def test_other_columns_can_hold_text_and_id():
-    write_jsonl("j.jsonl", {"body": "a", "key": "k", "id": "no"})
-    frame = read_document_files(["j.jsonl"], text_column="body", id_column="key")
-    assert frame.rows() == [("k", "a", "j.jsonl, line 1")]
-
-
 def test_blank_lines_and_empty_texts_are_left_out_but_counted():
     Path("j.jsonl").write_text('{"text": "a"}\n\n{"text": "  "}\n{"text": "b"}\n')
     assert read_document_files(["j.jsonl"]).rows() == [
         ("j:0", "a", "j.jsonl, line 1"),
         ("j:2", "b", "j.jsonl, line 4"),
     ]
-
-
-def test_parquet_rows_are_numbered_across_row_groups():
-    table = pa.table({"text": [f"t{i}" for i in range(2500)]})
-    pq.write_table(table, "p.parquet", row_group_size=700)
-    last = read_document_files(["p.parquet"]).row(-1)
-    assert last == ("p:2499", "t2499", "p.parquet, row 2499")
 
 
 @pytest.mark.parametrize(
@@ -180,8 +167,3 @@ def test_globs_match_files_and_folders_in_sorted_order():
     ]
     assert read_document_files(["news/**/b"])["text"].to_list() == ["2023/b"]
     assert "news/*/c: no file or folder matches" in refusal("news/*/c")
-
-
-def test_a_null_text_is_left_out_and_counted():
-    write_jsonl("j.jsonl", {"text": None}, {"text": "b"})
-    assert read_document_files(["j.jsonl"])["_id"].to_list() == ["j:1"]

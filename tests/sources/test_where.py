@@ -6,12 +6,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from psibench.config.sources import Condition, DocumentSource, FilesSource, HubSource
+from psibench.config.sources import Condition, FilesSource
 from psibench.errors import InputError
 from psibench.sources.documents import read_documents
-from psibench.sources.squad import read_hub_questions
 from psibench.sources.where import column_value, meets
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -98,14 +97,6 @@ def test_a_condition_without_one_meaning_is_refused(given):
         condition(**given)
 
 
-def test_conditions_keep_the_kind_of_their_values():
-    values = ["en", 1, 1.5, True]
-    kept = Condition.model_validate({"column": "c", "any_of": values}).any_of
-    assert [(type(v), v) for v in kept] == [(type(v), v) for v in values]
-    again = Condition.model_validate(condition(any_of=values).model_dump(mode="json"))
-    assert [type(v) for v in again.any_of] == [type(v) for v in values]
-
-
 RECORDS = [
     {"text": "one", "lang": "en", "quality": {"score": 4.5}, "field": "mining"},
     {"text": "two", "lang": "de", "quality": {"score": 4.8}, "field": "mining"},
@@ -140,53 +131,6 @@ def test_files_are_read_where_all_conditions_hold(suffix, caplog):
     assert [r.getMessage() for r in caplog.records] == ["d: `where` left out 3 of 5 records"]
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_several_domains_come_from_one_dataset_without_sharing_an_id(suffix, streaming):
-    write(f"s/train.{suffix}", RECORDS[:3])
-    write(f"s/test.{suffix}", RECORDS[3:4])
-
-    def domain(name):
-        return HubSource.model_validate(
-            {
-                "kind": "hub",
-                "name": "s",
-                "splits": ["train", "test"],
-                "streaming": streaming,
-                "where": [{"column": "field", "equals": name}],
-            }
-        )
-
-    assert rows(domain("mining")) == [("train:0", "one"), ("train:1", "two")]
-    assert rows(domain("law")) == [("train:2", "three"), ("test:0", "four")]
-    few = domain("mining").model_copy(update={"max_documents": 1})
-    assert rows(few) == [("train:0", "one")]
-
-
-@pytest.mark.parametrize("place", [{"kind": "hub", "name": "s"}, {"kind": "files", "paths": ["s"]}])
-def test_a_limit_counts_the_records_that_conditions_keep(place):
-    write("s/train.jsonl")
-    where = [{"column": "field", "equals": "law"}]
-    source = TypeAdapter(DocumentSource).validate_python(
-        place | {"max_documents": 2, "where": where}
-    )
-    assert rows(source) == [("train:2", "three"), ("train:3", "four")]  # the first two are mining's
-
-
-def test_without_conditions_nothing_is_logged(caplog):
-    write("a.jsonl")
-    with caplog.at_level(logging.INFO, logger="psibench"):
-        assert len(rows(FilesSource(kind="files", paths=["a.jsonl"]))) == 5
-    assert not caplog.records
-
-
-def test_a_record_that_is_left_out_needs_no_text():
-    write("a.jsonl", [{"lang": "de", "body": 3}, {"lang": "en", "text": "x"}])
-    where = [{"column": "lang", "equals": "en"}]
-    source = {"kind": "files", "paths": ["a.jsonl"], "where": where}
-    assert rows(FilesSource.model_validate(source)) == [("a:1", "x")]
-
-
 def test_where_nothing_is_left_the_values_found_are_named():
     write("a.jsonl")
     where = [{"column": "lang", "any_of": ["fr", "de"]}, {"column": "field", "equals": "law"}]
@@ -205,20 +149,3 @@ def test_a_file_without_columns_cannot_be_filtered():
     source = {"kind": "files", "paths": ["d"], "where": [{"column": "lang", "equals": "en"}]}
     with pytest.raises(InputError, match=r"d/b.md: a text file has no columns; take `where` away"):
         rows(FilesSource.model_validate(source))
-
-
-def test_questions_of_a_dataset_are_filtered_too():
-    def question(key, field):
-        answers = {"text": ["a"], "answer_start": [0]}
-        base = {"id": key, "question": "q", "context": "a b", "answers": answers}
-        return base | {"field": field}
-
-    write("s/train.jsonl", [question("q0", "law"), question("q1", "mining")])
-    law, other = (
-        HubSource(kind="hub", name="s", where=[Condition(column="field", equals=field)])
-        for field in ("law", "x")
-    )
-    frame = read_hub_questions(law)
-    assert frame.get_column("_id").to_list() == ["q0"]
-    with pytest.raises(InputError, match="left out all 2 records"):
-        read_hub_questions(other)

@@ -131,16 +131,6 @@ def test_a_sample_that_was_killed_reads_the_missing_files_alone(caplog):
     assert run(store="undisturbed", name="again-") == gone_on
 
 
-@pytest.mark.processes
-def test_a_file_that_has_changed_since_is_read_again(caplog):
-    caplog.set_level("INFO", "psibench")
-    kill_in_the_middle()
-    write(0, seed=1)
-    gone_on = run()
-    assert "1 of 5 files were read before" in caplog.text
-    assert run(store="undisturbed", name="again-") == gone_on
-
-
 def test_two_tables_of_one_source_keep_parts_of_their_own():
     paths = [{table: f"{name}{table}.parquet" for table in TABLES} for name in "ab"]
     labels = {"language": "eng-Latn", "domain": "law", "store": "store"}

@@ -12,7 +12,6 @@ from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.domains import OfDomain
 from psibench.tables.io import each_domain
-from psibench.tables.ledger import run_ledger
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 TEXTS = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(6)]
@@ -66,25 +65,6 @@ def test_ids_get_their_prefix_also_where_something_was_left_out():
     params = sample_params(SOURCE, None, SAMPLE, length_tokenizer="words", id_prefix="law/")
     assert params["id_prefix"] == "law/"
     assert "id_prefix" not in sample_params(SOURCE, None, SAMPLE, length_tokenizer="words")
-
-
-def test_a_ledger_over_the_sample_balances():
-    run()
-    out = {name: Path(f"out-{name}.parquet") for name in ("attrition", "flow", "usage")}
-    tables = {name: [[f"{name}.parquet"]] for name in ("documents", "dropped")}
-    place = {"lang": "eng-Latn", "domains": ["law"], "flow": [], "usage": []}
-    run_ledger([place | tables], **out)
-    ledger = read_table(out["attrition"], ATTRITION)
-    assert ledger.select("stage", "unit", "reason").rows() == [
-        ("deduplicate", "documents", "exact_duplicate")
-    ]
-
-
-def test_two_runs_write_the_same_rows():
-    run(sample=Sample(edges=[0, 50], n_documents=4, reserve=1.0))
-    first = [read_provenance(f"{name}.parquet")["rows_hash"] for name in TABLES]
-    run(sample=Sample(edges=[0, 50], n_documents=4, reserve=1.0))
-    assert [read_provenance(f"{name}.parquet")["rows_hash"] for name in TABLES] == first
 
 
 @pytest.mark.parametrize("passages", [None, Passages(max_words=40)])

@@ -3,7 +3,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.sources.squad import read_squad_files
-from psibench.text import segments as chunks
 from psibench.text.segments import split_chunks
 
 
@@ -75,10 +74,6 @@ def test_repeated_text_gets_the_offsets_of_its_own_place(text, chunk_words):
     check(text, chunk_words)
 
 
-def test_repeated_paragraphs_are_one_chunk_each_at_rising_offsets():
-    assert split_chunks("same old words\n\n" * 3, chunk_words=4) == [(0, 14), (16, 30), (32, 46)]
-
-
 SPACES = [" ", "\n", "\n\n", "\t", "\r\n", "\u00a0", "\u2028", "\u3000", "\x1c", "  ", " \n\n "]
 WORDS = ["a", "na", "b.", "語", "😀", "the", "é", "\u200b"]
 
@@ -86,33 +81,6 @@ WORDS = ["a", "na", "b.", "語", "😀", "the", "é", "\u200b"]
 @given(st.lists(st.sampled_from(WORDS + SPACES), max_size=80).map("".join), st.integers(1, 9))
 def test_chunks_hold_all_words_in_order_and_none_is_too_long(text, chunk_words):
     check(text, chunk_words)
-
-
-@given(st.text(max_size=120), st.integers(1, 6))
-def test_any_text_is_split_exactly(text, chunk_words):
-    check(text, chunk_words)
-
-
-def test_words_between_other_white_space_are_never_cut_apart():
-    for space in ("\t", "\u00a0", "\u2003", "\r"):
-        text = space.join(f"word{i}" for i in range(50))
-        assert [len(piece.split()) for piece in pieces(text, 16)] == [16, 16, 16, 2]
-
-
-def test_a_word_is_one_piece_however_long():
-    text = "short " + "x" * 5000 + " " + "語" * 3000
-    assert pieces(text, 2) == ["short " + "x" * 5000, "語" * 3000]
-
-
-@pytest.mark.parametrize("wrong", [["two one"], ["one", ""], ["one", "one"], ["two", "one"]])
-def test_a_splitter_whose_chunks_do_not_follow_each_other_is_noticed(monkeypatch, wrong):
-    class Splitter:
-        def split_text(self, _):
-            return wrong
-
-    monkeypatch.setattr(chunks, "_splitter", lambda _: Splitter())
-    with pytest.raises(RuntimeError, match="does not stand at character"):
-        split_chunks("one two", chunk_words=1)
 
 
 @pytest.mark.parametrize("language", ["en", "es", "ar", "zh"])

@@ -17,12 +17,5 @@ def test_a_text_pieced_together_from_several_is_seen():
     assert seen.share("one two three four five six") == 1.0
 
 
-def test_a_text_shorter_than_a_shingle_is_one_shingle():
-    seen = SeenText()
-    seen.remember("short one")
-    assert seen.share("short one") == 1.0
-    assert seen.share("short") == 0.0
-
-
 def test_an_empty_text_counts_as_seen():
     assert SeenText().share(" ... ") == 1.0

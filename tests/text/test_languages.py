@@ -37,18 +37,6 @@ def test_names_and_codes(code, name, short, tag):
     assert (english_name(code), iso639_1(code), html_lang(code)) == (name, short, tag)
 
 
-def test_scripts_have_names():
-    assert (script_name("cmn-Hans"), script_name("ara-Arab")) == ("Simplified", "Arabic")
-
-
-@pytest.mark.parametrize(
-    ("code", "rtl"),
-    [("ara-Arab", True), ("heb-Hebr", True), ("qps-Arab", True), ("cmn-Hans", False)],
-)
-def test_the_script_decides_the_direction(code, rtl):
-    assert is_rtl(code) is rtl
-
-
 def test_direction_is_that_of_unicode():
     names = {"Arab": "ARABIC LETTER ALEF", "Hebr": "HEBREW LETTER ALEF", "Nkoo": "NKO LETTER A"}
     for script, name in names.items():

@@ -1,7 +1,13 @@
 import polars as pl
 import pytest
 
-from psibench.text.lengths import count_whitespace_tokens, count_words, with_lengths
+from psibench.text import lengths
+from psibench.text.lengths import (
+    count_in_parts,
+    count_whitespace_tokens,
+    count_words,
+    with_lengths,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,11 +27,6 @@ def test_words_split_on_one_space_and_tokens_on_runs_of_white_space(text, words,
     assert count_whitespace_tokens([text]).tolist() == [tokens]
 
 
-def test_no_texts_give_no_counts():
-    assert count_words([]).tolist() == count_whitespace_tokens([]).tolist() == []
-    assert str(count_words([]).dtype) == "int32"
-
-
 def test_a_corpus_gets_characters_words_and_tokens():
     documents = pl.DataFrame({"_id": ["d"], "text": ["é😀 x"], "origin": ["o"]})
     corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
@@ -33,6 +34,14 @@ def test_a_corpus_gets_characters_words_and_tokens():
     assert corpus.columns == ["_id", "text", "char_length", "word_count", "token_length"]
 
 
-def test_an_empty_corpus_keeps_its_columns():
-    documents = pl.DataFrame(schema={"_id": pl.String, "text": pl.String})
-    assert with_lengths(documents, count_tokens=count_whitespace_tokens).shape == (0, 5)
+def test_a_tokenizer_is_given_some_text_at_once_and_long_texts_alone(monkeypatch):
+    monkeypatch.setattr(lengths, "PART_CHARS", 30)
+    calls = []
+
+    def count(texts):
+        calls.append(texts)
+        return count_whitespace_tokens(texts)
+
+    texts = ["x" * 10] * 4 + ["a b " * 20, "c"]
+    assert count_in_parts(count)(texts).tolist() == [1, 1, 1, 1, 40, 1]
+    assert [len(call) for call in calls] == [3, 1, 1, 1]

@@ -32,21 +32,11 @@ Changed in version 3.9: the thing may also be given as a path of any kind.
     ]
 
 
-def test_text_before_a_doctest_in_the_same_block_is_kept():
-    text = "This is how it is used by the caller:\n>>> f(1)\n1"
-    assert prose_paragraphs(text) == ["This is how it is used by the caller:"]
-
-
 def test_a_number_that_starts_a_line_is_no_bullet():
     text = "The answer that is given by the function is\n42. It is the same for all."
     assert prose_paragraphs(text) == [
         "The answer that is given by the function is 42. It is the same for all."
     ]
-
-
-@pytest.mark.parametrize("text", ["", "\n \n", "Too short."])
-def test_nothing_comes_of_nothing(text):
-    assert prose_paragraphs(text) == []
 
 
 @pytest.mark.parametrize(

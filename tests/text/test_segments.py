@@ -6,7 +6,6 @@ from psibench.text.segments import (
     POSITIONS,
     equal_segments,
     inner_thirds,
-    split_equal,
     tag_myopic,
     tag_posq,
 )
@@ -25,17 +24,6 @@ from psibench.text.segments import (
 )
 def test_segments_are_equal_and_the_last_takes_the_remainder(n_chars, n_segments, expected):
     assert equal_segments(n_chars, n_segments) == expected
-
-
-@given(st.text(max_size=200), st.integers(1, 12))
-def test_segments_joined_give_the_text_back(text, n_segments):
-    segments = split_equal(text, n_segments)
-    assert "".join(segments) == text
-    assert {len(s) for s in segments[:-1]} <= {len(text) // n_segments}
-
-
-def test_astral_characters_count_as_one():
-    assert split_equal("😀𝒳語abc") == ["😀𝒳", "語a", "bc"]
 
 
 # A text of 30 characters: thirds at 10 and 20.

@@ -101,34 +101,10 @@ def test_one_sentence_of_a_prompt_reruns_its_stage_and_asks_its_requests_alone(
     assert rerun(generated_copy, data("fineweb-posq")) == {"generate_questions": n_chunks[0]}
 
 
-def test_the_first_prompt_of_a_chain_reruns_the_chain_but_asks_only_what_changed(
-    generated_copy: Project,
-) -> None:
-    prompt = generated_copy.folder / "prompts" / "summarise.md"
-    edit(prompt, "Retell the document", "Please retell the document")
-    assert generated_copy.planned(data("fineweb-posq")) == {"ask": 2, "assemble": 1}
-    # The stand-in's summaries are the same as before, so the questions' requests are, too.
-    assert rerun(generated_copy, data("fineweb-posq")) == {"summarise": 12}
-
-
 def test_new_documents_are_asked_about_alone(generated_copy: Project) -> None:
     write_corpus(generated_copy.folder / "corpus.jsonl", n_documents=15)
     counts = rerun(generated_copy, data("controlled"))
     assert counts == {"choose_configuration": 3, "generate_positional_query": 9}
-
-
-def test_another_number_of_shards_asks_nothing_and_gives_the_same_rows(
-    generated: Project, generated_copy: Project
-) -> None:
-    config = generated_copy.read_config()
-    for section in config["benchmarks"].values():
-        section["shards"] = 3
-    generated_copy.write_config(config)
-    planned = generated_copy.planned(data("posir"))
-    assert (planned["ask_shard"], planned["gather"]) == (6, 2)
-    assert rerun(generated_copy, data("posir")) == {}
-    before, after = (pl.read_parquet(p.folder / data("posir")) for p in (generated, generated_copy))
-    assert before.equals(after)
 
 
 def test_how_a_model_is_asked_is_no_reason_to_rerun(generated_copy: Project) -> None:

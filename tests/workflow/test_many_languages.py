@@ -14,11 +14,9 @@ from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import OfDomain
 from psibench.tables.ledger import check_balance
 from psibench.tables.quality_schemas import (
-    RELOCATION,
-    TRANSLATION_QUALITY,
     TRANSLATOR_QUALITY,
 )
-from psibench.tables.schemas import ATTRITION, CORPUS, PSI_TABLE, QRELS, QUERIES, STATISTICS
+from psibench.tables.schemas import ATTRITION, CORPUS, PSI_TABLE, QRELS, QUERIES
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES
 
 SENTENCES = {
@@ -183,21 +181,6 @@ def test_what_a_translation_loses_is_in_the_ledger(made: Project) -> None:
     assert record["revisions"]["llm:stand-in-sentence"] == "stand-in/sentence"
 
 
-def test_quality_statistics_and_relocation_are_by_language(made: Project) -> None:
-    made.run("results/many/translation_quality.parquet")
-    quality = table(made, "many/translation_quality.parquet", TRANSLATION_QUALITY)
-    pooled = quality.filter(language="qps-Latn", domain="all", length_bin="all")
-    assert pooled.filter(dimension="overall").item(0, "mean") > 4
-    statistics = table(made, "many/statistics.parquet", STATISTICS).filter(language="eng-Latn")
-    assert set(statistics["domain"]) == {"all", "mills", "ports"}
-    relocation = table(made, "many/relocation.parquet", RELOCATION).filter(language="qps-Latn")
-    assert relocation.filter(domain="all", method="all").item(0, "share_located") > 0.5
-
-
-def test_a_finished_run_does_nothing(made: Project) -> None:
-    assert made.planned() == {}
-
-
 def test_a_further_language_translates_again_nothing(changed: Project) -> None:
     config = changed.read_config()
     config["benchmarks"]["many"]["translate"]["to"].append("qps-Arab")
@@ -245,11 +228,3 @@ def test_a_bound_of_lengths_cleans_again_and_asks_nobody(changed: Project) -> No
     assert planned.get("ask", 0) <= 1  # the sample whose quality is judged may be another
     # The English tables are the same: only pairs with a translation are evaluated again.
     assert planned["score"] == 2
-
-
-def test_a_pair_taken_out_evaluates_nothing_again(changed: Project) -> None:
-    config = changed.read_config()
-    config["benchmarks"]["many"]["cross_lingual"] = []
-    changed.write_config(config)
-    planned = set(changed.planned())
-    assert planned == {"summaries", "published", "report"}

@@ -116,8 +116,8 @@ def _in_chinese_letters(text: str) -> str:
 def _queries(part: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return documents and queries about their thirds, with `document`, `start`, `evidence`."""
     documents = _passages(part, 60, 500).head(N_WITH_QUERIES)
-    simulated = simulate_known_items(documents, seed=42, queries_per_third=2)
-    joined = simulated.queries.join(
+    queries, _ = simulate_known_items(documents, seed=42, queries_per_third=2)
+    joined = queries.join(
         documents.rename({"_id": "pos_corpus_id", "text": "document"}), on="pos_corpus_id"
     )
     start, end = (pl.col("pos_char_span").arr.get(n) for n in (0, 1))

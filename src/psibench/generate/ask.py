@@ -20,7 +20,7 @@ from psibench.config.files import composed
 from psibench.errors import InputError
 from psibench.formats.text import read_records
 from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
-from psibench.generate.recipes import JUDGING, find_task, find_task_of, step_spec
+from psibench.generate.recipes import JUDGING, TASKS, step_spec, tasks_of
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.asking import Chain, Item
@@ -54,7 +54,6 @@ from psibench.tables.dropped import (
     reasons_text,
 )
 from psibench.tables.io import each_domain
-from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import ATTRITION
 from psibench.tables.stage import stage
 from psibench.translate.steps import translating_section, translation_task
@@ -144,19 +143,19 @@ def run_ask(
         shard_documents(read_task_tables(asking.task, domain.tables), shard) for domain in domains
     ]
 
-    def pairs(number: int) -> Iterator[tuple[TaskItem, Request]]:
+    def of_domain(number: int) -> Iterator[tuple[TaskItem, Request]]:
         return requests_of(asking.task, asking.section, template, asking.llm, frames[number])
 
     def requests() -> Iterator[Item]:  # ids are unique in a domain
         for number in range(len(domains)):
-            yield from (Item(f"{number}:{item.id}", request) for item, request in pairs(number))
+            for item, request in of_domain(number):
+                yield Item(f"{number}:{item.id}", request)
 
-    items = [list(asking.task.items(of_domain, asking.section)) for of_domain in frames]
+    items = [list(asking.task.items(tables, asking.section)) for tables in frames]
     n_items = sum(map(len, items))
     folder = answer_folder(store, asking.llm_id)
-    # Before anything is asked: what is said to have been expected knows no answers.
     estimates = [
-        estimate_requests(((one.values, r) for one, r in pairs(n)), template, asking.llm)
+        estimate_requests(((one.values, r) for one, r in of_domain(n)), template, asking.llm)
         for n in range(len(domains))
     ]
     keys = list(dict.fromkeys(item.request.key for item in requests()))
@@ -167,13 +166,17 @@ def run_ask(
     else:
         found = _stored(requests(), keys, asking, folder)
     if len(found) < n_items:  # else no server is needed, and none is started
-        found = _ask(requests(), keys, n_items, asking, prices, folder, check_stop)
+        found = _ask_missing(requests(), keys, n_items, asking, prices, folder, check_stop)
     else:
         logger.info(
             "%s, %s: %d items, all answered by the store, 0 requests asked",
             *(asking.task.name, asking.llm.model, n_items),
         )
     _refuse_unanswered(found.values(), n_items, asking)
+    judge = {
+        f"llm:{asking.llm_id}": "@".join(filter(None, (asking.llm.model, asking.llm.revision))),
+        f"prompt:{asking.task.name}": template.hash,
+    }
     for number, domain in enumerate(domains):
         source = derived(
             "ask",
@@ -181,26 +184,24 @@ def run_ask(
             params=asking.params | {"task": asking.task.name, "shard": shard},
             files=files,
             prompt_hash=template.hash,
-            revisions=_judge_revision(asking, template) if asking.task.judges else None,
+            revisions=judge if asking.task.judges else None,
             llm_backend=asking.llm.backend,
             queries_by=None if asking.task.judges else f"llm:{asking.llm.model}",
         )
-        of_domain = [_outcome_row(item, found[f"{number}:{item.id}"]) for item in items[number]]
-        rows = pl.DataFrame(of_domain, schema=OUTCOMES.empty().schema)
+        outcomes = [_outcome_row(item, found[f"{number}:{item.id}"]) for item in items[number]]
+        rows = pl.DataFrame(outcomes, schema=OUTCOMES.empty().schema)
         write_table(rows, domain.outcomes, OUTCOMES, provenance=source)
-        used = usage_row(asking, template, rows) | {
+        used = _usage_row(asking, template, rows) | {
             f"estimated_{name}": value for name, value in estimates[number].items()
         }
         usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
         write_table(usage, domain.usage, LLM_USAGE, provenance=source)
 
 
-def usage_row(asking: Asking, template: Prompt, outcomes: pl.DataFrame) -> dict[str, Any]:
+def _usage_row(asking: Asking, template: Prompt, outcomes: pl.DataFrame) -> dict[str, Any]:
     """Sum up what outcomes used; items that asked the same share one request."""
     asked = outcomes.unique("key", keep="first", maintain_order=True)
-    sums = asked.select(
-        pl.col("n_replies", "input_tokens", "cached_input_tokens", "output_tokens").sum()
-    ).row(0, named=True)
+    names = ("input_tokens", "cached_input_tokens", "output_tokens")
     return {
         "stage": asking.task.name,
         "llm": asking.llm_id,
@@ -208,16 +209,10 @@ def usage_row(asking: Asking, template: Prompt, outcomes: pl.DataFrame) -> dict[
         "backend": asking.llm.backend,
         "n_items": outcomes.height,
         "n_ok": outcomes.filter(pl.col("status") == "ok").height,
-        "n_requests": sums.pop("n_replies"),
-        **sums,
+        "n_requests": asked["n_replies"].sum(),
+        **{name: asked[name].sum() for name in names},
         "prompt_hash": template.hash,
     }
-
-
-def _judge_revision(asking: Asking, template: Prompt) -> dict[str, str]:
-    """Say who judges, for the record of the judgements: model and template."""
-    model = "@".join(filter(None, (asking.llm.model, asking.llm.revision)))
-    return {f"llm:{asking.llm_id}": model, f"prompt:{asking.task.name}": template.hash}
 
 
 def _from_file(asking: Asking, items: Sequence[Sequence[TaskItem]]) -> dict[str, Outcome]:
@@ -281,7 +276,7 @@ def _stored(
     return found
 
 
-def _ask(
+def _ask_missing(
     requests: Iterable[Item],
     keys: Sequence[str],
     n_items: int,
@@ -290,11 +285,15 @@ def _ask(
     folder: Path,
     check_stop: Callable[[], None],
 ) -> dict[str, Outcome]:
-    """Ask all and return the outcomes by item."""
+    """Ask what the store lacks and return the outcomes by item."""
     found: dict[str, Outcome] = {}
+    spent_usd = 0.0  # by all runs that used this store
+    if asking.llm.budget_usd is not None:
+        price, is_batch = price_of(asking.llm.model, prices), asking.llm.backend == "openai-batch"
+        spent_usd = price.cost(stored_usage(folder), is_batch=is_batch)
     with Progress(f"asking {asking.task.name}", total=n_items, unit="items") as progress:
 
-        def take(outcome: Outcome) -> None:
+        def keep(outcome: Outcome) -> None:
             found[outcome.item_id] = outcome
             progress.advance(1)
 
@@ -302,10 +301,10 @@ def _ask(
             requests,
             asking.llm,
             store=folder,
-            on_outcome=take,
+            on_outcome=keep,
             keys=keys,
             prices=prices,
-            spent_usd=_spent_usd(asking.llm, prices, folder),
+            spent_usd=spent_usd,
             check_stop=check_stop,
         )
     logger.info(
@@ -318,14 +317,6 @@ def _ask(
         ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
     )
     return found
-
-
-def _spent_usd(llm: LlmSettings, prices: Mapping[str, Price], folder: Path) -> float:
-    """Return what all stored answers of a model cost, where it has a budget."""
-    if llm.budget_usd is None:
-        return 0.0
-    price = price_of(llm.model, prices)
-    return price.cost(stored_usage(folder), is_batch=llm.backend == "openai-batch")
 
 
 def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking) -> None:
@@ -394,23 +385,25 @@ def run_gather(
     """
     frames = read_task_tables(task, tables)
     found = in_document_order(read_all(outcomes, OUTCOMES), frames["documents"])
-    gathered, counts = gather(task, section, frames, found)
+    gathered = gather(task, section, frames, found)
     paths = [*tables.values(), *outcomes]
     decides = section.model_dump(mode="json", exclude={"llm", "prompt"})
     source = derived("gather", paths, params={"task": task.name, **decides})
-    for flow_of in counts:
-        if flow_of.entered and not flow_of.kept:
-            mine = gathered.dropped.filter(unit=flow_of.unit)
+    for counts in gathered.flow:
+        if counts.entered and not counts.kept:
+            reasons = reasons_text(gathered.dropped.filter(unit=counts.unit))
             warn(
-                f"{task.name} keeps none of {flow_of.entered} {flow_of.unit} of {domain}, "
-                f"{language}: {reasons_text(mine)}. A row for each is in {dropped}"
+                f"{task.name} keeps none of {counts.entered} {counts.unit} of {domain}, "
+                f"{language}: {reasons}. A row for each is in {dropped}"
             )
     left_out = as_attrition(gathered.dropped, language=language, domain=domain)
     write_table(gathered.rows, rows, task.spec, provenance=source)
     write_table(left_out, dropped, ATTRITION, provenance=source)
-    write_table(flow_frame(task.name, step, counts), flow, FLOW, provenance=source)
+    write_table(flow_frame(task.name, step, gathered.flow), flow, FLOW, provenance=source)
     if usage is not None:
-        total = sum_usage(read_all(usages, LLM_USAGE))
+        names = ["stage", "llm", "model", "backend", "prompt_hash"]
+        of_shards = read_all(usages, LLM_USAGE).group_by(names, maintain_order=True)
+        total = of_shards.agg(pl.exclude(names).sum()).select(LLM_USAGE.column_names)
         write_table(total, usage, LLM_USAGE, provenance=derived("gather", usages, params={}))
 
 
@@ -426,38 +419,16 @@ def gather(
     section: LlmTaskSection,
     tables: Mapping[str, pl.DataFrame],
     outcomes: pl.DataFrame,
-) -> tuple[Gathered, list[Flow]]:
-    """Make a task's rows; unusable replies are added to what it dropped, with their reasons.
-
-    All that was dropped is accounted for: the counts of the flow are those of ``dropped``.
-    """
+) -> Gathered:
+    """Make a task's rows; unusable replies are added to what it dropped, with their reasons."""
     usable = outcomes.filter(pl.col("status") == "ok")
     found = task.gather(tables, section, replied(usable))
     unusable = _unusable(task, tables["documents"], outcomes.filter(pl.col("status") != "ok"))
-    counts = _merge(Flow(task.unit, outcomes.height, usable.height), found.flow)
-    dropped = pl.concat([unusable, found.dropped])
-    if foreign := set(dropped.get_column("stage")) - {task.name}:
-        raise AssertionError(f"{task.name}: rows dropped by another stage: {sorted(foreign)}")
-    check_balance(dropped, flow_frame(task.name, 0, counts))
-    return Gathered(found.rows, dropped, tuple(counts)), counts
-
-
-def sum_usage(usages: pl.DataFrame) -> pl.DataFrame:
-    """Add up the shards' usage."""
-    names = ["stage", "llm", "model", "backend", "prompt_hash"]
-    total = usages.group_by(names, maintain_order=True).agg(pl.exclude(names).sum())
-    return total.select(LLM_USAGE.column_names)
-
-
-def _merge(asked: Flow, inside: Sequence[Flow]) -> list[Flow]:
-    """Join the count of items asked with what the task counts itself in the same unit."""
-    same = [flow for flow in inside if flow.unit == asked.unit]
-    others = [flow for flow in inside if flow.unit != asked.unit]
-    if not same:
-        return [asked, *others]
-    (flow,) = same
-    entered = asked.entered + flow.entered - asked.kept
-    return [Flow(asked.unit, entered, flow.kept), *others]
+    counts = {task.unit: Flow(task.unit, outcomes.height, usable.height)}
+    for flow in found.flow:
+        n_unusable = outcomes.height - usable.height if flow.unit == task.unit else 0
+        counts[flow.unit] = Flow(flow.unit, flow.entered + n_unusable, flow.kept)
+    return Gathered(found.rows, pl.concat([unusable, found.dropped]), tuple(counts.values()))
 
 
 def _unusable(task: LlmTask, documents: pl.DataFrame, outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -493,7 +464,7 @@ def asked_of(
         chosen: LlmTaskSection = translating_section(section, task, language)
     else:
         assert isinstance(section, GeneratedBenchmark)
-        found, chosen = find_task_of(section, task)
+        ((found, chosen),) = (one for one in tasks_of(section) if one[0].name == task)
     llms, prices = load_llms(given.get("llms")), load_prices(given.get("prices"))
     return Asking(found, chosen, chosen.llm, llms[chosen.llm], Path(prompt)), prices
 
@@ -505,10 +476,9 @@ def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskS
         return translating, TranslateSection.model_validate(params["section"])
     if params["judging"] is not None:
         return JUDGING[params["judging"]](task), LlmTaskSection.model_validate(params["section"])
-    annotation = GENERATED_RECIPES[params["recipe"]].model_fields[task].annotation
-    assert isinstance(annotation, type)
-    assert issubclass(annotation, LlmTaskSection)
-    return find_task(params["recipe"], task), annotation.model_validate(params["section"])
+    (found,) = (one for one in TASKS[params["recipe"]] if one.name == task)
+    section: Any = GENERATED_RECIPES[params["recipe"]].model_fields[task].annotation
+    return found, section.model_validate(params["section"])
 
 
 def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict[str, TablePath]:

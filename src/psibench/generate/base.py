@@ -42,18 +42,6 @@ def _refuse_pooled(domain: str) -> str:
 Domain = Annotated[Id, AfterValidator(_refuse_pooled)]
 
 
-class Corpus(Section):
-    """Text of one domain in one language."""
-
-    domain: Domain
-    """Name of the domain; a folder in results/."""
-    language: Language | None = None
-    """Language and script; null takes the benchmark's."""
-    source: DocumentSource
-    passages: Passages | None = None
-    """Cut long documents into passages; without it a document is taken whole."""
-
-
 class QuestionCorpus(Section):
     """Questions with answers of one domain in one language."""
 
@@ -64,17 +52,16 @@ class QuestionCorpus(Section):
     source: QuestionSource
 
 
-def check_corpora(
-    source: Any, corpora: Sequence[Corpus | QuestionCorpus] | None, language: str
-) -> None:
-    """Raise ValueError unless there is one of ``source`` and ``corpora``, each place once."""
-    if (source is None) == (corpora is None):
-        raise ValueError("give either `source` (one corpus) or `corpora` (a list of them)")
-    places = [(corpus.language or language, corpus.domain) for corpus in corpora or ()]
-    repeated = sorted({place for place in places if places.count(place) > 1})
-    if repeated:
-        named = ", ".join(f"{domain} in {own}" for own, domain in repeated)
-        raise ValueError(f"corpora: named more than once: {named}")
+class Corpus(Section):
+    """Text of one domain in one language."""
+
+    domain: Domain
+    """Name of the domain; a folder in results/."""
+    language: Language | None = None
+    """Language and script; null takes the benchmark's."""
+    source: DocumentSource
+    passages: Passages | None = None
+    """Cut long documents into passages; without it a document is taken whole."""
 
 
 class BenchmarkBase(Section):
@@ -109,8 +96,15 @@ class BenchmarkBase(Section):
 
     @model_validator(mode="after")
     def _has_corpora(self) -> "BenchmarkBase":
-        if "corpora" in type(self).model_fields:
-            check_corpora(self.source, self.corpora, self.language)
+        if "corpora" not in type(self).model_fields:
+            return self
+        if (self.source is None) == (self.corpora is None):
+            raise ValueError("give either `source` (one corpus) or `corpora` (a list of them)")
+        places = [(one.language or self.language, one.domain) for one in self.corpora or ()]
+        repeated = sorted({place for place in places if places.count(place) > 1})
+        if repeated:
+            named = ", ".join(f"{domain} in {language}" for language, domain in repeated)
+            raise ValueError(f"corpora: named more than once: {named}")
         return self
 
     def files(self) -> list[str]:
@@ -153,7 +147,7 @@ class GeneratedBenchmark(BenchmarkBase):
     buckets: BucketSchemes = Field(default=["thirds"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
-    own_rule: ClassVar[str]
+    paper_rule: ClassVar[str]
     """The rule of `verify` that the recipe's paper has."""
 
     @property
@@ -171,7 +165,7 @@ class GeneratedBenchmark(BenchmarkBase):
             return given
         verify = given.get("verify")
         if isinstance(verify, Mapping) and "rule" not in verify:
-            given = {**given, "verify": {"rule": cls.own_rule, **verify}}
+            given = {**given, "verify": {"rule": cls.paper_rule, **verify}}
         if given.get("false_negatives") in ("none", {"protocol": "none"}):
             given = {**given, "false_negatives": None}
         return given
@@ -233,6 +227,15 @@ def complete_build(
     return Build(corpus, joined.select(*declared, pl.exclude(declared)), qrels, dropped)
 
 
+def qrels_of_positives(queries: pl.DataFrame) -> pl.DataFrame:
+    """Return QRELS rows in which each query's positive alone is relevant."""
+    return queries.select(
+        pl.col("_id").alias("query-id"),
+        pl.col("pos_corpus_id").alias("corpus-id"),
+        pl.lit(1, dtype=pl.Int32).alias("score"),
+    )
+
+
 DETAIL_CHARS = 200
 
 
@@ -247,7 +250,7 @@ class Question(NamedTuple):
     detail: str | None = None
 
 
-def sift_questions(
+def check_questions(
     reply: Replied,
     most: int,
     asked: dict[str, str],

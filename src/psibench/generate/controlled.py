@@ -68,7 +68,7 @@ class Controlled(GeneratedBenchmark):
     personas: Personas = Personas()
     choose_configuration: ChooseConfiguration
     generate_positional_query: GeneratePositionalQuery
-    own_rule = "margin"
+    paper_rule = "margin"
 
 
 # Task ``choose_configuration``
@@ -160,7 +160,7 @@ def gather_queries(
     for doc_id, group in groupby(replies, key=lambda reply: reply.doc_id):
         facts = configured.row(places[doc_id], named=True)
         drop = partial(refusal, GENERATE, "queries", char_length=len(facts["document"]))
-        for reply, reason, detail in _sift(list(group)):
+        for reply, reason, detail in _with_reasons(list(group)):
             if reason:
                 dropped.append(drop(reply, reason, detail=detail))
             else:
@@ -191,7 +191,7 @@ def _blank_segments(configured: pl.DataFrame, section: GeneratePositionalQuery) 
     ]
 
 
-def _sift(replies: Sequence[Replied]) -> Iterator[tuple[Replied, str, str]]:
+def _with_reasons(replies: Sequence[Replied]) -> Iterator[tuple[Replied, str, str]]:
     """Yield each reply about one document, the reason to drop it ("" to keep it), and detail."""
     thirds: defaultdict[str, list[str]] = defaultdict(list)
     for reply in replies:

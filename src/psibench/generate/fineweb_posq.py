@@ -22,9 +22,9 @@ from pydantic import Field, model_validator
 from psibench.generate.base import (
     GeneratedBenchmark,
     Question,
+    check_questions,
     fold_space,
     gathered,
-    sift_questions,
 )
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -80,7 +80,7 @@ class FinewebPosq(GeneratedBenchmark):
     sample: Sample = Sample(edges=[500, 1024])
     summarise: Summarise
     generate_questions: GenerateQuestions
-    own_rule = "agreement"
+    paper_rule = "agreement"
 
     @model_validator(mode="before")
     @classmethod
@@ -155,13 +155,13 @@ def gather_questions(
     rows: list[tuple[Any, ...]] = []
     dropped: list[Dropped] = []
     n_used = 0
-    for doc_id, own in groupby(replies, key=lambda reply: reply.doc_id):
+    for doc_id, of_document in groupby(replies, key=lambda reply: reply.doc_id):
         text = texts[doc_id]
         spans = split_chunks(text, chunk_words=section.chunk_words)
         asked: dict[str, str] = {}
-        for reply in own:
+        for reply in of_document:
             number = int(reply.item_id.removeprefix(f"{doc_id}-c"))
-            found = list(sift_questions(reply, section.n_questions, asked))
+            found = list(check_questions(reply, section.n_questions, asked))
             drop = partial(refusal, "generate_questions", reply=reply, char_length=len(text))
             n_used += bool(found)
             if not found:

@@ -5,9 +5,9 @@ exhaustively; what is heavy is imported when it runs.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.sources.documents import read_documents
+from psibench.sources.local import dataset_revisions
 from psibench.tables import hash_rows, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.derived import derived
@@ -28,18 +29,14 @@ from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.stage import stage
 
 if TYPE_CHECKING:
-    from psibench.encode.store import EmbeddingStore
-    from psibench.models.protocols import Encoder, Role
+    from psibench.models.protocols import Role
 
 logger = logging.getLogger("psibench")
 
 BLOCK_DOCUMENTS = 65_536
 """Documents whose vectors are in memory at once: 256 MiB at 1,024 dimensions."""
 
-PERSONAS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "_id": pl.String,
-    "personas": pl.List(pl.String),
-}
+PERSONAS_SCHEMA: dict[str, Any] = {"_id": pl.String, "personas": pl.List(pl.String)}
 
 DenseModel = SentenceTransformerModel | StaticModel
 Encode = Callable[[Sequence[str], "Role"], np.ndarray]
@@ -81,34 +78,51 @@ def run_personas(
         If the model does not give one vector per text, or there are no personas.
     """
     from psibench.config.model_params import retrieval_params
-    from psibench.encode.store import text_key
+    from psibench.encode.batches import encode_texts
+    from psibench.encode.job import open_encoder
+    from psibench.encode.store import open_store, text_key
+    from psibench.models.checkpoints import checkpoint_identity
+    from psibench.stopping import watched_stop
 
-    dense = _require_dense(section.model, entry)
-    frame = read_table(documents, DOCUMENTS)
-    personas = read_personas(section)
-    encoder, vectors, dtype = _encode_all(
-        dense, section.model, frame["text"].to_list(), personas, store=store, settings=settings
+    model, source = section.model, section.source
+    dense = _dense_model(model, entry)
+    frame, personas = read_table(documents, DOCUMENTS), read_personas(section)
+    encoder, about = open_encoder(dense, settings, model=model)
+    vectors = open_store(
+        model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
     )
+    with watched_stop() as stop:
 
-    def stored(texts: Sequence[str], role: "Role") -> np.ndarray:
-        salt = encoder.salt(role)
-        return vectors.load([text_key(text, salt=salt) for text in texts]).values
+        def encode(texts: Sequence[str], role: "Role") -> np.ndarray:
+            stats = encode_texts(
+                encoder,
+                texts,
+                role,
+                store=vectors,
+                settings=settings,
+                stop=stop,
+                description=f"encoding {model}: {role}",
+            )
+            stats.log()
+            salt = encoder.salt(role)
+            return vectors.load([text_key(text, salt=salt) for text in texts]).values
 
-    rows = persona_candidates(frame, personas, encode=stored, n=section.n_candidates)
+        rows = persona_candidates(frame, personas, encode=encode, n=section.n_candidates)
     logger.info("%d documents, %d personas", frame.height, len(personas))
-    source = derived(
+    revisions = {f"model:{model}": checkpoint_identity(dense.checkpoint, dense.revision)}
+    written = derived(
         "personas",
         [documents],
         params={
             **retrieval_params(dense),
             "n_candidates": section.n_candidates,
-            "dtype": dtype,
+            "dtype": about["dtype"],
             "fingerprint": encoder.fingerprint,
         },
-        revisions=_revisions(section, dense),
+        revisions=revisions | dataset_revisions(source),
         files={"personas": hash_rows(pa.table({"persona": pa.array(personas, pa.string())}))},
     )
-    write_table(rows, output, PERSONA_CANDIDATES, provenance=source)
+    write_table(rows, output, PERSONA_CANDIDATES, provenance=written)
 
 
 def persona_candidates(
@@ -133,8 +147,10 @@ def persona_candidates(
         personas as queries: a persona is short and stands for what someone looks for, and a model
         with two prompts was trained to compare a query with a document.
 
-    Returns ------- PERSONA_CANDIDATES rows, in order of the documents; fewer candidates where there
-    are fewer personas. The blocks change no row.
+    Returns
+    -------
+    PERSONA_CANDIDATES rows, in order of the documents; fewer candidates where there are fewer
+    personas. The blocks change no row.
     """
     from psibench.search.exact import search_vectors
 
@@ -158,19 +174,15 @@ def read_personas(section: Personas) -> list[str]:
     InputError
         If a file is missing or malformed, or holds no text.
     """
-    texts = (
-        text
-        for batch in read_documents(section.source).batches
-        for text in batch.get_column("text")
-    )
+    texts = pl.concat(read_documents(section.source).batches)["text"]
     return list(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
-def _require_dense(model: str, entry: Model) -> DenseModel:
+def _dense_model(model: str, entry: Model) -> DenseModel:
     """Return the entry if its model gives one vector per text; raise InputError if not."""
-    found = f"is {entry.kind}"
     if isinstance(entry, StaticModel):
         return entry
+    found = f"is {entry.kind}"
     if isinstance(entry, SentenceTransformerModel):
         pieces = [key for key in ("windows", "late_chunking") if getattr(entry, key) is not None]
         if entry.scoring == "cosine" and not pieces:
@@ -180,50 +192,3 @@ def _require_dense(model: str, entry: Model) -> DenseModel:
         f"personas.model: {model!r} {found}; personas are compared by one vector per text. "
         "Choose a dense model of the registry without windows, such as all-minilm-l6-v2."
     )
-
-
-def _encode_all(
-    entry: DenseModel,
-    model: str,
-    documents: Sequence[str],
-    personas: Sequence[str],
-    *,
-    store: str | Path,
-    settings: "Encoding",
-) -> "tuple[Encoder, EmbeddingStore, str]":
-    """Encode what the store lacks; returns the encoder, the store with all vectors, the dtype."""
-    from psibench.encode.batches import encode_texts
-    from psibench.encode.job import open_encoder
-    from psibench.encode.store import open_store
-    from psibench.stopping import watched_stop
-
-    encoder, about = open_encoder(entry, settings, model=model)
-    vectors = open_store(
-        model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
-    )
-    groups: list[tuple[Role, str, Sequence[str]]] = [
-        ("document", "documents", documents),
-        ("query", "personas", personas),
-    ]
-    with watched_stop() as stop:
-        for role, what, texts in groups:
-            stats = encode_texts(
-                encoder,
-                texts,
-                role,
-                store=vectors,
-                settings=settings,
-                stop=stop,
-                description=f"encoding {model}: {what}",
-            )
-            stats.log()
-    return encoder, vectors, about["dtype"]
-
-
-def _revisions(section: Personas, entry: DenseModel) -> Mapping[str, str]:
-    from psibench.models.checkpoints import checkpoint_identity
-
-    found = {f"model:{section.model}": checkpoint_identity(entry.checkpoint, entry.revision)}
-    if not isinstance(section.source, FilesSource):
-        found[f"dataset:{section.source.name}"] = section.source.revision or "not pinned"
-    return found

@@ -17,8 +17,8 @@ from psibench.generate.base import (
     DETAIL_CHARS,
     BucketSchemes,
     GeneratedBenchmark,
+    check_questions,
     gathered,
-    sift_questions,
 )
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -74,7 +74,7 @@ class Posir(GeneratedBenchmark):
     sample: Sample = Sample(unit="tokens", edges=[0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048])
     propose_questions: ProposeQuestions
     locate_span: LocateSpan
-    own_rule = "necessity"
+    paper_rule = "necessity"
     length_buckets: bool = True
     buckets: BucketSchemes = Field(default=["relative-20", "thirds"], min_length=1)
 
@@ -138,7 +138,7 @@ def gather_questions(
     n_used = 0
     for reply in replies:
         drop = partial(refusal, PROPOSE, reply=reply, char_length=lengths[reply.doc_id])
-        found = list(sift_questions(reply, section.n_questions, {}, find_fault=_mention))
+        found = list(check_questions(reply, section.n_questions, {}, find_fault=_mention))
         n_used += bool(found)
         if not found:
             dropped.append(drop("documents", reason="no_question"))
@@ -192,9 +192,9 @@ def gather_spans(tables: Tables, _section: LocateSpan, replies: Iterable[Replied
             dropped.append(drop(reply, found.reason, char_length=len(text)))
             continue
         question, answer = questions[reply.item_id]
-        own, tag = position_of_span(*found.span, len(text)), tag_posq(*found.span, len(text))
-        row = (reply.item_id, question, reply.doc_id, found.span, own, answer)
-        rows.append((*row, quote, asked, tag, own == asked))
+        third, tag = position_of_span(*found.span, len(text)), tag_posq(*found.span, len(text))
+        row = (reply.item_id, question, reply.doc_id, found.span, third, answer)
+        rows.append((*row, quote, asked, tag, third == asked))
     return gathered(rows, CANDIDATES_SCHEMA, dropped, questions=len(rows))
 
 

@@ -20,7 +20,7 @@ from psibench.filters.decide import NO_TARGET, REPEATED_TEXT, evidence_targets
 from psibench.filters.grade import grading_task, verdict_task
 from psibench.filters.mixtures import Tiny, tiny_subset
 from psibench.filters.negatives import FinewebNegatives
-from psibench.generate.base import Build, complete_build
+from psibench.generate.base import Build, complete_build, qrels_of_positives
 from psibench.generate.benchmarks import (
     Benchmark,
     GeneratedBenchmark,
@@ -175,15 +175,10 @@ def assemble(
     documents: pl.DataFrame, candidates: pl.DataFrame, *, count_tokens: TokenCounter
 ) -> Build:
     """Turn sampled documents and candidates into a benchmark: every document is in the corpus."""
-    qrels = candidates.select(
-        pl.col("_id").alias("query-id"),
-        pl.col("pos_corpus_id").alias("corpus-id"),
-        pl.lit(1, dtype=pl.Int32).alias("score"),
-    )
     return complete_build(
         documents.select("_id", "text"),
         candidates,
-        qrels,
+        qrels_of_positives(candidates),
         dropped_frame(),
         count_tokens=count_tokens,
     )
@@ -298,14 +293,6 @@ def tasks_of(section: GeneratedBenchmark) -> Iterator[tuple[LlmTask, LlmTaskSect
         yield judging.task, judging.section
 
 
-def find_task_of(section: GeneratedBenchmark, name: str) -> tuple[LlmTask, LlmTaskSection]:
-    """Return a benchmark's task by name, with its part of the section; InputError if none."""
-    known = {task.name: (task, chosen) for task, chosen in tasks_of(section)}
-    if name not in known:
-        raise InputError(f"recipe {section.recipe} has no task {name!r}; its: {', '.join(known)}")
-    return known[name]
-
-
 def steps_of(section: GeneratedBenchmark) -> list[str]:
     """List the names of a benchmark's steps, in order; those that it has."""
     judging = [one.name for one in judging_of(section)]
@@ -346,12 +333,3 @@ def task_section(section: GeneratedBenchmark, task: str) -> LlmTaskSection:
     found = getattr(section, task)
     assert isinstance(found, LlmTaskSection)
     return found
-
-
-def find_task(recipe: str, name: str) -> LlmTask:
-    """Return a recipe's task by name; InputError if it has none such."""
-    tasks = {task.name: task for task in TASKS.get(recipe, ())}
-    if name not in tasks:
-        names = ", ".join(tasks) or "none"
-        raise InputError(f"recipe {recipe} has no task {name!r}; its tasks: {names}")
-    return tasks[name]

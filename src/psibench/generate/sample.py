@@ -59,6 +59,8 @@ from psibench.tables.stage import stage, version_of
 logger = logging.getLogger("psibench")
 
 COUNTS_KEY = "psibench.counts"
+PART_FORMAT = 2
+"""Raised when a part's file is laid out in another way: older parts are not read then."""
 
 
 @stage("sample", version=4, each="sections")
@@ -197,17 +199,11 @@ def _write_parts(
     given: dict[Portion, int] = {}
     parts: list[Part] = []
     while look := next_look(source.max_documents, len(files), given):
-        asked = [
-            Part(
-                source,
-                files[portion.file],
-                portion,
-                drawing,
-                folder
-                / f"{sha256(f'{keys[portion.file]}{portion[1:]}'.encode()).hexdigest()}.parquet",
-            )
-            for portion in look
-        ]
+        asked = []
+        for portion in look:
+            name = sha256(f"{keys[portion.file]}{portion[1:]}".encode()).hexdigest()
+            path = folder / f"{name}.parquet"
+            asked.append(Part(source, files[portion.file], portion, drawing, path))
         _write_missing(asked, processes)
         given |= {part.portion: _read_counts(part)[0].n_kept for part in asked}
         parts += asked
@@ -221,7 +217,7 @@ def _key(source: FilesSource | HubSource, file: RecordFile, drawing: Drawing, wh
     )
     decides = {
         "whose": whose,
-        "version": version_of("sample"),
+        "version": [version_of("sample"), PART_FORMAT],
         "file": [file.identity(), file.key],
         "source": section,
         "passages": drawing.passages and drawing.passages.model_dump(mode="json"),
@@ -282,8 +278,9 @@ def write_part(part: Part) -> None:
 
 
 def _read_counts(part: Part) -> tuple[Chosen, list[int], int | None, int | None]:
-    chosen, *of_lengths = json.loads(pl.read_parquet_metadata(part.path)[COUNTS_KEY])
-    return Chosen(**chosen), *of_lengths
+    counts = json.loads(pl.read_parquet_metadata(part.path)[COUNTS_KEY])
+    chosen, n_seen, shortest, longest = counts
+    return Chosen(**chosen), n_seen, shortest, longest
 
 
 def _joined(
@@ -296,9 +293,9 @@ def _joined(
     found, chosen = Candidates(parts[0].drawing.sample), Chosen()
     pieces = [dropped_frame()]
     for part in parts:
-        of_part, *of_lengths = _read_counts(part)
+        of_part, n_seen, shortest, longest = _read_counts(part)
         chosen.add(of_part)
-        found.add(pl.read_parquet(part.path), *of_lengths)
+        found.add(pl.read_parquet(part.path), n_seen, shortest, longest)
         if part.drawing.passages is not None:
             pieces.append(pl.read_parquet(part.pieces))
     chosen.tell(place_of(source))

@@ -166,8 +166,8 @@ def cut_into_passages(
             text[:DETAIL_CHARS],
             char_length=len(text),
         )
-        for doc_id, own in groupby(pieces, key=itemgetter(0))
-        for number, (_, text) in enumerate(own, start=1)
+        for doc_id, of_document in groupby(pieces, key=itemgetter(0))
+        for number, (_, text) in enumerate(of_document, start=1)
     ]
     return kept, dropped_frame(rows)
 
@@ -320,9 +320,10 @@ def draw(candidates: Candidates) -> Sampled:
     if drawn.is_empty():
         raise InputError(_nothing_drawn(candidates, labels))
     found = []
+    borders: list[tuple[int | None, int | None]] = [*pairwise(sample.edges), (None, None)]
+    quota: list[int | None] = [*(wanted or [None] * len(labels)), 0]
     for number, label in enumerate([*labels, OUTSIDE]):
-        low, high = sample.edges[number : number + 2] if label != OUTSIDE else (None, None)
-        n_wanted = 0 if label == OUTSIDE else wanted and wanted[number]
+        (low, high), n_wanted = borders[number], quota[number]
         n_drawn, n_left_out = (frame.filter(bin=number).height for frame in (drawn, duplicates))
         if n_wanted is not None and n_drawn < n_wanted:
             n_held = rows.filter(bin=number).height

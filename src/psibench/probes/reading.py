@@ -17,6 +17,7 @@ from psibench.config.sections import Encoding
 from psibench.encode.batches import encode_texts
 from psibench.encode.store import EmbeddingStore, key_array, text_key
 from psibench.errors import InputError
+from psibench.generate.base import qrels_of_positives
 from psibench.generate.loaders.known_item import simulate_known_items
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.query_scores import query_scores
@@ -247,24 +248,22 @@ def ask_known_items(
     InputError
         If no query can be drawn.
     """
-    made = simulate_known_items(documents, seed=seed)
-    if made.queries.is_empty():
-        counts = made.dropped["reason"].value_counts(sort=True).rows()
+    made, left_out = simulate_known_items(documents, seed=seed)
+    if made.is_empty():
+        counts = left_out["reason"].value_counts(sort=True).rows()
         reasons = ", ".join(f"{reason} {count}" for reason, count in counts)
         raise InputError(
             f"--queries: no known-item query can be drawn from {documents.height} documents "
             f"({reasons}); they need some dozens of documents of a hundred words or more"
         )
-    chosen = sample_ids(
-        made.queries["pos_corpus_id"].unique().to_list(), max(1, n_queries // 3), seed
-    )
+    chosen = sample_ids(made["pos_corpus_id"].unique().to_list(), max(1, n_queries // 3), seed)
     ordered = documents.sort("_id", descending=True)  # as ties rank
     lengths = ordered.select(pos_corpus_id="_id", pos_char_length=pl.col("text").str.len_chars())
-    queries = made.queries.filter(pl.col("pos_corpus_id").is_in(list(chosen))).join(
+    queries = made.filter(pl.col("pos_corpus_id").is_in(list(chosen))).join(
         lengths, on="pos_corpus_id", maintain_order="left"
     )
     queries = queries.with_columns(pos_token_length=pl.lit(None, pl.Int64))
-    qrels = made.qrels.join(queries, left_on="query-id", right_on="_id", how="semi")
+    qrels = qrels_of_positives(queries)
     evaluated = []
     for vectors, kind, rows in searchers:
         found = search_vectors(

@@ -104,9 +104,9 @@ def document_rows(
                 f"{origin}: no text in field {column!r}; found fields "
                 f"{', '.join(record) or 'none'}. Set text_column."
             )
-        own = next((name for name in ids if record.get(name) is not None), None)
-        if own is not None:
-            key = require_id(record[own], own, origin=origin)
+        id_field = next((name for name in ids if record.get(name) is not None), None)
+        if id_field is not None:
+            key = require_id(record[id_field], id_field, origin=origin)
         elif source.id_column is None:
             key = counted
         else:

@@ -113,11 +113,11 @@ def read_evidence(section: Evidence, asked: Collection[str]) -> list[Annotation]
     for origin, record in source_records(section.source, columns):
         for one in _in_layout(section.layout, read, record, origin):
             if one.query_id in asked:
-                own = found.setdefault(one.query_id, {}).setdefault(one.document, one)
-                if own is not one:
-                    own.numbers += one.numbers
-                    own.quotes += one.quotes
-    every = [one for own in found.values() for one in own.values()]
+                kept = found.setdefault(one.query_id, {}).setdefault(one.document, one)
+                if kept is not one:
+                    kept.numbers += one.numbers
+                    kept.quotes += one.quotes
+    every = [one for by_document in found.values() for one in by_document.values()]
     if section.documents is not None:
         pages = _read_pages(section, {one.document for one in every})
         for one in every:

@@ -102,11 +102,12 @@ def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
             files.append(LocalFile(path, key, is_shipped))
     found: list[LocalFile | TextFiles] = []
     for is_whole, group in groupby(files, key=lambda file: _suffix(file.path) in WHOLE_FILE):
-        own = list(group)
+        members = list(group)
         if is_whole:
-            found += [TextFiles(tuple(own[i : i + TEXTS])) for i in range(0, len(own), TEXTS)]
+            starts = range(0, len(members), TEXTS)
+            found += [TextFiles(tuple(members[start : start + TEXTS])) for start in starts]
         else:
-            found += own
+            found += members
     return found
 
 
@@ -164,12 +165,12 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         # Arrow would keep every column chunk it has read ahead until the file is closed.
         file = pq.ParquetFile(path, pre_buffer=False, buffer_size=PARQUET_BUFFER)
         names = file.schema_arrow.names
-        own = [n for n in names if any(is_inside(c, n) for c in columns)]
-        if twice := [name for name in dict.fromkeys(own) if own.count(name) > 1]:
+        present = [n for n in names if any(is_inside(c, n) for c in columns)]
+        if twice := [name for name in dict.fromkeys(present) if present.count(name) > 1]:
             raise InputError(f"{path}: columns that occur twice: {', '.join(twice)}")
         needed = [c for c in columns if c not in ("_id", "id")]
         is_whole = all(any(is_inside(c, n) for n in names) for c in needed)
-        wanted = own if is_whole else None  # else a message names what there is
+        wanted = present if is_whole else None  # else a message names what there is
         for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=wanted):
             for record in batch.to_pylist():
                 yield f"{path}, row {row}", record

@@ -115,11 +115,11 @@ def hub_record_files(source: HubSource) -> list[HubFile]:
     for split in source.splits:
         try:
             builder = _builder(source.model_dump_json())
-            own = builder.config.data_files[split]
+            urls = builder.config.data_files[split]
         except Exception as error:  # as in `records`
             raise _unreadable(source, split, error) from error
         root = f"{builder.base_path}/" if builder.base_path else ""
-        found += [HubFile(source, split, url, _path_inside(url, root)) for url in own]
+        found += [HubFile(source, split, url, _path_inside(url, root)) for url in urls]
     return found
 
 

@@ -93,7 +93,7 @@ def read_python_docs(
     short and long passages are both common. The rows depend on the interpreter, the two bounds and
     the seed alone.
 
-    Raises InputError if the interpreter ships without its documentation, or a bound is not allowed.
+    Raises InputError if the interpreter ships without its documentation.
 
     Parameters
     ----------
@@ -110,12 +110,9 @@ def read_python_docs(
     PythonDocs
         The DOCUMENTS columns, in the order of the documentation, and what was left out.
     """
-    if min_words < 1 or max_words < min_words or seed < 0:
-        raise InputError(
-            f"min_words={min_words}, max_words={max_words}, seed={seed}; "
-            "allowed: min_words >= 1, max_words >= min_words, seed >= 0"
-        )
-    pages, dropped = _of_part(part)
+    every_page, left_out = _distinct_pages()
+    pages = [page for page in every_page if part in ("all", part_of(page.name))]
+    dropped = [row for row in left_out if part in ("all", part_of(row.doc_id or ""))]
     documents = []
     for page in pages:
         rng = np.random.default_rng([seed, zlib.crc32(page.name.encode())])
@@ -166,15 +163,6 @@ def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Droppe
 def _distinct_pages() -> tuple[list[Page], list[Dropped]]:
     """Read all pages, and leave out what was met before: once for all parts that a job reads."""
     return drop_seen_paragraphs(python_pages())
-
-
-def _of_part(part: Part) -> tuple[list[Page], list[Dropped]]:
-    """Of what is left of all pages and of what was left out, take one part's."""
-    kept, dropped = _distinct_pages()
-    return (
-        [page for page in kept if part in ("all", part_of(page.name))],
-        [row for row in dropped if part in ("all", part_of(row.doc_id or ""))],
-    )
 
 
 def _drop(page: Page, unit: str, place: str, reason: str, text: str, score: float) -> Dropped:
@@ -293,8 +281,8 @@ def read_docstrings(path: Path, module: str) -> list[Docstring]:
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
         return []
-    own = ast.get_docstring(tree)
-    return ([(module, own)] if own else []) + list(_definitions(tree, f"{module}:"))
+    of_module = ast.get_docstring(tree)
+    return ([(module, of_module)] if of_module else []) + list(_definitions(tree, f"{module}:"))
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterator[Docstring]:

@@ -82,9 +82,9 @@ class Chosen:
             logger.info("%s: `where` left out %d of %d records", place, n_left_out, self.n_read)
 
     def _remember(self, column: str, value: str) -> None:
-        own = self.refused.setdefault(column, [])
-        if len(own) < N_VALUES and value not in own:
-            own.append(value)
+        values = self.refused.setdefault(column, [])
+        if len(values) < N_VALUES and value not in values:
+            values.append(value)
 
 
 def _first_unmet(row: Row, conditions: Sequence[Condition]) -> tuple[str, str] | None:

@@ -59,11 +59,11 @@ def is_foreign(text: str, language: str) -> bool:
     beginning = _CODE.sub(" ", text[:DETECTED_CHARS])
     if _n_letters(beginning) < MIN_LETTERS:
         return False
-    own = _labels(language)
-    if not own:
+    labels = _labels(language)
+    if not labels:
         return english_share(beginning) >= ENGLISH_WORDS
     ranked = dict(_identifier(None).rank(beginning))
-    return sum(ranked.get(label, 0.0) for label in own) < FOREIGN_BELOW
+    return sum(ranked.get(label, 0.0) for label in labels) < FOREIGN_BELOW
 
 
 def is_english(text: str, language: str) -> bool:
@@ -73,13 +73,13 @@ def is_english(text: str, language: str) -> bool:
     know, one English function word in five is enough, or that a text of fewer than six words is
     written in ASCII.
     """
-    own = _labels(language)
-    if not own:
+    labels = _labels(language)
+    if not labels:
         is_short = text.isascii() and len(text.split()) < FEW_WORDS
         return is_short or english_share(text) >= ENGLISH_WORDS
-    if "en" in own:
+    if "en" in labels:
         return True
-    return bool(_identifier(frozenset({"en", *own})).classify(text)[0] == "en")
+    return bool(_identifier(frozenset({"en", *labels})).classify(text)[0] == "en")
 
 
 def english_share(text: str) -> float:
@@ -99,11 +99,11 @@ def _labels(language: str) -> frozenset[str]:
     code, _ = split_code(language)
     if code == PSEUDO:
         return frozenset()
-    own = {label for label in (iso639_1(language), code) if label}
+    labels = {label for label in (iso639_1(language), code) if label}
     for varieties in _VARIETIES:
-        if own & varieties:
-            own |= varieties
-    return frozenset(own & set(_identifier(None).labels))
+        if labels & varieties:
+            labels |= varieties
+    return frozenset(labels & set(_identifier(None).labels))
 
 
 @cache

@@ -98,12 +98,12 @@ class KnownTexts:
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
-        own = [shingle_hashes(normalise(text)) for text in texts]
-        hashes = np.concatenate([np.zeros(0, dtype=np.uint64), *own])
-        self._sizes = np.array([len(one) for one in own], dtype=np.int64)
+        of_texts = [shingle_hashes(normalise(text)) for text in texts]
+        hashes = np.concatenate([np.zeros(0, dtype=np.uint64), *of_texts])
+        self._sizes = np.array([len(one) for one in of_texts], dtype=np.int64)
         order = np.argsort(hashes)
         self._hashes = hashes[order]
-        self._owners = np.repeat(np.arange(len(own), dtype=np.uint32), self._sizes)[order]
+        self._owners = np.repeat(np.arange(len(of_texts), dtype=np.uint32), self._sizes)[order]
 
     def overlap(self, text: str) -> float:
         """Return the largest overlap coefficient of a text with one of them; 0 without any.

@@ -61,17 +61,17 @@ class Beir(Loader):
 
     def files(self) -> list[str]:
         """List the files of a local dataset, and of its evidence; none of what is on the hub."""
-        source, own = self.source, list[str]()
+        source, paths = self.source, list[str]()
         if Path(source.path).is_dir():
             for name, suffixes in (
                 ("corpus", TEXT_FILES),
                 ("queries", TEXT_FILES),
                 (f"qrels/{source.split}", QRELS_FILES),
             ):
-                own.append(workflow_path(str(_file(source, name, suffixes))))
+                paths.append(workflow_path(str(_file(source, name, suffixes))))
         elif not re.match(REPOSITORY, source.path):
             raise MissingError(f"{source.path}: no such folder in {Path.cwd()}")
-        return own + [path for one in self._annotation() for path in local_files(one)]
+        return paths + [path for one in self._annotation() for path in local_files(one)]
 
     def revisions(self) -> dict[str, str]:
         """Return the pinned revisions of the dataset and of its evidence."""
@@ -81,8 +81,8 @@ class Beir(Loader):
         return found
 
     def _annotation(self) -> list[FilesSource | HubSource]:
-        own = (self.evidence.source, self.evidence.documents)
-        return [one for one in own if one is not None]
+        both = (self.evidence.source, self.evidence.documents)
+        return [one for one in both if one is not None]
 
     def build(self, count_tokens: TokenCounter) -> Build:
         """Read a dataset and find its evidence.
@@ -100,7 +100,7 @@ class Beir(Loader):
         for query_id, document, grade in judged.iter_rows():
             if grade > 0:
                 positives.setdefault(query_id, []).append(document)
-        corpus, known = _corpus(self, {one for own in positives.values() for one in own})
+        corpus, known = _corpus(self, {one for ids in positives.values() for one in ids})
         queries = _queries(self.source, positives)
         usable = judged.join(corpus.select("_id"), left_on="corpus-id", right_on="_id", how="semi")
         kept = usable.filter(pl.col("score") > 0).get_column("query-id").unique()
@@ -111,8 +111,8 @@ class Beir(Loader):
             evidence.setdefault(one.query_id, []).append(one)
         rows = []
         for query_id, text in queries.iter_rows():
-            own = [one for one in positives[query_id] if one in known]
-            rows.append((query_id, text, *_place(own, known, evidence.get(query_id, ()))))
+            relevant = [one for one in positives[query_id] if one in known]
+            rows.append((query_id, text, *_place(relevant, known, evidence.get(query_id, ()))))
         _log(rows, where=self.source.path)
         schema: dict[str, Any] = {
             **dict.fromkeys(("_id", "text", "pos_corpus_id"), pl.String),

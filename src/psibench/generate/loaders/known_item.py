@@ -14,9 +14,10 @@ added, so that a score by position says something about the retriever and not ab
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -24,19 +25,19 @@ from pydantic import Field
 
 from psibench.config.sources import DocumentSource
 from psibench.errors import InputError
-from psibench.generate.base import BucketSchemes, Build, Corpus, complete_build
+from psibench.generate.base import BucketSchemes, Build, Corpus, complete_build, qrels_of_positives
 from psibench.generate.loaders import Loader
 from psibench.generate.sampling import Passages, cut_into_passages
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import read_documents
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
-from psibench.text.segments import POSITIONS, Position, inner_thirds
+from psibench.text.segments import POSITIONS, inner_thirds
 from psibench.text.words import Words, is_content_word, tokenise
 
 STAGE = "simulate_known_items"
 
-QUERIES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+QUERIES_SCHEMA: dict[str, Any] = {
     "_id": pl.String,
     "text": pl.String,
     "pos_corpus_id": pl.String,
@@ -49,9 +50,9 @@ MAX_SPAN_WORDS = 60
 """Most words of an evidence span."""
 N_DRAWS = 48
 """Draws per third and query, from which the best matched three are kept."""
-# What one unit of spread is for each matched quantity: idf summed over the terms (natural
-# logarithm), occurrences of the terms, and the natural logarithm of the span's characters.
 SCALES = np.array([1.0, 1.0, 0.25])
+"""What one unit of spread is: in the sum of the terms' idf (natural logarithm), in occurrences of
+the terms, in the natural logarithm of the span's characters."""
 
 
 class KnownItem(Loader):
@@ -84,33 +85,24 @@ class KnownItem(Loader):
         if self.passages is not None:
             documents, too_short = cut_into_passages(documents, self.passages)
             left_out = pl.concat([left_out, too_short])
-        simulated = simulate_known_items(
+        queries, dropped = simulate_known_items(
             documents,
             seed=self.seed,
             n_terms=self.n_terms,
             queries_per_third=self.queries_per_third,
         )
-        if simulated.queries.is_empty():
-            raise InputError(_no_queries(documents, simulated.dropped))
+        if queries.is_empty():
+            raise InputError(_no_queries(documents, dropped))
         return complete_build(
             documents,
-            simulated.queries,
-            simulated.qrels,
-            pl.concat([left_out, simulated.dropped]),
+            queries,
+            qrels_of_positives(queries),
+            pl.concat([left_out, dropped]),
             count_tokens=count_tokens,
         )
 
 
 # Draws from an evidence span of one third
-
-
-@dataclass(frozen=True)
-class DrawRules:
-    """What a query is drawn from; the fields are explained at `simulate_known_items`."""
-
-    n_terms: int
-    min_document_frequency: int
-    max_document_share: float
 
 
 @dataclass(frozen=True)
@@ -124,32 +116,31 @@ class Draw:
     frequency: int
 
 
-@dataclass(frozen=True)
 class LexicalIndex:
-    """The words of all documents, and the documents of every stem."""
+    """The words of all documents, the documents of every stem, and which stems may be drawn.
 
-    texts: list[str]
-    words: list[Words]
-    documents_of: dict[str, set[int]]
+    ``idf`` has log(N / df) of the stems that may be: of those in at least ``min_frequency``
+    documents, in at most ``max_share`` of them (one is always allowed), and not in all.
+    """
 
-    @classmethod
-    def build(cls, texts: list[str]) -> "LexicalIndex":
-        """Tokenise and stem ``texts``; document numbers are their indices."""
-        words = [tokenise(text) for text in texts]
-        documents_of: dict[str, set[int]] = defaultdict(set)
-        for number, found in enumerate(words):
-            for stem in found.stems:
-                documents_of[stem].add(number)
-        return cls(texts, words, dict(documents_of))
+    def __init__(self, texts: Sequence[str], *, min_frequency: int, max_share: float) -> None:
+        self.texts = texts
+        self.words = [tokenise(text) for text in texts]
+        self.documents_of: defaultdict[str, set[int]] = defaultdict(set)
+        for number, words in enumerate(self.words):
+            for stem in words.stems:
+                self.documents_of[stem].add(number)
+        n_documents = len(texts)
+        most = min(max(1, int(max_share * n_documents)), n_documents - 1)
+        self.idf = {
+            stem: float(np.log(n_documents / len(documents)))
+            for stem, documents in self.documents_of.items()
+            if min_frequency <= len(documents) <= most
+        }
 
-    def idf(self, stem: str) -> float:
-        """Give log(N / df) of a stem of the collection: 0 where every document has it."""
-        return float(np.log(len(self.texts) / len(self.documents_of[stem])))
-
-    def is_answered_by_one(self, stems: list[str]) -> bool:
+    def is_answered_by_one(self, stems: Sequence[str]) -> bool:
         """Say whether exactly one document holds all the stems."""
-        sets = sorted((self.documents_of[stem] for stem in stems), key=len)
-        return len(set.intersection(*sets)) == 1
+        return len(set.intersection(*(self.documents_of[stem] for stem in stems))) == 1
 
 
 @dataclass(frozen=True)
@@ -163,11 +154,11 @@ class _Terms:
     idf: np.ndarray
 
 
-def draw_queries(
+def _draw_queries(
     index: LexicalIndex,
     number: int,
     char_range: tuple[int, int],
-    rules: DrawRules,
+    n_terms: int,
     n_queries: int,
     rng: np.random.Generator,
 ) -> list[Draw] | str:
@@ -178,20 +169,44 @@ def draw_queries(
     distinct draws that no other document answers; or the reason code why there is none.
     """
     words = index.words[number]
-    inside = _words_inside(words, char_range)
-    if len(inside) < rules.n_terms:
+    low = int(np.searchsorted(words.starts, char_range[0], side="left"))
+    high = int(np.searchsorted(words.ends, char_range[1], side="right"))
+    inside = range(low, max(low, high))
+    if len(inside) < n_terms:
         return "text_too_short"
-    terms = _eligible_terms(index, number, inside, rules)
-    windows = _windows(terms, inside, rules)
+    terms = _eligible_terms(index, number, inside)
+    width = min(MAX_SPAN_WORDS, len(inside))
+    starts = np.arange(inside.start, inside.stop - width + 1)[:, None]
+    windows = (terms.first >= starts) & (terms.last < starts + width)  # terms wholly in each
+    windows = windows[windows.sum(axis=1) >= n_terms]
     if not len(windows):
         return "no_unambiguous_span"
     allowed = windows[rng.integers(len(windows), size=N_DRAWS * n_queries)]
     draws: dict[str, Draw] = {}
-    for chosen in _draw_terms(terms.frequency * terms.idf, allowed, rules.n_terms, rng):
+    for chosen in _draw_terms(terms.frequency * terms.idf, allowed, n_terms, rng):
         if index.is_answered_by_one([terms.stems[i] for i in chosen]):
-            draw = _draw(index.texts[number], words, terms, chosen)
+            draw = _as_draw(index.texts[number], words, terms, chosen)
             draws[draw.text] = draw
     return list(draws.values()) or "answerable_elsewhere"
+
+
+def _eligible_terms(index: LexicalIndex, number: int, inside: range) -> _Terms:
+    """Find the content words of a range that occur nowhere else in the document."""
+    words, text = index.words[number], index.texts[number]
+    occurrences: dict[str, list[int]] = defaultdict(list)
+    for i, stem in enumerate(words.stems):
+        occurrences[stem].append(i)
+    rows = []
+    for stem in dict.fromkeys(words.stems[i] for i in inside):
+        first, last = occurrences[stem][0], occurrences[stem][-1]
+        is_inside = inside.start <= first and last < inside.stop
+        word = text[words.starts[first] : words.ends[first]]
+        if is_inside and stem in index.idf and is_content_word(word):
+            rows.append((stem, first, last, len(occurrences[stem]), index.idf[stem]))
+    numbers = np.array([row[1:4] for row in rows], dtype=np.int64).reshape(-1, 3)
+    idf = np.array([row[4] for row in rows], dtype=np.float64)
+    first, last, frequency = numbers.T
+    return _Terms([row[0] for row in rows], first, last, frequency, idf)
 
 
 def _draw_terms(
@@ -207,49 +222,7 @@ def _draw_terms(
     return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, :n_terms], axis=1)
 
 
-def _words_inside(words: Words, char_range: tuple[int, int]) -> range:
-    """Give the numbers of the words that lie wholly in a range of characters."""
-    low = int(np.searchsorted(words.starts, char_range[0], side="left"))
-    high = int(np.searchsorted(words.ends, char_range[1], side="right"))
-    return range(low, max(low, high))
-
-
-def _eligible_terms(index: LexicalIndex, number: int, inside: range, rules: DrawRules) -> _Terms:
-    """Find the content words of a range that occur nowhere else in the document."""
-    words, text = index.words[number], index.texts[number]
-    occurrences: dict[str, list[int]] = defaultdict(list)
-    for i, stem in enumerate(words.stems):
-        occurrences[stem].append(i)
-    most = max(1, int(rules.max_document_share * len(index.texts)))
-    rows = []
-    for stem in dict.fromkeys(words.stems[i] for i in inside):
-        first, last = occurrences[stem][0], occurrences[stem][-1]
-        if not (inside.start <= first and last < inside.stop):
-            continue
-        frequency = len(index.documents_of[stem])
-        if not rules.min_document_frequency <= frequency <= most or index.idf(stem) <= 0:
-            continue
-        if is_content_word(text[words.starts[first] : words.ends[first]]):
-            rows.append((stem, first, last, len(occurrences[stem]), index.idf(stem)))
-    numbers = np.array([row[1:4] for row in rows], dtype=np.int64).reshape(-1, 3)
-    return _Terms(
-        stems=[row[0] for row in rows],
-        first=numbers[:, 0],
-        last=numbers[:, 1],
-        frequency=numbers[:, 2],
-        idf=np.array([row[4] for row in rows], dtype=np.float64),
-    )
-
-
-def _windows(terms: _Terms, inside: range, rules: DrawRules) -> np.ndarray:
-    """Give, per window of words with enough terms, which terms lie wholly in it, as bools."""
-    width = min(MAX_SPAN_WORDS, len(inside))
-    starts = np.arange(inside.start, inside.stop - width + 1)[:, None]
-    held = (terms.first >= starts) & (terms.last < starts + width)
-    return held[held.sum(axis=1) >= rules.n_terms]
-
-
-def _draw(text: str, words: Words, terms: _Terms, chosen: np.ndarray) -> Draw:
+def _as_draw(text: str, words: Words, terms: _Terms, chosen: np.ndarray) -> Draw:
     """Make the query of the chosen terms; its span runs from first to last occurrence of any."""
     surface = [text[words.starts[i] : words.ends[i]] for i in terms.first[chosen]]
     return Draw(
@@ -264,47 +237,42 @@ def _draw(text: str, words: Words, terms: _Terms, chosen: np.ndarray) -> Draw:
 # Draws of equal difficulty, one per third
 
 
-@dataclass(frozen=True)
-class Match:
-    """One draw per third, and how far apart they are (0: alike in all that is matched)."""
-
-    draws: tuple[Draw, Draw, Draw]
-    spread: float
-
-
-def match_thirds(thirds: list[list[Draw]], n_matches: int) -> list[Match]:
+def match_thirds(
+    thirds: Sequence[Sequence[Draw]], n_matches: int
+) -> list[tuple[tuple[Draw, ...], float]]:
     """Choose at most ``n_matches`` triples of draws, one per third, that are close to one another.
 
-    The spread of a triple is the largest, over the matched quantities, of (largest - smallest) in
+    Each comes with its spread: the largest, over the matched quantities, of (largest - smallest) in
     units of `SCALES`. Considered are, for every draw, the triple it makes with the draw of each
     other third that is nearest to it. Triples are chosen greedily, using a draw once; there are
     none if a third has no draws.
     """
-    matches: list[Match] = []
+    matches: list[tuple[tuple[Draw, ...], float]] = []
     features = [_features(draws) for draws in thirds]
     free = [list(range(len(draws))) for draws in thirds]
     while len(matches) < n_matches and all(free):
         left = [rows[numbers] for rows, numbers in zip(features, free, strict=True)]
         triple, spread = _closest_triple(left)
         numbers = [free[third].pop(triple[third]) for third in range(3)]
-        first, second, last = (thirds[third][numbers[third]] for third in range(3))
-        matches.append(Match((first, second, last), spread))
+        draws = tuple(of_third[number] for of_third, number in zip(thirds, numbers, strict=True))
+        matches.append((draws, spread))
     return matches
 
 
-def _features(draws: list[Draw]) -> np.ndarray:
+def _features(draws: Sequence[Draw]) -> np.ndarray:
     """Give the matched quantities in units of their scales, shape (n_draws, 3), float64."""
     rows = [(draw.idf_sum, draw.frequency, np.log(draw.end - draw.start)) for draw in draws]
     return np.array(rows, dtype=np.float64).reshape(-1, 3) / SCALES
 
 
-def _closest_triple(features: list[np.ndarray]) -> tuple[tuple[int, int, int], float]:
-    """Give the closest of the triples made by nearest neighbours, and its spread.
+def _closest_triple(features: Sequence[np.ndarray]) -> tuple[dict[int, int], float]:
+    """Give the closest of the triples made by nearest neighbours (third -> draw), and its spread.
 
     The spread is the largest of the three pairwise distances in the maximum norm. Ties go to the
     earlier third as the anchor, then to the earlier draw.
     """
-    best, best_spread = (0, 0, 0), np.inf
+    best: dict[int, int] = {}
+    best_spread = np.inf
     for anchor in range(3):
         one, two = (third for third in range(3) if third != anchor)
         to_one = _distances(features[anchor], features[one])
@@ -314,9 +282,9 @@ def _closest_triple(features: list[np.ndarray]) -> tuple[tuple[int, int, int], f
         spread = np.maximum(np.maximum(to_one.min(axis=1), to_two.min(axis=1)), apart)
         number = int(spread.argmin())
         if spread[number] < best_spread:
-            members = {anchor: number, one: int(near_one[number]), two: int(near_two[number])}
-            best, best_spread = (members[0], members[1], members[2]), float(spread[number])
-    return best, float(best_spread)
+            best = {anchor: number, one: int(near_one[number]), two: int(near_two[number])}
+            best_spread = float(spread[number])
+    return best, best_spread
 
 
 def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -328,37 +296,6 @@ def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 # Queries of all documents
 
 
-def _no_queries(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:
-    """Say why no query could be made, and what would help."""
-    reasons = dropped.group_by("reason").len().sort("len", descending=True).iter_rows()
-    counts = ", ".join(f"{reason} {count}" for reason, count in reasons) or "none planned"
-    return (
-        f"known_item made no query from {documents.height} documents; planned queries dropped: "
-        f"{counts}. It needs some dozens of documents of a hundred words or more that share a "
-        "vocabulary: add documents, cut long ones (`passages: {}`), or lower n_terms."
-    )
-
-
-@dataclass(frozen=True)
-class KnownItems:
-    """Simulated queries, their labels, and the queries that could not be made.
-
-    ``queries`` has `_id, text, pos_corpus_id, pos_char_span, target_position`, `answer` (the
-    span's text) and `idf_sum` (discrimination of its terms); ``qrels`` one row per query. A row of
-    ``dropped`` is a query planned and not made. Reasons, in the order they are looked for:
-    ``text_too_short``: the third has fewer words than a query;
-    ``no_unambiguous_span``: no span there holds enough terms found nowhere else in the text;
-    ``answerable_elsewhere``: every query drawn is matched in full by another document;
-    ``unmatched``: too few triples of draws are close enough to one another (score: the largest
-    spread of those found);
-    ``unbalanced``: the document failed at another third.
-    """
-
-    queries: pl.DataFrame
-    qrels: pl.DataFrame
-    dropped: pl.DataFrame
-
-
 def simulate_known_items(
     documents: pl.DataFrame,
     *,
@@ -368,7 +305,7 @@ def simulate_known_items(
     min_document_frequency: int = 2,
     max_document_share: float = 0.3,
     max_spread: float = 2.0,
-) -> KnownItems:
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Simulate known-item queries whose evidence lies in a chosen third of a document.
 
     Parameters
@@ -390,59 +327,53 @@ def simulate_known_items(
 
     Returns
     -------
-    KnownItems in order of the documents, then of the thirds. Queries kept and dropped are together
-    ``3 * queries_per_third`` per document.
+    Queries and what was planned and not made, in order of the documents, then of the thirds:
+    together ``3 * queries_per_third`` per document. Queries have ``QUERIES_SCHEMA``: ``answer`` is
+    the span's text, ``idf_sum`` the discrimination of the terms. Reasons of what was not made, in
+    the order they are looked for:
+    ``text_too_short``: the third has fewer words than a query;
+    ``no_unambiguous_span``: no span there holds enough terms found nowhere else in the text;
+    ``answerable_elsewhere``: every query drawn is matched in full by another document;
+    ``unmatched``: too few triples of draws are close enough to one another (score: the largest
+    spread of those found);
+    ``unbalanced``: the document failed at another third.
     """
-    rules = DrawRules(n_terms, min_document_frequency, max_document_share)
-    index = LexicalIndex.build(documents["text"].to_list())
+    texts = documents["text"].to_list()
+    index = LexicalIndex(texts, min_frequency=min_document_frequency, max_share=max_document_share)
     kept: list[tuple[object, ...]] = []
     dropped: list[Dropped] = []
     for number, (doc_id, text) in enumerate(documents.select("_id", "text").iter_rows()):
         rng = np.random.default_rng([seed, *doc_id.encode()])
-        drawn, reasons, worst = _simulate_one(
-            index, number, rules, queries_per_third, max_spread, rng
-        )
-        for position, k in product(POSITIONS, range(1, queries_per_third + 1)):
-            item_id = f"{doc_id}-{position}-{k}"
-            if drawn:
-                draw = drawn[position][k - 1]
-                span, answer = [draw.start, draw.end], text[draw.start : draw.end]
-                kept.append((item_id, draw.text, doc_id, span, position, answer, draw.idf_sum))
-            else:
+        drawn = {
+            position: _draw_queries(index, number, char_range, n_terms, queries_per_third, rng)
+            for position, char_range in inner_thirds(len(text)).items()
+        }
+        reasons = {position: found for position, found in drawn.items() if isinstance(found, str)}
+        worst, matched = None, []
+        if not reasons:
+            thirds = [found for found in drawn.values() if not isinstance(found, str)]
+            matched = match_thirds(thirds, queries_per_third)
+            worst = max(spread for _, spread in matched)
+            if len(matched) < queries_per_third or worst > max_spread:
+                reasons = dict.fromkeys(POSITIONS, "unmatched")
+        for (third, position), k in product(enumerate(POSITIONS), range(queries_per_third)):
+            item_id = f"{doc_id}-{position}-{k + 1}"
+            if reasons:
                 lost = (item_id, doc_id, reasons.get(position, "unbalanced"))
                 dropped.append(Dropped(STAGE, "queries", *lost, None, worst, position, len(text)))
-    queries = pl.DataFrame(kept, QUERIES_SCHEMA, orient="row")
-    qrels = queries.select(
-        pl.col("_id").alias("query-id"),
-        pl.col("pos_corpus_id").alias("corpus-id"),
-        pl.lit(1, pl.Int32).alias("score"),
+            else:
+                draw = matched[k][0][third]
+                span, answer = [draw.start, draw.end], text[draw.start : draw.end]
+                kept.append((item_id, draw.text, doc_id, span, position, answer, draw.idf_sum))
+    return pl.DataFrame(kept, QUERIES_SCHEMA, orient="row"), dropped_frame(dropped)
+
+
+def _no_queries(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:
+    """Say why no query could be made, and what would help."""
+    reasons = dropped.group_by("reason").len().sort("len", descending=True).iter_rows()
+    counts = ", ".join(f"{reason} {count}" for reason, count in reasons) or "none planned"
+    return (
+        f"known_item made no query from {documents.height} documents; planned queries dropped: "
+        f"{counts}. It needs some dozens of documents of a hundred words or more that share a "
+        "vocabulary: add documents, cut long ones (`passages: {}`), or lower n_terms."
     )
-    return KnownItems(queries, qrels, dropped_frame(dropped))
-
-
-def _simulate_one(
-    index: LexicalIndex,
-    number: int,
-    rules: DrawRules,
-    queries_per_third: int,
-    max_spread: float,
-    rng: np.random.Generator,
-) -> tuple[dict[Position, list[Draw]], dict[Position, str], float | None]:
-    """Draw one document's queries by third: all of them, or none, reasons and the worst spread."""
-    ranges = inner_thirds(len(index.texts[number]))
-    draws: list[list[Draw]] = []
-    failed: dict[Position, str] = {}
-    for position in POSITIONS:
-        found = draw_queries(index, number, ranges[position], rules, queries_per_third, rng)
-        if isinstance(found, str):
-            failed[position] = found
-        else:
-            draws.append(found)
-    if failed:
-        return {}, failed, None
-    matched = match_thirds(draws, queries_per_third)
-    worst = max(match.spread for match in matched)
-    if len(matched) < queries_per_third or worst > max_spread:
-        return {}, dict.fromkeys(POSITIONS, "unmatched"), worst
-    chosen = zip(*(match.draws for match in matched), strict=True)
-    return dict(zip(POSITIONS, map(list, chosen), strict=True)), {}, None

@@ -72,12 +72,12 @@ class PosirRelease(Loader):
             return list(product(languages, domains))
         found = discover(self.source.path)
         _refuse_absent("languages", languages, list(found))
-        _refuse_absent("domains", domains, [name for own in found.values() for name in own])
+        _refuse_absent("domains", domains, [name for names in found.values() for name in names])
         return [
             (language, domain)
-            for language, own in found.items()
+            for language, names in found.items()
             if languages is None or language in languages
-            for domain in own
+            for domain in names
             if domains is None or domain in domains
         ]
 
