@@ -6,7 +6,7 @@ in 31 domains and four length buckets, of which three models see documents whole
 1,024 tokens and three their first 512. Made in one process, aggregated in another, whose seconds
 and peak resident memory are reported, imports included.
 
-    python bench/inference.py [--models 10] [--threads 1] [--json FILE]
+    python bench/inference.py [--models 10] [--json FILE]
 """
 
 import argparse
@@ -80,7 +80,7 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
         write_table(scored, folder / f"{model}.parquet", QUERY_SCORES, provenance=source)
 
 
-def aggregate(folder: Path, *, n_models: int, with_parts: bool, threads: int) -> dict[str, float]:
+def aggregate(folder: Path, *, n_models: int, with_parts: bool) -> dict[str, float]:
     """Aggregate the score tables of a folder; return the figures of one row."""
     from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
     from psibench.tables import read_table
@@ -104,7 +104,6 @@ def aggregate(folder: Path, *, n_models: int, with_parts: bool, threads: int) ->
         length_buckets=with_parts,
         domains=with_parts,
         control="model-0",
-        threads=threads,
     )
     return {
         "rows": tables.psi.height,
@@ -117,7 +116,7 @@ def aggregate(folder: Path, *, n_models: int, with_parts: bool, threads: int) ->
 def measure(shape: str, args: argparse.Namespace) -> dict[str, float]:
     """Write the tables in one process and aggregate them in another, whose peak is its own."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--models", str(args.models), "--threads", str(args.threads)]
+        options = ["--models", str(args.models)]
         options += ["--folder", folder, "--shape", shape]
         for step in ("write", "aggregate"):
             command = [sys.executable, __file__, "--step", step, *options]
@@ -136,7 +135,6 @@ def run_step(args: argparse.Namespace) -> None:
         args.folder,
         n_models=args.models,
         with_parts=n_queries < max(SHAPES.values()),
-        threads=args.threads,
     )
     print(json.dumps(found))
 
@@ -145,7 +143,6 @@ def main() -> None:
     """Print a line a shape."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=int, default=10)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--step", choices=["write", "aggregate"], help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -157,7 +154,7 @@ def main() -> None:
     from support.goals import tell_goal
 
     rows = {shape: measure(shape, args) for shape in SHAPES}
-    print(f"{args.models} models, {args.threads} thread(s), twenty relative bins")
+    print(f"{args.models} models, twenty relative bins")
     columns = list(next(iter(rows.values())))
     print(f"{'':<32}{'queries':>10}" + "".join(f"{name:>10}" for name in columns))
     for shape, row in rows.items():

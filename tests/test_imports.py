@@ -26,7 +26,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 CIRCLES = {
     ("config", "models"),
     ("filters", "generate"),
-    ("formats", "metrics"),
 }
 """Packages that still import each other. No new ones."""
 

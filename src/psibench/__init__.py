@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from psibench.metrics.retriever import Corpus, Evaluation, Search, evaluate
+    from psibench.publish.retriever import Corpus, Evaluation, Search, evaluate
 
 __version__ = "0.1.0"
 __all__ = ["Corpus", "Evaluation", "Search", "__version__", "evaluate"]
@@ -13,6 +13,6 @@ def __getattr__(name: str) -> Any:
     """Import the functions and types for Python users when one is asked for: commands need none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from psibench.metrics import retriever
+    from psibench.publish import retriever
 
     return getattr(retriever, name)

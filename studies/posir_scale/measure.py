@@ -1,7 +1,7 @@
 """Measure the evaluation of a release of PosIR's full shape, in the folder that was made.
 
     python measure.py dag CONFIG        snakemake's dry run: seconds, peak memory, jobs by rule
-    python measure.py scores CONFIG MODEL [--threads N]
+    python measure.py scores CONFIG MODEL
                                         score and aggregate all pairs of a model: the same
 
 `scores` needs results/ up to the model's runs (`snakemake --until import_run`); what it computes
@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("what", choices=["dag", "scores", "worker"])
     parser.add_argument("config", type=Path)
     parser.add_argument("model", nargs="?", help="for scores")
-    parser.add_argument("--threads", type=int, default=1, help="of each aggregation")
     args = parser.parse_args()
     if args.what == "dag":
         print(dag_text(measure(dry_run(args.config))))
@@ -51,10 +50,10 @@ def main() -> None:
     if args.model is None:
         parser.error("name a model of the config")
     if args.what == "worker":
-        score_all(args.config, args.model, threads=args.threads)
+        score_all(args.config, args.model)
         return
     worker = [sys.executable, __file__, "worker", str(args.config), args.model]
-    print(scores_text(measure([*worker, "--threads", str(args.threads)])))
+    print(scores_text(measure(worker)))
 
 
 def dry_run(config: Path) -> list[str]:
@@ -114,7 +113,7 @@ def cost_text(measured: Measured) -> str:
     )
 
 
-def score_all(config: Path, model: str, *, threads: int) -> None:
+def score_all(config: Path, model: str) -> None:
     """Score and aggregate every pair of a model; print a JSON line per pair."""
     from psibench.config.files import read_yaml
     from psibench.plan.config import load_config
@@ -125,10 +124,10 @@ def score_all(config: Path, model: str, *, threads: int) -> None:
     runs = [row for row in plan.runs if row["model"] == model]
     with tempfile.TemporaryDirectory() as folder:
         for row in runs:
-            print(json.dumps(score_pair(plan, row, Path(folder), threads=threads)), flush=True)
+            print(json.dumps(score_pair(plan, row, Path(folder))), flush=True)
 
 
-def score_pair(plan, row, folder: Path, *, threads: int) -> dict[str, object]:  # type: ignore[no-untyped-def]
+def score_pair(plan, row, folder: Path) -> dict[str, object]:  # type: ignore[no-untyped-def]
     """Score one pair as the workflow's job does; return the seconds it took."""
     import pyarrow.parquet as pq
 
@@ -163,7 +162,6 @@ def score_pair(plan, row, folder: Path, *, threads: int) -> dict[str, object]:  
         buckets=folder / "buckets.parquet",
         psi=folder / "psi.parquet",
         comparisons=folder / "comparisons.parquet",
-        threads=threads,
     )
     return {
         "pair": f"{asking}-{searched}",

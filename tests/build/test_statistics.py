@@ -56,13 +56,6 @@ def test_relative_bins_are_right_closed_as_those_of_the_bucket_scheme():
     assert (bins.row(0)[1:3], bins.row(19)[1:3]) == ((0.0, 0.05), (0.95, 1.0))
 
 
-def test_every_query_is_in_one_bin_of_each_unit():
-    spans = [(i, i + 1) for i in range(0, 100, 3)]
-    bins = position_histogram(evidence_positions(queries(*spans)))
-    totals = bins.group_by("unit").agg(pl.col("n_queries").sum()).sort("unit").rows()
-    assert totals == [("relative", 34), ("start_char", 34)]
-
-
 def test_bucket_counts_of_several_schemes_stand_side_by_side():
     positions = evidence_positions(queries((0, 1), (50, 51)))
     counts = bucket_counts(positions, [bucket_scheme("thirds"), bucket_scheme("relative-2")])
@@ -95,23 +88,6 @@ def test_evidence_that_is_no_one_span_is_counted_apart_and_in_no_bin():
         ("start_char", 1),
     ]
     assert position_histogram(positions[1:]).is_empty()
-
-
-@pytest.mark.parametrize("name", ["squad-v2-train-10-articles.json", "xquad.en.json"])
-def test_the_histogram_of_real_data_counts_every_query(real_data, name):
-    from psibench.generate.loaders.squad_posq import build_squad_posq
-    from psibench.sources.squad import read_squad_files
-    from psibench.text.lengths import count_whitespace_tokens
-
-    built = build_squad_posq(
-        read_squad_files([real_data / name]),
-        labels="all",
-        subset="full",
-        count_tokens=count_whitespace_tokens,
-    )
-    bins = position_histogram(evidence_positions(built.queries))
-    sums = bins.group_by("unit").agg(pl.col("n_queries").sum()).get_column("n_queries")
-    assert sums.to_list() == [built.queries.height] * 2
 
 
 def test_what_there_is_none_of_has_no_mean():

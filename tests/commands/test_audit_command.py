@@ -93,16 +93,6 @@ def test_the_tail_of_a_cut_document_is_not_in_its_vector(tmp_path, capsys):
     assert "head cosine" in capsys.readouterr().out
 
 
-def test_a_model_that_knows_no_position_sees_all_thirds_alike(tmp_path):
-    write_corpus(tmp_path, "folder")
-    out = tmp_path / "out"
-    assert audit(tmp_path, "--out", str(out), model="minilm-static") == 0
-    rows = read_table(out / "document_reading.parquet", DOCUMENT_READING).filter(document_id="long")
-    assert rows["read_tokens"][0] == rows["n_tokens"][0] == 300
-    for place in ("head", "middle", "tail"):
-        assert rows[f"cosine_{place}"][0] == pytest.approx(1, abs=0.01)  # thirds cut words
-
-
 def word_lists(n_documents: int) -> dict[str, str]:
     """Documents of 90 words, each drawn from 432 made-up ones."""
     rng = np.random.default_rng(0)

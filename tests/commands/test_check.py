@@ -1,5 +1,3 @@
-import json
-
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,55 +54,10 @@ def test_changed_rows_under_the_old_metadata_are_detected(table_path, capsys, ch
     assert "changed after it was made" in message
 
 
-def test_control_characters_of_a_record_are_shown_and_not_sent(table_path, capsys):
-    rewritten(table_path, '"people"', json.dumps("\x1b]0;title\x07\x9b31mred\u202e"))
-    main(["check", str(table_path)])
-    printed = capsys.readouterr().out
-    assert r"queries_by: \x1b]0;title\x07\x9b31mred\u202e" in printed
-    assert "\x1b" not in printed
-
-
-def test_a_rewrite_of_the_same_rows_passes(table_path, capsys):
-    pq.write_table(pq.read_table(table_path), table_path, compression="none", row_group_size=1)
-    assert main(["check", str(table_path)]) == 0
-
-
-def rewritten(path, old: str, new: str) -> None:
-    table = pq.read_table(path)
-    record = table.schema.metadata[b"psibench"].decode()
-    assert old in record
-    changed = table.replace_schema_metadata({"psibench": record.replace(old, new)})
-    pq.write_table(changed, path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('"seed": 42', '"seed": 43', "its params do not hash to params_hash"),
-        ('"table": "qrels"', '"table": "corpus"', "not a 'corpus' table"),
-        ('"table": "qrels"', '"table": "nope"', "unknown table 'nope'. Known: documents"),
-        ('"rows_hash"', '"no_hash"', "its psibench provenance is damaged (no rows_hash)"),
-    ],
-)
-def test_a_changed_record_is_detected(table_path, capsys, old, new, message):
-    rewritten(table_path, old, new)
-    assert message in refusal(capsys, "check", table_path)
-
-
 def test_a_table_without_provenance_is_refused(tmp_path, capsys):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
     message = refusal(capsys, "check", tmp_path / "t.parquet")
     assert "t.parquet: carries no psibench provenance" in message
-
-
-def test_files_that_are_no_tables_are_refused(tmp_path, table_path, capsys):
-    (tmp_path / "t.pdf").write_bytes(b"%PDF-1.4")
-    assert "t.pdf: not a Parquet file; give the .parquet table" in refusal(
-        capsys, "check", tmp_path / "t.pdf"
-    )
-    assert "no such file" in refusal(capsys, "check", tmp_path / "none.parquet")
-    table_path.write_bytes(table_path.read_bytes()[:-9])
-    assert "may be truncated" in refusal(capsys, "check", table_path)
 
 
 def write_config(tmp_path, value, name="my.yaml"):
@@ -147,24 +100,6 @@ def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, c
         "      tokens (embedded:all-MiniLM-L6-v2): median 101, nine in ten below 242, at most 301",
         "      minilm-first-128 is given 128 tokens: it will not see 29% of the text, the end of "
         "25% of the documents",
-    ]
-
-
-def test_of_texts_that_are_cut_the_passages_are_measured(tmp_path, capsys):
-    (tmp_path / "a.txt").write_text("\n\n".join(["word " * 100] * 3))
-    section = {
-        "recipe": "known_item",
-        "source": {"kind": "files", "paths": [str(tmp_path / "a.txt")]},
-        "passages": {"min_words": 90, "max_words": 110},  # a paragraph each
-    }
-    config = {"benchmarks": {"f": section}, "models": ["bm25", "minilm-first-128"]}
-    assert main(["check", str(write_config(tmp_path, config))]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[3:6] == [
-        "      cut into 3 passages; words: median 100, nine in ten below 101, at most 100",
-        "      tokens (embedded:all-MiniLM-L6-v2): median 100, nine in ten below 101, at most 100",
-        "      minilm-first-128 is given 128 tokens: it will not see 0% of the text, the end of 0% "
-        "of the documents",
     ]
 
 
@@ -287,14 +222,6 @@ def test_what_is_wrong_is_an_error_whatever_is_missing_besides(tmp_path, capsys,
     assert message in refusal(capsys, "check", path)
 
 
-@pytest.mark.parametrize("config", [{}, {"registry": None}])
-def test_a_config_without_registry_adds_no_model(tmp_path, capsys, config):
-    assert main(["models"]) == 0
-    plain = capsys.readouterr().out
-    assert main(["models", "--config", str(write_config(tmp_path, config))]) == 0
-    assert capsys.readouterr().out == plain
-
-
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -334,9 +261,6 @@ def test_a_config_says_what_is_done_to_translations(tmp_path, capsys):
     translate = {
         "llm": "stand-in",
         "to": ["deu-Latn", "spa-Latn"],
-        "clean": {"refusals": {"llm": "stand-in-rare"}},
-        "relocate": {"method": "quote", "llm": "stand-in"},
-        "quality": {"llm": "stand-in", "per_stratum": 5},
         "models": ["bm25"],
     }
     section = SQUAD | {"translate": translate}
@@ -347,20 +271,9 @@ def test_a_config_says_what_is_done_to_translations(tmp_path, capsys):
         "    eng-Latn: 1 domain (general)",
         "    evaluated in 3 languages (eng-Latn, deu-Latn, spa-Latn)",
         "    across languages: 2 pairs (deu-Latn in eng-Latn, spa-Latn in eng-Latn)",
-        "    translated from eng-Latn to deu-Latn spa-Latn by stand-in, in parts of 2,048 tokens, "
-        "prefixes removed, refusals judged by stand-in-rare, spans quoted by stand-in, outliers "
-        "removed (below Q1 - 3 IQR, above Q3 + 1.5 IQR), quality graded by stand-in, 5 per "
-        "stratum, evaluated with 1 model (bm25)",
+        "    translated from eng-Latn to deu-Latn spa-Latn by stand-in, evaluated with 1 model "
+        "(bm25)",
     ]
-    plain = {"llm": "stand-in", "to": ["deu-Latn"], "relocate": {}}
-    plain["clean"] = {"prefixes": False, "outliers": None}
-    section = SQUAD | {"translate": plain}
-    path = write_config(tmp_path, {"benchmarks": {"s": section}, "models": ["bm25"]})
-    assert main(["check", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines()[5] == (
-        "    translated from eng-Latn to deu-Latn by stand-in, in parts of 2,048 tokens, "
-        "spans found by aligned sentences"
-    )
 
 
 @pytest.mark.parametrize(
@@ -380,8 +293,11 @@ def test_the_models_of_translations_are_those_that_run(tmp_path, capsys, models,
 
 
 def test_many_domains_are_counted_and_a_few_named(tmp_path, capsys):
-    corpora = [{"domain": f"d{n}", "source": SQUAD["source"]} for n in range(7)]
+    corpora = [{"domain": f"d{n}", "source": SQUAD["source"]} for n in range(12)]
     section = MANY | {"corpora": corpora}
     path = write_config(tmp_path, {"benchmarks": {"m": section}, "models": ["bm25"]})
     assert main(["check", str(path)]) == 0
-    assert "    eng-Latn: 7 domains (d0, d1, d2, d3, d4, ...)\n" in capsys.readouterr().out
+    assert (
+        "    eng-Latn: 12 domains (d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, ...)\n"
+        in capsys.readouterr().out
+    )

@@ -60,20 +60,6 @@ def test_a_folder_of_texts_gives_a_printed_summary_and_both_tables(folder, name,
     assert "model:minilm-static" in record["revisions"]
 
 
-def test_saliency_takes_evidence_in_the_middle_or_says_that_there_is_none(folder, capsys):
-    path = folder / "queries.jsonl"
-    options = ("--queries", str(path), "--min-tokens", "20")
-    assert probe(folder, "saliency", *options, model="all-minilm-l6-v2") == 0
-    assert "no document fits" in capsys.readouterr().err
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    for row in rows:
-        middle = row["pos_char_length"] // 2
-        row["pos_char_span"] = [middle - 5, middle + 5]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    assert probe(folder, "saliency", *options, model="all-minilm-l6-v2") == 0
-    assert "10 of 10" in capsys.readouterr().out
-
-
 def test_show_prints_the_written_table_again(folder, capsys):
     out = folder / "found.parquet"
     assert probe(folder, "regression", "--n", "4", "--out", str(out)) == 0
@@ -125,7 +111,6 @@ def test_vectors_are_decomposed_into_sentences(folder, capsys):
         (("insertion", "--queries", "queries.jsonl"), "has no queries"),
         (("insertion", "--n", "1"), "2 or more"),
         (("insertion", "--out", "found.txt"), ".parquet or .csv"),
-        (("insertion", "--level", "2"), "below 1"),
         (("insertion", "--max-tokens", "64"), "the registry says it"),
     ],
 )

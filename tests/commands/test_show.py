@@ -103,12 +103,6 @@ def test_all_shows_every_row(shown):
     assert "Q1" in printed
 
 
-def test_what_is_undefined_is_a_dash(shown):
-    undefined = dict.fromkeys(("psi", "psi_same", "psi_same_low", "psi_same_high", "p_adjusted"))
-    printed = shown([psi_row(**undefined)])
-    assert printed.splitlines()[3].split()[9:15] == ["-"] * 6  # PSI to share given
-
-
 def test_a_row_of_all_that_was_given_is_not_shown_where_everything_was(shown):
     """The view of visible evidence repeats the row above it if nothing was cut."""
     repeated = psi_row(evidence="visible", seen=1.0)
@@ -126,12 +120,6 @@ def test_flags_are_explained_once(shown):
     assert "at_floor" not in printed
 
 
-def test_the_control_is_said_to_be_one(shown):
-    rows = [psi_row(model="blind"), psi_row(control="blind", p_control=0.9, p_control_adjusted=0.9)]
-    printed = shown(rows)
-    assert "This control knows no position" in printed
-
-
 @pytest.mark.parametrize(
     ("queries_by", "expected"),
     [
@@ -145,10 +133,6 @@ def test_the_authors_of_the_queries_are_named(shown, queries_by, expected):
     printed = shown([psi_row()], queries_by=queries_by)
     assert printed.count("Queries: ") == len(expected)
     assert all(text in printed for text in expected)
-
-
-def test_an_empty_table_shows_no_block(shown):
-    assert shown([], queries_by=None).strip() == ""
 
 
 def test_a_table_of_another_sort_ends_with_code_2(tmp_path, capsys):

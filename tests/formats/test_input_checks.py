@@ -3,7 +3,7 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.formats.beir import QUERY_SCHEMA
-from psibench.formats.checks import check_queries, keep_known, match_qrels
+from psibench.formats.checks import check_queries, evidence_doubts, keep_known, match_qrels
 
 
 def queries(*rows) -> pl.DataFrame:
@@ -22,23 +22,27 @@ def several(spans, *, single=None, length=10) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("given", "spans_may_overrun"),
+    "given",
     [
-        (GOOD, False),
-        (several([[0, 3], [3, 5], [9, 10]]), False),
-        (several([[0, 3], [5, 11]]), True),
-        (queries(("q", [5, 11], 10)), True),
+        GOOD,
+        several([[0, 3], [3, 5], [9, 10]]),
         # A class alone is enough, with or without a length.
-        (queries(("q1", None, None, "end"), ("q2", None, 7, "mixed")), False),
+        queries(("q1", None, None, "end"), ("q2", None, 7, "mixed")),
     ],
 )
-def test_sound_queries_pass(given, spans_may_overrun):
-    check_queries(given, source="f", spans_may_overrun=spans_may_overrun)
+def test_sound_queries_pass(given):
+    check_queries(given, source="f")
 
 
-@pytest.mark.parametrize(
-    "span", [[-1, 5], [5, 5], [6, 5], [5, 11], [10, 11], [None, 5], [1], [1, 2, 3], None]
-)
+def test_spans_that_end_beyond_their_document_are_told():
+    given = queries(("q1", [0, 10], 10), ("q2", [5, 11], 10))
+    check_queries(given, source="f")
+    qrels = pl.DataFrame({"query-id": ["q1", "q2"], "corpus-id": "d", "score": 1})
+    (doubt,) = evidence_doubts(given.with_columns(pos_corpus_id=pl.lit("d")), qrels)
+    assert "the spans of 1 of 2 queries end beyond their document: 'q2' (1 in all)" in doubt
+
+
+@pytest.mark.parametrize("span", [[-1, 5], [5, 5], [6, 5], [None, 5], [1], [1, 2, 3], None])
 def test_a_span_out_of_range_is_refused_with_the_query(span):
     with pytest.raises(InputError, match=r"f: query 'q9' has the span .* document of 10"):
         check_queries(queries(("q9", span, 10)), source="f")
@@ -47,7 +51,7 @@ def test_a_span_out_of_range_is_refused_with_the_query(span):
 @pytest.mark.parametrize("length", [0, None, -3])
 def test_a_document_without_length_is_refused(length):
     with pytest.raises(InputError, match="query 'q9'"):
-        check_queries(queries(("q9", [0, 1], length)), source="f", spans_may_overrun=True)
+        check_queries(queries(("q9", [0, 1], length)), source="f")
 
 
 @pytest.mark.parametrize(

@@ -34,28 +34,6 @@ def test_the_value_is_the_difference_of_the_profiles(same, of):
     assert np.isnan(found.low[2])
 
 
-def test_swapped_systems_have_the_opposite_interval():
-    one, other = differences(), differences(SECOND, FIRST)
-    np.testing.assert_allclose(one.low, -other.high)
-    np.testing.assert_allclose(one.value, -other.value)
-
-
-def test_what_both_make_of_a_document_leaves_the_interval_narrow():
-    """The same errors in both: the interval is far narrower than that of independent systems."""
-    paired = differences(FIRST, 0.9 * FIRST)
-    shuffled = 0.9 * FIRST.reshape(N, 3)[RNG.permutation(N)].ravel()
-    apart = differences(FIRST, shuffled)
-    assert ((paired.high - paired.low)[[0, 1, 3]] < 0.5 * (apart.high - apart.low)[[0, 1, 3]]).all()
-
-
-def test_a_higher_level_is_a_wider_interval_and_equal_systems_have_none():
-    wide, narrow = differences(level=0.99), differences(level=0.8)
-    held = [0, 1, 3]
-    assert ((wide.high - wide.low)[held] > (narrow.high - narrow.low)[held]).all()
-    same = differences(FIRST, FIRST)
-    assert same.low[held].tolist() == same.high[held].tolist() == [0.0] * 3
-
-
 def test_a_bucket_that_one_document_holds_has_a_difference_without_interval():
     buckets = np.where(np.arange(3 * N) == 2, 2, BUCKETS)
     found = bucket_differences(

@@ -113,16 +113,6 @@ def test_profiles_that_cannot_be_compared_on_both_scales_have_no_p(first, second
     assert compared(first, second, *layout(40)).p is None
 
 
-def test_a_system_beside_itself_has_no_other_profile():
-    scores = np.tile([1.0, 0.0, 1.0], 40)
-    assert compared(scores, scores, *layout(40)).p == 1.0
-
-
-def test_no_queries_have_no_p():
-    none = np.array([], dtype=int)
-    assert compared(np.array([]), np.array([]), none, none).p is None
-
-
 # --- Means ----------------------------------------------------------------------------------------
 
 
@@ -158,9 +148,3 @@ def test_difference_to_a_psi_that_may_be_zero_reaches_as_far_as_the_other_one():
     # .4 [.37, .45] less .1 [0, .14]: with .1, .25 to .3 + sqrt(.05^2 + .1^2) = .41; with 0,
     # .4 - sqrt(.03^2 + .14^2) = .257 to .45.
     assert psi_difference((0.4, 0.37, 0.45), (0.1, 0.0, 0.14)) == pytest.approx((0.3, 0.25, 0.45))
-
-
-def test_difference_of_psi_turns_round_with_its_arguments():
-    a, b = (0.3, 0.2, 0.35), (0.1, 0.0, 0.2)
-    value, low, high = psi_difference(a, b)
-    assert psi_difference(b, a) == pytest.approx((-value, -high, -low))

@@ -25,7 +25,7 @@ def test_every_model_it_writes_is_aggregated(
 ) -> None:
     bench.write_scores(tmp_path, n_queries=300, n_models=2)
 
-    found = bench.aggregate(tmp_path, n_models=2, with_parts=with_parts, threads=1)
+    found = bench.aggregate(tmp_path, n_models=2, with_parts=with_parts)
 
     assert found["rows"] >= 2
     assert found["cpu_s"] > 0

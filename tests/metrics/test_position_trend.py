@@ -1,7 +1,6 @@
 import polars as pl
 import pytest
 
-from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.summaries import position_trend
 from psibench.tables import conform
@@ -73,10 +72,6 @@ def test_fewer_than_three_buckets_have_no_trend(means, sizes):
     assert [row[name] for name in FIGURES] == [None] * 5
 
 
-def test_a_bucket_counts_however_few_queries_it_holds():
-    assert trend(rows([0.9, 0.5, 0.6], sizes=[1, 2, 1]))["n_buckets"] == 3
-
-
 def test_equal_means_have_a_slope_of_zero_and_no_correlation():
     row = trend(rows([0.3, 0.1 + 0.2, 0.3]))
     assert [row[name] for name in FIGURES] == [0, None, None, None, None]
@@ -102,43 +97,8 @@ def test_every_row_has_its_own_trend_in_the_order_of_the_buckets_table():
     conform(table, POSITION_TREND, where="trend")
 
 
-def test_no_buckets_at_all_is_an_empty_table():
-    table = position_trend(rows([0.1, 0.2, 0.3]).clear())
-    assert table.height == 0
-    conform(table, POSITION_TREND, where="trend")
-
-
 def test_blocks_give_the_same_figures(monkeypatch):
     frame = pl.concat(rows([0.1 * i, 0.3, 0.7 - 0.1 * i], model=f"m{i}") for i in range(5))
     whole = position_trend(frame)
     monkeypatch.setattr("psibench.metrics.summaries.PAIRS_AT_ONCE", 2 * 9)
     assert position_trend(frame).equals(whole)
-
-
-def test_trend_of_aggregated_scores_points_down_for_a_model_that_reads_beginnings():
-    n = 300
-    scores = pl.DataFrame(
-        {
-            "query_id": [f"q{i:03d}" for i in range(n)],
-            "domain": "law",
-            "document_id": [f"d{i // 5}" for i in range(n)],
-            "span_start_char": pl.Series([i * 3 for i in range(n)], dtype=pl.Int32),
-            "span_mid_char": [i * 3 + 1.0 for i in range(n)],
-            "pos_char_length": pl.Series([900] * n, dtype=pl.Int32),
-            "target_position": "middle",
-            "length_bucket": pl.Series([None] * n, dtype=pl.String),
-            "visible": 1.0,
-            "pos_visible": 1.0,
-            "ndcg@10": [1.0 if (i * 7) % n > i else 0.0 for i in range(n)],
-        }
-    )
-    table = result_tables(
-        [Evaluated("m", "dense", scores)],
-        labels=RowLabels("b", "eng-Latn", "eng-Latn"),
-        metrics=["ndcg@10"],
-        schemes=["relative-5"],
-    ).buckets
-    row = trend(table)
-    assert row["n_buckets"] == 5
-    assert row["slope"] == pytest.approx(-1, abs=0.1)
-    assert row["spearman"] == -1

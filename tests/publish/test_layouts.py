@@ -299,9 +299,7 @@ def test_ids_that_a_layout_cannot_hold_are_refused_and_nothing_is_left(
     assert export(results, tmp_path / "out", "mteb") == 0
 
 
-@pytest.mark.parametrize(
-    ("layout", "option"), [("mteb", "--extra"), ("trec", "--keep-ids"), ("posir", "--by-domain")]
-)
+@pytest.mark.parametrize(("layout", "option"), [("mteb", "--extra"), ("posir", "--by-domain")])
 def test_an_option_of_another_layout_is_refused(tmp_path, results, capsys, layout, option):
     assert export(results, tmp_path / "out", layout, option) == 2
     assert f"{option} is no option of the layout {layout}" in capsys.readouterr().err

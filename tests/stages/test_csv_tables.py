@@ -57,24 +57,12 @@ def test_structs_become_json_objects(tmp_path):
     assert found == [{"start": 1, "ids": ["a"]}, {"start": None, "ids": []}]
 
 
-def test_texts_that_a_csv_has_to_quote_come_back_as_they_were(tmp_path):
-    texts = ["a,b", 'say "no"', "two\nlines", " spaces ", "über 𝒳", ""]
-    frame = pl.DataFrame({"_id": [str(n) for n in range(len(texts))], "text": texts})
-    assert [row["text"] for row in written(tmp_path, frame)] == texts
-
-
 def test_numbers_have_six_decimals_and_nulls_are_empty(tmp_path):
     frame = pl.DataFrame({"x": [1 / 3, None], "n": [2, None], "is_x": [True, None]})
     assert written(tmp_path, frame) == [
         {"x": "0.333333", "n": "2", "is_x": "true"},
         {"x": "", "n": "", "is_x": ""},
     ]
-
-
-def test_a_table_without_rows_has_its_header(tmp_path):
-    frame = pl.DataFrame(schema={"a": pl.String, "b": pl.List(pl.Int8), "c": pl.Binary})
-    assert written(tmp_path, frame) == []
-    assert (tmp_path / "any.csv").read_text() == "a,b,c\n"
 
 
 @pytest.mark.parametrize(

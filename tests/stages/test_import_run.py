@@ -94,35 +94,18 @@ def test_files_per_domain_are_ranked_and_take_the_benchmarks_ids(tmp_path, prefi
     assert imported(tmp_path, "{domain}.trec") == EXPECTED
 
 
-def test_top_k_keeps_the_best_of_each_query(tmp_path):
-    per_domain(tmp_path)
-    assert imported(tmp_path, "{domain}.trec", top_k=1) == [r for r in EXPECTED if r[2] == 1]
-
-
 def whole(extra=()):
     rows = [(f"{d}/{q}", f"{d}/{i}", s) for d, own in ROWS.items() for q, i, s in own]
     return pl.DataFrame([*rows, *extra], schema=["query_id", "doc_id", "score"], orient="row")
 
 
-@pytest.mark.parametrize("suffix", ["trec", "parquet", "csv", "jsonl", "json"])
-def test_one_file_of_all_domains_in_every_format(tmp_path, suffix):
-    frame, path = whole(), tmp_path / f"eng-Latn.{suffix}"
-    if suffix == "trec":
-        path.write_text(trec(frame.rows()))
-    elif suffix == "parquet":
-        frame.write_parquet(path)
-    elif suffix == "csv":
-        frame.write_csv(path)
-    elif suffix == "jsonl":
-        frame.write_ndjson(path)
-    else:
-        scores: dict[str, dict[str, float]] = {}
-        for query, document, score in frame.rows():
-            scores.setdefault(query, {})[document] = score
-        parts = {"eng-Latn": {"test": scores}, "default": {"test": {}}}
-        path.write_text(json.dumps(parts))
-    fields = {"part": "{query_lang}/test"} if suffix == "json" else {}
-    assert imported(tmp_path, f"{{corpus_lang}}.{suffix}", **fields) == EXPECTED
+def test_one_file_of_all_domains_may_be_a_part_of_a_file(tmp_path):
+    scores: dict[str, dict[str, float]] = {}
+    for query, document, score in whole().rows():
+        scores.setdefault(query, {})[document] = score
+    parts = {"eng-Latn": {"test": scores}, "default": {"test": {}}}
+    (tmp_path / "eng-Latn.json").write_text(json.dumps(parts))
+    assert imported(tmp_path, "{corpus_lang}.json", part="{query_lang}/test") == EXPECTED
 
 
 def test_queries_without_results_are_counted_in_the_log(tmp_path, caplog):
@@ -160,15 +143,6 @@ def test_positives_are_called_what_the_documents_language_calls_them(tmp_path):
     assert imported(tmp_path, "{domain}.trec", asked=named, judged=ASKED) == EXPECTED
     with pytest.raises(InputError, match="none of the 1 judged documents occurs"):
         imported(tmp_path, "{domain}.trec", asked=ASKED, judged=named)
-
-
-def test_ids_stay_as_they_are_in_a_benchmark_without_prefixes(tmp_path):
-    plain = {"game": {"1": "a", "2": "b"}}
-    per_domain(tmp_path)
-    found = imported(tmp_path, "{domain}.trec", asked=plain, prefix_ids=False)
-    assert found == [
-        tuple(str(v).removeprefix("game/") for v in r[:2]) + r[2:] for r in EXPECTED[:4]
-    ]
 
 
 def test_provenance_names_the_files_and_their_hashes(tmp_path):

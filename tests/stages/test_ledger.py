@@ -94,11 +94,6 @@ def test_the_ledger_is_all_steps_with_the_length_bins_of_the_documents(tmp_path)
     assert set(record["inputs"]) == {str(path) for path in [domain.documents, *domain.dropped]}
 
 
-def test_documents_without_bins_leave_the_bin_null(tmp_path):
-    dropped, _, _ = filled(Domain(tmp_path, bins=False)).ledger()
-    assert dropped["length_bin"].null_count() == dropped.height == 3
-
-
 def test_what_the_language_models_used_is_stacked(tmp_path):
     domain = filled(Domain(tmp_path))
     numbers = {c.name: 1 for c in LLM_USAGE.columns if str(c.type) == "int64"}
@@ -107,10 +102,6 @@ def test_what_the_language_models_used_is_stacked(tmp_path):
         used = pl.DataFrame([{**words, **numbers, "stage": stage}])
         domain.usage.append(domain._write(f"{stage}.usage", used, LLM_USAGE))
     assert domain.ledger()[2]["stage"].to_list() == ["summarise", "generate"]
-
-
-def test_no_steps_make_empty_tables(tmp_path):
-    assert [frame.height for frame in Domain(tmp_path).ledger()] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

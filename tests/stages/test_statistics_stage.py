@@ -1,8 +1,7 @@
 import polars as pl
 import pytest
 
-from psibench.metrics.query_scores import evidence_positions
-from psibench.metrics.statistics import benchmark_statistics, position_histogram, run_statistics
+from psibench.metrics.statistics import run_statistics
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.quality_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
@@ -140,21 +139,6 @@ def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
     counted = histogram.filter(unit="relative").group_by("domain").agg(pl.col("n_queries").sum())
     assert dict(counted.rows()) == {"law": 2, "game": 3, "all": 5}
     assert relocation.is_empty()
-
-
-def test_the_values_of_a_domain_are_those_of_its_tables_to_the_last_bit(tmp_path):
-    found, histogram, _ = run(tmp_path, {"law": LAW, "game": GAME})
-    for domain, (documents, queries) in {"law": LAW, "game": GAME}.items():
-        whole = benchmark_statistics(documents, queries, judged(queries))
-        assert whole.items() <= found[domain].items()
-        bins = position_histogram(evidence_positions(queries))
-        assert histogram.filter(domain=domain).select(bins.columns).equals(bins)
-
-
-def test_a_single_domain_is_not_pooled_with_itself(tmp_path):
-    found, _, _ = run(tmp_path, {"law": LAW})
-    assert list(found) == ["law"]
-    assert found["law"]["share_of_documents"] == 1.0
 
 
 def test_a_domain_that_lost_all_queries_is_counted_and_has_no_means_of_them(tmp_path):

@@ -128,8 +128,3 @@ def test_scores_are_read_by_lower_case_name_or_alias(tmp_path):
 def test_a_wrong_leaderboard_says_what_is_wrong(tmp_path, lines, changes, message):
     with pytest.raises(InputError, match=message):
         read_leaderboard(board(tmp_path, *lines, **changes))
-
-
-def test_a_missing_leaderboard_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"gone.csv cannot be read as CSV"):
-        read_leaderboard(Leaderboard(name="x", path=str(tmp_path / "gone.csv")))

@@ -44,6 +44,7 @@ from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
 ABOVE = 1
 """Exit code where more is cut than --max-cut allows."""
+SEED = 42
 CONTROL = "minilm-static"
 """Knows no position; it stands beside the model in the curve of known-item queries."""
 UNREADABLE: dict[type, str] = {
@@ -95,7 +96,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also N known-item queries from the beginning, middle and end of documents, which "
         "are searched for in all documents: every one is encoded",
     )
-    parser.add_argument("--seed", type=int, default=42, help="of the samples (42)")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="for the picture (.png, .svg) and the tables"
     )
@@ -114,7 +114,7 @@ def _share(text: str) -> float:
 
 def run_audit(args: argparse.Namespace) -> int:
     """Read the corpus as the model would, say what it is not given, and return the exit code."""
-    refuse_below(args, {"n": 0, "queries": 0, "seed": 0, "max_tokens": 8})
+    refuse_below(args, {"n": 0, "queries": 0, "max_tokens": 8})
     refuse_file("--out", args.out)
     entry = find_model(args.model, max_tokens=args.max_tokens)
     if Path(args.model).is_dir() and args.max_tokens is None and args.model == entry.checkpoint:
@@ -129,7 +129,7 @@ def run_audit(args: argparse.Namespace) -> int:
         )
         return 0
     with tempfile.TemporaryDirectory(prefix="psibench-audit-") as folder:
-        found = audit(entry, documents, args, store=args.store or Path(folder))
+        found = audit(entry, documents, args, store=Path(folder))
     for line in audit_lines(found, entry, args):
         print(line)
     if args.out is not None:
@@ -152,7 +152,7 @@ def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, stor
     of a text.
     """
     model = Path(args.model).absolute().name
-    settings = Encoding(device=args.device)
+    settings = Encoding()
     is_service = isinstance(entry, EmbeddingApiModel)
     why = "its vectors come from a service" if is_service else why_not(entry)
     why = why or ("" if args.n or args.queries else "none were asked for (--n 0)")
@@ -174,7 +174,7 @@ def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, stor
     if not why:
         own = open_store(model, store=store, fingerprint=reader.fingerprint)
         vectors = Vectors(reader, own, settings, model)
-        chosen = sample_ids(documents["_id"].to_list(), args.n, args.seed)
+        chosen = sample_ids(documents["_id"].to_list(), args.n, SEED)
         rows = with_cosines(rows, documents.filter(pl.col("_id").is_in(list(chosen))), vectors)
         if args.queries:
             results = _ask(vectors, entry.kind, rows, documents, args, store=store)
@@ -203,7 +203,7 @@ def _ask(
     return ask_known_items(
         documents,
         args.queries,
-        args.seed,
+        SEED,
         searchers=searchers,
         control=CONTROL,
         benchmark=args.corpus.name,
@@ -262,7 +262,7 @@ def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
     origin = Provenance(
         stage="audit",
         stage_version=1,
-        params={"model": args.model, "n": args.n, "queries": args.queries, "seed": args.seed},
+        params={"model": args.model, "n": args.n, "queries": args.queries},
         inputs=({args.corpus.name: content_hash(args.corpus)} if args.corpus.is_file() else {}),
         revisions=revisions_of(args.model, entry) if hasattr(entry, "checkpoint") else {},
         queries_by="simulation" if found.results else None,

@@ -34,7 +34,6 @@ from psibench.tables.domains import with_labels
 from psibench.tables.provenance import hash_params
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.passages import cut_documents
-from psibench.translate.steps import Translate
 
 CONFIG_SUFFIXES = {".yaml", ".yml"}
 
@@ -148,9 +147,7 @@ def _lines(record: dict[str, Any]) -> str:
 
 # --- A benchmark's languages, domains, pairs and translation -----------------------------------
 
-MOST_NAMED = {"domain": 5}
-"""Domains that are named; of more, these and how many there are. Of others:"""
-USUALLY_NAMED = 10
+MOST_NAMED = 10
 
 
 def language_lines(plan: Plan, name: str) -> Iterator[str]:
@@ -170,48 +167,25 @@ def language_lines(plan: Plan, name: str) -> Iterator[str]:
     yield f"{done} in {_counted(alone, 'language')}"
     if crossed:
         yield f"across languages: {_counted(crossed, 'pair')}"
-    if section.translate is not None:
-        steps = [*translation_chain(section.translate, section.language)]
-        steps += [_evaluated(plan, name)] if section.translate.models is not None else []
-        yield f"translated {', '.join(steps)}"
+    if (translate := section.translate) is not None:
+        said = f"translated from {section.language} to {' '.join(translate.to)} by {translate.llm}"
+        yield f"{said}, {_evaluated(plan, name)}" if translate.models is not None else said
 
 
 def _evaluated(plan: Plan, name: str) -> str:
     """Say which of the models that run on a benchmark run on its translations, and which do not."""
     planned = plan.benchmarks[name]
     source, target = planned.section.language, planned.translated[0]
-    every = plan.models_of(name, source, source)
     chosen = plan.models_of(name, target, target)
-    left_out = ", ".join(model for model in every if model not in chosen)
+    left_out = [model for model in plan.models_of(name, source, source) if model not in chosen]
     said = f"evaluated with {_counted(chosen, 'model') if chosen else 'no model'}"
-    return f"{said}; translate.models leaves out {left_out}" if left_out else said
-
-
-def translation_chain(section: Translate, source: str) -> Iterator[str]:
-    """Yield the steps of a translation, in their order."""
-    yield f"from {source} to {' '.join(section.to)} by {section.llm}"
-    yield f"in parts of {section.max_part_tokens:,} tokens"
-    clean = section.clean
-    if clean.prefixes:
-        yield "prefixes removed"
-    if clean.refusals is not None:
-        yield f"refusals judged by {clean.refusals.llm}"
-    if section.relocate is not None and section.relocate.llm is not None:
-        yield f"spans quoted by {section.relocate.llm}"
-    if clean.outliers is not None:
-        of, low, high = clean.outliers.of, clean.outliers.low, clean.outliers.high
-        ratio = "" if of == "length" else "by the ratio to the original "
-        yield f"outliers removed {ratio}(below Q1 - {low:g} IQR, above Q3 + {high:g} IQR)"
-    if section.relocate is not None and section.relocate.llm is None:
-        yield "spans found by aligned sentences"
-    if section.quality is not None:
-        yield f"quality graded by {section.quality.llm}, {section.quality.per_stratum} per stratum"
+    return f"{said}; translate.models leaves out {', '.join(left_out)}" if left_out else said
 
 
 def _counted(names: Sequence[str], what: str) -> str:
     """Count names and give the first of them: ``2 domains (law, mining)``."""
-    plural, most = "" if len(names) == 1 else "s", MOST_NAMED.get(what, USUALLY_NAMED)
-    named = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    plural = "" if len(names) == 1 else "s"
+    named = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
     return f"{len(names)} {what}{plural} ({named})"
 
 

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 
 from psibench.commands.base import Command, refuse_file, write_result
 from psibench.commands.score import read_judgements, score_run
-from psibench.commands.score_options import METRICS, add_judgements, add_tolerance
+from psibench.commands.score_options import add_judgements, add_tolerance
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
-from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
+from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import BucketScheme, assign, bucket_scheme, fitting_schemes
 from psibench.metrics.comparison import BucketDifferences, bucket_differences
-from psibench.metrics.definitions import parse_metrics
+from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
 from psibench.metrics.query_scores import document_numbers
 from psibench.report.plots import CONTROL, INK, MAX_NAMED_TICKS, RC, SERIES, write_figure
 from psibench.report.verdict import comparison_sentences
@@ -71,7 +71,6 @@ class Profiles:
 
 def run_compare(args: argparse.Namespace) -> None:
     """Compare two systems, print what differs, and write it where ``--out`` says."""
-    UncertaintySettings(level=args.level)
     refuse_file("--out", args.out)
     first, second = _systems(args)
     pair = (first.evaluated.model, second.evaluated.model)
@@ -86,21 +85,20 @@ def run_compare(args: argparse.Namespace) -> None:
         schemes=schemes,
         length_buckets=False,
         pairs=[pair],
-        settings=UncertaintySettings(level=args.level),
     )
     drawn: list[Profiles] = []
     for scheme in schemes:
         for metric in metrics:
             rows = tables.comparisons.filter(buckets=scheme, metric=metric)
             found = {row["evidence"]: row for row in rows.iter_rows(named=True)}
-            drawn.append(_profiles(pair, scores, metric, scheme, tables.buckets, args.level))
+            drawn.append(_profiles(pair, scores, metric, scheme, tables.buckets))
             test = tables.psi.filter(model=pair[0], buckets=scheme, metric=metric, evidence="all")
             print(_block(found, drawn[-1], test.item(0, "test")))
     if args.out is not None:
-        record = _provenance(args, (first, second), metrics, schemes)
+        record = _provenance((first, second), metrics, schemes)
         path = args.out / "comparison"
         write_result(tables.comparisons, COMPARISONS, path, provenance=record)
-        draw_profiles(drawn[0], path, level=args.level)
+        draw_profiles(drawn[0], path)
         print(f"\nWritten to {args.out}")
 
 
@@ -114,15 +112,11 @@ def _systems(args: argparse.Namespace) -> tuple[System, System]:
         raise InputError("--queries and --qrels go together; give both or none")
     if args.queries is not None:
         judgements = read_judgements(args)
-    found = [_system(text, judgements, args) for text in args.systems]
-    names = args.names or [one.evaluated.model for one in found]
-    if names[0] == names[1]:
-        names = [names[0], f"{names[1]} (2)"]
-    a, b = (
-        replace(one, evaluated=replace(one.evaluated, model=name))
-        for one, name in zip(found, names, strict=True)
-    )
-    return a, b
+    first, second = (_system(text, judgements, args) for text in args.systems)
+    if first.evaluated.model == second.evaluated.model:
+        other = replace(second.evaluated, model=f"{second.evaluated.model} (2)")
+        second = replace(second, evaluated=other)
+    return first, second
 
 
 def _system(
@@ -148,7 +142,7 @@ def _system(
             f"{path}: a run needs --queries and --qrels to be scored; without them give the "
             "query_scores.parquet of `psibench score`, or the ids of two models"
         )
-    options = argparse.Namespace(**vars(args) | {"metrics": args.metrics or list(METRICS)})
+    options = argparse.Namespace(**vars(args) | {"metrics": args.metrics or list(HEADLINE_METRICS)})
     name, scores = score_run(path, *judgements, options)
     given = {f"run:{path.name}": path}
     for kind in ("queries", "qrels"):
@@ -267,7 +261,6 @@ def _profiles(
     metric: str,
     scheme_name: str,
     buckets: pl.DataFrame,
-    level: float,
 ) -> Profiles:
     scheme = bucket_scheme(scheme_name)
     members = assign(scores[0], scheme)
@@ -283,7 +276,6 @@ def _profiles(
         members.query_index,
         members.bucket_index,
         n_buckets=len(scheme.buckets),
-        level=level,
         same=all(frame.get_column("same_mean").count() > 0 for frame in (first, second)),
     )
     difference = float((one - other).mean())
@@ -345,10 +337,7 @@ def _line(label: str, row: dict[str, Any], names: tuple[str, str, str]) -> tuple
 
 
 def _provenance(
-    args: argparse.Namespace,
-    systems: tuple[System, System],
-    metrics: Sequence[str],
-    schemes: Sequence[str],
+    systems: tuple[System, System], metrics: Sequence[str], schemes: Sequence[str]
 ) -> Provenance:
     inputs = {}
     for place, system in zip("ab", systems, strict=True):
@@ -362,7 +351,6 @@ def _provenance(
             "systems": [system.evaluated.model for system in systems],
             "metrics": list(metrics),
             "schemes": list(schemes),
-            "level": args.level,
         },
         inputs=inputs,
         queries_by=", ".join(sorted(asked)) or "not recorded",
@@ -394,21 +382,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tolerance(parser.add_argument_group("what to accept of run files"))
     shown = parser.add_argument_group("what to compare")
     shown.add_argument(
-        "--names", nargs=2, metavar=("A", "B"), help="what to call them, instead of their files"
-    )
-    shown.add_argument(
         "--buckets",
         metavar="SCHEME",
         help="squad, thirds, relative-20 (any relative-N) or all of these; default: the "
         "benchmark's first, or the first that places every query",
     )
     shown.add_argument("--metrics", nargs="+", metavar="METRIC", help="default: all that both have")
-    shown.add_argument(
-        "--level",
-        type=float,
-        default=UncertaintySettings().level,
-        help="of the intervals (default: %(default)s)",
-    )
     shown.add_argument(
         "--out", type=Path, metavar="DIR", help="for comparison.csv, .parquet, .png and .svg"
     )
@@ -420,7 +399,7 @@ STYLES = (("-", "o"), ("--", "s"))
 """Line and marker of each system: told apart without colour too."""
 
 
-def draw_profiles(profiles: Profiles, path: Path, *, level: float) -> None:
+def draw_profiles(profiles: Profiles, path: Path) -> None:
     """Write the figure of one scheme and metric as ``path`` with .png and with .svg."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -442,7 +421,7 @@ def draw_profiles(profiles: Profiles, path: Path, *, level: float) -> None:
         kind = "at equal documents" if column else "plain bucket means"
         upper.set_ylabel(f"{profiles.metric}, {kind}")
         upper.legend(frameon=False, loc="best")
-        bands = f"bands: {100 * level:g} % intervals, documents as units"
+        bands = "bands: 95 % intervals, documents as units"
         upper.set_title(bands, fontsize=9, loc="right", color=CONTROL)
         found = profiles.differences
         _band(lower, found.value, found.low, found.high, color=INK, linestyle="-", marker="o")

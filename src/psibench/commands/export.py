@@ -3,7 +3,6 @@
 import argparse
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from psibench.commands.base import Command
@@ -52,12 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="posir: also the columns that the layout does not have",
     )
-    parser.add_argument(
-        "--keep-ids",
-        action="store_true",
-        help="posir: leave ids as they are; by default a domain's name is taken off its ids where "
-        "every one has it in front",
-    )
 
 
 def run_export(args: argparse.Namespace) -> None:
@@ -96,20 +89,19 @@ def run_export(args: argparse.Namespace) -> None:
 
 def _planned(args: argparse.Namespace, out: Path, datasets: list[Dataset]) -> Export:
     """Say what is written; refuse an option that the layout does not have."""
-    own = {"posir": ("extra", "keep_ids")}.get(args.layout, ("by_domain",))
-    for option in ("extra", "keep_ids", "by_domain"):
-        if getattr(args, option) and option not in own:
-            flag = f"--{option.replace('_', '-')}"
-            raise InputError(f"{flag} is no option of the layout {args.layout}; leave it out")
-    by_domain = args.by_domain or args.layout == "posir"
-    export = Export(
-        args.benchmark, out, collections_of(datasets, by_domain=by_domain), extra=args.extra
+    is_posir = args.layout == "posir"
+    option, is_given = ("--by-domain", args.by_domain) if is_posir else ("--extra", args.extra)
+    if is_given:
+        raise InputError(f"{option} is no option of the layout {args.layout}; leave it out")
+    by_domain = args.by_domain or is_posir
+    return Export(
+        args.benchmark,
+        out,
+        collections_of(datasets, by_domain=by_domain),
+        prefixed=frozenset() if by_domain else frozenset(clashing_domains(datasets)),
+        stripped=frozenset(prefixed_domains(datasets) if is_posir else ()),
+        extra=args.extra,
     )
-    if not by_domain:
-        return replace(export, prefixed=frozenset(clashing_domains(datasets)))
-    if args.layout == "posir" and not args.keep_ids:
-        return replace(export, stripped=frozenset(prefixed_domains(datasets)))
-    return export
 
 
 def _names(text: str) -> list[str]:

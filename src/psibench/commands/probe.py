@@ -5,7 +5,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import polars as pl
 
@@ -29,6 +29,8 @@ from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
 DOMAIN = "corpus"
 MAX_TOKENS = 512
+TOKENIZER = "embedded:all-MiniLM-L6-v2"
+"""Counts the tokens of fillers."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,30 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--qrels", type=Path, help="qrels; without them pos_corpus_id is the one positive"
     )
-    defaults = Probes()
-    parser.add_argument("--n", type=int, default=defaults.n_documents, help="documents (200)")
-    parser.add_argument("--seed", type=int, default=defaults.seed, help="of the sample (42)")
+    parser.add_argument("--n", type=int, default=Probes().n_documents, help="documents (200)")
     parser.add_argument(
         "--max-tokens", type=int, help=f"longest input of a folder's checkpoint ({MAX_TOKENS})"
     )
-    parser.add_argument(
-        "--tokenizer",
-        default="embedded:all-MiniLM-L6-v2",
-        help="what counts the tokens of fillers: a checkpoint, or words",
-    )
-    parser.add_argument(
-        "--min-tokens",
-        type=int,
-        default=defaults.saliency_min_tokens,
-        help="saliency: documents of so many tokens (1024)",
-    )
-    parser.add_argument(
-        "--method",
-        choices=get_args(Probes.model_fields["saliency_method"].annotation),
-        default=defaults.saliency_method,
-        help="saliency: gradient, or integrated gradients (gradient)",
-    )
-    parser.add_argument("--level", type=float, default=0.95, help="of the intervals (0.95)")
     parser.add_argument(
         "--out", type=Path, help="write the summary: .parquet or .csv; beside it rows.parquet"
     )
@@ -84,8 +66,6 @@ def add_model_and_corpus(parser: argparse.ArgumentParser, *, documents: str) -> 
     )
     parser.add_argument("corpus", metavar="CORPUS", type=Path, help=documents)
     parser.add_argument("--text-column", default="text", help="field of the texts (text)")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--store", type=Path, help="keep the vectors in this folder")
 
 
 def probe(args: argparse.Namespace) -> None:
@@ -103,19 +83,14 @@ def probe(args: argparse.Namespace) -> None:
             benchmark=args.corpus.name,
             language="und",
             domains=[DOMAIN],
-            probes=Probes(
-                n_documents=args.n,
-                seed=args.seed,
-                saliency_min_tokens=args.min_tokens,
-                saliency_method=args.method,
-            ),
-            length_tokenizer=args.tokenizer,
-            level=args.level,
-            store=str(args.store or place / "store"),
+            probes=Probes(n_documents=args.n),
+            length_tokenizer=TOKENIZER,
+            level=0.95,
+            store=str(place / "store"),
         )
         rows, table = place / "rows.parquet", place / "table.parquet"
         written = _as_tables(args, place)
-        run_probe(asked, Encoding(device=args.device), **written, rows=rows, table=table)
+        run_probe(asked, Encoding(), **written, rows=rows, table=table)
         found = read_table(table, PROBE_TABLE)
         if args.out is not None:
             if args.out.suffix == ".csv":
@@ -158,9 +133,7 @@ def _check(args: argparse.Namespace) -> None:
     refuse_unwritable("--out", args.out)
     if args.out is not None and args.out.suffix not in (".parquet", ".csv"):
         raise InputError(f"--out {args.out}: end it in .parquet or .csv")
-    refuse_below(args, {"n": 2, "seed": 0, "max_tokens": 8})
-    if not 0.5 < args.level < 1:
-        raise InputError(f"--level {args.level}; allowed: above 0.5 and below 1")
+    refuse_below(args, {"n": 2, "max_tokens": 8})
     if args.name in OF_QUERIES and args.queries is None:
         raise InputError(f"{args.name} needs --queries with pos_char_span and pos_corpus_id")
     if args.name not in OF_QUERIES and args.queries is not None:
@@ -180,7 +153,7 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     queries = asked.join(texts, on="_id", maintain_order="left")
     _refuse_unplaced(queries, corpus, args.queries)
     known = dict(corpus.select("_id", "text").iter_rows())
-    counts = token_counter(args.tokenizer)([known[one] for one in queries["pos_corpus_id"]])
+    counts = token_counter(TOKENIZER)([known[one] for one in queries["pos_corpus_id"]])
     queries = queries.with_columns(pos_token_length=pl.Series(counts, dtype=pl.Int64))
     own = queries.select(QUERIES.column_names)
     write_table(own, folder / "queries.parquet", QUERIES, provenance=origin)

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,10 +16,9 @@ from psibench.commands.base import Command, refuse_file, refuse_unwritable, writ
 from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import (
-    Reading,
     add_arguments,
-    find_reading,
     token_limits,
+    visible_ends,
     with_defaults,
 )
 from psibench.errors import InputError
@@ -32,13 +31,7 @@ from psibench.formats.checks import (
     refuse_foreign_documents,
 )
 from psibench.formats.runs import doubts, read_run
-from psibench.metrics.aggregate import (
-    Evaluated,
-    ResultTables,
-    RowLabels,
-    UncertaintySettings,
-    result_tables,
-)
+from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_schemes
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import query_scores
@@ -61,34 +54,19 @@ N_REVERSED = 1_000
 def run_score(args: argparse.Namespace) -> None:
     """Score every run, write the tables and the page, print the PSI table and what it says."""
     args = with_example(args) if args.example else with_defaults(args)
-    _check_options(args)
-    schemes: tuple[str, ...] = (args.buckets,)
-    settings = UncertaintySettings(level=args.level, min_bucket_size=args.min_bucket_size)
+    limits = _check_options(args)
     queries, qrels = read_judgements(args)
+    schemes: tuple[str, ...] = (args.buckets,)
     if args.buckets == "all":
         schemes = fitting_schemes(queries.get_column("pos_char_span"))
         if schemes != DEFAULT_SCHEMES:
             named = f"no query has one evidence span; buckets: {', '.join(schemes)}"
             print(f"{_names(args.queries)}: {named}", file=sys.stderr)
-    reading = Reading(args.ends) if args.example else find_reading(args, queries, qrels)
-    evaluated: dict[str, Evaluated] = {}
-    for index, (path, ends) in enumerate(zip(args.run, reading.ends, strict=True)):
-        named, scores = score_run(path, queries, qrels, args, ends=ends)
-        model = args.model[index] if args.model else named
-        if model in evaluated:
-            raise InputError(f"{path}: a second run of the model {model!r}; name each with --model")
-        evaluated[model] = Evaluated(
-            model,
-            args.kinds.get(model, args.kind),
-            scores,
-            # What a foreign model was given of a document is known only if it is said.
-            reading_known=ends is not None,
-            on_filter_panel=model in args.on_filter_panel,
-        )
-    if args.control is not None and args.control not in evaluated:
-        raise InputError(
-            f"--control {args.control!r} is none of the models scored: {', '.join(evaluated)}"
-        )
+    ends: Sequence[pl.DataFrame | None] = args.ends if args.example else [None] * len(args.run)
+    tokenizer = None
+    if limits is not None:
+        ends, tokenizer = visible_ends(limits, queries, qrels, args)
+    evaluated = _evaluate(args, queries, qrels, ends)
     author = _queries_by(args.queries)
     tables = result_tables(
         list(evaluated.values()),
@@ -98,13 +76,11 @@ def run_score(args: argparse.Namespace) -> None:
         length_buckets=args.length_buckets,
         domains=args.by_domain,
         control=args.control,
-        settings=settings,
     )
-    origin = _provenance(args, reading, schemes, settings, author)
-    names = query_score_files(list(evaluated))
-    for model, one in evaluated.items():
-        frame = one.scores.select(pl.lit(model).alias("model"), pl.all())
-        write_table(frame, args.out / names[model], QUERY_SCORES, provenance=origin)
+    origin = _provenance(args, tokenizer, schemes, author)
+    for model, file in query_score_files(list(evaluated)).items():
+        frame = evaluated[model].scores.select(pl.lit(model).alias("model"), pl.all())
+        write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
     for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
         write_result(frame, spec, args.out / spec.name, provenance=origin)
     print(format_psi_table(tables.psi))
@@ -120,8 +96,36 @@ def run_score(args: argparse.Namespace) -> None:
         print(f"Page written to {args.report}")
 
 
-def _check_options(args: argparse.Namespace) -> None:
-    """Check before anything is read what can be checked then."""
+def _evaluate(
+    args: argparse.Namespace,
+    queries: pl.DataFrame,
+    qrels: pl.DataFrame,
+    ends: Sequence[pl.DataFrame | None],
+) -> dict[str, Evaluated]:
+    """Score every run; by the name of its model."""
+    evaluated: dict[str, Evaluated] = {}
+    for index, (path, end) in enumerate(zip(args.run, ends, strict=True)):
+        named, scores = score_run(path, queries, qrels, args, ends=end)
+        model = args.model[index] if args.model else named
+        if model in evaluated:
+            raise InputError(f"{path}: a second run of the model {model!r}; name each with --model")
+        evaluated[model] = Evaluated(
+            model,
+            args.kinds.get(model, "run"),
+            scores,
+            # What a foreign model was given of a document is known only if it is said.
+            reading_known=end is not None,
+            on_filter_panel=model in args.on_filter_panel,
+        )
+    if args.control is not None and args.control not in evaluated:
+        raise InputError(
+            f"--control {args.control!r} is none of the models scored: {', '.join(evaluated)}"
+        )
+    return evaluated
+
+
+def _check_options(args: argparse.Namespace) -> list[int | None] | None:
+    """Check before anything is read what can be checked then; return `token_limits`."""
     needed = ("run", "queries", "qrels", "out")
     if lacking := [f"--{name}" for name in needed if getattr(args, name) is None]:
         raise InputError(
@@ -131,19 +135,19 @@ def _check_options(args: argparse.Namespace) -> None:
     if args.report is not None and args.report.parent != args.out:  # which is made
         refuse_unwritable("--report", args.report)
     parse_metrics(args.metrics)
-    token_limits(args)
     if args.buckets != "all":
         bucket_scheme(args.buckets)
     if args.model is not None and len(args.model) != len(args.run):
         raise InputError(f"{len(args.model)} --model for {len(args.run)} --run; name all or none")
     refuse_file("--out", args.out)
+    return None if args.example else token_limits(args)
 
 
 def read_judgements(args: argparse.Namespace) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read and check the queries and qrels of the options: queries with a positive, and theirs."""
-    queries = pl.concat(read_queries(p, queries_format=args.queries_format) for p in args.queries)
-    check_queries(queries, source=_names(args.queries), spans_may_overrun=args.spans_may_overrun)
-    qrels = pl.concat(read_qrels(p, qrels_format=args.qrels_format) for p in args.qrels)
+    queries = pl.concat(read_queries(path) for path in args.queries)
+    check_queries(queries, source=_names(args.queries))
+    qrels = pl.concat(read_qrels(path) for path in args.qrels)
     judged, kept = match_qrels(
         queries,
         qrels,
@@ -166,10 +170,7 @@ def score_run(
 ) -> tuple[str, pl.DataFrame]:
     """Return the name that a run's file has for its model, and its per-query scores.
 
-    Parameters
-    ----------
-    ends
-        How far the model read into each query's positive, see `Reading`; None: not known.
+    `ends`: how far the model read into each query's positive; None: not known.
     """
     file = read_run(path, run_format=args.run_format, part=args.run_part)
     known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
@@ -226,11 +227,7 @@ def _better_reversed(
 
 
 def _provenance(
-    args: argparse.Namespace,
-    reading: Reading,
-    schemes: Sequence[str],
-    settings: UncertaintySettings,
-    author: str,
+    args: argparse.Namespace, tokenizer: str | None, schemes: Sequence[str], author: str
 ) -> Provenance:
     files: dict[str, Path] = {}
     for name in ("queries", "qrels", "corpus"):
@@ -240,16 +237,16 @@ def _provenance(
     for index, path in enumerate(args.run):
         place = f"{index}:" if names.count(path.name) > 1 else ""
         files[f"run:{place}{path.name}"] = path
-    labels = ("benchmark", "model", "kind", "query_lang", "corpus_lang")
-    options = (*labels, "metrics", "length_buckets", "by_domain", "run_part", "control")
-    tolerance = ("ignore_unknown", "ignore_unjudged", "spans_may_overrun")
-    params = {name: getattr(args, name) for name in options + tolerance}
-    params |= {"lower_is_better": True} if args.lower_is_better else {}
-    params |= {"max_tokens": args.max_tokens, "tokenizer": reading.tokenizer}
+    options = (
+        *("benchmark", "model", "query_lang", "corpus_lang", "metrics", "length_buckets"),
+        *("by_domain", "run_part", "control", "lower_is_better", "max_tokens"),
+        *("ignore_unknown", "ignore_unjudged"),
+    )
+    params = {name: getattr(args, name) for name in options}
     return Provenance(
         stage=STAGE,
         stage_version=STAGE_VERSION,
-        params=params | {"schemes": list(schemes)} | asdict(settings),
+        params=params | {"tokenizer": tokenizer, "schemes": list(schemes)},
         inputs={name: content_hash(path) for name, path in files.items()},
         queries_by=author,
     )

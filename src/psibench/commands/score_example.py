@@ -15,9 +15,10 @@ FOLDER = Path(__file__).parents[1] / "example"
 FACTS = "example.json"
 OUT = Path("psibench-example")
 PAGE = "report.html"
-FILES = ("run", "model", "queries", "qrels", "corpus", "max_tokens", "tokenizer", "control")
-LABELS = ("kind", "benchmark", "query_lang", "corpus_lang")
-REPLACED = (*FILES, *LABELS)
+REPLACED = (
+    *("run", "model", "queries", "qrels", "corpus", "max_tokens", "tokenizer", "control"),
+    *("benchmark", "query_lang", "corpus_lang"),
+)
 """Options that the example has its own values of."""
 
 
@@ -25,8 +26,7 @@ def with_example(args: argparse.Namespace) -> argparse.Namespace:
     """Return the options of a command that names the example's files.
 
     Beside the options: `kinds` of the models, those `on_filter_panel` (which chose the queries),
-    and how far each run's model read, `ends` (see `score_options.Reading`). Tables go to
-    ``psibench-example`` unless --out says otherwise.
+    and how far each run's model read, `ends` (see `score_options.visible_ends`).
 
     Raises InputError if an option names files or models of one's own, or says what they are.
     """
@@ -46,7 +46,6 @@ def with_example(args: argparse.Namespace) -> argparse.Namespace:
         "benchmark": facts["benchmark"],
         "query_lang": facts["language"],
         "corpus_lang": facts["language"],
-        "kind": "run",
         "metrics": args.metrics or ["ndcg@10"],
         "buckets": "thirds" if args.buckets == "all" else args.buckets,
         "length_buckets": bool(args.length_buckets),

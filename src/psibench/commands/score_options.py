@@ -2,33 +2,39 @@
 
 import argparse
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.beir import NEEDED, QRELS_FORMATS, QUERIES_FORMATS, read_texts
+from psibench.formats.beir import NEEDED, read_texts
 from psibench.formats.runs import RUN_FORMATS
-from psibench.metrics.aggregate import UncertaintySettings
+from psibench.metrics.definitions import HEADLINE_METRICS
 from psibench.metrics.query_scores import evidence_documents, name_some
-from psibench.metrics.retriever import METRICS
 
-DEFAULTS = UncertaintySettings()
+UNLESS_SAID: dict[str, Any] = {
+    "benchmark": "custom",
+    "query_lang": "und",
+    "corpus_lang": "und",
+    "metrics": list(HEADLINE_METRICS),
+    "length_buckets": True,
+    "kinds": {},
+    "on_filter_panel": (),
+}
+"""What holds for files of one's own where an option is not given; --example has others."""
+
+
+def with_defaults(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the options of a command on files of one's own, those not given included."""
+    lacking = {name: value for name, value in UNLESS_SAID.items() if vars(args).get(name) is None}
+    return argparse.Namespace(**vars(args) | lacking)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all options, in groups."""
-    _add_files(parser.add_argument_group("files"))
-    _add_rows(parser.add_argument_group("rows of the tables"))
-    add_tolerance(parser.add_argument_group("what to accept"))
-    add_reading(parser.add_argument_group("what the models read (rows of visible evidence)"))
-    _add_uncertainty(parser.add_argument_group("uncertainty"))
-
-
-def _add_files(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
+    files = parser.add_argument_group("files")
+    files.add_argument(
         "--run",
         type=Path,
         action="append",
@@ -37,24 +43,27 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
         + "; ".join(f"{name} {' '.join(found)}" for name, found in RUN_FORMATS.items() if found)
         + "; a .tsv without a header: msmarco (query, document, rank)",
     )
-    add_judgements(group)
-    group.add_argument("--out", type=Path, metavar="DIR", help="for the tables")
-    group.add_argument(
+    add_judgements(files)
+    files.add_argument("--out", type=Path, metavar="DIR", help="for the tables")
+    files.add_argument(
         "--report",
         type=Path,
         metavar="FILE",
         help="write what the tables say as one page: verdicts, PSI table and curves",
     )
-    group.add_argument(
+    files.add_argument(
         "--example",
         action="store_true",
         help="score runs that ship with psibench, of the documentation of Python; tables and page "
         "go to psibench-example, or --out and --report",
     )
+    _add_rows(parser.add_argument_group("rows of the tables"))
+    add_tolerance(parser.add_argument_group("what to accept"))
+    _add_reading(parser.add_argument_group("what the models read (rows of visible evidence)"))
 
 
 def add_judgements(group: argparse._ArgumentGroup) -> None:
-    """Add queries and qrels, and the formats of these and of runs."""
+    """Add queries and qrels, and what is to be known of runs."""
     group.add_argument(
         "--queries",
         type=Path,
@@ -73,8 +82,6 @@ def add_judgements(group: argparse._ArgumentGroup) -> None:
         "them; {query: {document: grade}} as .json; TREC qrels; several are put together",
     )
     group.add_argument("--run-format", choices=RUN_FORMATS, help="instead of the suffix")
-    group.add_argument("--queries-format", choices=QUERIES_FORMATS, help="instead of the suffix")
-    group.add_argument("--qrels-format", choices=QRELS_FORMATS, help="instead of the suffix")
     group.add_argument(
         "--run-part",
         metavar="SUBSET/SPLIT",
@@ -87,25 +94,6 @@ def add_judgements(group: argparse._ArgumentGroup) -> None:
     )
 
 
-UNLESS_SAID: dict[str, Any] = {
-    "benchmark": "custom",
-    "kind": "run",
-    "query_lang": "und",
-    "corpus_lang": "und",
-    "metrics": list(METRICS),
-    "length_buckets": True,
-    "kinds": {},
-    "on_filter_panel": (),
-}
-"""What holds for files of one's own where an option is not given; --example has others."""
-
-
-def with_defaults(args: argparse.Namespace) -> argparse.Namespace:
-    """Return the options of a command on files of one's own, those not given included."""
-    lacking = {name: value for name, value in UNLESS_SAID.items() if vars(args).get(name) is None}
-    return argparse.Namespace(**vars(args) | lacking)
-
-
 def _add_rows(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--buckets",
@@ -114,21 +102,21 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         help="squad, thirds, relative-20 (any relative-N), thirds-every-tag, or all of the first "
         "three (default; thirds alone where no query has one evidence span)",
     )
-    group.add_argument("--benchmark", metavar="NAME", help="default: custom")
     group.add_argument(
         "--model",
         action="append",
         metavar="NAME",
         help="one per --run, in order; default: the name in an MTEB file, else the file's name",
     )
-    group.add_argument("--kind", help="kind of the models (default: run)")
+    group.add_argument("--benchmark", metavar="NAME", help="default: custom")
     group.add_argument("--query-lang", help="e.g. eng-Latn (default: und)")
     group.add_argument("--corpus-lang", help="e.g. eng-Latn (default: und)")
     group.add_argument(
         "--metrics",
         nargs="+",
         metavar="METRIC",
-        help=f"ndcg@K, recall@K, mrr@K, ndcg-tie-averaged@K (default: {' '.join(METRICS)})",
+        help="ndcg@K, recall@K, mrr@K, ndcg-tie-averaged@K "
+        f"(default: {' '.join(HEADLINE_METRICS)})",
     )
     group.add_argument(
         "--length-buckets",
@@ -136,6 +124,11 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         help="also rows per length bucket, where pos_token_length is given (default: with them)",
     )
     group.add_argument("--by-domain", action="store_true", help="also rows per domain")
+    group.add_argument(
+        "--control",
+        metavar="MODEL",
+        help="which of the runs knows no position; the others are compared with it",
+    )
 
 
 def add_tolerance(group: argparse._ArgumentGroup) -> None:
@@ -148,27 +141,6 @@ def add_tolerance(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--ignore-unjudged", action="store_true", help="leave out queries without a positive"
     )
-    group.add_argument(
-        "--spans-may-overrun",
-        action="store_true",
-        help="accept spans that end beyond the document; their position counts as at most 1",
-    )
-
-
-def _add_uncertainty(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--level", type=float, default=DEFAULTS.level, help="of the intervals")
-    group.add_argument(
-        "--min-bucket-size",
-        type=int,
-        default=DEFAULTS.min_bucket_size,
-        metavar="N",
-        help="a bucket of fewer queries is flagged (default: %(default)s)",
-    )
-    group.add_argument(
-        "--control",
-        metavar="MODEL",
-        help="which of the runs knows no position; the others are compared with it",
-    )
 
 
 # --- how much of a document the models read
@@ -176,18 +148,7 @@ def _add_uncertainty(group: argparse._ArgumentGroup) -> None:
 EVERYTHING = "all"
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How far each run's model read into each query's positive."""
-
-    ends: list[pl.DataFrame | None]
-    """Per run a (n_queries, 2) frame of `query_id` and `visible_char_end`; None: not known."""
-    tokenizer: str | None = None
-    """Hash of what decides the tokens; None if none was needed."""
-
-
-def add_reading(group: argparse._ArgumentGroup) -> None:
-    """Add what says how far the models read."""
+def _add_reading(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-tokens",
         nargs="+",
@@ -218,34 +179,34 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
     Raises InputError if an option is given without the others, or a number is none.
     """
     others = {"--tokenizer": args.tokenizer, "--corpus": args.corpus}
-    given = [name for name, value in others.items() if value is not None]
-    if args.max_tokens is None:
-        if given:
-            raise InputError(f"{' and '.join(given)} without --max-tokens; give all three or none")
-        return None
-    for text in args.max_tokens:
+    texts = args.max_tokens or []
+    for text in texts:
         if text != EVERYTHING and not (text.isdecimal() and int(text)):
             raise InputError(f"--max-tokens {text!r}; give a number of tokens, or {EVERYTHING!r}")
-    limits = [None if text == EVERYTHING else int(text) for text in args.max_tokens]
-    if len(limits) not in (1, len(args.run)):
+    if len(texts) not in (0, 1, len(args.run)):
         raise InputError(
-            f"{len(limits)} --max-tokens for {len(args.run)} --run; give one, or one for each"
+            f"{len(texts)} --max-tokens for {len(args.run)} --run; give one, or one for each"
         )
-    lacking = [name for name, value in others.items() if value is None]
-    if lacking and any(limit is not None for limit in limits):
-        raise InputError(f"--max-tokens without {' and '.join(lacking)}; give all three or none")
+    needed = any(text != EVERYTHING for text in texts)
+    if (needed and None in others.values()) or (not texts and any(others.values())):
+        raise InputError("--max-tokens, --tokenizer and --corpus: give all three or none")
+    if not texts:
+        return None
+    limits = [None if text == EVERYTHING else int(text) for text in texts]
     return limits * (len(args.run) if len(limits) == 1 else 1)
 
 
-def find_reading(args: argparse.Namespace, queries: pl.DataFrame, qrels: pl.DataFrame) -> Reading:
-    """Tokenize the positives, as far as there is a number of tokens.
+def visible_ends(
+    limits: list[int | None], queries: pl.DataFrame, qrels: pl.DataFrame, args: argparse.Namespace
+) -> tuple[list[pl.DataFrame], str | None]:
+    """Tokenize the positives: how far each run's model read into them, and the tokenizer's hash.
+
+    Per run a (n_queries, 2) frame of `query_id` and `visible_char_end`; no hash where no run has a
+    number of tokens.
 
     Raises InputError if positives are not in the corpus or of another length there, or the
     tokenizer cannot be loaded or leaves no token for a text.
     """
-    limits = token_limits(args)
-    if limits is None:
-        return Reading([None] * len(args.run))
     lengths = queries.select(query_id="_id", length="pos_char_length")
     unknown = lengths.filter(pl.col("length").is_null()).get_column("query_id")
     if len(unknown):
@@ -280,7 +241,7 @@ def find_reading(args: argparse.Namespace, queries: pl.DataFrame, qrels: pl.Data
             ends[limit] = asked.join(ends_of, on="document_id").select(
                 "query_id", "visible_char_end"
             )
-    return Reading([ends[limit] for limit in limits], identity)
+    return [ends[limit] for limit in limits], identity
 
 
 def _check_lengths(asked: pl.DataFrame, texts: pl.DataFrame, args: argparse.Namespace) -> None:

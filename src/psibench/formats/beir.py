@@ -6,7 +6,7 @@ is. Queries with none of these cannot be put in buckets and are refused. Documen
 `text`, and in BEIR's layout a `title`.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,10 @@ from psibench.formats.tabular import (
     nested_pairs,
     read_columns,
     read_scored_pairs,
-    typed_value,
 )
-from psibench.formats.text import read_json, read_records
+from psibench.formats.text import read_json
 from psibench.metrics.buckets import class_of
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
-from psibench.reading import identifier, shown, utf8
 
 QUERY_SCHEMA: dict[str, Any] = {
     "_id": TEXT,
@@ -52,7 +50,6 @@ NEEDED = (
     "pos_token_length, positions (every third that holds evidence), domain"
 )
 
-QUERIES_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
 QRELS_FORMATS: dict[str, tuple[str, ...]] = {
     "parquet": (".parquet", ".parq"),
     "tsv": (".tsv", ".tsv.gz"),
@@ -73,49 +70,29 @@ QRELS_FIELDS = ("query-id", "0", "corpus-id", "score")
 """Of a line of TREC's."""
 
 
-def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFrame:
-    """Read queries with their evidence.
+def read_queries(path: Path) -> pl.DataFrame:
+    """Read queries with their evidence: (n_queries, 9) in the columns of `QUERY_SCHEMA`.
+
+    In file order; optional columns the file lacks are null. A query of `positions` without a
+    `target_position` has the one of them, mixed if there are several. Spans are not checked here,
+    see `psibench.formats.checks`.
 
     Raises InputError if the format is unknown, or a column is missing or of another type.
-
-    Returns
-    -------
-    (n_queries, 9) frame in the columns of `QUERY_SCHEMA`, in file order; optional columns the
-    file lacks are null. A query of `positions` without a `target_position` has the one of them,
-    mixed if there are several. Spans are not checked here, see `psibench.formats.checks`.
     """
-    chosen = choose_format(path, queries_format, QUERIES_FORMATS, option="--queries-format")
-    if chosen == "parquet":
-        further = {name: kind for name, kind in QUERY_SCHEMA.items() if name != "_id"}
-        found = read_columns(path, {"_id": TEXT}, further=further, hint=NEEDED)
-        if missing := _missing(found.columns):
-            there = ", ".join(found.columns)
-            raise InputError(f"{path}: missing columns {missing}; found {there}; {NEEDED}")
-        absent = {name: kind for name, kind in further.items() if name not in found.columns}
-        found = found.with_columns(pl.lit(None, kind).alias(n) for n, kind in absent.items())
-        found = found.select(list(QUERY_SCHEMA))
-    else:
-        rows = [_query_of(record, f"{path}, line {line}") for line, record in read_records(path)]
-        found = pl.DataFrame(rows, schema=QUERY_SCHEMA)
+    further = {name: kind for name, kind in QUERY_SCHEMA.items() if name != "_id"}
+    found = read_columns(path, {"_id": TEXT}, further=further, hint=NEEDED)
+    if missing := _missing(found.columns):
+        there = ", ".join(found.columns)
+        raise InputError(f"{path}: missing columns {missing}; found {there}; {NEEDED}")
+    absent = {name: kind for name, kind in further.items() if name not in found.columns}
+    found = found.with_columns(pl.lit(None, kind).alias(n) for n, kind in absent.items())
+    found = found.select(list(QUERY_SCHEMA))
     unplaced = pl.all_horizontal(pl.col(n).is_null() for n in (*BY_SPAN, "target_position"))
     return found.with_columns(
         target_position=pl.when(unplaced)
         .then(class_of(pl.col("positions")))
         .otherwise("target_position")
     )
-
-
-def _query_of(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the columns of a record's fields, and of the fields of its ``metadata``."""
-    metadata = record.get("metadata")
-    known = {**metadata, **record} if isinstance(metadata, dict) else record
-    known = {name: value for name, value in known.items() if value is not None}
-    if missing := _missing(known):
-        found = ", ".join(known) or "none"
-        raise InputError(f"{where}: missing {missing}; found {found}; {NEEDED}")
-    return {
-        name: typed_value(known.get(name), name, kind, where) for name, kind in QUERY_SCHEMA.items()
-    }
 
 
 def _missing(found: Collection[str]) -> str:
@@ -127,15 +104,15 @@ def _missing(found: Collection[str]) -> str:
     return ", ".join(name for name in needed if name not in found)
 
 
-def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
+def read_qrels(path: Path) -> pl.DataFrame:
     """Read qrels: query-id, corpus-id (String), score (Int64), in file order.
 
     A .tsv without a header is read as TREC qrels: MS MARCO's have four columns between tabs.
 
     Raises InputError on an unknown format or a grade that is not a whole number.
     """
-    chosen = choose_format(path, qrels_format, QRELS_FORMATS, option="--qrels-format")
-    if chosen == "tsv" and qrels_format is None and is_headerless(path, QRELS_FIELDS):
+    chosen = choose_format(path, QRELS_FORMATS)
+    if chosen == "tsv" and is_headerless(path, QRELS_FIELDS):
         chosen = "trec"
     if chosen == "json":
         found = read_json(path)
@@ -160,37 +137,19 @@ def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
 
 # --- texts of documents
 
-CORPUS_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
-TITLE = {"title": TEXT}
-CORPUS_SCHEMA = {"_id": TEXT, "text": TEXT, **TITLE}
-
 
 def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
-    """Read some documents of a corpus in one or more files.
+    """Read the documents of these ids: (n_ids, 3) `_id`, `text` and `title`, null without one.
 
     Raises InputError if a file is of no known format or lacks a column, a document has no text or
     several, or is in none of the files.
-
-    Parameters
-    ----------
-    ids
-        Of the documents wanted.
-
-    Returns
-    -------
-    (n_ids, 3) frame of `_id`, `text` and `title`; a document without title has null.
     """
     frames = []
     for path in paths:
-        chosen = choose_format(path, None, CORPUS_FORMATS, option="a suffix")
-        if chosen == "parquet":
-            every = read_columns(path, {"_id": TEXT, "text": TEXT}, further=TITLE)
-            every = every.filter(pl.col("_id").is_in(ids.implode()))
-            title = every.columns[2:] or pl.lit(None, TEXT).alias("title")
-            frames.append(every.select("_id", "text", title))
-        else:
-            rows = _documents_of_jsonl(path, set(ids.to_list()))
-            frames.append(pl.DataFrame(rows, schema=CORPUS_SCHEMA))
+        every = read_columns(path, {"_id": TEXT, "text": TEXT}, further={"title": TEXT})
+        if "title" not in every.columns:
+            every = every.with_columns(title=pl.lit(None, TEXT))
+        frames.append(every.filter(pl.col("_id").is_in(ids.implode())))
     found = pl.concat(frames).unique(maintain_order=True)
     named = ", ".join(str(path) for path in paths)
     own = found.get_column("_id")
@@ -202,20 +161,3 @@ def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
         if len(odd):
             raise InputError(f"{named}: {problem} {name_some(odd)}")
     return found
-
-
-def _documents_of_jsonl(path: Path, wanted: set[str]) -> Iterator[dict[str, str | None]]:
-    for line, record in read_records(path):
-        where = f"{path}, line {line}"
-        if missing := [name for name in ("_id", "text") if name not in record]:
-            found = ", ".join(record) or "nothing"
-            raise InputError(f"{where}: missing {', '.join(missing)}; found {found}")
-        own = identifier(record["_id"], where=where, column="_id")
-        if own not in wanted:
-            continue
-        texts = {name: record.get(name) for name in ("text", "title")}
-        for name, value in texts.items():
-            if not isinstance(value, str | None):
-                raise InputError(f"{where}: {name} is {shown(value)}; expected text")
-            utf8(value or "", where=where, column=name)
-        yield {"_id": own, **texts}

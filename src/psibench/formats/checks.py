@@ -11,20 +11,13 @@ from psibench.tables.ranking import repeated_pairs
 from psibench.text.lengths import MOST_CHARS
 
 
-def check_queries(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool = False) -> None:
-    """Refuse queries that cannot be put in a bucket.
+def check_queries(queries: pl.DataFrame, *, source: str) -> None:
+    """Refuse queries, in the columns of `beir.QUERY_SCHEMA`, that cannot be put in a bucket.
 
     Raises InputError if there is no query, an id is missing or occurs twice, a span is not 0 <=
-    start < end <= length, several spans are not in order or a query has them beside its one span,
+    start < end, several spans are not in order or a query has them beside its one span,
     neither span nor class is known, a length is not one of a text, or a position is not beginning,
     middle or end (or mixed, of `target_position`).
-
-    Parameters
-    ----------
-    queries : columns of `psibench.formats.beir.QUERY_SCHEMA`.
-    source : file name for messages.
-    spans_may_overrun : accept spans that end beyond the document (their relative position is
-        then taken as at most 1).
     """
     if queries.is_empty():
         raise InputError(f"{source}: no queries")
@@ -34,8 +27,8 @@ def check_queries(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool
     if ids.is_duplicated().any():
         repeated = ids.filter(ids.is_duplicated()).unique()
         raise InputError(f"{source}: query ids that occur twice: {name_some(repeated)}")
-    _check_spans(queries, source, spans_may_overrun)
-    refuse_odd_spans(queries, source=source, spans_may_overrun=spans_may_overrun)
+    _check_spans(queries, source)
+    refuse_odd_spans(queries, source=source)
     refuse_odd_lengths(queries, ["pos_token_length"], source=source)
     refuse_other_positions(queries, source=source)
 
@@ -73,13 +66,12 @@ def refuse_odd_lengths(queries: pl.DataFrame, names: Iterable[str], *, source: s
             )
 
 
-def _check_spans(queries: pl.DataFrame, source: str, spans_may_overrun: bool) -> None:
+def _check_spans(queries: pl.DataFrame, source: str) -> None:
     span, length = pl.col("pos_char_span"), pl.col("pos_char_length")
     start, end = (span.list.get(place, null_on_oob=True) for place in (0, 1))
     is_length, several = length.is_between(1, MOST_CHARS), pl.col(SEVERAL_SPANS)
-    most = MOST_CHARS if spans_may_overrun else length
     by_span = (span.list.len() == 2) & (start >= 0) & (start < end) & is_length
-    by_span &= (end <= MOST_CHARS) & (end <= most)
+    by_span &= end <= MOST_CHARS  # one that ends beyond its document is told by `evidence_doubts`
     by_class = pl.col("target_position").is_not_null() & (length.is_null() | is_length)
     by_class |= several.is_not_null()  # whose order is looked at next
     sound = pl.when(span.is_null()).then(by_class).otherwise(by_span)
@@ -88,13 +80,12 @@ def _check_spans(queries: pl.DataFrame, source: str, spans_may_overrun: bool) ->
         query_id, found, size = odd.select("_id", "pos_char_span", "pos_char_length").row(0)
         raise InputError(
             f"{source}: query {query_id!r} has the span {found} in a document of {size} characters "
-            f"({odd.height} such queries); allowed: [start, end) with 0 <= start < end <= length, "
-            f"or none and {SEVERAL_SPANS} or a target_position; "
-            "spans that end beyond the document are accepted with --spans-may-overrun"
+            f"({odd.height} such queries); allowed: [start, end) with 0 <= start < end, "
+            f"or none and {SEVERAL_SPANS} or a target_position"
         )
 
 
-def refuse_odd_spans(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool) -> None:
+def refuse_odd_spans(queries: pl.DataFrame, *, source: str) -> None:
     """Refuse several spans that are not in order inside their document, or beside a single one."""
     if SEVERAL_SPANS not in queries.columns:
         return
@@ -102,8 +93,7 @@ def refuse_odd_spans(queries: pl.DataFrame, *, source: str, spans_may_overrun: b
     columns = ("_id", SEVERAL_SPANS, "pos_char_span", "pos_char_length")
     for query_id, spans, single, size in own.select(columns).iter_rows():
         is_sized = size is not None and 1 <= size <= MOST_CHARS
-        most = MOST_CHARS if spans_may_overrun else size
-        if single is not None or not is_sized or not _in_order(spans, most):
+        if single is not None or not is_sized or not _in_order(spans, size):
             raise InputError(
                 f"{source}: query {query_id!r} has the {SEVERAL_SPANS} {spans} and the "
                 f"pos_char_span {single} in a document of {size} characters; allowed: "
@@ -113,7 +103,6 @@ def refuse_odd_spans(queries: pl.DataFrame, *, source: str, spans_may_overrun: b
 
 
 def _in_order(spans: Sequence[Sequence[int | None] | None], most: int) -> bool:
-    """Say whether there are spans and they follow each other between 0 and ``most``."""
     if not spans or not all(span and len(span) == 2 and None not in span for span in spans):
         return False
     places = [place for span in spans for place in span or () if place is not None]
@@ -131,8 +120,8 @@ def keep_known(
 ) -> pl.DataFrame:
     """Return the run's rows whose query is among the queries.
 
-    Raises InputError if the run holds no known query at all, or an unknown one unless
-    `ignore_unknown`, which is the `option` of the message.
+    Raises InputError if there is none, or an unknown query unless `ignore_unknown`, which is the
+    `option` of the message.
     """
     known = run.filter(pl.col("query_id").is_in(queries.get_column("_id").implode()))
     if known.is_empty():
@@ -209,12 +198,17 @@ def refuse_repeated_pairs(qrels: pl.DataFrame, *, source: str) -> None:
 
 
 def evidence_doubts(queries: pl.DataFrame, qrels: pl.DataFrame) -> Iterator[str]:
-    """Say where it is not certain of which document a query's span is.
+    """Say where a span is beyond its document, or it is not certain of which document it is.
 
-    Parameters
-    ----------
-    queries, qrels : as `match_qrels` returns them.
+    ``queries`` and ``qrels`` as `match_qrels` returns them.
     """
+    overrun = queries.filter(pl.col("pos_char_span").list.get(1) > pl.col("pos_char_length"))
+    if overrun.height:
+        yield (
+            f"the spans of {overrun.height:,} of {queries.height:,} queries end beyond their "
+            f"document: {name_some(overrun['_id'])}; their middle counts as at most its length. "
+            "Spans and lengths are in characters"
+        )
     positives = qrels.filter(pl.col("score") > 0).select(_id="query-id", own="corpus-id", g="score")
     best = positives.filter(pl.col("g") == pl.col("g").max().over("_id"))
     several = best.filter(pl.col("_id").is_duplicated()).select("_id").unique()

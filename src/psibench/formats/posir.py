@@ -205,5 +205,5 @@ def _read_table(path: Path, table: str) -> pl.DataFrame:
         lengths = [name for name in frame.columns if name.endswith("_length")]
         refuse_odd_lengths(frame, lengths, source=str(path))
         refuse_other_positions(frame, source=str(path))
-        refuse_odd_spans(frame, source=str(path), spans_may_overrun=False)
+        refuse_odd_spans(frame, source=str(path))
     return frame

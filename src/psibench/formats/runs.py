@@ -81,7 +81,7 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
     run_format : a key of `RUN_FORMATS`; by the file's suffix when None.
     part : ``subset/split`` of an MTEB prediction file that holds several.
     """
-    chosen = choose_format(path, run_format, RUN_FORMATS, option="--run-format")
+    chosen = choose_format(path, RUN_FORMATS, named=run_format, hint="; set --run-format")
     if chosen == "tsv" and run_format is None and is_headerless(path, HEADERLESS["msmarco"]):
         chosen = "msmarco"
     if part is not None and chosen != "mteb":

@@ -11,32 +11,28 @@ import pyarrow.parquet as pq
 
 from psibench.errors import InputError
 from psibench.formats.text import read_delimited, read_lines, read_records
-from psibench.reading import identifier, number, require_file, shown
+from psibench.reading import identifier, number, require_file, shown, utf8
 
 
 def choose_format(
-    path: Path, named: str | None, known: Mapping[str, tuple[str, ...]], *, option: str
+    path: Path, known: Mapping[str, tuple[str, ...]], *, named: str | None = None, hint: str = ""
 ) -> str:
-    """Return the format's name.
+    """Return the format `named`, else that of the file's longest matching suffix.
+
+    `known` : format -> suffixes, lower case; none where a format is recognised by its content.
+    `hint` : what a message tells the user to set.
 
     Raises InputError if the named format or the suffix is not known.
-
-    Parameters
-    ----------
-    path : the file; its longest matching suffix decides when no format is named.
-    named : a key of `known`, or None.
-    known : format -> suffixes, lower case; none where a format is recognised by its content.
-    option : what a message tells the user to set.
     """
     if named is not None:
         if named not in known:
-            raise InputError(f"{option} {named!r}; supported: {', '.join(known)}")
+            raise InputError(f"{path}: no format {named!r}; supported: {', '.join(known)}")
         return named
     name = path.name.lower()
     matches = [(s, kind) for kind, suffixes in known.items() for s in suffixes if name.endswith(s)]
     if not matches:
         listed = "; ".join(f"{kind} ({' '.join(found)})" for kind, found in known.items() if found)
-        raise InputError(f"{path}: no format has this suffix; set {option}. Supported: {listed}")
+        raise InputError(f"{path}: no format has this suffix{hint}. Supported: {listed}")
     return max(matches, key=lambda match: len(match[0]))[1]
 
 
@@ -77,6 +73,7 @@ def read_parquet(
         ) from error
 
 
+TABLE_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
 TEXT, NUMBER, SPAN = pl.String(), pl.Int64(), pl.List(pl.Int64)
 TEXTS, SPANS = pl.List(pl.String), pl.List(SPAN)
 EXPECTED: dict[Any, tuple[str, int]] = {
@@ -94,13 +91,25 @@ ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_
 def read_columns(
     path: Path, columns: Mapping[str, Any], *, further: Mapping[str, Any], hint: str = ""
 ) -> pl.DataFrame:
-    """Read columns of a Parquet file in their types, and those of ``further`` that it has.
+    """Read columns of a table in their types, and those of ``further`` that it has.
 
-    Raises InputError as `read_parquet` and `typed_column` do.
+    The table is a Parquet or JSON Lines file; the fields of a record may be in its ``metadata``.
+    Raises InputError if a column is missing or of another type, with ``hint`` at the end.
     """
-    frame = read_parquet(path, list(columns), optional=list(further), hint=hint)
     kinds = {**columns, **further}
-    return frame.select(typed_column(frame, name, kinds[name], path) for name in frame.columns)
+    if choose_format(path, TABLE_FORMATS) == "parquet":
+        frame = read_parquet(path, list(columns), optional=list(further), hint=hint)
+        return frame.select(typed_column(frame, name, kinds[name], path) for name in frame.columns)
+    rows = []
+    for line, record in read_records(path):
+        where, metadata = f"{path}, line {line}", record.get("metadata")
+        known = {**metadata, **record} if isinstance(metadata, dict) else record
+        if missing := [name for name in columns if name not in known]:
+            listed = f"missing {', '.join(missing)}; found {', '.join(known) or 'none'}"
+            raise InputError("; ".join([f"{where}: {listed}", *([hint] if hint else [])]))
+        rows.append({name: _field(known.get(name), name, kinds[name], where) for name in kinds})
+    frame = pl.DataFrame(rows, schema=kinds)
+    return frame.drop(name for name in further if rows and not frame.get_column(name).count())
 
 
 def typed_column(frame: pl.DataFrame, name: str, kind: Any, path: Path) -> pl.Series:
@@ -131,18 +140,15 @@ def typed_column(frame: pl.DataFrame, name: str, kind: Any, path: Path) -> pl.Se
         raise InputError(f"{path}: column {name}: {str(error).splitlines()[0]}") from error
 
 
-def typed_value(value: Any, name: str, kind: Any, where: str) -> Any:
-    """Return a value of a JSON record if it is what a column of ``kind`` holds; a null as it is.
-
-    A text is an id or the name of a class: whole numbers serve as one. Raises InputError otherwise.
-    """
+def _field(value: Any, name: str, kind: Any, where: str) -> Any:
+    """Return a value of a JSON record if it is what a column of ``kind`` holds; a null as it is."""
     if value is None:
         return None
-    if kind == TEXT:
+    if name in ID_COLUMNS:
         return identifier(value, where=where, column=name)
     if not _FITS[kind](value):
         raise InputError(f"{where}: {name} is {shown(value)}; expected {EXPECTED[kind][0]}")
-    return value
+    return utf8(value, where=where, column=name) if kind == TEXT else value
 
 
 def _is_whole(value: Any) -> bool:
@@ -154,6 +160,7 @@ def _is_span(value: Any) -> bool:
 
 
 _FITS: dict[Any, Callable[[Any], bool]] = {
+    TEXT: lambda value: isinstance(value, str),
     NUMBER: _is_whole,
     SPAN: _is_span,
     TEXTS: lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),

@@ -1,7 +1,6 @@
 """From per-query scores of some models to the result tables: buckets, PSI, comparisons."""
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -128,7 +127,6 @@ def result_tables(
     mitigations: Sequence[tuple[str, str]] = (),
     pairs: Sequence[tuple[str, str]] = (),
     settings: UncertaintySettings | None = None,
-    threads: int = 1,
 ) -> ResultTables:
     """Make the result tables of one language pair.
 
@@ -145,7 +143,6 @@ def result_tables(
     mitigations : pairs of models, each first one meant to be less position-sensitive.
     pairs : further models to compare, the first of each with the second.
     settings : the defaults when None.
-    threads : how many rows are computed at a time; decides no figure.
 
     Returns
     -------
@@ -177,25 +174,18 @@ def result_tables(
     by_name = {model.model: model for model in models}
     blind = by_name.get(control or "")
 
-    def rows_of(task: tuple[_Model, str, str]) -> tuple[Rows, Rows]:
-        model, scheme, metric = task
-        against = None if blind is None or blind is model else blind
-        return _rows(model, against, queries, scheme, metric, labels, chosen)
-
-    tasks = [
-        (model, scheme, metric) for model in models for scheme in schemes for metric in metrics
+    made = [
+        _rows(model, None if model is blind else blind, queries, scheme, metric, labels, chosen)
+        for model in models
+        for scheme in schemes
+        for metric in metrics
     ]
-    with ThreadPoolExecutor(threads) as pool:
-        made = list(map(rows_of, tasks) if threads == 1 else pool.map(rows_of, tasks))
     psi = _adjusted(_frame([row for _, rows in made for row in rows], PSI_TABLE))
     related = [(model, blind, "control") for model in models if blind and model is not blind]
+    given = {"shorter_input": windows, "mitigation": mitigations, "given": pairs}
     related += [
         (by_name[one], by_name[other], relation)
-        for relation, named in (
-            ("shorter_input", windows),
-            ("mitigation", mitigations),
-            ("given", pairs),
-        )
+        for relation, named in given.items()
         for one, other in named
         if one in by_name and other in by_name
     ]
@@ -258,12 +248,10 @@ def _shared(
 
 
 def _mixed(frame: pl.DataFrame) -> BoolArray:
-    """Say whose evidence lies in several thirds."""
     return (frame.get_column("target_position").cast(pl.String) == MIXED).to_numpy()
 
 
 def _found(frame: pl.DataFrame) -> BoolArray:
-    """Say of whose evidence it is known where it is."""
     return frame.get_column("target_position").cast(pl.String).ne_missing(UNKNOWN).to_numpy()
 
 
@@ -313,7 +301,7 @@ def _rows(
     labels: RowLabels,
     settings: UncertaintySettings,
 ) -> tuple[Rows, Rows]:
-    """Make a model's bucket rows and PSI rows of one scheme and metric; equal queries once."""
+    """Make a model's bucket rows and PSI rows of one scheme and metric."""
     scheme, members = queries.members[scheme_name]
     buckets: Rows = []
     psi: Rows = []
@@ -381,23 +369,24 @@ def _rows(
 
 
 def _adjusted(psi: pl.DataFrame) -> pl.DataFrame:
-    """Fill `p_adjusted` and `p_control_adjusted`."""
+    """Fill `p_adjusted` and `p_control_adjusted`: Holm's of pooled rows, else BH's."""
     is_pooled = (pl.col("domain") == POOLED) & (pl.col("length_bucket") == POOLED)
     family = ["metric", "buckets", "evidence", is_pooled]
 
-    def adjust(column: str) -> pl.Expr:
-        def both(values: pl.Series) -> pl.Series:
-            fields = values.struct.unnest()
-            method = holm if bool(fields["pooled"][0]) else benjamini_hochberg
-            return pl.Series(method(fields["p"].to_numpy()), dtype=pl.Float64)
-
-        return pl.struct(p=pl.col(column), pooled=is_pooled).map_batches(
-            both, return_dtype=pl.Float64
+    def adjust(column: str, method: Callable[[FloatArray], FloatArray]) -> pl.Expr:
+        return (
+            pl.col(column)
+            .map_batches(lambda p: pl.Series(method(p.to_numpy())), return_dtype=pl.Float64)
+            .over(family)
+            .fill_nan(None)
         )
 
     return psi.with_columns(
-        adjust("p_shape").over(family).fill_nan(None).alias("p_adjusted"),
-        adjust("p_control").over(family).fill_nan(None).alias("p_control_adjusted"),
+        pl.when(is_pooled)
+        .then(adjust(column, holm))
+        .otherwise(adjust(column, benjamini_hochberg))
+        .alias(filled)
+        for column, filled in (("p_shape", "p_adjusted"), ("p_control", "p_control_adjusted"))
     )
 
 
@@ -525,6 +514,7 @@ def _window_figures(
 def _frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:
     """Collect rows into the columns of a table; NaN becomes null."""
     listed = list(rows)
-    schema = spec.empty().schema
     columns = {name: [row[name] for row in listed] for name in spec.column_names}
-    return pl.DataFrame(columns, schema=schema).with_columns(pl.selectors.float().fill_nan(None))
+    return pl.DataFrame(columns, schema=spec.empty().schema).with_columns(
+        pl.selectors.float().fill_nan(None)
+    )

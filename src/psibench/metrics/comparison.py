@@ -186,7 +186,7 @@ def bucket_differences(
     bucket_index: IntArray,
     *,
     n_buckets: int,
-    level: float,
+    level: float = 0.95,
     same: bool = True,
 ) -> BucketDifferences:
     """Difference of two systems' bucket means on the same queries, at equal documents if `same`.

@@ -85,6 +85,7 @@ DEFAULT_METRICS = (
     "recall@100",
     "mrr@10",
 )
+HEADLINE_METRICS = ("ndcg@10", "recall@10", "mrr@10")
 
 
 @dataclass(frozen=True)

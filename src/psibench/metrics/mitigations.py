@@ -23,11 +23,7 @@ from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 from psibench.tables.summary_schemas import MITIGATIONS
 
-RELATION = "mitigation"
-"""Of the rows of COMPARISONS that this is made of."""
 ALPHA = 0.05
-
-
 COSTS = ("vectors", "tokens", "pairs")
 
 
@@ -124,12 +120,7 @@ def mitigation_rows(
 ) -> list[dict[str, Any]]:
     """Return MITIGATIONS rows of the compared pairs, in the order of ``comparisons``.
 
-    Parameters
-    ----------
-    psi, comparisons
-        PSI_TABLE and COMPARISONS rows.
-    costs
-        (benchmark, query language, corpus language, model) -> `cost_of`.
+    ``costs`` : (benchmark, query language, corpus language, model) -> `cost_of`.
     """
     pair = ("benchmark", "query_lang", "corpus_lang")
     slice_of = (*pair, "metric", "buckets")
@@ -139,7 +130,7 @@ def mitigation_rows(
         for row in psi.filter(**whole).iter_rows(named=True)
     }
     rows = []
-    for compared in comparisons.filter(relation=RELATION, evidence="all").iter_rows(named=True):
+    for compared in comparisons.filter(relation="mitigation", evidence="all").iter_rows(named=True):
         model, base = compared["model"], compared["other"]
         place = tuple(compared[name] for name in slice_of)
         after, before = known[*place, model], known[*place, base]

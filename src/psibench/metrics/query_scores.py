@@ -34,8 +34,6 @@ def query_scores(
     ----------
     run : ranked run, columns of the run table; queries it lacks score 0.
     queries, qrels : columns of those tables; every query needs a positive and the other way round.
-    domain : label of the domain.
-    metrics : metric names, one column each.
     visible_char_end : frame of `visible_char_end` (characters of the positive the model saw) by
         `query_id`, or by `_id` of the document; None if the model sees everything.
 
@@ -88,13 +86,7 @@ def evidence_documents(queries: pl.DataFrame, qrels: pl.DataFrame) -> pl.DataFra
 
 
 def evidence_positions(queries: pl.DataFrame) -> pl.DataFrame:
-    """Describe where each query's evidence sits, without any scores.
-
-    Returns
-    -------
-    (n_queries, 10) frame: `query_id` and the evidence columns of the query-scores table, in the
-    order of `queries`; `visible` and `pos_visible` are 1.
-    """
+    """Describe where each query's evidence is: `query_id` and the evidence columns, in order."""
     return _evidence(_with_visible_end(queries, None))
 
 
@@ -130,7 +122,6 @@ def _refuse_one_sided(queries: pl.DataFrame, scores: pl.DataFrame) -> None:
 
 
 def _with_visible_end(queries: pl.DataFrame, ends: pl.DataFrame | None) -> pl.DataFrame:
-    """Add `visible_char_end` of each query's positive; null where the model sees everything."""
     if ends is None:
         return queries.with_columns(visible_char_end=pl.lit(None, dtype=pl.Int64))
     theirs, ours = ("query_id", "_id") if "query_id" in ends.columns else ("_id", "pos_corpus_id")

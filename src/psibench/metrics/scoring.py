@@ -81,7 +81,6 @@ def run_score(
     buckets: str | Path,
     psi: str | Path,
     comparisons: str | Path,
-    threads: int = 1,
     wider: Sequence[str | Path] = (),
     runs: Sequence[str | Path] = (),
 ) -> None:
@@ -89,8 +88,7 @@ def run_score(
 
     Who wrote the queries is taken from the provenance of the runs. Of a model without
     ``reading_known`` (what it read of a document is not known) there are rows of all evidence
-    alone. ``control``, ``windows``, ``mitigations`` and ``threads`` are those of
-    `result_tables`.
+    alone. ``control``, ``windows`` and ``mitigations`` are those of `result_tables`.
 
     Parameters
     ----------
@@ -146,7 +144,6 @@ def run_score(
         windows=windows,
         mitigations=mitigations,
         settings=settings,
-        threads=threads,
     )
     for frame, path, spec in (
         (pl.concat(scored), scores, QUERY_SCORES),
@@ -162,17 +159,7 @@ def take_runs(
 ) -> None:
     """Write the rows of a benchmark's own queries of a wider view's runs over the same documents.
 
-    Parameters
-    ----------
-    runs
-        RUN tables, or SEEN ones (``*.seen.parquet``): what a reranker saw.
-    queries
-        QUERIES tables of the benchmark, domain by domain.
-
-    Raises
-    ------
-    InputError
-        If a table is not what it should be.
+    ``runs`` are RUN tables, or SEEN ones (``*.seen.parquet``): what a reranker saw.
     """
     asked = pl.concat(read_columns(path, QUERIES, ("_id",)) for path in queries)
     asked = asked.rename({"_id": "query_id"})
@@ -287,17 +274,8 @@ def visible_ends(
     Spans of a translation are those of its original: what was seen of the translated positive is
     taken over in proportion of the two lengths. A positive seen whole stays so.
 
-    Parameters
-    ----------
-    domains, queries
-        QUERIES tables, domain by domain.
-    encodings, seen
-        As of `psibench.metrics.scoring.run_score`.
-
-    Returns
-    -------
-    (n_queries, 2) frame of query_id and visible_char_end, int64; a query of which nothing is known
-    is left out. None without either table.
+    Returns (n_queries, 2) query_id and visible_char_end, int64; a query of which nothing is known
+    is left out. None without ``encodings`` (ENCODINGS) and ``seen`` (SEEN).
     """
     asked = pl.concat(
         [

@@ -88,15 +88,9 @@ def domain_statistics(
 ) -> dict[str, float]:
     """Compute what PosIR's Tables 1, 4 and 5 have beyond the counts, by the name of the statistic.
 
-    Quartiles of token length are interpolated linearly. ``share_located`` is the share of queries
-    whose evidence was found again in the translation; other corpora do not have it.
-
-    Parameters
-    ----------
-    n_documents, n_queries
-        Those of all domains of the language: what the shares are of.
-    count_tokens
-        Counts the tokens of the queries, as of the documents (PosIR: 21.91 a query on average).
+    Quartiles of token length are interpolated linearly; shares are of `n_documents` and
+    `n_queries`, those of all domains. ``share_located`` is the share of queries whose evidence was
+    found again in the translation; other corpora do not have it.
     """
     values: dict[str, float] = {}
     if corpus.height:
@@ -174,12 +168,6 @@ def position_histogram(query_positions: pl.DataFrame) -> pl.DataFrame:
     Bins of starts hold their lower edge; relative bins are right-closed and the first one
     includes 0, as those of the scheme relative-20. Queries without one evidence span are in no
     bin; where no query has one there are no bins.
-
-    Parameters
-    ----------
-    query_positions
-        One row per query with ``span_start_char``, ``span_mid_char`` and ``pos_char_length``;
-        without rows there are no bins of starts.
     """
     placed = query_positions.drop_nulls("span_mid_char")
     if placed.is_empty() and not query_positions.is_empty():
@@ -213,21 +201,10 @@ def _histogram(unit: str, bins: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
 def relocation_table(queries: Mapping[str, pl.DataFrame], *, language: str) -> pl.DataFrame:
     """Compare where evidence is in the originals and in their translations: RELOCATION rows.
 
-    The relative position of a span is min(middle, length) / length, as in the evaluation; the
-    original's comes from ``pos_char_span`` and ``pos_char_length``, the translation's from
-    ``located_char_span`` and ``pos_translated_char_length``. What was located by sentences is
-    whole sentences; so its original is, too: ``located_from_span`` where that is given. A query
-    whose evidence was not found counts in ``n_queries`` only.
-
-    Parameters
-    ----------
-    queries
-        Domain -> QUERIES rows of a translated language; a domain without the columns of relocation
-        has no row.
-
-    Returns
-    -------
-    A row ``all`` per domain, then one per method where there are several.
+    Of each domain's QUERIES a row ``all``, then one per method where there are several. The
+    relative position of a span is min(middle, length) / length, as in the evaluation. What was
+    located by sentences is whole sentences; so its original is, too: ``located_from_span`` where
+    that is given. A query whose evidence was not found counts in ``n_queries`` only.
     """
     rows: list[dict[str, str | int | float | None]] = []
     for domain, asked in queries.items():

@@ -8,13 +8,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
-from psibench.metrics.correlation import FIGURES, correlate_rows, spearman
-from psibench.metrics.inference import FloatArray
+from psibench.metrics.correlation import correlate_rows, spearman
 from psibench.tables import hash_file, read_any_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
@@ -64,7 +62,6 @@ def run_summaries(
 
 
 def _correlations(averages: pl.DataFrame, board: Leaderboard) -> pl.DataFrame:
-    """Correlate with a leaderboard; models it lacks are named in the table and in the log."""
     models = averages.get_column("model").unique().sort().to_list()
     scores = read_leaderboard(board)
     lacking = [model for model in models if model not in scores]
@@ -141,17 +138,13 @@ def run_csv(parquet: str | Path, output: str | Path) -> None:
     for name, kind in frame.schema.items():
         if kind.is_nested():
             texts = [
-                None if row is None else json.dumps(_plain(row), ensure_ascii=False)
-                for row in frame[name]
+                None if row is None else json.dumps(row, ensure_ascii=False)
+                for row in frame[name].to_list()
             ]
             plain.append(pl.Series(name, texts, dtype=pl.String))
         elif kind == pl.Binary:
             plain.append(frame[name].bin.encode("hex").alias(name))
     write_csv(frame.with_columns(plain), output)
-
-
-def _plain(value: Any) -> Any:
-    return value.to_list() if isinstance(value, pl.Series) else value
 
 
 # --- Position: how a score changes along the document ---
@@ -191,33 +184,30 @@ def position_trend(bucket_scores: pl.DataFrame) -> pl.DataFrame:
         .group_by(_TREND_KEY, maintain_order=True)
         .agg("centre", "mean", n_buckets=pl.len())
     )
-    parts = lists.partition_by("n_buckets", maintain_order=True)
-    figures = pl.concat([_correlated(lists.clear()), *map(_correlated, parts)])
+    blocks = [
+        block
+        for part in lists.partition_by("n_buckets", maintain_order=True)
+        for block in part.iter_slices(max(1, PAIRS_AT_ONCE // part.item(0, "n_buckets") ** 2))
+    ]
+    figures = pl.concat(map(_correlated, blocks or [lists]))
     joined = rows.join(figures, on=_TREND_KEY, how="left", maintain_order="left")
     counted = joined.with_columns(pl.col("n_buckets").fill_null(0).cast(pl.Int64))
     return counted.select(POSITION_TREND.column_names)
 
 
 def _correlated(lists: pl.DataFrame) -> pl.DataFrame:
-    """Correlate rows of one number of buckets, block by block; lists `centre` and `mean`."""
-    size = int(lists.get_column("n_buckets").first() or 1)  # type: ignore[arg-type]
-    block = max(1, PAIRS_AT_ONCE // size**2)
-    parts = [lists.slice(start, block) for start in range(0, max(1, lists.height), block)]
-    found = [
-        correlate_rows(*(_matrix(part, name, size) for name in ("centre", "mean")))
-        for part in parts
-    ]
-    figures = {name: pl.Series(np.concatenate([one[name] for one in found])) for name in FIGURES}
+    """Correlate rows of one number of buckets: lists `centre` and `mean`."""
+    size = lists.item(0, "n_buckets") if lists.height else 1
+    centre, mean = (
+        lists.get_column(name).explode(empty_as_null=False).to_numpy().reshape(-1, size)
+        for name in ("centre", "mean")
+    )
+    figures = {name: pl.Series(value) for name, value in correlate_rows(centre, mean).items()}
     return (
         lists.drop("centre", "mean")
         .with_columns(**figures)
         .with_columns(pl.selectors.float().fill_nan(None))
     )
-
-
-def _matrix(frame: pl.DataFrame, name: str, size: int) -> FloatArray:
-    values: FloatArray = frame.get_column(name).explode(empty_as_null=False).to_numpy()
-    return values.reshape(-1, size)
 
 
 # --- Languages: each counts alike, however many queries it has ---
@@ -255,10 +245,8 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
 
     Notes
     -----
-    There is no interval. Translated languages share their queries, so their errors are not
-    independent, and neither the ends of their intervals nor the PSI table say how they go
-    together. The mean of the ends would be too wide for independent languages; an interval that
-    treats them as independent would be too narrow for translations.
+    There is no interval: translated languages share their queries, so their errors are not
+    independent, and the PSI table does not say how they go together.
     """
     same = pl.col("query_lang") == pl.col("corpus_lang")
     pair = pl.col("query_lang") + "-" + pl.col("corpus_lang")
@@ -301,8 +289,6 @@ def joined_names(column: str) -> pl.Expr:
 # --- Leaderboards made elsewhere: rank correlation with the models' averages ---
 
 
-AVERAGES = ("mean", "mean_of_buckets")
-
 _BOARD_KEY = tuple(name for name in LANGUAGE_AVERAGES.key if name != "model")
 
 
@@ -332,7 +318,7 @@ def leaderboard_correlations(
         author = part.select(joined_names("queries_by")).item()
         complete = part.filter(has_all_languages())
         incomplete = part.filter(~has_all_languages()).get_column("model").to_list()
-        for average in AVERAGES:
+        for average in ("mean", "mean_of_buckets"):
             known = complete.drop_nulls(average)
             matched = known.filter(pl.col("model").is_in(list(scores)))
             models = matched.get_column("model").to_list()
@@ -347,6 +333,4 @@ def leaderboard_correlations(
                 | {"models": ", ".join(models), "unmatched": ", ".join(others)}
                 | {"incomplete": ", ".join(incomplete)}
             )
-    schema = LEADERBOARDS.empty().schema
-    columns = {name: [row[name] for row in rows] for name in LEADERBOARDS.column_names}
-    return pl.DataFrame(columns, schema=schema)
+    return pl.DataFrame(rows, schema=LEADERBOARDS.empty().schema)

@@ -3,13 +3,13 @@
 The front matter is read by the hub and by `datasets`: its `configs` say which files are a table.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import polars as pl
 import yaml
 
@@ -73,14 +73,9 @@ class Facts:
     controls: pl.DataFrame | None
 
     @property
-    def every_record(self) -> list[Mapping[str, Any]]:
-        """The provenance of all tables."""
-        return [record for of in self.records for record in of]
-
-    @property
     def created(self) -> str:
         """The last day a table was made on; empty if no table says."""
-        return max(_days(self.every_record), default="")
+        return max((day for of in self.records for day in _days(of)), default="")
 
 
 def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_positions: bool) -> Facts:
@@ -136,16 +131,145 @@ def _controls(benchmark: Path, languages: Sequence[str]) -> pl.DataFrame | None:
 
 # --- The text --------------------------------------------------------------------------------
 
+CARD = """\
+---
+{{ front }}
+---
+
+# {{ name }}
+
+A retrieval benchmark that says where in its document each query's evidence is, in
+{{ layout }}
+
+Of queries, `pos_char_span` is [start, end) of the evidence in its positive document, in \
+characters from 0; `pos_char_length` and `pos_token_length` are the characters and tokens of that \
+document. Spans and lengths of a translated language are those of the original. Of qrels, a score \
+above 0 is relevant.
+
+{% if lost %}
+Note: {{ lost }}.
+
+{% endif %}
+## Size
+
+| language | domain | documents | queries | qrels |
+|---|---|--:|--:|--:|
+{% for row in sizes %}
+{{ row | line }}
+{% endfor %}
+
+{% if is_pooled %}
+The domains of a language are one corpus here: a query searches the documents of all of them. \
+psibench's own tables come from searching each domain by itself, which is easier; rankings made \
+on the two are not comparable. `psibench export --by-domain` keeps domains apart.
+
+{% endif %}
+## What the filters dropped
+
+{% if losses is none %}
+Not recorded: the benchmark was read as it is, or its ledger is not there.
+{% else %}
+| step | of | entered | kept | dropped | most often because |
+|---|---|--:|--:|--:|---|
+{% for row in losses %}
+{{ row | line }}
+{% endfor %}
+{% endif %}
+
+## Controls
+
+{% if controls is none %}
+None was run on this benchmark: whether a retriever's PSI is its own is not known.
+{% else %}
+What retrievers scored whose reading of positions is known beforehand (nDCG@10, evidence by \
+thirds of its document, all domains, searched domain by domain). A retriever is \
+position-sensitive only beyond the position-blind one.
+
+| language | control | queries | mean | PSI | at equal documents | p |
+|---|---|--:|--:|--:|---|--:|
+{% for row in controls %}
+{{ row | line }}
+{% endfor %}
+{% endif %}
+
+## Where it comes from
+
+- Built with psibench {{ versions }}, stages {{ stages }}, created {{ dates }}; exported with \
+psibench {{ version }}, export {{ export_version }}.
+- Queries by: {{ authors }}.
+{% if backends %}
+- Language models reached through: {{ backends }}.
+{% endif %}
+{% for item, revision in revisions | dictsort %}
+- {{ item }}: {{ revision }}
+{% endfor %}
+
+## Licence
+
+{% if licence.id == "unknown" %}
+Unknown: whoever exported this did not know the licence of the texts.
+{% else %}
+{{ licence.id }}{% if licence.link %} ({{ licence.link }}){% endif %}, as told by who exported it.
+{% endif %}
+"""
+LAYOUTS = {
+    "posir": "the layout of PosIR: `{language}/{domain}/{corpus,queries,qrels}/test.parquet`. Each "
+    "domain has a corpus of its own, and an id may occur in several.",
+    "mteb": "the layout of MTEB: a config each for corpus, queries and qrels of every corpus "
+    "below, and of every pair whose queries are of another language than the documents. "
+    "`psibench.publish.mteb_task(folder)` is the task that reports the PSI, too.",
+    "beir": "the layout of BEIR: `{corpus}/corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`. "
+    "Where the evidence is, is in the `metadata` of queries. A folder QUERY_LANG-CORPUS_LANG has "
+    "queries that search the documents of CORPUS_LANG.",
+    "trec": "the files of TREC: `{corpus}/topics.tsv`, `qrels.trec`, `runs/*.trec`, documents in "
+    "`corpus.jsonl` (`docno`, `text`), and where the evidence is in `queries.jsonl`. A folder "
+    "QUERY_LANG-CORPUS_LANG has queries that search the documents of CORPUS_LANG.",
+}
+SIZES = {
+    "n<1K": 1_000,
+    "1K<n<10K": 10_000,
+    "10K<n<100K": 100_000,
+    "100K<n<1M": 1_000_000,
+    "1M<n<10M": 10_000_000,
+}
+UNKNOWN = "not recorded"
+
 
 def card_text(
     name: str, facts: Facts, written: Sequence[Written], *, layout: str, licence: Licence
 ) -> str:
     """Return the card of a benchmark in a layout."""
-    front = yaml.safe_dump(
-        _front_matter(name, facts, written, licence), sort_keys=False, allow_unicode=True
+    counts = facts.counts
+    sizes = ("documents", "queries", "qrels")
+    whole = ("all", f"{counts.height} datasets", *counts.select(sizes).sum().row(0))
+    records = [record for of in facts.records for record in of]
+    made = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    made.filters["line"] = lambda row: f"| {' | '.join(map(_cell, row))} |"
+    return made.from_string(CARD).render(
+        name=name,
+        front=yaml.safe_dump(
+            _front_matter(name, counts, written, licence), sort_keys=False, allow_unicode=True
+        ).rstrip(),
+        layout=LAYOUTS[layout],
+        lost=_elsewhere(counts),
+        sizes=[*counts.select("language", "domain", *sizes).iter_rows(), whole],
+        is_pooled=len({one.collection for one in written}) < counts.height,
+        losses=_losses(facts),
+        controls=None if facts.controls is None else [*map(_control, facts.controls.to_dicts())],
+        versions=_distinct(record.get("psibench_version") for record in records) or UNKNOWN,
+        stages=_stages(records) or UNKNOWN,
+        dates=_dates(records) or UNKNOWN,
+        version=__version__,
+        export_version=EXPORT_VERSION,
+        authors=_named(records, "queries_by") or UNKNOWN,
+        backends=_named(records, "llm_backend"),
+        revisions={
+            str(item): revision
+            for record in records
+            for item, revision in (record.get("revisions") or {}).items()
+        },
+        licence=licence,
     )
-    body = _body(facts, written, layout=layout, licence=licence)
-    return "\n".join(["---", front.rstrip(), "---", "", f"# {name}", "", *body, ""])
 
 
 def origin_lines(facts: Facts) -> Iterator[str]:
@@ -157,8 +281,7 @@ def origin_lines(facts: Facts) -> Iterator[str]:
         n_domains = f"{rows.height} {'domain' if rows.height == 1 else 'domains'}"
         yield (
             f"{language}: {n_domains} ({', '.join(rows['domain'])}), {rows['queries'].sum():,} "
-            f"queries; {_stages(made) or 'stage not recorded'}, created "
-            f"{_dates(made) or 'not recorded'}"
+            f"queries; {_stages(made) or 'stage not recorded'}, created {_dates(made) or UNKNOWN}"
         )
     if warning := _elsewhere(facts.counts):
         yield f"warning: {warning}"
@@ -174,6 +297,67 @@ def _elsewhere(counts: pl.DataFrame) -> str:
         "third that the middle of their span lies in, and is not in these files; use --extra to "
         "keep it"
     )
+
+
+def _front_matter(
+    name: str, counts: pl.DataFrame, written: Sequence[Written], licence: Licence
+) -> dict[str, Any]:
+    front: dict[str, Any] = {"pretty_name": name, "license": licence.id}
+    if licence.link:
+        front |= {"license_name": licence.id, "license_link": licence.link}
+    n_rows = counts["documents"].sum()
+    size = next((label for label, edge in SIZES.items() if n_rows < edge), "10M<n<100M")
+    front |= {
+        "task_categories": ["text-retrieval"],
+        "language": sorted({language.split("-")[0] for language in counts["language"]}),
+        "size_categories": [size],
+        "tags": ["position-bias", "psibench"],
+    }
+    configs = [
+        {
+            "config_name": one.config,
+            "data_files": [{"split": "test", "path": one.path.as_posix()}],
+        }
+        for one in written
+        if one.path.suffix == ".parquet"
+    ]
+    return front | ({"configs": configs} if configs else {})
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _losses(facts: Facts) -> list[tuple[Any, ...]] | None:
+    """Return what each step took in, kept and dropped, and the commonest reasons."""
+    if facts.flow is None or facts.attrition is None or facts.flow.is_empty():
+        return None
+    named = ("stage", "unit", "entered", "kept", "dropped")
+    steps = (
+        facts.flow.group_by("stage", "unit")
+        .agg(pl.col("step").min(), pl.col("entered", "kept", "dropped").sum())
+        .filter(pl.col("dropped") > 0)
+        .sort("step", "stage", "unit")
+    )
+    reasons = (
+        facts.attrition.group_by("stage", "unit", "reason")
+        .len("n")
+        .sort("n", "reason", descending=[True, False])
+        .group_by("stage", "unit", maintain_order=True)
+        .agg(why=pl.format("{} {}", "reason", "n").head(FEW_REASONS))
+    )
+    joined = steps.join(reasons, on=["stage", "unit"], how="left", maintain_order="left")
+    return [(*row, ", ".join(why or [])) for *row, why in joined.select(*named, "why").iter_rows()]
+
+
+def _control(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    told = with_interval(row, "psi_same", separator=" ")
+    same = told if row["psi_same"] is not None else "not to be told"
+    mean, psi, p = (number(row[name]) for name in ("mean", "psi", "p_adjusted"))
+    p = "< .001" if (row["p_adjusted"] or 1) < 0.001 else p
+    return row["corpus_lang"], row["model"], row["n_queries"], mean, psi, same, p
 
 
 def _stages(records: Iterable[Mapping[str, Any]]) -> str:
@@ -192,201 +376,7 @@ def _dates(records: Iterable[Mapping[str, Any]]) -> str:
     return " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
 
 
-def _front_matter(
-    name: str, facts: Facts, written: Sequence[Written], licence: Licence
-) -> dict[str, Any]:
-    front: dict[str, Any] = {"pretty_name": name, "license": licence.id}
-    if licence.link:
-        front |= {"license_name": licence.id, "license_link": licence.link}
-    edges: dict[str, float] = {
-        "n<1K": 1_000,
-        "1K<n<10K": 10_000,
-        "10K<n<100K": 100_000,
-        "100K<n<1M": 1_000_000,
-    }
-    edges |= {"1M<n<10M": 10_000_000, "10M<n<100M": math.inf}
-    n_rows = facts.counts["documents"].sum()
-    front |= {
-        "task_categories": ["text-retrieval"],
-        "language": sorted({language.split("-")[0] for language in facts.counts["language"]}),
-        "size_categories": [next(label for label, edge in edges.items() if n_rows < edge)],
-        "tags": ["position-bias", "psibench"],
-    }
-    configs = [
-        {
-            "config_name": one.config,
-            "data_files": [{"split": "test", "path": one.path.as_posix()}],
-        }
-        for one in written
-        if one.path.suffix == ".parquet"
-    ]
-    return front | ({"configs": configs} if configs else {})
-
-
-_WHAT_IS_WHERE = {
-    "posir": (
-        "the layout of PosIR: `{language}/{domain}/{corpus,queries,qrels}/test.parquet`. Each "
-        "domain has a corpus of its own, and an id may occur in several."
-    ),
-    "mteb": (
-        "the layout of MTEB: a config each for corpus, queries and qrels of every corpus below, "
-        "and of every pair whose queries are of another language than the documents. "
-        "`psibench.publish.mteb_task(folder)` is the task that reports the PSI, too."
-    ),
-    "beir": (
-        "the layout of BEIR: `{corpus}/corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`. Where "
-        "the evidence is, is in the `metadata` of queries. A folder QUERY_LANG-CORPUS_LANG has "
-        "queries that search the documents of CORPUS_LANG."
-    ),
-    "trec": (
-        "the files of TREC: `{corpus}/topics.tsv`, `qrels.trec`, `runs/*.trec`, documents in "
-        "`corpus.jsonl` (`docno`, `text`), and where the evidence is in `queries.jsonl`. A folder "
-        "QUERY_LANG-CORPUS_LANG has queries that search the documents of CORPUS_LANG."
-    ),
-}
-
-
-def _body(
-    facts: Facts, written: Sequence[Written], *, layout: str, licence: Licence
-) -> Iterator[str]:
-    yield from (
-        "A retrieval benchmark that says where in its document each query's evidence is, in",
-        _WHAT_IS_WHERE[layout],
-        "",
-        "Of queries, `pos_char_span` is [start, end) of the evidence in its positive document, in "
-        "characters from 0; `pos_char_length` and `pos_token_length` are the characters "
-        "and tokens of that document. Spans and lengths of a translated language are those of the "
-        "original. Of qrels, a score above 0 is relevant.",
-    )
-    if lost := _elsewhere(facts.counts):
-        yield from ("", f"Note: {lost}.")
-    yield from ("", "## Size", "", *_counts(facts.counts))
-    if pooled := _pooled(facts, written):
-        yield from ("", pooled)
-    yield from ("", "## What the filters dropped", "", *_losses(facts))
-    yield from ("", "## Controls", "", *_control_rows(facts))
-    yield from ("", "## Where it comes from", "", *_origin(facts.every_record))
-    yield from ("", "## Licence", "", _licence_line(licence))
-
-
-def _pooled(facts: Facts, written: Sequence[Written]) -> str:
-    """Say that domains are one corpus here, if so; psibench searches them one by one."""
-    corpora = {one.collection for one in written}
-    if len(corpora) == facts.counts.height:
-        return ""
-    return (
-        "The domains of a language are one corpus here: a query searches the documents of all of "
-        "them. psibench's own tables come from searching each domain by itself, which is easier; "
-        "rankings made on the two are not comparable. `psibench export --by-domain` keeps domains "
-        "apart."
-    )
-
-
-def _table(header: str, align: str, rows: Iterable[Sequence[Any]]) -> list[str]:
-    return [header, align, *(f"| {' | '.join(map(_cell, row))} |" for row in rows)]
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _counts(counts: pl.DataFrame) -> list[str]:
-    sizes = ("documents", "queries", "qrels")
-    return _table(
-        "| language | domain | documents | queries | qrels |",
-        "|---|---|--:|--:|--:|",
-        [
-            *counts.select("language", "domain", *sizes).iter_rows(),
-            ("all", f"{counts.height} datasets", *counts.select(sizes).sum().row(0)),
-        ],
-    )
-
-
-def _losses(facts: Facts) -> Iterator[str]:
-    """Tabulate what each step took in, kept and dropped, and the commonest reasons."""
-    if facts.flow is None or facts.attrition is None or facts.flow.is_empty():
-        yield "Not recorded: the benchmark was read as it is, or its ledger is not there."
-        return
-    steps = (
-        facts.flow.group_by("stage", "unit")
-        .agg(pl.col("step").min(), pl.col("entered", "kept", "dropped").sum())
-        .filter(pl.col("dropped") > 0)
-        .sort("step", "stage", "unit")
-    )
-    reasons = (
-        facts.attrition.group_by("stage", "unit", "reason")
-        .len("n")
-        .sort("n", "reason", descending=[True, False])
-    )
-    rows = []
-    for row in steps.iter_rows(named=True):
-        own = reasons.filter(stage=row["stage"], unit=row["unit"]).head(FEW_REASONS)
-        named = ", ".join(f"{reason} {n:,}" for reason, n in own.select("reason", "n").iter_rows())
-        numbers = (row[name] for name in ("stage", "unit", "entered", "kept", "dropped"))
-        rows.append((*numbers, named))
-    yield from _table(
-        "| step | of | entered | kept | dropped | most often because |",
-        "|---|---|--:|--:|--:|---|",
-        rows,
-    )
-
-
-def _control_rows(facts: Facts) -> Iterator[str]:
-    if facts.controls is None:
-        yield "None was run on this benchmark: whether a retriever's PSI is its own is not known."
-        return
-    yield (
-        "What retrievers scored whose reading of positions is known beforehand (nDCG@10, evidence "
-        "by thirds of its document, all domains, searched domain by domain). A retriever is "
-        "position-sensitive only beyond the position-blind one."
-    )
-    yield ""
-    rows = []
-    for row in facts.controls.iter_rows(named=True):
-        told = with_interval(row, "psi_same", separator=" ")
-        same = told if row["psi_same"] is not None else "not to be told"
-        mean, psi, p = (number(row[name]) for name in ("mean", "psi", "p_adjusted"))
-        p = "< .001" if (row["p_adjusted"] or 1) < 0.001 else p
-        named = (row["corpus_lang"], row["model"], row["n_queries"])
-        rows.append((*named, mean, psi, same, p))
-    yield from _table(
-        "| language | control | queries | mean | PSI | at equal documents | p |",
-        "|---|---|--:|--:|--:|---|--:|",
-        rows,
-    )
-
-
-def _licence_line(licence: Licence) -> str:
-    if licence.id == "unknown":
-        return "Unknown: whoever exported this did not know the licence of the texts."
-    return (
-        f"{licence.id}{f' ({licence.link})' if licence.link else ''}, as told by who exported it."
-    )
-
-
-def _origin(records: list[Mapping[str, Any]]) -> list[str]:
-    made_by = _distinct(record.get("psibench_version") for record in records)
-    stages, dates = _stages(records), _dates(records)
-    revisions = {
-        str(name): str(revision)
-        for record in records
-        for name, revision in (record.get("revisions") or {}).items()
-    }
-    lines = [
-        f"- Built with psibench {made_by or 'not recorded'}, stages {stages or 'not recorded'}, "
-        f"created {dates or 'not recorded'}; "
-        f"exported with psibench {__version__}, export {EXPORT_VERSION}.",
-        f"- Queries by: {_named(records, 'queries_by') or 'not recorded'}.",
-    ]
-    if backends := _named(records, "llm_backend"):
-        lines.append(f"- Language models reached through: {backends}.")
-    lines += [f"- {name}: {revision}" for name, revision in sorted(revisions.items())]
-    return lines
-
-
-def _named(records: list[Mapping[str, Any]], field: str) -> str:
+def _named(records: Iterable[Mapping[str, Any]], field: str) -> str:
     return _distinct(
         name for record in records for name in str(record.get(field) or "").split(", ")
     )

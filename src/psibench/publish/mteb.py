@@ -18,8 +18,8 @@ from psibench.formats.beir import read_queries
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import query_scores
-from psibench.metrics.retriever import KIND, Results, ranking_of
 from psibench.plain_yaml import parse_yaml
+from psibench.publish.retriever import KIND, Results, ranking_of
 from psibench.reading import read_text_file
 from psibench.report.wording import number, with_interval
 from psibench.tables.spec import POOLED

@@ -16,12 +16,11 @@ from psibench.errors import InputError
 from psibench.formats.built import Dataset, find_datasets
 from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
 from psibench.metrics.buckets import fitting_schemes
-from psibench.metrics.definitions import parse_metrics
+from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
 from psibench.metrics.query_scores import name_some, query_scores
 from psibench.tables.derived import queries_by
 from psibench.tables.ranking import rank_documents
 
-METRICS = ("ndcg@10", "recall@10", "mrr@10")
 KIND = "run"
 CONTROL = "control"
 
@@ -31,15 +30,7 @@ Results = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """The documents that a call of a retriever searches: one language, one domain.
-
-    Attributes
-    ----------
-    benchmark, language, domain
-        Which one it is, to find an index by.
-    path
-        Its Parquet file (`_id`, `text`), for who reads it block by block.
-    """
+    """The documents that a call searches: one language and domain; `path` is a Parquet file."""
 
     benchmark: str
     language: str
@@ -57,23 +48,7 @@ class Search(Protocol):
     """A retriever: a function of some queries and the corpus they search."""
 
     def __call__(self, queries: Mapping[str, str], corpus: Corpus, /, *, k: int) -> Results:
-        """Rank documents for each query.
-
-        Parameters
-        ----------
-        queries
-            Text by query id.
-        corpus
-            What is searched.
-        k
-            Documents wanted; more are cut off, fewer (or no entry for a query) are taken as they
-            are.
-
-        Returns
-        -------
-        Scores by document id, by query id. The largest comes first; equal ones are ordered by
-        document id, see `psibench.tables.ranking.rank_documents`.
-        """
+        """Score `k` documents for each query, text by query id; of more the best are taken."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +76,7 @@ def evaluate(
     k: int = 100,
     languages: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] = HEADLINE_METRICS,
     buckets: Sequence[str] | None = None,
     by_domain: bool = False,
     settings: UncertaintySettings | None = None,
