@@ -208,13 +208,13 @@ def margins(n: int) -> Work:
     import numpy as np
     import polars as pl
 
-    from psibench.filters.verify import consensus_margins, decide_margin
+    from psibench.filters.verify import VerifyMargin, decide_verify
 
     rng = np.random.default_rng(SEED)
     ids, panel = pl.Series([f"q{number}" for number in range(n)]), ["a", "b", "c"]
     parts = ["beginning", "middle", "end"]
     targets = pl.Series([[part] for part in parts]).gather(rng.integers(0, 3, n))
-    items = pl.DataFrame({"query_id": ids, "targets": targets})
+    candidates = pl.DataFrame({"_id": ids, "positions": targets})
     scores = pl.concat(
         pl.DataFrame({"query_id": ids, "score": rng.random(n), "raw": 0.0}).with_columns(
             reranker=pl.lit(reranker), part=pl.lit(part)
@@ -222,9 +222,8 @@ def margins(n: int) -> Work:
         for reranker in panel
         for part in parts
     )
-    return lambda: decide_margin(
-        consensus_margins(scores, items, rerankers=panel, floor=0.1), threshold=0.1
-    )
+    section = VerifyMargin(rerankers=panel, threshold=0.1)
+    return lambda: decide_verify(section, scores, candidates)
 
 
 def cleaning(n: int) -> Work:

@@ -25,12 +25,12 @@ from psibench.filters.negatives import (
     FinewebNegatives,
     PosirNegatives,
     Recall,
-    Recalled,
     Votes,
     decide_candidates,
     decide_final,
+    remove_false_negatives,
+    with_positives,
 )
-from psibench.filters.removal import remove_false_negatives
 
 THRESHOLDS = (0.5, 0.4, 0.3, 0.2, 0.1)
 QUANTILES = (0.5, 0.25, 0.1, 0.05)
@@ -62,7 +62,7 @@ def fineweb_settings(
 def decisions(made: Planted, scores: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield each protocol's label and the pairs it calls false negatives."""
     settings = fineweb_settings(scores, made.positives)
-    recalled = Recalled(made.pairs, made.positives)
+    recalled = with_positives(made.pairs, made.positives)
     voted = [
         decide_candidates(
             Votes(protocol="fineweb_posq", rerankers=list(PANEL), threshold=cut), recalled, table
@@ -94,7 +94,7 @@ def above(made: Planted, scores: pl.DataFrame, panel: Sequence[str], under: str)
     rule = AbovePositive.model_validate(
         {"protocol": "posir", "rerankers": list(panel), "under": under}
     )
-    decided = decide_candidates(rule, Recalled(made.pairs, made.positives), scores)
+    decided = decide_candidates(rule, with_positives(made.pairs, made.positives), scores)
     return decided.filter("is_positive")
 
 

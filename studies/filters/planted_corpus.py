@@ -59,7 +59,8 @@ def planted_benchmark(n_documents: int, *, top_k: int, seed: int) -> Planted:
         pl.col("pos_corpus_id").alias("corpus-id"),
         pl.lit(1, dtype=pl.Int32).alias("score"),
     )
-    pairs = recalled_pairs(recalled(corpus, queries, top_k), queries, qrels).pairs
+    found = recalled_pairs(recalled(corpus, queries, top_k), queries, qrels)
+    pairs = found.filter(~pl.col("is_labelled")).drop("is_labelled")
     known = qrels.select(query_id="query-id", doc_id="corpus-id")
     texts = with_texts(pl.concat([pairs, known]), corpus, queries)
     return Planted(corpus, queries, qrels, plants, pairs, texts)

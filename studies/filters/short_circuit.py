@@ -24,12 +24,12 @@ from psibench.filters.negatives import (
     AbovePositive,
     FinewebNegatives,
     Recall,
-    Recalled,
     Votes,
+    compared_pairs,
     decide_candidates,
     decide_final,
-    scored_pairs,
     wanted_pairs,
+    with_positives,
 )
 from psibench.filters.negatives import wanted_gradings as wanted_judgements
 from psibench.filters.verify import (
@@ -90,7 +90,7 @@ def pair_rows(n_documents: int, top_k: int, seed: int, store: Path) -> Iterator[
     """Compare the rules over pairs of query and recalled document."""
     made = planted_benchmark(n_documents, top_k=top_k, seed=seed)
     scores = pair_scores(made.texts, store=store)
-    recalled, panel = Recalled(made.pairs, made.positives), list(PANEL)
+    recalled, panel = with_positives(made.pairs, made.positives), list(PANEL)
     rules: dict[str, Votes | AbovePositive] = {
         f"majority of three above {cut:g}": Votes(
             protocol="fineweb_posq", rerankers=panel, threshold=cut
@@ -107,9 +107,9 @@ def pair_rows(n_documents: int, top_k: int, seed: int, store: Path) -> Iterator[
         yield compared(
             label,
             scores,
-            wanted=lambda known, name, own=rule: wanted_pairs(own, recalled, known, reranker=name),
+            wanted=lambda known, _, own=rule: wanted_pairs(own, recalled, known),
             decide=lambda known, own=rule: decide_candidates(own, recalled, known),
-            items=scored_pairs(rule, recalled),
+            items=compared_pairs(rule, recalled),
         )
     section = FinewebNegatives(
         protocol="fineweb_posq",
@@ -123,9 +123,7 @@ def pair_rows(n_documents: int, top_k: int, seed: int, store: Path) -> Iterator[
     yield compared(
         "two of three judges",
         grades_of(made.texts.join(hits, on=["query_id", "doc_id"], how="semi")),
-        wanted=lambda known, judge: wanted_judgements(
-            section, decided, known, number=section.judges.index(judge) + 1
-        ),
+        wanted=lambda known, _: wanted_judgements(section, decided, known),
         decide=lambda known: decide_final(section, decided, known),
         items=hits,
     )

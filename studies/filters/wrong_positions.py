@@ -22,9 +22,9 @@ from psibench.filters.grade import Grade, decide_grades
 from psibench.filters.verify import (
     MARGIN_THRESHOLDS,
     VerifyAgreement,
+    VerifyMargin,
     VerifyNecessity,
     consensus_margins,
-    decide_margin,
     decide_verify,
 )
 from psibench.text.segments import POSITIONS
@@ -51,9 +51,9 @@ def decided(
     for label, panel in panels.items():
         agreement = decide_verify(VerifyAgreement(rerankers=panel), scores, candidates)
         yield f"agreement{' of' if len(panel) > 1 else ','} {label}", kept_of(agreement)
-    margins = consensus_margins(scores, evidence_targets(candidates), rerankers=PANEL)
     for threshold in MARGIN_THRESHOLDS:
-        yield f"margin >= {threshold:g}", kept_of(decide_margin(margins, threshold=threshold))
+        margin = VerifyMargin(rerankers=list(PANEL), threshold=threshold, complete=True)
+        yield f"margin >= {threshold:g}", kept_of(decide_verify(margin, scores, candidates))
     for label, panel in panels.items():
         needed = decide_verify(VerifyNecessity(rerankers=panel), scores, candidates)
         yield f"span necessity{' of' if len(panel) > 1 else ','} {label}", kept_of(needed)

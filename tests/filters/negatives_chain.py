@@ -5,17 +5,18 @@ from pathlib import Path
 import polars as pl
 from fake_reranker import ENTRY, PairReranker
 from filter_tables import Folder
+from pydantic import TypeAdapter
 
 from psibench.config.rerankers import reranker_params
 from psibench.filters.decide import Place
 from psibench.filters.negatives import (
     FinewebNegatives,
-    read_panel,
+    PanelProtocol,
     run_judge_pairs,
     run_negatives,
+    run_remove_negatives,
 )
 from psibench.filters.panel import run_score_pairs
-from psibench.filters.removal import run_remove_negatives
 
 OUTPUTS = ("corpus", "queries", "qrels", "judgements", "dropped", "flow", "savings")
 OUTPUT_SPECS = {"dropped": "attrition", "savings": "scoring_savings"}
@@ -98,7 +99,7 @@ class NegativesChain(Folder):
 
     def decide(self, scores, section=None) -> pl.DataFrame:
         run_negatives(
-            read_panel((section or self.section).panel()),
+            TypeAdapter(PanelProtocol).validate_python((section or self.section).panel()),
             **self._raw("qrels", "queries"),
             recall=self.path("recall"),
             scores=scores,
@@ -108,8 +109,7 @@ class NegativesChain(Folder):
 
     def pairs_of_judge(self, number: int, earlier) -> pl.DataFrame:
         run_judge_pairs(
-            FinewebNegatives.model_validate(self.section.judging(number)),
-            number=number,
+            FinewebNegatives.model_validate(self.section.removal()),
             **self._raw("corpus", "queries"),
             negatives=self.path("negatives"),
             earlier=earlier,

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_judge import judge, say
 
-from psibench.all_tables import ALL_TABLES
 from psibench.filters.audit import (
     Audit,
     audit_sample,
@@ -19,7 +18,7 @@ from psibench.filters.audit import (
     wilson_interval,
 )
 from psibench.filters.grade import verdict_task
-from psibench.tables import read_provenance, read_table
+from psibench.tables import read_provenance
 from psibench.text.segments import POSITIONS
 
 TASK = verdict_task("audit")
@@ -116,13 +115,6 @@ def test_verdicts_are_counted_by_stratum_and_a_query_that_lacks_one_is_unusable(
         ("0.2<=m<0.3", 0, 0, None, None, None),
         ("m>=0.3", 2, 1, 1.0, 0.75, 0.5),  # best is exclusive, also is not; unsaid lacks one
     ]
-
-
-def test_without_margins_nothing_is_asked_and_the_table_counts_nothing(tmp_path):
-    table = Chain(tmp_path, {"none": ("end", None)}).run()
-    assert read_table(tmp_path / "audit.parquet", ALL_TABLES["verdicts"]).is_empty()
-    assert table.select("n", "n_unusable").sum().row(0) == (0, 0)
-    assert table.height == 6
 
 
 def test_a_judge_does_not_become_an_author_of_the_queries(tmp_path):

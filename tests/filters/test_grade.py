@@ -184,31 +184,6 @@ def test_what_is_dropped_stands_in_the_ledger_under_the_rules_name(tmp_path):
     ]
 
 
-def test_of_two_targets_both_are_graded_first_and_the_best_one_counts(tmp_path):
-    asked = [candidate("q1", ["beginning", "middle"]), candidate("q2", ["middle", "end"])]
-    grades = thirds({"q1": (1, 4, 3), "q2": (3, 0, 3)})
-    chain = Chain(tmp_path, "segments", asked, grades).run()
-    assert chain.asked == {
-        "grade_first": ["q1--beginning", "q1--middle", "q2--middle", "q2--end"],
-        "grade_rest": ["q1--end", "q2--beginning"],
-    }
-    assert chain.decisions == [
-        ("q1", True, "", 1.0),
-        ("q2", False, "grade_not_above_others", 0.0),
-    ]
-    # A chunk with two tags is counted under the one of the single-tag rule, as everywhere.
-    assert chain.read("dropped", "attrition")["target_position"].to_list() == ["middle"]
-
-
-@pytest.mark.parametrize(
-    ("targets", "reason"), [((), "no_target"), (POSITIONS, "no_other_segment")]
-)
-def test_where_there_is_nothing_to_compare_nothing_is_asked(tmp_path, targets, reason):
-    chain = Chain(tmp_path, "segments", [candidate("q1", targets)]).run()
-    assert chain.asked == {"grade_first": [], "grade_rest": []}
-    assert chain.decisions == [("q1", False, reason, None)]
-
-
 # The document "xy" has no text in its first two thirds.
 @pytest.mark.parametrize(
     ("target", "asked"), [("beginning", []), ("middle", []), ("end", ["q1--end"])]
@@ -269,31 +244,6 @@ def test_documents_are_graded_first_and_without_the_evidence_where_they_are_good
     ]
     assert chain.read("flow", "flow")["stage"].to_list() == ["span_grades"]
     assert chain.counts == (12, 11, 1)  # low without its evidence
-
-
-@pytest.mark.parametrize(
-    ("rule", "rows", "grades"), [("segments", SIX, SIX_GRADES), ("span", SPANS, SPAN_GRADES)]
-)
-def test_complete_grading_asks_all_in_the_first_round_and_keeps_the_same(
-    tmp_path, rule, rows, grades
-):
-    (tmp_path / "short").mkdir()
-    short = Chain(tmp_path / "short", rule, rows, grades).run()
-    section = Grade(llm="judge", complete=True)
-    grades = {("low", "removed"): 0, **grades}
-    chain = Chain(tmp_path, rule, rows, grades, section=section).run()
-    assert set(chain.asked["grade_first"]) > set(short.asked["grade_first"])
-    assert chain.asked["grade_rest"] == []
-    assert chain.kept == short.kept
-    assert chain.counts[2] == 0
-    assert chain.decisions == short.decisions
-
-
-def test_without_candidates_all_tables_are_empty(tmp_path):
-    chain = Chain(tmp_path, "span", []).run()
-    assert (chain.decisions, chain.kept) == ([], [])
-    assert chain.read("flow", "flow").select("entered", "kept").rows() == [(0, 0)]
-    assert chain.counts == (0, 0, 0)
 
 
 def test_a_judge_does_not_become_an_author_of_the_queries(tmp_path):

@@ -2,7 +2,6 @@
 
 import logging
 import random
-from collections import Counter
 
 import polars as pl
 import pytest
@@ -77,18 +76,6 @@ class Case(Folder):
         return self.read("cells", "mixture_cells")
 
 
-def test_configurations_have_the_budget_in_every_length_bin(tmp_path):
-    # Budget 3: begin, middle and end take 3 of one position per bin; uniform 3 // 3 = 1 of each.
-    drawn = Case(tmp_path).run()
-    columns = ("configuration", "length_bin", "target_position")
-    counts = Counter(drawn.select(columns).iter_rows())
-    single = {"begin": "beginning", "middle": "middle", "end": "end"}
-    wanted = {(name, size, place): 3 for name, place in single.items() for size in BINS}
-    wanted |= {("uniform", size, place): 1 for size in BINS for place in POSITIONS}
-    assert counts == wanted
-    assert drawn["length_bin"].unique(maintain_order=True).to_list() == list(BINS)
-
-
 def test_the_table_says_what_each_configuration_has_of_each_cell(tmp_path):
     case = Case(tmp_path)
     case.run(configurations={"early": [2, 1, 0]})
@@ -108,17 +95,6 @@ def test_length_bins_come_from_the_documents_where_candidates_have_none(tmp_path
     own = case.run()
     frame = case.read("candidates").drop("length_bin")
     case.write("candidates", frame)
-    assert case.run().equals(own)
-
-
-def test_the_final_queries_of_a_benchmark_may_be_the_pool(tmp_path):
-    case = Case(tmp_path)
-    own = case.run()
-    rows = [
-        row | {"pos_char_length": 9, "pos_token_length": 2, "positions": [row["target_position"]]}
-        for row in candidates_of(POOL)
-    ]
-    case.write("candidates", rows, "queries")
     assert case.run().equals(own)
 
 
@@ -286,16 +262,3 @@ def test_mixtures_have_their_share_of_the_budget_in_every_bin(sizes, parts, turn
     order = list(range(retained.height))
     turned.shuffle(order)
     assert draw_mixtures(retained[order], **how)[0].equals(drawn)
-
-
-def test_a_smaller_draw_from_a_cell_is_part_of_a_larger_one():
-    retained = pool({(name, p): 9 for name in BINS for p in POSITIONS})
-    drawn, _ = draw_mixtures(
-        retained, length_bins=BINS, configurations=Mixtures().configurations, seed=42
-    )
-    by_name = {
-        name: set(drawn.filter(pl.col("configuration") == name).get_column("query_id"))
-        for name in ("begin", "middle", "end", "uniform")
-    }
-    assert len(by_name["uniform"]) == 18
-    assert by_name["uniform"] < by_name["begin"] | by_name["middle"] | by_name["end"]

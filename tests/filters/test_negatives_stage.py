@@ -1,6 +1,5 @@
 """False negatives by FineWeb-PosQ's protocol: scripted rerankers and judges, worked out by hand."""
 
-import polars as pl
 import pytest
 from fake_reranker import PairReranker
 from negatives_chain import NegativesChain
@@ -210,17 +209,3 @@ def test_where_no_question_would_be_left_the_stage_says_what_to_change(tmp_path)
     with pytest.raises(InputError, match=r"leave none of 1 queries; raise false_negatives.thresh"):
         chain.remove(scores, judged)
     assert not chain.path("corpus").exists()
-
-
-def test_a_grade_that_is_missing_is_named(tmp_path):
-    chain = benchmark(tmp_path)
-    scores = chain.score(*panel())
-    chain.decide(scores)
-    first, second, third = chain.judge(GRADES)
-    known = chain.read("judge_1", "grades")
-    chain.write("judge_1", known.filter(pl.col("query_id") != "q2"), "grades")
-    message = r"no vote of 'x' on query 'q2' and document 'd1'"
-    with pytest.raises(InputError, match=message):
-        chain.pairs_of_judge(2, [first])
-    with pytest.raises(InputError, match=message):
-        chain.remove(scores, [first, second, third])

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psibench.errors import InputError
 from psibench.filters.study import POSITION_SHIFT, position_shift
 from psibench.tables import conform
 from psibench.text.segments import POSITIONS
@@ -95,11 +94,6 @@ def test_shares_shift_and_test_of_a_stage_worked_out_by_hand():
     assert len({row["p_value"] for row in rows.values()}) == 1
 
 
-def test_a_stage_that_drops_nothing_shifts_nothing_and_has_no_test():
-    row = stage_rows(position_shift(FLOW, LEDGER, LEFT), "generate")["all"]
-    assert (row["shift"], row["p_value"], row["min_expected"]) == (0.0, None, None)
-
-
 def test_an_item_without_a_position_counts_in_the_row_all_alone():
     ledger = pl.concat([LEDGER.filter(pl.col("target_position") != M), attrition_of()])
     ledger = pl.concat([ledger, attrition_of(("agreement", "questions", None))])
@@ -115,36 +109,6 @@ def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
     rows = stage_rows(position_shift(flow, ledger, queries_of([[0, 14]])), "agreement")
     assert [rows[p]["n_entered"] for p in POSITIONS] == [0, 2, 0]
     assert rows["all"]["p_value"] is None  # one position alone
-
-
-@pytest.mark.parametrize(
-    ("flow", "ledger", "left", "message"),
-    [
-        (
-            FLOW,
-            LEDGER,
-            queries_of([B]),
-            "stage balance: 4 questions kept by its counts, but 1 came",
-        ),
-        (FLOW, LEDGER.head(5), LEFT, "stage balance: 1 questions dropped .* but 0 are in the led"),
-        (FLOW, LEDGER[[0, 1, 2, 5]], LEFT, "stage agreement: 3 questions dropped .* but 1 are in"),
-        (
-            pl.concat([FLOW.head(3), flow_of(("agreement", 5, "questions", 9, 6, 3))]),
-            LEDGER,
-            LEFT,
-            "stage agreement: 6 questions kept by its counts, but 5 came after it",
-        ),
-    ],
-)
-def test_counts_that_do_not_add_up_are_refused(flow, ledger, left, message):
-    with pytest.raises(InputError, match=message):
-        position_shift(flow, ledger, left)
-
-
-def test_without_filters_there_are_no_rows():
-    table = position_shift(flow_of(("sample", 0, "documents", 3, 2, 1)), attrition_of(), LEFT)
-    assert table.height == 0
-    conform(table, POSITION_SHIFT, where="table")
 
 
 def test_where_nothing_is_left_the_shift_is_undefined():

@@ -1,11 +1,9 @@
 """What reaches a reranker that looks for false negatives: order, blocks, gaps, odd inputs."""
 
-import polars as pl
 import pytest
 from fake_reranker import PairReranker
 from negatives_chain import NegativesChain
 
-from psibench.errors import InputError
 from psibench.filters.negatives import FinewebNegatives
 from psibench.rerankers import scoring
 
@@ -26,18 +24,6 @@ SCORES = {pair: place / 4 for place, pair in enumerate(PAIRS)}
 def benchmark(folder, **more) -> NegativesChain:
     tables = {"documents": DOCUMENTS, "queries": QUERIES, "recall": RECALL}
     return NegativesChain(folder, SECTION, **(tables | more))
-
-
-def test_rows_stand_in_the_order_of_the_run_whatever_the_order_of_the_texts(tmp_path):
-    made = []
-    for place, documents in enumerate((DOCUMENTS, DOCUMENTS[::-1])):
-        chain = benchmark(tmp_path / str(place), documents=documents)
-        path = chain.score_one(PairReranker("a", SCORES))
-        made.append(pl.read_parquet(path))
-    assert made[0].select("query_id", "doc_id", "score").rows() == [
-        (*pair, score) for pair, score in SCORES.items()
-    ]
-    assert made[1].equals(made[0])
 
 
 @pytest.mark.parametrize("size", [1, 3, 4])
@@ -78,17 +64,3 @@ def test_queries_of_other_domains_in_the_run_are_left_aside(tmp_path):
     chain = benchmark(tmp_path, recall=[("other", "far"), *RECALL])
     chain.score_one(PairReranker("a", SCORES))
     assert set(chain.read("scores-a", "pair_scores")["query_id"]) == {"q1", "q2"}
-
-
-def test_a_run_of_another_benchmark_is_refused(tmp_path):
-    chain = benchmark(tmp_path, recall=[("other", "d1")])
-    with pytest.raises(
-        InputError, match=r"none of them for one of the 2 queries; first query: 'q1'"
-    ):
-        chain.score_one(PairReranker("a", {}))
-
-
-def test_an_earlier_reranker_without_scores_is_named(tmp_path):
-    chain = benchmark(tmp_path)
-    with pytest.raises(InputError, match=r"no vote of 'a' on query 'q1' .* \(4 such votes"):
-        chain.score_one(PairReranker("b", {}))

@@ -4,13 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 from filter_tables import (
-    NAN,
     SPAN,
     any_score,
     candidates_frame,
     decision_rows,
     examples,
-    is_number,
     segment_scores,
     some_targets,
     targets_frame,
@@ -31,7 +29,6 @@ from psibench.filters.verify import (
     consensus_margins,
     count_by_cell,
     count_by_position,
-    decide_margin,
     decide_verify,
     margin_pools,
     wanted_scorings,
@@ -66,13 +63,9 @@ AGREEMENT = [
     ),
     ([*POSITIONS], (0.5, 0.25, 0.0), (1.0, 0.0, 0.0), (False, "no_other_segment", None, None)),
     ([], (0.5, 0.25, 0.0), (1.0, 0.0, 0.0), (False, "no_target", None, None)),
-    # Null: an empty segment. NaN: no number. Both need not be the target's.
+    # Null: an empty segment, which need not be the target's.
     (["end"], (None, None, 0.75), (None, None, 1.0), (False, "empty_segment", None, "cheap")),
-    (["end"], (0.0, NAN, 0.75), (0.0, 0.0, 1.0), (False, "invalid_score", None, "cheap")),
-    (["end"], (0.0, 0.0, 0.75), (0.0, 0.0, NAN), (False, "invalid_score", None, "dear")),
-    (["end"], (None, NAN, 0.75), (0.0, 0.0, 1.0), (False, "empty_segment", None, "cheap")),
     # What comes after the deciding reranker does not matter.
-    (["end"], (0.5, 0.0, 0.5), (0.0, NAN, 1.0), (False, "target_not_first", 0.0, "cheap")),
 ]
 
 
@@ -102,10 +95,6 @@ NECESSITY = [
     # The span is the whole document: nothing is left to score.
     ((1.0, None), (1.0, None), (False, "span_is_document", None, "cheap")),
     ((0.0, None), (0.0, None), (False, "span_is_document", None, "cheap")),
-    ((None, None), (None, None), (False, "empty_document", None, "cheap")),
-    ((NAN, 0.0), (1.0, 0.0), (False, "invalid_score", None, "cheap")),
-    ((1.0, 0.0), (1.0, NAN), (False, "invalid_score", None, "dear")),
-    ((0.0, 0.5), (NAN, NAN), (False, "span_not_needed", -0.5, "cheap")),
 ]
 
 
@@ -181,13 +170,6 @@ MARGINS_BY_HAND = [
         (None, "a", False, "empty_segment"),
         (False, "empty_segment"),
     ),
-    (
-        ["end"],
-        (0.0, 0.0, 1.0),
-        (0.0, NAN, 1.0),
-        (None, "b", False, "invalid_score"),
-        (False, "invalid_score"),
-    ),
 ]
 
 
@@ -196,7 +178,8 @@ def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expecte
     scores = segment_scores({("q", "a"): a, ("q", "b"): b})
     margins = consensus_margins(scores, targets_frame({"q": targets}), rerankers=["a", "b"])
     assert margin_rows(margins) == {"q": expected}
-    decided = decide_margin(margins, threshold=0.25)
+    section = VerifyMargin(rerankers=["a", "b"], threshold=0.25, complete=True)
+    decided = decide_verify(section, scores, candidates_frame({"q": targets}))
     assert decision_rows(decided)["q"] == (*decision, expected[0], expected[1])
     conform(margins, MARGINS, where="margins")
 
@@ -210,8 +193,6 @@ def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expecte
         # Below the floor under a: b is not read, though its lead is smaller still.
         ((0.25, 0.5, 0.0), (0.0, 1.0, 0.0), (-0.25, "a", False, "")),
         ((0.5, 0.5, 0.0), (1.0, 0.5, 0.0), (0.0, "a", True, "")),
-        ((0.25, 0.5, 0.0), (NAN, 1.0, 0.0), (-0.25, "a", False, "")),
-        ((NAN, 0.5, 0.0), (0.0, 1.0, 0.0), (None, "a", False, "invalid_score")),
     ],
 )
 def test_a_floor_stops_below_it_and_says_so(a, b, expected):
@@ -239,14 +220,12 @@ def reference(section, targets, scores):
     for name in section.rerankers:
         values = dict(zip(parts, scores[name], strict=True))
         if None in values.values():
-            why = "empty_document" if values.get("document", 0) is None else "span_is_document"
-            return (False, "empty_segment" if parts == POSITIONS else why, None, name)
-        if not all(is_number(value) for value in values.values()):
-            return (False, "invalid_score", None, name)
+            why = "empty_segment" if parts == POSITIONS else "span_is_document"
+            return (False, why, None, name)
         best = max(values[p] for p in targets)
         leads.append(best - max(values[p] for p in parts if p not in targets))
         if isinstance(section, VerifyMargin):
-            if section.floor is not None and leads[-1] < section.floor:
+            if leads[-1] < section.floor:
                 break
         elif leads[-1] <= 0:
             return (False, section.failed, leads[-1], name)
@@ -330,17 +309,11 @@ def test_other_rerankers_queries_and_parts_are_left_aside():
     assert decision_rows(decided) == {"q": (True, "", 1.0, "r")}
 
 
-def test_a_reranker_that_did_not_score_is_named_where_it_decides():
-    candidates = candidates_frame({"q": ["beginning"]})
+def test_a_reranker_that_did_not_score_what_the_others_pass_is_no_decision():
     section = VerifyAgreement(rerankers=PANEL)
     passed = segment_scores({("q", "cheap"): (1.0, 0.0, 0.0)})
-    with pytest.raises(InputError, match=r"no score of reranker 'dear' .* query 'q'"):
-        decide_verify(section, passed, candidates)
-    part = segment_scores({("q", "cheap"): (1.0, 0.0)}, parts=("beginning", "end"))
-    with pytest.raises(InputError, match=r"no score of reranker 'cheap' .* query 'q'"):
-        wanted_scorings(section, part, candidates)
-    failed = segment_scores({("q", "cheap"): (0.0, 1.0, 0.0)})
-    assert decide_verify(section, failed, candidates).get_column("kept").to_list() == [False]
+    with pytest.raises(InputError, match=r"1 queries fail under none of .* cheap, dear"):
+        decide_verify(section, passed, candidates_frame({"q": ["beginning"]}))
 
 
 def test_targets_come_from_one_position_a_list_or_nothing():
@@ -384,27 +357,6 @@ def margins_of(queries) -> pl.DataFrame:
 
 def margin_table(queries, thresholds=THRESHOLDS):
     return as_table(MARGIN_TABLE, count_by_position(queries, list(margin_pools(thresholds))))
-
-
-def test_the_threshold_table_counts_cumulative_pools_by_position():
-    table = margin_table(margins_of(QUERIES))
-    counts = table.select("condition", "n", "n_beginning", "n_middle", "n_end").rows()
-    assert counts == [
-        ("all", 12, 5, 3, 4),
-        ("no_margin", 1, 0, 1, 0),
-        ("failed", 2, 1, 0, 1),  # q0, qb
-        ("m>=0", 9, 4, 2, 3),
-        ("m>=0.1", 6, 3, 1, 2),  # q4 q7 q8, q6, q5 q9
-        ("m>=0.2", 4, 2, 1, 1),  # q7 q8, q6, q9
-        ("m>=0.3", 2, 1, 0, 1),  # q8, q9
-    ]
-    assert table.row(4)[3] == 6 / 12
-    assert table.select("share_beginning", "share_middle", "share_end").row(4) == (
-        0.5,
-        1 / 6,
-        1 / 3,
-    )
-    assert table.get_column("threshold").to_list() == [None, None, None, 0.0, 0.1, 0.2, 0.3]
 
 
 def test_the_cell_table_counts_length_by_position_and_gives_the_budget():

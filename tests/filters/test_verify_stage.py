@@ -6,7 +6,6 @@ from fake_reranker import ENTRY, PairReranker
 from filter_tables import Folder, candidate, sampling_of
 
 from psibench.config.rerankers import reranker_params
-from psibench.errors import InputError
 from psibench.filters.decide import Place, part_text
 from psibench.filters.panel import run_score_parts
 from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity, run_verify
@@ -273,16 +272,6 @@ def test_agreement_then_balancing_are_two_stages(tmp_path):
     chain.check()
 
 
-def test_where_no_question_agrees_both_stages_are_counted(tmp_path):
-    chain = fineweb(tmp_path, positions=FIVE)
-    chain.verify(chain.score(agreeing(failed=FIVE)))
-    assert chain.read("flow", "flow").select("stage", "entered", "kept").rows() == [
-        ("agreement", 5, 0),
-        ("balance", 0, 0),
-    ]
-    chain.check()
-
-
 def test_a_chunk_with_two_tags_passes_by_either_and_is_dropped_under_its_own_third(tmp_path):
     chain = fineweb(tmp_path, positions={"b1": ["beginning", "middle"], "e1": ["middle", "end"]})
     # b1's best third is the beginning, one of its two; e1's best is the beginning, none of them.
@@ -328,48 +317,3 @@ def test_provenance_says_who_wrote_the_queries_and_who_scored(tmp_path):
 )
 def test_parts_of_a_document(part, text):
     assert part_text("abcdefg", [2, 4], part) == text
-
-
-def test_balancing_after_a_margin_is_a_stage_of_its_own_and_keeps_the_margins(tmp_path):
-    spans = {"q1": (BEGINNING, "beginning"), "q2": (MIDDLE, "middle"), "q3": (END, "end")}
-    chain = controlled(tmp_path, MARGIN.model_copy(update={"balance": True}), spans)
-    scores = thirds({"q1": (0.75, 0, 0), "q2": (0, 0.75, 0), "q3": (0, 0, 0.5)})
-    chain.verify(chain.score(*(fake(name, scores) for name in ("one", "two"))))
-    assert chain.read("flow", "flow").select("stage", "step", "entered", "kept").rows() == [
-        ("margin", 3, 3, 3),
-        ("balance", 4, 3, 3),
-    ]
-    kept = chain.read("rows", "candidates").select("_id", "margin").rows()
-    assert kept == [("q1", 0.75), ("q2", 0.75), ("q3", 0.5)]
-    with pytest.raises(InputError, match=r"end 0; balancing .* switch balancing off"):
-        chain.verify(
-            [chain.path("scores-one"), chain.path("scores-two")],
-            section=chain.section.model_copy(update={"threshold": 0.6}),
-        )
-
-
-def test_the_margin_of_a_chunk_with_two_tags_is_that_of_the_better_one(tmp_path):
-    # Chunks [0, 3) and [3, 6) by their spans; the second lists two thirds as Myopic does.
-    positions = {"q1": ["beginning"], "q2": ["middle", "end"], "q3": ["middle", "end"]}
-    section = VerifyMargin(rerankers=["one"], threshold=0.25)
-    chain = fineweb(tmp_path, positions=positions, section=section)
-    scores = {"q1": (0.5, 0, 0), "q2": (0.25, 0, 0.75), "q3": (0.5, 0.25, 0)}
-    chain.verify(chain.score(fake("one", thirds(scores))))
-    assert chain.read("margins", "margins").select("query_id", "margin").rows() == [
-        ("q1", 0.5),
-        ("q2", 0.5),  # the end is ahead of the beginning, the one third that is no target
-        ("q3", -0.25),
-    ]
-    columns = ("n", "n_beginning", "n_middle", "n_end")
-    table = chain.read("margin_table", "margin_table")
-    # Both targets count by position.
-    assert table.filter(condition="m>=0.25").select(columns).rows() == [(2, 1, 1, 1)]
-    assert table.filter(condition="failed").select(columns).rows() == [(1, 0, 1, 1)]
-    # A cell has a query once: where the middle of its chunk lies.
-    cells = chain.read("cell_table", "cell_table").filter(length_bin="5-10")
-    kept, failed = (cells.filter(condition=name) for name in ("m>=0.25", "failed"))
-    assert kept.select(columns[1:]).rows() == [(1, 1, 0)]
-    assert failed.select(columns[1:]).rows() == [(0, 1, 0)]
-    dropped = chain.read("dropped", "attrition").select("item_id", "target_position").rows()
-    assert dropped == [("q3", "middle")]
-    chain.check()

@@ -227,12 +227,9 @@ def test_the_template_is_no_parameter_of_a_decision():
     keys = {"false_negatives": FINEWEB_NEGATIVES | {"prompt": "config/prompts/grade_relevance.md"}}
     plan = plan_of(None, keys=keys)
     section = plan.benchmarks["b"].negatives
-    first, second = section.judging(1), section.judging(2)
-    for params in (section.panel(), first, second, section.removal()):
+    for params in (section.panel(), section.removal()):
         assert "prompt" not in params
         assert "evaluate_raw" not in params
-    other = section.model_copy(update={"needed": 1, "min_grade": 4})
-    assert (other.judging(1) == first, other.judging(2) == second) == (True, False)
     assert jobs.counted(plan, "b", step="false_negatives") == {"unit": "queries", "step": 100}
 
 

@@ -8,7 +8,7 @@ from report_tables import bucket_rows, frame, psi_row, report_input
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.mixtures import MIXTURE_CELLS
 from psibench.filters.negatives import JUDGEMENTS
-from psibench.filters.study import Filtered, shift_table
+from psibench.filters.study import shift_table
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.report.page import ReportInput
 from psibench.report.views import BenchmarkInfo, ModelInfo
@@ -74,7 +74,7 @@ def shifts(
 ) -> pl.DataFrame:
     """POSITION_SHIFT: (stage, entered by position, kept by position)."""
     return shift_table(
-        Filtered(stage, unit, *([sum(side), *side] for side in (entered, kept)))
+        (stage, unit, *([sum(side), *side] for side in (entered, kept)))
         for stage, entered, kept in stages
     )
 

@@ -134,9 +134,7 @@ use rule on_cpu as judge_pairs with:
         number=r"[1-9][0-9]*",
     params:
         domains=domains,
-        section=lambda wildcards: own(wildcards).section.false_negatives.judging(
-            int(wildcards.number)
-        ),
+        section=lambda wildcards: own(wildcards).section.false_negatives.removal(),
         stage=STAGES["judge_pairs"],
     message:
         "What judge {wildcards.number} of {wildcards.benchmark} has to grade"

@@ -29,7 +29,7 @@ from psibench.tables.build_schemas import CANDIDATES, PAIRS, VERDICTS
 from psibench.tables.derived import derived
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
-from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec, with_interval
 from psibench.tables.stage import stage
 from psibench.text.segments import POSITIONS
 
@@ -53,12 +53,9 @@ class Audit(LlmTaskSection):
 # Tables.
 
 
-def _interval(name: str, text: str) -> tuple[Column, ...]:
-    return (
-        Column(name, FLOAT64, f"{text}; null without a usable query", True),
-        Column(f"{name}_low", FLOAT64, "lower end of its Wilson interval", True),
-        Column(f"{name}_high", FLOAT64, "upper end of its Wilson interval", True),
-    )
+def _rate(name: str, text: str) -> tuple[Column, ...]:
+    shown = f"{text}; null without a usable query"
+    return with_interval(name, shown, low="lower end of its Wilson interval")
 
 
 AUDIT_TABLE = TableSpec(
@@ -69,9 +66,9 @@ AUDIT_TABLE = TableSpec(
         Column("high", FLOAT64, "margin the stratum stays below", True),
         Column("n", INT64, "audited queries with a usable verdict on every segment"),
         Column("n_unusable", INT64, "audited queries without: a verdict or the target is missing"),
-        *_interval("target_yes", "share of queries whose target is judged to answer"),
-        *_interval("distractor_no", "mean share of other segments judged not to answer"),
-        *_interval("exclusive", "share of queries only whose target is judged to answer"),
+        *_rate("target_yes", "share of queries whose target is judged to answer"),
+        *_rate("distractor_no", "mean share of other segments judged not to answer"),
+        *_rate("exclusive", "share of queries only whose target is judged to answer"),
     ),
     key=("stratum",),
 )
@@ -133,26 +130,21 @@ def audit_table(
             target_yes=yes.filter(is_target).any(),
             distractor_no=(~yes).filter(~is_target).mean(),
         )
+        .with_columns(exclusive=pl.col("target_yes") & (pl.col("distractor_no") == 1))
+        .join(margins.select("query_id", stratum_numbers(thresholds)), on="query_id")
     )
-    judged = judged.with_columns(
-        exclusive=pl.col("target_yes") & (pl.col("distractor_no") == 1)
-    ).join(margins.select("query_id", stratum_numbers(thresholds)), on="query_id")
     rows = []
     for number, (label, low, high) in enumerate(margin_strata(thresholds)):
         found = judged.filter(stratum=number)
         usable = found.filter("is_usable")
-        row: dict[str, Any] = {"stratum": label, "low": low, "high": high, "n": usable.height}
-        row |= {"n_unusable": found.height - usable.height}
+        n, n_unusable = usable.height, found.height - usable.height
+        row = {"stratum": label, "low": low, "high": high, "n": n, "n_unusable": n_unusable}
         for rate in RATES:
-            row |= rate_with_interval(rate, usable.get_column(rate).mean(), usable.height)
+            share: Any = usable.get_column(rate).mean()
+            ends = wilson_interval(share, n) if n else (None, None)
+            row |= {rate: share, f"{rate}_low": ends[0], f"{rate}_high": ends[1]}
         rows.append(row)
     return as_table(AUDIT_TABLE, rows)
-
-
-def rate_with_interval(rate: str, share: Any, n: int) -> dict[str, float | None]:
-    """Name a share of ``n`` queries and the ends of its interval; all null without a query."""
-    low, high = wilson_interval(share, n) if n else (None, None)
-    return {rate: share, f"{rate}_low": low, f"{rate}_high": high}
 
 
 def wilson_interval(share: float, n: int, *, confidence: float = 0.95) -> tuple[float, float]:
@@ -191,7 +183,7 @@ def run_audit_pairs(
     pairs = part_pairs(
         read_table(candidates, CANDIDATES),
         read_table(documents, DOCUMENTS),
-        all_parts(drawn.select(_id="query_id"), POSITIONS),
+        all_parts(drawn, POSITIONS),
     )
     drawing = section.model_dump(mode="json", include={"per_stratum", "seed"})
     source = derived("audit_pairs", [candidates, documents, margins], params=drawing)

@@ -1,23 +1,21 @@
-"""What the filters share: leads of a target, decisions with their reasons, and the ledger of both.
+"""What the filters share: parts and targets, decisions with their reasons, and the ledger of both.
 
-Rerankers are asked in order. An item that fails under one of them is decided there: no later one
-scores it, and what a later one says of it is not read. Decisions are therefore the same whether
-everything was scored or only what was needed.
+Rerankers and judges are asked in order. An item that fails under one of them is decided there: no
+later one scores it, and what a later one says of it is not read. Decisions are therefore the same
+whether everything was scored or only what was needed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import polars as pl
 
 from psibench.config.base import Section
-from psibench.errors import InputError
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import OutputPath
-from psibench.tables.dropped import DROPPED_SCHEMA, as_attrition
+from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
 from psibench.tables.schemas import ATTRITION
 from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS, equal_segments, tag_posq
@@ -37,17 +35,18 @@ class FilterSection(Section):
 Outputs = Mapping[str, OutputPath]
 """Where a stage writes, by the names that its rule gives them."""
 
+PROPOSE, LOCATE = "propose_questions", "locate_span"
+"""PosIR's tasks before the evidence of a question is located."""
+
 SPAN_PARTS = ("document", "removed")
 PART_TEXT = "what of the document: beginning, middle, end, removed (without the span) or document"
-SCORE_TEXT = "score in [0, 1]; null for an empty text, NaN if the reranker gave no number"
-RAW_TEXT = "the reranker's own score, unbounded; null and NaN as for score"
+SCORE_TEXT = "score in [0, 1]; null for an empty text"
+RAW_TEXT = "the reranker's own score, unbounded; null as for score"
 
 NO_TARGET = "no_target"  # no target position is declared
 NO_OTHER_SEGMENT = "no_other_segment"  # every segment is a target, so none is left to compare with
 EMPTY_SEGMENT = "empty_segment"  # a segment has no text (a document of fewer than three characters)
-EMPTY_DOCUMENT = "empty_document"  # the document has no text
 SPAN_IS_DOCUMENT = "span_is_document"  # nothing is left of the document without the span
-INVALID_SCORE = "invalid_score"  # a reranker returned no number
 TARGET_NOT_FIRST = "target_not_first"  # another segment scores as high as the target or higher
 MARGIN_BELOW = "margin_below_threshold"  # the target leads by less than the threshold
 SPAN_NOT_NEEDED = "span_not_needed"  # without the span the document scores as high or higher
@@ -93,11 +92,7 @@ SCORING_SAVINGS = TableSpec(
 def as_table(
     spec: TableSpec, rows: pl.DataFrame | Iterable[Mapping[str, object]] = ()
 ) -> pl.DataFrame:
-    """Make a frame of a declared table: its columns, order and types; NaN becomes null.
-
-    Columns that a frame lacks are null. Of rows by name every one has all columns; without rows the
-    frame is empty.
-    """
+    """Make a frame of a declared table; NaN, and columns that a given frame lacks, become null."""
     schema = spec.empty().schema
     if not isinstance(rows, pl.DataFrame):
         rows = pl.DataFrame([{name: row[name] for name in schema} for row in rows], schema=schema)
@@ -112,11 +107,13 @@ def with_schema(rows: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
     )
 
 
+# Parts of a document, and those that have to score above the others.
+
+
 def part_text(text: str, span: Sequence[int], part: str) -> str:
     """Return a part of a document: a third of it, ``document``, or ``removed``.
 
-    ``removed`` is the document without the characters of ``span``, [start, end); the two sides
-    are joined as they are.
+    ``removed`` is the document without the characters of ``span``, [start, end).
     """
     if part == "document":
         return text
@@ -126,10 +123,10 @@ def part_text(text: str, span: Sequence[int], part: str) -> str:
     return text[start:end]
 
 
-def all_parts(candidates: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame:
-    """List ``query_id`` and ``part``: every part of every candidate, in order of both."""
+def all_parts(queries: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame:
+    """List ``query_id`` and ``part``: every part of the document of every query, in this order."""
     each = pl.lit(list(parts), dtype=pl.List(pl.String))
-    return candidates.select(query_id="_id").with_columns(part=each).explode("part")
+    return queries.select("query_id", part=each).explode("part")
 
 
 def evidence_targets(candidates: pl.DataFrame) -> pl.DataFrame:
@@ -145,117 +142,32 @@ def evidence_targets(candidates: pl.DataFrame) -> pl.DataFrame:
         known = pl.col("target_position").is_not_null()
         targets = pl.when(known).then(pl.concat_list("target_position")).otherwise(nothing)
     extra = [name for name in ("length_bin",) if name in candidates.columns]
-    return candidates.select(targets.alias("targets"), *extra, query_id="_id").select(
-        "query_id", "targets", *extra
-    )
+    return candidates.select(pl.col("_id").alias("query_id"), targets.alias("targets"), *extra)
 
 
-def span_targets(candidates: pl.DataFrame) -> pl.DataFrame:
-    """List ``query_id`` and ``targets``: the document, to be compared with ``removed``."""
-    return candidates.select(query_id="_id", targets=pl.lit(["document"], dtype=pl.List(pl.String)))
+def target_parts(candidates: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame:
+    """List ``query_id`` and ``targets``: which of the parts have to score above the others.
 
-
-def target_leads(
-    scores: pl.DataFrame,
-    items: pl.DataFrame,
-    *,
-    rerankers: Sequence[str],
-    parts: Sequence[str],
-) -> pl.DataFrame:
-    """Compute how far the best target part of every item leads the best other part.
-
-    Scores are laid out as (n_items, n_rerankers, n_parts): a table that is grouped by strings takes
-    longer a row the more rows it has.
-
-    ``scores`` are SEGMENT_SCORES rows, one a query, reranker and part; those of other queries,
-    parts and rerankers are left aside.
-    ``items`` has ``query_id`` and ``targets``.
-
-    Returns
-    -------
-    (n_items * n_rerankers, ...) frame by item, then reranker: the columns of ``items``, ``item``
-    and ``place`` (numbers of the item and of the reranker), ``reranker``, ``lead``, and
-    ``unknown``, which says why there is no lead (null if there is one): no_target,
-    no_other_segment, missing, empty_document (the part ``document`` has no text), empty_segment
-    (another one has none), invalid_score.
+    Of a document and what is left of it without the evidence it is the document.
     """
-    panel = pl.DataFrame({"reranker": rerankers}).with_row_index("place")
-    axes = {
-        "item": items.select("query_id").with_row_index("item"),
-        "place": panel,
-        "which": pl.DataFrame({"part": parts}).with_row_index("which"),
-    }
-    found = scores.lazy().filter(pl.col("part").is_in(parts))
-    for own in axes.values():
-        found = found.join(own.lazy(), on=own.columns[1])
-    known = found.select(*axes, "score").collect()
-    at, score = tuple(known.select(*axes).to_numpy().T), known.get_column("score")
-    shape = items.height, len(rerankers), len(parts)
-    is_given, is_empty = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-    values = np.full(shape, np.nan)
-    is_given[at], is_empty[at], values[at] = True, score.is_null().to_numpy(), score.to_numpy()
-    of_parts = [
-        items.get_column("targets").list.contains(part).fill_null(False).to_numpy()
-        for part in parts
-    ]
-    is_target = np.column_stack(of_parts)[:, None, :]
-    best, other = (
-        np.where(chosen, values, -np.inf).max(axis=-1) for chosen in (is_target, ~is_target)
-    )
-    reasons = {
-        NO_TARGET: ~is_target.any(axis=-1),
-        NO_OTHER_SEGMENT: is_target.all(axis=-1),
-        "missing": ~is_given.all(axis=-1),
-        EMPTY_DOCUMENT: (is_empty & (np.array(parts) == "document")).any(axis=-1),
-        EMPTY_SEGMENT: is_empty.any(axis=-1),
-        INVALID_SCORE: np.isnan(values).any(axis=-1),
-    }
-    code = np.select(list(reasons.values()), range(len(reasons)), default=len(reasons))
-    unknown = pl.Series([*reasons, None]).gather(code.ravel())
+    targets = evidence_targets(candidates)
+    if parts != SPAN_PARTS:
+        return targets
+    return targets.with_columns(targets=pl.lit(["document"], dtype=pl.List(pl.String)))
+
+
+def nothing_to_compare(parts: Sequence[str]) -> pl.Expr:
+    """Say why ``targets`` cannot be compared with other parts; null where they can."""
+    n_targets = pl.col("targets").list.len()
     return (
-        items.with_row_index("item")
-        .join(panel, how="cross", maintain_order="left_right")
-        .with_columns(lead=pl.Series((best - other).ravel()), unknown=unknown)
-        .with_columns(lead=pl.when(pl.col("unknown").is_null()).then("lead"))
-        .select(*items.columns, "item", "place", "reranker", "lead", "unknown")
+        pl.when(n_targets == 0)
+        .then(pl.lit(NO_TARGET))
+        .when(n_targets == len(parts))
+        .then(pl.lit(NO_OTHER_SEGMENT))
     )
 
 
-def first_failure(leads: pl.DataFrame, passes: pl.Expr) -> pl.DataFrame:
-    """Find the first reranker under which each item fails.
-
-    ``leads`` are of `target_leads`; ``passes`` says whether a known lead is enough. Returns the row
-    of each item under that reranker, with ``fails``. Where an item passes under all of them it is
-    the row with the least lead, the first of equal ones. An item that cannot be compared at all has
-    no ``reranker``.
-
-    Raises
-    ------
-    InputError
-        If a score is missing that decides.
-    """
-    fails = pl.col("unknown").is_not_null() | ~passes
-    place_or_lead = pl.when("fails").then(pl.col("place").cast(pl.Float64)).otherwise("lead")
-    found = (
-        leads.with_columns(fails=fails)
-        .sort(
-            "item",
-            "fails",
-            place_or_lead,
-            "place",
-            descending=[False, True, False, False],
-        )
-        .unique("item", keep="first", maintain_order=True)
-    )
-    missing = found.filter(pl.col("unknown") == "missing")
-    if missing.height:
-        query_id, reranker = missing.select("query_id", "reranker").row(0)
-        raise InputError(
-            f"no score of reranker {reranker!r} for a part of query {query_id!r} "
-            f"({missing.height} such queries); score them, or leave the reranker out"
-        )
-    is_comparable = ~pl.col("unknown").is_in([NO_TARGET, NO_OTHER_SEGMENT]).fill_null(False)
-    return found.with_columns(reranker=pl.when(is_comparable).then("reranker"))
+# Decisions.
 
 
 def make_decisions(rule: str, outcome: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
@@ -284,30 +196,28 @@ def count_savings(
     """Count the scorings made for a rule against those of scoring everything: SCORING_SAVINGS rows.
 
     One per scorer, in order, then ``all``. ``scores`` is the table the rule was decided on, its
-    scorers in a column ``reranker`` or ``judge``; a row is a scoring, a null (no text to score)
-    too. ``items`` has the key columns of what entered the rule.
+    scorers in a column ``reranker`` or ``judge``; a null (no text to score) is a scoring too.
+    ``items`` has the key columns of what entered the rule.
     """
     scorer = "judge" if "judge" in scores.columns else "reranker"
     if "part" in scores.columns:
         scores = scores.filter(pl.col("part").is_in(parts))
     made = dict(scores.join(items, on=items.columns, how="semi").group_by(scorer).len().iter_rows())
+    n_scored = [made.get(name, 0) for name in scorers]
     n_complete = items.height * len(parts)
-    counts = [(name, n_complete, made.get(name, 0)) for name in scorers]
-    counts.append(("all", n_complete * len(counts), sum(n for _, _, n in counts)))
-    return as_table(
-        SCORING_SAVINGS,
-        (
-            {
-                "rule": rule,
-                "scorer": name,
-                "n_complete": of,
-                "n_scored": n,
-                "n_saved": of - n,
-                "share_saved": (of - n) / of if of else None,
-            }
-            for name, of, n in counts
-        ),
+    counts = pl.DataFrame(
+        {
+            "scorer": [*scorers, "all"],
+            "n_complete": [*[n_complete] * len(scorers), n_complete * len(scorers)],
+            "n_scored": [*n_scored, sum(n_scored)],
+        }
     )
+    n_saved = pl.col("n_complete") - pl.col("n_scored")
+    share = (n_saved / pl.col("n_complete")).alias("share_saved")
+    return as_table(SCORING_SAVINGS, counts.with_columns(share, rule=pl.lit(rule), n_saved=n_saved))
+
+
+# The ledger.
 
 
 @dataclass(frozen=True)
@@ -335,16 +245,10 @@ def candidate_facts(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.Dat
         char_length=pl.col("text").str.len_chars().cast(pl.Int32),
         length_bin="length_bin" if "length_bin" in documents.columns else pl.lit(None, pl.String),
     )
-    columns = ("_id", "pos_corpus_id", "pos_char_span", "target_position")
-    asked = candidates.select(columns).rename({"pos_corpus_id": "doc_id"})
+    asked = candidates.select("_id", "pos_char_span", "target_position", doc_id="pos_corpus_id")
     joined = asked.join(sizes, on="doc_id", how="left", maintain_order="left")
-    return joined.select(
-        "_id",
-        "doc_id",
-        single_positions(joined, "char_length"),
-        "char_length",
-        "length_bin",
-    )
+    positions = single_positions(joined, "char_length")
+    return joined.select("_id", "doc_id", positions, "char_length", "length_bin")
 
 
 def single_positions(items: pl.DataFrame, length: str) -> pl.Series:
@@ -360,26 +264,21 @@ def single_positions(items: pl.DataFrame, length: str) -> pl.Series:
 def ledger_rows(
     decisions: pl.DataFrame, facts: pl.DataFrame, *, stage: str, step: int, unit: str
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Turn decisions into the rows of what a stage dropped, in their order, and its FLOW row.
+    """Turn decisions into what a stage dropped (`DROPPED_SCHEMA`), in their order, and a FLOW row.
 
-    ``facts`` has ``_id``, ``doc_id`` and what is known of ``target_position`` and ``char_length``.
-    What was dropped is in the columns of `psibench.tables.dropped`; ``detail`` says whose score
-    decided.
+    ``facts`` has ``_id``, ``doc_id`` and what is known of ``target_position`` and ``char_length``;
+    ``detail`` says whose score decided.
     """
     known = [name for name in ("doc_id", "target_position", "char_length") if name in facts.columns]
-    dropped = decisions.filter(~pl.col("kept")).join(
-        facts.select("_id", *known),
-        left_on="item_id",
-        right_on="_id",
-        how="left",
-        maintain_order="left",
+    dropped = (
+        decisions.filter(~pl.col("kept"))
+        .join(facts.select(*known, item_id="_id"), on="item_id", how="left", maintain_order="left")
+        .with_columns(
+            stage=pl.lit(stage), unit=pl.lit(unit), detail=pl.lit("by ") + pl.col("decided_by")
+        )
     )
-    dropped = dropped.with_columns(
-        stage=pl.lit(stage), unit=pl.lit(unit), detail=pl.lit("by ") + pl.col("decided_by")
-    )
-    counts = {"entered": decisions.height, "kept": decisions.height - dropped.height}
-    flow = {"stage": stage, "step": step, "unit": unit, **counts, "dropped": dropped.height}
-    return with_schema(dropped, DROPPED_SCHEMA), as_table(FLOW, [flow])
+    counts = Flow(unit, decisions.height, decisions.height - dropped.height)
+    return with_schema(dropped, DROPPED_SCHEMA), flow_frame(stage, step, [counts])
 
 
 def write_ledger(

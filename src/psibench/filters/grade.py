@@ -25,8 +25,6 @@ from psibench.filters.decide import (
     GRADE_LOW,
     GRADE_NOT_ABOVE,
     NO_GRADE,
-    NO_OTHER_SEGMENT,
-    NO_TARGET,
     SCORING_SAVINGS,
     SPAN_PARTS,
     FilterSection,
@@ -35,12 +33,12 @@ from psibench.filters.decide import (
     all_parts,
     candidate_facts,
     count_savings,
-    evidence_targets,
     kept_items,
     ledger_rows,
     make_decisions,
+    nothing_to_compare,
     part_text,
-    span_targets,
+    target_parts,
     write_ledger,
 )
 from psibench.llm.tasks import (
@@ -101,10 +99,6 @@ class Grade(FilterSection, LlmTaskSection):
         """Least lead of the target: with ``span`` any lead is enough."""
         return 1 if self.rule == "span" else self.min_lead
 
-    def items(self, candidates: pl.DataFrame) -> pl.DataFrame:
-        """List ``query_id`` and ``targets``: the parts of the document that have to lead."""
-        return span_targets(candidates) if self.rule == "span" else evidence_targets(candidates)
-
 
 # The rules.
 
@@ -115,80 +109,60 @@ def wanted_gradings(section: Grade, known: pl.DataFrame, candidates: pl.DataFram
     First the targets; then, where they are graded high enough, the other parts; empty once all
     candidates are decided.
     """
-    laid = _laid_out(section, known, candidates)
-    is_target, is_absent = pl.col("is_target"), pl.col("has").is_null()
-    is_open = (is_absent & is_target).any().over("item")
-    is_high = (_best(is_target) >= section.min_grade).fill_null(False).over("item")
-    is_next = pl.when(is_open).then(is_target).otherwise(~is_target & is_high)
-    is_comparable = is_target.any().over("item") & ~is_target.all().over("item")
-    return laid.filter(is_comparable & is_absent & is_next).select("query_id", "part")
+    graded = _with_grades(section, known, candidates)
+    is_target, is_asked = pl.col("is_target"), pl.col("is_known").is_null()
+    is_first_round = (is_asked & is_target).any().over("query_id")
+    is_high = (_best(is_target) >= section.min_grade).fill_null(False).over("query_id")
+    is_next = pl.when(is_first_round).then(is_target).otherwise(~is_target & is_high)
+    is_comparable = nothing_to_compare(section.parts).is_null()
+    return graded.filter(is_comparable & is_asked & is_next).select("query_id", "part")
 
 
 def decide_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
     """Keep the candidates whose target is graded high and above the other parts.
 
-    Parameters
-    ----------
-    known
-        ``query_id``, ``part`` and ``grade``, null without a usable reply or without text.
-
-    Returns
-    -------
-    DECISIONS rows, one per candidate, in their order. ``score`` is the target's grade where that is
-    too low, else its lead. Reasons: no_target, no_other_segment, no_grade, grade_low,
+    ``known`` has ``query_id``, ``part`` and ``grade``, null without a usable reply or without text.
+    Returns DECISIONS rows, one per candidate, in their order; ``score`` is the target's grade where
+    that is too low, else its lead. Reasons: no_target, no_other_segment, no_grade, grade_low,
     grade_not_above_others.
     """
-    is_target, lead = pl.col("is_target"), pl.col("target") - pl.col("other")
+    is_target, nothing = pl.col("is_target"), nothing_to_compare(section.parts)
+    target, lead = pl.col("target"), pl.col("target") - pl.col("other")
     graded = (
-        _laid_out(section, known, candidates)
-        .group_by("item", maintain_order=True)
-        .agg(
-            item_id=pl.col("query_id").first(),
-            n_targets=is_target.sum(),
-            target=_best(is_target),
-            other=_best(~is_target),
-        )
+        _with_grades(section, known, candidates)
+        .group_by("query_id", maintain_order=True)
+        .agg(pl.first("targets"), target=_best(is_target), other=_best(~is_target))
+        .with_columns(nothing=nothing)
     )
+    is_low, is_compared = target < section.min_grade, pl.col("nothing").is_null()
     reason = (
-        pl.when(pl.col("n_targets") == 0)
-        .then(pl.lit(NO_TARGET))
-        .when(pl.col("n_targets") == len(section.parts))
-        .then(pl.lit(NO_OTHER_SEGMENT))
-        .when(pl.col("target").is_null())
-        .then(pl.lit(NO_GRADE))
-        .when(pl.col("target") < section.min_grade)
+        pl.when(~is_compared)
+        .then("nothing")
+        .when(is_low)
         .then(pl.lit(GRADE_LOW))
-        .when(pl.col("other").is_null())
+        .when(lead.is_null())
         .then(pl.lit(NO_GRADE))
         .when(lead < section.least_lead)
         .then(pl.lit(GRADE_NOT_ABOVE))
-        .otherwise(pl.lit(""))
     )
-    is_compared = ~pl.col("reason").is_in([NO_TARGET, NO_OTHER_SEGMENT])
-    is_low = pl.col("reason") == GRADE_LOW
-    decided = graded.with_columns(reason=reason).with_columns(
-        score=pl.when(is_low).then("target").when(is_compared).then(lead),
+    outcome = graded.with_columns(
+        item_id="query_id",
+        score=pl.when(is_compared).then(pl.when(is_low).then(target).otherwise(lead)),
         decided_by=pl.when(is_compared).then(pl.lit(section.llm)),
     )
-    return make_decisions(section.stage, decided, pl.col("reason"))
+    return make_decisions(section.stage, outcome, reason)
 
 
-def _laid_out(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
-    """Give a row per candidate and part, with its ``grade``, ``is_target``, and whether it has one.
+def _with_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
+    """Give a row per candidate and part, with ``grade`` and ``is_target``.
 
-    A part that was not graded has null in ``has``.
+    ``is_known`` is null where a part was not graded.
     """
-    parts = pl.DataFrame({"part": section.parts})
+    targets = target_parts(candidates, section.parts)
+    parts, on = all_parts(targets, section.parts), ["query_id", "part"]
     return (
-        section.items(candidates)
-        .with_row_index("item")
-        .join(parts, how="cross", maintain_order="left_right")
-        .join(
-            known.with_columns(has=pl.lit(True)),
-            on=["query_id", "part"],
-            how="left",
-            maintain_order="left",
-        )
+        parts.join(targets, on="query_id", how="left", maintain_order="left")
+        .join(known.with_columns(is_known=True), on=on, how="left", maintain_order="left")
         .with_columns(is_target=pl.col("targets").list.contains(pl.col("part")))
     )
 
@@ -209,11 +183,10 @@ def part_pairs(
 
     ``wanted`` has ``query_id`` and ``part`` of the pairs, in their order.
     """
-    asked = candidates.select(
-        query_id="_id", query="text", doc_id="pos_corpus_id", span="pos_char_span"
-    )
-    rows = _with_texts(wanted, asked, documents)
-    parts = [part_text(*row) for row in rows.select("text", "span", "part").iter_rows()]
+    asked = candidates.select("pos_char_span", query_id="_id", doc_id="pos_corpus_id")
+    pairs = wanted.join(asked, on="query_id", how="left", maintain_order="left")
+    rows = _with_texts(pairs, candidates, documents)
+    parts = [part_text(*row) for row in rows.select("text", "pos_char_span", "part").iter_rows()]
     return _pairs(rows.with_columns(text=pl.Series(parts, dtype=pl.String)), "part")
 
 
@@ -224,13 +197,16 @@ def document_pairs(
 
     ``pairs`` has ``query_id`` and ``doc_id``, in their order.
     """
-    rows = _with_texts(pairs, queries.select(query_id="_id", query="text"), corpus)
+    rows = _with_texts(pairs, queries, corpus)
     return _pairs(rows.with_columns(part=pl.lit("document")), "doc_id")
 
 
-def _with_texts(pairs: pl.DataFrame, asked: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    texts = documents.select("text", doc_id="_id")
+def _with_texts(
+    pairs: pl.DataFrame, queries: pl.DataFrame, documents: pl.DataFrame
+) -> pl.DataFrame:
+    asked = queries.select(query_id="_id", query="text")
     found = pairs.join(asked, on="query_id", how="left", maintain_order="left")
+    texts = documents.select("text", doc_id="_id")
     return found.join(texts, on="doc_id", how="left", maintain_order="left")
 
 
@@ -242,17 +218,14 @@ def _pairs(rows: pl.DataFrame, named_by: str) -> pl.DataFrame:
 
 
 def known_grades(
-    section: Grade,
-    candidates: pl.DataFrame,
-    documents: pl.DataFrame,
-    graded: pl.DataFrame | None = None,
+    section: Grade, candidates: pl.DataFrame, documents: pl.DataFrame, graded: pl.DataFrame
 ) -> pl.DataFrame:
-    """Give ``query_id, part, grade`` of what is ``graded``, and a null for parts without text."""
-    every = all_parts(candidates, section.parts)
+    """Give ``query_id, part, grade`` of GRADES rows, and a null for parts without text."""
+    every = all_parts(candidates.select(query_id="_id"), section.parts)
     shown = part_pairs(candidates, documents, every)
-    without = every.join(shown, on=["query_id", "part"], how="anti", maintain_order="left")
-    without = without.with_columns(grade=pl.lit(None, pl.Int32))
-    return without if graded is None else pl.concat([graded.select(without.columns), without])
+    without_text = every.join(shown, on=["query_id", "part"], how="anti", maintain_order="left")
+    found = graded.select("query_id", "part", "grade")
+    return pl.concat([found, without_text.with_columns(grade=pl.lit(None, pl.Int32))])
 
 
 def round_pairs(
@@ -267,9 +240,12 @@ def round_pairs(
     round asks about every part that has text, decided or not.
     """
     if graded is None and section.complete:
-        return part_pairs(candidates, documents, all_parts(candidates, section.parts))
-    known = known_grades(section, candidates, documents, graded)
-    return part_pairs(candidates, documents, wanted_gradings(section, known, candidates))
+        wanted = all_parts(candidates.select(query_id="_id"), section.parts)
+    else:
+        before = GRADES.empty() if graded is None else graded
+        known = known_grades(section, candidates, documents, before)
+        wanted = wanted_gradings(section, known, candidates)
+    return part_pairs(candidates, documents, wanted)
 
 
 # The tasks that a language model is asked.
@@ -282,7 +258,7 @@ def pairs_table(task: str) -> str:
 
 def grading_task(name: str) -> LlmTask:
     """Make a task that grades every pair of ``{name}_pairs`` from 0 to 4: GRADES rows."""
-    return _judging_task(name, "grade_relevance", "passage", GRADES, "grade", pl.Int32, _grade)
+    return _judging_task(name, "grade_relevance", "passage", GRADES, "grade", _grade)
 
 
 def verdict_task(name: str) -> LlmTask:
@@ -290,7 +266,7 @@ def verdict_task(name: str) -> LlmTask:
 
     It is not told which segment is the target (Controlled, appendix B).
     """
-    return _judging_task(name, "judge_segment", "segment", VERDICTS, "is_yes", pl.Boolean, _is_yes)
+    return _judging_task(name, "judge_segment", "segment", VERDICTS, "is_yes", _is_yes)
 
 
 def _judging_task(
@@ -299,35 +275,31 @@ def _judging_task(
     text_variable: str,
     spec: TableSpec,
     judged: str,
-    kind: type[pl.DataType],
     read: Callable[[Replied], int | bool],
 ) -> LlmTask:
     source = pairs_table(name)
 
+    def pairs(tables: Tables) -> pl.DataFrame:
+        """Return the pairs of the documents given, by document; within one, in their own order."""
+        documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
+        return documents.join(tables[source], on="doc_id", maintain_order="left_right")
+
     def items(tables: Tables, _section: Any) -> Iterator[TaskItem]:
         """Ask about the pairs of the documents given; those of other shards are left out."""
         columns = ("_id", "doc_id", "query", "text")
-        for pair_id, doc_id, query, text in (
-            _in_document_order(tables, source).select(columns).iter_rows()
-        ):
+        for pair_id, doc_id, query, text in pairs(tables).select(columns).iter_rows():
             yield TaskItem(pair_id, doc_id, {"query": query, text_variable: text})
 
     def gather(tables: Tables, _section: Any, replies: Iterable[Replied]) -> Gathered:
         """Make a row of every pair; the judgement is null without a usable reply."""
         found = [(reply.item_id, read(reply)) for reply in replies]
-        judgements = pl.DataFrame(found, schema={"_id": pl.String, judged: kind}, orient="row")
-        pairs = _in_document_order(tables, source)
-        rows = with_judgements(pairs, judgements)
+        schema = {name: spec.empty().schema[name] for name in ("_id", judged)}
+        judgements = pl.DataFrame(found, schema=schema, orient="row")
+        rows = with_judgements(_in_document_order(tables, source), judgements)
         return Gathered(rows.select(spec.column_names))
 
     reads = (DOCUMENTS_TABLE, source)
     return LlmTask(name, "pairs", reads, spec, items, gather, prompt=template)
-
-
-def _in_document_order(tables: Tables, source: str) -> pl.DataFrame:
-    """Return the pairs of the documents given, by document; within one, in their own order."""
-    documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
-    return documents.join(tables[source], on="doc_id", maintain_order="left_right")
 
 
 def _grade(reply: Replied) -> int:

@@ -207,43 +207,37 @@ def draw_mixtures(
     budget
         Queries per length bin; None: the smallest cell. A cell gives no more than it has.
 
-    Returns ------- MIXTURES rows by configuration, length bin, position and place in the draw;
-    MIXTURE_CELLS rows by configuration, length bin and position, empty cells too.
+    Returns
+    -------
+    MIXTURES rows by configuration, length bin, position and place in the draw; MIXTURE_CELLS rows
+    by configuration, length bin and position, empty cells too.
     """
-    cell = ["length_bin", "target_position"]
-    cells = pl.DataFrame({"length_bin": length_bins}).join(
-        pl.DataFrame({"target_position": POSITIONS}), how="cross", maintain_order="left_right"
-    )
-    sizes = pool.group_by(cell).len("n_retained")
-    cells = cells.join(sizes, on=cell, how="left", maintain_order="left").with_columns(
-        pl.col("n_retained").fill_null(0)
-    )
-    smallest = pl.col("n_retained").min()
-    cells = cells.with_columns(
-        budget=smallest if budget is None else pl.lit(budget, pl.Int64),
-        cell=pl.int_range(pl.len()),
-    )
-    parts = pl.DataFrame(
-        [
-            (place, name, position, weight, sum(weights))
-            for place, (name, weights) in enumerate(configurations.items())
-            for position, weight in zip(POSITIONS, weights, strict=True)
-        ],
-        schema=["place", "configuration", "target_position", "weight", "total"],
-        orient="row",
-    )
-    quotas = (
-        parts.join(cells, on="target_position")
-        .with_columns(n_drawn=pl.col("budget") * pl.col("weight") // pl.col("total"))
-        .sort("place", "cell")
-    )
-    ordered = pool.with_columns(draw=draw_order(pool.get_column("query_id"), seed)).sort("draw")
-    ranked = ordered.with_columns(rank=pl.int_range(pl.len()).over(cell))
-    drawn = quotas.join(ranked, on=cell).filter(pl.col("rank") < pl.col("n_drawn"))
-    return (
-        as_table(MIXTURES, drawn.sort("place", "cell", "draw")),
-        as_table(MIXTURE_CELLS, quotas),
-    )
+    drawn = pool.with_columns(place=draw_order(pool.get_column("query_id"), seed)).sort("place")
+    found = drawn.partition_by("length_bin", "target_position", as_dict=True)
+    cells = {
+        (length_bin, position): found.get((length_bin, position), drawn.clear())
+        for length_bin in length_bins
+        for position in POSITIONS
+    }
+    if budget is None:
+        budget = min(queries.height for queries in cells.values())
+    mixtures, counts = [as_table(MIXTURES)], []
+    for configuration, parts in configurations.items():
+        for (length_bin, position), queries in cells.items():
+            n_drawn = budget * parts[POSITIONS.index(position)] // sum(parts)
+            chosen = queries.head(n_drawn).with_columns(configuration=pl.lit(configuration))
+            mixtures.append(as_table(MIXTURES, chosen))
+            counts.append(
+                {
+                    "configuration": configuration,
+                    "length_bin": length_bin,
+                    "target_position": position,
+                    "n_retained": queries.height,
+                    "n_drawn": n_drawn,
+                    "budget": budget,
+                }
+            )
+    return pl.concat(mixtures), as_table(MIXTURE_CELLS, counts)
 
 
 def read_length_bins(sampling: TablePath) -> list[str]:
@@ -292,8 +286,9 @@ def run_mixtures(
             "budget: nothing is drawn. Lower the margin's threshold, sample more documents or use "
             "fewer length bins"
         )
-    for name in section.configurations if budget else ():
-        if not of_cells.filter(configuration=name).get_column("n_drawn").sum():
+    else:
+        sizes = of_cells.group_by("configuration", maintain_order=True).agg(pl.sum("n_drawn"))
+        for name in sizes.filter(n_drawn=0).get_column("configuration"):
             logger.warning(
                 "mixtures: configuration %s is empty: the smallest cell of length and position has "
                 "%d queries, too few to be divided", name, budget,

@@ -12,24 +12,35 @@ pairs where it might have changed the outcome. Voters are asked in order: a pair
 vote that makes up the number needed, or that leaves too few for it, and no later one is asked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
-from pydantic import AfterValidator, Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from psibench.config.base import Id, Section, refuse_repeats
 from psibench.errors import InputError
 from psibench.filters.decide import (
     ABOVE_POSITIVE,
+    FALSE_NEGATIVE,
     JUDGED_RELEVANT,
     MAJORITY_POSITIVE,
+    POSITIVE_REMOVED,
     RAW_TEXT,
     SCORE_TEXT,
+    SCORING_SAVINGS,
     UNUSABLE_VOTE,
+    Outputs,
+    Place,
     as_table,
+    candidate_facts,
+    count_savings,
+    kept_items,
+    ledger_rows,
+    make_decisions,
+    write_ledger,
 )
 from psibench.filters.grade import document_pairs
 from psibench.filters.verify import Panel
@@ -44,6 +55,7 @@ from psibench.tables.stage import stage
 RULE_RERANKERS = "majority_of_rerankers"
 RULE_JUDGES = "majority_of_judges"
 RULE_ABOVE = "above_positive"
+LEDGER_STAGE = "false_negatives"
 PAIR = ["query_id", "doc_id"]
 
 # Config.
@@ -63,6 +75,8 @@ class RerankerPanel(Section):
 
     removes_documents: ClassVar[bool] = False
     """Whether documents leave the corpus; else queries do."""
+    keep_more: ClassVar[str] = "raise false_negatives.threshold, min_grade or needed"
+    """What to do where no query is left."""
 
     protocol: str
     rerankers: Panel = Field(min_length=1)
@@ -73,16 +87,18 @@ class RerankerPanel(Section):
 
     def panel(self) -> dict[str, Any]:
         """Return what decides the rerankers' part, as plain data."""
-        return self.model_dump(mode="json", exclude={"recall", "evaluate_raw"})
+        own = {"protocol", "rerankers", "complete", "threshold", "under"}
+        return self.model_dump(mode="json", include=own)
 
     def scoring(self, reranker: str) -> dict[str, Any]:
-        """Return what decides one reranker's scores, as plain data.
-
-        With ``complete`` neither the rule nor the others do.
-        """
+        """Return what decides one reranker's scores: with ``complete`` neither rule nor others."""
         if self.complete:
             return {"protocol": self.protocol, "complete": True, "rerankers": [reranker]}
         return self.panel()
+
+    def removal(self) -> dict[str, Any]:
+        """Return what decides what is removed, as plain data: the template does not."""
+        return self.model_dump(mode="json", exclude={"prompt", "evaluate_raw"})
 
 
 class Votes(RerankerPanel):
@@ -123,43 +139,20 @@ class FinewebNegatives(Votes):
             raise ValueError(f"needed is {self.needed}, but there are {len(self.judges)} judges")
         return self
 
-    def panel(self) -> dict[str, Any]:
-        """Return what decides the rerankers' part, as plain data."""
-        return self.model_dump(mode="json", include={*Votes.model_fields})
-
-    def judging(self, number: int) -> dict[str, Any]:
-        """Return what decides which pairs a judge grades, as plain data: for the first no grade."""
-        if number > 1:
-            return self.removal()
-        return self.removal() | {"needed": 1, "min_grade": 0}
-
-    def removal(self) -> dict[str, Any]:
-        """Return what decides what is removed, as plain data: the template does not."""
-        return self.model_dump(mode="json", exclude={"prompt", "evaluate_raw"})
-
 
 class PosirNegatives(AbovePositive):
     """Documents that score above a query's positive leave the corpus (PosIR, section 2.3)."""
 
     removes_documents = True
+    keep_more = "set false_negatives.under to all if it is any"
 
     recall: Recall
     evaluate_raw: bool = True
     """Evaluate the benchmark before the removal too, as BENCHMARK-raw."""
 
-    def removal(self) -> dict[str, Any]:
-        """Return what decides what is removed, as plain data."""
-        return self.model_dump(mode="json", exclude={"evaluate_raw"})
-
 
 NegativesProtocol = Annotated[FinewebNegatives | PosirNegatives, Field(discriminator="protocol")]
 PanelProtocol = Annotated[Votes | AbovePositive, Field(discriminator="protocol")]
-
-
-def read_panel(params: Mapping[str, Any]) -> Votes | AbovePositive:
-    """Return a section's part about rerankers from a rule's parameters."""
-    panel: Votes | AbovePositive = TypeAdapter(PanelProtocol).validate_python(params)
-    return panel
 
 
 # Tables.
@@ -213,48 +206,19 @@ JUDGEMENTS = TableSpec(
 # Votes.
 
 
-@dataclass(frozen=True)
-class Recalled:
-    """What a recall run leaves to decide on, as ``query_id`` and ``doc_id``.
-
-    ``pairs`` is what was recalled, less the positives, in the run's order; ``positives`` are those
-    of the queries that have pairs.
-    """
-
-    pairs: pl.DataFrame
-    positives: pl.DataFrame
-
-
 def recalled_pairs(
     recall: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame, *, top_k: int | None = None
-) -> Recalled:
-    """Take the pairs to decide on from a recall run.
+) -> pl.DataFrame:
+    """Take the pairs to decide on from a recall run, in its order: `with_positives`.
 
-    RUN rows of other queries (of other domains), and those behind rank ``top_k``, are left aside;
-    None: no rank is. A query of which nothing was recalled has no pair.
-
-    Raises
-    ------
-    InputError
-        If the run is about other queries only.
+    RUN rows of other queries (of other domains), and those behind rank ``top_k``, are left aside.
     """
-    known = queries.select(query_id="_id")
-    own = recall.join(known, on="query_id", how="semi", maintain_order="left")
-    if own.is_empty() and recall.height and known.height:
-        raise InputError(
-            f"the recall run has {recall.height} rows, none of them for one of the {known.height} "
-            f"queries; first query: {known.item(0, 0)!r}, first in the run: "
-            f"{recall.get_column('query_id')[0]!r}. Recall with the queries of this benchmark."
-        )
-    near = own if top_k is None else own.filter(pl.col("rank") <= top_k)
-    others = near.select(PAIR).join(positives_of(qrels), on=PAIR, how="anti", maintain_order="left")
-    return beside_positives(others, qrels)
-
-
-def beside_positives(pairs: pl.DataFrame, qrels: pl.DataFrame) -> Recalled:
-    """Put the positives of their queries beside pairs to decide on."""
-    own = positives_of(qrels).join(pairs, on="query_id", how="semi", maintain_order="left")
-    return Recalled(pairs.select(PAIR), own)
+    found = recall.join(queries, left_on="query_id", right_on="_id", how="semi")
+    if top_k is not None:
+        found = found.filter(pl.col("rank") <= top_k)
+    positives = positives_of(qrels)
+    others = found.join(positives, on=PAIR, how="anti", maintain_order="left")
+    return with_positives(others, positives)
 
 
 def positives_of(qrels: pl.DataFrame) -> pl.DataFrame:
@@ -262,102 +226,94 @@ def positives_of(qrels: pl.DataFrame) -> pl.DataFrame:
     return qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
 
 
-def scored_pairs(panel: RerankerPanel, recalled: Recalled) -> pl.DataFrame:
+def with_positives(pairs: pl.DataFrame, positives: pl.DataFrame) -> pl.DataFrame:
+    """Put the positives of their queries before pairs: ``query_id, doc_id, is_labelled``."""
+    own = positives.join(pairs, on="query_id", how="semi", maintain_order="left")
+    sides = {True: own, False: pairs}
+    return pl.concat(
+        side.select(*PAIR, is_labelled=pl.lit(is_labelled)) for is_labelled, side in sides.items()
+    )
+
+
+def compared_pairs(panel: RerankerPanel, recalled: pl.DataFrame) -> pl.DataFrame:
     """List every pair that a reranker scores if it scores all: for posir the positives too."""
-    if isinstance(panel, AbovePositive):
-        return pl.concat([recalled.positives, recalled.pairs])
-    return recalled.pairs
+    is_compared = pl.lit(isinstance(panel, AbovePositive)) | ~pl.col("is_labelled")
+    return recalled.filter(is_compared).select(PAIR)
 
 
-def _said_by_rerankers(
-    panel: Votes | AbovePositive, recalled: Recalled, scores: pl.DataFrame
+def reranker_votes(
+    panel: Votes | AbovePositive, recalled: pl.DataFrame, scores: pl.DataFrame
 ) -> pl.DataFrame:
-    """Give the votes of rerankers as `_settle` takes them."""
-    score = pl.col("score")
-    if isinstance(panel, Votes):
-        return scores.select(*PAIR, "score", voter="reranker", is_yes=score > panel.threshold)
-    _refuse_not_one_positive(recalled)
-    by = ["query_id", "reranker"]
-    own = scores.join(recalled.positives, on=PAIR, how="semi").select(*by, own="score")
-    lead = score - pl.col("own")
-    both = scores.join(own, on=by)
-    return both.select(*PAIR, lead, voter="reranker", is_yes=score > pl.col("own"))
+    """Give each PAIR_SCORES row its ``voter``, the ``score`` it decides by, and ``is_yes``.
 
-
-def _said_by_judges(section: FinewebNegatives, grades: pl.DataFrame) -> pl.DataFrame:
-    """Give the votes of judges as `_settle` takes them."""
-    grade = pl.col("grade")
-    return grades.select(*PAIR, voter="judge", score=grade, is_yes=grade >= section.min_grade)
-
-
-def _settle(
-    pairs: pl.DataFrame,
-    said: pl.DataFrame,
-    voters: Sequence[str],
-    *,
-    n_voters: int,
-    needed: int,
-) -> pl.DataFrame:
-    """Find the vote that settles each pair, of ``n_voters`` of which ``voters`` were asked.
-
-    A pair is settled once it has ``needed`` votes, or so many against it that the rest cannot make
-    them up. ``said`` has the pair, ``voter``, ``score`` and ``is_yes``; a vote whose score is no
-    number cannot be used.
-
-    Returns
-    -------
-    A row per pair, in their order: that vote, else the last one, with ``n_votes`` and ``n_yes`` up
-    to it, ``is_settled``, ``is_positive``, and ``is_doubtful``: votes that could not be used might
-    have made it positive.
-
-    Raises
-    ------
-    InputError
-        If a vote is missing before a pair is settled.
+    With ``posir`` that score is the document's lead over the query's positive, which stays as
+    ``positive_score``. Null: a score that cannot be used.
     """
-    panel = pl.DataFrame({"voter": voters}, {"voter": pl.String}).with_row_index("n_votes", 1)
-    cast = said.with_columns(pl.col("score").cast(pl.Float64).fill_nan(None), is_cast=True)
-    enough_against = n_voters - needed + 1
-    n_yes, against = pl.col("n_yes"), pl.col("n_votes").cast(pl.Int32) - pl.col("n_yes")
-    at = (
-        pairs.with_row_index("pair")
-        .join(panel, how="cross", maintain_order="left_right")
-        .join(cast, on=[*PAIR, "voter"], how="left", maintain_order="left")
-        .with_columns(is_yes=pl.col("score").is_not_null() & pl.col("is_yes").fill_null(False))
+    voted = scores.with_columns(voter="reranker")
+    if isinstance(panel, Votes):
+        return voted.with_columns(is_yes=pl.col("score") > panel.threshold)
+    own = scores.join(recalled.filter("is_labelled"), on=PAIR, how="semi")
+    own = own.select("query_id", "reranker", positive_score="score")
+    lead = pl.col("score") - pl.col("positive_score")
+    is_yes = pl.col("score") > pl.col("positive_score")
+    return voted.join(own, on=["query_id", "reranker"]).with_columns(score=lead, is_yes=is_yes)
+
+
+def judge_votes(section: FinewebNegatives, grades: pl.DataFrame) -> pl.DataFrame:
+    """Give each grade its ``voter``, the ``score`` it decides by, and ``is_yes``."""
+    grade = pl.col("grade")
+    return grades.with_columns(voter="judge", score=grade, is_yes=grade >= section.min_grade)
+
+
+def settled_pairs(
+    pairs: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[str], *, needed: int
+) -> pl.DataFrame:
+    """Find the vote that settles each pair, in order of the pairs; unsettled ones have no row.
+
+    A pair is settled once it has ``needed`` votes, or so many against it that the rest of the
+    ``voters`` cannot make them up. Returns the row of that vote with ``n_votes`` and ``n_yes`` up
+    to it, ``is_positive``, and ``is_doubtful``: votes that could not be used might have made it
+    positive.
+    """
+    order = pl.DataFrame({"voter": voters}).with_row_index("number")
+    is_yes, is_unusable = pl.col("is_yes").fill_null(False), pl.col("score").is_null()
+    against = pl.col("n_votes") - pl.col("n_yes")
+    enough_against = len(voters) - needed + 1
+    counted = (
+        pairs.select(PAIR)
+        .with_row_index("pair")
+        .join(votes, on=PAIR)
+        .join(order, on="voter")
+        .sort("pair", "number")
         .with_columns(
-            n_yes=pl.col("is_yes").cast(pl.Int32).cum_sum().over("pair"),
-            n_unusable=pl.col("score").is_null().cast(pl.Int32).cum_sum().over("pair"),
+            n_votes=pl.int_range(1, pl.len() + 1).over("pair"),
+            n_yes=is_yes.cast(pl.Int64).cum_sum().over("pair"),
+            n_unusable=is_unusable.cast(pl.Int64).cum_sum().over("pair"),
         )
-        .with_columns(
-            is_positive=n_yes >= needed,
-            is_settled=(n_yes >= needed) | (against >= enough_against),
-            is_doubtful=(n_yes < needed) & (against - pl.col("n_unusable") < enough_against),
-        )
-        .filter(
-            pl.col("is_settled") | pl.col("is_cast").is_null() | (pl.col("n_votes") == len(voters))
-        )
+        .with_columns(is_positive=pl.col("n_yes") >= needed)
+        .filter(pl.col("is_positive") | (against >= enough_against))
         .unique("pair", keep="first", maintain_order=True)
     )
-    missing = at.filter(pl.col("is_cast").is_null())
-    if missing.height:
-        query_id, doc_id, voter = missing.select(*PAIR, "voter").row(0)
-        raise InputError(
-            f"no vote of {voter!r} on query {query_id!r} and document {doc_id!r} "
-            f"({missing.height} such votes are missing); score them, or leave it out"
-        )
-    return at
+    is_doubtful = against - pl.col("n_unusable") < enough_against
+    return counted.with_columns(is_doubtful=is_doubtful & ~pl.col("is_positive"))
 
 
 def _decide_pairs(
     rule: str,
     pairs: pl.DataFrame,
-    said: pl.DataFrame,
+    votes: pl.DataFrame,
     voters: Sequence[str],
     *,
     needed: int,
     positive: str,
 ) -> pl.DataFrame:
     """Make PAIR_DECISIONS rows, one per pair, in order; ``positive`` is their reason code."""
+    settled = settled_pairs(pairs, votes, voters, needed=needed)
+    if settled.height < pairs.height:
+        raise InputError(
+            f"{rule}: {pairs.height - settled.height} of {pairs.height} pairs lack votes of "
+            f"{', '.join(voters)} that decide on them; score or judge them again"
+        )
     reason = (
         pl.when("is_positive")
         .then(pl.lit(positive))
@@ -365,20 +321,8 @@ def _decide_pairs(
         .then(pl.lit(UNUSABLE_VOTE))
         .otherwise(pl.lit(""))
     )
-    at = _settle(pairs, said, voters, n_voters=len(voters), needed=needed)
-    made = at.with_columns(rule=pl.lit(rule), reason=reason, decided_by="voter")
+    made = settled.with_columns(rule=pl.lit(rule), reason=reason, decided_by="voter")
     return as_table(PAIR_DECISIONS, made)
-
-
-def _refuse_not_one_positive(recalled: Recalled) -> None:
-    queries = recalled.pairs.get_column("query_id").unique(maintain_order=True)
-    own = recalled.positives.get_column("query_id")
-    odd = [*own.filter(own.is_duplicated()), *queries.filter(~queries.is_in(own.implode()))]
-    if odd:
-        raise InputError(
-            f"query {odd[0]!r} has no positive to compare with, or several ({len(odd)} such "
-            "queries); give one positive per query"
-        )
 
 
 def _needed(panel: Votes | AbovePositive) -> int:
@@ -389,58 +333,34 @@ def _needed(panel: Votes | AbovePositive) -> int:
 
 
 def wanted_pairs(
-    panel: Votes | AbovePositive, recalled: Recalled, scores: pl.DataFrame, *, reranker: str
+    panel: Votes | AbovePositive, recalled: pl.DataFrame, scores: pl.DataFrame
 ) -> pl.DataFrame:
-    """List the pairs that one reranker of the panel has to score: ``query_id``, ``doc_id``.
+    """List the pairs that the next reranker of the panel has to score: ``query_id``, ``doc_id``.
 
     They are in order of the positives and the pairs; every pair if the section is ``complete``.
     ``scores`` has the PAIR_SCORES rows of all rerankers before it.
-
-    Raises
-    ------
-    InputError
-        If a score of an earlier reranker is missing, or with ``posir`` a query has not one
-        positive.
     """
     if panel.complete:
-        return scored_pairs(panel, recalled)
-    said = _said_by_rerankers(panel, recalled, scores)
-    before = panel.rerankers[: panel.rerankers.index(reranker)]
-    left = _undecided(recalled.pairs, said, before, len(panel.rerankers), _needed(panel))
-    if isinstance(panel, Votes):
-        return left
-    own = left.select("query_id").unique(maintain_order=True)
-    own = own.join(recalled.positives, on="query_id", maintain_order="left")
-    return pl.concat([own, left])
-
-
-def _undecided(
-    pairs: pl.DataFrame, said: pl.DataFrame, before: Sequence[str], n_voters: int, needed: int
-) -> pl.DataFrame:
-    """Leave the pairs that the voters asked before have not settled."""
-    if not before:
-        return pairs
-    at = _settle(pairs, said, before, n_voters=n_voters, needed=needed)
-    return pairs.filter(~at.get_column("is_settled"))
+        return compared_pairs(panel, recalled)
+    pairs, votes = recalled.filter(~pl.col("is_labelled")), reranker_votes(panel, recalled, scores)
+    settled = settled_pairs(pairs, votes, panel.rerankers, needed=_needed(panel))
+    unsettled = pairs.join(settled, on=PAIR, how="anti", maintain_order="left")
+    positives = recalled.filter("is_labelled").select(PAIR)
+    return compared_pairs(panel, with_positives(unsettled, positives))
 
 
 def decide_candidates(
-    panel: Votes | AbovePositive, recalled: Recalled, scores: pl.DataFrame
+    panel: Votes | AbovePositive, recalled: pl.DataFrame, scores: pl.DataFrame
 ) -> pl.DataFrame:
     """Decide on every pair by the rerankers' scores: PAIR_DECISIONS rows.
 
     ``score`` is the reranker's, with ``posir`` the document's lead over the positive.
-
-    Raises
-    ------
-    InputError
-        If a score is missing that decides, or with ``posir`` a query has not one positive.
     """
     is_votes = isinstance(panel, Votes)
     return _decide_pairs(
         RULE_RERANKERS if is_votes else RULE_ABOVE,
-        recalled.pairs,
-        _said_by_rerankers(panel, recalled, scores),
+        recalled.filter(~pl.col("is_labelled")),
+        reranker_votes(panel, recalled, scores),
         panel.rerankers,
         needed=_needed(panel),
         positive=MAJORITY_POSITIVE if is_votes else ABOVE_POSITIVE,
@@ -448,20 +368,15 @@ def decide_candidates(
 
 
 def wanted_gradings(
-    section: FinewebNegatives, decided: pl.DataFrame, grades: pl.DataFrame, *, number: int
+    section: FinewebNegatives, decided: pl.DataFrame, grades: pl.DataFrame
 ) -> pl.DataFrame:
-    """List the candidates that judge ``number`` (from 1) has to grade: ``query_id``, ``doc_id``.
+    """List the candidates that the next judge has to grade: ``query_id``, ``doc_id``.
 
     ``decided`` has the PAIR_DECISIONS of the rerankers, ``grades`` those of all judges before it.
-
-    Raises
-    ------
-    InputError
-        If a grade of an earlier judge is missing.
     """
-    pairs, before = decided.filter("is_positive").select(PAIR), section.judges[: number - 1]
-    said = _said_by_judges(section, grades)
-    return _undecided(pairs, said, before, len(section.judges), section.needed)
+    pairs, votes = decided.filter("is_positive").select(PAIR), judge_votes(section, grades)
+    settled = settled_pairs(pairs, votes, section.judges, needed=section.needed)
+    return pairs.join(settled, on=PAIR, how="anti", maintain_order="left")
 
 
 def decide_final(
@@ -470,26 +385,126 @@ def decide_final(
     """Give the verdict on every pair the rerankers call positive: PAIR_DECISIONS rows.
 
     With ``posir`` the rerankers have the last word.
-
-    Raises
-    ------
-    InputError
-        If a grade is missing that decides.
     """
     found = decided.filter("is_positive")
     if isinstance(section, PosirNegatives):
         return found
     return _decide_pairs(
         RULE_JUDGES,
-        found.select(PAIR),
-        _said_by_judges(section, grades),
+        found,
+        judge_votes(section, grades),
         section.judges,
         needed=section.needed,
         positive=JUDGED_RELEVANT,
     )
 
 
-# The stages; the rerankers' is in `psibench.filters.panel`, the last one's in `removal`.
+# What leaves the benchmark.
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A benchmark's tables without what a protocol removes, and the DECISIONS behind it.
+
+    Those on documents are None where a protocol leaves the corpus alone.
+    """
+
+    corpus: pl.DataFrame
+    queries: pl.DataFrame
+    qrels: pl.DataFrame
+    query_decisions: pl.DataFrame
+    document_decisions: pl.DataFrame | None = None
+
+
+def remove_false_negatives(
+    section: FinewebNegatives | PosirNegatives,
+    found: pl.DataFrame,
+    *,
+    corpus: pl.DataFrame,
+    queries: pl.DataFrame,
+    qrels: pl.DataFrame,
+) -> Cleaned:
+    """Remove what the protocol removes for the false negatives ``found`` (of `decide_final`).
+
+    ``decided_by`` of a query is the document with the highest score among its false negatives (the
+    first id of equal ones), of a document that pair's query; ``score`` is that score. With
+    ``posir`` all false negatives leave at once: whether a query is dropped itself has no influence
+    on what it removes, so the order of the queries does not matter. (The paper leaves the order
+    open; query by query, with dropped queries removing nothing, fewer documents might go.) A query
+    with several positives is dropped if one of them leaves.
+    """
+    positive = found.filter("is_positive")
+    if isinstance(section, FinewebNegatives):
+        by_query = best_pairs(positive, "query_id", "doc_id")
+        decisions = _drop(LEDGER_STAGE, queries, by_query, FALSE_NEGATIVE)
+        left = kept_items(queries, decisions), kept_items(qrels, decisions, key="query-id")
+        return Cleaned(corpus, *left, decisions)
+    by_document = best_pairs(positive, "doc_id", "query_id")
+    removed = by_document.select("score", doc_id="item_id")
+    by_query = best_pairs(positives_of(qrels).join(removed, on="doc_id"), "query_id", "doc_id")
+    of_documents = _drop(RULE_ABOVE, corpus, by_document, FALSE_NEGATIVE)
+    of_queries = _drop(RULE_ABOVE, queries, by_query, POSITIVE_REMOVED)
+    left_qrels = kept_items(qrels, of_queries, key="query-id")
+    return Cleaned(
+        kept_items(corpus, of_documents),
+        kept_items(queries, of_queries),
+        kept_items(left_qrels, of_documents, key="corpus-id"),
+        of_queries,
+        of_documents,
+    )
+
+
+def best_pairs(pairs: pl.DataFrame, item: str, other: str) -> pl.DataFrame:
+    """Find the pair with the highest score for every item that has one.
+
+    Returns ``item_id``, ``score`` and ``decided_by`` (the other one; of equal scores the first id),
+    in order of ``item_id``.
+    """
+    return (
+        pairs.sort(item, "score", other, descending=[False, True, False], nulls_last=True)
+        .unique(item, keep="first", maintain_order=True)
+        .select("score", item_id=item, decided_by=other)
+    )
+
+
+def _drop(rule: str, items: pl.DataFrame, dropped: pl.DataFrame, reason: str) -> pl.DataFrame:
+    """Make DECISIONS rows of the items, of which those in ``dropped`` are dropped."""
+    known = items.select(item_id="_id").join(
+        dropped, on="item_id", how="left", maintain_order="left"
+    )
+    return make_decisions(
+        rule, known, pl.when(pl.col("decided_by").is_not_null()).then(pl.lit(reason))
+    )
+
+
+def make_judgements(
+    section: FinewebNegatives | PosirNegatives,
+    found: pl.DataFrame,
+    *,
+    recalled: pl.DataFrame,
+    scores: pl.DataFrame,
+    grades: pl.DataFrame,
+) -> pl.DataFrame:
+    """List what every reranker and judge said of the pairs that a verdict is about.
+
+    ``found`` has the PAIR_DECISIONS rows of the verdicts. Returns JUDGEMENTS rows in order of the
+    pairs, the rerankers and the judges of the panels; a vote that was cast is listed whether or not
+    the verdict still needed it.
+    """
+    pairs = found.select(*PAIR, "reason", is_false_negative="is_positive").with_row_index("pair")
+    votes = reranker_votes(section, recalled, scores).drop("score")
+    votes = votes.join(scores, on=[*PAIR, "reranker"]).with_columns(kind=pl.lit("reranker"))
+    voters = [("reranker", name) for name in section.rerankers]
+    if isinstance(section, FinewebNegatives):
+        graded = judge_votes(section, grades).drop("score").with_columns(kind=pl.lit("judge"))
+        votes = pl.concat([votes, graded], how="diagonal")
+        voters += [("judge", name) for name in section.judges]
+    order = pl.DataFrame(voters, ["kind", "voter"], orient="row").with_row_index("number")
+    said = pairs.join(votes, on=PAIR).join(order, on=["kind", "voter"]).sort("pair", "number")
+    return as_table(JUDGEMENTS, said.rename({"voter": "scorer", "is_yes": "vote"}))
+
+
+# The stages; the rerankers' is in `psibench.filters.panel`.
 
 
 @stage("negatives", version=1, each="domains")
@@ -520,7 +535,6 @@ def run_negatives(
 def run_judge_pairs(
     section: FinewebNegatives,
     *,
-    number: int,
     corpus: TablePath,
     queries: TablePath,
     negatives: TablePath,
@@ -529,26 +543,92 @@ def run_judge_pairs(
 ) -> None:
     """Write the PAIRS that a judge has to grade: whole documents, those still undecided.
 
-    ``number`` is that of the judge, from 1; ``negatives`` is what the rerankers decided;
-    ``earlier`` has the GRADES of the judges before it.
+    ``negatives`` is what the rerankers decided; ``earlier`` has the GRADES of the judges before it.
     """
     decided = read_table(negatives, PAIR_DECISIONS)
-    grades = read_grades(section.judges, earlier)
-    wanted = wanted_gradings(section, decided, grades, number=number)
+    wanted = wanted_gradings(section, decided, read_grades(section, earlier))
     pairs = document_pairs(wanted, read_table(queries, QUERIES), read_table(corpus, CORPUS))
     source = derived(
-        "judge_pairs",
-        [negatives, queries, corpus, *earlier],
-        params=section.judging(number) | {"number": number},
+        "judge_pairs", [negatives, queries, corpus, *earlier], params=section.removal()
     )
     write_table(pairs, output, PAIRS, provenance=source)
 
 
-def read_grades(judges: Sequence[str], paths: Sequence[TablePath]) -> pl.DataFrame:
+def read_grades(
+    section: FinewebNegatives | PosirNegatives, paths: Sequence[TablePath]
+) -> pl.DataFrame:
     """Read the GRADES of the first judges, one table each, with a column ``judge``."""
-    frames = [
-        read_table(path, GRADES).select(*PAIR, "grade", judge=pl.lit(judge))
+    judges = section.judges if isinstance(section, FinewebNegatives) else []
+    tables = [
+        read_table(path, GRADES).with_columns(judge=pl.lit(judge))
         for judge, path in zip(judges, paths, strict=False)
     ]
-    schema = dict.fromkeys((*PAIR, "grade", "judge"), pl.String) | {"grade": pl.Int32}
-    return pl.concat([pl.DataFrame(schema=schema), *frames])
+    return pl.concat([GRADES.empty().with_columns(judge=pl.lit("")), *tables], how="diagonal")
+
+
+@stage("remove_negatives", version=1)
+def run_remove_negatives(
+    section: NegativesProtocol,
+    *,
+    place: Place,
+    corpus: str | Path,
+    queries: str | Path,
+    qrels: str | Path,
+    negatives: TablePath,
+    scores: Sequence[TablePath],
+    judged: Sequence[TablePath],
+    outputs: Outputs,
+) -> None:
+    """Remove what the protocol removes; write the benchmark, the judgements, the ledger.
+
+    ``negatives`` has the PAIR_DECISIONS by the rerankers, ``scores`` their tables and ``judged``
+    the GRADES of the judges, in their order (none for ``posir``); ``outputs`` are corpus, queries,
+    qrels, judgements, dropped, flow, savings.
+
+    Raises
+    ------
+    InputError
+        If no query is left.
+    """
+    documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
+    labelled, decided = read_table(qrels, QRELS), read_table(negatives, PAIR_DECISIONS)
+    scored, grades = read_all(scores, PAIR_SCORES), read_grades(section, judged)
+    recalled = with_positives(decided, positives_of(labelled))
+    found = decide_final(section, decided, grades)
+    left = remove_false_negatives(section, found, corpus=documents, queries=asked, qrels=labelled)
+    if left.queries.is_empty() and asked.height:
+        raise InputError(
+            f"{queries}: false negatives (protocol {section.protocol}) leave none of "
+            f"{asked.height} queries; {section.keep_more}, choose other rerankers, recall fewer "
+            "documents (recall.top_k), or build on more documents. What was scored and judged is "
+            "kept."
+        )
+    source = derived(
+        "remove_negatives",
+        [corpus, queries, qrels, negatives, *scores, *judged],
+        params=section.model_dump(mode="json", exclude={"prompt", "recall"}),
+    )
+    where: dict[str, Any] = {"stage": LEDGER_STAGE, "step": place.step}
+    facts = candidate_facts(asked, documents)
+    ledger = [ledger_rows(left.query_decisions, facts, unit=place.unit, **where)]
+    if left.document_decisions is not None:
+        facts = documents.select("_id", "char_length", doc_id="_id")
+        ledger.insert(0, ledger_rows(left.document_decisions, facts, unit="documents", **where))
+    write_ledger(ledger, place, outputs, source)
+    compared, panel = compared_pairs(section, recalled), section.rerankers
+    rule = RULE_ABOVE if isinstance(section, PosirNegatives) else RULE_RERANKERS
+    savings = [count_savings(rule, scored, compared, scorers=panel)]
+    if isinstance(section, FinewebNegatives):
+        grades = grades.drop("part")
+        savings.append(
+            count_savings(RULE_JUDGES, grades, found.select(PAIR), scorers=section.judges)
+        )
+    judgements = make_judgements(section, found, recalled=recalled, scores=scored, grades=grades)
+    for frame, name, spec in (
+        (left.corpus, "corpus", CORPUS),
+        (left.queries, "queries", QUERIES),
+        (left.qrels, "qrels", QRELS),
+        (judgements, "judgements", JUDGEMENTS),
+        (pl.concat(savings), "savings", SCORING_SAVINGS),
+    ):
+        write_table(frame, outputs[name], spec, provenance=source)

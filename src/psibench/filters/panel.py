@@ -11,17 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from psibench.config.rerankers import parse_reranker, reranker_params
 from psibench.filters.decide import as_table, part_text
-from psibench.filters.negatives import (
-    PAIR_SCORES,
-    Recalled,
-    read_panel,
-    recalled_pairs,
-    wanted_pairs,
-)
-from psibench.filters.verify import SEGMENT_SCORES, read_section, wanted_scorings
+from psibench.filters.negatives import PAIR_SCORES, PanelProtocol, recalled_pairs, wanted_pairs
+from psibench.filters.verify import SEGMENT_SCORES, Verify, wanted_scorings
 from psibench.rerankers.protocols import Pair
 from psibench.rerankers.scoring import (
     PAIRS_PER_BLOCK,
@@ -65,10 +60,9 @@ def run_score_parts(
     Raises
     ------
     InputError
-        If an earlier score is missing, a score is no number in [0, 1], or the reranker cannot be
-        loaded.
+        If a score is no number in [0, 1], or the reranker cannot be loaded.
     """
-    section = read_section(scoring["section"])
+    section = TypeAdapter(Verify).validate_python(scoring["section"])
     asked = in_portion(read_table(candidates, CANDIDATES), "_id", portion)
     wanted = wanted_scorings(section, read_all(earlier, SEGMENT_SCORES), asked)
     _score(
@@ -76,14 +70,11 @@ def run_score_parts(
         wanted,
         _part_blocks(wanted, asked, read_table(documents, DOCUMENTS)),
         reranker=section.rerankers[-1],
-        params=scoring,
+        scoring=scoring,
         stage="score_parts",
         inputs=[candidates, documents, *earlier],
         output=output,
-        load=load,
-        store=store,
-        device=device,
-        tokens_per_batch=tokens_per_batch,
+        how={"load": load, "store": store, "device": device, "tokens_per_batch": tokens_per_batch},
     )
 
 
@@ -113,31 +104,25 @@ def run_score_pairs(
     Raises
     ------
     InputError
-        If the run does not fit the queries or the corpus, an earlier score is missing, a score is
-        no number in [0, 1], or the reranker cannot be loaded.
+        If the run does not fit the corpus, a score is no number in [0, 1], or the reranker cannot
+        be loaded.
     """
-    panel = read_panel(scoring["section"])
+    panel = TypeAdapter(PanelProtocol).validate_python(scoring["section"])
     asked = read_table(queries, QUERIES)
     read = () if panel.complete else earlier
-    found, judged = read_table(recall, RUN), read_table(qrels, QRELS)
-    recalled = recalled_pairs(found, asked, judged, top_k=top_k)
-    recalled = Recalled(
-        *(in_portion(side, "query_id", portion) for side in (recalled.pairs, recalled.positives))
-    )
-    wanted = wanted_pairs(panel, recalled, read_all(read, PAIR_SCORES), reranker=reranker)
+    found, labelled = read_table(recall, RUN), read_table(qrels, QRELS)
+    recalled = in_portion(recalled_pairs(found, asked, labelled, top_k=top_k), "query_id", portion)
+    wanted = wanted_pairs(panel, recalled, read_all(read, PAIR_SCORES))
     _score(
         PAIR_SCORES,
         wanted,
         pair_blocks(wanted, asked, read_table(corpus, CORPUS), where=str(corpus)),
         reranker=reranker,
-        params=scoring,
+        scoring=scoring,
         stage="score_pairs",
         inputs=[recall, corpus, queries, qrels, *read],
         output=output,
-        load=load,
-        store=store,
-        device=device,
-        tokens_per_batch=tokens_per_batch,
+        how={"load": load, "store": store, "device": device, "tokens_per_batch": tokens_per_batch},
     )
 
 
@@ -149,9 +134,9 @@ def in_portion(rows: pl.DataFrame, column: str, portion: str) -> pl.DataFrame:
     if not portion:
         return rows
     number, count = map(int, portion.removeprefix("/").split("-of-"))
-    ids = rows.get_column(column).unique(maintain_order=True)
-    own = [one for one in ids if zlib.crc32(one.encode()) % count == number - 1]
-    return rows.filter(pl.col(column).is_in(own))
+    ids = rows.get_column(column).unique()
+    of_job = [one for one in ids if zlib.crc32(one.encode()) % count == number - 1]
+    return rows.filter(pl.col(column).is_in(of_job))
 
 
 def _score(
@@ -160,20 +145,20 @@ def _score(
     blocks: Iterator[list[Pair]],
     *,
     reranker: str,
-    params: Mapping[str, Any],
+    scoring: Mapping[str, Any],
     stage: str,
     inputs: Sequence[TablePath],
     output: OutputPath,
-    **how: Any,
+    how: Mapping[str, Any],
 ) -> None:
     """Score the texts and write them beside what was wanted."""
-    entry = parse_reranker(params["entry"])
+    entry = parse_reranker(scoring["entry"])
     done = score_texts(reranker, entry, blocks, **how)
+    params = {"section": scoring["section"], "entry": reranker_params(entry)}
     source = derived(
         stage,
         inputs,
-        params={"section": params["section"], "entry": reranker_params(entry)}
-        | {"fingerprint": done.fingerprint},
+        params=params | {"fingerprint": done.fingerprint},
         revisions=reranker_revision(reranker, entry, done.fingerprint),
     )
     scored = wanted.with_columns(

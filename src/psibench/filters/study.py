@@ -5,26 +5,27 @@ scores under every reranker. Balancing is left aside: it would make the position
 the filter does to them. PSI is that of the PSI table over thirds: a query counts once, in its
 ``target_position``.
 
-`position_shift` asks of a whole benchmark whether its filters shift where the evidence lies.
+`position_shift` asks of a whole benchmark whether its filters shift where the evidence is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
 from psibench.filters.decide import (
+    LOCATE,
+    PROPOSE,
     Outputs,
     as_table,
     evidence_targets,
-    first_failure,
     single_positions,
-    target_leads,
+    target_parts,
 )
 from psibench.filters.mixtures import read_length_bins, with_length_bins
 from psibench.filters.verify import (
@@ -38,15 +39,15 @@ from psibench.filters.verify import (
     consensus_margins,
     count_by_cell,
     count_by_position,
+    decide_verify,
     margin_pools,
-    reaches,
+    target_leads,
 )
-from psibench.generate.posir import LOCATE, PROPOSE
 from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.psi import RowData, estimate_row
 from psibench.metrics.query_scores import document_numbers
-from psibench.tables import read_table, write_table
+from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import TablePath
@@ -78,6 +79,7 @@ _SCORED = (
     Column("psi_same", FLOAT64, "PSI at equal documents", True),
     Column("p_shape", FLOAT64, "p against a slope or a bend, as in the PSI table", True),
 )
+PSI_FIELDS = ("psi", "psi_low", "psi_high", "psi_same", "p_shape")
 _LEFT_OUT = Column("left_out", STRING, "reranker left out; none for the whole panel")
 
 FILTER_COUNTS = TableSpec(
@@ -164,47 +166,50 @@ def study_conditions(
     and the conditions, all and kept; by margin those of Controlled's table 6: all, no_margin,
     failed, m>=threshold.
     """
-    queries, panel = evidence_targets(candidates), section.rerankers
+    queries = evidence_targets(candidates)
     if isinstance(section, VerifyMargin):
         cuts = {f"{cut:g}": cut for cut in (*GRID, section.threshold + 0.0)}  # one row per label
-        margins = consensus_margins(scores, section.items(candidates), rerankers=panel)
+        margins = consensus_margins(scores, queries, rerankers=section.rerankers)
         pools = margin_pools(sorted(cuts.values()))
         return queries.with_columns(margins.get_column("margin")), list(pools)
-    leads = target_leads(scores, section.items(candidates), rerankers=panel, parts=section.parts)
-    kept = first_failure(leads, section.passes).get_column("fails").not_()
+    kept = decide_verify(section, scores, candidates).get_column("kept")
     conditions: list[Condition] = [("all", None, pl.lit(True)), ("kept", None, pl.col("kept"))]
-    return queries.with_columns(kept=kept), conditions
+    return queries.with_columns(kept), conditions
 
 
-def _estimate(
-    scores: pl.DataFrame, members: pl.Series, model: str, metric: str, settings: UncertaintySettings
-) -> dict[str, Any]:
-    """Estimate mean and PSI of some of the queries; equal sets have equal figures."""
-    kept = scores.filter(members)
+def _estimates(
+    sets: Iterable[tuple[dict[str, Any], pl.Series]],
+    known: Mapping[str, pl.DataFrame],
+    metric: str,
+    settings: UncertaintySettings,
+) -> Iterator[dict[str, Any]]:
+    """Yield mean and PSI of every model on every set of queries, behind the set's labels."""
     scheme = bucket_scheme("thirds")
-    placed = assign(kept, scheme)
-    found, _ = estimate_row(
-        RowData(
-            scores=kept.get_column(metric).to_numpy(),
-            documents=document_numbers(kept),
-            lengths=kept.get_column("pos_char_length").to_numpy().astype(np.float64),
-            positions=kept.get_column("span_mid_char").to_numpy(),
-        ),
-        placed.query_index,
-        placed.bucket_index,
-        n_buckets=len(scheme.buckets),
-        level=settings.level,
-        min_bucket_size=settings.min_bucket_size,
-    )
-    fields = ("psi", "psi_low", "psi_high", "psi_same", "p_shape")
-    return {
-        "model": model,
-        "metric": metric,
-        "n_queries": kept.height,
-        "n_buckets": found["n_buckets"],
-        "mean": kept.get_column(metric).sort().mean(),
-        **{name: found[name] for name in fields},
-    }
+    for labels, members in sets:
+        for model, scores in known.items():
+            kept = scores.filter(members)
+            placed = assign(kept, scheme)
+            found, _ = estimate_row(
+                RowData(
+                    scores=kept.get_column(metric).to_numpy(),
+                    documents=document_numbers(kept),
+                    lengths=kept.get_column("pos_char_length").to_numpy().astype(np.float64),
+                    positions=kept.get_column("span_mid_char").to_numpy(),
+                ),
+                placed.query_index,
+                placed.bucket_index,
+                n_buckets=len(scheme.buckets),
+                level=settings.level,
+                min_bucket_size=settings.min_bucket_size,
+            )
+            yield {
+                **labels,
+                "model": model,
+                "metric": metric,
+                "n_queries": kept.height,
+                "mean": kept.get_column(metric).sort().mean(),  # equal sets have equal figures
+                **{name: found[name] for name in ("n_buckets", *PSI_FIELDS)},
+            }
 
 
 # Other panels.
@@ -212,8 +217,10 @@ def _estimate(
 
 def panel_votes(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
-) -> dict[str, pl.Series]:
-    """Say how every candidate fares under each reranker alone: bools, null without a known lead.
+) -> pl.DataFrame:
+    """Say how every candidate fares under each reranker alone: bools, null without a lead.
+
+    One column per reranker, one row per candidate.
 
     Raises
     ------
@@ -222,28 +229,37 @@ def panel_votes(
     """
     if len(section.rerankers) < 2:
         raise InputError(f"rerankers: {section.rerankers}; a study of a panel needs two or more")
-    leads = target_leads(
-        scores, section.items(candidates), rerankers=section.rerankers, parts=section.parts
-    )
-    passes = reaches(section.threshold) if isinstance(section, VerifyMargin) else section.passes
-    votes = leads.with_columns(passes=pl.when(pl.col("unknown").is_null()).then(passes))
-    return {name: votes.filter(reranker=name).get_column("passes") for name in section.rerankers}
+    targets, parts = target_parts(candidates, section.parts), section.parts
+    leads = target_leads(scores, targets, rerankers=section.rerankers, parts=parts)
+    # A margin's own rule is its threshold; what `passes` says is whether more are asked.
+    is_kept = pl.col("lead") >= section.threshold if isinstance(section, VerifyMargin) else None
+    votes = targets.select("query_id")
+    for name in section.rerankers:
+        own = leads.filter(reranker=name)
+        vote = (section.passes if is_kept is None else is_kept).alias(name)
+        votes = votes.join(
+            own.select("query_id", vote), on="query_id", how="left", maintain_order="left"
+        )
+    return votes.drop("query_id")
 
 
-def reranker_agreement(votes: Mapping[str, pl.Series]) -> Iterator[dict[str, Any]]:
+def reranker_agreement(votes: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """Compare the votes of every two rerankers, over the queries on which both are known.
 
     kappa = (observed - expected) / (1 - expected) agreement (J. Cohen, 1960); scikit-learn has it
     without the null where chance alone gives full agreement, and takes a second to import.
     """
-    for (reranker, left), (other, right) in combinations(votes.items(), 2):
-        known = left.is_not_null() & right.is_not_null()
-        n, both = int(known.sum()), int((left & right).sum())
-        neither = int((~left & ~right).sum())
-        n_left, n_right = int(left.filter(known).sum()), int(right.filter(known).sum())
+    for reranker, other in combinations(votes.columns, 2):
+        known = votes.select(reranker, other).drop_nulls()
+        left, right = known.get_columns()
+        n, n_left, n_right = known.height, int(left.sum()), int(right.sum())
+        both, neither = int((left & right).sum()), int((~left & ~right).sum())
         observed = (both + neither) / n if n else None
         by_chance = n_left * n_right + (n - n_left) * (n - n_right)
-        expected = by_chance / (n * n) if n else 1.0
+        kappa = None
+        if observed is not None and by_chance < n * n:
+            expected = by_chance / (n * n)
+            kappa = (observed - expected) / (1 - expected)
         yield {
             "reranker": reranker,
             "other": other,
@@ -251,35 +267,25 @@ def reranker_agreement(votes: Mapping[str, pl.Series]) -> Iterator[dict[str, Any
             "n_both_pass": both,
             "n_both_fail": neither,
             "agreement": observed,
-            "kappa": None
-            if observed is None or by_chance == n * n
-            else (observed - expected) / (1 - expected),
+            "kappa": kappa,
         }
 
 
-def kept_without(votes: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
+def kept_without(votes: pl.DataFrame) -> dict[str, pl.Series]:
     """Decide on every query with the whole panel (none) and with each reranker left out.
 
     All rerankers that are left have to vote for a query; an unknown vote is none.
     """
-    frame = pl.DataFrame({name: passes.fill_null(False) for name, passes in votes.items()})
     return {
-        left_out: frame.select(
-            pl.all_horizontal(pl.col(name) for name in votes if name != left_out)
-        ).to_series()
-        for left_out in (WHOLE_PANEL, *votes)
+        left_out: votes.select(pl.all_horizontal(pl.exclude(left_out).fill_null(False))).to_series()
+        for left_out in (WHOLE_PANEL, *votes.columns)
     }
 
 
 def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Count what the panel keeps without each of its rerankers, by target position.
+    """Count what the panel keeps without each of its rerankers (`kept_without`), by position.
 
-    Parameters
-    ----------
-    kept
-        Of `kept_without`.
-    queries
-        ``targets``; a query with several of them counts at each.
+    ``queries`` has ``targets``; a query with several of them counts at each.
     """
     whole, targets = kept[WHOLE_PANEL], queries.get_column("targets")
     groups = {"all": targets.is_not_null()}
@@ -337,56 +343,56 @@ def run_filter_study(
     Raises
     ------
     InputError
-        If the panel has fewer than two rerankers, or a score is missing that decides.
+        If the panel has fewer than two rerankers.
     """
     asked = with_length_bins(read_table(candidates, CANDIDATES), documents)
-    scored = read_all(scores, SEGMENT_SCORES)
+    scored, bins = read_all(scores, SEGMENT_SCORES), read_length_bins(sampling)
     votes = panel_votes(section, scored, asked)
     queries, conditions = study_conditions(section, scored, asked)
     kept = kept_without(votes)
-    configured = {label: label == configured_label(section) for label, _, _ in conditions}
+    label = configured_label(section)
     counts = count_by_position(queries, conditions)
-    counts = (row | {"is_configured": configured[row["condition"]]} for row in counts)
-    bins = read_length_bins(sampling)
-    read = [candidates, *scores, documents, sampling]
-    said: dict[str, Any] = {"section": section.model_dump(mode="json")}
-    source = derived("filter_study", read, params=said)
-    for name, spec, rows in (
-        ("thresholds", FILTER_COUNTS, counts),
-        ("agreement", RERANKER_AGREEMENT, reranker_agreement(votes)),
-        ("leave_one_out", LEAVE_ONE_OUT, leave_one_out(kept, queries)),
-        ("cells", CELL_TABLE, count_by_cell(queries, conditions, length_bins=bins)),
-    ):
-        write_table(as_table(spec, rows), outputs[name], spec, provenance=source)
+    written = {
+        "thresholds": (
+            (row | {"is_configured": row["condition"] == label} for row in counts),
+            FILTER_COUNTS,
+        ),
+        "agreement": (reranker_agreement(votes), RERANKER_AGREEMENT),
+        "leave_one_out": (leave_one_out(kept, queries), LEAVE_ONE_OUT),
+        "cells": (count_by_cell(queries, conditions, length_bins=bins), CELL_TABLE),
+    }
+    inputs = [candidates, *scores, documents, sampling]
+    params: dict[str, Any] = {"section": section.model_dump(mode="json")}
+    _write(written, outputs, derived("filter_study", inputs, params=params))
     every = read_table(query_scores, QUERY_SCORES).with_columns(pl.col(metric).cast(pl.Float64))
     ids = asked.select(query_id="_id")
     known = {
         model: ids.join(every.filter(model=model), on="query_id", how="left", maintain_order="left")
         for model in models
     }
-
-    def estimates(labels: Mapping[str, Any], members: pl.Series) -> Iterator[dict[str, Any]]:
-        for model, frame in known.items():
-            yield {**labels, **_estimate(frame, members, model, metric, uncertainty)}
-
     by_threshold = [
-        row
-        for label, threshold, members in _kept_sets(conditions, queries)
-        for row in estimates(
-            {"condition": label, "threshold": threshold, "is_configured": configured[label]},
-            queries.select(members).to_series(),
+        (
+            {"condition": name, "threshold": threshold, "is_configured": name == label},
+            queries.with_columns(members=members.fill_null(False)).get_column("members"),
         )
+        for name, threshold, members in conditions
+        if name not in ("no_margin", "failed")
     ]
-    by_panel = [
-        row for name, members in kept.items() for row in estimates({"left_out": name}, members)
-    ]
-    said |= {"metric": metric, "settings": asdict(uncertainty)}
-    source = derived("filter_study", [*read, query_scores], params=said)
-    for name, spec, made in (
-        ("threshold_psi", FILTER_PSI, by_threshold),
-        ("leave_one_out_psi", LEAVE_ONE_OUT_PSI, _with_changes(by_panel)),
-    ):
-        write_table(as_table(spec, made), outputs[name], spec, provenance=source)
+    by_panel = [({"left_out": name}, members) for name, members in kept.items()]
+    without_one = list(_estimates(by_panel, known, metric, uncertainty))
+    written = {
+        "threshold_psi": (_estimates(by_threshold, known, metric, uncertainty), FILTER_PSI),
+        "leave_one_out_psi": (_with_changes(without_one), LEAVE_ONE_OUT_PSI),
+    }
+    params |= {"metric": metric, "settings": asdict(uncertainty)}
+    _write(written, outputs, derived("filter_study", [*inputs, query_scores], params=params))
+
+
+def _write(
+    tables: Mapping[str, tuple[Any, TableSpec]], outputs: Outputs, source: Provenance
+) -> None:
+    for name, (rows, spec) in tables.items():
+        write_table(as_table(spec, rows), outputs[name], spec, provenance=source)
 
 
 def _with_changes(by_panel: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -400,29 +406,15 @@ def _with_changes(by_panel: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]
         yield row | changes
 
 
-def _kept_sets(conditions: Sequence[Condition], queries: pl.DataFrame) -> Iterator[Condition]:
-    """Yield the conditions that are kept sets, as columns of every query, true or false."""
-    for label, threshold, members in conditions:
-        if label not in ("no_margin", "failed"):
-            every = pl.repeat(True, queries.height)
-            yield label, threshold, (every & members).fill_null(False)
-
-
-# Where the evidence lies before and after every filter.
+# Where the evidence is before and after every filter.
 
 QUERY_UNITS = ("questions", "queries")
 """What queries and candidates for them are called in FLOW."""
 UNPLACED_STAGES = (PROPOSE, LOCATE)
 """PosIR's: what they drop has the third that was asked for, what they keep the one located."""
 
-
-class Filtered(NamedTuple):
-    """One filter, with what entered it and what it kept: all of it, then by position."""
-
-    stage: str
-    unit: str
-    entered: Sequence[int]
-    kept: Sequence[int]
+Filtered = tuple[str, str, Sequence[int], Sequence[int]]
+"""One filter: stage, unit, what entered it and what it kept, each in all, then by position."""
 
 
 def position_shift(
@@ -439,36 +431,18 @@ def position_shift(
     Takes the FLOW, ATTRITION and QUERIES rows of a benchmark, of one domain or of all; counts of
     documents, chunks and pairs are left aside. Returns POSITION_SHIFT rows by stage, in order of
     the steps.
-
-    Raises
-    ------
-    InputError
-        If the counts, the dropped items and the queries do not add up.
     """
     is_placed = ~pl.col("stage").is_in(UNPLACED_STAGES)
-    steps = (
-        flow.filter(pl.col("unit").is_in(QUERY_UNITS) & is_placed)
-        .group_by("stage", "unit", maintain_order=True)
-        .agg(pl.col("step").min(), pl.col("entered", "kept", "dropped").sum())
-        .sort("step", maintain_order=True)
+    filters = flow.filter(pl.col("unit").is_in(QUERY_UNITS) & is_placed)
+    filters = filters.sort("step", maintain_order=True).unique(
+        ["stage", "unit"], keep="first", maintain_order=True
     )
     kept = _sizes(single_positions(queries, "pos_char_length"))
     found: list[Filtered] = []
-    for row in reversed(steps.rows(named=True)):
-        own = attrition.filter(stage=row["stage"], unit=row["unit"])
-        dropped = _sizes(own.get_column("target_position"))
-        for outcome, n, where in (
-            ("kept", kept[0], "came after it"),
-            ("dropped", dropped[0], "are in the ledger"),
-        ):
-            if row[outcome] != n:
-                raise InputError(
-                    f"stage {row['stage']}: {row[outcome]} {row['unit']} {outcome} by its counts, "
-                    f"but {n} {where}; give the counts, the ledger and the queries of the same run "
-                    "and domains"
-                )
-        entered = [before + after for before, after in zip(kept, dropped, strict=True)]
-        found.append(Filtered(row["stage"], row["unit"], entered, kept))
+    for name, unit in filters.select("stage", "unit").reverse().iter_rows():
+        dropped = _sizes(attrition.filter(stage=name, unit=unit).get_column("target_position"))
+        entered = [left + gone for left, gone in zip(kept, dropped, strict=True)]
+        found.append((name, unit, entered, kept))
         kept = entered
     return shift_table(reversed(found))
 
@@ -481,13 +455,19 @@ def shift_table(filters: Iterable[Filtered]) -> pl.DataFrame:
     """Make POSITION_SHIFT rows of filters, in their order."""
     rows = []
     for step, (filtered_by, unit, entered, kept) in enumerate(filters):
-        before, after = (_shares(side[1:]) for side in (entered, kept))
-        is_known = before is not None and after is not None
-        of_stage = {"stage": filtered_by, "step": step, "unit": unit}
-        of_stage["shift"] = float(np.abs(after - before).sum() / 2) if is_known else None
-        of_stage |= dict(zip(("p_value", "min_expected"), _chi_square(entered, kept), strict=True))
+        before, after = _shares(entered), _shares(kept)
+        p_value, min_expected = _chi_square(entered, kept)
+        pairs = zip(before, after, strict=True)
+        changes = [abs(b - a) for a, b in pairs if a is not None and b is not None]
+        of_stage = {
+            "stage": filtered_by,
+            "step": step,
+            "unit": unit,
+            "shift": sum(changes) / 2 if changes else None,
+            "p_value": p_value,
+            "min_expected": min_expected,
+        }
         for place, name in enumerate(("all", *POSITIONS)):
-            shares = [None if place == 0 or of is None else of[place - 1] for of in (before, after)]
             rows.append(
                 of_stage
                 | {
@@ -495,16 +475,17 @@ def shift_table(filters: Iterable[Filtered]) -> pl.DataFrame:
                     "n_entered": entered[place],
                     "n_kept": kept[place],
                     "share_kept": kept[place] / entered[place] if entered[place] else None,
-                    "share_of_entered": shares[0],
-                    "share_of_kept": shares[1],
+                    "share_of_entered": before[place],
+                    "share_of_kept": after[place],
                 }
             )
     return as_table(POSITION_SHIFT, rows)
 
 
-def _shares(by_position: Sequence[int]) -> Any:
-    total = sum(by_position)
-    return np.array(by_position) / total if total else None
+def _shares(sizes: Sequence[int]) -> list[float | None]:
+    """Divide by the items that have a position; null for all items, and where none has one."""
+    total = sum(sizes[1:])
+    return [None, *(size / total if total else None for size in sizes[1:])]
 
 
 def _chi_square(entered: Sequence[int], kept: Sequence[int]) -> tuple[float | None, float | None]:

@@ -12,16 +12,17 @@ span (taking the first maximum would favour the beginning, the very effect under
 equality passes, at threshold 0 a tie too, as in the paper's formula, compared exactly in float64:
 0.7 - 0.4 is a little below 0.3 there and fails 0.3. A query with several targets (Myopic tags)
 passes if the best of them leads. A query with nothing to compare is dropped: no target or all
-three, a part without text, no number from a reranker.
+three, a part without text.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import AfterValidator, Field
 
 from psibench.config.base import Id, refuse_repeats, refuse_reserved
+from psibench.errors import InputError
 from psibench.filters.decide import (
     DECISIONS,
     EMPTY_SEGMENT,
@@ -42,12 +43,11 @@ from psibench.filters.decide import (
     candidate_facts,
     count_savings,
     evidence_targets,
-    first_failure,
     kept_items,
     ledger_rows,
     make_decisions,
-    span_targets,
-    target_leads,
+    nothing_to_compare,
+    target_parts,
     write_ledger,
 )
 from psibench.filters.mixtures import (
@@ -65,6 +65,8 @@ from psibench.tables.stage import stage
 from psibench.text.segments import POSITIONS
 
 MARGIN_THRESHOLDS = (0.0, 0.1, 0.2, 0.3)  # Controlled, table 6
+NO_TEXT = {False: EMPTY_SEGMENT, True: SPAN_IS_DOCUMENT}
+"""Reason to drop a query of which a part has no text; whether the parts are those of its span."""
 
 # Config.
 
@@ -95,14 +97,15 @@ class VerifySection(FilterSection):
     failed: ClassVar[str] = TARGET_NOT_FIRST
     """Reason code of a lead that is not enough."""
 
-    def items(self, candidates: pl.DataFrame) -> pl.DataFrame:
-        """List ``query_id`` and ``targets``: the parts of the document that have to lead."""
-        return evidence_targets(candidates)
-
     @property
     def passes(self) -> pl.Expr:
         """Whether a ``lead`` is enough; where it is not, no further reranker is asked."""
         return pl.col("lead") > 0
+
+    @property
+    def dropped_for(self) -> pl.Expr:
+        """Reason code of a query by its deciding ``lead``; null where it is kept."""
+        return pl.when(pl.col("lead") <= 0).then(pl.lit(self.failed))
 
     def scoring(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
         """Return what of the section decides one reranker's scores, as plain data.
@@ -137,10 +140,6 @@ class VerifyNecessity(VerifySection):
     parts = SPAN_PARTS
     failed = SPAN_NOT_NEEDED
 
-    def items(self, candidates: pl.DataFrame) -> pl.DataFrame:
-        """List ``query_id`` and ``targets``: the document."""
-        return span_targets(candidates)
-
 
 class VerifyMargin(VerifySection):
     """Every reranker puts the target third ahead by a margin (Controlled, section 3.1.3)."""
@@ -154,17 +153,24 @@ class VerifyMargin(VerifySection):
     stage = "margin"
 
     @property
-    def floor(self) -> float | None:
-        """Margin below which no further reranker is asked; None where all are.
+    def floor(self) -> float:
+        """Lead below which no further reranker is asked: 0 or the threshold; none is below -1.
 
-        It is 0, the lowest threshold of the margin table, or the threshold below it.
+        0 is the lowest threshold of the margin table.
         """
-        return None if self.complete else min(0.0, self.threshold)
+        return -1.0 if self.complete else min(0.0, self.threshold)
 
     @property
     def passes(self) -> pl.Expr:
-        """Whether a ``lead`` reaches the floor; the threshold is applied to margins."""
-        return reaches(self.floor)
+        """Whether a ``lead`` reaches the floor."""
+        return pl.col("lead") >= self.floor
+
+    @property
+    def dropped_for(self) -> pl.Expr:
+        """Reason code of a query by its margin, the deciding ``lead``; null where it is kept."""
+        lead = pl.col("lead")
+        reason = pl.when(lead < 0).then(pl.lit(TARGET_NOT_FIRST)).otherwise(pl.lit(MARGIN_BELOW))
+        return pl.when(lead < self.threshold).then(reason)
 
     def scoring(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
         """Return what decides one reranker's scores: the floor in place of the threshold."""
@@ -173,14 +179,6 @@ class VerifyMargin(VerifySection):
 
 
 Verify = Annotated[VerifyAgreement | VerifyNecessity | VerifyMargin, Field(discriminator="rule")]
-
-
-def read_section(params: Mapping[str, Any]) -> VerifyAgreement | VerifyNecessity | VerifyMargin:
-    """Return a section from a rule's parameters."""
-    section: VerifyAgreement | VerifyNecessity | VerifyMargin = TypeAdapter(Verify).validate_python(
-        params
-    )
-    return section
 
 
 # Tables.
@@ -258,67 +256,86 @@ CELL_TABLE = TableSpec(
 # The rules.
 
 
-def reaches(floor: float | None) -> pl.Expr:
-    """Whether a ``lead`` is ``floor`` or more; without a floor every lead is enough."""
-    return pl.lit(True) if floor is None else pl.col("lead") >= floor
+def target_leads(
+    scores: pl.DataFrame, targets: pl.DataFrame, *, rerankers: Sequence[str], parts: Sequence[str]
+) -> pl.DataFrame:
+    """Compute how far the best target part of a query leads its best other part.
+
+    ``scores`` are SEGMENT_SCORES rows; those of other queries, rerankers and parts are left aside.
+    ``targets`` has ``query_id`` and ``targets``; a query with nothing to compare has no row.
+    Returns a row per query and reranker that scored it: ``query_id``, ``reranker``, ``number`` (of
+    the reranker), and ``lead``, null where a part has no text.
+    """
+    panel = pl.DataFrame({"reranker": rerankers}, {"reranker": pl.String}).with_row_index("number")
+    score, is_target = pl.col("score"), pl.col("targets").list.contains(pl.col("part"))
+    lead = score.filter(is_target).max() - score.filter(~is_target).max()
+    return (
+        scores.filter(pl.col("part").is_in(parts))
+        .join(targets.filter(nothing_to_compare(parts).is_null()), on="query_id")
+        .join(panel, on="reranker")
+        .group_by("query_id", "reranker", "number")
+        .agg(lead=pl.when(score.null_count() == 0).then(lead))
+    )
 
 
-def consensus_margins(
+def deciding_leads(
     scores: pl.DataFrame,
-    items: pl.DataFrame,
+    targets: pl.DataFrame,
+    passes: pl.Expr,
     *,
     rerankers: Sequence[str],
-    floor: float | None = None,
+    parts: Sequence[str],
 ) -> pl.DataFrame:
-    """Compute the consensus margin of every query, its least lead over the panel: MARGINS rows.
+    """Find the lead that decides on each query: under the first reranker it fails, or the least.
 
-    Parameters
-    ----------
-    scores
-        SEGMENT_SCORES rows; those of other queries, parts and rerankers are left aside.
-    items
-        ``query_id`` and ``targets`` of the queries to compute it for.
-    floor
-        None: every score is needed and every margin exact. A number: a query stops at the first
-        reranker under which its lead is below ``floor``; that lead is its margin, an upper bound
-        of the exact one (``is_exact`` false). No count at thresholds of ``floor`` or more changes.
+    ``passes`` says whether a ``lead`` is enough; a query without one fails. Of equal least leads it
+    is that of the first reranker. Other arguments are those of `target_leads`. Returns a row per
+    query, in order of ``targets``: ``query_id, number, reranker, lead, passes``, and ``reason``,
+    why there is no lead. Where there is nothing to compare no reranker is named.
 
     Raises
     ------
     InputError
-        If a score is missing that is needed.
+        If a reranker has not scored a query that passes under the others.
     """
-    leads = target_leads(scores, items, rerankers=rerankers, parts=POSITIONS)
-    found = first_failure(leads, reaches(floor))
-    is_last = pl.col("place") == len(rerankers) - 1
-    margins = found.select(
-        "query_id",
-        "reranker",
-        margin="lead",
-        is_exact=pl.col("lead").is_not_null() & (~pl.col("fails") | is_last),
-        reason=pl.col("unknown").fill_null(""),
+    leads = target_leads(scores, targets, rerankers=rerankers, parts=parts)
+    leads = leads.with_columns(passes=passes.fill_null(False))
+    failed = leads.filter(~pl.col("passes")).sort("number").unique("query_id", keep="first")
+    passed = leads.join(failed, on="query_id", how="anti")
+    nothing, without_text = nothing_to_compare(parts), pl.lit(NO_TEXT[parts == SPAN_PARTS])
+    n_passed = targets.select(nothing.is_null().sum()).item() - failed.height
+    if passed.height != n_passed * len(rerankers):
+        raise InputError(
+            f"{n_passed} queries fail under none of the rerankers {', '.join(rerankers)} and need "
+            f"{n_passed * len(rerankers)} leads; found {passed.height}. Score them again."
+        )
+    least = passed.sort("lead", "number").unique("query_id", keep="first")
+    found = targets.join(
+        pl.concat([failed, least]), on="query_id", how="left", maintain_order="left"
+    )
+    reason = pl.coalesce(nothing, pl.when(pl.col("lead").is_null()).then(without_text))
+    return found.with_columns(pl.col("passes").fill_null(False), reason=reason)
+
+
+def consensus_margins(
+    scores: pl.DataFrame, targets: pl.DataFrame, *, rerankers: Sequence[str], floor: float = -1
+) -> pl.DataFrame:
+    """Compute the consensus margin of every query, its least lead over the panel: MARGINS rows.
+
+    A query stops at the first reranker under which its lead is below ``floor``; that lead is its
+    margin, an upper bound of the exact one (``is_exact`` false). No count at thresholds of
+    ``floor`` or more changes; no lead is below -1. ``scores`` and ``targets`` are as in
+    `target_leads`.
+    """
+    lead = pl.col("lead")
+    found = deciding_leads(scores, targets, lead >= floor, rerankers=rerankers, parts=POSITIONS)
+    is_last = pl.col("number") == len(rerankers) - 1
+    margins = found.with_columns(
+        margin=lead,
+        is_exact=lead.is_not_null() & (pl.col("passes") | is_last),
+        reason=pl.col("reason").fill_null(""),
     )
     return as_table(MARGINS, margins)
-
-
-def decide_margin(margins: pl.DataFrame, *, threshold: float) -> pl.DataFrame:
-    """Keep the queries whose consensus margin is ``threshold`` or more: DECISIONS rows.
-
-    ``score`` is the margin. Reasons: those of a missing margin, target_not_first (below 0),
-    margin_below_threshold. Margins made with a floor above the threshold do not do.
-    """
-    margin = pl.col("margin")
-    reason = (
-        pl.when(margin.is_null())
-        .then("reason")
-        .when(margin >= threshold)
-        .then(pl.lit(""))
-        .when(margin < 0)
-        .then(pl.lit(TARGET_NOT_FIRST))
-        .otherwise(pl.lit(MARGIN_BELOW))
-    )
-    named = margins.rename({"query_id": "item_id", "margin": "score", "reranker": "decided_by"})
-    return make_decisions(VerifyMargin.stage, named.with_columns(margin="score"), reason)
 
 
 def decide_verify(
@@ -328,42 +345,35 @@ def decide_verify(
 
     ``score`` is the target's lead over the best other part: under the reranker that dropped the
     query, or the smallest of the panel.
-
-    Raises
-    ------
-    InputError
-        If a score is missing that decides.
     """
-    items, panel = section.items(candidates), section.rerankers
-    if isinstance(section, VerifyMargin):
-        margins = consensus_margins(scores, items, rerankers=panel, floor=section.floor)
-        return decide_margin(margins, threshold=section.threshold)
-    leads = target_leads(scores, items, rerankers=panel, parts=section.parts)
-    found = first_failure(leads, section.passes)
-    why = pl.coalesce("unknown", pl.lit(section.failed))
-    if section.parts == SPAN_PARTS:  # what has no text besides the document is what is left of it
-        why = why.replace(EMPTY_SEGMENT, SPAN_IS_DOCUMENT)
-    named = found.rename({"query_id": "item_id", "lead": "score", "reranker": "decided_by"})
-    return make_decisions(section.stage, named, pl.when("fails").then(why))
+    found = deciding_leads(
+        scores,
+        target_parts(candidates, section.parts),
+        section.passes,
+        rerankers=section.rerankers,
+        parts=section.parts,
+    )
+    named = found.rename({"query_id": "item_id", "reranker": "decided_by"})
+    reason = pl.coalesce("reason", section.dropped_for)
+    return make_decisions(section.stage, named.with_columns(score="lead"), reason)
 
 
 def wanted_scorings(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
 ) -> pl.DataFrame:
-    """List what the last reranker of the section has to score: what those before it left.
+    """List what the last reranker of the section has to score: what passed under those before it.
 
     ``section`` is as `VerifySection.scoring` gives it, ``scores`` has the SEGMENT_SCORES rows of
     all rerankers before the last. Returns ``query_id`` and ``part``, in order of the candidates and
     the parts; every part of every candidate if the section is ``complete``.
     """
-    if section.complete:
-        return all_parts(candidates, section.parts)
-    items, before = section.items(candidates), section.rerankers[:-1]
-    left = items.filter(pl.col("targets").list.len().is_between(1, len(section.parts) - 1))
-    if before:
-        leads = target_leads(scores, left, rerankers=before, parts=section.parts)
-        left = first_failure(leads, section.passes).filter(~pl.col("fails"))
-    return all_parts(left.select(_id="query_id"), section.parts)
+    asked, parts = target_parts(candidates, section.parts), section.parts
+    if not section.complete:
+        asked = asked.filter(nothing_to_compare(parts).is_null())
+        leads = target_leads(scores, asked, rerankers=section.rerankers[:-1], parts=parts)
+        failed = leads.filter(~section.passes.fill_null(False))
+        asked = asked.join(failed, on="query_id", how="anti", maintain_order="left")
+    return all_parts(asked, parts)
 
 
 # Counts by threshold and by length bin.
@@ -404,7 +414,7 @@ def _position_counts(targets: pl.Series) -> dict[str, int]:
 
 def count_by_reranker(
     scores: pl.DataFrame,
-    items: pl.DataFrame,
+    targets: pl.DataFrame,
     *,
     rerankers: Sequence[str],
     thresholds: Sequence[float],
@@ -415,14 +425,11 @@ def count_by_reranker(
     keeps 69.75 % beginnings of candidates that are a third each (table 6). A reranker counts the
     queries that it was shown; where scoring stops at the first failure, those after the first are
     shown what the ones before left.
-
-    ``scores`` are SEGMENT_SCORES rows; ``items`` has ``query_id`` and ``targets``.
     """
-    leads = target_leads(scores, items, rerankers=rerankers, parts=POSITIONS)
-    lead = pl.col("lead")
+    leads = target_leads(scores, targets, rerankers=rerankers, parts=POSITIONS)
+    known = leads.drop_nulls("lead").join(targets, on="query_id")
     conditions: list[Condition] = [("shown", None, pl.lit(True))]
-    conditions += [(f"lead>={cut:g}", cut, lead >= cut) for cut in thresholds]
-    known = leads.filter(lead.is_not_null())
+    conditions += [(f"lead>={cut:g}", cut, pl.col("lead") >= cut) for cut in thresholds]
     rows = [
         {"reranker": name, **row}
         for name in rerankers
@@ -436,34 +443,29 @@ def count_by_cell(
 ) -> pl.DataFrame:
     """Count the queries in every cell of length bin and position (Controlled, table 8).
 
-    Parameters
-    ----------
-    queries
-        ``query_id``, ``targets``, ``length_bin`` and what the conditions read.
-    length_bins
-        The bins in order; a bin without queries has its row of zeros.
+    ``queries`` has ``targets``, ``length_bin`` and what the conditions read.
 
     Returns
     -------
-    CELL_TABLE rows: per condition one row per bin and then ``all``. ``budget`` is the smallest
-    cell of a filtered pool, per bin, and the sum over bins in the row all; null for the others.
+    CELL_TABLE rows: per condition one row per bin, in their order, and then ``all``. ``budget`` is
+    the smallest cell of a filtered pool, per bin, and the sum over bins in the row all; null for
+    the others.
     """
     rows = []
     for label, threshold, members in conditions:
         chosen = queries.filter(members)
-        cells = [
-            _position_counts(chosen.filter(length_bin=name)["targets"]) for name in length_bins
-        ]
+        cells = {
+            name: _position_counts(chosen.filter(length_bin=name)["targets"])
+            for name in length_bins
+        }
+        smallest = min(n for counts in cells.values() for n in counts.values())
         is_pool = threshold is not None or label == "kept"
-        budget = min(n for cell in cells for n in cell.values()) if is_pool else None
-        whole = {key: sum(cell[key] for cell in cells) for key in cells[0]}
-        about = {"condition": label, "threshold": threshold}
-        rows += [
-            about | {"length_bin": name, **cell, "budget": budget}
-            for name, cell in zip(length_bins, cells, strict=True)
-        ]
-        total = None if budget is None else budget * len(length_bins)
-        rows.append(about | {"length_bin": "all", **whole, "budget": total})
+        every = chosen.filter(pl.col("length_bin").is_in(length_bins))
+        cells["all"] = _position_counts(every["targets"])
+        for name, counts in cells.items():
+            budget = smallest * len(length_bins) if name == "all" else smallest
+            row: dict[str, Any] = {"condition": label, "threshold": threshold, "length_bin": name}
+            rows.append({**row, **counts, "budget": budget if is_pool else None})
     return as_table(CELL_TABLE, rows)
 
 
@@ -492,27 +494,24 @@ def run_verify(
     Raises
     ------
     InputError
-        If a score is missing that decides, or balancing would leave nothing.
+        If balancing would leave nothing.
     """
     asked, scored = read_table(candidates, CANDIDATES), read_all(scores, SEGMENT_SCORES)
     facts = candidate_facts(asked, read_table(documents, DOCUMENTS))
-    read = [candidates, documents, sampling, *scores]
-    source = derived("verify", read, params=section.model_dump(mode="json"))
+    source = derived(
+        "verify",
+        [candidates, documents, sampling, *scores],
+        params=section.model_dump(mode="json"),
+    )
     decided = [(section.stage, decide_verify(section, scored, asked))]
     if section.balance:
         left = evidence_targets(kept_items(asked, decided[0][1]))
         decided.append((RULE_BALANCE, balance_positions(left, seed=section.seed)))
-    write_ledger(
-        (
-            ledger_rows(made, facts, stage=rule, step=place.step + further, unit=place.unit)
-            for further, (rule, made) in enumerate(decided)
-        ),
-        place,
-        outputs,
-        source,
-    )
-    every = pl.concat(made for _, made in decided)
-    write_table(every, outputs["decisions"], DECISIONS, provenance=source)
+    ledger = [
+        ledger_rows(made, facts, stage=rule, step=place.step + further, unit=place.unit)
+        for further, (rule, made) in enumerate(decided)
+    ]
+    write_ledger(ledger, place, outputs, source)
     savings = count_savings(
         section.stage,
         scored,
@@ -520,32 +519,40 @@ def run_verify(
         scorers=section.rerankers,
         parts=section.parts,
     )
-    write_table(savings, outputs["savings"], SCORING_SAVINGS, provenance=source)
+    written = {
+        "decisions": (pl.concat(made for _, made in decided), DECISIONS),
+        "savings": (savings, SCORING_SAVINGS),
+    }
     if isinstance(section, VerifyMargin):
-        targets = section.items(asked)
-        margins = consensus_margins(
-            scored, targets, rerankers=section.rerankers, floor=section.floor
-        )
-        known = margins.select("margin", "query_id")
-        thresholds = sorted({*MARGIN_THRESHOLDS, section.threshold})
-        pools = list(margin_pools(thresholds))
-        by_position = count_by_position(known.join(targets, on="query_id"), pools)
-        by_cell = count_by_cell(
-            evidence_targets(facts).join(known, on="query_id"),
-            pools,
-            length_bins=read_length_bins(sampling),
-        )
-        write_table(margins, outputs["margins"], MARGINS, provenance=source)
-        rows = as_table(MARGIN_TABLE, by_position)
-        write_table(rows, outputs["margin_table"], MARGIN_TABLE, provenance=source)
-        write_table(by_cell, outputs["cell_table"], CELL_TABLE, provenance=source)
-        alone = count_by_reranker(
-            scored, targets, rerankers=section.rerankers, thresholds=thresholds
-        )
-        write_table(alone, outputs["reranker_table"], RERANKER_TABLE, provenance=source)
-        asked = asked.join(
-            known, left_on="_id", right_on="query_id", how="left", maintain_order="left"
-        )
+        tables = _margin_tables(section, scored, asked, facts, read_length_bins(sampling))
+        written |= tables
+        known = tables["margins"][0].select("margin", _id="query_id")
+        asked = asked.join(known, on="_id", how="left", maintain_order="left")
     for _, made in decided:
         asked = kept_items(asked, made)
-    write_table(asked, outputs["rows"], CANDIDATES, provenance=source)
+    for name, (frame, spec) in (written | {"rows": (asked, CANDIDATES)}).items():
+        write_table(frame, outputs[name], spec, provenance=source)
+
+
+def _margin_tables(
+    section: VerifyMargin,
+    scores: pl.DataFrame,
+    candidates: pl.DataFrame,
+    facts: pl.DataFrame,
+    length_bins: Sequence[str],
+) -> dict[str, tuple[pl.DataFrame, TableSpec]]:
+    """Make the tables that only the rule ``margin`` has, by the names of the outputs."""
+    targets, panel = evidence_targets(candidates), section.rerankers
+    margins = consensus_margins(scores, targets, rerankers=panel, floor=section.floor)
+    known = margins.select("margin", "query_id")
+    thresholds = sorted({*MARGIN_THRESHOLDS, section.threshold})
+    pools = list(margin_pools(thresholds))
+    by_position = count_by_position(known.join(targets, on="query_id"), pools)
+    by_reranker = count_by_reranker(scores, targets, rerankers=panel, thresholds=thresholds)
+    in_cells = evidence_targets(facts).join(known, on="query_id")
+    return {
+        "margins": (margins, MARGINS),
+        "margin_table": (as_table(MARGIN_TABLE, by_position), MARGIN_TABLE),
+        "reranker_table": (by_reranker, RERANKER_TABLE),
+        "cell_table": (count_by_cell(in_cells, pools, length_bins=length_bins), CELL_TABLE),
+    }

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from psibench.filters.decide import LOCATE, PROPOSE
 from psibench.generate.base import (
     DETAIL_CHARS,
     BucketSchemes,
@@ -38,9 +39,6 @@ from psibench.tables.dropped import Dropped
 from psibench.text.locate import locate_quote
 from psibench.text.mentions import mentions_document
 from psibench.text.segments import POSITIONS, Position, tag_posq
-
-PROPOSE = "propose_questions"
-LOCATE = "locate_span"
 
 PROPOSED_SCHEMA = dict.fromkeys(PROPOSED.column_names, pl.String)
 CANDIDATES_SCHEMA: dict[str, Any] = {
