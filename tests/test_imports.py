@@ -25,7 +25,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 CIRCLES = {
     ("config", "models"),
-    ("filters", "generate"),
 }
 """Packages that still import each other. No new ones."""
 

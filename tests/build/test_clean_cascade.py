@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rule_tables import examples
 
-from psibench.translate.clean import LEAVING_SCHEMA, cascade, length_bounds, measured, outliers
+from psibench.translate.clean import (
+    LEAVING_SCHEMA,
+    Outliers,
+    cascade,
+    length_bounds,
+    unusual_lengths,
+)
 from psibench.translate.translate import join_items, pieces_of
 
 
@@ -41,19 +47,6 @@ def test_a_document_takes_its_queries_and_a_query_its_judgements():
         ("q2", "positive_removed", "document d2", None),
         ("q4", "refusal", "suspect by phrase", None),
     ]
-
-
-def test_a_query_with_several_positives_leaves_with_one_of_them():
-    left = cascade(
-        pl.Series(["d1", "d2"]),
-        positives_frame([("q1", "d1"), ("q2", "d1")]),
-        qrels_frame([("q1", "d1", 1), ("q1", "gone", 2), ("q2", "d1", 1), ("q2", "gone", 0)]),
-        documents_out=leaving(),
-        queries_out=leaving(),
-    )
-    assert left.queries.to_list() == ["q2"]
-    assert left.qrels.rows() == [("q2", "d1", 1)]
-    assert left.queries_out.rows() == [("q1", "positive_removed", "document gone", None)]
 
 
 def test_an_item_leaves_once_and_for_its_first_reason():
@@ -118,10 +111,6 @@ def corpus(lengths):
     return pl.DataFrame({"_id": ids, "token_length": pl.Series(lengths, dtype=pl.Int32)})
 
 
-def lengths_of(lengths):
-    return measured(corpus(lengths), corpus([]), of="length")
-
-
 def test_bounds_are_quartiles_and_their_distance():
     # 10 20 30 40 50: Q1 = 20, Q3 = 40, IQR = 20; 20 - 3 * 20 = -40, 40 + 1.5 * 20 = 70
     bounds = length_bounds(np.array([50, 10, 40, 20, 30]), low=3.0, high=1.5)
@@ -132,30 +121,22 @@ def test_bounds_are_quartiles_and_their_distance():
 
 
 def test_lengths_outside_the_bounds_are_listed_those_on_them_not():
-    found = outliers(lengths_of([1, 2, 5, 8, 9]), length_bounds(np.array([5, 5, 5]), low=1, high=1))
-    assert found.get_column("item_id").to_list() == ["d0", "d1", "d3", "d4"]
-    usual = length_bounds(np.array([4, 6]), low=2.0, high=1.0)  # [2.5, 6.5]: Q 4.5, 5.5, IQR 1
-    found = outliers(lengths_of([2, 3, 6, 7]), usual)
-    assert found.rows() == [
-        ("d0", "too_short", "outside [2.5, 6.5] tokens", 2.0),
-        ("d3", "too_long", "outside [2.5, 6.5] tokens", 7.0),
-    ]
-    edges = length_bounds(np.array([10, 20, 30, 40, 50]), low=0.5, high=1.5)  # [10, 70]
-    assert outliers(lengths_of([10, 70]), edges).is_empty()
-
-
-def test_of_no_documents_every_length_is_usual():
-    assert outliers(lengths_of([]), length_bounds(np.array([]), low=1, high=1)).is_empty()
+    # 2 4 4 6 6 8: Q1 = 4, Q3 = 6, IQR = 2
+    found = unusual_lengths(corpus([2, 4, 4, 6, 6, 8]), corpus([]), Outliers(low=0.5, high=1.0))
+    assert found.rows() == [("d0", "too_short", "outside [3, 8] tokens", 2.0)]
+    found = unusual_lengths(corpus([2, 4, 4, 6, 6, 8]), corpus([]), Outliers(low=1.0, high=0.5))
+    assert found.rows() == [("d5", "too_long", "outside [2, 7] tokens", 8.0)]
+    assert unusual_lengths(corpus([]), corpus([]), Outliers()).is_empty()
 
 
 def test_ratios_are_tokens_per_token_of_the_source_of_the_same_id():
-    source = corpus([10, 100, 0, 7]).reverse()  # d3 has no translation
-    ratios = measured(corpus([15, 50, 3]), source, of="ratio")
-    assert ratios.rows() == [("d0", 1.5), ("d1", 0.5), ("d2", 3.0)]
-    usual = length_bounds(np.array([1.0, 1.0, 2.0, 2.0]), low=0.25, high=0.5)  # [0.75, 2.5]
-    assert outliers(ratios, usual, of="ratio").rows() == [
-        ("d1", "too_short", "outside [0.75, 2.5] of the source's tokens", 0.5),
-        ("d2", "too_long", "outside [0.75, 2.5] of the source's tokens", 3.0),
+    source = corpus([10, 100, 0, 7, 10, 10]).reverse()  # d3 has no translation
+    made = corpus([10, 300, 4, 7, 20, 20]).filter(pl.col("_id") != "d3")
+    # ratios 1, 3, 4, 2, 2: Q1 = 2, Q3 = 3, IQR = 1
+    found = unusual_lengths(made, source, Outliers(of="ratio", low=0.5, high=0.5))
+    assert found.rows() == [
+        ("d0", "too_short", "outside [1.5, 3.5] of the source's tokens", 1.0),
+        ("d2", "too_long", "outside [1.5, 3.5] of the source's tokens", 4.0),
     ]
 
 

@@ -3,8 +3,7 @@
 import polars as pl
 import pytest
 
-from psibench.text.detection import is_english, is_foreign
-from psibench.text.phrases import fold
+from psibench.text.detection import is_foreign
 from psibench.translate.refusals import find_suspect, read_refusals, refused
 
 PATTERNS = read_refusals()
@@ -39,7 +38,7 @@ HONEST = {
 
 def suspicion(text, language):
     found = find_suspect([text], language=language, patterns=PATTERNS)
-    return found.suspicion if found else None
+    return found and found[0]
 
 
 @pytest.mark.parametrize("language", REFUSALS)
@@ -84,33 +83,16 @@ def test_a_question_with_foreign_names_is_in_its_language():
     assert is_foreign("What is the Engineering News-Record?", "rus-Cyrl")
 
 
-def test_varieties_of_a_language_are_that_language():
-    assert not is_foreign("六次格莱美奖得主及奥斯卡奖提名者女神卡卡献唱了国歌。", "cmn-Hans")
-
-
-def test_short_texts_are_english_or_the_language():
-    assert is_english("Here is the translation:", "fra-Latn")
-    assert not is_english("Voici la traduction :", "fra-Latn")
-    assert is_english("Voici la traduction", "eng-Latn")  # the question does not arise
-
-
 def test_every_part_is_looked_at_and_the_suspected_one_shown():
     pieces = ["Москва — столица России.", REFUSALS["rus-Cyrl"] + " " + "х" * 2000]
     found = find_suspect(pieces, language="rus-Cyrl", patterns=PATTERNS)
-    assert found is not None
-    assert found.suspicion == "phrase"
-    assert found.text == pieces[1][:1500]
+    assert found == ("phrase", pieces[1][:1500])
 
 
 def test_a_phrase_after_1500_characters_is_not_looked_at():
     honest = HONEST["rus-Cyrl"] + " "
     late = honest * (1500 // len(honest) + 1)
     assert suspicion(late[:1500] + REFUSALS["eng-Latn"], "rus-Cyrl") is None
-
-
-def test_texts_are_compared_without_case_marks_and_forms():
-    assert fold(" I’M  SORRY，\n“x” ") == 'i\'m sorry, "x"'
-    assert fold("عذرًا، لا أستطيع") == "عذرا، لا استطيع"
 
 
 def items(*rows):

@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "cleaning"))
 
 from cleaned import Outcome
-from counted import found, is_removed, precision, reason_in, recall
+from counted import found, precision, reason_in, recall
 from planted_set import Planted, plant
 from relocation import holds, joined
 from xquad_texts import read_paragraphs
@@ -74,12 +74,6 @@ def test_precision_and_recall_are_counted_by_class():
     assert recall(rows, ("a", "b"), reason_in("out")).startswith("0.500")
     assert precision(rows, ("a",), reason_in("out")).startswith("0.500")
     assert found(rows, ("c",), reason_in("out")) == "-"
-
-
-def test_a_prefix_counts_only_if_just_it_was_removed():
-    assert is_removed(outcome("prefix, seen", prefix="x"))
-    assert not is_removed(outcome("prefix, seen", prefix="x", text="te"))
-    assert not is_removed(outcome("prefix, seen"))
 
 
 def test_answers_keep_their_places_in_joined_texts(folder):

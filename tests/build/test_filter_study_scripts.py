@@ -1,6 +1,5 @@
 """The pure parts of studies/filters: what is planted, what is counted."""
 
-import random
 import sys
 from pathlib import Path
 
@@ -9,31 +8,20 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "filters"))
 
-from asked import answer_position, write_queries
+from asked import answer_position
 from false_negatives import on_own_scale
 from near_duplicates import (
     LONG_FRAME,
     SHORT_FRAME,
     WORDS_GONE,
-    WORDS_LEFT,
-    framed,
     one_query_per_document,
     plant,
-    reworded,
     without_answer,
 )
 from scored import PANEL
 from wrong_positions import verdict_on_order
 
 TEXT = "Alpha one two. Beta three four. Gamma five six."
-
-
-def test_the_answers_whole_sentence_is_cut_out():
-    assert without_answer(TEXT, "three four") == "Alpha one two. Gamma five six."
-
-
-def test_an_answer_over_two_sentences_takes_both():
-    assert without_answer(TEXT, "two. Beta three") == "Gamma five six."
 
 
 @pytest.mark.parametrize(
@@ -43,21 +31,6 @@ def test_an_answer_over_two_sentences_takes_both():
 def test_a_document_without_an_answer_to_cut_is_refused(text, answer, words):
     with pytest.raises(ValueError, match=words):
         without_answer(text, answer)
-
-
-def test_a_reworded_passage_lacks_one_word_in_twenty():
-    words = [f"w{i}" for i in range(45)]
-
-    made = reworded("  ".join(words), rng=random.Random(1)).split()
-
-    assert len(made) == 43  # 45 // 20 = 2 fewer
-    assert made == [word for word in words if word in made]
-
-
-def test_a_short_frame_is_the_outer_sentences_and_a_long_one_the_outer_thirds():
-    assert framed("P.", TEXT, is_long=False) == "Alpha one two.\n\nP.\n\nGamma five six."
-    # 47 characters: the thirds are 15, 15 and 17 long.
-    assert framed("P.", TEXT, is_long=True) == "Alpha one two.\n\nP.\n\n. Gamma five six."
 
 
 def candidates(positions: list[str], answers: list[str | None] | None = None) -> pl.DataFrame:
@@ -100,46 +73,12 @@ def test_half_of_the_planted_documents_carry_the_answer():
     assert has_answer.to_list() == [True] * 6 + [False] * 6
 
 
-def test_a_planted_document_without_the_answer_may_hold_the_querys_words():
-    asked = candidates(["middle"] * 12).with_columns(text=pl.lit("alpha gamma six beta"))
-    documents = pl.DataFrame({"_id": [f"d{i}" for i in range(4)], "text": [TEXT] * 4})
-
-    plants = plant(asked, documents, ["First. Last."], seed=1)
-
-    # Of the query's four words all but beta are left.
-    assert plants.get_column("kind").to_list()[6:] == [WORDS_LEFT] * 6
-
-
 @pytest.mark.parametrize(
     ("answer", "position"),
     [("Alpha", "beginning"), ("three four. G", "middle"), ("six.", "end"), ("zeta", None)],
 )
 def test_an_answer_lies_in_the_third_that_holds_most_of_it(answer, position):
     assert answer_position(TEXT, answer) == position
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_queries_written_with_the_fault_are_known(share):
-    sentences = [
-        f"The {a} {b} writes {c} letters for every {d}."
-        for a, b, c, d in zip(
-            ("red", "blue", "green", "black", "white", "brown"),
-            ("fox", "whale", "eagle", "horse", "tiger", "zebra"),
-            ("long", "short", "angry", "funny", "formal", "secret"),
-            ("teacher", "sailor", "farmer", "doctor", "lawyer", "painter"),
-            strict=True,
-        )
-    ]
-    documents = pl.DataFrame(
-        {"_id": ["d"], "text": [" ".join(sentences)], "origin": ["x"], "length_bin": ["all"]}
-    )
-
-    found = write_queries(documents, wrong_position=share, seed=1).candidates
-
-    assert found.height > 0
-    assert found.get_column("is_planted").to_list() == [share == 1.0] * found.height
-    is_there = found.get_column("answer_position") == found.get_column("target_position")
-    assert is_there.to_list() == [share == 0.0] * found.height
 
 
 def test_own_scale_is_the_share_of_positives_that_score_no_higher():

@@ -4,7 +4,6 @@ import pytest
 from psibench.metrics.statistics import position_shifts, relocation_table
 from psibench.tables import conform
 from psibench.tables.quality_schemas import RELOCATION
-from psibench.translate.relocate import with_origins
 
 SPAN = pl.Array(pl.Int32, 2)
 
@@ -58,33 +57,6 @@ def test_nothing_found_is_a_row_and_no_relocation_is_none():
     assert table.rows() == [("deu-Latn", "law", "all", 1, 0, 0.0, None, None)]
     empty = relocation_table({"law": lost.clear()}, language="deu-Latn")
     assert empty.rows() == [("deu-Latn", "law", "all", 0, 0, None, None, None)]
-
-
-def test_whole_sentences_are_compared_with_whole_sentences():
-    text = "One short. A longer sentence with the answer here. The end."
-    answer = (text.index("answer"), text.index("answer") + 6)
-    whole = [text.index("A longer"), text.index(" The end")]
-    located = [2 * end for end in whole]  # a translation twice as long, in the same places
-    frame = pl.DataFrame(
-        [
-            ("q1", "d1", list(answer), located, "sentences"),
-            ("q2", "d1", [4, answer[1]], [0, located[1]], "sentences"),
-            ("q3", "d1", list(answer), None, None),
-        ],
-        schema={
-            "_id": pl.String,
-            "pos_corpus_id": pl.String,
-            "pos_char_span": SPAN,
-            "located_char_span": SPAN,
-            "located_by": pl.String,
-        },
-        orient="row",
-    ).with_columns(pos_char_length=len(text), pos_translated_char_length=2 * len(text))
-    made = with_origins(frame, pl.DataFrame({"_id": ["d1"], "text": [text]}))
-    assert made["located_from_span"].dtype == SPAN
-    assert made["located_from_span"].to_list() == [whole, [0, whole[1]], None]
-    assert position_shifts(made)["shift"].to_list() == pytest.approx([0.0, 0.0])
-    assert position_shifts(frame)["shift"][0] > 0.1  # the answer against a sentence
 
 
 def test_without_the_sentences_it_came_from_a_span_is_compared_with_the_answer():

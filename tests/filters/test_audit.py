@@ -92,18 +92,6 @@ class Chain(Folder):
         return self.read("audit_table")
 
 
-def test_all_thirds_of_every_query_drawn_are_judged_and_none_without_a_margin(tmp_path):
-    pairs = Chain(tmp_path).draw()
-    assert pairs["_id"].to_list() == [
-        f"{query}--{part}" for query in MARGINS if query != "none" for part in POSITIONS
-    ]
-    assert pairs.filter(query_id="best").select("doc_id", "part", "query", "text").rows() == [
-        ("d", "beginning", "best", "aaa"),
-        ("d", "middle", "best", "bbb"),
-        ("d", "end", "best", "ccc"),
-    ]
-
-
 def test_verdicts_are_counted_by_stratum_and_a_query_that_lacks_one_is_unusable(tmp_path):
     table = Chain(tmp_path).run()
     columns = ("stratum", "n", "n_unusable", "target_yes", "distractor_no", "exclusive")

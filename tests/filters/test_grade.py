@@ -19,7 +19,6 @@ from psibench.filters.grade import (
     run_grade_pairs,
     wanted_gradings,
 )
-from psibench.tables import read_provenance
 from psibench.tables.build_schemas import GRADES
 from psibench.text.segments import POSITIONS
 
@@ -244,14 +243,6 @@ def test_documents_are_graded_first_and_without_the_evidence_where_they_are_good
     ]
     assert chain.read("flow", "flow")["stage"].to_list() == ["span_grades"]
     assert chain.counts == (12, 11, 1)  # low without its evidence
-
-
-def test_a_judge_does_not_become_an_author_of_the_queries(tmp_path):
-    chain = Chain(tmp_path, "segments", SIX, SIX_GRADES).run()
-    for name in ("grade_rest_pairs", "rows", "decisions", "dropped", "flow", "savings"):
-        record = read_provenance(chain.path(name))
-        assert (name, record["queries_by"]) == (name, "llm:the-author")
-    assert record["params"]["llm"] == "judge"
 
 
 # targets, grades of beginning, middle, end, and (kept, reason, score).

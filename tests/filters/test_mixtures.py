@@ -25,7 +25,6 @@ from psibench.filters.mixtures import (
     run_mixtures,
     tiny_subset,
 )
-from psibench.tables import read_provenance
 from psibench.text.segments import POSITIONS
 
 BINS = ("short", "long")  # in this order by length, not by name
@@ -120,26 +119,11 @@ def test_an_empty_cell_leaves_nothing_to_draw_and_is_warned_of(tmp_path, caplog)
     assert case.cells()["n_retained"].sum() > 0
 
 
-def test_another_seed_draws_others_and_provenance_has_it(tmp_path):
-    case = Case(tmp_path)
-    first, again, other = case.run(seed=1), case.run(seed=1), case.run(seed=2)
-    assert first.equals(again)
-    assert not first.equals(other)
-    record = read_provenance(case.path("mixtures"))
-    assert (record["stage"], record["queries_by"]) == ("mixtures", "llm:the-author")
-    assert record["params"]["seed"] == 2
-    assert str(case.path("sampling")) in record["inputs"]
-
-
 def many(*sizes):
     """Make TARGETS of so many queries per position."""
     return targets_frame(
         {f"{p}-{i}": [p] for p, n in zip(POSITIONS, sizes, strict=True) for i in range(n)}
     )
-
-
-def kept_ids(decisions):
-    return decisions.filter("kept").get_column("item_id").to_list()
 
 
 @examples

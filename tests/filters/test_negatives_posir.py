@@ -93,13 +93,6 @@ def test_the_ledger_has_rows_for_documents_and_for_questions(tmp_path):
     ]
 
 
-def test_under_all_a_document_has_to_be_above_under_every_reranker(tmp_path):
-    chain, (a, b) = benchmark(tmp_path, ALL), panel()
-    chain.decide(chain.score(a, b))
-    assert not chain.read("negatives", "pair_decisions")["is_positive"].any()
-    assert sorted(b.asked) == [("q1", "d1"), ("q1", "d2")]  # the rest is decided under a
-
-
 def test_judgements_hold_the_positives_score_beside_each(tmp_path):
     columns = ("query_id", "doc_id", "scorer", "score", "positive_score", "vote", "reason")
     found = whole(tmp_path).read("judgements")
@@ -110,15 +103,6 @@ def test_judgements_hold_the_positives_score_beside_each(tmp_path):
     ]
     assert set(found["kind"]) == {"reranker"}
     assert found["is_false_negative"].all()
-
-
-def test_savings_count_the_positives_too(tmp_path):
-    savings = whole(tmp_path).read("savings")
-    assert savings.select("rule", "scorer", "n_complete", "n_scored").rows() == [
-        ("above_positive", "a", 7, 7),
-        ("above_positive", "b", 7, 6),
-        ("above_positive", "all", 14, 13),
-    ]
 
 
 def test_copies_that_remove_each_others_queries_are_refused(tmp_path):

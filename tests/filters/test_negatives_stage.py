@@ -149,25 +149,6 @@ def test_savings_count_scorings_and_gradings(tmp_path):
     ]
 
 
-def test_complete_scoring_decides_the_same_and_saves_nothing(tmp_path):
-    chain = whole(tmp_path)
-    kept, found = chain.ids("queries"), chain.read("judgements")
-    section = SECTION.model_copy(update={"complete": True})
-    a, b, c = panel(C | {("q1", "d2"): 0.0, ("q1", "d3"): 1.0})
-    scores = chain.score(a, b, c, section=section)
-    assert a.asked == b.asked == []  # all of it is in the store
-    assert sorted(c.asked) == [("q1", "d2"), ("q1", "d3")]
-    before = chain.read("negatives", "pair_decisions")
-    assert chain.decide(scores, section=section).equals(before)
-    chain.remove(scores, chain.judge(GRADES), section=section)
-    assert chain.ids("queries") == kept
-    more = chain.read("judgements")
-    assert more.join(found, on=found.columns, how="anti", nulls_equal=True).select(
-        "query_id", "scorer", "vote"
-    ).rows() == [("q1", "c", False)]  # a vote cast, though it was not needed
-    assert chain.read("savings").filter(rule="majority_of_rerankers")["n_saved"].sum() == 0
-
-
 def test_provenance_names_those_who_scored_and_the_thresholds(tmp_path):
     chain = whole(tmp_path)
     record = read_provenance(chain.path("judgements"))
@@ -179,20 +160,6 @@ def test_provenance_names_those_who_scored_and_the_thresholds(tmp_path):
     assert "judges" not in read_provenance(chain.path("scores-a"))["params"]["section"]
     for name in ("corpus", "queries", "qrels", "dropped", "flow", "savings"):
         assert read_provenance(chain.path(name))["stage"] == "remove_negatives"
-
-
-def test_without_a_candidate_nobody_is_asked_and_nothing_is_dropped(tmp_path):
-    chain = benchmark(tmp_path)
-    nothing = dict.fromkeys(A, 0.0)
-    scores = chain.score(*(PairReranker(name, nothing) for name in "abc"))
-    chain.decide(scores)
-    chain.remove(scores, chain.judge({}))
-    assert chain.read("judge_1_pairs", "pairs").is_empty()
-    assert chain.read("judgements").is_empty()
-    assert chain.ids("queries") == list(QUERIES)
-    shares = chain.read("savings").filter(rule="majority_of_judges")["share_saved"]
-    assert shares.to_list() == [None] * 4
-    chain.check_ledger()
 
 
 def test_where_no_question_would_be_left_the_stage_says_what_to_change(tmp_path):

@@ -94,14 +94,6 @@ def test_shares_shift_and_test_of_a_stage_worked_out_by_hand():
     assert len({row["p_value"] for row in rows.values()}) == 1
 
 
-def test_an_item_without_a_position_counts_in_the_row_all_alone():
-    ledger = pl.concat([LEDGER.filter(pl.col("target_position") != M), attrition_of()])
-    ledger = pl.concat([ledger, attrition_of(("agreement", "questions", None))])
-    rows = stage_rows(position_shift(FLOW, ledger, LEFT), "agreement")
-    assert [rows[p]["n_entered"] for p in ("all", *POSITIONS)] == [8, 3, 1, 3]
-    assert rows[B]["share_of_entered"] == 3 / 7
-
-
 def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
     # 0-14 touches the border at 10: middle by the single-tag rule, as the ledger has it.
     flow = flow_of(("agreement", 1, "questions", 2, 1, 1))
@@ -109,13 +101,6 @@ def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
     rows = stage_rows(position_shift(flow, ledger, queries_of([[0, 14]])), "agreement")
     assert [rows[p]["n_entered"] for p in POSITIONS] == [0, 2, 0]
     assert rows["all"]["p_value"] is None  # one position alone
-
-
-def test_where_nothing_is_left_the_shift_is_undefined():
-    flow = flow_of(("agreement", 1, "questions", 2, 0, 2))
-    ledger = attrition_of(("agreement", "questions", M), ("agreement", "questions", E))
-    row = stage_rows(position_shift(flow, ledger, LEFT.clear()), "agreement")["all"]
-    assert (row["n_entered"], row["n_kept"], row["shift"], row["p_value"]) == (2, 0, None, None)
 
 
 some_positions = st.lists(st.sampled_from(POSITIONS), min_size=1, max_size=30)

@@ -21,7 +21,6 @@ from psibench.filters.study import (
 )
 from psibench.filters.verify import (
     CELL_TABLE,
-    VerifyAgreement,
     VerifyMargin,
     VerifyNecessity,
     decide_verify,
@@ -171,13 +170,6 @@ def test_a_model_s_mean_and_psi_follow_the_threshold(tmp_path):
     assert set(rows) == {"all", *(f"m>={cut:g}" for cut in GRID)}
 
 
-def test_rerankers_are_compared_by_their_votes(tmp_path):
-    # At 0.25: one passes all but q5; two passes q1, q2, q5 and is unknown on q6.
-    table = Case(tmp_path).run()["agreement"]
-    columns = ("reranker", "other", "n", "n_both_pass", "n_both_fail", "agreement")
-    assert table.select(columns).rows() == [("one", "two", 5, 2, 0, 2 / 5)]
-
-
 def test_leaving_a_reranker_out_changes_counts_mean_and_psi(tmp_path):
     tables = Case(tmp_path).run(MARGIN.model_copy(update={"threshold": 0.0}))
     # Kept at 0: q1-q4. Without one: q1-q5. Without two: q1-q4 and q6.
@@ -228,20 +220,6 @@ def test_figures_of_all_candidates_are_those_of_the_psi_table(tmp_path):
     assert made["psi_low"] <= made["psi"] <= 1
 
 
-def test_agreement_has_one_set_of_rows_and_a_tie_is_no_first_place(tmp_path):
-    tables = Case(tmp_path).run(VerifyAgreement(rerankers=PANEL))
-    columns = ("condition", "threshold", "is_configured", "n", "n_beginning", "n_middle", "n_end")
-    assert tables["thresholds"].select(columns).rows() == [
-        ("all", None, False, 6, 2, 2, 2),
-        ("kept", None, True, 3, 2, 1, 0),  # q1, q2, q3; q4 ties under two
-    ]
-    psi = tables["threshold_psi"]
-    assert psi["condition"].to_list() == ["all", "kept"]
-    assert psi["psi"].to_list() == [pytest.approx(0.5), pytest.approx(1 / 3)]
-    whole = tables["leave_one_out_psi"].filter(left_out="none")
-    assert whole["n_queries"].to_list() == [3]  # before any balancing
-
-
 def test_necessity_is_decided_on_the_document_with_and_without_the_span(tmp_path):
     case = Case(tmp_path)
     needed = {"q1": (1.0, 0.5), "q2": (0.5, 0.5), "q3": (1.0, 0.5)}
@@ -252,22 +230,6 @@ def test_necessity_is_decided_on_the_document_with_and_without_the_span(tmp_path
     assert tables["thresholds"]["n"].to_list() == [6, 1]
     kept = tables["leave_one_out"].filter(target_position="all").select("left_out", "n_kept")
     assert kept.rows() == [("none", 1), ("one", 1), ("two", 2)]
-
-
-def test_a_query_of_two_thirds_counts_at_both(tmp_path):
-    case = Case(tmp_path, QUERIES | {"q7": ([B, M], 0.5, 0.5, 1.0)})
-    tables = case.run()
-    row = tables["thresholds"].row(by_predicate=pl.col("is_configured"), named=True)
-    assert [row[name] for name in ("n", "n_beginning", "n_middle", "n_end")] == [3, 3, 1, 0]
-    kept = tables["leave_one_out"].filter(left_out="none")["n_kept"].to_list()
-    assert kept == [3, 3, 1, 0]
-    assert tables["leave_one_out_psi"]["n_queries"][0] == 3  # and once for PSI
-    cells = tables["cells"].filter(condition="m>=0.25")
-    assert cells.select("length_bin", *(f"n_{p}" for p in POSITIONS), "budget").rows() == [
-        ("short", 2, 0, 0, 0),
-        ("long", 1, 1, 0, 0),
-        ("all", 3, 1, 0, 0),
-    ]
 
 
 def test_a_study_of_a_panel_of_one_is_refused_and_nothing_written(tmp_path):

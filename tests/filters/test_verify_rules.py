@@ -110,77 +110,32 @@ def margin_rows(margins):
     return {row[0]: row[1:] for row in margins.select(MARGINS.column_names).iter_rows()}
 
 
-# targets, scores under a and b, (margin, reranker, is_exact, reason), decision at 0.25
+LOW, NOT_FIRST, EMPTY = "margin_below_threshold", "target_not_first", "empty_segment"
+# targets, scores under a and b, (margin, reranker, is_exact, reason), reason at 0.25
 MARGINS_BY_HAND = [
     # Leads 0.5 and 0.25: the smaller one is the margin, and equality with the threshold passes.
-    (["beginning"], (0.75, 0.25, 0.0), (1.0, 0.0, 0.75), (0.25, "b", True, ""), (True, "")),
-    (["middle"], (0.0, 1.0, 0.5), (0.25, 1.0, 0.0), (0.5, "a", True, ""), (True, "")),
-    (["end"], (0.0, 0.0, 1.0), (0.0, 0.0, 1.0), (1.0, "a", True, ""), (True, "")),
+    (["beginning"], (0.75, 0.25, 0.0), (1.0, 0.0, 0.75), (0.25, "b", True, ""), ""),
     # A lead below the threshold, and a tie: margin 0 is not a failed one.
-    (
-        ["end"],
-        (0.0, 0.125, 0.25),
-        (0.0, 0.0, 1.0),
-        (0.125, "a", True, ""),
-        (False, "margin_below_threshold"),
-    ),
-    (
-        ["end"],
-        (0.5, 0.0, 0.5),
-        (0.0, 0.0, 1.0),
-        (0.0, "a", True, ""),
-        (False, "margin_below_threshold"),
-    ),
+    (["end"], (0.0, 0.125, 0.25), (0.0, 0.0, 1.0), (0.125, "a", True, ""), LOW),
+    (["end"], (0.5, 0.0, 0.5), (0.0, 0.0, 1.0), (0.0, "a", True, ""), LOW),
     # Behind another segment under one of them.
-    (
-        ["beginning"],
-        (0.5, 0.75, 0.0),
-        (1.0, 0.0, 0.0),
-        (-0.25, "a", True, ""),
-        (False, "target_not_first"),
-    ),
-    (
-        ["beginning"],
-        (1.0, 0.0, 0.0),
-        (0.0, 0.0, 1.0),
-        (-1.0, "b", True, ""),
-        (False, "target_not_first"),
-    ),
-    (
-        ["beginning"],
-        (0.0, 0.25, 0.0),
-        (0.0, 0.5, 0.0),
-        (-0.5, "b", True, ""),
-        (False, "target_not_first"),
-    ),
+    (["beginning"], (1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (-1.0, "b", True, ""), NOT_FIRST),
+    (["beginning"], (0.0, 0.25, 0.0), (0.0, 0.5, 0.0), (-0.5, "b", True, ""), NOT_FIRST),
     # Two targets: the best of them against the third.
-    (["middle", "end"], (0.25, 0.0, 1.0), (0.0, 0.5, 0.25), (0.5, "b", True, ""), (True, "")),
-    ([], (1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (None, None, False, "no_target"), (False, "no_target")),
-    (
-        [*POSITIONS],
-        (1.0, 0.0, 0.0),
-        (1.0, 0.0, 0.0),
-        (None, None, False, "no_other_segment"),
-        (False, "no_other_segment"),
-    ),
-    (
-        ["end"],
-        (None, None, 1.0),
-        (None, None, 1.0),
-        (None, "a", False, "empty_segment"),
-        (False, "empty_segment"),
-    ),
+    (["middle", "end"], (0.25, 0.0, 1.0), (0.0, 0.5, 0.25), (0.5, "b", True, ""), ""),
+    ([], (1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (None, None, False, "no_target"), "no_target"),
+    (["end"], (None, None, 1.0), (None, None, 1.0), (None, "a", False, EMPTY), EMPTY),
 ]
 
 
-@pytest.mark.parametrize(("targets", "a", "b", "expected", "decision"), MARGINS_BY_HAND)
-def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expected, decision):
+@pytest.mark.parametrize(("targets", "a", "b", "expected", "reason"), MARGINS_BY_HAND)
+def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expected, reason):
     scores = segment_scores({("q", "a"): a, ("q", "b"): b})
     margins = consensus_margins(scores, targets_frame({"q": targets}), rerankers=["a", "b"])
     assert margin_rows(margins) == {"q": expected}
     section = VerifyMargin(rerankers=["a", "b"], threshold=0.25, complete=True)
     decided = decide_verify(section, scores, candidates_frame({"q": targets}))
-    assert decision_rows(decided)["q"] == (*decision, expected[0], expected[1])
+    assert decision_rows(decided)["q"] == (not reason, reason, *expected[:2])
     conform(margins, MARGINS, where="margins")
 
 

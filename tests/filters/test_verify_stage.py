@@ -283,16 +283,6 @@ def test_a_chunk_with_two_tags_passes_by_either_and_is_dropped_under_its_own_thi
     assert dropped == [("e1", "middle")]
 
 
-def test_without_candidates_nothing_is_loaded_and_all_tables_are_empty(tmp_path):
-    chain = controlled(tmp_path, MARGIN)
-    empty = pl.read_parquet(chain.path("candidates")).clear()
-    chain.write("candidates", empty)
-    one, two = panel()
-    chain.verify(chain.score(one, two))
-    assert one.asked == two.asked == []
-    assert chain.read("flow", "flow").select("entered", "kept").rows() == [(0, 0)]
-
-
 def test_provenance_says_who_wrote_the_queries_and_who_scored(tmp_path):
     chain = controlled(tmp_path, MARGIN)
     chain.verify(chain.score(*panel()))

@@ -12,13 +12,12 @@ from psibench.generate.ask import gather as gather_outcomes
 from psibench.llm.answer import Answer, interpret
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import ResponseSchema
-from psibench.llm.tasks import LlmTaskSection, Replied, shard_documents, shard_names
+from psibench.llm.tasks import LlmTaskSection, Replied
 from psibench.llm.usage import Usage
 from psibench.tables.build_schemas import OUTCOMES, PAIRS
 
 SECTION = LlmTaskSection(llm="x")
 GRADING, VERDICT = grading_task("grade_first"), verdict_task("audit")
-TASKS = [GRADING, VERDICT]
 STEAM = "Steamships needed deeper water than sailing vessels."
 COPPER = "Copper mines were opened."
 QUERY = "steamships needed deeper water"
@@ -64,15 +63,6 @@ def test_every_pair_is_asked_about_in_order_of_the_documents(task, template, var
     assert {item.target_position for item in items} == {None}
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_the_shards_ask_about_every_pair_once(task):
-    tables = tables_of(task)
-    names = shard_names(3)
-    shards = [list(task.items(shard_documents(tables, name), SECTION)) for name in names]
-    found = sorted(item.id for shard in shards for item in shard)
-    assert found == sorted(tables[f"{task.name}_pairs"]["_id"])
-
-
 def test_grades_stand_beside_what_was_graded():
     assert judged(GRADING, asked(GRADING, tables_of(GRADING))) == [
         ("q1--beginning", "q1", "d0", "beginning", 4),
@@ -81,25 +71,11 @@ def test_grades_stand_beside_what_was_graded():
     ]
 
 
-def test_verdicts_stand_beside_what_was_judged():
-    assert judged(VERDICT, asked(VERDICT, tables_of(VERDICT))) == [
-        ("q1--beginning", "q1", "d0", "beginning", True),
-        ("q1--end", "q1", "d0", "end", False),
-        ("q2--end", "q2", "d1", "end", True),
-    ]
-
-
 def test_a_pair_without_a_usable_reply_has_a_row_without_a_judgement():
     replies = [Replied("q2--end", "d1", None, {"grade": 0})]
     assert [row[4] for row in judged(GRADING, replies)] == [None, None, 0]
     replies = [Replied("q1--end", "d0", None, {"verdict": "no"})]
     assert [row[4] for row in judged(VERDICT, replies)] == [None, False, None]
-
-
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_without_pairs_nothing_is_asked_and_the_table_is_empty(task):
-    assert list(task.items(tables_of(task, []), SECTION)) == []
-    assert judged(task, [], rows=[]) == []
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@ import polars as pl
 import pytest
 from answered_tasks import ask, documents
 
-from psibench.errors import InputError
 from psibench.llm.standin.locales import ACCENTED, ARABIC
-from psibench.llm.tasks import Replied, shard_documents, shard_names
+from psibench.llm.tasks import Replied
 from psibench.tables import conform
 from psibench.translate.relocate import RELOCATE_SPANS
 from psibench.translate.translate import TranslateSection
@@ -73,20 +72,6 @@ def test_the_evidence_of_every_translated_query_is_asked_for():
     }
 
 
-def test_evidence_that_is_no_one_span_is_not_asked_for():
-    tables = tables_of()
-    span = pl.when(pl.col("_id") != "q1").then("pos_char_span")
-    tables["queries"] = tables["queries"].with_columns(pos_char_span=span)
-    assert [item.id for item in RELOCATE_SPANS.items(tables, SECTION)] == ["q3", "q2"]
-
-
-def test_the_shards_ask_about_every_query_once():
-    tables = tables_of()
-    shards = [shard_documents(tables, name) for name in shard_names(3)]
-    found = [item.id for shard in shards for item in RELOCATE_SPANS.items(shard, SECTION)]
-    assert sorted(found) == ["q1", "q2", "q3"]
-
-
 @pytest.mark.parametrize(("locale", "language"), [(ACCENTED, "qps-Latn"), (ARABIC, "qps-Arab")])
 def test_the_quotes_are_found_in_the_translation(locale, language):
     section = SECTION.model_copy(update={"target_language": language})
@@ -117,8 +102,3 @@ def test_what_is_not_translated_is_not_asked_about():
     tables = tables_of(a=None, q3=None)
     assert [item.id for item in RELOCATE_SPANS.items(tables, SECTION)] == ["q1"]
     assert relocated(tables, []) == [("q1", None, "no_usable_reply")]
-
-
-def test_a_reply_to_a_template_with_another_schema_is_explained():
-    with pytest.raises(InputError, match="no str in field 'quote'"):
-        relocated(tables_of(), [Replied("q1", "b", None, {"span": [0, 3]})])

@@ -4,17 +4,14 @@ import polars as pl
 import pytest
 from answered_tasks import ask, documents
 
-from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.generate.ask import gather
-from psibench.llm.prompts import load_prompt
-from psibench.llm.request import Request
 from psibench.llm.standin.locales import ACCENTED, ARABIC
 from psibench.llm.standin.rules import fault_of
-from psibench.llm.tasks import Replied, shard_documents, shard_names
+from psibench.llm.tasks import Replied
 from psibench.tables import conform
 from psibench.tables.build_schemas import OUTCOMES
-from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS
+from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 from psibench.text.parts import join_parts
 from psibench.translate.refusals import JUDGE_REFUSALS
@@ -71,21 +68,6 @@ def test_parts_are_asked_about_in_order_of_the_documents_with_their_queries():
     ]
     assert {item.values["source_language"] for item in items} == {"English"}
     assert {item.values["target_language"] for item in items} == {"pseudo-locale (Arabic)"}
-
-
-def test_the_shards_ask_about_every_part_once():
-    names = shard_names(3)
-    shards = [list(TRANSLATE.items(shard_documents(TABLES, name), SECTION)) for name in names]
-    found = sorted(item.id for shard in shards for item in shard)
-    assert found == sorted(TABLES["text_parts"]["_id"])
-
-
-def test_texts_that_are_the_same_share_a_request():
-    parts = pl.concat([TABLES["text_parts"], parts_of().with_columns(_id="x" + pl.col("_id"))])
-    prompt = load_prompt(PROMPTS / "translate.md")
-    items = list(TRANSLATE.items(TABLES | {"text_parts": parts}, SECTION))
-    keys = {Request("m", prompt.render(item.values), prompt.response).key for item in items}
-    assert (len(items), len(keys)) == (14, 7)
 
 
 @pytest.mark.parametrize(("section", "locale"), [(SECTION, ACCENTED), (RTL, ARABIC)])
@@ -171,14 +153,3 @@ def test_an_odd_verdict_is_explained():
         InputError, match="verdict 'maybe'; allowed: refusal, untranslated, translation"
     ):
         JUDGE_REFUSALS.gather(tables_with_suspects(), SECTION, replies)
-
-
-def test_without_suspects_the_table_is_empty():
-    tables = tables_with_suspects()
-    none = tables | {"refusal_suspects": tables["refusal_suspects"].clear()}
-    assert list(JUDGE_REFUSALS.items(none, SECTION)) == []
-    assert JUDGE_REFUSALS.gather(none, SECTION, []).rows.is_empty()
-
-
-def test_the_parts_fit_their_schema():
-    conform(TABLES["text_parts"], TEXT_PARTS, where="text_parts")

@@ -9,7 +9,7 @@ from answered_tasks import ask
 
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
-from psibench.generate.ask import AskedDomain, Asking, gather, llm_params, run_ask
+from psibench.generate.ask import AskedDomain, Asking, run_ask
 from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
@@ -61,17 +61,6 @@ def translations(*replies):
     return gathered, gathered.rows.select("_id", "language", "translation").rows()
 
 
-def test_every_part_is_asked_for_with_the_template_of_the_translation():
-    assert TRANSLATING.template == "translate"
-    items = list(TRANSLATING.items({"documents": sample()}, SECTION))
-    assert [(item.id, item.doc_id, item.values["text"]) for item in items] == [
-        ("law/a:0", "law/a", SHORT),
-        ("law/b:0", "law/b", "Ships grew fast."),
-        ("law/b:1", "law/b", "Coal ran out."),
-    ]
-    assert items[0].values["kind"] == "passage"
-
-
 def test_the_stand_in_translates_the_sample_and_parts_are_joined_as_they_were():
     replies = ask(TRANSLATING, SECTION, {"documents": sample()})
     _, rows = translations(*replies)
@@ -93,24 +82,6 @@ def test_a_document_that_lacks_a_part_has_no_translation_and_keeps_its_row(last)
     found = JUDGING.gather(judged, SECTION, [Replied("qps-Latn/law/a", "", None, grades)])
     conform(found.rows, TRANSLATION_GRADES, where="test")
     assert found.rows["fluency"].to_list() == [4, None]
-
-
-def test_refused_and_blank_replies_are_accounted_for():
-    statuses = {"law/a:0": "ok", "law/b:0": "ok", "law/b:1": "refused"}
-    values = {"law/a:0": '{"translation": "un"}', "law/b:0": '{"translation": ""}'}
-    outcomes = pl.DataFrame(
-        [
-            dict.fromkeys(OUTCOMES.column_names)
-            | {"item_id": item, "doc_id": item[:5], "status": status, "reason": "no"}
-            | {"value": values.get(item)}
-            for item, status in statuses.items()
-        ],
-        schema=OUTCOMES.empty().schema,
-    )
-    gathered = gather(TRANSLATING, SECTION, {"documents": sample()}, outcomes)
-    assert [(one.unit, one.entered, one.kept) for one in gathered.flow] == [("texts", 3, 1)]
-    assert gathered.rows["translation"].to_list() == ["un", None]
-    assert set(gathered.dropped["reason"]) == {"refused", "empty_translation"}
 
 
 def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp_path):
@@ -242,14 +213,3 @@ def test_a_file_of_translations_judges_nothing(tmp_path):
     judging = replace(TRANSLATING, name="judge_translator_2")
     with pytest.raises(InputError, match="judge_translator_2: language model 'x' is a file"):
         asked_of_file(tmp_path, *IN_FRENCH, task=judging)
-
-
-def test_a_changed_file_of_translations_is_asked_anew(tmp_path):
-    path = tmp_path / "made.jsonl"
-    llm = LlmSettings(backend="file", model="file/mine", file=str(path))
-    found = [llm_params(llm)["file"]]
-    for text in ("a", "b", "b"):
-        path.write_text(text)
-        found.append(llm_params(llm)["file"])
-    assert found[0] is None
-    assert len(set(found)) == 3

@@ -289,58 +289,6 @@ def test_refusals_leave_before_lengths_are_compared(tmp_path):
     domain.balance("clean")
 
 
-def test_lengths_in_proportion_to_the_source_are_compared_where_asked(tmp_path):
-    # sources of 9 tokens each, but d5 of 90: only there 80 words are too few
-    documents = {i: replied(" ".join([SENTENCE] * n)) for i, n in enumerate([9, 10, 10, 11, 10])}
-    documents[5] = replied(" ".join([SENTENCE] * 10))
-    domain = Domain(tmp_path, documents, asked(6))
-    source = domain.read("source_corpus", CORPUS)
-    sizes = [9] * 5 + [90]
-    domain.write(
-        "source_corpus",
-        source.with_columns(token_length=pl.Series(sizes, dtype=pl.Int32)),
-        CORPUS,
-    )
-    domain.mark()
-    domain.judge()
-    kept, _, _ = domain.clean(outliers={"of": "length", "low": 2.0, "high": 2.0})
-    assert "d5" in kept["_id"].to_list()  # 80 tokens, as most
-    kept, queries, _ = domain.clean(outliers={"of": "ratio", "low": 3.0, "high": 3.0})
-    # ratios 8, 80/9 three times, 88/9, 80/90: Q1 = 74/9, Q3 = 80/9, IQR = 6/9
-    assert domain.reasons("clean") == {
-        ("documents", "d5"): "too_short",
-        ("queries", "q5"): "positive_removed",
-    }
-    gone = domain.read("clean.dropped", ATTRITION).filter(pl.col("item_id") == "d5")
-    assert gone["score"].to_list() == pytest.approx([80 / 90])
-    assert gone["detail"].to_list() == ["outside [6.22222, 10.8889] of the source's tokens"]
-    assert queries["_id"].to_list() == [f"q{i}" for i in range(5)]
-    domain.balance("clean")
-    record = read_provenance(domain.path("corpus"))
-    assert record["params"]["outliers"] == {"of": "ratio", "low": 3.0, "high": 3.0}
-
-
-def test_a_suspect_that_is_a_translation_stays_and_one_unjudged_leaves(tmp_path):
-    english = "The river flows through the town and into the sea."
-    domain = Domain(tmp_path, {i: replied(english) for i in range(3)}, asked(3))
-    domain.mark()
-    domain.judge({"d0": False, "d1": None, "d2": True}.get)
-    corpus, _, _ = domain.clean()
-    assert corpus["_id"].to_list() == ["d0"]
-    assert domain.reasons("clean")["documents", "d1"] == "refusal_unjudged"
-
-
-def test_no_query_left_is_an_error_that_says_what_removed_them(tmp_path):
-    domain = Domain(
-        tmp_path, {0: replied(REFUSAL), 1: replied(SENTENCE)}, asked(2, q1=replied(REFUSAL))
-    )
-    domain.mark()
-    domain.judge()
-    message = "documents dropped: 1 refusal; queries dropped: 1 positive_removed, 1 refusal"
-    with pytest.raises(InputError, match=message):
-        domain.clean()
-
-
 def test_queries_keep_everything_of_the_original_but_their_text(tmp_path):
     domain = Domain(tmp_path, {0: replied(SENTENCE), 1: replied(REFUSAL)}, asked(2))
     domain.mark()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from filter_project import ABOVE, CHAIN, JUDGES, LEXICAL, N_SHORT, make_filter_project, table
+from filter_project import ABOVE, CHAIN, LEXICAL, N_SHORT, make_filter_project, table
 from generated_project import asked, read
 from workflow_project import Project, once_per_session
 
-from psibench.tables import read_provenance, read_table
+from psibench.tables import read_table
 from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import PSI_TABLE
 
@@ -84,21 +84,6 @@ def test_each_filter_takes_what_the_one_before_it_kept_and_the_rest_are_the_quer
     assert (filters["dropped"] > 0).all()
 
 
-def test_margins_reach_the_queries_and_every_decision_has_its_reason(chain: Project) -> None:
-    assert table(chain, CHAIN, "queries")["margin"].min() >= 0.05
-    margins = read(chain, CHAIN, "margins", "margins")
-    candidates = read(chain, CHAIN, "generate_questions", "candidates")
-    assert margins["query_id"].to_list() == candidates["_id"].to_list()
-    dropped = read(chain, CHAIN, "dropped", "attrition")
-    reasons = dict(dropped.group_by("stage").agg(pl.col("reason").unique().sort()).iter_rows())
-    assert reasons == {
-        "generate_questions": ["repeated_question"],
-        "margin": ["margin_below_threshold", "target_not_first"],
-        "segment_grades": ["grade_low"],
-        "false_negatives": ["false_negative"],
-    }
-
-
 def test_questions_that_another_document_answers_leave_and_all_documents_stay(
     chain: Project,
 ) -> None:
@@ -112,23 +97,6 @@ def test_questions_that_another_document_answers_leave_and_all_documents_stay(
     # Only the documents that are there twice share words with another one.
     twins = {name for n in range(N_SHORT) for name in (f"doc{n:03d}", f"short{n:03d}")}
     assert set(dropped["doc_id"]) <= twins
-
-
-def test_judgements_say_who_found_what_and_the_verdict_drops_the_question(chain: Project) -> None:
-    judged = table(chain, CHAIN, "judgements")
-    assert set(judged["scorer"]) == {*LEXICAL, *JUDGES}
-    dropped = read(chain, CHAIN, "dropped", "attrition").filter(stage="false_negatives")
-    found = judged.filter("is_false_negative")["query_id"].unique()
-    assert set(found) == set(dropped["item_id"])
-    grades = judged.filter(kind="judge").pivot(
-        "scorer", index=["query_id", "doc_id"], values="vote"
-    )
-    # The third judge is asked where the first two disagree, and nowhere else.
-    divided = grades.filter(pl.col("stand-in-rare").is_not_null())
-    assert 0 < divided.height < grades.height
-    assert (divided["stand-in"] != divided["stand-in-sentence"]).all()
-    usage = read(chain, CHAIN, "llm_usage", "llm_usage").filter(stage="judge_3")
-    assert usage["n_items"].to_list() == [divided.height]
 
 
 def test_documents_above_the_positive_are_in_no_table_of_the_clean_benchmark(
@@ -179,53 +147,6 @@ def test_a_run_of_the_raw_view_is_the_benchmarks_by_its_own_queries(chain: Proje
         mine = pl.col("query_id").is_in(ids(chain, name))
         assert run.equals(raw.filter(mine)), name
         assert 0 < run["query_id"].n_unique() < raw["query_id"].n_unique()
-
-
-def test_the_tiny_view_has_some_queries_of_each_position_and_all_documents(chain: Project) -> None:
-    tiny, whole = (table(chain, name, "queries") for name in (f"{CHAIN}-tiny", CHAIN))
-    assert tiny.equals(whole.filter(pl.col("_id").is_in(tiny["_id"].to_list())))
-    counts = dict(tiny.group_by("target_position").len().iter_rows())
-    assert counts == {"beginning": 2, "middle": 2, "end": 2}
-    assert table(chain, f"{CHAIN}-tiny", "corpus").equals(table(chain, CHAIN, "corpus"))
-    assert table(chain, f"{CHAIN}-tiny", "qrels")["query-id"].to_list() == tiny["_id"].to_list()
-
-
-def test_training_mixtures_are_drawn_from_the_clean_queries(chain: Project) -> None:
-    drawn = read(chain, CHAIN, "mixtures", "mixtures")
-    assert set(drawn["query_id"]) <= set(ids(chain, CHAIN))
-    counts = dict(
-        drawn.group_by("configuration").agg(pl.col("target_position").n_unique()).iter_rows()
-    )
-    assert counts == {"begin": 1, "middle": 1, "end": 1, "uniform": 3}
-    sizes = drawn.filter(pl.col("configuration") != "uniform").group_by("configuration").len()
-    smallest = table(chain, CHAIN, "queries").group_by("target_position").len()["len"].min()
-    assert set(sizes["len"]) == {smallest}
-
-
-def test_the_audit_asks_about_every_third_and_drops_nothing(chain: Project) -> None:
-    strata = read(chain, CHAIN, "audit_table", "audit_table")
-    assert strata["n"].max() == 6
-    assert strata["n_unusable"].sum() == 0
-    flow = read(chain, CHAIN, "flow", "flow").filter(stage="audit")
-    assert flow.select("entered", "dropped").rows() == [(3 * strata["n"].sum(), 0)]
-    # The strata's ends: a target that is not first answers less exclusively than a clear one.
-    shares = strata.filter(pl.col("n") > 0)["exclusive"]
-    assert shares[0] < shares[-1]
-
-
-def test_who_judges_wrote_no_query(chain: Project) -> None:
-    n_judged = 0
-    for path in (chain.folder / "results").rglob("*.parquet"):
-        record = read_provenance(path)
-        assert record is not None, path
-        assert record["queries_by"] in ("llm:stand-in/rules", None), path
-        n_judged += "judge" in str(path)
-    assert n_judged > 0
-    queries = chain.folder / f"results/{CHAIN}/data/eng-Latn/general/queries.parquet"
-    record = read_provenance(queries)
-    assert record is not None
-    assert record["queries_by"] == "llm:stand-in/rules"
-    assert {f"reranker:{name}" for name in LEXICAL} <= set(record["revisions"])
 
 
 def test_a_study_counts_every_threshold_over_all_candidates(chain: Project) -> None:

@@ -8,7 +8,6 @@ import pytest
 from generated_project import PROMPTS, generated_config, read, write_corpus
 from workflow_project import Project, once_per_session
 
-from psibench.tables import read_provenance
 from psibench.tables.ledger import check_balance
 
 PANEL = ["embedded-bm25", "embedded-minilm-cosine"]
@@ -74,34 +73,6 @@ def test_what_entered_is_kept_or_dropped_and_the_kept_are_the_queries(
     assert kept.height == last["kept"] > 0
     decisions = read(verified, benchmark, "decisions", "decisions")
     assert kept["_id"].to_list() == decisions.filter("kept")["item_id"].to_list()
-
-
-def test_margins_reach_the_queries_and_the_tables(verified: Project) -> None:
-    margins = queries(verified, "controlled")["margin"]
-    table = read(verified, "controlled", "margin_table", "margin_table")
-    assert margins.min() >= 0.05
-    assert table.filter(threshold=0.05)["n"].to_list() == [len(margins)]
-    cells = read(verified, "controlled", "cell_table", "cell_table")
-    assert cells.filter(condition="m>=0.05", length_bin="all").select(
-        pl.sum_horizontal("n_beginning", "n_middle", "n_end")
-    ).item() == len(margins)
-
-
-def test_a_reranker_is_asked_only_what_is_still_open(verified: Project) -> None:
-    savings = read(verified, "controlled", "scoring_savings", "scoring_savings")
-    first, second, _ = savings.rows(named=True)
-    decisions = read(verified, "controlled", "decisions", "decisions")
-    n_failed = decisions.filter(pl.col("score") < 0, decided_by=PANEL[0]).height
-    assert n_failed > 0
-    assert (first["n_saved"], second["n_saved"]) == (0, 3 * n_failed)
-
-
-def test_verified_queries_say_who_wrote_and_who_scored_them(verified: Project) -> None:
-    data = verified.folder / "results" / "posir" / "data" / "eng-Latn" / "general"
-    record = read_provenance(data / "queries.parquet")
-    assert record is not None
-    assert (record["queries_by"], record["llm_backend"]) == ("llm:stand-in/rules", "stand-in")
-    assert {f"reranker:{name}" for name in LEXICAL} <= set(record["revisions"])
 
 
 def test_a_second_run_of_verified_benchmarks_does_nothing(verified: Project) -> None:

@@ -42,9 +42,10 @@ from psibench.sources.documents import read_document_files
 from psibench.tables import Provenance, content_hash
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
+SEED = 42
+"""Of the samples."""
 ABOVE = 1
 """Exit code where more is cut than --max-cut allows."""
-SEED = 42
 CONTROL = "minilm-static"
 """Knows no position; it stands beside the model in the curve of known-item queries."""
 UNREADABLE: dict[type, str] = {
@@ -56,16 +57,15 @@ UNREADABLE: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found."""
+    """What was found: DOCUMENT_READING and READING_TABLE rows, and figures of known-item queries.
+
+    ``why_no_vectors`` is empty if vectors were compared.
+    """
 
     rows: pl.DataFrame
-    """DOCUMENT_READING."""
     table: pl.DataFrame
-    """READING_TABLE."""
     why_no_vectors: str
-    """Empty if vectors were compared."""
     results: ResultTables | None
-    """Of known-item queries, where asked for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -262,7 +262,7 @@ def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
     origin = Provenance(
         stage="audit",
         stage_version=1,
-        params={"model": args.model, "n": args.n, "queries": args.queries},
+        params={"model": args.model, "n": args.n, "queries": args.queries, "seed": SEED},
         inputs=({args.corpus.name: content_hash(args.corpus)} if args.corpus.is_file() else {}),
         revisions=revisions_of(args.model, entry) if hasattr(entry, "checkpoint") else {},
         queries_by="simulation" if found.results else None,

@@ -149,8 +149,7 @@ def balance_positions(targets: pl.DataFrame, *, seed: int) -> pl.DataFrame:
             "Sample more documents, loosen the filters before, or switch balancing off"
         )
     taken = placed.sort("place").group_by("targets").head(min(sizes)).get_column("query_id")
-    is_taken = pl.col("query_id").is_in(taken.implode())
-    return _decide_draw(RULE_BALANCE, targets, pl.when(~is_taken).then(pl.lit(NOT_SAMPLED)))
+    return _decide_draw(RULE_BALANCE, targets, taken, pl.lit(NOT_SAMPLED))
 
 
 def tiny_subset(queries: pl.DataFrame, *, per_position: int, seed: int) -> pl.DataFrame:
@@ -169,20 +168,20 @@ def tiny_subset(queries: pl.DataFrame, *, per_position: int, seed: int) -> pl.Da
         for name in POSITIONS
     )
     taken = drawn.unique("text", keep="first", maintain_order=True).get_column("query_id")
+    is_drawn = pl.col("query_id").is_in(drawn.get_column("query_id").implode())
+    why = pl.when(is_drawn).then(pl.lit(REPEATED_TEXT)).otherwise(pl.lit(NOT_SAMPLED))
+    return _decide_draw(RULE_TINY, queries, taken, why)
+
+
+def _decide_draw(rule: str, targets: pl.DataFrame, taken: pl.Series, why: pl.Expr) -> pl.DataFrame:
+    """Keep the queries ``taken``: DECISIONS rows, with ``why`` others with a target are not."""
     reason = (
-        pl.when(pl.col("query_id").is_in(taken.implode()))
-        .then(pl.lit(""))
-        .when(pl.col("query_id").is_in(drawn.get_column("query_id").implode()))
-        .then(pl.lit(REPEATED_TEXT))
-        .otherwise(pl.lit(NOT_SAMPLED))
+        pl.when(pl.col("targets").list.len() == 0)
+        .then(pl.lit(NO_TARGET))
+        .when(~pl.col("query_id").is_in(taken.implode()))
+        .then(why)
     )
-    return _decide_draw(RULE_TINY, queries, reason)
-
-
-def _decide_draw(rule: str, targets: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
-    has_none = pl.col("targets").list.len() == 0
-    items = targets.with_columns(item_id="query_id")
-    return make_decisions(rule, items, pl.when(has_none).then(pl.lit(NO_TARGET)).otherwise(reason))
+    return make_decisions(rule, targets.with_columns(item_id="query_id"), reason)
 
 
 def draw_mixtures(

@@ -8,8 +8,8 @@
 
 Comparisons are strict: a score of exactly 0.5, or equal to the positive's, is no vote for the pair.
 A score or grade that cannot be used is no vote for it either; the reason unusable_vote marks the
-pairs where it might have changed the outcome. Voters are asked in order: a pair is settled by the
-vote that makes up the number needed, or that leaves too few for it, and no later one is asked.
+pairs where it might have changed the outcome. Voters are asked in order: the vote that
+makes up the number needed, or that leaves too few for it, decides, and no later one is asked.
 """
 
 from collections.abc import Sequence
@@ -87,8 +87,8 @@ class RerankerPanel(Section):
 
     def panel(self) -> dict[str, Any]:
         """Return what decides the rerankers' part, as plain data."""
-        own = {"protocol", "rerankers", "complete", "threshold", "under"}
-        return self.model_dump(mode="json", include=own)
+        keys = {"protocol", "rerankers", "complete", "threshold", "under"}
+        return self.model_dump(mode="json", include=keys)
 
     def scoring(self, reranker: str) -> dict[str, Any]:
         """Return what decides one reranker's scores: with ``complete`` neither rule nor others."""
@@ -176,11 +176,11 @@ PAIR_DECISIONS = TableSpec(
         Column("query_id", STRING, "query id"),
         Column("doc_id", STRING, "document id"),
         Column("is_positive", BOOL, "whether the document counts as relevant: a false negative"),
-        Column("reason", STRING, "reason code; empty if votes against it settled it"),
-        Column("score", FLOAT64, "score of the vote that settled it", True),
+        Column("reason", STRING, "reason code; empty if votes against it decided"),
+        Column("score", FLOAT64, "score of the vote that decided", True),
         Column("decided_by", STRING, "reranker or judge of that vote"),
-        Column("n_yes", INT32, "votes for it until it was settled"),
-        Column("n_votes", INT32, "votes until it was settled"),
+        Column("n_yes", INT32, "votes for it until it was decided"),
+        Column("n_votes", INT32, "votes until it was decided"),
     ),
     key=("rule", "query_id", "doc_id"),
 )
@@ -198,7 +198,7 @@ JUDGEMENTS = TableSpec(
         Column("grade", INT32, "judge: relevance, 0 to 4; null without a usable reply", True),
         Column("vote", BOOL, "whether that speaks for relevance; null if it cannot be used", True),
         Column("is_false_negative", BOOL, "verdict on the pair, the same in all its rows"),
-        Column("reason", STRING, "reason code of the verdict; empty if votes against settled it"),
+        Column("reason", STRING, "reason code of the verdict; empty if votes against it decided"),
     ),
     key=("query_id", "doc_id", "kind", "scorer"),
 )
@@ -211,7 +211,7 @@ def recalled_pairs(
 ) -> pl.DataFrame:
     """Take the pairs to decide on from a recall run, in its order: `with_positives`.
 
-    RUN rows of other queries (of other domains), and those behind rank ``top_k``, are left aside.
+    RUN rows of other queries (of other domains), and those behind rank ``top_k``, are ignored.
     """
     found = recall.join(queries, left_on="query_id", right_on="_id", how="semi")
     if top_k is not None:
@@ -228,8 +228,8 @@ def positives_of(qrels: pl.DataFrame) -> pl.DataFrame:
 
 def with_positives(pairs: pl.DataFrame, positives: pl.DataFrame) -> pl.DataFrame:
     """Put the positives of their queries before pairs: ``query_id, doc_id, is_labelled``."""
-    own = positives.join(pairs, on="query_id", how="semi", maintain_order="left")
-    sides = {True: own, False: pairs}
+    of_queries = positives.join(pairs, on="query_id", how="semi", maintain_order="left")
+    sides = {True: of_queries, False: pairs}
     return pl.concat(
         side.select(*PAIR, is_labelled=pl.lit(is_labelled)) for is_labelled, side in sides.items()
     )
@@ -252,11 +252,15 @@ def reranker_votes(
     voted = scores.with_columns(voter="reranker")
     if isinstance(panel, Votes):
         return voted.with_columns(is_yes=pl.col("score") > panel.threshold)
-    own = scores.join(recalled.filter("is_labelled"), on=PAIR, how="semi")
-    own = own.select("query_id", "reranker", positive_score="score")
+    positives = recalled.filter("is_labelled").select(PAIR)
+    compared_with = scores.join(positives, on=PAIR).select(
+        "query_id", "reranker", positive_score="score"
+    )
     lead = pl.col("score") - pl.col("positive_score")
     is_yes = pl.col("score") > pl.col("positive_score")
-    return voted.join(own, on=["query_id", "reranker"]).with_columns(score=lead, is_yes=is_yes)
+    return voted.join(compared_with, on=["query_id", "reranker"]).with_columns(
+        score=lead, is_yes=is_yes
+    )
 
 
 def judge_votes(section: FinewebNegatives, grades: pl.DataFrame) -> pl.DataFrame:
@@ -265,12 +269,12 @@ def judge_votes(section: FinewebNegatives, grades: pl.DataFrame) -> pl.DataFrame
     return grades.with_columns(voter="judge", score=grade, is_yes=grade >= section.min_grade)
 
 
-def settled_pairs(
+def deciding_votes(
     pairs: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[str], *, needed: int
 ) -> pl.DataFrame:
-    """Find the vote that settles each pair, in order of the pairs; unsettled ones have no row.
+    """Find the vote that decides on each pair, in order of the pairs; open ones have no row.
 
-    A pair is settled once it has ``needed`` votes, or so many against it that the rest of the
+    A pair is decided once it has ``needed`` votes, or so many against it that the rest of the
     ``voters`` cannot make them up. Returns the row of that vote with ``n_votes`` and ``n_yes`` up
     to it, ``is_positive``, and ``is_doubtful``: votes that could not be used might have made it
     positive.
@@ -308,10 +312,10 @@ def _decide_pairs(
     positive: str,
 ) -> pl.DataFrame:
     """Make PAIR_DECISIONS rows, one per pair, in order; ``positive`` is their reason code."""
-    settled = settled_pairs(pairs, votes, voters, needed=needed)
-    if settled.height < pairs.height:
+    decided = deciding_votes(pairs, votes, voters, needed=needed)
+    if decided.height < pairs.height:
         raise InputError(
-            f"{rule}: {pairs.height - settled.height} of {pairs.height} pairs lack votes of "
+            f"{rule}: {pairs.height - decided.height} of {pairs.height} pairs lack votes of "
             f"{', '.join(voters)} that decide on them; score or judge them again"
         )
     reason = (
@@ -321,7 +325,7 @@ def _decide_pairs(
         .then(pl.lit(UNUSABLE_VOTE))
         .otherwise(pl.lit(""))
     )
-    made = settled.with_columns(rule=pl.lit(rule), reason=reason, decided_by="voter")
+    made = decided.with_columns(rule=pl.lit(rule), reason=reason, decided_by="voter")
     return as_table(PAIR_DECISIONS, made)
 
 
@@ -343,10 +347,10 @@ def wanted_pairs(
     if panel.complete:
         return compared_pairs(panel, recalled)
     pairs, votes = recalled.filter(~pl.col("is_labelled")), reranker_votes(panel, recalled, scores)
-    settled = settled_pairs(pairs, votes, panel.rerankers, needed=_needed(panel))
-    unsettled = pairs.join(settled, on=PAIR, how="anti", maintain_order="left")
+    decided = deciding_votes(pairs, votes, panel.rerankers, needed=_needed(panel))
+    undecided = pairs.join(decided, on=PAIR, how="anti", maintain_order="left")
     positives = recalled.filter("is_labelled").select(PAIR)
-    return compared_pairs(panel, with_positives(unsettled, positives))
+    return compared_pairs(panel, with_positives(undecided, positives))
 
 
 def decide_candidates(
@@ -375,8 +379,8 @@ def wanted_gradings(
     ``decided`` has the PAIR_DECISIONS of the rerankers, ``grades`` those of all judges before it.
     """
     pairs, votes = decided.filter("is_positive").select(PAIR), judge_votes(section, grades)
-    settled = settled_pairs(pairs, votes, section.judges, needed=section.needed)
-    return pairs.join(settled, on=PAIR, how="anti", maintain_order="left")
+    decided = deciding_votes(pairs, votes, section.judges, needed=section.needed)
+    return pairs.join(decided, on=PAIR, how="anti", maintain_order="left")
 
 
 def decide_final(
@@ -500,8 +504,8 @@ def make_judgements(
         votes = pl.concat([votes, graded], how="diagonal")
         voters += [("judge", name) for name in section.judges]
     order = pl.DataFrame(voters, ["kind", "voter"], orient="row").with_row_index("number")
-    said = pairs.join(votes, on=PAIR).join(order, on=["kind", "voter"]).sort("pair", "number")
-    return as_table(JUDGEMENTS, said.rename({"voter": "scorer", "is_yes": "vote"}))
+    cast = pairs.join(votes, on=PAIR).join(order, on=["kind", "voter"]).sort("pair", "number")
+    return as_table(JUDGEMENTS, cast.rename({"voter": "scorer", "is_yes": "vote"}))
 
 
 # The stages; the rerankers' is in `psibench.filters.panel`.

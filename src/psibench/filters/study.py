@@ -1,7 +1,7 @@
 """Filter studies: what another threshold, or a panel less one reranker, would have kept.
 
 Everything is decided from the scores that are there; nothing is scored. It takes every candidate's
-scores under every reranker. Balancing is left aside: it would make the positions equal, whatever
+scores under every reranker. Balancing is left out: it would make the positions equal, whatever
 the filter does to them. PSI is that of the PSI table over thirds: a query counts once, in its
 ``target_position``.
 
@@ -235,10 +235,10 @@ def panel_votes(
     is_kept = pl.col("lead") >= section.threshold if isinstance(section, VerifyMargin) else None
     votes = targets.select("query_id")
     for name in section.rerankers:
-        own = leads.filter(reranker=name)
+        of_reranker = leads.filter(reranker=name)
         vote = (section.passes if is_kept is None else is_kept).alias(name)
         votes = votes.join(
-            own.select("query_id", vote), on="query_id", how="left", maintain_order="left"
+            of_reranker.select("query_id", vote), on="query_id", how="left", maintain_order="left"
         )
     return votes.drop("query_id")
 
@@ -426,10 +426,10 @@ def position_shift(
     dropped. The ledger has one position per item, so a query of two thirds (Myopic) counts in one,
     that of the single-tag rule. An item without a target position is counted in the row ``all``
     alone. Stages that drop questions before their evidence is located have no place of it to
-    compare, and are left aside.
+    compare, and are left out.
 
     Takes the FLOW, ATTRITION and QUERIES rows of a benchmark, of one domain or of all; counts of
-    documents, chunks and pairs are left aside. Returns POSITION_SHIFT rows by stage, in order of
+    documents, chunks and pairs are left out. Returns POSITION_SHIFT rows by stage, in order of
     the steps.
     """
     is_placed = ~pl.col("stage").is_in(UNPLACED_STAGES)

@@ -261,7 +261,7 @@ def target_leads(
 ) -> pl.DataFrame:
     """Compute how far the best target part of a query leads its best other part.
 
-    ``scores`` are SEGMENT_SCORES rows; those of other queries, rerankers and parts are left aside.
+    ``scores`` are SEGMENT_SCORES rows; those of other queries, rerankers and parts are ignored.
     ``targets`` has ``query_id`` and ``targets``; a query with nothing to compare has no row.
     Returns a row per query and reranker that scored it: ``query_id``, ``reranker``, ``number`` (of
     the reranker), and ``lead``, null where a part has no text.

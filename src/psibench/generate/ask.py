@@ -461,7 +461,9 @@ def asked_of(
     section = parse_benchmark(given["benchmarks"][benchmark])
     found = translation_task(task)
     if found is not None:
-        chosen: LlmTaskSection = translating_section(section, task, language)
+        chosen: LlmTaskSection = translating_section(
+            section.translate, task, source_language=section.language, language=language
+        )
     else:
         assert isinstance(section, GeneratedBenchmark)
         ((found, chosen),) = (one for one in tasks_of(section) if one[0].name == task)

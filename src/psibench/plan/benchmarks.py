@@ -246,7 +246,9 @@ class PlannedBenchmark:
         """Return a task's part of the section; of a translation with the languages from and to."""
         planned = self.tasks[task]
         if planned.translates:
-            return translating_section(self.section, task, lang)
+            return translating_section(
+                self.section.translate, task, source_language=self.section.language, language=lang
+            )
         return planned.section
 
     def asked_about(self, task: str, lang: str, part: str = "") -> list[str]:

@@ -8,16 +8,16 @@ its queries with it, a query its judgements. Spans, lengths and positions of que
 the original.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import polars as pl
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from psibench.config.base import Section
+from psibench.config.files import read_yaml, validated
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
 from psibench.filters.decide import POSITIVE_REMOVED
@@ -41,23 +41,17 @@ from psibench.text.prefixes import PrefixList, compile_prefixes, remove_prefix
 from psibench.translate.refusals import (
     REFUSALS,
     Refusals,
-    Suspect,
     find_suspect,
-    read_list,
     read_refusals,
     refused,
 )
 from psibench.translate.relocate import Method, relocated
-from psibench.translate.translate import (
-    Clean,
-    JoinedItems,
-    join_items,
-    pieces_of,
-)
+from psibench.translate.translate import Clean, join_items, pieces_of
 
 PREFIXES = CLEANING / "prefixes.yaml"
 
 Measure = Literal["length", "ratio"]
+ASK_AGAIN = "translate.dropped.parquet, beside it, says why; ask again for what failed."
 KEEP_MORE = (
     "Keep more (translate.clean: outliers with larger bounds or null, another judge of refusals), "
     "translate with another model, or from more documents."
@@ -117,7 +111,7 @@ def read_prefixes(language: str, path: str | Path = PREFIXES) -> PrefixList:
 
     Raises InputError if the file cannot be read or is not such a list.
     """
-    found: _Prefixes = read_list(_Prefixes, path)
+    found = validated(read_yaml(path), TypeAdapter(_Prefixes), str(path))
     code, _ = split_code(language)
     labels = [label.phrase for label in found.labels if code not in label.words_of]
     try:
@@ -180,12 +174,11 @@ def cascade(
 
     A query leaves for its own reason, else with any of its positives that is not among the
     documents left: the document of its evidence, or one with a score above 0 in the qrels. An
-    item with several reasons leaves for the first. Unlike `psibench.filters.negatives`, where
-    pairs decide, documents and queries leave here for reasons of their own, too
-    (``documents_out``, ``queries_out``: ``LEAVING_SCHEMA`` rows).
+    item with several reasons leaves for the first (``documents_out``, ``queries_out``:
+    ``LEAVING_SCHEMA`` rows).
 
     ``documents`` are the ids there are, ``positives`` the ``_id, pos_corpus_id`` of the queries
-    there are; qrels of others are left aside.
+    there are; qrels of others are ignored.
     """
     gone_documents = _first_reasons(documents, documents_out)
     kept_documents = documents.filter(~documents.is_in(gone_documents["item_id"].implode()))
@@ -199,7 +192,7 @@ def cascade(
         score=pl.lit(None, pl.Float64),
     )
     queries = positives.get_column("_id")
-    gone_queries = _first_reasons(queries, queries_out, with_positive)
+    gone_queries = _first_reasons(queries, pl.concat([queries_out, with_positive]))
     kept_queries = queries.filter(~queries.is_in(gone_queries["item_id"].implode()))
     left = qrels.filter(
         pl.col("query-id").is_in(kept_queries.implode())
@@ -208,14 +201,11 @@ def cascade(
     return Remaining(kept_documents, kept_queries, left, gone_documents, gone_queries)
 
 
-def _first_reasons(items: pl.Series, *leaving: pl.DataFrame) -> pl.DataFrame:
-    """Leave each item's first row, in order of the items; rows of others are left aside."""
-    kinds = [pl.col(name).cast(kind) for name, kind in LEAVING_SCHEMA.items()]
-    first = pl.concat(frame.select(kinds) for frame in leaving).unique(
-        "item_id", keep="first", maintain_order=True
-    )
-    known = pl.DataFrame({"item_id": items.cast(pl.String)})
-    return known.join(first, on="item_id", how="inner", maintain_order="left")
+def _first_reasons(items: pl.Series, leaving: pl.DataFrame) -> pl.DataFrame:
+    """Leave each item's first row, in order of the items; rows of others are ignored."""
+    first = leaving.unique("item_id", keep="first", maintain_order=True)
+    known = pl.DataFrame({"item_id": items})
+    return known.join(first, on="item_id", maintain_order="left").select(*LEAVING_SCHEMA)
 
 
 # Documents of unusual length
@@ -236,30 +226,20 @@ def length_bounds(lengths: np.ndarray, *, low: float, high: float) -> tuple[floa
     return float(first - low * iqr), float(third + high * iqr)
 
 
-def measured(corpus: pl.DataFrame, source: pl.DataFrame, *, of: Measure) -> pl.DataFrame:
-    """Give what bounds are set on: ``_id, value`` of every document, in order.
+def unusual_lengths(corpus: pl.DataFrame, source: pl.DataFrame, section: Outliers) -> pl.DataFrame:
+    """List the documents whose length is outside the section's bounds, in their order.
 
     ``corpus`` and ``source`` have ``_id, token_length`` of the translations, and of the documents
     they were made from: one for each. A source document without tokens counts as one token.
+    Returns ``LEAVING_SCHEMA`` rows: the score is the length or ratio, the detail the bounds.
     """
-    value = pl.col("token_length").cast(pl.Float64)
-    if of == "length":
-        return corpus.select("_id", value=value)
-    sizes = source.select("_id", source_length=pl.col("token_length").clip(lower_bound=1))
-    joined = corpus.join(sizes, on="_id", how="left", maintain_order="left")
-    return joined.select("_id", value=value / pl.col("source_length"))
-
-
-def outliers(
-    found: pl.DataFrame, bounds: tuple[float, float], *, of: Measure = "length"
-) -> pl.DataFrame:
-    """List the documents whose ``value`` (see `measured`) lies outside the bounds.
-
-    Returns ``LEAVING_SCHEMA`` rows in the documents' order: the score is the value, the detail the
-    bounds.
-    """
-    low, high = bounds
-    unit = {"length": "tokens", "ratio": "of the source's tokens"}[of]
+    value, unit = pl.col("token_length").cast(pl.Float64), "tokens"
+    if section.of == "ratio":
+        sizes = source.select("_id", source_length=pl.col("token_length").clip(lower_bound=1))
+        corpus = corpus.join(sizes, on="_id", how="left", maintain_order="left")
+        value, unit = value / pl.col("source_length"), "of the source's tokens"
+    found = corpus.select("_id", value=value)
+    low, high = length_bounds(found["value"].to_numpy(), low=section.low, high=section.high)
     is_long = pl.col("value") > high
     return found.filter(is_long | (pl.col("value") < low)).select(
         item_id="_id",
@@ -310,26 +290,44 @@ def run_mark_translations(
         language=language,
         clean=_cleaner(language, read_prefixes(language, prefix_list) if prefixes else None),
     )
-    left = _without_untranslated(joined, documents, asked)
-    if left.queries.is_empty() and asked.height:
-        raise InputError(
-            f"{translations}: none of {asked.height} queries of {domain} is left in {language}; "
-            f"{left.drop_summary()}. translate.dropped.parquet, beside it, says why; ask again for "
-            "what failed."
-        )
+    untranslated = joined.lost.select(
+        "kind",
+        item_id="_id",
+        reason=pl.lit("untranslated"),
+        detail="detail",
+        score=pl.lit(None, pl.Float64),
+    )
+    left = cascade(
+        documents.get_column("_id"),
+        asked.select("_id", "pos_corpus_id"),
+        QRELS.empty(),
+        documents_out=untranslated.filter(kind="document").drop("kind"),
+        queries_out=untranslated.filter(kind="query").drop("kind"),
+    )
+    _refuse_nothing_left(left, asked, f"{domain} is left in {language}", translations, ASK_AGAIN)
     kept = pl.concat(
-        pl.DataFrame({"_id": ids.cast(pl.String)}).with_columns(kind=pl.lit(kind))
+        pl.DataFrame({"_id": ids}).with_columns(kind=pl.lit(kind))
         for kind, ids in (("document", left.documents), ("query", left.queries))
     )
     items = kept.join(joined.items, on=["kind", "_id"], how="left", maintain_order="left")
-    patterns = read_refusals(refusal_list) if refusals else None
+    patterns = read_refusals(refusal_list) if refusals else []
     found = [
-        None
-        if patterns is None
-        else find_suspect(pieces_of(text, joins), language=language, patterns=patterns)
+        find_suspect(pieces_of(text, joins), language=language, patterns=patterns)
+        if refusals
+        else None
         for text, joins in items.select("text", "joins").iter_rows()
     ]
-    marks = pl.Series("suspect", [one and one.suspicion for one in found], dtype=pl.String)
+    why, shown = ([one and one[part] for one in found] for part in (0, 1))
+    items = items.with_columns(
+        pl.Series("suspect", why, dtype=pl.String), pl.Series("shown", shown, dtype=pl.String)
+    )
+    suspects_found = items.drop_nulls("suspect").select(
+        pl.format("{}:{}", pl.col("kind").str.head(1), "_id").alias("_id"),
+        "doc_id",
+        pl.col("_id").alias("item_id"),
+        "kind",
+        pl.col("shown").alias("text"),
+    )
     lists = ((prefixes, prefix_list), (refusals, refusal_list))
     files = {Path(path).name: hash_file(path) for is_used, path in lists if is_used}
     params = {"language": language, "prefixes": prefixes, "refusals": refusals}
@@ -337,8 +335,8 @@ def run_mark_translations(
     source = derived(name, read, params=params, files=files)
     gone = _dropped_rows(left, documents, asked, stage=name)
     for frame, path, spec in (
-        (items.with_columns(marks).select(TRANSLATED.column_names), translated, TRANSLATED),
-        (_suspects(items, found), suspects, REFUSAL_SUSPECTS),
+        (items.select(TRANSLATED.column_names), translated, TRANSLATED),
+        (suspects_found, suspects, REFUSAL_SUSPECTS),
         (as_attrition(gone, language=language, domain=domain), dropped, ATTRITION),
         (_flow(left, name, step), flow, FLOW),
     ):
@@ -354,42 +352,13 @@ def _cleaner(language: str, listed: PrefixList | None) -> Clean:
     )
 
 
-def _suspects(items: pl.DataFrame, found: Sequence[Suspect | None]) -> pl.DataFrame:
-    """Make REFUSAL_SUSPECTS rows of the items that are suspect."""
-    columns = items.select("_id", "kind", "doc_id").iter_rows()
-    rows = [
-        (f"{kind[0]}:{item_id}", doc_id, item_id, kind, suspect.text)
-        for (item_id, kind, doc_id), suspect in zip(columns, found, strict=True)
-        if suspect
-    ]
-    return pl.DataFrame(rows, schema=REFUSAL_SUSPECTS.empty().schema, orient="row")
-
-
-def _without_untranslated(
-    joined: JoinedItems, documents: pl.DataFrame, queries: pl.DataFrame
-) -> Remaining:
-    """Drop what is not whole, and the queries of documents that are not."""
-    there = pl.concat([joined.items.select("kind", "_id"), joined.lost.select("kind", "_id")])
-    leaving = {}
-    for kind, known in (("document", documents), ("query", queries)):
-        own = there.filter(kind=kind).select("_id")
-        partless = known.join(own, on="_id", how="anti", maintain_order="left").select(
-            "_id", detail=pl.lit("it has no parts")
+def _refuse_nothing_left(
+    left: Remaining, queries: pl.DataFrame, of: str, path: TablePath, remedy: str
+) -> None:
+    if left.queries.is_empty() and queries.height:
+        raise InputError(
+            f"{path}: none of {queries.height} queries of {of}; {left.drop_summary()}. {remedy}"
         )
-        lost = joined.lost.filter(kind=kind).select("_id", "detail")
-        leaving[kind] = pl.concat([lost, partless]).select(
-            item_id="_id",
-            reason=pl.lit("untranslated"),
-            detail="detail",
-            score=pl.lit(None, pl.Float64),
-        )
-    return cascade(
-        documents.get_column("_id"),
-        queries.select("_id", "pos_corpus_id"),
-        QRELS.empty(),
-        documents_out=leaving["document"],
-        queries_out=leaving["query"],
-    )
 
 
 # Stage ``clean_translations``
@@ -450,7 +419,8 @@ def run_clean_translations(
     refusals = refused(items, judged)
     leaving = refusals.filter(kind="document").drop("kind")
     if clean.outliers:
-        leaving = pl.concat([leaving, _unusual(documents, leaving, originals, clean.outliers)])
+        rest = documents.join(leaving, left_on="_id", right_on="item_id", how="anti")
+        leaving = pl.concat([leaving, unusual_lengths(rest, originals, clean.outliers)])
     known = questions.select("_id", "pos_corpus_id")
     asked = items.filter(kind="query").select("_id")
     left = cascade(
@@ -460,11 +430,7 @@ def run_clean_translations(
         documents_out=leaving,
         queries_out=refusals.filter(kind="query").drop("kind"),
     )
-    if left.queries.is_empty():
-        raise InputError(
-            f"{translated}: no query of {domain} is left in {language}; {left.drop_summary()}. "
-            + KEEP_MORE
-        )
+    _refuse_nothing_left(left, asked, f"{domain} is left in {language}", translated, KEEP_MORE)
     kept = _in_order(documents, left.documents)
     made = _translated_queries(_in_order(questions, left.queries), items, kept)
     if clean.relocate:
@@ -487,20 +453,13 @@ def run_clean_translations(
         write_table(frame, path, spec, provenance=source)
 
 
-def _unusual(
-    documents: pl.DataFrame, refused: pl.DataFrame, originals: pl.DataFrame, section: Outliers
-) -> pl.DataFrame:
-    """List the documents of unusual length among those that are no refusals."""
-    rest = documents.join(refused, left_on="_id", right_on="item_id", how="anti")
-    found = measured(rest, originals, of=section.of)
-    values = found.get_column("value").to_numpy()
-    return outliers(found, length_bounds(values, low=section.low, high=section.high), of=section.of)
-
-
 def _in_order(frame: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
     """Give the rows of these ids, in the ids' order."""
-    kept = pl.DataFrame({"_id": ids.cast(pl.String)})
-    return kept.join(frame, on="_id", how="left", maintain_order="left").select(frame.columns)
+    return (
+        pl.DataFrame({"_id": ids})
+        .join(frame, on="_id", how="left", maintain_order="left")
+        .select(frame.columns)
+    )
 
 
 def _translated_queries(

@@ -119,9 +119,6 @@ def _draw(
     kept = read_columns(translated, CORPUS, ["_id"])
     documents = kept.join(lengths, on="_id", how="left", maintain_order="left")
     drawn = draw_quality_sample(documents, domain=domain, per_stratum=per_stratum, seed=seed)
-    counts = stratum_counts(documents, drawn)
-    shown = ", ".join(f"{n} of {total} in {stratum}" for stratum, total, n in counts)
-    logger.info("%s: documents drawn: %s (%d wanted of each)", domain, shown, per_stratum)
     wanted = drawn.get_column("doc_id")
     return (
         drawn.join(_texts(source, wanted, "text"), on="doc_id", maintain_order="left")
@@ -163,15 +160,6 @@ def draw_quality_sample(
     ranked = found.with_columns(pl.Series("order", order, dtype=pl.Binary)).sort("order", "_id")
     drawn = ranked.group_by("length_bin", maintain_order=True).head(per_stratum)
     return drawn.sort("length_bin", maintain_order=True).select(found.columns)
-
-
-def stratum_counts(documents: pl.DataFrame, drawn: pl.DataFrame) -> list[tuple[str, int, int]]:
-    """Return (stratum, documents there are, documents drawn) for all four strata."""
-    strata = documents.select(length_bin=length_bucket(pl.col("token_length")))
-    there, taken = (
-        dict(frame.group_by("length_bin").len().iter_rows()) for frame in (strata, drawn)
-    )
-    return [(name, there.get(name, 0), taken.get(name, 0)) for name in LENGTH_BUCKETS]
 
 
 def _with_domain(domain: str) -> pl.Expr:
@@ -245,7 +233,7 @@ def run_quality(
     human: Sequence[str | Path],
     quality: str | Path,
     agreement: str | Path,
-    confusion: str | Path | None = None,
+    confusion: str | Path,
 ) -> None:
     """Write the quality table and how the grades agree with people's.
 
@@ -257,10 +245,7 @@ def run_quality(
     InputError
         If a CSV does not fit, or none of its documents was graded by the language model.
     """
-    frames = {
-        language: read_table(path, TRANSLATION_GRADES)
-        for language, path in zip(languages, grades, strict=True)
-    }
+    frames = read_grades(languages, grades)
     every = graded(frames)
     people = _people(human, every, languages)
     files = {str(path): hash_file(path) for path in human}
@@ -268,9 +253,14 @@ def run_quality(
     write_table(quality_table(frames), quality, TRANSLATION_QUALITY, provenance=origin)
     table = agreement_table(every, people)
     write_table(table, agreement, TRANSLATION_AGREEMENT, provenance=origin)
-    if confusion is not None:
-        cells = confusion_table(every, people)
-        write_table(cells, confusion, TRANSLATION_CONFUSION, provenance=origin)
+    cells = confusion_table(every, people)
+    write_table(cells, confusion, TRANSLATION_CONFUSION, provenance=origin)
+
+
+def read_grades(languages: Sequence[str], paths: Sequence[str | Path]) -> dict[str, pl.DataFrame]:
+    """Read the TRANSLATION_GRADES tables of languages, one each in their order."""
+    tables = (read_table(path, TRANSLATION_GRADES) for path in paths)
+    return dict(zip(languages, tables, strict=True))
 
 
 def _people(
@@ -283,18 +273,18 @@ def _people(
     }
     for path in paths:
         rows = read_human_grades([path], **allowed)
-        odd = rows.join(every, on=DOCUMENT, how="anti")
-        if odd.height == rows.height:
+        unmatched = rows.join(every, on=DOCUMENT, how="anti")
+        if unmatched.height == rows.height:
             raise InputError(
                 f"{path}: none of its {rows.height} documents is in the quality sample; found "
-                f"{odd.item(0, 'doc_id')!r} first. Grade the documents of quality_sample.parquet "
-                "(its doc_id is the one to give)."
+                f"{unmatched.item(0, 'doc_id')!r} first. Grade the documents of "
+                "quality_sample.parquet (its doc_id is the one to give)."
             )
-        if odd.height:
+        if unmatched.height:
             logger.warning(
                 "%s: %d of %d documents are not in the quality sample and are not compared; "
                 "first: %s",
-                *(path, odd.height, rows.height, odd.item(0, "doc_id")),
+                *(path, unmatched.height, rows.height, unmatched.item(0, "doc_id")),
             )
     return read_human_grades(paths, **allowed)
 
@@ -302,7 +292,7 @@ def _people(
 def quality_table(grades: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Average grades (language -> TRANSLATION_GRADES rows): TRANSLATION_QUALITY rows.
 
-    By language, domain, length and dimension. Every group also stands pooled as ``all``; languages
+    By language, domain, length and dimension. Every group also has a pooled row, ``all``; languages
     are pooled where there are several. Pooled means are over documents. A document counts towards
     ``overall`` with all four grades.
     """
@@ -401,11 +391,7 @@ def confusion_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
     found = found.sort(pl.col("language").cast(pl.Enum(order)), maintain_order=True)
     given = pl.col("n").sum().over("language", "dimension", "human")
     share = pl.when(given > 0).then(pl.col("n") / given)
-    return found.with_columns(share=share, human=_whole("human"), llm=_whole("llm"))
-
-
-def _whole(name: str) -> pl.Expr:
-    return pl.col(name).cast(pl.Int32)
+    return found.with_columns(pl.col("human", "llm").cast(pl.Int32), share=share)
 
 
 def _pairs(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:

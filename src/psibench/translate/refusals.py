@@ -7,14 +7,13 @@ the language it was to be translated to. Suspects go to a judge, who reads 1,500
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import polars as pl
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from psibench.config.base import Language, Section
+from psibench.config.files import read_yaml, validated
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
 from psibench.llm.tasks import (
@@ -56,7 +55,7 @@ def read_refusals(path: str | Path = REFUSALS) -> list[re.Pattern[str]]:
 
     Raises InputError if the file cannot be read or is not such a list.
     """
-    found: dict[str, _Refusals] = read_list(dict[Language, _Refusals], path)
+    found = validated(read_yaml(path), TypeAdapter(dict[Language, _Refusals]), str(path))
     try:
         return [
             any_of(entry.phrases, entry.slots, script=split_code(language)[1])
@@ -66,43 +65,22 @@ def read_refusals(path: str | Path = REFUSALS) -> list[re.Pattern[str]]:
         raise InputError(f"{path}: {error}") from error
 
 
-def read_list(kind: Any, path: str | Path) -> Any:
-    """Read a list of phrases that is a data file, checked."""
-    from psibench.config.files import read_yaml
-
-    try:
-        return TypeAdapter(kind).validate_python(read_yaml(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{path}: {place}: {first['msg']}; see the list that is shipped"
-        ) from error
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """Why a text may be a refusal, and what of it the judge shall read."""
-
-    suspicion: Literal["phrase", "language"]
-    text: str
-
-
 def find_suspect(
-    pieces: Sequence[str], *, language: str, patterns: Sequence[re.Pattern[str]]
-) -> Suspect | None:
-    """Say whether a translation may be a refusal, part by part: one of several may be refused.
+    parts: Sequence[str], *, language: str, patterns: Sequence[re.Pattern[str]]
+) -> tuple[str, str] | None:
+    """Say why a translation may be a refusal, and what of it the judge shall read; None if not.
 
-    It is suspect for a phrase of refusal in any of the listed languages (``patterns``, as of
-    `read_refusals`), in any part; else because a part is not in the language translated to.
+    It is suspect (``phrase``) for a phrase of refusal in any of the listed languages (``patterns``,
+    as of `read_refusals`), in any part, as one of several may be refused; else (``language``)
+    because a part is not in the language translated to.
     """
-    for piece in pieces:
-        beginning = fold(piece[:READ_CHARS])
+    for part in parts:
+        beginning = fold(part[:READ_CHARS])
         if any(pattern.search(beginning) for pattern in patterns):
-            return Suspect("phrase", piece[:READ_CHARS])
-    for piece in pieces:
-        if is_foreign(piece, language):
-            return Suspect("language", piece[:READ_CHARS])
+            return "phrase", part[:READ_CHARS]
+    for part in parts:
+        if is_foreign(part, language):
+            return "language", part[:READ_CHARS]
     return None
 
 

@@ -94,10 +94,8 @@ def relocated(
         assert relocations is not None
         found = quoted_spans(queries, read_table(relocations, RELOCATED))
     else:
-        texts = dict(source.select("_id", "text").iter_rows())
-        found = relocate_by_sentences(
-            queries, texts, dict(corpus.select("_id", "text").iter_rows())
-        )
+        sides = (dict(side.select("_id", "text").iter_rows()) for side in (source, corpus))
+        found = relocate_by_sentences(queries, *sides)
     is_found = pl.col("span").is_not_null()
     counts = found.filter(~is_found).group_by("reason", maintain_order=True).len("n").iter_rows()
     logger.info(
@@ -110,10 +108,10 @@ def relocated(
     columns = found.select(
         pl.col("span").alias(LOCATED_SPAN),
         pl.when(is_found).then(pl.lit(method)).alias(LOCATED_BY),
-        not_located="reason",
+        pl.col("reason").alias("not_located"),
+        *([LOCATED_FROM] if method == "sentences" else []),
     )
-    located = queries.hstack(columns)
-    return with_origins(located, source) if method == "sentences" else located
+    return queries.hstack(columns)
 
 
 # Method ``sentences``
@@ -149,7 +147,8 @@ def relocate_by_sentences(
     How much longer translations are is taken from all documents: the median of their ratios.
     ``queries`` has ``_id, pos_corpus_id, pos_char_span``, one without a span is not looked for;
     ``sources`` and ``translations`` are document id -> text. Returns ``LOCATED_SCHEMA`` rows in
-    order of the queries.
+    order of the queries, with ``located_from_span``: the sentences of the original in which located
+    evidence is.
     """
     ratio = length_ratio(sources, translations)
     aligned = {
@@ -160,8 +159,9 @@ def relocate_by_sentences(
     rows = []
     for query_id, doc_id, span in columns.iter_rows():
         found = Located(None, NO_SPAN) if span is None else locate_span(aligned[doc_id], span)
-        rows.append((query_id, found.span and list(found.span), found.reason))
-    return pl.DataFrame(rows, schema=LOCATED_SCHEMA, orient="row")
+        origin = found.span and _whole_sentences(aligned[doc_id].source, *span)
+        rows.append((query_id, found.span, found.reason, origin))
+    return pl.DataFrame(rows, schema=LOCATED_SCHEMA | {LOCATED_FROM: SPAN_TYPE}, orient="row")
 
 
 def length_ratio(sources: Mapping[str, str], translations: Mapping[str, str]) -> float:
@@ -214,42 +214,24 @@ def _touched(sentences: Sequence[Offsets], span: Offsets) -> Offsets:
 
 def _is_poor(beads: Sequence[Bead], source: np.ndarray, target: np.ndarray) -> bool:
     """Say whether lengths agree too little, or too much of either side has no counterpart."""
-    paired = [bead for bead in beads if _is_paired(bead)]
-    alone = [bead for bead in beads if not _is_paired(bead)]
-    if not paired or np.mean([bead.cost for bead in paired]) > MOST_MEAN_COST:
-        return True
-    missing_source = sum(source[slice(*bead.source)].sum() for bead in alone)
-    missing_target = sum(target[slice(*bead.target)].sum() for bead in alone)
+    costs, missing_source, missing_target = [], 0.0, 0.0
+    for bead in beads:
+        of_source, of_target = source[slice(*bead.source)], target[slice(*bead.target)]
+        if len(of_source) and len(of_target):
+            costs.append(bead.cost)
+        else:
+            missing_source += of_source.sum()
+            missing_target += of_target.sum()
     return bool(
-        missing_source > MOST_UNALIGNED * source.sum()
+        not costs
+        or np.mean(costs) > MOST_MEAN_COST
+        or missing_source > MOST_UNALIGNED * source.sum()
         or missing_target > MOST_UNALIGNED * target.sum()
     )
 
 
-def _is_paired(bead: Bead) -> bool:
-    return bead.source[0] < bead.source[1] and bead.target[0] < bead.target[1]
-
-
 def _lengths(spans: Sequence[Offsets]) -> np.ndarray:
     return np.array([end - start for start, end in spans], dtype=np.float64)
-
-
-def with_origins(queries: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
-    """Add ``located_from_span``: the sentences of the original in which located evidence is.
-
-    ``queries`` were located by sentences; one that was not located has null. ``source`` has ``_id,
-    text`` of the original documents.
-    """
-    texts = dict(source.select("_id", "text").iter_rows())
-    asked = queries.select("pos_corpus_id", "pos_char_span", LOCATED_SPAN).rows()
-    sentences = {
-        doc: sentence_spans(texts[doc]) for doc, _, located in asked if located is not None
-    }
-    origins = [
-        None if located is None else _whole_sentences(sentences[doc], *span)
-        for doc, span, located in asked
-    ]
-    return queries.with_columns(pl.Series(LOCATED_FROM, origins, dtype=SPAN_TYPE))
 
 
 def _whole_sentences(sentences: Sequence[Offsets], start: int, end: int) -> list[int]:

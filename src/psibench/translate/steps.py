@@ -1,7 +1,7 @@
 """A translation's config section, and the tasks of language models it has, in order."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -14,9 +14,6 @@ from psibench.translate.refusals import JUDGE_REFUSALS
 from psibench.translate.relocate import RELOCATE_SPANS, Relocate
 from psibench.translate.translate import TRANSLATE, TranslateSection
 from psibench.translate.translators import judging_task, translator_task
-
-if TYPE_CHECKING:
-    from psibench.generate.benchmarks import Benchmark
 
 Languages = Annotated[list[Language], AfterValidator(refuse_repeats)]
 
@@ -92,14 +89,16 @@ def asked_in_translation(section: Translate | None) -> dict[str, LlmTaskSection]
     return {task: one for task, one in asked.items() if one is not None}
 
 
-def translating_section(section: "Benchmark", task: str, language: str) -> TranslateSection:
+def translating_section(
+    section: Translate | None, task: str, *, source_language: str, language: str
+) -> TranslateSection:
     """Return a task's part of a translation to one language; InputError if it has no such task."""
-    asked = asked_in_translation(section.translate)
+    asked = asked_in_translation(section)
     if task not in asked:
         raise InputError(f"the translation has no task {task!r}; its: {', '.join(asked) or 'none'}")
     return TranslateSection(
         llm=asked[task].llm,
         prompt=asked[task].prompt,
-        source_language=section.language,
+        source_language=source_language,
         target_language=language,
     )

@@ -33,7 +33,6 @@ from psibench.tables.stage import stage
 from psibench.tables.translation_schemas import (
     SAMPLE_TRANSLATIONS,
     TEXT_PARTS,
-    TRANSLATION_GRADES,
 )
 from psibench.text.languages import spaces_sentences
 from psibench.text.parts import join_parts
@@ -41,6 +40,7 @@ from psibench.translate.quality import (
     JUDGE_TRANSLATION,
     draw_quality_sample,
     quality_table,
+    read_grades,
 )
 from psibench.translate.translate import (
     KINDS,
@@ -72,26 +72,22 @@ def run_translator_sample(
     for domain, corpus, parts_path in zip(domains, corpora, text_parts, strict=True):
         documents = read_columns(corpus, CORPUS, ["_id", "token_length"])
         drawn = draw_quality_sample(documents, domain=domain, per_stratum=per_stratum, seed=seed)
-        parts = read_table(OfDomain(parts_path, domain), TEXT_PARTS)
+        parts = (
+            read_table(OfDomain(parts_path, domain), TEXT_PARTS)
+            .filter(kind="document")
+            .sort("number", maintain_order=True)
+            .group_by("doc_id", maintain_order=True)
+            .agg(parts="text", separators="separator")
+        )
         texts = read_columns(corpus, CORPUS, ["_id", "text"], ids=drawn["doc_id"].to_list())
         frames.append(
             drawn.join(texts.rename({"_id": "doc_id"}), on="doc_id", maintain_order="left")
-            .join(parts_of_documents(parts), on="doc_id", maintain_order="left")
+            .join(parts, on="doc_id", maintain_order="left")
             .select("_id", "text", pl.col("domain").alias("origin"), pl.exclude("_id", "text"))
         )
     params = {"per_stratum": per_stratum, "seed": seed}
     source = derived("translator_sample", [*corpora, *dict.fromkeys(text_parts)], params=params)
     write_table(pl.concat(frames), output, DOCUMENTS, provenance=source)
-
-
-def parts_of_documents(text_parts: pl.DataFrame) -> pl.DataFrame:
-    """Collect TEXT_PARTS rows into ``doc_id`` and lists ``parts`` and ``separators``, in order."""
-    return (
-        text_parts.filter(pl.col("kind") == "document")
-        .sort("number", maintain_order=True)
-        .group_by("doc_id", maintain_order=True)
-        .agg(parts="text", separators="separator")
-    )
 
 
 # Tasks ``translator_N`` and ``judge_translator_N``
@@ -117,15 +113,15 @@ def translator_task(name: str) -> LlmTask:
         sample, language = tables[DOCUMENTS_TABLE], section.target_language
         made, left_out = usable_translations(name, tables, replies)
         between = " " if spaces_sentences(language) else ""
+        joined: list[str | None] = []
         columns = ("_id", "parts", "separators")
-        joined = [
-            _joined(
-                [made.get(f"{doc_id}:{number}") for number in range(len(parts))],
-                separators,
-                between,
+        for doc_id, parts, separators in sample.select(columns).iter_rows():
+            ids = [f"{doc_id}:{number}" for number in range(len(parts))]
+            texts = [made[one] for one in ids if one in made]
+            is_whole = len(texts) == len(parts)
+            joined.append(
+                join_parts(texts, separators, for_empty=between).text if is_whole else None
             )
-            for doc_id, parts, separators in sample.select(columns).iter_rows()
-        ]
         rows = sample.select(
             pl.format("{}/{}", pl.lit(language), "_id").alias("_id"),
             "text",
@@ -145,13 +141,6 @@ def translator_task(name: str) -> LlmTask:
         gather,
         prompt=TRANSLATE.name,
     )
-
-
-def _joined(texts: list[str | None], separators: list[str], between: str) -> str | None:
-    whole = [text for text in texts if text is not None]
-    if len(whole) < len(texts):
-        return None
-    return join_parts(whole, separators, for_empty=between).text
 
 
 def judging_task(name: str) -> LlmTask:
@@ -174,12 +163,9 @@ def run_translator_quality(
     ``translators`` has the TRANSLATION_GRADES tables of each, one per language in their order.
     """
     frames = [
-        quality_table(
-            {
-                language: read_table(path, TRANSLATION_GRADES)
-                for language, path in zip(languages, paths, strict=True)
-            }
-        ).select(pl.lit(name).alias("translator"), pl.all())
+        quality_table(read_grades(languages, paths)).select(
+            pl.lit(name).alias("translator"), pl.all()
+        )
         for name, paths in translators.items()
     ]
     every = [path for paths in translators.values() for path in paths]
