@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "reading", "plain_yaml", "progress", "stopping"),
+    ("errors", "reading", "lines", "plain_yaml", "progress", "stopping"),
     # Locks of heads: no job may begin without them.
     ("text", "tables", "store", "cluster.head_lock"),
     # What a config file says of one thing, where no package has it: sections, registries.

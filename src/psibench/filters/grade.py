@@ -295,7 +295,7 @@ def _judging_task(
         found = [(reply.item_id, read(reply)) for reply in replies]
         schema = {name: spec.empty().schema[name] for name in ("_id", judged)}
         judgements = pl.DataFrame(found, schema=schema, orient="row")
-        rows = with_judgements(_in_document_order(tables, source), judgements)
+        rows = with_judgements(pairs(tables), judgements)
         return Gathered(rows.select(spec.column_names))
 
     reads = (DOCUMENTS_TABLE, source)

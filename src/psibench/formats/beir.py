@@ -25,7 +25,7 @@ from psibench.formats.tabular import (
     read_columns,
     read_scored_pairs,
 )
-from psibench.formats.text import read_json
+from psibench.lines import read_json
 from psibench.metrics.buckets import class_of
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 

@@ -27,7 +27,7 @@ from psibench.formats.tabular import (
     read_scored_pairs,
     stem,
 )
-from psibench.formats.text import read_json
+from psibench.lines import read_json
 from psibench.reading import read_bytes
 
 COLUMNS: dict[str, tuple[str, ...]] = {

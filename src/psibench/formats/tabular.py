@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
-from psibench.formats.text import read_delimited, read_lines, read_records
+from psibench.lines import read_delimited, read_lines, read_records
 from psibench.reading import identifier, number, require_file, shown, utf8
 
 

@@ -18,9 +18,9 @@ import polars as pl
 
 from psibench.config.files import composed
 from psibench.errors import InputError
-from psibench.formats.text import read_records
 from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import JUDGING, TASKS, step_spec, tasks_of
+from psibench.lines import read_records
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.asking import Chain, Item

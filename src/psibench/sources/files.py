@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
 from psibench.errors import InputError, MissingError
-from psibench.formats.text import read_records
+from psibench.lines import read_records
 from psibench.reading import parse_json, read_text_file, require_file
 from psibench.tables import content_hash
 

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from psibench.config.base import Id
 from psibench.errors import InputError
-from psibench.formats.text import read_delimited
+from psibench.lines import read_delimited
 from psibench.llm.tasks import (
     ADVICE,
     DOCUMENTS_TABLE,
