@@ -241,9 +241,9 @@ def test_all_that_is_dropped_is_counted_once(folder):
         outcome("c-x", status="refused"),
         outcome("d-x", status="malformed"),
     )
-    gathered, flow = gather(TASK, SECTION, tables, found)
+    gathered = gather(TASK, SECTION, tables, found)
     # 4 asked, 2 without a value, 1 refused by the task: 1 kept, in one line for the unit.
-    assert flow == [Flow("segments", 4, 1)]
+    assert gathered.flow == (Flow("segments", 4, 1),)
     assert sorted(gathered.dropped["reason"]) == ["malformed", "refused", "said_no"]
     assert set(gathered.dropped["unit"]) == {"segments"}
     refused = gathered.dropped.filter(reason="refused").row(0, named=True)

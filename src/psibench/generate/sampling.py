@@ -321,7 +321,8 @@ def draw(candidates: Candidates) -> Sampled:
         raise InputError(_nothing_drawn(candidates, labels))
     found = []
     borders: list[tuple[int | None, int | None]] = [*pairwise(sample.edges), (None, None)]
-    quota: list[int | None] = [*(wanted or [None] * len(labels)), 0]
+    unlimited: list[int | None] = [None] * len(labels)
+    quota = [*(wanted or unlimited), 0]
     for number, label in enumerate([*labels, OUTSIDE]):
         (low, high), n_wanted = borders[number], quota[number]
         n_drawn, n_left_out = (frame.filter(bin=number).height for frame in (drawn, duplicates))

@@ -205,8 +205,8 @@ def _eligible_terms(index: LexicalIndex, number: int, inside: range) -> _Terms:
             rows.append((stem, first, last, len(occurrences[stem]), index.idf[stem]))
     numbers = np.array([row[1:4] for row in rows], dtype=np.int64).reshape(-1, 3)
     idf = np.array([row[4] for row in rows], dtype=np.float64)
-    first, last, frequency = numbers.T
-    return _Terms([row[0] for row in rows], first, last, frequency, idf)
+    stems = [row[0] for row in rows]
+    return _Terms(stems, numbers[:, 0], numbers[:, 1], numbers[:, 2], idf)
 
 
 def _draw_terms(
