@@ -28,6 +28,7 @@ from psibench.generate.loaders import Loader
 from psibench.models.checkpoints import local_folder
 from psibench.plan.config import load_config, resolve_rerankers
 from psibench.plan.plan import Plan, make_plan
+from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import read_documents
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
@@ -237,7 +238,9 @@ def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
         n_rows += batch.height
         if n_rows >= MOST_DOCUMENTS:
             break
-    return pl.concat(frames).head(MOST_DOCUMENTS)
+    documents = pl.concat(frames).head(MOST_DOCUMENTS)
+    refuse_repeated(documents, where="source")
+    return documents
 
 
 def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
