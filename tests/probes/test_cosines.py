@@ -12,7 +12,7 @@ from psibench.config.sections import Encoding
 from psibench.errors import InputError
 from psibench.probes.cosines import measure, summarise
 from psibench.probes.encoding import ProbeEncoder
-from psibench.probes.settings import PROBES, Probes, why_not
+from psibench.probes.settings import Probes, why_not
 from psibench.probes.tables import (
     EMPTY_QUERIES,
     Texts,
@@ -74,7 +74,7 @@ def run(probe, texts, encoder, **settings) -> pl.DataFrame:
         encoder,
         settings=Probes(**settings),
         count_tokens=count_whitespace_tokens,
-    ).rows
+    )
 
 
 def by_place(rows: pl.DataFrame, column: str = "cosine") -> np.ndarray:
@@ -283,8 +283,3 @@ def test_models_without_one_vector_per_text_are_refused_with_the_reason(model, w
     assert word in (why_not(entry) or "")
     with pytest.raises(InputError, match=word):
         ProbeEncoder(entry, model=model, store=tmp_path, settings=Encoding())
-
-
-def test_every_probe_has_a_line():
-    assert all(PROBES.values())
-    assert Probes().names == list(PROBES)

@@ -89,7 +89,7 @@ def test_ndcg_with_moved_evidence_is_that_of_a_corpus_with_the_document_replaced
         settings=Probes(places=3),
         count_tokens=count_whitespace_tokens,
     )
-    values = ndcg_with_variants(found.rows, found.scores, found.references, collection, encoder)
+    values = ndcg_with_variants(found, asked, collection, encoder).to_numpy()
     # Brute force: every corpus written out, every document scored.
     from psibench.probes.variants import moved_evidence
 

@@ -39,7 +39,7 @@ def bare(text: str) -> str:
 
 
 def test_filler_goes_to_the_beginning_the_sentence_end_nearest_the_middle_and_the_end():
-    made = insertions("One. Two. Three.", "X y.", size=0.5)
+    made = insertions("One. Two. Three.", "X y.")
     # 16 characters, middle 8: "Three" begins at 10, "Two" at 5
     assert [one.text for one in made] == [
         "X y.\n\nOne. Two. Three.",
@@ -47,7 +47,7 @@ def test_filler_goes_to_the_beginning_the_sentence_end_nearest_the_middle_and_th
         "One. Two. Three.\n\nX y.",
     ]
     assert [one.text[slice(*one.part)] for one in made] == ["X y."] * 3
-    assert [(one.place, one.n_places, one.size) for one in made] == [(k, 3, 0.5) for k in (1, 2, 3)]
+    assert [one.place for one in made] == [1, 2, 3]
 
 
 @given(text=TEXTS)
@@ -56,7 +56,7 @@ def test_filler_goes_to_the_beginning_the_sentence_end_nearest_the_middle_and_th
 @example(text=FAMILY[:2] * 3 + FAMILY)  # one cluster of eleven code points
 def test_insertion_changes_nothing_of_the_text_but_white_space(text):
     try:
-        made = insertions(text, "FILLER", size=1.0)
+        made = insertions(text, "FILLER")
     except UnfitError:
         assert len(regex.findall(r"\X", text.strip())) <= 1  # blank, or one cluster
         return
@@ -68,11 +68,11 @@ def test_insertion_changes_nothing_of_the_text_but_white_space(text):
 
 
 def test_the_middle_of_one_sentence_is_between_words():
-    assert insertions("one two three", "F", size=1)[1].text == "one\n\nF\n\ntwo three"
+    assert insertions("one two three", "F")[1].text == "one\n\nF\n\ntwo three"
 
 
 def test_the_middle_of_one_chinese_sentence_is_between_characters():
-    assert insertions("一二三四", "F", size=1)[1].text == "一二\n\nF\n\n三四"
+    assert insertions("一二三四", "F")[1].text == "一二\n\nF\n\n三四"
 
 
 @pytest.mark.parametrize("cluster", [FAMILY, ACCENTED])
@@ -87,7 +87,7 @@ def test_a_cut_never_splits_what_a_reader_sees_as_one_character(cluster):
 @pytest.mark.parametrize("text", ["", "  \n", "x", FAMILY])
 def test_a_text_without_an_inner_place_is_unfit_for_insertion(text):
     with pytest.raises(UnfitError):
-        insertions(text, "F", size=1)
+        insertions(text, "F")
 
 
 # --- filler
@@ -182,7 +182,6 @@ def test_segments_are_cut_at_shares_of_the_characters_rounded_down():
     for n_chars, cuts in ((1000, (333, 666)), (200, (66, 133))):
         made = segments("x" * n_chars, [0.333, 0.666])
         assert [one.part for one in made] == [(0, cuts[0]), cuts, (cuts[1], n_chars)]
-        assert {one.n_places for one in made} == {3}
     assert segments("x" * 200, 3)[1].part == (66, 132)
 
 

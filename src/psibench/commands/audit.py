@@ -19,17 +19,16 @@ from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RerankM
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.encode.job import open_encoder, revisions_of
-from psibench.encode.store import open_store
 from psibench.errors import InputError
 from psibench.metrics.aggregate import ResultTables
 from psibench.models.checkpoints import EMBEDDED_PREFIX, checkpoint_folder
 from psibench.models.counting import token_counter
 from psibench.models.declared import declared_length
+from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.reading import (
     DOCUMENT_READING,
     PLACES,
     READING_TABLE,
-    Vectors,
     ask_known_items,
     read_corpus,
     sample_ids,
@@ -152,62 +151,48 @@ def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, stor
     of a text.
     """
     model = Path(args.model).absolute().name
-    settings = Encoding()
     is_service = isinstance(entry, EmbeddingApiModel)
     why = "its vectors come from a service" if is_service else why_not(entry)
     why = why or ("" if args.n or args.queries else "none were asked for (--n 0)")
     if why and args.queries:
         raise InputError(f"--queries: {args.model!r} cannot be searched with: {why}")
+    encoder = None if why else _encoder(entry, model, store)
+    reader: Any
     if isinstance(entry, EmbeddingApiModel):
         from psibench.encode.api_texts import load_api_texts
 
-        reader: Any = load_api_texts(entry, model=model)
+        reader = load_api_texts(entry, model=model)
         count = token_counter(entry.tokenizer)
     else:
         assert isinstance(entry, EncoderModel)
-        reader, _ = open_encoder(entry, settings, model=model)
+        reader = encoder.encoder if encoder else open_encoder(entry, Encoding(), model=model)[0]
         name = entry.checkpoint
         embedded = name.startswith(EMBEDDED_PREFIX)
         count = token_counter(name if embedded else str(checkpoint_folder(entry)))
     rows = read_corpus(reader.tokenize, count, documents, model=model)
     results = None
-    if not why:
-        own = open_store(model, store=store, fingerprint=reader.fingerprint)
-        vectors = Vectors(reader, own, settings, model)
+    if encoder is not None:
         chosen = sample_ids(documents["_id"].to_list(), args.n, SEED)
-        rows = with_cosines(rows, documents.filter(pl.col("_id").is_in(list(chosen))), vectors)
+        rows = with_cosines(rows, documents.filter(pl.col("_id").is_in(list(chosen))), encoder)
         if args.queries:
-            results = _ask(vectors, entry.kind, rows, documents, args, store=store)
+            searchers = [(encoder, entry.kind, rows)]
+            if model != CONTROL:
+                control = load_registry()[CONTROL]
+                everything = rows.with_columns(read_chars="n_chars")  # it cuts nothing
+                searchers.append((_encoder(control, CONTROL, store), control.kind, everything))
+            results = ask_known_items(
+                documents,
+                args.queries,
+                SEED,
+                searchers=searchers,
+                control=CONTROL,
+                benchmark=args.corpus.name,
+            )
     return Audit(rows, summarise(rows), why, results)
 
 
-def _ask(
-    vectors: Vectors,
-    kind: str,
-    rows: pl.DataFrame,
-    documents: pl.DataFrame,
-    args: argparse.Namespace,
-    *,
-    store: Path,
-) -> ResultTables:
-    """Ask known-item queries of the model and of the control beside it."""
-    searchers = [(vectors, kind, rows)]
-    if vectors.model != CONTROL:
-        entry = load_registry()[CONTROL]
-        assert isinstance(entry, EncoderModel)
-        reader, _ = open_encoder(entry, vectors.settings, model=CONTROL)
-        own = open_store(CONTROL, store=store, fingerprint=reader.fingerprint)
-        everything = rows.with_columns(read_chars="n_chars")  # it cuts nothing
-        control = Vectors(reader, own, vectors.settings, CONTROL)
-        searchers.append((control, entry.kind, everything))
-    return ask_known_items(
-        documents,
-        args.queries,
-        SEED,
-        searchers=searchers,
-        control=CONTROL,
-        benchmark=args.corpus.name,
-    )
+def _encoder(entry: Any, model: str, store: Path) -> ProbeEncoder:
+    return ProbeEncoder(entry, model=model, store=store, settings=Encoding())
 
 
 # --- What is said ---------------------------------------------------------------------------

@@ -82,15 +82,15 @@ def compare(
     for identity, row in found["value"].items():
         if row["measure"] in NOT_A_MEAN:
             continue
-        own, moved = found["other_value"][identity], found["difference"][identity]
+        other, difference = found["other_value"][identity], found["difference"][identity]
         is_range = row["measure"].endswith(" range")
         yield row | {
-            "other_value": own["value"],
-            "other_relative": own.get("relative"),
-            "difference": row["value"] - own["value"],
-            "low": None if is_range else moved.get("low"),
-            "high": None if is_range else moved.get("high"),
-            "p": moved.get("p"),
+            "other_value": other["value"],
+            "other_relative": other.get("relative"),
+            "difference": row["value"] - other["value"],
+            "low": None if is_range else difference.get("low"),
+            "high": None if is_range else difference.get("high"),
+            "p": difference.get("p"),
         }
 
 
@@ -133,12 +133,7 @@ def run_probe_comparison(
         names["language"] = labels["lang"]
         pair = (read_table(one, probe.spec) for one in (path, other))
         found += [row | names for row in compare(probe, *pair, level=level)]
-    columns = PROBE_COMPARISON.column_names
-    frame = pl.DataFrame(
-        [[row.get(name) for name in columns] for row in found],
-        schema=PROBE_COMPARISON.empty().schema,
-        orient="row",
-    )
+    frame = pl.from_dicts(found, schema=PROBE_COMPARISON.empty().schema)
     origin = derived("probe_comparison", [*rows, *others], params={"level": level})
     write_table(frame, parquet, PROBE_COMPARISON, provenance=origin)
     write_csv(frame, csv)

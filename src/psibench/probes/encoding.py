@@ -53,7 +53,7 @@ class TokenNorms:
 
 
 class ProbeEncoder:
-    """A model of one vector per text, and its store.
+    """A model of one vector per text, and its store; texts are encoded in the format ``dtype``.
 
     Raises
     ------
@@ -71,29 +71,25 @@ class ProbeEncoder:
     ) -> None:
         if (reason := why_not(entry)) is not None:
             raise InputError(f"model {model!r} cannot be probed: {reason}")
-        self._settings, self._service = settings, None
-        self._encoder: Encoder | ApiTexts
+        self.model, self._settings, self._service = model, settings, None
+        self.encoder: Encoder | ApiTexts
         if isinstance(entry, EmbeddingApiModel):
             storage = settings.storage
             self._service = EmbeddingService(
                 entry, model, store=store, storage=storage, job="probes"
             )
-            self._encoder, self.store = self._service.texts, self._service.vectors
-            self._about = {"model": model, "dtype": "float32"}
+            self.encoder, self.store = self._service.texts, self._service.vectors
+            self.dtype = "float32"
             return
-        self._encoder, self._about = open_encoder(entry, settings, model=model)
+        self.encoder, about = open_encoder(entry, settings, model=model)
+        self.dtype = str(about["dtype"])
         self.store = open_store(
-            model, store=store, fingerprint=self._encoder.fingerprint, storage=settings.storage
+            model, store=store, fingerprint=self.encoder.fingerprint, storage=settings.storage
         )
-
-    @property
-    def dtype(self) -> str:
-        """Number format that texts are encoded in."""
-        return str(self._about["dtype"])
 
     def encode(self, texts: Sequence[str], role: Role) -> EncodedTexts:
         """Encode what the store lacks of some texts, or ask a service for it, equal ones once."""
-        salt = self._encoder.salt(role)
+        salt = self.encoder.salt(role)
         distinct = list(dict.fromkeys(texts))
         keys = [text_key(text, salt=salt) for text in distinct]
         made = self._asked if self._service is not None else self._encoded
@@ -116,9 +112,9 @@ class ProbeEncoder:
     def _encoded(
         self, texts: Sequence[str], keys: Sequence[bytes], role: Role
     ) -> Iterator[TokenizedText]:
-        encoder = self._encoder
+        encoder = self.encoder
         assert not isinstance(encoder, ApiTexts)
-        described = f"encoding {self._about['model']}"
+        described = f"encoding {self.model}"
         with (
             watched_stop() as stop,
             Progress(described, total=len(texts), unit="texts") as progress,
@@ -133,18 +129,6 @@ class ProbeEncoder:
             encoding.finish()
             encoding.stats.log()
 
-    def keys(self, texts: Sequence[str], role: Role) -> np.ndarray:
-        """Encode what the store lacks, and say where all are: (n_texts,) addresses.
-
-        What is stored is not tokenized again.
-        """
-        salt = self._encoder.salt(role)
-        keys = [text_key(text, salt=salt) for text in texts]
-        lacking = self.store.missing(keys)
-        if lacking:
-            self.encode([texts[place] for place in lacking], role)
-        return key_array(keys)
-
     def token_norms(
         self, texts: Sequence[str], directions: np.ndarray, *, n_steps: int | None = None
     ) -> list["TokenNorms"]:
@@ -158,14 +142,14 @@ class ProbeEncoder:
         InputError
             If the model is no transformer that runs in the job.
         """
-        encoder = self._encoder
+        encoder = self.encoder
         if not isinstance(encoder, TransformerEncoder):
-            raise InputError(f"model {self._about['model']!r} cannot be probed: {NO_GRADIENTS}")
+            raise InputError(f"model {self.model!r} cannot be probed: {NO_GRADIENTS}")
         items = encoder.tokenize(texts, "document")
         order = sorted(range(len(texts)), key=lambda place: -len(items[place].windows[0]))
         room = max(1, self._settings.tokens_per_batch // GRADIENT_ROOM)
         found: dict[int, TokenNorms] = {}
-        described = f"gradients of {self._about['model']}"
+        described = f"gradients of {self.model}"
         with (
             watched_stop() as stop,
             Progress(described, total=len(texts), unit="documents") as progress,

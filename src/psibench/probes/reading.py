@@ -7,22 +7,18 @@ each third (`psibench.generate.loaders.known_item`) show what of that retrieval 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from psibench.config.sections import Encoding
-from psibench.encode.batches import encode_texts
-from psibench.encode.store import EmbeddingStore, key_array, text_key
 from psibench.errors import InputError
 from psibench.generate.base import qrels_of_positives
 from psibench.generate.loaders.known_item import simulate_known_items
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.query_scores import query_scores
-from psibench.models.protocols import Encoder, Role, TokenizedText
-from psibench.probes.encoding import cosines
+from psibench.models.protocols import Role, TokenizedText
+from psibench.probes.encoding import ProbeEncoder, cosines
 from psibench.probes.settings import priority
 from psibench.probes.tables import mean_row
 from psibench.probes.variants import UnfitError, segments
@@ -129,30 +125,9 @@ def sample_ids(ids: Sequence[str], n: int, seed: int) -> set[str]:
     return set(sorted(ids, key=lambda one: priority(seed, one))[:n])
 
 
-@dataclass
-class Vectors:
-    """A model's vectors of texts, one each, through a store."""
-
-    encoder: Encoder
-    store: EmbeddingStore
-    settings: Encoding
-    model: str
-
-    def of(self, texts: Sequence[str], role: Role) -> np.ndarray:
-        """Return the vectors of texts, (n_texts, dim) float32."""
-        encode_texts(
-            self.encoder,
-            texts,
-            role,
-            store=self.store,
-            settings=self.settings,
-            description=f"encoding {self.model}",
-        )
-        salt = self.encoder.salt(role)
-        return self.store.load(key_array([text_key(text, salt=salt) for text in texts])).values
-
-
-def with_cosines(rows: pl.DataFrame, documents: pl.DataFrame, vectors: Vectors) -> pl.DataFrame:
+def with_cosines(
+    rows: pl.DataFrame, documents: pl.DataFrame, encoder: ProbeEncoder
+) -> pl.DataFrame:
     """Return DOCUMENT_READING rows with the cosines of some documents with their thirds.
 
     ``documents`` has `_id` and `text` of those that are asked. Documents with a third of white
@@ -170,8 +145,8 @@ def with_cosines(rows: pl.DataFrame, documents: pl.DataFrame, vectors: Vectors) 
     if not ids:
         return rows
     found = cosines(
-        np.repeat(vectors.of(whole, "document"), len(PLACES), axis=0),
-        vectors.of(parts, "document"),
+        np.repeat(encoder.vectors(encoder.encode(whole, "document")), len(PLACES), axis=0),
+        encoder.vectors(encoder.encode(parts, "document")),
     ).reshape(-1, len(PLACES))
     values = {f"cosine_{place}": found[:, k] for k, place in enumerate(PLACES)}
     known = pl.DataFrame({"document_id": ids, **values}).with_columns(
@@ -185,30 +160,30 @@ def summarise(rows: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
 
     The interval of the gap is Student's, over documents; none of one document.
     """
-    out = [_summary(rows, POOLED, level)]
-    edges: tuple[int | None, ...] = (*LENGTHS, None)
-    for low, high in zip((-1, *LENGTHS), edges, strict=True):
-        above = pl.col("n_tokens") > low
-        own = rows.filter(above if high is None else above & (pl.col("n_tokens") <= high))
-        if not own.is_empty():
-            out.append(_summary(own, f"{low + 1}-{'' if high is None else high}", level))
-    return pl.DataFrame(out, schema=READING_TABLE.empty().schema)
+    edges = [0, *(length + 1 for length in LENGTHS)]
+    labels = [f"{low}-{high}" for low, high in zip(edges, LENGTHS, strict=False)]
+    labels.append(f"{edges[-1]}-")
+    lengths = pl.col("n_tokens").cut(LENGTHS, labels=labels).cast(pl.String).alias("tokens")
+    by_length = rows.with_columns(lengths).partition_by("tokens", as_dict=True)
+    groups = [rows.with_columns(tokens=pl.lit(POOLED))]
+    groups += [by_length[label,] for label in labels if (label,) in by_length]
+    columns = READING_TABLE.empty().schema
+    return pl.from_dicts([_summary(group, level) for group in groups], schema=columns)
 
 
-def _summary(rows: pl.DataFrame, name: str, level: float) -> dict[str, Any]:
-    n_tokens = int(rows["n_tokens"].sum())
+def _summary(rows: pl.DataFrame, level: float) -> dict[str, Any]:
     compared = rows.drop_nulls([f"cosine_{place}" for place in PLACES])
-    found: dict[str, Any] = {
-        "model": rows["model"][0],
-        "tokens": name,
-        "n_documents": rows.height,
-        "cut": share_cut(rows),
-        "n_tokens": n_tokens,
-        "never_embedded": 1 - int(rows["read_tokens"].sum()) / max(n_tokens, 1),
-        "n_compared": compared.height,
-    }
+    n_tokens, n_read = (pl.col(name).cast(pl.Int64).sum() for name in ("n_tokens", "read_tokens"))
+    found = rows.select(
+        pl.col("model", "tokens").first(),
+        pl.len().alias("n_documents"),
+        n_tokens,
+        never_embedded=1 - n_read / n_tokens.clip(1),
+        cut=pl.lit(share_cut(rows)),
+        n_compared=pl.lit(compared.height),
+    ).row(0, named=True)
     if not compared.is_empty():
-        found |= {f"cosine_{p}": float(str(compared[f"cosine_{p}"].mean())) for p in PLACES}
+        found |= compared.select(pl.mean(f"cosine_{place}" for place in PLACES)).row(0, named=True)
         gaps = (compared["cosine_head"] - compared["cosine_tail"]).to_numpy()
         gap = mean_row(gaps, level=level)
         found |= {"gap": gap["value"], "gap_low": gap["low"], "gap_high": gap["high"]}
@@ -228,7 +203,7 @@ def ask_known_items(
     n_queries: int,
     seed: int,
     *,
-    searchers: Sequence[tuple[Vectors, str, pl.DataFrame]],
+    searchers: Sequence[tuple[ProbeEncoder, str, pl.DataFrame]],
     control: str | None,
     benchmark: str,
 ) -> ResultTables:
@@ -265,27 +240,18 @@ def ask_known_items(
     queries = queries.with_columns(pos_token_length=pl.lit(None, pl.Int64))
     qrels = qrels_of_positives(queries)
     evaluated = []
-    for vectors, kind, rows in searchers:
-        found = search_vectors(
-            vectors.of(queries["text"].to_list(), "query"),
-            vectors.of(ordered["text"].to_list(), "document"),
-            k=DEPTH,
+    for encoder, kind, rows in searchers:
+        asked, searched = (
+            encoder.vectors(encoder.encode(frame["text"].to_list(), role))
+            for frame, role in ((queries, "query"), (ordered, "document"))
         )
-        asked, kept = np.nonzero(found.documents >= 0)
-        run = rank_documents(
-            pl.DataFrame(
-                {
-                    "query_id": queries["_id"].gather(asked),
-                    "doc_id": ordered["_id"].gather(found.documents[asked, kept]),
-                    "score": found.scores[asked, kept],
-                }
-            )
-        )
+        found = search_vectors(asked, searched, k=DEPTH)
+        run = rank_documents(found.frame(queries["_id"], ordered["_id"]))
         ends = rows.select(_id="document_id", visible_char_end="read_chars")
         scores = query_scores(
             run, queries, qrels, domain=POOLED, metrics=[METRIC], visible_char_end=ends
         )
-        evaluated.append(Evaluated(vectors.model, kind, scores))
+        evaluated.append(Evaluated(encoder.model, kind, scores))
     return result_tables(
         evaluated,
         labels=RowLabels(benchmark, "und", "und", "simulation"),

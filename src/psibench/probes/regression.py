@@ -30,7 +30,7 @@ from psibench.probes.tables import (
     read_sample,
     rows_frame,
 )
-from psibench.probes.variants import permuted
+from psibench.probes.variants import Permuted, permuted
 from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
 from psibench.text.alignment import sentence_spans
 
@@ -124,24 +124,26 @@ def measure_regression(
     id. Left out are documents of fewer than two sentences, of as many as the vector has dimensions,
     and of sentences without a token.
     """
+    rows: list[Row] = []
     given = list(documents.select("domain", "document_id", "text").iter_rows())
     spans = [sentence_spans(text) for _, _, text in given]
-    orders = []
-    for (domain, document_id, _), own in zip(given, spans, strict=True):
-        order = list(range(len(own)))
-        Random(priority(seed, domain, document_id)).shuffle(order)
-        orders.append(order)
-    whole = [text for _, _, text in given]
-    mixed = [
-        permuted(text, own, order).text if own else text
-        for text, own, order in zip(whole, spans, orders, strict=True)
+    sentences = [
+        text[start:end]
+        for (_, _, text), pieces in zip(given, spans, strict=True)
+        for start, end in pieces
     ]
-    sentences = [text[a:b] for text, own in zip(whole, spans, strict=True) for a, b in own]
     ends = np.cumsum([0, *map(len, spans)])
     sentence_vectors = encoder.vectors(encoder.encode(sentences, "document"))
-    rows: list[Row] = []
-    for is_shuffled, texts in ((False, whole), (True, mixed)):
-        seen = encoder.encode(texts, "document")
+    for is_shuffled in (False, True):
+        orders = [list(range(len(pieces))) for pieces in spans]
+        if is_shuffled:
+            for (domain, document_id, _), order in zip(given, orders, strict=True):
+                Random(priority(seed, domain, document_id)).shuffle(order)
+        texts = [
+            permuted(text, pieces, order) if pieces else Permuted(text, ())
+            for (_, _, text), pieces, order in zip(given, spans, orders, strict=True)
+        ]
+        seen = encoder.encode([one.text for one in texts], "document")
         vectors = encoder.vectors(seen)
         for number, (domain, document_id, _) in enumerate(given):
             about: Row = {
@@ -151,15 +153,15 @@ def measure_regression(
                 "n_sentences": len(spans[number]),
             }
             parts = sentence_vectors[ends[number] : ends[number + 1]]
-            order = orders[number] if is_shuffled else list(range(len(parts)))
             if (reason := _unfit(parts, vectors[number])) is not None:
                 rows.append(about | {"left_out": reason})
                 continue
             fitted = decompose(vectors[number], parts)
-            places = permuted(whole[number], spans[number], order).moved
-            limit, n_chars = int(seen.visible_chars[number]), len(texts[number])
-            for place, sentence in enumerate(order, 1):
-                start, end = places[sentence]
+            limit = int(seen.visible_chars[number])
+            about |= {"r2": fitted.r2, "mae": fitted.mae, "r2_equal": fitted.r2_equal}
+            about |= {"read": min(limit / len(texts[number].text), 1.0)}
+            for place, sentence in enumerate(orders[number], 1):
+                start, end = texts[number].moved[sentence]
                 rows.append(
                     about
                     | {
@@ -168,10 +170,6 @@ def measure_regression(
                         "coefficient": float(fitted.coefficients[sentence]),
                         "importance": float(fitted.importance[sentence]),
                         "part_read": min(max(limit - start, 0) / (end - start), 1.0),
-                        "read": min(limit / n_chars, 1.0),
-                        "r2": fitted.r2,
-                        "mae": fitted.mae,
-                        "r2_equal": fitted.r2_equal,
                     }
                 )
     return rows_frame(SENTENCE_WEIGHTS, rows)
@@ -205,14 +203,12 @@ def summarise_regression(rows: pl.DataFrame, *, level: float) -> list[Row]:
     importance for each.
     """
     found: list[Row] = []
-    for domain, own in by_domain(rows):
-        for is_shuffled in (False, True):
-            for about, kept in by_reading(own.filter(shuffled=is_shuffled), domain):
-                order = "shuffled" if is_shuffled else "as it is"
-                found += [
-                    about | row | {"condition": f"{row['condition']}, {order}".removeprefix(", ")}
-                    for row in _weights(kept, level=level)
-                ]
+    for domain, in_domain in by_domain(rows):
+        for is_shuffled, order in ((False, "as it is"), (True, "shuffled")):
+            for about, kept in by_reading(in_domain.filter(shuffled=is_shuffled), domain):
+                for row in _weights(kept, level=level):
+                    condition = f"{row['condition']}, {order}".removeprefix(", ")
+                    found.append(about | row | {"condition": condition})
     return found
 
 

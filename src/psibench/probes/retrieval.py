@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from psibench.encode.store import StoredDocuments
-from psibench.metrics.definitions import ndcg_of_query
 from psibench.metrics.ranking import ranking_metrics
 from psibench.models.dtypes import pick_device
 from psibench.probes.encoding import ProbeEncoder
@@ -36,7 +35,7 @@ from psibench.probes.variants import (
     reversed_segments,
 )
 from psibench.search.exact import search_vectors
-from psibench.search.ranking import Groups, TopK
+from psibench.search.ranking import Groups
 from psibench.tables import read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.ranking import rank_documents
@@ -77,77 +76,73 @@ class Collection:
         return cls(tuple(domains), documents, judged)
 
     def search(
-        self,
-        asked: pl.DataFrame,
-        vectors: np.ndarray,
-        keys: np.ndarray,
-        encoder: ProbeEncoder,
-        k: int,
-    ) -> list[list[tuple[str, float]]]:
-        """Find the k best documents of each query among those of its domain: (id, score).
+        self, asked: pl.DataFrame, documents: np.ndarray, encoder: ProbeEncoder, k: int
+    ) -> pl.DataFrame:
+        """Find the k best documents of each query among those of its domain.
 
-        ``asked`` are queries with their ``domain``, in the order of ``vectors``, (n_queries, dim);
-        ``keys`` the (n_documents,) addresses of the documents' vectors.
+        ``asked`` has domain and text; ``documents`` are the (n_documents,) addresses of their
+        vectors. Returns query_id, the number of the query's row, doc_id and score.
         """
-        domains = asked["domain"].to_list()
-        order = np.argsort([self.domains.index(one) for one in domains], kind="stable")
+        places = dict(zip(self.domains, range(len(self.domains)), strict=True))
+        numbered = asked.with_row_index("number").sort(
+            pl.col("domain").replace_strict(places), maintain_order=True
+        )
         sizes = [
-            [int((frame["domain"] == domain).sum()) for domain in self.domains]
-            for frame in (asked, self.documents)
+            [frame.filter(domain=domain).height for domain in self.domains]
+            for frame in (numbered, self.documents)
         ]
-        best: TopK = search_vectors(
-            vectors[order],
-            StoredDocuments(encoder.store, keys),
+        best = search_vectors(
+            encoder.vectors(encoder.encode(numbered["text"].to_list(), "query")),
+            StoredDocuments(encoder.store, documents),
             k=k,
             device=pick_device("auto"),
             groups=Groups.of_sizes(*sizes),
         )
-        ids = self.documents["document_id"].to_list()
-        found: list[list[tuple[str, float]]] = [[] for _ in domains]
-        for row, place in enumerate(order):
-            kept = best.documents[row] >= 0
-            pairs = zip(best.documents[row][kept], best.scores[row][kept], strict=True)
-            found[place] = [(ids[number], float(score)) for number, score in pairs]
-        return found
+        return best.frame(numbered["number"], self.documents["document_id"])
+
+    def ndcg(self, found: pl.DataFrame, asked: pl.DataFrame) -> pl.Series:
+        """Return nDCG@10 of each query, (n_queries,) Float64: null for one without a positive.
+
+        ``found`` is of `search`, ``asked`` has domain and query_id.
+        """
+        numbered = asked.select("domain", "query_id").with_row_index("number")
+        qrels = numbered.join(
+            self.qrels, left_on=["domain", "query_id"], right_on=["domain", "query-id"]
+        ).select(pl.col("number").cast(pl.String).alias("query-id"), "corpus-id", "score")
+        scores = ranking_metrics(rank_documents(found), qrels, metrics=[METRIC])
+        return numbered.join(
+            scores.cast({"query_id": pl.UInt32}),
+            left_on="number",
+            right_on="query_id",
+            how="left",
+            maintain_order="left",
+        )[METRIC]
 
 
 def ndcg_with_variants(
-    rows: pl.DataFrame,
-    scores: np.ndarray,
-    references: np.ndarray,
-    collection: Collection,
-    encoder: ProbeEncoder,
-) -> np.ndarray:
-    """Return nDCG@10 of each row, its variant in the place of its document: (n_rows,) float64.
+    rows: pl.DataFrame, queries: pl.DataFrame, collection: Collection, encoder: ProbeEncoder
+) -> pl.Series:
+    """Return nDCG@10 of each row, its variant in the place of its document: (n_rows,) Float64.
 
-    ``rows`` are PROBE_COSINES rows of queries, those left out get NaN; ``scores`` the inner
-    products of query and variant; ``references`` the addresses of the rows' queries.
+    ``rows`` are of `cosines.measure`, those left out get null; ``queries`` have domain, query_id
+    and text.
     """
-    keys = encoder.keys(collection.documents["text"].to_list(), "document")
-    asked = rows.with_row_index("row").unique(
-        ["domain", "query_id"], keep="first", maintain_order=True
+    documents = encoder.encode(collection.documents["text"].to_list(), "document")
+    best = collection.search(queries, documents.keys, encoder, DEPTH + 1)
+    numbers = queries.select("domain", "query_id").with_row_index("query")
+    variants = rows.with_row_index("row").filter(pl.col("cosine").is_not_null())
+    others = (
+        variants.select("row", "domain", "query_id", "document_id")
+        .join(numbers, on=["domain", "query_id"])
+        .join(best, left_on="query", right_on="query_id")
+        .filter(pl.col("doc_id") != pl.col("document_id"))
     )
-    vectors = encoder.store.load(references[asked["row"].to_numpy()]).values
-    found = collection.search(asked, vectors, keys, encoder, DEPTH + 1)
-    best = dict(zip(asked.select("domain", "query_id").rows(), found, strict=True))
-    grades: dict[tuple[str, str], dict[str, int]] = {}
-    for domain, query, document, grade in collection.qrels.iter_rows():
-        grades.setdefault((domain, query), {})[document] = grade
-    values = np.full(rows.height, np.nan)
-    columns = ("domain", "query_id", "document_id", "cosine")
-    for number, (domain, query, document, cosine) in enumerate(rows.select(columns).iter_rows()):
-        if cosine is None:
-            continue
-        others = [pair for pair in best[domain, query] if pair[0] != document]
-        moved = (document, float(np.float32(scores[number])))
-        ranked = sorted([*others, moved], key=lambda pair: (pair[1], pair[0]), reverse=True)
-        own = grades.get((domain, query), {})
-        values[number] = ndcg_of_query(
-            [own.get(one, 0) for one, _ in ranked[:DEPTH]],
-            [grade for grade in own.values() if grade > 0],
-            DEPTH,
-        )
-    return values
+    moved = variants.select(
+        query_id="row", doc_id="document_id", score=pl.col("score").cast(pl.Float32)
+    )
+    found = pl.concat([others.select(query_id="row", doc_id="doc_id", score="score"), moved])
+    ndcg = collection.ndcg(found, rows).fill_null(0.0)
+    return rows.select(pl.when(pl.col("cosine").is_not_null()).then(ndcg)).to_series()
 
 
 # --- Mirror reversal ---
@@ -204,46 +199,40 @@ def measure_reversal(
         text if isinstance(made, str) else made[1].text
         for text, made in zip(texts, turned, strict=True)
     ]
-    vectors = encoder.vectors(encoder.encode(asked["text"].to_list(), "query"))
-    scores = []
-    for side in (texts, after):
-        keys = encoder.keys(side, "document")
-        scores.append(_ndcg(collection, asked, vectors, keys, encoder))
+    read = [encoder.encode(side, "document") for side in (texts, after)]
+    scores = [
+        collection.ndcg(collection.search(asked, side.keys, encoder, DEPTH), asked) for side in read
+    ]
     ids = collection.documents.select("domain", "document_id").rows()
     number = {one: place for place, one in enumerate(ids)}
-    held = [number.get(one) for one in asked.select("domain", "document_id").rows()]
-    used = sorted({place for place in held if place is not None})
-    seen = [encoder.encode([side[k] for k in used], "document") for side in (texts, after)]
-    limits = [dict(zip(used, one.visible_chars.tolist(), strict=True)) for one in seen]
     rows = []
     columns = ("domain", "document_id", "query_id", "span")
-    for place, row in zip(held, asked.select(columns).iter_rows(named=True), strict=True):
-        span = row.pop("span")
-        before_score, after_score = (side.get((row["domain"], row["query_id"])) for side in scores)
+    for row, *ndcg in zip(asked.select(columns).iter_rows(named=True), *scores, strict=True):
+        span, place = row.pop("span"), number.get((row["domain"], row["document_id"]))
         made = "its document is not in the corpus" if place is None else turned[place]
         if span is None:
             made = "no one evidence span"
-        elif before_score is None or after_score is None:
+        elif None in ndcg:
             made = "no positive in the qrels"
         if isinstance(made, str):
             rows.append(row | {"left_out": made})
             continue
-        assert place is not None
         segments, order = made
         pieces = moved_pieces(segments, order, (span[0], span[1]))
         touched = [
             k for k, (start, end) in enumerate(segments, 1) if start < span[1] and span[0] < end
         ]
+        limits = [int(side.visible_chars[place]) for side in read]
         rows.append(
             row
             | {
                 "origin": _origin(touched),
                 "n_pieces": len(pieces),
-                "before": before_score,
-                "after": after_score,
-                "visible_before": _visible([(span[0], span[1])], limits[0][place]),
-                "visible_after": _visible(pieces, limits[1][place]),
-                "read": min(limits[0][place], limits[1][place]) / len(texts[place]),
+                "before": ndcg[0],
+                "after": ndcg[1],
+                "visible_before": _visible([(span[0], span[1])], limits[0]),
+                "visible_after": _visible(pieces, limits[1]),
+                "read": min(limits) / len(texts[place]),
             }
         )
     return rows_frame(REVERSAL_SCORES, rows)
@@ -255,33 +244,6 @@ def _reversed(text: str, *, is_exact: bool) -> tuple[tuple[Span, ...], Permuted]
         return reversed_segments(text, N_SEGMENTS, is_exact=is_exact)
     except UnfitError as error:
         return str(error)
-
-
-def _ndcg(
-    collection: Collection,
-    asked: pl.DataFrame,
-    vectors: np.ndarray,
-    keys: np.ndarray,
-    encoder: ProbeEncoder,
-) -> dict[tuple[str, str], float]:
-    """Return nDCG@10 by domain and query id; none of queries without a positive."""
-    found = collection.search(asked, vectors, keys, encoder, DEPTH)
-    scores: dict[tuple[str, str], float] = {}
-    for domain in collection.domains:
-        own = [
-            (query, *pair)
-            for (where, query), best in zip(
-                asked.select("domain", "query_id").iter_rows(), found, strict=True
-            )
-            if where == domain
-            for pair in best
-        ]
-        schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float32}
-        run = rank_documents(pl.DataFrame(own, schema=schema, orient="row"))
-        qrels = collection.qrels.filter(domain=domain).drop("domain")
-        own_scores = ranking_metrics(run, qrels, metrics=[METRIC])
-        scores |= {(domain, query): score for query, score in own_scores.iter_rows()}
-    return scores
 
 
 def _origin(touched: Sequence[int]) -> str:

@@ -128,11 +128,13 @@ LABELS = ("benchmark", "language", "model", "probe")
 """Columns that are the same in all rows of a probe's tables."""
 
 
+DOCUMENT = ("domain", "document_id")
+"""Columns that say which document a row is of: ids are unique in a domain."""
+
+
 def rows_frame(spec: TableSpec, rows: Sequence[Row]) -> pl.DataFrame:
     """Make a frame of rows without their labels; what a row lacks is null."""
-    empty = spec.empty().drop(LABELS, strict=False)
-    filled = [[row.get(name) for name in empty.columns] for row in rows]
-    return pl.DataFrame(filled, schema=empty.schema, orient="row")
+    return pl.from_dicts(rows, schema=spec.empty().drop(LABELS, strict=False).schema)
 
 
 # --- Documents and queries ---
@@ -380,14 +382,17 @@ def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
         yield from ((str(domain), rows) for (domain,), rows in own.items())
 
 
-def by_reading(rows: pl.DataFrame, domain: str) -> Iterator[tuple[Row, pl.DataFrame]]:
+def by_reading(
+    rows: pl.DataFrame, domain: str, *, all_rows_of: Sequence[str] = ()
+) -> Iterator[tuple[Row, pl.DataFrame]]:
     """Yield the rows that count: of all documents, then of those read whole; none where none are.
 
-    Before each ``domain``, ``read`` and ``n_left_out``, the documents that do not count.
+    Before each ``domain``, ``read`` and ``n_left_out``, the documents that do not count. A row
+    counts by itself, or, with ``all_rows_of`` some columns, if all rows of the same values do.
     """
-    fits = pl.col("left_out").is_null()
-    for read, counts in (("all", fits), ("whole", fits & (pl.col("read") >= 1))):
-        kept = rows.filter(counts)
+    fits, is_whole = pl.col("left_out").is_null(), pl.col("read") >= 1
+    for read, counts in (("all", fits), ("whole", fits & is_whole)):
+        kept = rows.filter(counts.all().over(all_rows_of) if all_rows_of else counts)
         if not kept.is_empty():
             n_left_out = n_of_documents(rows) - n_of_documents(kept)
             yield {"domain": domain, "read": read, "n_left_out": n_left_out}, kept

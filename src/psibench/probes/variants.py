@@ -36,19 +36,16 @@ class UnfitError(ValueError):
 
 @dataclass(frozen=True)
 class Variant:
-    """A text with an alteration at a known place, from 1 of ``n_places``; 0 is the text as it was.
+    """A text with an alteration at a known place, from 1; 0 is the text as it was.
 
     ``part`` is the altered part: characters of ``text`` where something was put in or moved
-    (``is_part_inside``), of the reference where something was cut out of it. ``size`` is the share
-    of the reference that was put in or taken out; None where there is no such share.
+    (``is_part_inside``), of the reference where something was cut out of it.
     """
 
     text: str
     place: int
-    n_places: int
     part: Span
     is_part_inside: bool
-    size: float | None = None
 
 
 def segments(text: str, cut: int | Sequence[float]) -> list[Variant]:
@@ -66,16 +63,15 @@ def segments(text: str, cut: int | Sequence[float]) -> list[Variant]:
         spans = equal_segments(len(text), cut)
     else:
         spans = list(pairwise([0, *(int(len(text) * share) for share in cut), len(text)]))
-    n_segments = len(spans)
     if not all(text[start:end].strip() for start, end in spans):
-        raise UnfitError(f"fewer than {n_segments} segments with text")
+        raise UnfitError(f"fewer than {len(spans)} segments with text")
     return [
-        Variant(text[start:end], place, n_segments, (start, end), is_part_inside=False)
+        Variant(text[start:end], place, (start, end), is_part_inside=False)
         for place, (start, end) in enumerate(spans, 1)
     ]
 
 
-def insertions(text: str, filler: str, *, size: float) -> list[Variant]:
+def insertions(text: str, filler: str) -> list[Variant]:
     """Put a filler at the beginning, in the middle and at the end (Needles, section 3.1.1).
 
     The middle is the sentence boundary nearest the middle character. The filler is a paragraph of
@@ -97,11 +93,8 @@ def insertions(text: str, filler: str, *, size: float) -> list[Variant]:
         opening = before + PARAGRAPH if before else ""
         closing = PARAGRAPH + after if after else ""
         start = len(opening)
-        made.append(
-            Variant(
-                opening + filler + closing, place, 3, (start, start + len(filler)), True, size=size
-            )
-        )
+        part = (start, start + len(filler))
+        made.append(Variant(opening + filler + closing, place, part, is_part_inside=True))
     return made
 
 
@@ -128,7 +121,7 @@ def removals(text: str, *, size: float) -> list[Variant]:
         after = text[sentences[last][0] :] if last < len(sentences) else ""
         gap = _wider_gap(text, sentences, first, last) if before and after else ""
         part = (sentences[first][0], sentences[last - 1][1])
-        made.append(Variant(before + gap + after, place, 3, part, is_part_inside=False, size=size))
+        made.append(Variant(before + gap + after, place, part, is_part_inside=False))
     return made
 
 
@@ -167,7 +160,7 @@ def moved_evidence(text: str, span: Span, n_places: int) -> list[Variant]:
     starts = [0]
     for piece, gap in zip(pieces, [*gaps, ""], strict=True):
         starts.append(starts[-1] + len(piece) + len(gap))
-    made = [Variant(text, 0, n_places, part, is_part_inside=True)]
+    made = [Variant(text, 0, part, is_part_inside=True)]
     for place in range(1, n_places + 1):
         aim = starts[-1] * (place - 1) / max(n_places - 1, 1)
         boundary = min(range(len(starts)), key=lambda k: abs(starts[k] - aim))
@@ -181,7 +174,7 @@ def moved_evidence(text: str, span: Span, n_places: int) -> list[Variant]:
             opening = before + gap if before else ""
             varied, at = opening + evidence + (gap + after if after else ""), len(opening)
         found = (at, at + len(evidence))
-        made.append(Variant(varied, place, n_places, found, is_part_inside=True))
+        made.append(Variant(varied, place, found, is_part_inside=True))
     return made
 
 

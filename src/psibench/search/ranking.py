@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import polars as pl
 
 from psibench.store.vectors import Vectors
 
@@ -64,6 +65,17 @@ class TopK:
 
     scores: np.ndarray
     documents: np.ndarray
+
+    def frame(self, query_ids: pl.Series, document_ids: pl.Series) -> pl.DataFrame:
+        """Return query_id, doc_id and score of what was found, a row each."""
+        queries, places = np.nonzero(self.documents >= 0)
+        return pl.DataFrame(
+            {
+                "query_id": query_ids.gather(queries),
+                "doc_id": document_ids.gather(self.documents[queries, places]),
+                "score": self.scores[queries, places],
+            }
+        )
 
 
 class BestDocuments:

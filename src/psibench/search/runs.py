@@ -5,7 +5,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from psibench.config.model_params import retrieval_params
@@ -43,7 +42,7 @@ def run_lexical_search(
         asked = read_table(queries_path, QUERIES)
         texts, questions = (f.get_column("text").to_list() for f in (documents, asked))
         best = search_bm25(entry, texts, questions, k=top_k, language=corpus_lang)
-        frames.append(_scores(best, asked.get_column("_id"), documents.get_column("_id")))
+        frames.append(best.frame(asked["_id"], documents["_id"]))
     source = derived(
         "search_lexical",
         [*corpora, *queries],
@@ -102,11 +101,14 @@ def run_vector_search(
         device=pick_device(device),
         groups=Groups.of_sizes(*(_sizes(side, domains) for side in (asked, documents))),
     )
-    scores = _scores(best, asked.get_column("_id"), documents.get_column("_id"))
     paths = sorted({str(query_encodings), str(corpus_encodings), *map(str, own_queries)})
     paths += map(str, own_corpus)
     params = {**retrieval_params(entry), "top_k": top_k}
-    _write_run([scores], output, derived("search_vectors", paths, params=params))
+    _write_run(
+        [best.frame(asked["_id"], documents["_id"])],
+        output,
+        derived("search_vectors", paths, params=params),
+    )
 
 
 def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
@@ -131,18 +133,6 @@ def _search(
         del options["device"]  # a product of sparse matrices, on the CPU
         return search_sparse_vectors(queries, source, k=k, **options)
     return search_vectors(queries, source, k=k, mean=scores_by == "mean-maxsim", **options)
-
-
-def _scores(best: TopK, query_ids: pl.Series, document_ids: pl.Series) -> pl.DataFrame:
-    """Flatten the best documents into (query_id, doc_id, score) rows."""
-    rows, places = np.nonzero(best.documents >= 0)
-    return pl.DataFrame(
-        {
-            "query_id": query_ids.gather(rows),
-            "doc_id": document_ids.gather(best.documents[rows, places]),
-            "score": best.scores[rows, places],
-        }
-    )
 
 
 def _write_run(frames: Sequence[pl.DataFrame], output: str | Path, source: Provenance) -> None:
