@@ -20,7 +20,7 @@ from psibench.stopping import Stop, Stopped
 from psibench.tables import read_table
 from psibench.tables.stage import DECLARED, call
 from psibench.train.batches import LengthBinBatches
-from psibench.train.card import Measured, read_trained, write_model_card
+from psibench.train.card import read_trained, write_model_card
 from psibench.train.finetune import load_base, make_loss, run_train_model
 from psibench.train.sampling import TRAINING_PAIRS
 from psibench.train.sections import Base, Settings
@@ -360,7 +360,10 @@ def test_a_loss_that_is_no_number_is_refused(pool, tmp_path):
 
 
 def test_a_card_says_what_a_model_was_trained_on_and_its_psi(trained):
-    measured = Measured("squad", "eng-Latn-eng-Latn", "ndcg@10", 0.5, 0.321, 0.1, 0.4)
+    measured = {
+        "benchmark": "squad", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn",
+        "metric": "ndcg@10", "mean": 0.5, "psi": 0.321, "psi_low": 0.1, "psi_high": 0.4,
+    }  # fmt: skip
     found = read_trained(trained)
     text = write_model_card(found, trained, [measured], licence="Apache-2.0").read_text()
     assert text.startswith("---\nlibrary_name: sentence-transformers\n")

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -65,36 +64,24 @@ def read_trained(folder: str | Path) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What a trained model scores on one benchmark: mean, and published PSI with its interval."""
-
-    benchmark: str
-    pair: str
-    metric: str
-    mean: float | None
-    psi: float | None
-    psi_low: float | None
-    psi_high: float | None
-
-
 def write_model_card(
     found: Mapping[str, Any],
     folder: str | Path,
-    measured: Sequence[Measured] = (),
+    measured: Sequence[Mapping[str, Any]] = (),
     *,
     licence: str = "",
 ) -> Path:
     """Write README.md beside a trained model: data, settings, use, licence, what it scores.
 
-    ``found`` is the manifest, as `read_trained` returns it; ``licence`` that of the base's weights.
+    ``found`` is the manifest, as `read_trained` returns it; ``measured`` are rows of PSI_TABLE, one
+    of each pair and metric; ``licence`` that of the base's weights.
     """
     path = Path(folder) / CARD
     write_text(_card(found, measured, licence), path)
     return path
 
 
-def _card(found: Mapping[str, Any], measured: Sequence[Measured], licence: str) -> str:
+def _card(found: Mapping[str, Any], measured: Sequence[Mapping[str, Any]], licence: str) -> str:
     import yaml
 
     base, entry, settings = found["base"], found["entry"], found["settings"]
@@ -143,14 +130,15 @@ def _card(found: Mapping[str, Any], measured: Sequence[Measured], licence: str) 
     return "\n".join(lines)
 
 
-def _results(measured: Sequence[Measured]) -> list[str]:
+def _results(measured: Sequence[Mapping[str, Any]]) -> list[str]:
     """Make the section of scores; none without figures."""
     if not measured:
         return []
     rows = [
-        f"| {one.benchmark} | {one.pair} | {one.metric} | {_figure(one.mean)} | {_figure(one.psi)} "
-        f"[{_figure(one.psi_low)}, {_figure(one.psi_high)}] |"
-        for one in measured
+        f"| {row['benchmark']} | {row['query_lang']}-{row['corpus_lang']} | {row['metric']} "
+        f"| {_figure(row['mean'])} | {_figure(row['psi'])} "
+        f"[{_figure(row['psi_low'])}, {_figure(row['psi_high'])}] |"
+        for row in measured
     ]
     return [
         "## Scores", "",

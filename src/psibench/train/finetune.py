@@ -89,33 +89,70 @@ def run_train_model(
     """
     if save_minutes is not None:
         settings = settings.model_copy(update={"save_minutes": save_minutes})
-    tables = [pairs, *queries, *corpus]
-    drawn = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
-    if drawn.is_empty():
-        raise InputError(f"{pairs}: no examples of distribution {distribution!r}")
-    drawn = with_texts(drawn, domains, queries, corpus)
-    decides: dict[str, Any] = {
+    drawn = _drawn(distribution, pairs, domains, queries, corpus)
+    run: dict[str, Any] = {
         "entry": entry.model_dump(mode="json", exclude={"licence", "parameters_m"})
         | {"learning_rate": entry.rate},
         "settings": settings.model_dump(mode="json", exclude={"save_minutes"}),
         "distribution": distribution,
         "seed": seed,
         "sampling_seed": sampling_seed,
-        "base": checkpoint_identity(entry.checkpoint, entry.revision),
-        "examples": hash_rows(drawn),
-        "model": model,
     }
+    base = checkpoint_identity(entry.checkpoint, entry.revision)
+    decides = run | {"base": base, "examples": hash_rows(drawn), "model": model}
     unfinished = Path(work) / hash_params(decides)[:32]
     folder, done = Path(model).parent, unfinished.with_suffix(".json")
     if done.is_file() and (found := finished(done, folder)) is not None:
         logger.info("trained before on the same examples: %s is kept", folder)
         write_manifest(found, folder)
         return
-    chosen = pick_device(device)
+    made = _train(
+        entry,
+        settings,
+        drawn,
+        device=pick_device(device),
+        seed=seed,
+        sampling_seed=sampling_seed,
+        unfinished=unfinished,
+        name=f"training {entry.checkpoint}, {distribution}, seed {seed}",
+    )
+    if made is None:  # not the first of several processes
+        return
+    network, facts = made
+    named = {"checkpoint": entry.checkpoint, "revision": entry.revision, "identity": base}
+    inputs = {path: content_hash(path) for path in (pairs, *queries, *corpus)}
+    save_model(network, folder, run | facts | {"base": named, "inputs": inputs})
+    shutil.copyfile(model, done)
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _drawn(
+    distribution: str, pairs: str, domains: list[str], queries: list[str], corpus: list[str]
+) -> pl.DataFrame:
+    """Read the examples of a distribution with their texts; InputError if there are none."""
+    drawn = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
+    if drawn.is_empty():
+        raise InputError(f"{pairs}: no examples of distribution {distribution!r}")
+    return with_texts(drawn, domains, queries, corpus)
+
+
+def _train(
+    entry: Base,
+    settings: Settings,
+    drawn: pl.DataFrame,
+    *,
+    device: str,
+    seed: int,
+    sampling_seed: int,
+    unfinished: Path,
+    name: str,
+) -> tuple[Any, dict[str, Any]] | None:
+    """Return the network and what its manifest says of it; None in all processes but the first."""
     from psibench.train.trainer import train
 
+    dtype = forward_dtype(entry, device)
     with watched_stop() as stop, quiet():
-        network = load_base(entry, device=chosen)
+        network = load_base(entry, device=device)
         examples = make_examples(
             drawn,
             entry,
@@ -130,35 +167,21 @@ def run_train_model(
             make_loss(network, entry, settings),
             settings,
             learning_rate=entry.rate,
-            dtype=forward_dtype(entry, chosen),
+            dtype=dtype,
             seed=seed,
             unfinished=unfinished,
             stop=stop,
-            name=f"training {entry.checkpoint}, {distribution}, seed {seed}",
+            name=name,
         )
-    if losses is None:  # not the first of several processes
-        return
-    facts = {
-        "base": {
-            "checkpoint": entry.checkpoint,
-            "revision": entry.revision,
-            "identity": decides["base"],
-        },
-        "distribution": distribution,
-        "seed": seed,
-        "sampling_seed": sampling_seed,
+    if losses is None:
+        return None
+    return network, {
         "n_examples": len(examples),
         "n_documents": examples.n_documents,
         "n_steps": len(losses),
-        "entry": decides["entry"],
-        "settings": decides["settings"],
-        "dtype": forward_dtype(entry, chosen),
-        "inputs": {path: content_hash(path) for path in tables},
+        "dtype": dtype,
         "loss": losses,
     }
-    save_model(network, folder, facts)
-    shutil.copyfile(model, done)
-    shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def save_model(network: Any, folder: Path, facts: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ tables 3 and 11, has the PSI of the worst of them against the balanced one's).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,13 @@ from psibench.metrics.aggregate import (
     holm,
     result_tables,
 )
-from psibench.metrics.comparison import psi_difference
+from psibench.metrics.comparison import psi_differences
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
-from psibench.tables.schemas import PSI_TABLE, QUERY_SCORES
+from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
 from psibench.tables.spec import FLOAT64, INT64, POOLED, STRING, Column, TableSpec
 from psibench.tables.stage import stage
-from psibench.train.card import Measured, read_trained, write_model_card
-
-Rows = list[dict[str, Any]]
+from psibench.train.card import read_trained, write_model_card
 
 _PLACE = (
     Column("benchmark", STRING, "benchmark id"),
@@ -47,6 +45,8 @@ _WHAT = (
     Column("evidence", STRING, "all, visible or whole, as in the PSI table"),
 )
 _KEY = tuple(column.name for column in (*_PLACE, *_WHAT))
+_PAIR = ("benchmark", "query_lang", "corpus_lang")
+_VIEW = tuple(column.name for column in _WHAT)
 
 TRAINING_TABLE = TableSpec(
     "training_table",
@@ -175,45 +175,31 @@ def run_training_results(
     """
     files = {Path(path).name: path for path in tables}
     own = read_all([psi_table], PSI_TABLE)
-    every: dict[str, Rows] = {spec.name: [] for spec in TABLES}
+    made: dict[TableSpec, list[pl.DataFrame]] = {spec: [spec.empty()] for spec in TABLES}
     for one in evaluations:
         runs = [run for run in trained if run.model in one.models]
         found = _results(one, runs, psi_metrics, uncertainty)
-        systems = {run.system: run for run in runs}
-        every["training_table"] += _table_rows(systems, runs, found, own)
-        every["training_reduction"] += _reductions(systems, found)
-        every["training_buckets"] += [
-            _place(row, systems[row["model"]])
-            | row
-            | {"distribution": systems[row["model"]].distribution}
-            for row in _pooled(found.buckets).iter_rows(named=True)
-        ]
+        for spec, frame in (
+            (TRAINING_TABLE, _table(runs, found, own)),
+            (TRAINING_REDUCTION, _reductions(runs, found)),
+            (TRAINING_BUCKETS, _pooled(found.buckets).join(_systems(runs), on="model")),
+        ):
+            made[spec].append(frame.select(spec.column_names).cast(dict(spec.empty().schema)))
     source = derived(
         "training_results",
         [psi_table, *(one.scores for one in evaluations)],
         params={"uncertainty": uncertainty.model_dump(), "metrics": list(psi_metrics)},
     )
-    for spec in TABLES:
-        columns = {name: [row[name] for row in every[spec.name]] for name in spec.column_names}
-        frame = pl.DataFrame(columns, schema=spec.empty().schema)
-        write_table(frame, files[f"{spec.name}.parquet"], spec, provenance=source)
-        write_csv(frame, files[f"{spec.name}.csv"])
+    for spec, frames in made.items():
+        write_table(pl.concat(frames), files[f"{spec.name}.parquet"], spec, provenance=source)
+        write_csv(pl.concat(frames), files[f"{spec.name}.csv"])
     for run in trained:
         if run.folder:
-            scores = list(_measured(own, run.model))
-            write_model_card(read_trained(run.folder), run.folder, scores, licence=run.licence)
-
-
-def _measured(psi_table: pl.DataFrame, model: str) -> Iterator[Measured]:
-    """Yield what a model scores over all queries of each pair, by the first bucket scheme."""
-    rows = _pooled(psi_table).filter(model=model, evidence="all")
-    place = ["benchmark", "query_lang", "corpus_lang", "metric"]
-    for row in rows.unique(place, keep="first", maintain_order=True).iter_rows(named=True):
-        yield Measured(
-            row["benchmark"],
-            f"{row['query_lang']}-{row['corpus_lang']}",
-            *(row[name] for name in ("metric", "mean", "psi", "psi_low", "psi_high")),
-        )
+            scores = _pooled(own).filter(model=run.model, evidence="all")
+            first_scheme = scores.unique([*_PAIR, "metric"], keep="first", maintain_order=True)
+            write_model_card(
+                read_trained(run.folder), run.folder, first_scheme.to_dicts(), licence=run.licence
+            )
 
 
 def _results(
@@ -259,120 +245,94 @@ def _pooled(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(domain=POOLED, length_bucket=POOLED)
 
 
-def _place(row: Mapping[str, Any], run: TrainedRun) -> dict[str, Any]:
-    """Return where a row of the result tables is: the columns of the key."""
-    labels = {"training": run.training, "base": run.base}
-    return labels | {name: row[name] for name in _KEY if name not in labels}
+def _systems(runs: Sequence[TrainedRun]) -> pl.DataFrame:
+    """Return what each system is: model (its name), training, base, distribution, n_seeds."""
+    every = pl.from_dicts([asdict(run) | {"model": run.system} for run in runs])
+    return every.group_by("model", "training", "base", "distribution", maintain_order=True).agg(
+        n_seeds=pl.len()
+    )
 
 
-def _table_rows(
-    systems: Mapping[str, TrainedRun],
-    runs: Sequence[TrainedRun],
-    found: ResultTables,
-    own: pl.DataFrame,
-) -> Rows:
+def _table(runs: Sequence[TrainedRun], found: ResultTables, own: pl.DataFrame) -> pl.DataFrame:
     """Return rows of TRAINING_TABLE; ``own``: the PSI table of the models themselves."""
-    rows = []
-    for row in _pooled(found.psi).iter_rows(named=True):
-        run = systems[row["model"]]
-        place = _place(row, run)
-        models = [other.model for other in runs if other.system == run.system]
-        same = {name: place[name] for name in _KEY if name not in ("training", "base")}
-        seeds = _pooled(own).filter(pl.col("model").is_in(models), **same)
-        psis = seeds["psi"].drop_nulls()
-        rows.append(
-            row
-            | place
-            | {
-                "distribution": run.distribution,
-                "n_seeds": len(models),
-                "mean_low": seeds["mean"].min(),
-                "mean_high": seeds["mean"].max(),
-                "psi_seed_mean": psis.mean(),
-                "psi_seed_sd": psis.std() if len(psis) > 1 else None,
-                "psi_same": row["psi_same_corrected"],
-            }
+    names = pl.DataFrame({"model": [r.model for r in runs], "system": [r.system for r in runs]})
+    place = ["system", *_PAIR, *_VIEW]
+    seeds = (
+        _pooled(own)
+        .join(names, on="model")
+        .group_by(place)
+        .agg(
+            mean_low=pl.col("mean").min(),
+            mean_high=pl.col("mean").max(),
+            psi_seed_mean=pl.col("psi").mean(),
+            psis=pl.col("psi").drop_nulls(),
         )
-    return rows
+        .with_columns(psi_seed_sd=pl.col("psis").list.std())
+    )
+    systems = _systems(runs)
+    return (
+        _pooled(found.psi)
+        .join(systems, on="model", maintain_order="left")
+        .join(
+            seeds, left_on=["model", *place[1:]], right_on=place, how="left", maintain_order="left"
+        )
+        .with_columns(psi_same="psi_same_corrected")
+    )
 
 
-def _reductions(systems: Mapping[str, TrainedRun], found: ResultTables) -> Rows:
-    """Return rows of TRAINING_REDUCTION: a base's skewed distributions, balanced beside."""
-    psi = _rows_by_system(found.psi)
+def _reductions(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame:
+    """Return rows of TRAINING_REDUCTION: a base's skewed distributions, balanced beside.
+
+    Left out is visible evidence of one of the two alone.
+    """
+    systems = _systems(runs)
+    psi = {(row["model"], *_view(row)): row for row in _pooled(found.psi).iter_rows(named=True)}
     rows = []
     for row in found.comparisons.iter_rows(named=True):
-        balanced, skewed = systems[row["model"]], systems[row["other"]]
-        place = _place(row, skewed)
         mine, theirs = (psi.get((row[name], *_view(row))) for name in ("model", "other"))
         if mine is None or theirs is None:
-            continue  # visible evidence of one of them alone
+            continue
+        psis = psi_differences(mine, theirs, kind="psi")
+        same = psi_differences(mine, theirs, kind="psi_same")
         rows.append(
-            place
-            | {
-                "distribution": skewed.distribution,
-                "balanced": balanced.distribution,
-                "psi": theirs["psi"],
-                "psi_balanced": mine["psi"],
-                "reduction": _reduction(theirs["psi"], mine["psi"]),
-                **_difference(mine, theirs, "psi"),
-                **_difference(mine, theirs, "psi_same"),
-                "p_profile": row["p_profile"],
-                "mean_difference": row["difference"],
-                "mean_difference_low": row["difference_low"],
-                "mean_difference_high": row["difference_high"],
-            }
+            row
+            | {"psi": theirs["psi"], "psi_balanced": mine["psi"]}
+            | psis
+            | {name.replace("psi", "psi_same", 1): value for name, value in same.items()}
         )
-    families: dict[tuple[Any, ...], Rows] = {}
-    for row in rows:
-        # all that is compared on one pair, whatever the base
-        families.setdefault(_view(row), []).append(row)
-    for family in families.values():
-        p_values = [np.nan if row["p_profile"] is None else row["p_profile"] for row in family]
-        for row, adjusted in zip(family, holm(np.asarray(p_values, np.float64)), strict=True):
-            row["p_adjusted"] = None if np.isnan(adjusted) else float(adjusted)
-            psis = [
-                other["psi"]
-                for other in family
-                if (other["training"], other["base"]) == (row["training"], row["base"])
-                and other["psi"] is not None
-            ]
-            row["worst"] = int(bool(psis) and row["psi"] == max(psis))
-            row["verdict"] = _verdict(row)
-    return rows
+    psi_columns = {name: pl.Float64 for name in TRAINING_REDUCTION.column_names if "psi" in name}
+    compared = pl.from_dicts(rows, schema=COMPARISONS.empty().schema | psi_columns)
+    balanced = systems.select("model", balanced="distribution")
+    ends = {
+        end: pl.coalesce(f"psi_same_difference_{end}", f"psi_difference_{end}")
+        for end in ("low", "high")
+    }
+    is_shown = pl.col("p_adjusted") <= ALPHA
+    return (
+        compared.join(balanced, on="model", maintain_order="left")
+        .join(systems, left_on="other", right_on="model", maintain_order="left")
+        .with_columns(
+            reduction=pl.when(pl.col("psi") != 0).then(1 - pl.col("psi_balanced") / pl.col("psi")),
+            worst=(pl.col("psi") == pl.col("psi").max().over("training", "base", *_VIEW)),
+            # all that is compared on one pair, whatever the base
+            p_adjusted=pl.col("p_profile")
+            .map_batches(lambda p: pl.Series(holm(p.to_numpy())), return_dtype=pl.Float64)
+            .over(_VIEW)
+            .fill_nan(None),
+            mean_difference="difference",
+            mean_difference_low="difference_low",
+            mean_difference_high="difference_high",
+        )
+        .with_columns(
+            worst=pl.col("worst").fill_null(value=False),
+            verdict=pl.when(is_shown & (ends["high"] < 0))
+            .then(pl.lit("lower"))
+            .when(is_shown & (ends["low"] > 0))
+            .then(pl.lit("higher"))
+            .otherwise(pl.lit("not shown")),
+        )
+    )
 
 
 def _view(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(row[name] for name in ("metric", "buckets", "evidence"))
-
-
-def _rows_by_system(psi: pl.DataFrame) -> dict[tuple[str, ...], dict[str, Any]]:
-    rows = _pooled(psi).iter_rows(named=True)
-    return {(row["model"], *_view(row)): row for row in rows}
-
-
-def _reduction(skewed: float | None, balanced: float | None) -> float | None:
-    return 1 - balanced / skewed if skewed and balanced is not None else None
-
-
-def _difference(mine: Mapping[str, Any], theirs: Mapping[str, Any], psi: str) -> dict[str, Any]:
-    """Return the difference of two corrected PSIs with its interval; null where one has none."""
-    names = [f"{psi}_corrected", f"{psi}_low", f"{psi}_high"]
-    sides = [tuple(side[name] for name in names) for side in (mine, theirs)]
-    known = None not in (*sides[0], *sides[1])
-    found = psi_difference(*sides) if known else (None, None, None)
-    named = zip(("", "_low", "_high"), found, strict=True)
-    return {f"{psi}_difference{end}": value for end, value in named}
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
-    """Say of the balanced distribution's PSI what the figures allow.
-
-    The profiles have to differ in shape on both scales (validity of a comparison of two systems),
-    and the interval of the difference of PSIs, at equal documents where they are known, has to
-    leave out 0.
-    """
-    kind = "psi_same_difference" if row["psi_same_difference"] is not None else "psi_difference"
-    low, high = row[f"{kind}_low"], row[f"{kind}_high"]
-    if low is None or row["p_adjusted"] is None or row["p_adjusted"] > ALPHA:
-        return "not shown"
-    return "lower" if high < 0 else "higher" if low > 0 else "not shown"
+    return tuple(row[name] for name in _VIEW)

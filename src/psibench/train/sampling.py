@@ -107,31 +107,47 @@ def training_pool(
         n_chars="char_length",
         is_held_out=pl.col("text").is_in(held_out.implode()),
     )
-    if queries.is_empty():
-        return _documents_alone(documents, edges)
-    positives = qrels.filter(pl.col("score") > 0).group_by("query-id").len("n_positives")
-    asked = (
-        queries.select("target_position", "pos_char_span", query_id="_id", doc_id="pos_corpus_id")
-        .join(documents, on="doc_id", how="left", maintain_order="left")
-        .join(positives, left_on="query_id", right_on="query-id", how="left", maintain_order="left")
-    )
-    bins = _bins_of(asked.get_column("n_chars"), edges)
-    found = asked.with_columns(length_bin=bins, position=_position()).select(
+    has_queries = not queries.is_empty()
+    if has_queries:
+        positives = qrels.filter(pl.col("score") > 0).group_by("query-id").len("n_positives")
+        asked = (
+            queries.select(
+                "target_position", "pos_char_span", query_id="_id", doc_id="pos_corpus_id"
+            )
+            .join(documents, on="doc_id", how="left", maintain_order="left")
+            .join(
+                positives,
+                left_on="query_id",
+                right_on="query-id",
+                how="left",
+                maintain_order="left",
+            )
+            .with_columns(position=_position())
+        )
+    else:
+        asked = documents.with_columns(
+            query_id="doc_id", n_positives=0, position=pl.lit(None, pl.String)
+        )
+    labels = dict(enumerate(bin_labels(edges)))
+    numbers = pl.Series(bin_numbers(asked["n_chars"].to_numpy(), edges))
+    bins = numbers.replace_strict(labels, default=None, return_dtype=pl.String)
+    reasons = {
+        HELD_OUT: pl.col("is_held_out"),
+        SEVERAL_POSITIVES: pl.col("n_positives").fill_null(0) > 1,
+        NO_POSITION: pl.col("position").is_null() & has_queries,
+        OUTSIDE_BINS: pl.col("length_bin").is_null(),
+    }
+    found = asked.with_columns(length_bin=bins).select(
         "query_id",
         "doc_id",
         "length_bin",
         "position",
-        reason=pl.when(pl.col("is_held_out"))
-        .then(pl.lit(HELD_OUT))
-        .when(pl.col("n_positives").fill_null(0) > 1)
-        .then(pl.lit(SEVERAL_POSITIVES))
-        .when(pl.col("position").is_null())
-        .then(pl.lit(NO_POSITION))
-        .when(pl.col("length_bin").is_null())
-        .then(pl.lit(OUTSIDE_BINS))
-        .otherwise(pl.lit("")),
+        reason=pl.coalesce(
+            *(pl.when(holds).then(pl.lit(reason)) for reason, holds in reasons.items()),
+            pl.lit(""),
+        ),
     )
-    if same_article is None:
+    if same_article is None or not has_queries:
         return found
     usable = found.filter(reason="").select("doc_id").unique()
     texts = corpus.join(usable, left_on="_id", right_on="doc_id", how="semi").select("_id", "text")
@@ -139,32 +155,6 @@ def training_pool(
     is_known = pl.col("doc_id").is_in(known) & (pl.col("reason") == "")
     return found.with_columns(
         reason=pl.when(is_known).then(pl.lit(SAME_ARTICLE)).otherwise("reason")
-    )
-
-
-def _bins_of(n_chars: pl.Series, edges: Sequence[int]) -> pl.Series:
-    """Return the length bin of each document, null outside."""
-    labels = bin_labels(edges)
-    numbers = bin_numbers(n_chars.to_numpy(), edges).tolist()
-    return pl.Series([labels[n] if n >= 0 else None for n in numbers], dtype=pl.String)
-
-
-def _documents_alone(documents: pl.DataFrame, edges: Sequence[int]) -> pl.DataFrame:
-    """Return the rows of `training_pool` of documents without queries."""
-    return (
-        documents.with_columns(length_bin=_bins_of(documents["n_chars"], edges))
-        .select(
-            "doc_id",
-            "length_bin",
-            query_id="doc_id",
-            position=pl.lit(None, pl.String),
-            reason=pl.when("is_held_out")
-            .then(pl.lit(HELD_OUT))
-            .when(pl.col("length_bin").is_null())
-            .then(pl.lit(OUTSIDE_BINS))
-            .otherwise(pl.lit("")),
-        )
-        .select("query_id", "doc_id", "length_bin", "position", "reason")
     )
 
 
