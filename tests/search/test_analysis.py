@@ -1,5 +1,7 @@
 """How texts of a language become terms."""
 
+from typing import get_args
+
 import bm25s
 import pytest
 import Stemmer
@@ -7,9 +9,9 @@ from bm25s.tokenization import tokenize as cut_by_bm25s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.config.models import Bm25Model
+from psibench.config.models import Bm25Model, StopWordLanguage
 from psibench.errors import InputError
-from psibench.search.bm25 import LANGUAGE_NAMES, STOP_WORD_LANGUAGES, bm25_tokenizer
+from psibench.search.bm25 import bm25_tokenizer
 
 PLAIN = {"stemmer": None, "stopwords": None}
 
@@ -96,9 +98,33 @@ def test_unknown_stemmer_lists_the_supported_ones_in_every_script():
             terms(language, "", stemmer="klingon")
 
 
-def test_every_name_is_one_that_a_library_knows():
-    known = {*Stemmer.algorithms(), *STOP_WORD_LANGUAGES}
-    assert set(LANGUAGE_NAMES.values()) <= known
-    for name in STOP_WORD_LANGUAGES:
+@pytest.mark.parametrize(
+    ("language", "name"),
+    [("nob-Latn", "norwegian"), ("cmn-Hans", "chinese"), ("kor-Kore", "korean"), ("arb-Arab", "")],
+)
+def test_auto_takes_the_stop_words_that_bm25s_has_under_the_languages_name(language, name):
+    entry = Bm25Model(backend="bm25s", stemmer=None)
+    found = bm25_tokenizer(entry, language.replace("Hans", "Latn")).stop_words
+    expected = cut_stop_words(name) if name else frozenset()
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "stemmer"),
+    [("npi-Deva", "nepali"), ("pes-Arab", "persian"), ("sot-Latn", "sesotho")],
+)
+def test_auto_takes_the_stemmer_under_the_languages_name(language, stemmer):
+    words = ["किताबहरू", "کتاب‌ها", "dibukana"]
+    named = Bm25Model(backend="bm25s", stemmer=stemmer, stopwords=None)
+    auto = Bm25Model(backend="bm25s", stopwords=None)
+    assert bm25_tokenizer(auto, language)(words) == bm25_tokenizer(named, language)(words)
+
+
+def test_every_name_of_stop_words_is_one_of_bm25s():
+    for name in get_args(StopWordLanguage):
         assert bm25s.tokenize(["x"], stopwords=name, show_progress=False)
         assert isinstance(terms("cmn-Hans", "x", stopwords=name), list)
+
+
+def cut_stop_words(name: str) -> frozenset[str]:
+    return frozenset(getattr(bm25s.stopwords, f"STOPWORDS_{name.upper()}"))

@@ -26,7 +26,7 @@ from psibench.config.models import Bm25Model, StopWordLanguage
 from psibench.errors import InputError
 from psibench.progress import Progress
 from psibench.search.ranking import BestDocuments, Groups, TopK
-from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS
+from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS, language_name
 
 
 @dataclass(frozen=True)
@@ -54,50 +54,8 @@ class Tokenizer:
 AUTO = "auto"
 ENGLISH = "english"
 
-# ISO 639-3 to the names that PyStemmer and bm25s use.
-LANGUAGE_NAMES = {
-    "ara": "arabic",
-    "arb": "arabic",
-    "cat": "catalan",
-    "ces": "czech",
-    "cmn": "chinese",
-    "dan": "danish",
-    "deu": "german",
-    "ell": "greek",
-    "eng": ENGLISH,
-    "epo": "esperanto",
-    "est": "estonian",
-    "eus": "basque",
-    "fas": "persian",
-    "fin": "finnish",
-    "fra": "french",
-    "gle": "irish",
-    "hin": "hindi",
-    "hun": "hungarian",
-    "hye": "armenian",
-    "ind": "indonesian",
-    "ita": "italian",
-    "kor": "korean",
-    "lit": "lithuanian",
-    "nep": "nepali",
-    "nld": "dutch",
-    "nob": "norwegian",
-    "nor": "norwegian",
-    "npi": "nepali",
-    "pes": "persian",
-    "pol": "polish",
-    "por": "portuguese",
-    "ron": "romanian",
-    "rus": "russian",
-    "sot": "sesotho",
-    "spa": "spanish",
-    "srp": "serbian",
-    "swe": "swedish",
-    "tam": "tamil",
-    "tur": "turkish",
-    "yid": "yiddish",
-    "zho": "chinese",
-}
+OTHER_NAMES = {"norwegian bokmål": "norwegian", "southern sotho": "sesotho"}
+"""Names that PyStemmer and bm25s have otherwise than CLDR."""
 STOP_WORD_LANGUAGES: tuple[str, ...] = get_args(StopWordLanguage)
 
 
@@ -118,10 +76,11 @@ def bm25_tokenizer(entry: Bm25Model, language: str) -> Tokenizer:
     import Stemmer
 
     code, _, script = language.partition("-")
-    own, supported = LANGUAGE_NAMES.get(code), Stemmer.algorithms()
+    name, supported = language_name(language).lower(), Stemmer.algorithms()
+    name = OTHER_NAMES.get(name, name)
     stemmer, stopwords = entry.stemmer, entry.stopwords
     if stemmer == AUTO:
-        stemmer = own if own in supported else None
+        stemmer = name if name in supported else None
     if stemmer is not None and stemmer not in supported:
         raise InputError(
             f"stemmer {stemmer!r} is unknown. Supported: {', '.join(supported)}, auto, or null"
@@ -129,8 +88,8 @@ def bm25_tokenizer(entry: Bm25Model, language: str) -> Tokenizer:
     stems = None if stemmer is None else Stemmer.Stemmer(stemmer)
     if stopwords == AUTO:
         # Stop words are words; a pair of characters is none, so `auto` takes out nothing there.
-        is_listed = own in STOP_WORD_LANGUAGES and script not in UNSPACED_SCRIPTS
-        stopwords = own if is_listed else None  # type: ignore[assignment]
+        is_listed = name in STOP_WORD_LANGUAGES and script not in UNSPACED_SCRIPTS
+        stopwords = name if is_listed else None  # type: ignore[assignment]
     words = _english_words if code == "eng" else _words
     return Tokenizer(_pairs if script in UNSPACED_SCRIPTS else words, _stop_words(stopwords), stems)
 

@@ -24,7 +24,7 @@ from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
 from psibench.tables.stage import stage
 
 
-@stage("search_lexical", version=3)
+@stage("search_lexical", version=4)
 def run_lexical_search(
     entry: Bm25Model,
     *,

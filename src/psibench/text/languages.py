@@ -55,6 +55,11 @@ def english_name(code: str) -> str:
     return language.display_name("en")
 
 
+def language_name(code: str) -> str:
+    """Give the English name of a language, without its script."""
+    return _language(code).language_name("en")
+
+
 def script_name(code: str) -> str:
     """Give the English name of a language's script: Latin, Arabic, Simplified, Han."""
     from langcodes import Language
