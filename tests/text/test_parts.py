@@ -14,8 +14,7 @@ def count_chars(texts):
 
 
 def pieces(text, max_tokens, count_tokens=count_whitespace_tokens):
-    parts = split_parts(text, max_tokens=max_tokens, count_tokens=count_tokens)
-    return [(text[part.start : part.end], part.separator) for part in parts]
+    return split_parts(text, max_tokens=max_tokens, count_tokens=count_tokens)
 
 
 def test_a_part_takes_in_as_many_whole_paragraphs_as_fit():
@@ -56,13 +55,14 @@ TEXTS = st.text(alphabet='ab .!?\n\r\t。？」"é\U0001f600 ', max_size=80)
 
 @given(TEXTS, st.integers(1, 12), st.sampled_from([count_chars, count_whitespace_tokens]))
 def test_the_parts_fit_and_joined_again_are_the_text(text, most, count_tokens):
-    parts = split_parts(text, max_tokens=most, count_tokens=count_tokens)
-    texts = [text[part.start : part.end] for part in parts]
-    joined = join_parts(texts, [part.separator for part in parts])
+    parts = pieces(text, most, count_tokens)
+    texts, separators = map(list, zip(*parts, strict=True))
+    joined = join_parts(texts, separators)
     assert joined.text == text
-    assert list(joined.joins) == [part.start for part in parts[1:]]
-    assert all(part.separator.strip() == "" for part in parts)
-    assert parts[-1].separator == ""
+    starts = [0, *joined.joins]
+    assert all(text.startswith(one, at) for one, at in zip(texts, starts, strict=True))
+    assert all(separator.strip() == "" for separator in separators)
+    assert separators[-1] == ""
     assert max(count_tokens(texts)) <= most  # either counts at most one for a character
     assert len(parts) == 1 or all(texts)
 

@@ -183,7 +183,7 @@ def _summary(rows: pl.DataFrame, level: float) -> dict[str, Any]:
         n_compared=pl.lit(compared.height),
     ).row(0, named=True)
     if not compared.is_empty():
-        found |= compared.select(pl.mean(f"cosine_{place}" for place in PLACES)).row(0, named=True)
+        found |= compared.select(f"cosine_{place}" for place in PLACES).mean().row(0, named=True)
         gaps = (compared["cosine_head"] - compared["cosine_tail"]).to_numpy()
         gap = mean_row(gaps, level=level)
         found |= {"gap": gap["value"], "gap_low": gap["low"], "gap_high": gap["high"]}
@@ -241,11 +241,9 @@ def ask_known_items(
     qrels = qrels_of_positives(queries)
     evaluated = []
     for encoder, kind, rows in searchers:
-        asked, searched = (
-            encoder.vectors(encoder.encode(frame["text"].to_list(), role))
-            for frame, role in ((queries, "query"), (ordered, "document"))
-        )
-        found = search_vectors(asked, searched, k=DEPTH)
+        asked = encoder.encode(queries["text"].to_list(), "query")
+        searched = encoder.encode(ordered["text"].to_list(), "document")
+        found = search_vectors(encoder.vectors(asked), encoder.vectors(searched), k=DEPTH)
         run = rank_documents(found.frame(queries["_id"], ordered["_id"]))
         ends = rows.select(_id="document_id", visible_char_end="read_chars")
         scores = query_scores(

@@ -217,6 +217,7 @@ def measure_reversal(
         if isinstance(made, str):
             rows.append(row | {"left_out": made})
             continue
+        assert place is not None
         segments, order = made
         pieces = moved_pieces(segments, order, (span[0], span[1]))
         touched = [

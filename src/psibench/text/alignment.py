@@ -17,8 +17,7 @@ abbreviations is whole: what aligns sentences allows for two taken as one.
 
 import re
 from dataclasses import dataclass
-from functools import cache
-from math import erfc, log, sqrt
+from math import log
 
 import numpy as np
 
@@ -41,8 +40,6 @@ many characters as the text (the paper's)."""
 
 MOST_CELLS = 4_000_000
 """Largest table, sentences times sentences: about 350 MB."""
-
-_GRID_END, _GRID_STEP = 36.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,8 @@ def _bead_costs(
     source: np.ndarray, target: np.ndarray, shape: tuple[int, int], ratio: float
 ) -> np.ndarray:
     """Cost of a bead of this shape that begins at (i, j): (n - a + 1, m - b + 1)."""
+    from scipy.special import log_ndtr
+
     a, b = shape
     before_s, before_t = _sums(source), _sums(target)
     n, m = len(source), len(target)
@@ -93,7 +92,9 @@ def _bead_costs(
     from_target = (before_t[b:] - before_t[: m - b + 1])[None, :]
     mean = (from_source + from_target / ratio) / 2
     delta = np.abs(from_target - from_source * ratio) / (ratio * np.sqrt(mean * VARIANCE))
-    return np.interp(delta, *_tail_costs()) - log(PRIORS[shape])
+    # -log P(a normal variable is as far out as delta, on either side)
+    tail: np.ndarray = log_ndtr(-delta) + log(2)
+    return -tail - log(PRIORS[shape])
 
 
 def _cheapest(n: int, m: int, costs: dict[tuple[int, int], np.ndarray]) -> np.ndarray:
@@ -128,16 +129,6 @@ def _cheapest(n: int, m: int, costs: dict[tuple[int, int], np.ndarray]) -> np.nd
 
 def _sums(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0.0], np.cumsum(lengths, dtype=np.float64)])
-
-
-@cache
-def _tail_costs() -> tuple[np.ndarray, np.ndarray]:
-    """Grid of |delta| and -log P(a normal variable is as far out), which is -log erfc(d / sqrt 2).
-
-    Beyond the grid, where erfc leaves the range of floats, the cost stays what it is at its end.
-    """
-    grid = np.arange(0.0, _GRID_END, _GRID_STEP)
-    return grid, np.array([-log(erfc(value / sqrt(2))) for value in grid])
 
 
 # --- sentences in any of the scripts that benchmarks are translated to

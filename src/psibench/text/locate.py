@@ -7,7 +7,6 @@ reference spans likewise and drops what is not found, or found more than once.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from unicodedata import normalize
@@ -40,20 +39,6 @@ class Located:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class _Folded:
-    """A text with its white space evened out: pieces of it, and where each one came from."""
-
-    text: str
-    starts: list[int]
-    sources: list[int]
-
-    def source(self, place: int) -> int:
-        """Return the place in the original of a character that is no white space."""
-        piece = bisect_right(self.starts, place) - 1
-        return self.sources[piece] + place - self.starts[piece]
-
-
 def locate_quote(text: str, quote: str) -> Located:
     """Find the one place of a text at which a quote stands, or say why there is none.
 
@@ -71,17 +56,17 @@ def locate_quote(text: str, quote: str) -> Located:
     bare = _without_marks(plain)
     if not bare:
         return Located(None, EMPTY_QUOTE)
-    folded: _Folded | None = None
+    folded: tuple[str, list[int]] | None = None
     for form in dict.fromkeys((plain, bare)):
         starts = _two_places(text, form)
         if starts:
             return _only([(start, start + len(form)) for start in starts])
-        folded = folded or _fold(text)
-        wanted = _fold(form).text
-        starts = _two_places(folded.text, wanted)
+        evened, sources = folded = folded or _fold(text)
+        wanted, _ = _fold(form)
+        starts = _two_places(evened, wanted)
         if starts:
-            ends = [folded.source(start + len(wanted) - 1) + 1 for start in starts]
-            return _only(list(zip(map(folded.source, starts), ends, strict=True)))
+            ends = [sources[start + len(wanted) - 1] + 1 for start in starts]
+            return _only([(sources[start], end) for start, end in zip(starts, ends, strict=True)])
     return Located(None, QUOTE_NOT_FOUND)
 
 
@@ -96,26 +81,24 @@ def _two_places(text: str, wanted: str) -> list[int]:
     return [start for start in (first, second) if start >= 0]
 
 
-def _fold(text: str) -> _Folded:
+def _fold(text: str) -> tuple[str, list[int]]:
     """Turn each run of white space into one space, or into nothing beside an unspaced script.
 
     What stands between two characters depends on these two alone, so a quote that was folded is
-    found in a text that was folded wherever they agree up to white space.
+    found in a text that was folded wherever they agree up to white space. Also returned is the
+    place that each character came from.
     """
     pieces: list[str] = []
-    starts: list[int] = []
     sources: list[int] = []
-    start = length = 0
+    start = 0
     for run in _SPACE.finditer(text):
         if run.start() > start:
-            piece = text[start : run.start()] + _space_between(text, run.start(), run.end())
-            pieces.append(piece)
-            starts.append(length)
-            sources.append(start)
-            length += len(piece)
+            pieces.append(text[start : run.start()])
+            pieces.append(_space_between(text, run.start(), run.end()))
+            sources += range(start, run.start() + len(pieces[-1]))
         start = run.end()
-    pieces.append(text[start:])
-    return _Folded("".join(pieces), [*starts, length], [*sources, start])
+    sources += range(start, len(text))
+    return "".join([*pieces, text[start:]]), sources
 
 
 def _space_between(text: str, start: int, end: int) -> str:

@@ -24,15 +24,6 @@ Between them there is white space or nothing."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """One part of a text, ``text[start:end]``, and the white space between it and the next one."""
-
-    start: int
-    end: int
-    separator: str
-
-
-@dataclass(frozen=True)
 class Joined:
     """Parts put together, and the offsets at which the second and each later one begin."""
 
@@ -40,7 +31,7 @@ class Joined:
     joins: tuple[int, ...]
 
 
-def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> list[Part]:
+def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> list[tuple[str, str]]:
     """Cut a text into parts of at most ``max_tokens`` tokens, as few cuts as this takes.
 
     A part takes in as many whole paragraphs (between blank lines) as fit. Where not even one
@@ -48,21 +39,23 @@ def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> li
     characters, a part has at least one, whatever it counts.
 
     What a longer beginning of a text counts should not be less; where it is, a part may be shorter
-    than it could be, and is never too long. Parts and their separators, one after the other, are
-    the text: white space at its ends stays in the first and the last part.
+    than it could be, and is never too long.
+
+    Returns (part, the white space between it and the next one): one after the other they are the
+    text; white space at its ends stays in the first and the last part.
     """
 
     def fits(start: int, end: int) -> bool:
         return int(count_tokens([text[start:end]])[0]) <= max_tokens
 
     if not text or fits(0, len(text)):
-        return [Part(0, len(text), "")]
+        return [(text, "")]
     kinds = [[*_gaps(text, pattern), (len(text), len(text))] for pattern in _PATTERNS]
-    parts: list[Part] = []
+    parts: list[tuple[str, str]] = []
     start = 0
     while start < len(text):
         end, following = _cut(start, kinds, len(text), partial(fits, start))
-        parts.append(Part(start, end, text[end:following]))
+        parts.append((text[start:end], text[end:following]))
         start = following
     return parts
 

@@ -8,6 +8,8 @@ its queries with it, a query its judgements. Spans, lengths and positions of que
 the original.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,7 +48,7 @@ from psibench.translate.refusals import (
     refused,
 )
 from psibench.translate.relocate import Method, relocated
-from psibench.translate.translate import Clean, join_items, pieces_of
+from psibench.translate.translate import Clean, JoinedItems, join_items, pieces_of
 
 PREFIXES = CLEANING / "prefixes.yaml"
 
@@ -290,36 +292,10 @@ def run_mark_translations(
         language=language,
         clean=_cleaner(language, read_prefixes(language, prefix_list) if prefixes else None),
     )
-    untranslated = joined.lost.select(
-        "kind",
-        item_id="_id",
-        reason=pl.lit("untranslated"),
-        detail="detail",
-        score=pl.lit(None, pl.Float64),
-    )
-    left = cascade(
-        documents.get_column("_id"),
-        asked.select("_id", "pos_corpus_id"),
-        QRELS.empty(),
-        documents_out=untranslated.filter(kind="document").drop("kind"),
-        queries_out=untranslated.filter(kind="query").drop("kind"),
-    )
+    left = _translated(joined, documents, asked)
     _refuse_nothing_left(left, asked, f"{domain} is left in {language}", translations, ASK_AGAIN)
-    kept = pl.concat(
-        pl.DataFrame({"_id": ids}).with_columns(kind=pl.lit(kind))
-        for kind, ids in (("document", left.documents), ("query", left.queries))
-    )
-    items = kept.join(joined.items, on=["kind", "_id"], how="left", maintain_order="left")
-    patterns = read_refusals(refusal_list) if refusals else []
-    found = [
-        find_suspect(pieces_of(text, joins), language=language, patterns=patterns)
-        if refusals
-        else None
-        for text, joins in items.select("text", "joins").iter_rows()
-    ]
-    why, shown = ([one and one[part] for one in found] for part in (0, 1))
-    items = items.with_columns(
-        pl.Series("suspect", why, dtype=pl.String), pl.Series("shown", shown, dtype=pl.String)
+    items = _with_suspects(
+        _items_of(joined.items, left), language, read_refusals(refusal_list) if refusals else None
     )
     suspects_found = items.drop_nulls("suspect").select(
         pl.format("{}:{}", pl.col("kind").str.head(1), "_id").alias("_id"),
@@ -329,10 +305,12 @@ def run_mark_translations(
         pl.col("shown").alias("text"),
     )
     lists = ((prefixes, prefix_list), (refusals, refusal_list))
-    files = {Path(path).name: hash_file(path) for is_used, path in lists if is_used}
-    params = {"language": language, "prefixes": prefixes, "refusals": refusals}
-    read = [corpus, queries, text_parts, translations]
-    source = derived(name, read, params=params, files=files)
+    source = derived(
+        name,
+        [corpus, queries, text_parts, translations],
+        params={"language": language, "prefixes": prefixes, "refusals": refusals},
+        files={Path(path).name: hash_file(path) for is_used, path in lists if is_used},
+    )
     gone = _dropped_rows(left, documents, asked, stage=name)
     for frame, path, spec in (
         (items.select(TRANSLATED.column_names), translated, TRANSLATED),
@@ -341,6 +319,50 @@ def run_mark_translations(
         (_flow(left, name, step), flow, FLOW),
     ):
         write_table(frame, path, spec, provenance=source)
+
+
+def _translated(joined: JoinedItems, documents: pl.DataFrame, asked: pl.DataFrame) -> Remaining:
+    """Remove what lacks a part of its translation, and the queries of such documents."""
+    untranslated = joined.lost.select(
+        "kind",
+        item_id="_id",
+        reason=pl.lit("untranslated"),
+        detail="detail",
+        score=pl.lit(None, pl.Float64),
+    )
+    return cascade(
+        documents.get_column("_id"),
+        asked.select("_id", "pos_corpus_id"),
+        QRELS.empty(),
+        documents_out=untranslated.filter(kind="document").drop("kind"),
+        queries_out=untranslated.filter(kind="query").drop("kind"),
+    )
+
+
+def _items_of(items: pl.DataFrame, left: Remaining) -> pl.DataFrame:
+    """Give the items that are left, documents first."""
+    kept = pl.concat(
+        pl.DataFrame({"_id": ids}).with_columns(kind=pl.lit(kind))
+        for kind, ids in (("document", left.documents), ("query", left.queries))
+    )
+    return kept.join(items, on=["kind", "_id"], how="left", maintain_order="left")
+
+
+def _with_suspects(
+    items: pl.DataFrame, language: str, patterns: Sequence[re.Pattern[str]] | None
+) -> pl.DataFrame:
+    """Add ``suspect``, why an item may be a refusal, and ``shown``, what the judge shall read.
+
+    Both are null where it is not suspect; without ``patterns`` none is looked for.
+    """
+    found: list[tuple[str | None, str | None]] = []
+    for text, joins in items.select("text", "joins").iter_rows():
+        suspect = None
+        if patterns is not None:
+            suspect = find_suspect(pieces_of(text, joins), language=language, patterns=patterns)
+        found.append(suspect or (None, None))
+    schema = {"suspect": pl.String, "shown": pl.String}
+    return items.hstack(pl.DataFrame(found, schema=schema, orient="row"))
 
 
 def _cleaner(language: str, listed: PrefixList | None) -> Clean:

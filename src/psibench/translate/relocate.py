@@ -32,7 +32,7 @@ from psibench.tables.domains import TablePath
 from psibench.tables.schemas import CORPUS
 from psibench.tables.translation_schemas import LOCATED_BY, LOCATED_FROM, LOCATED_SPAN, RELOCATED
 from psibench.text.alignment import MOST_CELLS, Bead, align_lengths, sentence_spans
-from psibench.text.locate import locate_quote
+from psibench.text.locate import Located, locate_quote
 from psibench.translate.translate import TranslateSection, language_names
 
 logger = logging.getLogger("psibench")
@@ -118,14 +118,6 @@ def relocated(
 
 
 @dataclass(frozen=True)
-class Located:
-    """A span in a translation, [start, end) in characters; None with the reason why not."""
-
-    span: Offsets | None
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class Alignment:
     """A text and its translation, sentence by sentence.
 
@@ -159,7 +151,7 @@ def relocate_by_sentences(
     rows = []
     for query_id, doc_id, span in columns.iter_rows():
         found = Located(None, NO_SPAN) if span is None else locate_span(aligned[doc_id], span)
-        origin = found.span and _whole_sentences(aligned[doc_id].source, *span)
+        origin = found.span and _whole_sentences(aligned[doc_id].source, span)
         rows.append((query_id, found.span, found.reason, origin))
     return pl.DataFrame(rows, schema=LOCATED_SCHEMA | {LOCATED_FROM: SPAN_TYPE}, orient="row")
 
@@ -212,6 +204,12 @@ def _touched(sentences: Sequence[Offsets], span: Offsets) -> Offsets:
     return first, last + 1
 
 
+def _whole_sentences(sentences: Sequence[Offsets], span: Offsets) -> Offsets:
+    """Return [start, end) of the sentences that a span touches, characters."""
+    first, end = _touched(sentences, span)
+    return sentences[first][0], sentences[end - 1][1]
+
+
 def _is_poor(beads: Sequence[Bead], source: np.ndarray, target: np.ndarray) -> bool:
     """Say whether lengths agree too little, or too much of either side has no counterpart."""
     costs, missing_source, missing_target = [], 0.0, 0.0
@@ -232,12 +230,6 @@ def _is_poor(beads: Sequence[Bead], source: np.ndarray, target: np.ndarray) -> b
 
 def _lengths(spans: Sequence[Offsets]) -> np.ndarray:
     return np.array([end - start for start, end in spans], dtype=np.float64)
-
-
-def _whole_sentences(sentences: Sequence[Offsets], start: int, end: int) -> list[int]:
-    """Return [start, end) of the sentences that a span touches; of none, the span itself."""
-    touched = [one for one in sentences if one[0] < end and start < one[1]]
-    return [touched[0][0], touched[-1][1]] if touched else [start, end]
 
 
 # Method ``quote``: the task ``relocate_spans``

@@ -106,8 +106,7 @@ def text_parts(
     for doc_id, text, n_tokens in corpus.select("_id", "text", "token_length").iter_rows():
         pieces = [(text, "")]
         if n_tokens > max_tokens:
-            parts = split_parts(text, max_tokens=max_tokens, count_tokens=count_tokens)
-            pieces = [(text[part.start : part.end], part.separator) for part in parts]
+            pieces = split_parts(text, max_tokens=max_tokens, count_tokens=count_tokens)
         for number, piece in enumerate(pieces):
             facts = (f"d:{doc_id}:{number}", doc_id, doc_id, "document", number, len(pieces))
             rows.append((*facts, *piece))
