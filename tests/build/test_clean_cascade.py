@@ -146,58 +146,16 @@ def parts_frame(*rows):
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-PARTS = parts_frame(
-    ("d:a:0", "a", "a", "document", 0, 2, "one", "\n\n"),
-    ("q:a:0", "a", "a", "query", 0, 1, "which?", ""),
-    ("d:a:1", "a", "a", "document", 1, 2, "two", ""),
-    ("d:b:0", "b", "b", "document", 0, 2, "三。", ""),
-    ("d:b:1", "b", "b", "document", 1, 2, "四。", ""),
-)
-
-
-def replies(**texts):
-    ids = [f"{key[0]}:{key[1]}:{key[2]}" for key in texts]
-    return pl.DataFrame({"_id": ids, "text": list(texts.values())})
-
-
-def without_note(text, kind):
-    assert kind in ("document", "query")
-    head, found, rest = text.partition("NOTE ")
-    return (f"NOTE in a {kind}", rest) if found and not head else (None, text.strip())
-
-
-def test_parts_are_joined_and_each_is_cleaned():
-    made = replies(da0="NOTE uno", da1="NOTE dos ", qa0="¿cuál?", db0="tres.", db1="cuatro.")
-    joined = join_items(PARTS, made, language="spa-Latn", clean=without_note)
-    assert joined.lost.is_empty()
-    assert joined.items.select("_id", "kind", "text", "prefix", "n_parts", "joins").rows() == [
-        ("a", "document", "uno\n\ndos ", "NOTE in a document\n\nNOTE in a document", 2, [5]),
-        (
-            "b",
-            "document",
-            "tres. cuatro.",
-            None,
-            2,
-            [6],
-        ),  # Spanish puts a space where Chinese has none
-        ("a", "query", "¿cuál?", None, 1, []),
-    ]
-    for text, joins in joined.items.select("text", "joins").iter_rows():
-        assert "".join(pieces_of(text, joins)) == text
-    assert pieces_of("tres. cuatro.", [6]) == ["tres. ", "cuatro."]
-
-
-def test_no_space_is_put_between_chinese_parts():
-    made = replies(db0="三。", db1="四。")
-    joined = join_items(PARTS.tail(2), made, language="cmn-Hans", clean=without_note)
-    assert joined.items.get_column("text").to_list() == ["三。四。"]
-
-
-def test_what_lacks_a_part_is_lost_and_says_which():
-    made = replies(da0="uno", qa0="¿cuál?", db0="tres.", db1=" \n")
-    joined = join_items(PARTS, made, language="spa-Latn", clean=without_note)
-    assert joined.items.select("_id", "kind").rows() == [("a", "query")]
-    assert joined.lost.rows() == [
-        ("a", "document", "a", "part d:a:1 has no translation"),
-        ("b", "document", "b", "part d:b:1 has a blank translation"),
-    ]
+def test_a_space_is_put_between_parts_where_the_language_has_one():
+    parts = parts_frame(
+        ("d:b:0", "b", "b", "document", 0, 2, "三。", ""),
+        ("d:b:1", "b", "b", "document", 1, 2, "四。", ""),
+    )
+    for language, texts, whole, joins in (
+        ("spa-Latn", ["tres.", "cuatro."], "tres. cuatro.", [6]),
+        ("cmn-Hans", ["三。", "四。"], "三。四。", [2]),
+    ):
+        made = pl.DataFrame({"_id": ["d:b:0", "d:b:1"], "text": texts})
+        joined = join_items(parts, made, language=language, clean=lambda text, _: (None, text))
+        assert joined.items.select("text", "joins").rows() == [(whole, joins)]
+        assert "".join(pieces_of(whole, joins)) == whole

@@ -19,7 +19,7 @@ def test_grades_are_read_with_and_without_annotators_and_other_columns_are_left_
         tmp_path, f"annotator,text,{HEADER}", 'ann,"a, b",ara-Arab,game,d1, 1 ,1,1,1', name="b.csv"
     )
     frame = read_human_grades([plain, named], **PLACES)
-    assert frame.rows() == [
+    assert frame.drop("path").rows() == [
         (None, "fra-Latn", "law", "d1", 5, 4, 3, 2),
         ("ann", "ara-Arab", "game", "d1", 1, 1, 1, 1),
     ]

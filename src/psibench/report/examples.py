@@ -12,7 +12,7 @@ from psibench.report.wording import count
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.translation_schemas import LOCATED_BY, LOCATED_SPAN, TRANSLATED_LENGTH
-from psibench.text.languages import english_name, html_lang, is_rtl
+from psibench.text.languages import english_name, html_lang
 
 N_EXAMPLES = 3
 WHY_NOT, TARGET = "not_located", "target_position"
@@ -187,7 +187,7 @@ def example_section(
 ) -> list[tuple[BenchmarkInfo, list[dict[str, Any]]]]:
     """Return the examples by benchmark, in page order, and language, in the order given.
 
-    A language has its name, and how a browser is to treat its text: ``tag`` and ``direction``.
+    A language has its name and the ``tag`` that HTML has for it.
     """
     found = []
     for info in benchmarks:
@@ -197,7 +197,6 @@ def example_section(
                 "language": language,
                 "name": english_name(language),
                 "tag": html_lang(language),
-                "direction": "rtl" if is_rtl(language) else "ltr",
                 "examples": [one for one in mine if one.language == language],
             }
             for language in dict.fromkeys(one.language for one in mine)

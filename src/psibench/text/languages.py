@@ -22,14 +22,6 @@ PRIVATE = frozenset(
 )
 """Codes that ISO 639-3 keeps free for private use."""
 
-RTL_SCRIPTS = frozenset(
-    """
-    Adlm Arab Aran Armi Avst Chrs Cprt Elym Garm Hatr Hebr Hung Khar Lydi Mand Mani Mend Merc Mero
-    Narb Nbat Nkoo Orkh Palm Phli Phlp Phnx Prti Rohg Samr Sarb Sogd Sogo Syrc Thaa Yezi
-    """.split()
-)
-"""Scripts whose letters have bidirectional class R or AL in Unicode."""
-
 UNSPACED_SCRIPTS = frozenset("Bopo Hani Hans Hant Hira Hrkt Jpan Kana Khmr Laoo Mymr Thai".split())
 """Scripts written without spaces between words."""
 SPACED_SENTENCES = frozenset("Khmr Laoo Mymr Thai".split())
@@ -82,11 +74,6 @@ def iso639_1(code: str) -> str | None:
 def html_lang(code: str) -> str:
     """Give the tag of BCP 47, shortest form, as HTML's ``lang`` wants it: ``zh-Hans``, ``ar``."""
     return _language(code).to_tag()
-
-
-def is_rtl(code: str) -> bool:
-    """Say whether a language is written from right to left."""
-    return split_code(code)[1] in RTL_SCRIPTS
 
 
 def spaces_sentences(code: str) -> bool:

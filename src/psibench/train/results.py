@@ -184,7 +184,7 @@ def run_training_results(
             (TRAINING_REDUCTION, _reductions(runs, found)),
             (TRAINING_BUCKETS, _pooled(found.buckets).join(_systems(runs), on="model")),
         ):
-            made[spec].append(frame.select(spec.column_names).cast(dict(spec.empty().schema)))
+            made[spec].append(frame.select(spec.column_names).cast(spec.empty().schema))
     source = derived(
         "training_results",
         [psi_table, *(one.scores for one in evaluations)],
@@ -301,7 +301,7 @@ def _reductions(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame
             | {name.replace("psi", "psi_same", 1): value for name, value in same.items()}
         )
     psi_columns = {name: pl.Float64 for name in TRAINING_REDUCTION.column_names if "psi" in name}
-    compared = pl.from_dicts(rows, schema=COMPARISONS.empty().schema | psi_columns)
+    compared = pl.from_dicts(rows, schema={**COMPARISONS.empty().schema, **psi_columns})
     balanced = systems.select("model", balanced="distribution")
     ends = {
         end: pl.coalesce(f"psi_same_difference_{end}", f"psi_difference_{end}")

@@ -267,12 +267,9 @@ def _people(
     paths: Sequence[str | Path], every: pl.DataFrame, languages: Sequence[str]
 ) -> pl.DataFrame:
     """Read people's grades; a file of which no document was graded is refused."""
-    allowed: dict[str, Collection[str]] = {
-        "languages": languages,
-        "domains": set(every.get_column("domain")),
-    }
-    for path in paths:
-        rows = read_human_grades([path], **allowed)
+    domains = set(every.get_column("domain"))
+    people = read_human_grades(paths, languages=languages, domains=domains)
+    for (path,), rows in people.group_by("path", maintain_order=True):
         unmatched = rows.join(every, on=DOCUMENT, how="anti")
         if unmatched.height == rows.height:
             raise InputError(
@@ -286,7 +283,7 @@ def _people(
                 "first: %s",
                 *(path, unmatched.height, rows.height, unmatched.item(0, "doc_id")),
             )
-    return read_human_grades(paths, **allowed)
+    return people.drop("path")
 
 
 def quality_table(grades: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -447,7 +444,7 @@ HUMAN_SCHEMA: dict[str, type[pl.DataType]] = {
 def read_human_grades(
     paths: Sequence[str | Path], *, languages: Collection[str], domains: Collection[str]
 ) -> pl.DataFrame:
-    """Read grades by people: ``annotator`` (null where not named), document, four grades.
+    """Read grades by people: ``annotator`` (null if not named), document, four grades, ``path``.
 
     Further columns (the texts, say) are left out. Whether a document was graded by the language
     model as well is not looked at.
@@ -474,10 +471,10 @@ def read_human_grades(
                     "give each once, or name the annotators in a column 'annotator'"
                 )
             seen[row[:4]] = where
-            rows.append(row)
+            rows.append((*row, str(path)))
         if len(rows) == n_before:
             raise InputError(f"{path}: no grades; expected a header and a row per document")
-    return pl.DataFrame(rows, schema=HUMAN_SCHEMA, orient="row")
+    return pl.DataFrame(rows, schema=HUMAN_SCHEMA | {"path": pl.String}, orient="row")
 
 
 def _human_row(
