@@ -91,24 +91,13 @@ def split_chunks(text: str, *, chunk_words: int) -> list[tuple[int, int]]:
     Chunks do not overlap, neither start nor end with white space, and only white space lies between
     them. A blank text has none.
     """
-    spans, at = [], 0
-    for piece in _splitter(chunk_words).split_text(text):
-        chunk = piece.strip()
-        start = _skip_space(text, at)
-        at = start + len(chunk)
-        if not chunk or text[start:at] != chunk:
-            raise RuntimeError(
-                f"the text splitter's chunk {chunk[:40]!r} does not stand at character {start}, "
-                "where the one before it ends; another version of langchain-text-splitters?"
-            )
-        spans.append((start, at))
+    spans = []
+    for piece in _splitter(chunk_words).create_documents([text]):
+        found, chunk = piece.page_content, piece.page_content.strip()
+        start = piece.metadata["start_index"] + found.index(chunk)
+        if chunk:
+            spans.append((start, start + len(chunk)))
     return spans
-
-
-def _skip_space(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
 
 
 @cache
@@ -120,5 +109,6 @@ def _splitter(chunk_words: int) -> Any:
         is_separator_regex=True,
         chunk_size=chunk_words,
         chunk_overlap=0,
+        add_start_index=True,
         length_function=lambda piece: len(piece.split()),
     )
