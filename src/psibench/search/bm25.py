@@ -10,17 +10,17 @@ made here of one sparse matrix of counts, and holds the same numbers.
 """
 
 import re
-import sys
 import unicodedata
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from typing import Any, get_args
 
 import numpy as np
+import regex
 
 from psibench.config.models import Bm25Model, StopWordLanguage
 from psibench.errors import InputError
@@ -107,13 +107,13 @@ def _english_words(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    return _word_pattern().findall(_folded(text).lower())
+    return _WORD.findall(_folded(text).lower())
 
 
 def _pairs(text: str) -> list[str]:
     """Overlapping pairs of neighbouring characters; a single one, or another word, as it is."""
     found: list[str] = []
-    for piece in _piece_pattern().finditer(_folded(text).lower()):
+    for piece in _PIECE.finditer(_folded(text).lower()):
         run = piece[1] or ""
         found += [run[i : i + 2] for i in range(len(run) - 1)] or [piece[0]]
     return found
@@ -125,23 +125,12 @@ def _folded(text: str) -> str:
 
 
 _ENGLISH_WORD = re.compile(r"\b\w\w+\b")  # bm25s' default
-
-
-@cache
-def _word_pattern() -> re.Pattern[str]:
-    """Two or more characters, as bm25s; combining marks count as characters."""
-    every = map(chr, range(sys.maxunicode + 1))
-    marks = "".join(c for c in every if unicodedata.category(c) in ("Mn", "Mc"))
-    return re.compile(rf"\w[\w{marks}]+")
-
-
-@cache
-def _piece_pattern() -> Any:
-    """A run of characters of scripts without spaces (group 1), or another word."""
-    import regex
-
-    word = r"[\p{L}\p{M}\p{N}_]"
-    return regex.compile(rf"(?V1)([{word}&&[{UNSPACED}]]+)|[{word}--[{UNSPACED}]]+")
+_WORD = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{Mn}\p{Mc}_]+")
+"""Two or more characters, as bm25s; combining marks count as characters."""
+_PIECE = regex.compile(
+    rf"(?V1)([[\p{{L}}\p{{M}}\p{{N}}_]&&[{UNSPACED}]]+)|[[\p{{L}}\p{{M}}\p{{N}}_]--[{UNSPACED}]]+"
+)
+"""A run of characters of scripts without spaces (group 1), or another word."""
 
 
 DEFAULT_LANGUAGE = "eng-Latn"
