@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.search.ranking import BestDocuments, DocumentVectors, Groups, TopK, rank_keys
+from psibench.search.ranking import BestDocuments, DocumentVectors, Groups, TopK
 from psibench.store.vectors import Vectors, cuts
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _merge_block(
 ) -> None:
     """Merge a block's candidates, but those below the k-th best by more than rounding explains."""
     asked, n = queries.part(rows), min(best.k + MARGIN, len(numbers))
-    scores, texts = _candidates(asked, block, values, numbers, n, room)
+    scores, texts = _candidates(asked, block, values, n, room)
     known = np.concatenate([best.scores(rows), scores], axis=1)
     lowest = np.partition(known, -best.k)[:, -best.k] - 2 * error[rows]
     is_near = scores >= lowest[:, None]
@@ -173,19 +173,15 @@ def _is_for_faiss(queries: Vectors, block: Vectors, values: "torch.Tensor") -> b
 
 
 def _candidates(
-    queries: Vectors, block: Vectors, values: "torch.Tensor", numbers: np.ndarray, n: int, room: int
+    queries: Vectors, block: Vectors, values: "torch.Tensor", n: int, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the ``n`` best texts of a block for each query: float32 scores and int64 texts."""
     if _is_for_faiss(queries, block, values):
         import faiss
 
         return faiss.knn(queries.values, block.values, n, metric=faiss.METRIC_INNER_PRODUCT)
-    scores = _max_sim(queries, block, values, room)
-    if values.device.type != "cpu":
-        top = scores.topk(n, sorted=False)
-        return top.values.cpu().numpy(), top.indices.cpu().numpy()
-    texts = np.argpartition(rank_keys(scores.numpy(), numbers), n - 1)[:, :n]
-    return np.take_along_axis(scores.numpy(), texts, axis=1), texts
+    top = _max_sim(queries, block, values, room).topk(n, sorted=False)
+    return top.values.cpu().numpy(), top.indices.cpu().numpy()
 
 
 def _dot_products(queries: np.ndarray, block: Vectors, texts: np.ndarray) -> np.ndarray:
