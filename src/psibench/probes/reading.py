@@ -100,11 +100,11 @@ def read_corpus(
             given = [item.visible_char_end for item in tokenize(part, "document")]
             whole = count_tokens(part)
             cut = [place for place, text in enumerate(part) if given[place] < len(text)]
-            own = whole.copy()
-            own[cut] = count_tokens([part[place][: given[place]] for place in cut])
+            given_tokens = whole.copy()
+            given_tokens[cut] = count_tokens([part[place][: given[place]] for place in cut])
             ends += given
             totals.append(whole)
-            read.append(np.minimum(own, whole))
+            read.append(np.minimum(given_tokens, whole))
             progress.advance(len(part))
     return pl.DataFrame(
         {

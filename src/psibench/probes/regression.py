@@ -227,22 +227,22 @@ def _weights(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
             **mean_row(once[measure].to_numpy(), level=level),
         }
     for place in range(1, FIRST_PLACES + 1):
-        own = kept.filter(place=place)
-        if not own.is_empty():
+        at_place = kept.filter(place=place)
+        if not at_place.is_empty():
             yield {
                 "measure": "importance",
                 "condition": f"sentence {place}",
                 "place": place,
-                **mean_row(own["relative"].to_numpy(), level=level),
-                "read_share": own["part_read"].mean(),
+                **mean_row(at_place["relative"].to_numpy(), level=level),
+                "read_share": at_place["part_read"].mean(),
             }
     last = kept.filter(pl.col("place") == pl.col("n_sentences"))
-    for condition, own in (("first sentence", once), ("last sentence", last)):
+    for condition, sentences in (("first sentence", once), ("last sentence", last)):
         yield {
             "measure": "importance excess",
             "condition": condition,
-            **mean_row(own["excess"].to_numpy(), level=level, against_zero=True),
-            "read_share": own["part_read"].mean(),
+            **mean_row(sentences["excess"].to_numpy(), level=level, against_zero=True),
+            "read_share": sentences["part_read"].mean(),
         }
     within = (
         kept.filter(pl.col("n_sentences") >= 3)

@@ -269,8 +269,8 @@ def summarise_reversal(rows: pl.DataFrame, *, level: float) -> list[Row]:
     """
     return [
         about | row
-        for domain, own in by_domain(rows)
-        for about, kept in by_reading(own, domain)
+        for domain, in_domain in by_domain(rows)
+        for about, kept in by_reading(in_domain, domain)
         for row in _origins(kept, level=level)
     ]
 
@@ -314,10 +314,10 @@ def _contrast(
     if not set(weights) <= set(known):
         return None
     value = sum(weight * known[origin][0] for origin, weight in weights.items())
-    own = kept.filter(pl.col("origin").is_in(list(weights)))
+    compared = kept.filter(pl.col("origin").is_in(list(weights)))
     parts = [
         weights[origin] * (score - known[origin][0]) / known[origin][1]
-        for origin, score in own.select("origin", column).iter_rows()
+        for origin, score in compared.select("origin", column).iter_rows()
     ]
-    influence = influence_of_documents(own, parts)
+    influence = influence_of_documents(compared, parts)
     return effect_row(value, influence, level=level, is_tested=is_tested)

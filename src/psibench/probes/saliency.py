@@ -136,7 +136,9 @@ def summarise_saliency(rows: pl.DataFrame, *, level: float) -> list[Row]:
     """
     found: list[Row] = []
     names = [f"{place} of {N_TENTHS}" for place in range(1, N_TENTHS + 1)]
-    groups = (pair for domain, own in by_domain(rows) for pair in by_reading(own, domain))
+    groups = (
+        pair for domain, in_domain in by_domain(rows) for pair in by_reading(in_domain, domain)
+    )
     for about, kept in groups:
         ordered = kept.sort("domain", "document_id", "query_id", "point")
         matrix = ordered["saliency"].to_numpy().reshape(-1, N_POINTS)

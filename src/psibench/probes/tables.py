@@ -154,10 +154,10 @@ class Texts:
     def parts(self) -> "Iterator[Texts]":
         """Yield ``PART_DOCUMENTS`` documents after the others, each with its queries."""
         for documents in in_parts(self.documents):
-            own = self.queries.join(
+            asked = self.queries.join(
                 documents, on=["domain", "document_id"], how="semi", maintain_order="left"
             )
-            yield Texts(documents, own)
+            yield Texts(documents, asked)
 
 
 def in_parts(documents: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -192,7 +192,9 @@ def read_sample(run: ProbeRun, files: ProbeFiles) -> Texts:
             )
             for domain, path in zip(domains, files.queries, strict=True)
         ]
-        ids = [own.filter(own.is_in(q["document_id"])) for own, q in zip(ids, asked, strict=True)]
+        ids = [
+            known.filter(known.is_in(q["document_id"])) for known, q in zip(ids, asked, strict=True)
+        ]
     drawn = draw(domains, ids, n_documents=section.n_documents, seed=section.seed)
     documents = pl.concat(
         read_columns(path, CORPUS, ["_id", "text"], ids=drawn[domain]).select(
@@ -263,13 +265,13 @@ def draw(
     """Draw documents over all domains by a hash of seed, domain and id; ids in order."""
     ranked = sorted(
         (priority(seed, domain, one), domain, one)
-        for domain, own in zip(domains, ids, strict=True)
-        for one in own
+        for domain, in_domain in zip(domains, ids, strict=True)
+        for one in in_domain
     )
     drawn: dict[str, list[str]] = {domain: [] for domain in domains}
     for _, domain, one in ranked[:n_documents]:
         drawn[domain].append(one)
-    return {domain: sorted(own) for domain, own in drawn.items()}
+    return {domain: sorted(chosen) for domain, chosen in drawn.items()}
 
 
 # --- Figures over documents ---
@@ -311,8 +313,10 @@ def effect_row(value: float, influence: np.ndarray, *, level: float, is_tested: 
 
 def influence_of_documents(rows: pl.DataFrame, parts: Any) -> np.ndarray:
     """Sum what each row adds to a figure, (n_rows,), by document: (n_documents,)."""
-    own = rows.with_columns(pl.Series("part", parts))
-    sums = own.group_by("domain", "document_id", maintain_order=True).agg(pl.col("part").sum())
+    with_parts = rows.with_columns(pl.Series("part", parts))
+    sums = with_parts.group_by("domain", "document_id", maintain_order=True).agg(
+        pl.col("part").sum()
+    )
     return sums["part"].to_numpy()
 
 
@@ -332,8 +336,8 @@ def profile_rows(
     n_places = len(conditions)
     of = np.arange(len(matrix)) if documents is None else documents
     moved = float((1 - matrix).mean())
-    own = matrix - matrix.mean(axis=1, keepdims=True)
-    for name, values in ((measure, matrix), (f"{measure} profile", own)):
+    centred = matrix - matrix.mean(axis=1, keepdims=True)
+    for name, values in ((measure, matrix), (f"{measure} profile", centred)):
         for place, condition in enumerate(conditions, 1):
             yield {
                 "measure": name,
@@ -377,9 +381,9 @@ def n_of_documents(rows: pl.DataFrame) -> int:
 def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield all rows, then those of each domain where there are several."""
     yield POOLED, frame
-    own = frame.partition_by("domain", as_dict=True, maintain_order=True)
-    if len(own) > 1:
-        yield from ((str(domain), rows) for (domain,), rows in own.items())
+    parts = frame.partition_by("domain", as_dict=True, maintain_order=True)
+    if len(parts) > 1:
+        yield from ((str(domain), rows) for (domain,), rows in parts.items())
 
 
 def by_reading(

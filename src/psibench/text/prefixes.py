@@ -9,7 +9,6 @@ sentence, since an honest text may begin with an English title, or be about tran
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from psibench.text.detection import MIN_LETTERS, is_english
 from psibench.text.languages import split_code
@@ -34,29 +33,13 @@ _BETWEEN = r"[\s,;–—-]+"
 class PrefixList:
     """The list for one language that is translated to: regular expressions on a folded sentence.
 
-    They are compiled when a text is first looked at: most have nothing that could be a prefix.
+    ``stated`` is a statement, openings before it and remarks after it; ``unstated`` openings alone,
+    or a remark; ``labels`` a heading that a colon follows.
     """
 
-    opening: str
-    statement: str
-    remark: str
-    label: str | None
-
-    @cached_property
-    def stated(self) -> re.Pattern[str]:
-        """A statement, openings before it and remarks after it."""
-        before, after = f"(?:{self.opening}{_BETWEEN})*", f"(?:{_BETWEEN}{self.remark})*"
-        return re.compile(f"{before}{self.statement}{after}")
-
-    @cached_property
-    def unstated(self) -> re.Pattern[str]:
-        """Openings alone, or a remark."""
-        return re.compile(rf"(?:(?:\A|(?<!\A){_BETWEEN}){self.opening})+|{self.remark}")
-
-    @cached_property
-    def labels(self) -> re.Pattern[str] | None:
-        """A heading that a colon follows."""
-        return None if self.label is None else re.compile(self.label)
+    stated: re.Pattern[str]
+    unstated: re.Pattern[str]
+    labels: re.Pattern[str] | None
 
 
 def compile_prefixes(
@@ -74,12 +57,16 @@ def compile_prefixes(
     InputError
         If a phrase is not well formed.
     """
-
-    def choice(phrases: Sequence[str]) -> str:
-        return "(?:" + "|".join(phrase_regex(phrase, slots) for phrase in phrases) + ")"
-
-    heading = choice(labels) if labels else None
-    return PrefixList(choice(openings), choice(statements), choice(remarks), heading)
+    opening, statement, remark, label = (
+        "(?:" + "|".join(phrase_regex(phrase, slots) for phrase in phrases) + ")"
+        for phrases in (openings, statements, remarks, labels)
+    )
+    before, after = f"(?:{opening}{_BETWEEN})*", f"(?:{_BETWEEN}{remark})*"
+    return PrefixList(
+        stated=re.compile(f"{before}{statement}{after}"),
+        unstated=re.compile(rf"(?:(?:\A|(?<!\A){_BETWEEN}){opening})+|{remark}"),
+        labels=re.compile(label) if labels else None,
+    )
 
 
 def remove_prefix(

@@ -57,10 +57,10 @@ def pads_pairs(
     offsets = [_token_offsets(tokenizer, text) for text in texts]
 
     def window(number: int) -> str:
-        own = offsets[number]
-        n_tokens = max(1, int(len(own) * settings.window))
-        start = int(generator.integers(len(own) - n_tokens + 1))
-        return texts[number][own[start][0] : own[start + n_tokens - 1][1]]
+        tokens = offsets[number]
+        n_tokens = max(1, int(len(tokens) * settings.window))
+        start = int(generator.integers(len(tokens) - n_tokens + 1))
+        return texts[number][tokens[start][0] : tokens[start + n_tokens - 1][1]]
 
     rows = []
     for number in range(len(texts)):
@@ -75,7 +75,7 @@ def _refuse_too_few(domains: pl.Series, wanted: Mapping[str, int]) -> None:
     counts = dict(domains.value_counts().iter_rows())
     for name, n in wanted.items():
         if counts.get(name, 0) < n:
-            found = ", ".join(f"{own} {count:,}" for own, count in sorted(counts.items()))
+            found = ", ".join(f"{domain} {count:,}" for domain, count in sorted(counts.items()))
             raise InputError(
                 f"pads.per_domain.{name}: {n:,} documents wanted, and the pool has "
                 f"{counts.get(name, 0):,} (documents by domain: {found}). Lower it, or take a "

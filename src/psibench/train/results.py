@@ -174,13 +174,13 @@ def run_training_results(
     ``tables`` are NAME.parquet and NAME.csv of each.
     """
     files = {Path(path).name: path for path in tables}
-    own = read_all([psi_table], PSI_TABLE)
+    seed_psi = read_all([psi_table], PSI_TABLE)
     made: dict[TableSpec, list[pl.DataFrame]] = {spec: [spec.empty()] for spec in TABLES}
     for one in evaluations:
         runs = [run for run in trained if run.model in one.models]
         found = _results(one, runs, psi_metrics, uncertainty)
         for spec, frame in (
-            (TRAINING_TABLE, _table(runs, found, own)),
+            (TRAINING_TABLE, _table(runs, found, seed_psi)),
             (TRAINING_REDUCTION, _reductions(runs, found)),
             (TRAINING_BUCKETS, _pooled(found.buckets).join(_systems(runs), on="model")),
         ):
@@ -195,7 +195,7 @@ def run_training_results(
         write_csv(pl.concat(frames), files[f"{spec.name}.csv"])
     for run in trained:
         if run.folder:
-            scores = _pooled(own).filter(model=run.model, evidence="all")
+            scores = _pooled(seed_psi).filter(model=run.model, evidence="all")
             first_scheme = scores.unique([*_PAIR, "metric"], keep="first", maintain_order=True)
             write_model_card(
                 read_trained(run.folder), run.folder, first_scheme.to_dicts(), licence=run.licence
@@ -212,8 +212,8 @@ def _results(
         systems.setdefault(run.system, []).append(run)
 
     def averaged() -> Iterator[Evaluated]:
-        for system, own in systems.items():
-            frames = [scores[run.model,] for run in own]
+        for system, seeds in systems.items():
+            frames = [scores[run.model,] for run in seeds]
             means = {m: np.mean([frame[m].to_numpy() for frame in frames], axis=0) for m in metrics}
             first = frames[0].with_columns(
                 *(pl.Series(name, values) for name, values in means.items()),
@@ -253,12 +253,12 @@ def _systems(runs: Sequence[TrainedRun]) -> pl.DataFrame:
     )
 
 
-def _table(runs: Sequence[TrainedRun], found: ResultTables, own: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of TRAINING_TABLE; ``own``: the PSI table of the models themselves."""
+def _table(runs: Sequence[TrainedRun], found: ResultTables, seed_psi: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of TRAINING_TABLE; ``seed_psi``: the PSI table of the models themselves."""
     names = pl.DataFrame({"model": [r.model for r in runs], "system": [r.system for r in runs]})
     place = ["system", *_PAIR, *_VIEW]
     seeds = (
-        _pooled(own)
+        _pooled(seed_psi)
         .join(names, on="model")
         .group_by(place)
         .agg(

@@ -252,10 +252,10 @@ def _shortages(cells: pl.DataFrame, budget: int | None) -> Iterator[str]:
             f"{row['n_retained']:,}; a `budget` of {least:,} fits every cell (smallest: {where}). "
             "Lower it, or leave it out"
         )
-    for name, own in cells.group_by("configuration", maintain_order=True):
-        if not own.get_column("n_drawn").sum():
+    for name, drawn in cells.group_by("configuration", maintain_order=True):
+        if not drawn["n_drawn"].sum():
             yield (
-                f"training pool: a budget of {own.get_column('budget')[0]} examples per length bin "
+                f"training pool: a budget of {drawn['budget'][0]} examples per length bin "
                 f"is too few to be divided as distribution {name[0]!r} says; raise it, or use "
                 "fewer `edges`"
             )
@@ -270,14 +270,14 @@ def count_examples(
     """
     labels = bin_labels(edges)
     rows = []
-    for name, own in pairs.group_by("distribution", maintain_order=True):
+    for name, examples in pairs.group_by("distribution", maintain_order=True):
         kind = POOL if name[0] == POOL else "drawn"
-        parts = [own.filter(length_bin=label) for label in labels]
+        parts = [examples.filter(length_bin=label) for label in labels]
         rows += [
             (kind, name[0], label, *_count(part), budget)
             for label, part in zip(labels, parts, strict=True)
         ]
-        rows.append((kind, name[0], POOLED, *_count(own), budget and budget * len(labels)))
+        rows.append((kind, name[0], POOLED, *_count(examples), budget and budget * len(labels)))
     rows += [
         ("left_out", reason, POOLED, *_count(left_out.filter(reason=reason)), None)
         for reason in REASONS
@@ -367,7 +367,7 @@ def _tested_texts(corpora: Sequence[str], qrels: Sequence[str]) -> pl.Series:
     """Return the texts of the documents that some query of a test is about, each once."""
     texts = []
     for documents, judged in zip(corpora, qrels, strict=True):
-        own = read_columns(judged, QRELS, ["corpus-id", "score"]).filter(pl.col("score") > 0)
+        relevant = read_columns(judged, QRELS, ["corpus-id", "score"]).filter(pl.col("score") > 0)
         every = read_columns(documents, CORPUS, ["_id", "text"])
-        texts.append(every.join(own, left_on="_id", right_on="corpus-id", how="semi")["text"])
+        texts.append(every.join(relevant, left_on="_id", right_on="corpus-id", how="semi")["text"])
     return pl.concat(texts).unique(maintain_order=True) if texts else pl.Series([], dtype=pl.String)
