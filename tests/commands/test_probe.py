@@ -121,11 +121,22 @@ def test_options_that_do_not_fit_are_refused_in_words(folder, options, said, cap
 
 @pytest.mark.parametrize(
     ("model", "said"),
-    [("bm25", "no vectors"), ("minilm-static-x", "no id of the registry and no folder")],
+    [
+        ("bm25", "no vectors"),
+        ("minilm-maxsim", "late interaction"),
+        ("minilm-maxp", "windows"),
+        ("opensearch-sparse-doc-v3", "sparse"),
+        ("minilm-static-x", "no id of the registry and no folder"),
+    ],
 )
 def test_models_that_cannot_be_probed_are_refused_in_words(folder, model, said, capsys):
     assert probe(folder, "insertion", model=model) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_model_without_gradients_is_refused_by_saliency_alone(folder, capsys):
+    assert probe(folder, "saliency", "--queries", str(folder / "queries.jsonl")) == 2
+    assert "gradients of a transformer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ import pytest
 from psibench.config.models import SentenceTransformerModel
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
-from psibench.errors import InputError
 from psibench.probes.cosines import measure, summarise
 from psibench.probes.encoding import ProbeEncoder
-from psibench.probes.settings import Probes, why_not
+from psibench.probes.settings import Probes
 from psibench.probes.tables import (
     EMPTY_QUERIES,
     Texts,
@@ -267,19 +266,3 @@ def test_a_sample_is_drawn_by_hash_and_a_larger_one_holds_the_smaller():
     assert sum(map(len, small.values())) == 10
     assert all(set(small[domain]) <= set(large[domain]) for domain in ("x", "y"))
     assert draw(["x", "y"], ids, n_documents=10, seed=2) != small
-
-
-@pytest.mark.parametrize(
-    ("model", "word"),
-    [
-        ("bm25", "no vectors"),
-        ("minilm-maxsim", "late interaction"),
-        ("minilm-maxp", "windows"),
-        ("opensearch-sparse-doc-v3", "sparse"),
-    ],
-)
-def test_models_without_one_vector_per_text_are_refused_with_the_reason(model, word, tmp_path):
-    entry = load_registry()[model]
-    assert word in (why_not(entry) or "")
-    with pytest.raises(InputError, match=word):
-        ProbeEncoder(entry, model=model, store=tmp_path, settings=Encoding())

@@ -5,12 +5,10 @@ import polars as pl
 import pytest
 
 from psibench.config.models import SentenceTransformerModel
-from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
-from psibench.errors import InputError
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.saliency import measure_saliency, normalised, summarise_saliency
-from psibench.probes.settings import Probes, why_not
+from psibench.probes.settings import Probes
 from psibench.probes.tables import Texts
 
 TEXT = " ".join(f"The river number {k} is cold." for k in range(12))
@@ -130,12 +128,3 @@ def test_all_pairs_count_in_the_curve_and_documents_in_its_interval(load):
     assert curve == pytest.approx(matrix.mean(axis=0).tolist())
     spread = [row["value"] for row in points if row["measure"] == "saliency sd"]
     assert spread == pytest.approx(matrix.std(axis=0).tolist())
-
-
-def test_a_model_without_gradients_is_refused(tmp_path):
-    entry = load_registry()["minilm-static"]
-    assert why_not(entry) is None
-    assert "transformer" in (why_not(entry, "saliency") or "")
-    encoder = ProbeEncoder(entry, model="blind", store=tmp_path, settings=Encoding(device="cpu"))
-    with pytest.raises(InputError, match="transformer"):
-        measure_saliency(texts(TEXT), encoder, Probes())

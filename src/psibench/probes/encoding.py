@@ -16,7 +16,7 @@ from psibench.encode.store import key_array, open_store, text_key
 from psibench.errors import InputError
 from psibench.models.protocols import Encoder, Role, TokenizedText
 from psibench.models.transformer import TransformerEncoder
-from psibench.probes.settings import NO_GRADIENTS, why_not
+from psibench.probes.settings import NO_GRADIENTS
 from psibench.progress import Progress
 from psibench.stopping import watched_stop
 from psibench.text.lengths import neighbours
@@ -58,7 +58,7 @@ class ProbeEncoder:
     Raises
     ------
     InputError
-        If the model is none of that kind, or cannot be loaded.
+        If the model cannot be loaded.
     """
 
     def __init__(
@@ -69,8 +69,6 @@ class ProbeEncoder:
         store: str | Path,
         settings: Encoding,
     ) -> None:
-        if (reason := why_not(entry)) is not None:
-            raise InputError(f"model {model!r} cannot be probed: {reason}")
         self.model, self._settings, self._service = model, settings, None
         self.encoder: Encoder | ApiTexts
         if isinstance(entry, EmbeddingApiModel):
