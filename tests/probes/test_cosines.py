@@ -1,16 +1,11 @@
 """The probes of a cosine: known encoders give the profiles they must."""
 
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 import pytest
+from probe_texts import WORDS, document
 
-from psibench.config.models import SentenceTransformerModel
-from psibench.config.registry import load_registry
-from psibench.config.sections import Encoding
 from psibench.probes.cosines import measure, summarise
-from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import Probes
 from psibench.probes.tables import (
     EMPTY_QUERIES,
@@ -21,18 +16,6 @@ from psibench.probes.tables import (
     profile_rows,
 )
 from psibench.text.lengths import count_whitespace_tokens
-
-WORDS = (
-    "river stone engine market winter letter garden copper window bridge forest signal "
-    "harbour violin planet kitchen doctor history thunder paper silver castle ocean village"
-).split()
-Load = Callable[..., ProbeEncoder]
-
-
-def document(number: int, n_sentences: int = 12) -> str:
-    """Sentences of four words, none of them twice in a row of documents."""
-    rng = np.random.default_rng(number)
-    return " ".join(f"{' '.join(rng.choice(WORDS, 4)).capitalize()}." for _ in range(n_sentences))
 
 
 def texts_of(documents: list[str], *, spans: list[tuple[int, int] | None] | None = None) -> Texts:
@@ -49,21 +32,6 @@ def texts_of(documents: list[str], *, spans: list[tuple[int, int] | None] | None
         schema_overrides=EMPTY_QUERIES.schema,
     )
     return Texts(frame, asked)
-
-
-@pytest.fixture
-def load(tmp_path) -> Load:
-    def loaded(model: str = "minilm-static", *, tokens_per_batch: int = 8192, **fields):
-        entry = None if fields else load_registry()[model]
-        if entry is None:
-            entry = SentenceTransformerModel(
-                backend="sentence-transformers", checkpoint="embedded:all-MiniLM-L6-v2", **fields
-            )
-        name = f"{model}-{tokens_per_batch}"
-        settings = Encoding(tokens_per_batch=tokens_per_batch, device="cpu", dtype="float32")
-        return ProbeEncoder(entry, model=name, store=tmp_path, settings=settings)
-
-    return loaded
 
 
 def run(probe, texts, encoder, **settings) -> pl.DataFrame:

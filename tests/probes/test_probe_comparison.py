@@ -5,10 +5,7 @@ import polars as pl
 import pytest
 from scipy.stats import ttest_rel
 
-from psibench.config.registry import load_registry
-from psibench.config.sections import Encoding
 from psibench.probes.comparison import PROBE_COMPARISON, compare, contrasts, run_probe_comparison
-from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.regression import measure_regression
 from psibench.probes.run import ALL_PROBES
 from psibench.probes.tables import rows_frame
@@ -110,16 +107,10 @@ def test_ranges_have_their_own_places_and_no_interval(cosines):
     assert spread["p"] < 0.001
 
 
-def test_the_position_blind_encoder_compared_with_itself_in_a_regression(tmp_path):
-    encoder = ProbeEncoder(
-        load_registry()["minilm-static"],
-        model="minilm-static",
-        store=tmp_path,
-        settings=Encoding(device="cpu"),
-    )
+def test_the_position_blind_encoder_compared_with_itself_in_a_regression(load):
     text = "The river is cold. A stone was near the old bridge! Winter letters?"
     documents = pl.DataFrame({"domain": "one", "document_id": ["a", "b"], "text": [text, text]})
-    measured = measure_regression(documents, encoder, seed=0)
+    measured = measure_regression(documents, load(), seed=0)
     made = labelled("regression", measured.rows(named=True), "x").drop("probe", strict=False)
     both = list(compare(ALL_PROBES["regression"], made, made, level=0.95))
     assert {row["difference"] for row in both} == {0.0}

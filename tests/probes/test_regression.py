@@ -4,20 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.config.registry import load_registry
-from psibench.config.sections import Encoding
-from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.regression import decompose, measure_regression, summarise_regression
-
-
-@pytest.fixture
-def blind(tmp_path) -> ProbeEncoder:
-    return ProbeEncoder(
-        load_registry()["minilm-static"],
-        model="minilm-static",
-        store=tmp_path,
-        settings=Encoding(device="cpu"),
-    )
 
 
 def documents(*texts: str) -> pl.DataFrame:
@@ -56,9 +43,9 @@ def test_equal_sentences_share_their_weight():
     assert found.coefficients == pytest.approx([2, 2])
 
 
-def test_a_sentence_weighs_the_same_anywhere_for_the_position_blind_encoder(blind):
+def test_a_sentence_weighs_the_same_anywhere_for_the_position_blind_encoder(load):
     text = "The river is cold. A stone was near the old bridge! Winter letters?\nCopper engines."
-    found = measure_regression(documents(text, text + " Silver castles shine."), blind, seed=0)
+    found = measure_regression(documents(text, text + " Silver castles shine."), load(), seed=0)
     assert found["r2"].to_numpy() == pytest.approx(1, abs=1e-6)
     weights = found.sort("document_id", "sentence", "shuffled")
     as_it_is, shuffled = (weights.filter(shuffled=one) for one in (False, True))
@@ -68,18 +55,18 @@ def test_a_sentence_weighs_the_same_anywhere_for_the_position_blind_encoder(blin
     )
 
 
-def test_sentences_alike_have_equal_importance_and_no_excess(blind):
+def test_sentences_alike_have_equal_importance_and_no_excess(load):
     # Each sentence has the same number of tokens of its own and the same ones in common.
-    found = measure_regression(documents(" ".join(["Copper engines run."] * 6)), blind, seed=0)
+    found = measure_regression(documents(" ".join(["Copper engines run."] * 6)), load(), seed=0)
     assert found["importance"].to_numpy() == pytest.approx(1 / np.sqrt(6), abs=1e-6)
     rows = summarise_regression(found, level=0.95)
     excess = [row["value"] for row in rows if row["measure"] == "importance excess"]
     assert excess == pytest.approx([0] * len(excess), abs=1e-6)
 
 
-def test_what_cannot_be_fitted_is_a_row_with_its_reason(blind):
+def test_what_cannot_be_fitted_is_a_row_with_its_reason(load):
     long = " ".join(f"Number {k} here." for k in range(400))
-    found = measure_regression(documents("One sentence", long, "一句话。两句话。"), blind, seed=0)
+    found = measure_regression(documents("One sentence", long, "一句话。两句话。"), load(), seed=0)
     reasons = found.filter(~pl.col("shuffled")).unique("document_id").sort("document_id")
     assert reasons["left_out"].to_list() == [
         "fewer than two sentences",

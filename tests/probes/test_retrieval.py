@@ -2,14 +2,11 @@
 
 import numpy as np
 import polars as pl
+import probe_texts
 import pytest
 
-from psibench.config.models import SentenceTransformerModel
-from psibench.config.registry import load_registry
-from psibench.config.sections import Encoding
 from psibench.metrics.definitions import ndcg_of_query
 from psibench.probes.cosines import measure
-from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.retrieval import (
     Collection,
     measure_reversal,
@@ -20,16 +17,11 @@ from psibench.probes.settings import Probes
 from psibench.probes.tables import Texts
 from psibench.text.lengths import count_whitespace_tokens
 
-WORDS = (
-    "river stone engine market winter letter garden copper window bridge forest signal "
-    "harbour violin planet kitchen doctor history thunder paper silver castle ocean village"
-).split()
 N = 8
 
 
 def text(number: int) -> str:
-    rng = np.random.default_rng(number)
-    return " ".join(f"{' '.join(rng.choice(WORDS, 4)).capitalize()}." for _ in range(10))
+    return probe_texts.document(number, 10)
 
 
 @pytest.fixture(scope="module")
@@ -64,22 +56,8 @@ def queries(collection: Collection, *, sentence: int) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**schema, "span": pl.List(pl.Int64)}, orient="row")
 
 
-def load(tmp_path, name="minilm-static", **fields) -> ProbeEncoder:
-    entry = (
-        load_registry()[name]
-        if not fields
-        else SentenceTransformerModel(
-            backend="sentence-transformers", checkpoint="embedded:all-MiniLM-L6-v2", **fields
-        )
-    )
-    settings = Encoding(device="cpu", dtype="float32")
-    return ProbeEncoder(entry, model=name, store=tmp_path, settings=settings)
-
-
-def test_ndcg_with_moved_evidence_is_that_of_a_corpus_with_the_document_replaced(
-    collection, tmp_path
-):
-    encoder = load(tmp_path, "first", max_tokens=16)
+def test_ndcg_with_moved_evidence_is_that_of_a_corpus_with_the_document_replaced(collection, load):
+    encoder = load("first", max_tokens=16)
     asked = queries(collection, sentence=6)
     texts = Texts(collection.documents, asked)
     found = measure(
@@ -119,15 +97,15 @@ def test_ndcg_with_moved_evidence_is_that_of_a_corpus_with_the_document_replaced
     assert len(set(np.round(values, 6))) > 3  # the test sees ranks that differ
 
 
-def test_the_position_blind_encoder_finds_reversed_documents_as_before(collection, tmp_path):
+def test_the_position_blind_encoder_finds_reversed_documents_as_before(collection, load):
     asked = queries(collection, sentence=1)
-    found = measure_reversal(collection, asked, load(tmp_path))
+    found = measure_reversal(collection, asked, load())
     assert found["before"].to_list() == found["after"].to_list()
     assert set(found["origin"]) == {"front"}
 
 
-def test_exact_cuts_go_through_evidence_that_other_cuts_leave_whole(collection, tmp_path):
-    asked, encoder = queries(collection, sentence=3), load(tmp_path)
+def test_exact_cuts_go_through_evidence_that_other_cuts_leave_whole(collection, load):
+    asked, encoder = queries(collection, sentence=3), load()
     soft, exact = (
         measure_reversal(collection, asked, encoder, is_exact=is_exact)
         for is_exact in (False, True)
@@ -142,8 +120,8 @@ def test_exact_cuts_go_through_evidence_that_other_cuts_leave_whole(collection, 
     assert exact["n_pieces"].to_list() == wanted
 
 
-def test_an_encoder_of_the_first_tokens_finds_the_back_once_it_is_in_front(collection, tmp_path):
-    encoder = load(tmp_path, "first", max_tokens=16)
+def test_an_encoder_of_the_first_tokens_finds_the_back_once_it_is_in_front(collection, load):
+    encoder = load("first", max_tokens=16)
     asked = pl.concat(
         [
             queries(collection, sentence=number).with_columns(pl.col("query_id") + name)
@@ -169,7 +147,7 @@ def test_an_encoder_of_the_first_tokens_finds_the_back_once_it_is_in_front(colle
     assert rows["delta_change"] == pytest.approx(rows["delta_rev"] - rows["delta"])
 
 
-def test_reversal_says_why_a_query_does_not_count(tmp_path):
+def test_reversal_says_why_a_query_does_not_count(load):
     documents = pl.DataFrame({"domain": "one", "document_id": ["a", "b"], "text": ["abc", text(1)]})
     asked = pl.DataFrame(
         {
@@ -188,7 +166,7 @@ def test_reversal_says_why_a_query_does_not_count(tmp_path):
             "score": 1,
         }
     )
-    found = measure_reversal(Collection(("one",), documents, qrels), asked, load(tmp_path))
+    found = measure_reversal(Collection(("one",), documents, qrels), asked, load())
     assert dict(found.select("query_id", "left_out").iter_rows()) == {
         "short": "fewer than 5 segments with text",
         "spanless": "no one evidence span",

@@ -1,12 +1,11 @@
 """Saliency of documents: normalised curves, special tokens left out, the truncating control."""
 
+from functools import partial
+
 import numpy as np
 import polars as pl
 import pytest
 
-from psibench.config.models import SentenceTransformerModel
-from psibench.config.sections import Encoding
-from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.saliency import measure_saliency, normalised, summarise_saliency
 from psibench.probes.settings import Probes
 from psibench.probes.tables import Texts
@@ -30,17 +29,8 @@ def texts(*documents: str) -> Texts:
 
 
 @pytest.fixture
-def load(tmp_path):
-    def loaded(tokens_per_batch: int = 8192, max_tokens: int = 256):
-        entry = SentenceTransformerModel(
-            backend="sentence-transformers",
-            checkpoint="embedded:all-MiniLM-L6-v2",
-            max_tokens=max_tokens,
-        )
-        settings = Encoding(device="cpu", dtype="float32", tokens_per_batch=tokens_per_batch)
-        return ProbeEncoder(entry, model="mine", store=tmp_path, settings=settings)
-
-    return loaded
+def network(load):
+    return partial(load, "network", max_tokens=256)
 
 
 def test_norms_are_over_their_99th_percentile_cut_at_1_and_100_points():
@@ -63,8 +53,10 @@ def test_norms_over_their_maximum_are_not_cut():
     assert normalised(spiked, "max")[0] == 0.01
 
 
-def test_integrated_gradients_say_how_far_they_are_from_their_sum_and_a_bad_one_is_left_out(load):
-    encoder, both = load(), texts("The river is cold. A stone was near.", "Old winter letters.")
+def test_integrated_gradients_say_how_far_they_are_from_their_sum_and_a_bad_one_is_left_out(
+    network,
+):
+    encoder, both = network(), texts("The river is cold. A stone was near.", "Old winter letters.")
     settings = Probes(saliency_method="integrated", saliency_steps=64, saliency_divide_by="max")
     found = measure_saliency(both, encoder, settings)
     assert found["left_out"].null_count() == found.height == 200
@@ -83,24 +75,24 @@ def test_integrated_gradients_say_how_far_they_are_from_their_sum_and_a_bad_one_
     assert np.abs(plain["saliency"] - found["saliency"]).max() > 0.05
 
 
-def test_special_tokens_are_left_out_and_what_was_not_read_is_said(load):
-    found = measure_saliency(texts(TEXT), load(max_tokens=32), Probes())
+def test_special_tokens_are_left_out_and_what_was_not_read_is_said(network):
+    found = measure_saliency(texts(TEXT), network(max_tokens=32), Probes())
     assert set(found["n_tokens"]) == {30}  # 32 less [CLS] and [SEP]
     assert 0.2 < found["read"][0] < 0.6
     assert found["point"].to_list() == list(range(1, 101))
     assert found["relative_position"][0] == pytest.approx(0.5, abs=0.02)
 
 
-def test_curves_do_not_depend_on_the_batch(load):
+def test_curves_do_not_depend_on_the_batch(network):
     documents = texts(TEXT, TEXT[: len(TEXT) // 2], TEXT[40:])
     one, many = (
-        measure_saliency(documents, load(tokens_per_batch=n), Probes()) for n in (64, 8192)
+        measure_saliency(documents, network(tokens_per_batch=n), Probes()) for n in (64, 8192)
     )
     assert one["saliency"].to_numpy() == pytest.approx(many["saliency"].to_numpy(), abs=1e-4)
 
 
-def test_the_summary_has_100_points_with_their_spread_and_the_tenths(load):
-    found = measure_saliency(texts(TEXT, TEXT[40:], "x"), load(), Probes())
+def test_the_summary_has_100_points_with_their_spread_and_the_tenths(network):
+    found = measure_saliency(texts(TEXT, TEXT[40:], "x"), network(), Probes())
     assert found["left_out"].drop_nulls().to_list() == ["no gradient"]
     rows = [row for row in summarise_saliency(found, level=0.95) if row["read"] == "all"]
     points = [row for row in rows if row["n_places"] == 100 and row["measure"] == "saliency"]
@@ -114,11 +106,11 @@ def test_the_summary_has_100_points_with_their_spread_and_the_tenths(load):
     assert {row["n_left_out"] for row in rows} == {1}
 
 
-def test_all_pairs_count_in_the_curve_and_documents_in_its_interval(load):
+def test_all_pairs_count_in_the_curve_and_documents_in_its_interval(network):
     two = texts(TEXT, TEXT[40:])
     again = two.queries.head(1).with_columns(query_id=pl.lit("q9"), text=pl.lit("old stone"))
     found = measure_saliency(
-        Texts(two.documents, pl.concat([two.queries, again])), load(), Probes()
+        Texts(two.documents, pl.concat([two.queries, again])), network(), Probes()
     )
     matrix = found.sort("document_id", "query_id", "point")["saliency"].to_numpy().reshape(3, 100)
     rows = [row for row in summarise_saliency(found, level=0.95) if row["read"] == "all"]
