@@ -9,12 +9,12 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 from tiny_checkpoints import DECODER_VOCABULARY, entry_of, save_tokenizer
-from tiny_training import SETTINGS, base_of
+from tiny_training import base_of, train
 
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
-from psibench.train.finetune import load_base, run_train_model
-from psibench.train.sections import Base, Settings
+from psibench.train.finetune import load_base
+from psibench.train.sections import Base
 
 SIZES = {"vocab_size": len(DECODER_VOCABULARY), "pad_token_id": 0}
 COMMON = SIZES | {
@@ -57,11 +57,7 @@ def test_every_kind_of_base_is_cut_trained_saved_and_encoded_alike(pool, tmp_pat
         path.write_text(json.dumps(settings | {"eos_token": "<|endoftext|>"}))
     prompt = "Retrieve a relevant passage: "
     base = base_of(folder, pooling=pooling, layers=2, query_prompt=prompt, max_tokens=32)
-    run_train_model(
-        Base.model_validate(base), Settings.model_validate(SETTINGS | {"epochs": 1}),
-        distribution="uniform", seed=1, sampling_seed=42, device="cpu", **pool,
-        work=str(tmp_path / "work"), model=str(tmp_path / "model" / "model.json"),
-    )  # fmt: skip
+    train(pool, tmp_path, base, epochs=1)
     saved = transformers.AutoConfig.from_pretrained(tmp_path / "model")
     assert saved.num_hidden_layers == 2
     library = SentenceTransformer(str(tmp_path / "model"), device="cpu")
@@ -114,17 +110,11 @@ def test_without_positions_nothing_is_turned(tmp_path, kind):
 
 def test_what_is_trained_without_positions_has_none_wherever_it_is_loaded(pool, tmp_path):
     folder = save_rotary(tmp_path / "base", "Llama")
-    base = Base.model_validate(
-        base_of(folder, pooling="lasttoken", max_tokens=32, positions="none")
-    )
+    base = base_of(folder, pooling="lasttoken", max_tokens=32, positions="none")
     with torch.inference_mode():
-        loaded = load_base(base, device="cpu")[0].auto_model
+        loaded = load_base(Base.model_validate(base), device="cpu")[0].auto_model
     assert torch.equal(states(loaded), states(backbone(folder, positions="none")))
-    run_train_model(
-        base, Settings.model_validate(SETTINGS | {"epochs": 1}),
-        distribution="uniform", seed=1, sampling_seed=42, device="cpu", **pool,
-        work=str(tmp_path / "work"), model=str(tmp_path / "model" / "model.json"),
-    )  # fmt: skip
+    train(pool, tmp_path, base, epochs=1)
     by_entry, by_library = (
         backbone(tmp_path / "model", positions="none"),
         transformers.AutoModel.from_pretrained(tmp_path / "model").eval(),

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tiny_checkpoints import entry_of, save_bert
-from tiny_training import SETTINGS, base_of
+from tiny_training import SETTINGS, base_of, train
 
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
@@ -21,25 +21,10 @@ from psibench.tables import read_table
 from psibench.tables.stage import DECLARED, call
 from psibench.train.batches import LengthBinBatches
 from psibench.train.card import read_trained, write_model_card
-from psibench.train.finetune import load_base, make_loss, run_train_model
+from psibench.train.finetune import load_base, make_loss
 from psibench.train.sampling import TRAINING_PAIRS
 from psibench.train.sections import Base, Settings
 from psibench.train.trainer import Watch
-
-
-def train(pool, tmp_path, base, *, name="model", distribution="uniform", seed=1, **settings):
-    run_train_model(
-        Base.model_validate(base),
-        Settings.model_validate(SETTINGS | settings),
-        distribution=distribution,
-        seed=seed,
-        sampling_seed=42,
-        device="cpu",
-        **pool,
-        work=str(tmp_path / "work"),
-        model=str(tmp_path / name / "model.json"),
-    )
-    return tmp_path / name
 
 
 def manifest(folder):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 from tiny_checkpoints import entry_of, save_bert
-from tiny_training import SETTINGS, base_of
+from tiny_training import base_of, train
 
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
-from psibench.train.finetune import load_base, run_train_model
-from psibench.train.sections import Base, Settings
+from psibench.train.finetune import load_base
+from psibench.train.sections import Base
 
 CLS, SEP = 2, 3
 FIRST = 4  # w0
@@ -93,11 +93,7 @@ def test_a_trained_model_has_its_landmarks_here_and_in_the_library(
     base = base_of(
         tiny_bert, pooling="landmark", landmark={"chunk_tokens": 4}, landmark_chunks=chunks
     )
-    run_train_model(
-        Base.model_validate(base), Settings.model_validate(SETTINGS), distribution="uniform",
-        seed=1, sampling_seed=42, device="cpu", **pool, work=str(tmp_path / "work"),
-        model=str(tmp_path / "model" / "model.json"),
-    )  # fmt: skip
+    train(pool, tmp_path, base)
     loss = json.loads((tmp_path / "model" / "model.json").read_text())["loss"]
     assert np.mean(loss[-4:]) < np.mean(loss[:4])
     assert "trust_remote_code=True" in (tmp_path / "model" / "README.md").read_text()
