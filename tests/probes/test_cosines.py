@@ -10,8 +10,7 @@ from psibench.probes.settings import Probes
 from psibench.probes.tables import (
     EMPTY_QUERIES,
     Texts,
-    draw,
-    drawn_queries,
+    first_by_hash,
     mean_row,
     profile_rows,
 )
@@ -208,11 +207,15 @@ def test_rows_of_one_document_are_one_unit_of_the_interval():
 def test_so_many_queries_of_a_document_are_drawn_the_fewer_among_the_more():
     asked = pl.DataFrame(
         {
+            "domain": "x",
             "query_id": [f"q{k}" for k in range(9)],
             "document_id": ["a"] * 5 + ["b"] * 3 + ["c"],
         }
     )
-    drawn = {n: set(drawn_queries(asked, "x", seed=1, most=n)["query_id"]) for n in (1, 2, None)}
+    drawn = {
+        n: set(first_by_hash(asked, "query_id", seed=1, n=n, of=["document_id"])["query_id"])
+        for n in (1, 2, None)
+    }
     assert [len(drawn[n]) for n in drawn] == [3, 5, 9]
     assert drawn[1] < drawn[2]
 
@@ -229,8 +232,13 @@ def test_a_mean_over_thirty_documents_has_students_interval_and_p():
 
 
 def test_a_sample_is_drawn_by_hash_and_a_larger_one_holds_the_smaller():
-    ids = [pl.Series([f"{name}{k}" for k in range(50)]) for name in "ab"]
-    small, large = (draw(["x", "y"], ids, n_documents=n, seed=1) for n in (10, 40))
-    assert sum(map(len, small.values())) == 10
-    assert all(set(small[domain]) <= set(large[domain]) for domain in ("x", "y"))
-    assert draw(["x", "y"], ids, n_documents=10, seed=2) != small
+    ids = [f"d{k}" for k in range(50)]
+    every = pl.concat(pl.DataFrame({"domain": domain, "document_id": ids}) for domain in "xy")
+
+    def drawn(n, seed=1):
+        return set(first_by_hash(every, "document_id", seed=seed, n=n).rows())
+
+    assert len(drawn(10)) == 10
+    assert drawn(10) < drawn(40)
+    assert {domain for domain, _ in drawn(40)} == {"x", "y"}
+    assert drawn(10, seed=2) != drawn(10)

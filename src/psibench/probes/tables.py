@@ -173,39 +173,36 @@ def read_sample(run: ProbeRun, files: ProbeFiles) -> Texts:
     queries, of those whose evidence it holds, likewise; a document without one is left out where
     the probe asks queries. Saliency takes queries of evidence in the middle of long documents.
     """
-    section, domains = run.probes, run.domains
-    narrowed: dict[str, Any] = {}
-    if run.probe == "saliency":
-        narrowed = {
-            "positions": section.saliency_positions,
-            "min_tokens": section.saliency_min_tokens,
-        }
-    ids = [read_columns(path, CORPUS, ["_id"]).get_column("_id") for path in files.corpora]
-    asked: list[pl.DataFrame] = []
-    if run.probe in OF_QUERIES:
-        asked = [
-            drawn_queries(
-                read_queries(path, domain, **narrowed),
-                domain,
-                seed=section.seed,
-                most=section.queries_per_document,
-            )
-            for domain, path in zip(domains, files.queries, strict=True)
-        ]
-        ids = [
-            known.filter(known.is_in(q["document_id"])) for known, q in zip(ids, asked, strict=True)
-        ]
-    drawn = draw(domains, ids, n_documents=section.n_documents, seed=section.seed)
+    section, seed = run.probes, run.probes.seed
     documents = pl.concat(
-        read_columns(path, CORPUS, ["_id", "text"], ids=drawn[domain]).select(
-            pl.lit(domain).alias("domain"), pl.col("_id").alias("document_id"), "text"
+        read_columns(path, CORPUS, ["_id"]).select(domain=pl.lit(domain), document_id="_id")
+        for domain, path in zip(run.domains, files.corpora, strict=True)
+    )
+    asked = EMPTY_QUERIES
+    if run.probe in OF_QUERIES:
+        narrowed: dict[str, Any] = {}
+        if run.probe == "saliency":
+            narrowed["positions"] = section.saliency_positions
+            narrowed["min_tokens"] = section.saliency_min_tokens
+        asked = pl.concat(
+            first_by_hash(
+                read_queries(path, domain, **narrowed),
+                "query_id",
+                seed=seed,
+                n=section.queries_per_document,
+                of=["document_id"],
+            )
+            for domain, path in zip(run.domains, files.queries, strict=True)
         )
-        for domain, path in zip(domains, files.corpora, strict=True)
+        documents = documents.join(asked, on=DOCUMENT, how="semi")
+    drawn = first_by_hash(documents, "document_id", seed=seed, n=section.n_documents)
+    texts = pl.concat(
+        read_columns(
+            path, CORPUS, ["_id", "text"], ids=drawn.filter(domain=domain)["document_id"].to_list()
+        ).select(pl.lit(domain).alias("domain"), pl.col("_id").alias("document_id"), "text")
+        for domain, path in zip(run.domains, files.corpora, strict=True)
     )
-    held = pl.concat([EMPTY_QUERIES, *asked]).join(
-        documents, on=["domain", "document_id"], how="semi", maintain_order="left"
-    )
-    return Texts(documents, held)
+    return Texts(texts, asked.join(texts, on=DOCUMENT, how="semi", maintain_order="left"))
 
 
 EMPTY_QUERIES = pl.DataFrame(
@@ -246,32 +243,22 @@ def read_queries(
     )
 
 
-def drawn_queries(
-    queries: pl.DataFrame, domain: str, *, seed: int, most: int | None = 1
+def first_by_hash(
+    rows: pl.DataFrame, key: str, *, seed: int, n: int | None, of: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """Take ``most`` queries of each document, by a hash of seed, domain and id; None: all."""
-    order = [priority(seed, domain, query_id) for query_id in queries["query_id"]]
+    """Take ``n`` rows, or so many of each value of ``of``, by a hash of seed, domain and ``key``.
+
+    A smaller draw is part of a larger one; None: all.
+    """
+    ids = rows.select("domain", key).iter_rows()
+    order = pl.Series("order", [priority(seed, *one) for one in ids], pl.UInt64)
+    place = pl.int_range(pl.len())
     return (
-        queries.with_columns(pl.Series("order", order, pl.UInt64))
-        .sort("document_id", "order", "query_id")
-        .filter(pl.int_range(pl.len()).over("document_id") < (most or pl.len()))
+        rows.with_columns(order)
+        .sort(*of, "order", "domain", key)
+        .filter((place.over(of) if of else place) < (n or pl.len()))
         .drop("order")
     )
-
-
-def draw(
-    domains: Sequence[str], ids: Sequence[pl.Series], *, n_documents: int, seed: int
-) -> dict[str, list[str]]:
-    """Draw documents over all domains by a hash of seed, domain and id; ids in order."""
-    ranked = sorted(
-        (priority(seed, domain, one), domain, one)
-        for domain, in_domain in zip(domains, ids, strict=True)
-        for one in in_domain
-    )
-    drawn: dict[str, list[str]] = {domain: [] for domain in domains}
-    for _, domain, one in ranked[:n_documents]:
-        drawn[domain].append(one)
-    return {domain: sorted(chosen) for domain, chosen in drawn.items()}
 
 
 # --- Figures over documents ---
