@@ -92,6 +92,14 @@ def test_an_encoder_of_the_first_tokens_falls_off_where_moved_evidence_leaves_it
     assert abs(cosines[0] - cosines[2]) > 1e-3
 
 
+def test_of_moved_evidence_is_read_what_the_model_reads_of_the_text_it_is_in(load):
+    # 14 tokens are read: the digits alone as it is; all of the long words where they come first.
+    text = "1 2 3 4 5 6 7 8 9 1 2 3 4 5. International communication organization."
+    query = texts_of([text], spans=[(30, 40)])
+    found = run("moving", query, load("first", max_tokens=16), places=2)
+    assert found["part_read"].to_list() == [0.0, 1.0, 0.0]
+
+
 def test_segments_beyond_the_input_are_marked_as_not_read(load):
     found = run("segments", texts_of([document(3)]), load("first", max_tokens=16), segments=[3])
     assert found["part_read"].to_list()[0] > 0.5

@@ -6,6 +6,11 @@ import pytest
 
 from psibench.probes.regression import decompose, measure_regression, summarise_regression
 
+COLUMNS = """
+    domain document_id shuffled n_sentences place sentence coefficient importance part_read read
+    r2 mae r2_equal left_out
+"""
+
 
 def documents(*texts: str) -> pl.DataFrame:
     ids = [f"d{k}" for k in range(len(texts))]
@@ -82,9 +87,7 @@ def test_the_pooled_correlation_is_negative_without_any_effect_of_place():
         for n in (2, 5, 20)
         for place in range(1, n + 1)
     ]
-    columns = "domain document_id shuffled n_sentences place sentence coefficient importance"
-    columns += " part_read read r2 mae r2_equal left_out"
-    frame = pl.DataFrame(rows, schema=columns.split(), orient="row")
+    frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
     found = {
         row["condition"]: row["value"]
         for row in summarise_regression(frame, level=0.95)
@@ -94,3 +97,33 @@ def test_the_pooled_correlation_is_negative_without_any_effect_of_place():
     assert found["pooled, as it is"] == pytest.approx(np.corrcoef(x, y)[0, 1])
     assert found["pooled, as it is"] < -0.3
     assert found.get("within documents, as it is", 0.0) == pytest.approx(0)
+
+
+def test_the_interval_of_the_pooled_correlation_is_over_what_each_document_adds_to_it():
+    rng = np.random.default_rng(3)
+    sizes = [2, 3, 5, 8]
+    rows = [
+        ("one", f"d{n}", False, n, place, place, 1.0, weight, 1.0, 1.0, 1.0, 0.0, 1.0, None)
+        for n in sizes
+        for place, weight in enumerate(rng.normal(size=n), 1)
+    ]
+    frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
+    row = next(
+        row
+        for row in summarise_regression(frame, level=0.95)
+        if row["condition"] == "pooled, as it is"
+    )
+    x, y = (frame[name].to_numpy() for name in ("place", "importance"))
+    document = np.repeat(np.arange(4), sizes)
+
+    def correlation(weights):
+        return np.cov(x, y, aweights=weights[document])[0, 1] / np.sqrt(
+            np.prod(np.diag(np.cov(x, y, aweights=weights[document])))
+        )
+
+    # The derivative by each document's weight; Student's t of 3 degrees of freedom is 3.1824.
+    step = 1e-6 * np.eye(4)
+    parts = [(correlation(1 + one) - correlation(1 - one)) / 2e-6 for one in step]
+    half = 3.1824463 * np.sqrt(4 / 3 * np.dot(parts, parts))
+    assert row["value"] == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert row["high"] - row["value"] == pytest.approx(half, rel=1e-4)
