@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from psibench.all_tables import ALL_TABLES
 from psibench.errors import InputError
 from psibench.tables import (
-    SPECS,
     Provenance,
     conform,
     content_hash,
@@ -61,7 +61,7 @@ def test_spans_and_extra_columns_read_back_the_same(tmp_path):
     assert row == {name: values[0] for name, values in QUERY_ROW.items()} | {"answer": "é"}
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+@pytest.mark.parametrize("spec", ALL_TABLES.values(), ids=ALL_TABLES)
 def test_every_empty_table_can_be_written_and_read(tmp_path, spec):
     empty = pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
     write_table(empty, tmp_path / "t.parquet", spec, provenance=MADE)
@@ -228,7 +228,7 @@ def test_a_file_without_provenance_has_none(tmp_path):
 
 
 def test_column_names_of_a_table_are_unique_and_its_key_is_declared():
-    for spec in SPECS.values():
+    for spec in ALL_TABLES.values():
         assert len(set(spec.column_names)) == len(spec.column_names)
         assert set(spec.key) <= set(spec.column_names)
 

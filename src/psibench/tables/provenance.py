@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -79,3 +79,20 @@ class Provenance:
             "created": now(),
         }
         return json.dumps(record, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def joined(sources: Mapping[str, Provenance]) -> Provenance:
+    """Join the provenance of domains: ``domains`` lists them, or gives their params by domain."""
+    first, *_ = every = list(sources.values())
+    if all(one.params == first.params for one in every):
+        params = {**first.params, "domains": list(sources)}
+    else:
+        params = {"domains": {name: one.params for name, one in sources.items()}}
+    return replace(
+        first,
+        params=params,
+        inputs={name: found for one in every for name, found in one.inputs.items()},
+        revisions={name: found for one in every for name, found in one.revisions.items()},
+        queries_by=joined_names(one.queries_by for one in every),
+        llm_backend=joined_names(one.llm_backend for one in every),
+    )
