@@ -19,7 +19,7 @@ from snakemake.settings.types import (
 
 from psibench.tables.stage import DECLARED, StageVersion
 
-BASE = "on_cpu"
+BASES = ("on_cpu", "on_gpu")
 """What rules are made of."""
 ALWAYS = {"inputs", "outputs", "threads", "config"}
 
@@ -85,7 +85,7 @@ def main(snakefile: str, folder: str) -> None:
             snakefile=Path(snakefile),
             workdir=Path(folder),
         )._workflow.rules
-    said = {rule.name: about(rule) for rule in rules if rule.name != BASE}
+    said = {rule.name: about(rule) for rule in rules if rule.name not in BASES}
     print(json.dumps(said))
 
 

@@ -107,19 +107,23 @@ def mib(least, per_mb=0, of=None, more=0):
     return asked
 
 
-def own(wildcards):
+def planned(wildcards):
     """The benchmark or view of a job, with what follows from its section."""
     return plan.named[wildcards.benchmark]
 
 
 def task_tables(wildcards):
     """The tables that the items of a job's task are made of, by name."""
-    return own(wildcards).task_tables(wildcards.task, wildcards.lang, wildcards.part)
+    return planned(wildcards).task_tables(
+        wildcards.task, wildcards.lang, wildcards.part
+    )
 
 
 def task_domains(wildcards):
     """The domains that a job's task is asked about; one of its own where it is a sample."""
-    return own(wildcards).asked_about(wildcards.task, wildcards.lang, wildcards.part)
+    return planned(wildcards).asked_about(
+        wildcards.task, wildcards.lang, wildcards.part
+    )
 
 
 def dump(section, *but):
@@ -157,6 +161,22 @@ def tables_and_csv(names):
     for name in names:
         files += [f"results/{name}.parquet", in_report(f"results/{name}.csv")]
     return files
+
+
+def complete_rules(named):
+    """Set what follows from the name that stages are called by: logs, benchmarks, the stage."""
+    for name, proxy in named.items():
+        made = proxy.rule
+        if not made.script:
+            continue
+        place = paths.job_place(name, made.output, made.wildcard_names)
+        made.log_modifier = made.benchmark_modifier = workflow.modifier.path_modifier
+        if not made.log:
+            made.set_log(f"logs/{place}.log")
+        if not made.benchmark:
+            made.benchmark = f"benchmarks/{place}.tsv"
+        if "stage" not in made.params.keys() and made.output:
+            made.set_params(stage=STAGES[name])
 
 
 def check_start():

@@ -11,10 +11,6 @@ use rule on_cpu as sample_training with:
     output:
         pairs="results/training/{training}/pairs.parquet",
         counts="results/training/{training}/counts.parquet",
-    log:
-        "logs/training/{training}/sample.log",
-    benchmark:
-        "benchmarks/training/{training}/sample.tsv"
     wildcard_constraints:
         training=patterns["trainings"],
     resources:
@@ -34,13 +30,10 @@ use rule on_cpu as sample_training with:
         same_article=lambda wildcards: settings.training[
             wildcards.training
         ].same_article,
-        stage=STAGES["sample_training"],
-    message:
-        "Drawing the training sets of {wildcards.training}"
 
 
 # One job a base, distribution and seed.
-rule train_model:
+use rule on_gpu as train_model with:
     input:
         pairs="results/training/{training}/pairs.parquet",
         queries=per_job(paths.pool_tables, table="queries"),
@@ -49,15 +42,9 @@ rule train_model:
     output:
         # The last file of the checkpoint's folder.
         model="results/training/{training}/models/{trained}/model.json",
-    log:
-        "logs/training/{training}/train/{trained}.log",
-    benchmark:
-        "benchmarks/training/{training}/train/{trained}.tsv"
     wildcard_constraints:
         training=patterns["trainings"],
         trained=patterns["trained"],
-    conda:
-        "../../envs/gpu.yaml"
     # Of several small jobs on few cores each is faster alone on one.
     threads: 4 if jobs.gpus(plan) else 1
     resources:
@@ -85,11 +72,6 @@ rule train_model:
         ].sampling_seed,
         domains=per_job(paths.pool_domains),
         work=f"{settings.store}/training",
-        stage=STAGES["train_model"],
-    message:
-        "Training {wildcards.trained}"
-    script:
-        "../scripts/stage.py"
 
 
 use rule on_cpu as training_results with:
@@ -102,18 +84,8 @@ use rule on_cpu as training_results with:
             summaries.training_tables(plan)
             or ["training_table", "training_reduction", "training_buckets"]
         ),
-    log:
-        "logs/training_results.log",
-    benchmark:
-        "benchmarks/training_results.tsv"
-    resources:
-        mem_mb=mib(4000, 12),
-        runtime=minutes(60),
     params:
         trained=summaries.training_runs(plan),
         evaluations=summaries.training_evaluations(plan),
         psi_metrics=settings.psi_metrics,
         uncertainty=dump(settings.uncertainty),
-        stage=STAGES["training_results"],
-    message:
-        "Writing results/training_table.csv and the tables beside it"
