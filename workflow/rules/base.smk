@@ -15,3 +15,4 @@ rule on_cpu:
 use rule on_cpu as on_gpu with:
     conda:
         "../../envs/gpu.yaml"
+    threads: per_job(jobs.threads)

@@ -6,9 +6,7 @@ use rule on_cpu as build with:
         per_job(paths.sources_of),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
     wildcard_constraints:
         benchmark=patterns["native direct"],
@@ -36,7 +34,7 @@ use rule on_cpu as statistics with:
         runtime=minutes(240),
     params:
         domains=per_job(paths.language_domains),
-        schemes=lambda wildcards: planned(wildcards).section.buckets,
+        schemes=setting("buckets"),
         length_tokenizer=settings.length_tokenizer,
 
 

@@ -78,21 +78,9 @@ use rule on_cpu as report with:
         attrition=per_benchmark("results/{benchmark}/attrition.parquet"),
         flow=per_benchmark("results/{benchmark}/flow.parquet"),
         usage=per_benchmark("results/{benchmark}/llm_usage.parquet"),
-        verification_tables=[
-            path
-            for files in summaries.verification_files(plan)
-            for path in summaries.paths_in(files)
-        ],
-        language_tables=[
-            path
-            for files in summaries.language_files(plan)
-            for path in summaries.paths_in(files)
-        ],
-        example_tables=[
-            path
-            for files in summaries.example_files(plan)
-            for path in summaries.paths_in(files)
-        ],
+        verification_tables=summaries.paths_in(summaries.verification_files(plan)),
+        language_tables=summaries.paths_in(summaries.language_files(plan)),
+        example_tables=summaries.paths_in(summaries.example_files(plan)),
         published=summaries.published_tables(),
         comparison_page=published_page,
         training_tables=list(summaries.training_tables(plan).values()),

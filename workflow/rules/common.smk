@@ -1,12 +1,14 @@
 # The plan of the config, its wildcards, and how rules ask the plan; what has a branch lives in the
 # package.
 from inspect import signature
+from operator import attrgetter
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
 try:
     from psibench.cluster.head import set_environment, start_head
+    from psibench.config.base import Section
     from psibench.config.paths import CLEANING
     from psibench.errors import InputError, missing_extra
     from psibench.plan import jobs, paths, summaries
@@ -56,6 +58,9 @@ wildcard_constraints:
     portion=r"(?:/[0-9]+-of-[0-9]+)?",
     model=patterns["models"],
     task=patterns["tasks"],
+    reranker=patterns["rerankers"],
+    training=patterns["trainings"],
+    trained=patterns["trained"],
     shard=r"[0-9]+-of-[0-9]+",
 
 
@@ -66,7 +71,8 @@ workflow.register_resource("budgeted_llm", 1)
 def per_job(function, side=None, **fixed):
     """Ask the plan for each job: a job's wildcards are the arguments of the same names.
 
-    `side` is the wildcard that is given as `lang`, of rules about a pair of languages.
+    `side` is the wildcard that is given as `lang`, of rules about a pair of languages. The
+    reranker of a model that has one is its own.
     """
     names = signature(function).parameters
 
@@ -74,6 +80,8 @@ def per_job(function, side=None, **fixed):
         given = {name: wildcards[name] for name in names if name in wildcards.keys()}
         if side is not None:
             given["lang"] = wildcards[side]
+        if "reranker" in names and "model" in wildcards.keys():
+            given["reranker"] = plan.reranker_of(wildcards.model)
         return function(plan, **{**given, **fixed})
 
     return asked
@@ -131,11 +139,64 @@ def dump(section, *but):
     return section.model_dump(mode="json", exclude=set(but))
 
 
+def setting(key, *but):
+    """Ask for a key of a job's benchmark or training; a section is dumped, but for some keys."""
+
+    def asked(wildcards):
+        is_training = "training" in wildcards.keys()
+        section = (
+            settings.training[wildcards.training]
+            if is_training
+            else planned(wildcards).section
+        )
+        found = attrgetter(key)(section)
+        return dump(found, *but) if isinstance(found, Section) else found
+
+    return asked
+
+
+def downloaded(key):
+    """Ask what is downloaded of a job's checkpoint."""
+    return lambda wildcards: getattr(plan.downloads[wildcards.checkpoint], key)
+
+
+def budgeted_model(wildcards):
+    """A paid model with a budget is asked by one job at a time, so that what is spent is known."""
+    return int(plan.models[wildcards.model].budget_usd is not None)
+
+
+def source_domains(wildcards):
+    """The domains in the language that a benchmark is translated from."""
+    source = planned(wildcards).section.language
+    return paths.domains(plan, wildcards.benchmark, source)
+
+
 domains = per_job(paths.domains)
 largest_share = per_job(jobs.largest_share)
 encode_minutes = per_job(jobs.encode_minutes)
 encoded_before = per_job(paths.encoded_before)
 encoded_before_probe = per_job(paths.encoded_before_probe)
+
+
+# The texts of a language, domain by domain.
+texts = {
+    "corpora": per_job(paths.domain_tables, table="corpus"),
+    "queries": per_job(paths.domain_tables, table="queries"),
+}
+
+
+def benchmark_tables(folder):
+    """A benchmark's tables of one domain, in a folder."""
+    return {name: f"{folder}/{name}.parquet" for name in ("corpus", "queries", "qrels")}
+
+
+def step_tables(step, *kinds):
+    """What a step of a build keeps, and its further tables by kind, as what it dropped."""
+    kept = f"results/{{benchmark}}/build/{{lang}}{{part}}/{step}"
+    return {
+        "rows": f"{kept}.parquet",
+        **{kind: f"{kept}.{kind}.parquet" for kind in kinds},
+    }
 
 
 def per_benchmark(path):

@@ -39,7 +39,7 @@ use rule on_gpu as personas with:
         tokens_per_part=settings.encoding.tokens_per_part,
     params:
         domains=domains,
-        section=lambda wildcards: dump(planned(wildcards).section.personas),
+        section=setting("personas"),
         entry=per_job(jobs.persona_entry),
         model_version=per_job(jobs.persona_version),
         dtype=settings.encoding.dtype,
@@ -56,14 +56,9 @@ use rule on_cpu as ask with:
         # What a template sends decides the reruns (params.prompt_hash): its comments ask nothing.
         prompt=lambda wildcards: ancient(planned(wildcards).tasks[wildcards.task].path),
     output:
-        rows="results/{benchmark}/build/{lang}{part}/{task}.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/{task}.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/{task}.flow.parquet",
-        usage="results/{benchmark}/build/{lang}{part}/{task}.usage.parquet",
-        outcomes="results/{benchmark}/build/{lang}{part}/{task}.outcomes.parquet",
+        **step_tables("{task}", "dropped", "flow", "usage", "outcomes"),
     wildcard_constraints:
         benchmark=patterns["asked whole without vllm"],
-        task=patterns["tasks"],
     resources:
         mem_mb=mib(4000, 25),
         runtime=minutes(per_job(jobs.ask_minutes)),
@@ -81,7 +76,6 @@ use rule on_cpu as ask with:
 use rule ask as ask_vllm with:
     wildcard_constraints:
         benchmark=patterns["asked whole by vllm"],
-        task=patterns["tasks"],
     conda:
         "../../envs/gpu.yaml"
     threads: 4
@@ -99,21 +93,14 @@ use rule ask as ask_shard with:
         usage="results/{benchmark}/build/{lang}{part}/{task}/{shard}.usage.parquet",
     wildcard_constraints:
         benchmark=patterns["asked in shards without vllm"],
-        task=patterns["tasks"],
 
 
-use rule ask_shard as ask_shard_vllm with:
+use rule ask_vllm as ask_shard_vllm with:
+    output:
+        outcomes="results/{benchmark}/build/{lang}{part}/{task}/{shard}.outcomes.parquet",
+        usage="results/{benchmark}/build/{lang}{part}/{task}/{shard}.usage.parquet",
     wildcard_constraints:
         benchmark=patterns["asked in shards by vllm"],
-        task=patterns["tasks"],
-    conda:
-        "../../envs/gpu.yaml"
-    threads: 4
-    resources:
-        mem_mb=mib(32000),
-        runtime=minutes(720),
-        gpu=per_job(jobs.served_gpus),
-        budgeted_llm=per_job(jobs.budgeted),
 
 
 use rule on_cpu as gather with:
@@ -122,13 +109,9 @@ use rule on_cpu as gather with:
         outcomes=per_job(paths.task_shards, table="outcomes"),
         usages=per_job(paths.task_shards, table="usage"),
     output:
-        rows="results/{benchmark}/build/{lang}{part}/{task}.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/{task}.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/{task}.flow.parquet",
-        usage="results/{benchmark}/build/{lang}{part}/{task}.usage.parquet",
+        **step_tables("{task}", "dropped", "flow", "usage"),
     wildcard_constraints:
         benchmark=patterns["asked in shards"],
-        task=patterns["tasks"],
     params:
         domains=task_domains,
         made=per_job(jobs.gather),
@@ -140,9 +123,7 @@ use rule on_cpu as assemble with:
         candidates=per_job(paths.candidates_before),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
     wildcard_constraints:
         benchmark=patterns["native unpurged"],
     resources:
@@ -156,8 +137,6 @@ use rule on_cpu as assemble with:
 # With false negatives in it: the view `raw`, from which they are removed.
 use rule assemble as assemble_raw with:
     output:
-        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}-raw/data/{lang}/{domain}"),
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],

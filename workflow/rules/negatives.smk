@@ -44,7 +44,6 @@ use rule on_gpu as score_pairs with:
         scores="results/{benchmark}/build/{lang}{part}/pair_scores/{reranker}{portion}.parquet",
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
-        reranker=patterns["rerankers"],
     threads: per_job(jobs.chain_threads)
     resources:
         mem_mb=mib(per_job(jobs.scoring_mib), 50),
@@ -97,16 +96,12 @@ use rule on_cpu as judge_pairs with:
 
 use rule on_cpu as remove_negatives with:
     input:
-        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}-raw/data/{lang}/{domain}"),
         negatives=per_job(paths.build_table, table="negatives"),
         scores=per_job(paths.score_tables, of="false_negatives"),
         judged=per_job(paths.judge_tables),
     output:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         judgements="results/{benchmark}/data/{lang}/{domain}/judgements.parquet",
         dropped="results/{benchmark}/build/{lang}/{domain}/false_negatives.dropped.parquet",
         flow="results/{benchmark}/build/{lang}/{domain}/false_negatives.flow.parquet",

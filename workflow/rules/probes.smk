@@ -23,7 +23,6 @@ use rule on_gpu as probe with:
         table="results/probes/{probe}/{benchmark}/{model}/{lang}.summary.parquet",
     wildcard_constraints:
         model=patterns["encoded without vllm"],
-    threads: per_job(jobs.threads)
     resources:
         # The texts of a searched corpus are in memory.
         mem_mb=lambda wildcards, input, attempt: (
@@ -63,10 +62,7 @@ use rule probe as probe_api with:
     resources:
         mem_mb=mib(4000, 6),
         runtime=minutes(1440),
-        # What is spent is known only if one job asks at a time.
-        budgeted_llm=lambda wildcards: int(
-            plan.models[wildcards.model].budget_usd is not None
-        ),
+        budgeted_llm=budgeted_model,
 
 
 use rule on_cpu as probe_table with:

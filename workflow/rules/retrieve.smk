@@ -12,20 +12,17 @@ use rule on_cpu as download with:
         mem_mb=1000,
         runtime=minutes(1440),
     params:
-        repo=lambda wildcards: plan.downloads[wildcards.checkpoint].repo,
-        revision=lambda wildcards: plan.downloads[wildcards.checkpoint].revision,
-        part=lambda wildcards: plan.downloads[wildcards.checkpoint].part,
-        code_revision=lambda wildcards: (
-            plan.downloads[wildcards.checkpoint].code_revision
-        ),
-        code=lambda wildcards: plan.downloads[wildcards.checkpoint].code,
+        repo=downloaded("repo"),
+        revision=downloaded("revision"),
+        part=downloaded("part"),
+        code_revision=downloaded("code_revision"),
+        code=downloaded("code"),
 
 
 # One job encodes all texts of a language.
 use rule on_gpu as encode with:
     input:
-        corpora=per_job(paths.domain_tables, table="corpus"),
-        queries=per_job(paths.domain_tables, table="queries"),
+        **texts,
         checkpoint=per_job(paths.model_inputs),
         # Views share texts: one after the other, so that each text is encoded once.
         earlier=lambda wildcards: ancient(encoded_before(wildcards)),
@@ -34,7 +31,6 @@ use rule on_gpu as encode with:
     wildcard_constraints:
         benchmark=patterns["encoded whole"],
         model=patterns["encoded without vllm"],
-    threads: per_job(jobs.threads)
     resources:
         # Texts are read in blocks; measured: 0.8 to 1.3 kB per text for ids, keys and the store's
         # index, 2.3 MB per MB of documents of 200 words. Weights saved in 16 bits double.
@@ -67,8 +63,7 @@ use rule encode as encode_vllm with:
 # What is encoded, in one file: a hundred tables as inputs of a thousand shards slow every start.
 use rule on_cpu as list_texts with:
     input:
-        corpora=per_job(paths.domain_tables, table="corpus"),
-        queries=per_job(paths.domain_tables, table="queries"),
+        **texts,
     output:
         texts="results/{benchmark}/encodings/{lang}.texts",
     localrule: True
@@ -88,8 +83,7 @@ use rule encode as encode_shard with:
         benchmark=patterns["encoded in shards"],
         model=patterns["encoded without vllm"],
     params:
-        corpora=per_job(paths.domain_tables, table="corpus"),
-        queries=per_job(paths.domain_tables, table="queries"),
+        **texts,
 
 
 use rule encode_shard as encode_shard_vllm with:
@@ -100,8 +94,7 @@ use rule encode_shard as encode_shard_vllm with:
 
 use rule on_cpu as join_shards with:
     input:
-        corpora=per_job(paths.domain_tables, table="corpus"),
-        queries=per_job(paths.domain_tables, table="queries"),
+        **texts,
         shards=per_job(paths.encoding_shards),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
@@ -119,8 +112,7 @@ use rule on_cpu as join_shards with:
 # Vectors that a service makes: no GPU, but a network and a key.
 use rule on_cpu as embed_api with:
     input:
-        corpora=per_job(paths.domain_tables, table="corpus"),
-        queries=per_job(paths.domain_tables, table="queries"),
+        **texts,
         tokenizer=per_job(paths.model_inputs),
         earlier=lambda wildcards: ancient(encoded_before(wildcards)),
     output:
@@ -131,10 +123,7 @@ use rule on_cpu as embed_api with:
     resources:
         mem_mb=mib(4000, 6),
         runtime=minutes(1440),
-        # What is spent is known only if one job asks at a time.
-        budgeted_llm=lambda wildcards: int(
-            plan.models[wildcards.model].budget_usd is not None
-        ),
+        budgeted_llm=budgeted_model,
     params:
         entry=per_job(jobs.entry),
         model_version=per_job(jobs.model_version),
@@ -175,7 +164,6 @@ use rule on_gpu as search_vectors with:
     wildcard_constraints:
         benchmark=patterns["searched"],
         model=patterns["vector"],
-    threads: per_job(jobs.threads)
     resources:
         # The store is read in blocks; measured over the start: 450 MB at 300,000 documents, 600 MB
         # at a million, and up to twice the blocks; best documents take 12 bytes each.
@@ -199,9 +187,7 @@ use rule on_gpu as rerank with:
         corpora=per_job(paths.pair_tables, side="corpus_lang", table="corpus"),
         queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
         judged=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
-        checkpoint=lambda wildcards: paths.reranker_inputs(
-            plan, plan.reranker_of(wildcards.model)
-        ),
+        checkpoint=per_job(paths.reranker_inputs),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
         # What it reads of each query's positive: beside another query it is another part.
@@ -209,20 +195,15 @@ use rule on_gpu as rerank with:
     wildcard_constraints:
         benchmark=patterns["searched"],
         model=patterns["reranking"],
-    threads: per_job(jobs.threads)
     resources:
         mem_mb=mib(
-            lambda wildcards: jobs.scoring_mib(
-                plan, plan.reranker_of(wildcards.model)
-            ),
+            per_job(jobs.scoring_mib),
             20,
         ),
         runtime=minutes(1440),
         gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
-        tokens_per_batch=lambda wildcards: jobs.scoring_tokens(
-            plan, plan.reranker_of(wildcards.model)
-        ),
+        tokens_per_batch=per_job(jobs.scoring_tokens),
     params:
         entry=per_job(jobs.entry),
         reranker=per_job(jobs.reranker_entry),

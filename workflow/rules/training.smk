@@ -11,25 +11,17 @@ use rule on_cpu as sample_training with:
     output:
         pairs="results/training/{training}/pairs.parquet",
         counts="results/training/{training}/counts.parquet",
-    wildcard_constraints:
-        training=patterns["trainings"],
     resources:
         mem_mb=mib(2000, 10),
         # Words of the pool are compared with those of the tests: 1,000 documents a second.
         runtime=minutes(60),
     params:
         domains=per_job(paths.pool_domains),
-        edges=lambda wildcards: settings.training[wildcards.training].edges,
-        distributions=lambda wildcards: settings.training[
-            wildcards.training
-        ].distributions,
-        budget=lambda wildcards: settings.training[wildcards.training].budget,
-        sampling_seed=lambda wildcards: settings.training[
-            wildcards.training
-        ].sampling_seed,
-        same_article=lambda wildcards: settings.training[
-            wildcards.training
-        ].same_article,
+        edges=setting("edges"),
+        distributions=setting("distributions"),
+        budget=setting("budget"),
+        sampling_seed=setting("sampling_seed"),
+        same_article=setting("same_article"),
 
 
 # One job a base, distribution and seed.
@@ -42,9 +34,6 @@ use rule on_gpu as train_model with:
     output:
         # The last file of the checkpoint's folder.
         model="results/training/{training}/models/{trained}/model.json",
-    wildcard_constraints:
-        training=patterns["trainings"],
-        trained=patterns["trained"],
     # Of several small jobs on few cores each is faster alone on one.
     threads: 4 if jobs.gpus(plan) else 1
     resources:
@@ -55,21 +44,15 @@ use rule on_gpu as train_model with:
         gpu=lambda wildcards: jobs.gpus(plan),
         device=settings.encoding.device,
         # How often it saves changes nothing in the result.
-        save_minutes=lambda wildcards: settings.training[
-            wildcards.training
-        ].settings.save_minutes,
+        save_minutes=setting("settings.save_minutes"),
     params:
         entry=per_job(jobs.base),
-        settings=lambda wildcards: dump(
-            settings.training[wildcards.training].settings, "save_minutes"
-        ),
+        settings=setting("settings", "save_minutes"),
         distribution=lambda wildcards: plan.config.trained[
             wildcards.trained
         ].distribution,
         seed=lambda wildcards: plan.config.trained[wildcards.trained].seed,
-        sampling_seed=lambda wildcards: settings.training[
-            wildcards.training
-        ].sampling_seed,
+        sampling_seed=setting("sampling_seed"),
         domains=per_job(paths.pool_domains),
         work=f"{settings.store}/training",
 

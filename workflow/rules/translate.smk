@@ -13,9 +13,7 @@ use rule on_cpu as text_parts with:
         benchmark=patterns["translated"],
     params:
         domains=domains,
-        max_part_tokens=lambda wildcards: (
-            planned(wildcards).section.translate.max_part_tokens
-        ),
+        max_part_tokens=setting("translate.max_part_tokens"),
         length_tokenizer=settings.length_tokenizer,
 
 
@@ -39,7 +37,7 @@ use rule on_cpu as mark_translations with:
         runtime=minutes(120),
     params:
         domains=domains,
-        prefixes=lambda wildcards: (planned(wildcards).section.translate.clean.prefixes),
+        prefixes=setting("translate.clean.prefixes"),
         refusals=lambda wildcards: (
             planned(wildcards).section.translate.clean.refusals is not None
         ),
@@ -55,9 +53,7 @@ use rule on_cpu as clean_translations with:
         verdicts=per_job(paths.asked_table, task="judge_refusals"),
         relocations=per_job(paths.asked_table, task="relocate_spans"),
     output:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         dropped="results/{benchmark}/build/{lang}/{domain}/clean_translations.dropped.parquet",
         flow="results/{benchmark}/build/{lang}/{domain}/clean_translations.flow.parquet",
     wildcard_constraints:
@@ -81,20 +77,16 @@ use rule on_cpu as quality_sample with:
         mem_mb=mib(8000, 0.6),
         runtime=minutes(240),
     params:
-        languages=lambda wildcards: planned(wildcards).section.translate.to,
-        domains=lambda wildcards: paths.domains(
-            plan, wildcards.benchmark, planned(wildcards).section.language
-        ),
-        per_stratum=lambda wildcards: (
-            planned(wildcards).section.translate.quality.per_stratum
-        ),
-        seed=lambda wildcards: planned(wildcards).section.translate.quality.seed,
+        languages=setting("translate.to"),
+        domains=source_domains,
+        per_stratum=setting("translate.quality.per_stratum"),
+        seed=setting("translate.quality.seed"),
 
 
 use rule on_cpu as quality with:
     input:
         grades=per_job(paths.judged_translations),
-        human=lambda wildcards: planned(wildcards).section.translate.quality.human,
+        human=setting("translate.quality.human"),
     output:
         quality="results/{benchmark}/translation_quality.parquet",
         agreement="results/{benchmark}/translation_agreement.parquet",
@@ -102,7 +94,7 @@ use rule on_cpu as quality with:
     wildcard_constraints:
         benchmark=patterns["quality"],
     params:
-        languages=lambda wildcards: planned(wildcards).section.translate.to,
+        languages=setting("translate.to"),
 
 
 # Several translators on one sample of the source, before or beside the benchmark's own translation.
@@ -118,13 +110,9 @@ use rule on_cpu as translator_sample with:
         mem_mb=mib(8000),
         runtime=minutes(60),
     params:
-        domains=lambda wildcards: paths.domains(
-            plan, wildcards.benchmark, planned(wildcards).section.language
-        ),
-        per_stratum=lambda wildcards: (
-            planned(wildcards).section.translate.quality.per_stratum
-        ),
-        seed=lambda wildcards: planned(wildcards).section.translate.quality.seed,
+        domains=source_domains,
+        per_stratum=setting("translate.quality.per_stratum"),
+        seed=setting("translate.quality.seed"),
 
 
 use rule on_cpu as translator_quality with:
@@ -138,4 +126,4 @@ use rule on_cpu as translator_quality with:
         benchmark=patterns["compared_translators"],
     params:
         translators=per_job(paths.translator_grades),
-        languages=lambda wildcards: planned(wildcards).section.translate.to,
+        languages=setting("translate.to"),

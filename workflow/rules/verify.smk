@@ -11,8 +11,6 @@ use rule on_gpu as score_parts with:
         checkpoint=per_job(paths.reranker_inputs),
     output:
         scores="results/{benchmark}/build/{lang}{part}/scores/{reranker}{portion}.parquet",
-    wildcard_constraints:
-        reranker=patterns["rerankers"],
     threads: per_job(jobs.chain_threads)
     resources:
         mem_mb=mib(per_job(jobs.scoring_mib), 25),
@@ -34,16 +32,14 @@ use rule on_cpu as verify with:
         candidates=per_job(paths.candidates_before, step="verify"),
         scores=per_job(paths.score_tables, of="verify", reranker=None),
     output:
-        rows="results/{benchmark}/build/{lang}{part}/verify.parquet",
+        **step_tables("verify", "dropped", "flow"),
         decisions="results/{benchmark}/build/{lang}{part}/decisions.parquet",
         savings="results/{benchmark}/build/{lang}{part}/scoring_savings.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/verify.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/verify.flow.parquet",
     wildcard_constraints:
         benchmark=patterns["verified"],
     params:
         domains=domains,
-        section=lambda wildcards: dump(planned(wildcards).section.verify),
+        section=setting("verify"),
         place=per_job(jobs.counted, step="verify"),
         stage=STAGES["verify"],
 
@@ -51,11 +47,9 @@ use rule on_cpu as verify with:
 # The same by margin, with the counts by threshold and by length bin.
 use rule verify as verify_margin with:
     output:
-        rows="results/{benchmark}/build/{lang}{part}/verify.parquet",
+        **step_tables("verify", "dropped", "flow"),
         decisions="results/{benchmark}/build/{lang}{part}/decisions.parquet",
         savings="results/{benchmark}/build/{lang}{part}/scoring_savings.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/verify.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/verify.flow.parquet",
         margin_table="results/{benchmark}/build/{lang}{part}/margin_table.parquet",
         reranker_table="results/{benchmark}/build/{lang}{part}/reranker_table.parquet",
         cell_table="results/{benchmark}/build/{lang}{part}/cell_table.parquet",
@@ -92,11 +86,7 @@ use rule on_cpu as grade with:
             "results/{benchmark}/build/{lang}{part}/grade_rest.parquet",
         ],
     output:
-        rows="results/{benchmark}/build/{lang}{part}/grade.parquet",
-        decisions="results/{benchmark}/build/{lang}{part}/grade.decisions.parquet",
-        savings="results/{benchmark}/build/{lang}{part}/grade.savings.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/grade.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/grade.flow.parquet",
+        **step_tables("grade", "decisions", "savings", "dropped", "flow"),
     wildcard_constraints:
         benchmark=patterns["having grade"],
     params:
@@ -116,7 +106,7 @@ use rule on_cpu as audit_pairs with:
         benchmark=patterns["having audit"],
     params:
         domains=domains,
-        section=lambda wildcards: dump(planned(wildcards).section.audit, "prompt"),
+        section=setting("audit", "prompt"),
 
 
 use rule on_cpu as audit_table with:

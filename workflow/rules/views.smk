@@ -3,17 +3,13 @@
 
 use rule on_cpu as tiny with:
     input:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
     output:
-        corpus="results/{benchmark}-tiny/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}-tiny/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}-tiny/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}-tiny/data/{lang}/{domain}"),
     wildcard_constraints:
         benchmark=patterns["having tiny"],
     params:
-        section=lambda wildcards: dump(planned(wildcards).section.tiny, "only_here"),
+        section=setting("tiny", "only_here"),
         stage=STAGES["subset"],
 
 
@@ -29,7 +25,7 @@ use rule on_cpu as mixtures with:
         benchmark=patterns["having mixtures"],
     params:
         domains=domains,
-        section=lambda wildcards: dump(planned(wildcards).section.mixtures),
+        section=setting("mixtures"),
 
 
 # Every candidate over the whole corpus: what a filter study evaluates.
@@ -39,9 +35,7 @@ use rule assemble as assemble_candidates with:
         candidates=per_job(paths.candidates_before, step="verify"),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
-        corpus="results/{benchmark}-candidates/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}-candidates/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}-candidates/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}-candidates/data/{lang}/{domain}"),
     wildcard_constraints:
         benchmark=patterns["studied"],
 
@@ -59,7 +53,6 @@ use rule score_parts as score_all_parts with:
         scores="results/{benchmark}/study/{lang}{part}/scores/{reranker}.parquet",
     wildcard_constraints:
         benchmark=patterns["studied"],
-        reranker=patterns["rerankers"],
     params:
         scoring=per_job(jobs.part_scoring, complete=True),
 
@@ -82,7 +75,7 @@ use rule on_cpu as filter_study with:
         benchmark=patterns["studied"],
     params:
         domains=domains,
-        section=lambda wildcards: dump(planned(wildcards).section.verify),
+        section=setting("verify"),
         models=settings.models,
         metric=settings.psi_metrics[0],
         uncertainty=dump(settings.uncertainty),
