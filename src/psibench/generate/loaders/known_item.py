@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -38,7 +38,7 @@ from psibench.text.words import Words, is_content_word, tokenise
 
 STAGE = "simulate_known_items"
 
-QUERIES_SCHEMA = {**CANDIDATES.empty().schema, "idf_sum": pl.Float64}
+QUERIES_SCHEMA: dict[str, Any] = {**CANDIDATES.empty().schema, "idf_sum": pl.Float64}
 MAX_SPAN_WORDS = 60
 """Most words of an evidence span."""
 N_DRAWS = 48

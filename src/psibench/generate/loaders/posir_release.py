@@ -17,7 +17,7 @@ import polars as pl
 from pydantic import Field
 
 from psibench.config.paths import workflow_path
-from psibench.config.release import PosirReleaseSource
+from psibench.config.sources import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import (
     FURTHER,
