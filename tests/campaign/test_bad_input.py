@@ -850,6 +850,7 @@ TABLES = [
     (lambda t: t.slice(0, 0), "its rows hash to"),
     (lambda t: column(t, "score", ["1", "1"]), "'score' is large_string"),
     (lambda t: column(t, "score", [1.5, 1.0]), "'score' is double"),
+    (lambda t: column(t, "score", [True, False]), "'score' is bool"),
     (lambda t: column(t, "score", [2**60, 1]), "'score' is int64"),
     (lambda t: column(t, "score", [None, 1]), "is null in row 0"),
     (lambda t: column(t, "score", [b"1", b"1"]), "'score' is large_binary"),

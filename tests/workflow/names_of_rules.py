@@ -71,6 +71,7 @@ def about(rule) -> dict:
         "undeclared": [name for name, found in declared.items() if not found],
         "is_local": rule.name in rule.workflow._localrules,
         "log": [str(path) for path in rule.log],
+        "environment": Path(rule.conda_env).stem if rule.conda_env else None,
     }
 
 
