@@ -194,11 +194,8 @@ def read_provenance(path: TablePath) -> dict[str, Any] | None:
     InputError
         If the file is missing or not Parquet, or its record is not one that psibench writes.
     """
-    _refuse_endless(path)
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
+    with open_parquet(path) as file:
+        metadata = file.schema_arrow.metadata or {}
     text = metadata.get(METADATA_KEY)
     if text is None:
         return None
@@ -254,26 +251,34 @@ def _kind(kind: pa.DataType) -> str:
 
 
 def _read_parquet(path: str | Path) -> pa.Table:
-    _refuse_endless(path)
-    try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+    with open_parquet(path) as file:
+        table = file.read()
         table.validate(full=True)  # texts that are UTF-8, lists that end where they should
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
     if twice := [name for name in table.column_names if table.column_names.count(name) > 1]:
         raise InputError(f"{path}: columns that occur twice: {', '.join(dict.fromkeys(twice))}")
     return table
 
 
-def _refuse_endless(path: TablePath) -> None:
+@contextmanager
+def open_parquet(path: TablePath) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; what is wrong with it, there and in what is read of it, is told.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, a pipe, not Parquet or truncated.
+    """
     if Path(path).exists():
         require_file(Path(path), expected="a Parquet table")
+    try:
+        yield pq.ParquetFile(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
 
 
 def _read_domain(asked: OfDomain) -> pl.DataFrame:
     """Read the row groups that may hold a domain's rows, and these alone."""
-    try:
-        file = pq.ParquetFile(asked.path, page_checksum_verification=True)
+    with open_parquet(asked) as file:
         names = file.schema_arrow.names
         if DOMAIN.name not in names:
             raise InputError(
@@ -286,11 +291,9 @@ def _read_domain(asked: OfDomain) -> pl.DataFrame:
             if _may_hold(file.metadata.row_group(number), asked.domain)
         ]
         table = file.read_row_groups(groups)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(asked.path, error) from error
     frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None)))
-    own = frame.filter(pl.col(DOMAIN.name) == asked.domain)
-    return own if asked.language is None else own.filter(pl.col(LANGUAGE.name) == asked.language)
+    rows = frame.filter(pl.col(DOMAIN.name) == asked.domain)
+    return rows if asked.language is None else rows.filter(pl.col(LANGUAGE.name) == asked.language)
 
 
 def _may_hold(group: pq.RowGroupMetaData, domain: str) -> bool:
