@@ -28,7 +28,7 @@ use rule on_cpu as statistics with:
         histogram="results/{benchmark}/position_histogram.parquet",
         relocation="results/{benchmark}/relocation.parquet",
     wildcard_constraints:
-        benchmark=patterns["own"],
+        benchmark=patterns["not views"],
     resources:
         mem_mb=mib(4000, 0.2),
         runtime=minutes(240),

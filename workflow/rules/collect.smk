@@ -59,7 +59,7 @@ use rule on_cpu as ledger with:
         flow="results/{benchmark}/flow.parquet",
         usage="results/{benchmark}/llm_usage.parquet",
     wildcard_constraints:
-        benchmark=patterns["own"],
+        benchmark=patterns["not views"],
     resources:
         mem_mb=mib(4000, 6, of=per_job(jobs.share_of_place)),
         runtime=minutes(240),

@@ -99,7 +99,7 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
     margin = [name for name, section in checked.items() if isinstance(section, VerifyMargin)]
     return {
         "benchmarks": list(plan.named),
-        "own": list(plan.benchmarks),
+        "not views": list(plan.benchmarks),
         "languages": [language for one in every for language in one.languages],
         "domains": [place.domain for one in every for place in one.places],
         "parts": [part for one in every for own in one.parts.values() for part in own if part],

@@ -140,13 +140,17 @@ CANDIDATES = TableSpec(
     open=True,
 )
 
+_PAIR = (
+    Column("_id", STRING, "pair id, unique"),
+    Column("query_id", STRING, "query id"),
+    Column("doc_id", STRING, "document the text is (a part of)"),
+    Column("part", STRING, "what of the document: document, beginning, middle, end, removed"),
+)
+
 PAIRS = TableSpec(
     "pairs",
     (
-        Column("_id", STRING, "pair id, unique"),
-        Column("query_id", STRING, "query id"),
-        Column("doc_id", STRING, "document the text is (a part of)"),
-        Column("part", STRING, "what of the document: document, beginning, middle, end, removed"),
+        *_PAIR,
         Column("query", STRING, "query text"),
         Column("text", STRING, "text judged"),
     ),
@@ -156,10 +160,7 @@ PAIRS = TableSpec(
 GRADES = TableSpec(
     "grades",
     (
-        Column("_id", STRING, "pair id"),
-        Column("query_id", STRING, "query id"),
-        Column("doc_id", STRING, "document the text is (a part of)"),
-        Column("part", STRING, "what of the document"),
+        *_PAIR,
         Column("grade", INT32, "relevance, 0 to 4; null without a usable reply", True),
     ),
     key=("_id",),
@@ -168,10 +169,7 @@ GRADES = TableSpec(
 VERDICTS = TableSpec(
     "verdicts",
     (
-        Column("_id", STRING, "pair id"),
-        Column("query_id", STRING, "query id"),
-        Column("doc_id", STRING, "document the text is (a part of)"),
-        Column("part", STRING, "what of the document"),
+        *_PAIR,
         Column("is_yes", BOOL, "judged to answer the query; null without a usable reply", True),
     ),
     key=("_id",),
