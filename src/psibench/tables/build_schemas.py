@@ -39,7 +39,6 @@ PERSONA_CANDIDATES = TableSpec(
         Column("_id", STRING, "document id"),
         Column("personas", pa.list_(STRING), "personas nearest to the document, nearest first"),
     ),
-    key=("_id",),
 )
 
 OUTCOMES = TableSpec(
@@ -99,7 +98,6 @@ LLM_USAGE = TableSpec(
 SUMMARIES = TableSpec(
     "summaries",
     (Column("_id", STRING, "document id"), Column("summary", STRING, "summary of the document")),
-    key=("_id",),
 )
 
 PROPOSED = TableSpec(
@@ -111,7 +109,6 @@ PROPOSED = TableSpec(
         Column("target_position", STRING, "third that was asked for: beginning, middle or end"),
         Column("answer", STRING, "answer as the model gave it"),
     ),
-    key=("_id",),
 )
 
 CONFIGURATIONS = TableSpec(
@@ -123,7 +120,6 @@ CONFIGURATIONS = TableSpec(
         Column("difficulty", STRING, "easy, medium or hard"),
         Column("query_length", STRING, "short, medium or long"),
     ),
-    key=("_id",),
 )
 
 CANDIDATES = TableSpec(
@@ -136,7 +132,6 @@ CANDIDATES = TableSpec(
         Column("target_position", STRING, POSITION_TEXT, True),
         Column("answer", STRING, "answer as the model gave it"),
     ),
-    key=("_id",),
     open=True,
 )
 
@@ -154,7 +149,6 @@ PAIRS = TableSpec(
         Column("query", STRING, "query text"),
         Column("text", STRING, "text judged"),
     ),
-    key=("_id",),
 )
 
 GRADES = TableSpec(
@@ -163,7 +157,6 @@ GRADES = TableSpec(
         *_PAIR,
         Column("grade", INT32, "relevance, 0 to 4; null without a usable reply", True),
     ),
-    key=("_id",),
 )
 
 VERDICTS = TableSpec(
@@ -172,7 +165,6 @@ VERDICTS = TableSpec(
         *_PAIR,
         Column("is_yes", BOOL, "judged to answer the query; null without a usable reply", True),
     ),
-    key=("_id",),
 )
 
 # --- Translation ----------------------------------------------------------------------------------
@@ -199,7 +191,6 @@ TEXT_PARTS = TableSpec(
         Column("text", STRING, "the part"),
         Column("separator", STRING, "white space between it and the next part; empty for the last"),
     ),
-    key=("_id",),
 )
 
 TRANSLATIONS = TableSpec(
@@ -208,7 +199,6 @@ TRANSLATIONS = TableSpec(
         Column("_id", STRING, "part id"),
         Column("text", STRING, "translation of the part, as replied, stripped"),
     ),
-    key=("_id",),
 )
 
 TRANSLATED = TableSpec(
@@ -235,7 +225,6 @@ REFUSAL_SUSPECTS = TableSpec(
         Column("kind", STRING, KIND_TEXT),
         Column("text", STRING, "beginning of the translation: at most 1,500 characters"),
     ),
-    key=("_id",),
 )
 
 REFUSAL_VERDICTS = TableSpec(
@@ -251,7 +240,6 @@ REFUSAL_VERDICTS = TableSpec(
             True,
         ),
     ),
-    key=("_id",),
 )
 
 RELOCATED = TableSpec(
@@ -261,7 +249,6 @@ RELOCATED = TableSpec(
         Column("span", CHAR_SPAN, "evidence [start, end) in the translated positive, chars", True),
         Column("reason", STRING, "why there is no span; empty if there is one"),
     ),
-    key=("_id",),
 )
 
 TRANSLATION_GRADES = TableSpec(
@@ -276,7 +263,6 @@ TRANSLATION_GRADES = TableSpec(
         Column("completeness", INT32, f"leaves nothing out: {GRADE_TEXT}", True),
         Column("style", INT32, f"keeps tone, register and form: {GRADE_TEXT}", True),
     ),
-    key=("_id",),
 )
 
 SAMPLE_TRANSLATIONS = TableSpec(
@@ -291,7 +277,6 @@ SAMPLE_TRANSLATIONS = TableSpec(
         Column("length_bin", STRING, "length of the source: Q1..Q4 of 512 tokens"),
         Column("translation", STRING, "as replied, parts joined; null where one lacks", True),
     ),
-    key=("_id",),
 )
 
 DIMENSION_TEXT = "fluency, accuracy, completeness, style, or overall (mean of the four)"

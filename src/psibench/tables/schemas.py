@@ -28,7 +28,6 @@ DOCUMENTS = TableSpec(
         Column("text", STRING, "document text, stripped"),
         Column("origin", STRING, "where it was read: file and record, or a source's own address"),
     ),
-    key=("_id",),
     open=True,
 )
 
@@ -54,7 +53,6 @@ CORPUS = TableSpec(
         Column("word_count", INT32, "pieces of text split on one space"),
         Column("token_length", INT32, "tokens of the benchmark's length tokenizer"),
     ),
-    key=("_id",),
     open=True,
 )
 
@@ -81,7 +79,6 @@ QUERIES = TableSpec(
             True,
         ),
     ),
-    key=("_id",),
     open=True,
 )
 
