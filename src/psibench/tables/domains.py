@@ -92,6 +92,14 @@ class Domain:
     number: int
     outputs: Mapping[str, DomainPart]
 
+    def table(self, given: str | Sequence[str]) -> TablePath:
+        """Return its rows of a table of all domains, or its own of a list of one of each."""
+        return domain_table(given, self.name, self.number)
+
+    def tables(self, paths: Sequence[str]) -> list[TablePath]:
+        """Return its rows of several tables of all domains."""
+        return [OfDomain(path, self.name) for path in paths]
+
 
 def domain_params(record: Mapping[str, Any], domain: str) -> Mapping[str, Any] | None:
     """Return a domain's parameters from the provenance of such a table; None if it has no rows."""

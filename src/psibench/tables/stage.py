@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter
 
-from psibench.tables.domains import Domain, OfDomain, domain_table
+from psibench.tables.domains import Domain, OfDomain
 from psibench.tables.io import each_domain
 
 PACKAGE = Path(__file__).parents[1]
@@ -206,9 +206,9 @@ def _table(given: str | list[str], kind: Any, domain: Domain | None) -> Any:
     if NoneType in parts and not given:
         return None
     if domain is not None and OfDomain in parts:
-        return domain_table(given, domain.name, domain.number)
+        return domain.table(given)
     if domain is not None and parts and OfDomain in get_args(parts[0]):
-        return [OfDomain(path, domain.name) for path in given]
+        return domain.tables(given)
     return given
 
 
