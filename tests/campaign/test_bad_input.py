@@ -885,14 +885,6 @@ def test_the_rows_of_a_table(qrels, capsys, command, change, words):
     assert (words or "") in said
 
 
-@pytest.mark.parametrize("epoch", ["soon", "1e9", "9" * 30, "-" + "9" * 30, "253402300800"])
-def test_a_clock_that_is_set_wrong(tmp_path, monkeypatch, epoch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
-    with pytest.raises(InputError, match="SOURCE_DATE_EPOCH is"):
-        write_table(ROWS, tmp_path / "t.parquet", QRELS_TABLE, provenance=Provenance("build", 1))
-    assert not list(tmp_path.iterdir())
-
-
 # --- the answer store, a full disk ------------------------------------------------------------
 
 

@@ -83,14 +83,6 @@ def test_the_metadata_tell_how_the_table_was_made(table_path, monkeypatch):
     assert content_hash(table_path) == record["rows_hash"]
 
 
-def test_the_creation_time_follows_source_date_epoch(tmp_path, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    write_table(QREL_ROWS, tmp_path / "t.parquet", QRELS, provenance=MADE)
-    record = read_provenance(tmp_path / "t.parquet")
-    assert record is not None
-    assert record["created"] == "1970-01-01T00:00:00+00:00"
-
-
 def test_the_content_hash_ignores_when_and_how_a_table_was_made(table_path, tmp_path):
     other = tmp_path / "other.parquet"
     write_table(QREL_ROWS, other, QRELS, provenance=Provenance("score", 1))

@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from psibench import __version__
-from psibench.errors import InputError
-from psibench.reading import shown
 
 METADATA_KEY = b"psibench"
 
@@ -22,15 +19,8 @@ def hash_params(params: Mapping[str, Any]) -> str:
 
 
 def now() -> str:
-    """Return the current UTC time in ISO 8601; ``SOURCE_DATE_EPOCH`` overrides the clock."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    try:
-        moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
-    except (ValueError, OverflowError, OSError) as error:
-        raise InputError(
-            f"SOURCE_DATE_EPOCH is {shown(epoch)}; expected seconds since 1970, up to the year 9999"
-        ) from error
-    return moment.isoformat(timespec="seconds")
+    """Return the current UTC time in ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def joined_names(names: Iterable[str | None]) -> str | None:
