@@ -5,41 +5,19 @@ A table is declared beside the stage that writes it; those of several capabiliti
 
 from psibench.filters import audit, decide, mixtures, negatives, study, verify
 from psibench.probes import comparison, cosines, reading, regression, retrieval, saliency
-from psibench.probes.tables import PROBE_TABLE
-from psibench.tables import SPECS
+from psibench.probes import tables as probe_tables
+from psibench.tables import build_schemas, schemas
 from psibench.tables.spec import TableSpec
 from psibench.train import results, sampling
 
-STAGE_SPECS = (
-    *results.TABLES,
-    sampling.TRAINING_PAIRS,
-    sampling.TRAINING_COUNTS,
-    cosines.PROBE_COSINES,
-    retrieval.REVERSAL_SCORES,
-    regression.SENTENCE_WEIGHTS,
-    saliency.SALIENCY,
-    PROBE_TABLE,
-    reading.READING_TABLE,
-    reading.DOCUMENT_READING,
-    comparison.PROBE_COMPARISON,
-    verify.SEGMENT_SCORES,
-    verify.MARGINS,
-    verify.MARGIN_TABLE,
-    verify.RERANKER_TABLE,
-    verify.CELL_TABLE,
-    decide.DECISIONS,
-    decide.SCORING_SAVINGS,
-    audit.AUDIT_TABLE,
-    negatives.PAIR_SCORES,
-    negatives.PAIR_DECISIONS,
-    negatives.JUDGEMENTS,
-    mixtures.MIXTURES,
-    mixtures.MIXTURE_CELLS,
-    study.FILTER_COUNTS,
-    study.FILTER_PSI,
-    study.RERANKER_AGREEMENT,
-    study.LEAVE_ONE_OUT,
-    study.LEAVE_ONE_OUT_PSI,
-    study.POSITION_SHIFT,
+DECLARED_IN = (
+    *(schemas, build_schemas, verify, decide, negatives, audit, mixtures, study),
+    *(probe_tables, cosines, retrieval, regression, saliency, reading, comparison),
+    *(sampling, results),
 )
-ALL_TABLES: dict[str, TableSpec] = SPECS | {spec.name: spec for spec in STAGE_SPECS}
+ALL_TABLES: dict[str, TableSpec] = {
+    spec.name: spec
+    for module in DECLARED_IN
+    for spec in vars(module).values()
+    if isinstance(spec, TableSpec)
+}

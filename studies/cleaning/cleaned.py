@@ -9,15 +9,15 @@ from planted_set import Planted, PlantedSet
 
 from psibench.models.counting import token_counter
 from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
-from psibench.tables.spec import TableSpec
-from psibench.tables.translation_schemas import (
+from psibench.tables.build_schemas import (
     REFUSAL_SUSPECTS,
     REFUSAL_VERDICTS,
     TEXT_PARTS,
     TRANSLATED,
     TRANSLATIONS,
 )
+from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
+from psibench.tables.spec import TableSpec
 from psibench.text.lengths import with_lengths
 from psibench.text.phrases import fold
 from psibench.translate.clean import (

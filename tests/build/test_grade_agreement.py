@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from psibench.tables import conform
-from psibench.tables.quality_schemas import TRANSLATION_AGREEMENT, TRANSLATION_CONFUSION
+from psibench.tables.build_schemas import TRANSLATION_AGREEMENT, TRANSLATION_CONFUSION
 from psibench.translate.quality import (
     DIMENSIONS,
     HUMAN_SCHEMA,

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from psibench.tables import conform
-from psibench.tables.quality_schemas import TRANSLATION_QUALITY
+from psibench.tables.build_schemas import TRANSLATION_QUALITY
 from psibench.translate.quality import (
     DIMENSIONS,
     draw_quality_sample,

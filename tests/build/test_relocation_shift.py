@@ -3,7 +3,7 @@ import pytest
 
 from psibench.metrics.statistics import position_shifts, relocation_table
 from psibench.tables import conform
-from psibench.tables.quality_schemas import RELOCATION
+from psibench.tables.build_schemas import RELOCATION
 
 SPAN = pl.Array(pl.Int32, 2)
 

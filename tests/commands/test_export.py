@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from psibench.cli import main
-from psibench.config.release import PosirReleaseSource
+from psibench.config.sources import PosirReleaseSource
 from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
 from psibench.generate.loaders.posir_release import PosirRelease
 from psibench.tables import Provenance, write_table

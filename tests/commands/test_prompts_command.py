@@ -9,10 +9,9 @@ from psibench.cli import main
 from psibench.config.paths import prompt_path
 from psibench.llm.prompts import load_prompt
 from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import PAIRS, PROPOSED
+from psibench.tables.build_schemas import PAIRS, PROPOSED, REFUSAL_SUSPECTS, TEXT_PARTS
+from psibench.tables.build_schemas import TRANSLATED as TRANSLATED_SPEC
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
-from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS
-from psibench.tables.translation_schemas import TRANSLATED as TRANSLATED_SPEC
 
 POSIR = {
     "recipe": "posir",

@@ -18,8 +18,7 @@ from psibench.encode.store import open_store, text_key
 from psibench.errors import InputError
 from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.encoding_schemas import SHARD_ENCODINGS
-from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
+from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, SHARD_ENCODINGS
 
 MINILM = "embedded:all-MiniLM-L6-v2"
 TRANSFORMER = SentenceTransformerModel(

@@ -325,7 +325,7 @@ def test_a_key_inside_a_reply_is_not_stored(tmp_path, monkeypatch):
 
 
 def test_a_key_is_sent_but_never_printed(monkeypatch):
-    from psibench.config.secret import Secret
+    from psibench.config.secrets import Secret
 
     monkeypatch.setenv("PSIBENCH_TEST_KEY", KEY)
     secret = Secret.from_environment("PSIBENCH_TEST_KEY")

@@ -7,7 +7,7 @@ import pytest
 from batch_helpers import ask, batch_settings, records
 from llm_helpers import MODEL, PLAIN, items, request, stored
 
-from psibench.config.secret import Secret
+from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.asking import Item
 from psibench.llm.batch import read_result

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from psibench.config.files import read_entries, read_yaml
 from psibench.config.paths import CONFIG_FOLDER, PROMPTS
-from psibench.config.secret import Secret
+from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.limits import Budget, BudgetReachedError
 from psibench.llm.request import Message, Request

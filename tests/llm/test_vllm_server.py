@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from llm_helpers import items, start_job, stored, wait_for
 
-from psibench.config.vllm import VllmServer
+from psibench.config.sections import VllmServer
 from psibench.errors import InputError
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings

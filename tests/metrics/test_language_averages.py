@@ -3,8 +3,7 @@ import pytest
 
 from psibench.metrics.summaries import language_averages, leaderboard_correlations
 from psibench.tables import conform
-from psibench.tables.schemas import PSI_TABLE
-from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS
+from psibench.tables.schemas import LANGUAGE_AVERAGES, LEADERBOARDS, PSI_TABLE
 
 BASE = {
     **{"benchmark": "b", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn", "domain": "all"},

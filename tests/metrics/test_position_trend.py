@@ -4,8 +4,7 @@ import pytest
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.summaries import position_trend
 from psibench.tables import conform
-from psibench.tables.schemas import BUCKET_SCORES
-from psibench.tables.summary_schemas import POSITION_TREND
+from psibench.tables.schemas import BUCKET_SCORES, POSITION_TREND
 
 FIGURES = ("slope", "pearson", "spearman", "kendall", "kendall_p")
 

@@ -87,7 +87,7 @@ def test_views_with_rows_of_their_own_stand_behind_their_benchmark(plan):
 @pytest.mark.parametrize(
     ("sort", "names"),
     [
-        ("own", ["full", "purged", "bare", "direct"]),
+        ("not views", ["full", "purged", "bare", "direct"]),
         ("generated", ["full", "purged", "bare"]),
         ("raw", ["full-raw", "purged-raw"]),
         ("having false_negatives", ["full", "purged"]),

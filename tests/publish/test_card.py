@@ -98,5 +98,8 @@ def test_croissant_metadata_names_every_file_with_its_hash_and_columns(tmp_path,
             assert set(columns) <= set(pl.read_parquet_schema(out / path))
         elif path.endswith(".jsonl"):
             assert set(columns) <= set(json.loads((out / path).open().readline()))
+    described = {f["name"]: f.get("description") for r in found["recordSet"] for f in r["field"]}
+    if layout != "trec":  # as docs/tables.md has it
+        assert described["score"] == "relevance grade, above 0 for a positive"
     assert found["license"] == "cc-by-4.0"
     assert found["datePublished"]

@@ -6,7 +6,7 @@ from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import Replied
 from psibench.tables import conform
-from psibench.tables.translation_schemas import TRANSLATION_GRADES
+from psibench.tables.build_schemas import TRANSLATION_GRADES
 from psibench.translate.quality import JUDGE_TRANSLATION
 from psibench.translate.translate import TranslateSection
 

@@ -5,7 +5,7 @@ import logging
 import polars as pl
 import pytest
 
-from psibench.config.release import PosirReleaseSource
+from psibench.config.sources import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import ReleaseTables, write_dataset
 from psibench.generate.loaders.posir_release import PosirRelease

@@ -10,8 +10,7 @@ from psibench.llm.standin.locales import ACCENTED, ARABIC
 from psibench.llm.standin.rules import fault_of
 from psibench.llm.tasks import Replied
 from psibench.tables import conform
-from psibench.tables.build_schemas import OUTCOMES
-from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
+from psibench.tables.build_schemas import OUTCOMES, REFUSAL_SUSPECTS
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 from psibench.text.parts import join_parts
 from psibench.translate.refusals import JUDGE_REFUSALS

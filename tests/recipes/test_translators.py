@@ -14,15 +14,15 @@ from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
 from psibench.tables import Provenance, conform, read_provenance, read_table, write_table
-from psibench.tables.build_schemas import OUTCOMES
-from psibench.tables.io import each_domain
-from psibench.tables.quality_schemas import TRANSLATOR_QUALITY
-from psibench.tables.schemas import CORPUS, DOCUMENTS
-from psibench.tables.translation_schemas import (
+from psibench.tables.build_schemas import (
+    OUTCOMES,
     SAMPLE_TRANSLATIONS,
     TEXT_PARTS,
     TRANSLATION_GRADES,
+    TRANSLATOR_QUALITY,
 )
+from psibench.tables.io import each_domain
+from psibench.tables.schemas import CORPUS, DOCUMENTS
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.translate.quality import DIMENSIONS
 from psibench.translate.steps import translation_task

@@ -12,11 +12,11 @@ from psibench.tables.schemas import (
     BUCKET_SCORES,
     COMPARISONS,
     POSITION_HISTOGRAM,
+    POSITION_TREND,
     PSI_TABLE,
     STATISTICS,
     TableSpec,
 )
-from psibench.tables.summary_schemas import POSITION_TREND
 
 FORBIDDEN = ("equally hard", "does not care", "truncation is all", "truncation is enough", "chance")
 """What a page must not say; see docs/psi.md."""

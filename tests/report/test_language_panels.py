@@ -6,7 +6,7 @@ from psibench.metrics.similarity import similarity_rows
 from psibench.report.languages import language_blocks
 from psibench.report.tables import FigureView
 from psibench.report.views import BenchmarkInfo
-from psibench.tables.quality_schemas import RELOCATION
+from psibench.tables.build_schemas import RELOCATION
 from psibench.text.query_types import QUERY_TYPES
 
 NAMES = ("law", "game")

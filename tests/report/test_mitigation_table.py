@@ -10,8 +10,7 @@ from psibench.errors import InputError
 from psibench.metrics.comparison import psi_difference
 from psibench.metrics.mitigations import Costly, cost_of, mitigation_rows, run_mitigations, verdict
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import COMPARISONS, ENCODINGS, PSI_TABLE, RUN
-from psibench.tables.summary_schemas import MITIGATIONS
+from psibench.tables.schemas import COMPARISONS, ENCODINGS, MITIGATIONS, PSI_TABLE, RUN
 
 PLACE = ("docs", "eng-Latn", "eng-Latn")
 FREE = {"vectors": None, "tokens": None, "pairs": 0.0}

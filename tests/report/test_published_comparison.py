@@ -17,8 +17,7 @@ from psibench.report.published import (
     sections,
     summary,
 )
-from psibench.tables.published_schemas import PUBLISHED_COMPARISON
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARISON
 
 SQUAD = {"data": "squad_posq", "differs": ""}
 RELEASE = {"data": "posir", "differs": ""}

@@ -12,8 +12,7 @@ from psibench.config.paths import PUBLISHED
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.report.published import run_published
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.published_schemas import PUBLISHED_COMPARISON
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARISON
 
 FILES = sorted([*PUBLISHED.glob("*.csv"), *PUBLISHED.glob("*.yaml")])
 SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["squad.json"]}}

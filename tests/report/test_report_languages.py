@@ -15,8 +15,8 @@ from psibench.plan.summaries import example_files, language_files, summary_names
 from psibench.report.examples import read_examples
 from psibench.report.languages import read_languages
 from psibench.tables import Provenance, write_table
-from psibench.tables.quality_schemas import DOMAIN_SIMILARITY, RELOCATION, TRANSLATION_QUALITY
-from psibench.tables.schemas import CORPUS, QUERIES
+from psibench.tables.build_schemas import RELOCATION, TRANSLATION_QUALITY
+from psibench.tables.schemas import CORPUS, DOMAIN_SIMILARITY, QUERIES
 from psibench.tables.spec import TableSpec
 
 SOURCE = Provenance("build", 1)

@@ -25,20 +25,19 @@ from psibench.plan.summaries import verification_files
 from psibench.report.filters import KEYS, read_verification
 from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import FLOW
-from psibench.tables.quality_schemas import TRANSLATION_QUALITY
+from psibench.tables.build_schemas import FLOW, TRANSLATION_QUALITY
 from psibench.tables.schemas import (
     ATTRITION,
     BUCKET_SCORES,
     COMPARISONS,
     CORPUS,
     POSITION_HISTOGRAM,
+    POSITION_TREND,
     PSI_TABLE,
     QUERIES,
     STATISTICS,
 )
 from psibench.tables.spec import TableSpec
-from psibench.tables.summary_schemas import POSITION_TREND
 
 LABELS = {"benchmark": "controlled", "lang": "eng-Latn", "domains": ["wikipedia"]}
 SOURCE = Provenance("verify", 1)

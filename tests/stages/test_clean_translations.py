@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.build_schemas import FLOW
-from psibench.tables.ledger import check_balance
-from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
-from psibench.tables.translation_schemas import (
+from psibench.tables.build_schemas import (
+    FLOW,
     REFUSAL_SUSPECTS,
     REFUSAL_VERDICTS,
     RELOCATED,
@@ -18,6 +16,8 @@ from psibench.tables.translation_schemas import (
     TRANSLATED,
     TRANSLATIONS,
 )
+from psibench.tables.ledger import check_balance
+from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.translate.clean import (
     CleanParams,
     Outliers,

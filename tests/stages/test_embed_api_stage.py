@@ -26,8 +26,7 @@ from psibench.llm import asking
 from psibench.llm.limits import BudgetReachedError
 from psibench.llm.standin.rules import word_vector
 from psibench.tables import read_provenance, read_table
-from psibench.tables.encoding_schemas import EMBEDDING_USAGE
-from psibench.tables.schemas import ENCODINGS
+from psibench.tables.schemas import EMBEDDING_USAGE, ENCODINGS
 
 HOSTS = {
     "api.openai.com": "openai",

@@ -31,7 +31,7 @@ from psibench.llm.tasks import (
 )
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, FLOW, LLM_USAGE, OUTCOMES, VERDICTS
-from psibench.tables.derived import provenance
+from psibench.tables.derived import derived
 from psibench.tables.dropped import Flow, dropped_frame, flow_frame
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
@@ -81,7 +81,7 @@ def folder(tmp_path):
     documents = pl.DataFrame(
         {"_id": list(TEXTS), "text": list(TEXTS.values()), "origin": ["here"] * len(TEXTS)}
     )
-    source = provenance("sample", params={}, inputs={})
+    source = derived("sample", params={})
     write_table(documents, tmp_path / "documents.parquet", DOCUMENTS, provenance=source)
     (tmp_path / "prompt.md").write_text(TEMPLATE)
     return tmp_path
@@ -292,7 +292,7 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
     no_json = outcome_frame(
         *(outcome(f"{name}-x", status="malformed", reason="no_json") for name in "abcd")
     )
-    source = provenance("ask", params={}, inputs={})
+    source = derived("ask", params={})
     write_table(no_json, folder / "outcomes.parquet", OUTCOMES, provenance=source)
     run_gather(
         TASK,

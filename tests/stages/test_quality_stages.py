@@ -5,13 +5,13 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.quality_schemas import (
+from psibench.tables.build_schemas import (
     TRANSLATION_AGREEMENT,
     TRANSLATION_CONFUSION,
+    TRANSLATION_GRADES,
     TRANSLATION_QUALITY,
 )
 from psibench.tables.schemas import CORPUS, DOCUMENTS
-from psibench.tables.translation_schemas import TRANSLATION_GRADES
 from psibench.translate.quality import DIMENSIONS, run_quality, run_quality_sample
 
 SOURCE = Provenance(stage="build", stage_version=1)

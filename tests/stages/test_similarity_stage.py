@@ -7,8 +7,7 @@ from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
 from psibench.metrics.similarity import run_similarity
 from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.quality_schemas import DOMAIN_SIMILARITY
-from psibench.tables.schemas import ENCODINGS
+from psibench.tables.schemas import DOMAIN_SIMILARITY, ENCODINGS
 
 ENTRY = StaticModel(backend="static-embeddings", checkpoint="embedded:all-MiniLM-L6-v2")
 FINGERPRINT = "a" * 64

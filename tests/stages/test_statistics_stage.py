@@ -3,7 +3,7 @@ import pytest
 
 from psibench.metrics.statistics import run_statistics
 from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.quality_schemas import RELOCATION
+from psibench.tables.build_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
 
 SOURCE = Provenance(stage="build", stage_version=1, queries_by="people")

@@ -7,8 +7,14 @@ from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
 from psibench.metrics.summaries import read_leaderboard, run_summaries
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE
-from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
+from psibench.tables.schemas import (
+    BUCKET_SCORES,
+    COMPARISONS,
+    LANGUAGE_AVERAGES,
+    LEADERBOARDS,
+    POSITION_TREND,
+    PSI_TABLE,
+)
 
 SOURCE = Provenance("test", 1)
 LABELS = {

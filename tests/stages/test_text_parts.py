@@ -2,8 +2,8 @@ import polars as pl
 import pytest
 
 from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.build_schemas import TEXT_PARTS
 from psibench.tables.schemas import CORPUS, QUERIES
-from psibench.tables.translation_schemas import TEXT_PARTS
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 from psibench.translate.translate import run_text_parts
 

@@ -9,7 +9,7 @@ from psibench.config.sections import Uncertainty
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.query_scores import query_scores
 from psibench.tables import read_table, write_table
-from psibench.tables.derived import provenance
+from psibench.tables.derived import derived
 from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import PSI_TABLE, QUERY_SCORES
 from psibench.train.results import (
@@ -71,7 +71,7 @@ def made(tmp_path_factory):
                     model, "t", "net", distribution, seed, balanced=distribution == "uniform"
                 )
             )
-    source = provenance("score", params={}, inputs={})
+    source = derived("score", params={})
     write_table(pl.concat(frames.values()), folder / "s.parquet", QUERY_SCORES, provenance=source)
     own = result_tables(
         (Evaluated(model, "dense", frame) for model, frame in frames.items()),

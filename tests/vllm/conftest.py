@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from psibench.config.vllm import VllmServer
+from psibench.config.sections import VllmServer
 from psibench.llm.sections import LlmSettings
 from psibench.vllm.server import VllmProcess
 

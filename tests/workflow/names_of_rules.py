@@ -19,7 +19,7 @@ from snakemake.settings.types import (
 
 from psibench.tables.stage import DECLARED, StageVersion
 
-BASE = "on_cpu"
+BASES = ("on_cpu", "on_gpu")
 """What rules are made of."""
 ALWAYS = {"inputs", "outputs", "threads", "config"}
 
@@ -71,6 +71,7 @@ def about(rule) -> dict:
         "undeclared": [name for name, found in declared.items() if not found],
         "is_local": rule.name in rule.workflow._localrules,
         "log": [str(path) for path in rule.log],
+        "environment": Path(rule.conda_env).stem if rule.conda_env else None,
     }
 
 
@@ -85,7 +86,7 @@ def main(snakefile: str, folder: str) -> None:
             snakefile=Path(snakefile),
             workdir=Path(folder),
         )._workflow.rules
-    said = {rule.name: about(rule) for rule in rules if rule.name != BASE}
+    said = {rule.name: about(rule) for rule in rules if rule.name not in BASES}
     print(json.dumps(said))
 
 

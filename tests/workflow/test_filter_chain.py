@@ -186,6 +186,30 @@ def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy
     assert f"scoring {LEXICAL[0]}: 0 pairs scored now" in log.read_text()
 
 
+def test_batches_rerun_nothing_and_a_further_reranker_scores_alone(chain_copy: Project) -> None:
+    config = chain_copy.read_config()
+    config["encoding"] = {"tokens_per_batch": 128}
+    chain_copy.write_config(config)
+    assert chain_copy.planned(*TARGETS) == {}
+    config["benchmarks"][CHAIN]["verify"]["rerankers"] = [*LEXICAL, "embedded-minilm-maxsim"]
+    chain_copy.write_config(config)
+    planned = chain_copy.planned(*TARGETS)
+    assert (planned["score_parts"], planned["verify_margin"]) == (1, 1)
+    assert planned.keys().isdisjoint({"sample", "personas"})
+
+
+def test_without_a_filter_candidates_become_queries(chain_copy: Project) -> None:
+    config = chain_copy.read_config()
+    for name in ("verify", "grade", "audit"):
+        del config["benchmarks"][CHAIN][name]
+    chain_copy.write_config(config)
+    target = f"results/{CHAIN}-raw/data/eng-Latn/general/queries.parquet"
+    assert chain_copy.planned(target) == {"assemble_raw": 1}
+    chain_copy.run(target)
+    candidates = read(chain_copy, CHAIN, "generate_questions", "candidates")
+    assert ids(chain_copy, f"{CHAIN}-raw") == candidates["_id"].to_list()
+
+
 def test_the_judges_template_reruns_the_judges_and_what_follows(chain_copy: Project) -> None:
     prompt = chain_copy.folder / "prompts" / "judges.md"
     text = prompt.read_text()

@@ -10,14 +10,13 @@ import pytest
 from workflow_project import Project, once_per_session
 
 from psibench.tables import read_provenance, read_table
-from psibench.tables.build_schemas import FLOW
-from psibench.tables.domains import OfDomain
-from psibench.tables.ledger import check_balance
-from psibench.tables.quality_schemas import (
+from psibench.tables.build_schemas import (
+    FLOW,
     TRANSLATOR_QUALITY,
 )
-from psibench.tables.schemas import ATTRITION, CORPUS, PSI_TABLE, QRELS, QUERIES
-from psibench.tables.summary_schemas import LANGUAGE_AVERAGES
+from psibench.tables.domains import OfDomain
+from psibench.tables.ledger import check_balance
+from psibench.tables.schemas import ATTRITION, CORPUS, LANGUAGE_AVERAGES, PSI_TABLE, QRELS, QUERIES
 
 SENTENCES = {
     "eng-Latn": "The {a} keeper counted {b} barrels. Rain fell over the {c} harbour all night.",

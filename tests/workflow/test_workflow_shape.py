@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config, write_squad
 
 from psibench.tables.stage import read_stages
@@ -38,12 +39,33 @@ def test_few_rules_run_where_snakemake_runs(rules) -> None:
 def test_every_rule_of_a_stage_declares_what_a_node_needs(rules) -> None:
     lacking = {name: rule["undeclared"] for name, rule in rules.items() if rule["stage"]}
     assert {name: found for name, found in lacking.items() if found} == {}
-    assert not [name for name, rule in rules.items() if rule["log"] == ["logs/on_cpu.log"]]
+    logs = [log for rule in rules.values() for log in rule["log"]]
+    assert len(set(logs)) == len(logs)
     assert {name for name, rule in rules.items() if not rule["stage"]} == {"all", "probes", "study"}
 
 
-def test_there_is_one_script() -> None:
-    assert [path.name for path in (REPOSITORY / "workflow/scripts").glob("*.py")] == ["stage.py"]
+def profile(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((REPOSITORY / f"profiles/{name}/config.yaml").read_text())
+    return read
+
+
+def test_every_rule_that_loads_a_model_gets_a_gpu_on_a_cluster(rules) -> None:
+    given = profile("slurm")["set-resources"]
+    on_gpu = {name for name, own in given.items() if own.get("slurm_partition") == "gpu"}
+    without = {"search_vectors", "recall_vectors"}  # exact search, blocked: threads instead
+    loading = {name for name, rule in rules.items() if rule["environment"] == "gpu"}
+    assert {"encode", "encode_shard_vllm", "score_all_parts", "ask_vllm"} <= loading
+    assert on_gpu == loading - without
+    # A model that vLLM runs has the GPUs of its entry.
+    named = {name for name in given if name.endswith("_vllm")}
+    assert named == {name for name in rules if name.endswith("_vllm")}
+    assert all("gpu" not in given[name] for name in named)
+
+
+@pytest.mark.parametrize("name", ["slurm", "local"])
+def test_a_profile_names_only_rules_that_there_are(rules, name: str) -> None:
+    found = profile(name)
+    assert {*found.get("set-resources", {}), *found.get("set-threads", {})} <= set(rules)
 
 
 def test_every_rule_gives_its_stage_what_it_takes_and_every_stage_has_a_rule(rules) -> None:

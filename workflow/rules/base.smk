@@ -1,11 +1,18 @@
-# What a stage's rule is made of where it says nothing else; each has a log of its own.
+# What rules of stages are made of, where they say nothing else. `complete_rules` gives each of
+# them its log, its benchmark and, where it names none, the stage of its own name.
 rule on_cpu:
-    log:
-        "logs/on_cpu.log",
     conda:
         "../../envs/cpu.yaml"
     resources:
         mem_mb=mib(4000, 25),
         runtime=minutes(60),
+    message:
+        "{rule}: {output[0]}"
     script:
         "../scripts/stage.py"
+
+
+use rule on_cpu as on_gpu with:
+    conda:
+        "../../envs/gpu.yaml"
+    threads: per_job(jobs.threads)

@@ -6,14 +6,8 @@ use rule on_cpu as build with:
         per_job(paths.sources_of),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
-    log:
-        "logs/{benchmark}/build/{lang}/{domain}.log",
-    benchmark:
-        "benchmarks/{benchmark}/build/{lang}/{domain}.tsv"
     wildcard_constraints:
         benchmark=patterns["native direct"],
     resources:
@@ -21,9 +15,6 @@ use rule on_cpu as build with:
         runtime=minutes(60),
     params:
         section=per_job(jobs.build),
-        stage=STAGES["build"],
-    message:
-        "Building {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
 
 
 use rule on_cpu as statistics with:
@@ -36,22 +27,15 @@ use rule on_cpu as statistics with:
         statistics="results/{benchmark}/statistics.parquet",
         histogram="results/{benchmark}/position_histogram.parquet",
         relocation="results/{benchmark}/relocation.parquet",
-    log:
-        "logs/{benchmark}/statistics.log",
-    benchmark:
-        "benchmarks/{benchmark}/statistics.tsv"
     wildcard_constraints:
-        benchmark=patterns["own"],
+        benchmark=patterns["not views"],
     resources:
         mem_mb=mib(4000, 0.2),
         runtime=minutes(240),
     params:
         domains=per_job(paths.language_domains),
-        schemes=lambda wildcards: own(wildcards).section.buckets,
+        schemes=setting("buckets"),
         length_tokenizer=settings.length_tokenizer,
-        stage=STAGES["statistics"],
-    message:
-        "Statistics of {wildcards.benchmark}"
 
 
 # How alike the domains are, on demand: the mean vectors of their documents.
@@ -61,10 +45,6 @@ use rule on_cpu as similarity with:
         own=per_job(paths.own_texts, side="lang", table="corpus"),
     output:
         similarity="results/{benchmark}/similarity/{model}/{lang}.parquet",
-    log:
-        "logs/{benchmark}/similarity/{model}/{lang}.log",
-    benchmark:
-        "benchmarks/{benchmark}/similarity/{model}/{lang}.tsv"
     wildcard_constraints:
         model=patterns["vector"],
     resources:
@@ -74,6 +54,3 @@ use rule on_cpu as similarity with:
         entry=per_job(jobs.entry),
         domains=domains,
         store=settings.store,
-        stage=STAGES["similarity"],
-    message:
-        "Similarity of the domains of {wildcards.benchmark}, {wildcards.lang}"

@@ -15,18 +15,8 @@ use rule on_cpu as summaries with:
         board_files=[board.path for board in settings.leaderboards],
     output:
         tables=tables_and_csv(summaries.summary_names(plan)),
-    log:
-        "logs/summaries.log",
-    benchmark:
-        "benchmarks/summaries.tsv"
-    resources:
-        mem_mb=mib(2000, 25),
-        runtime=minutes(30),
     params:
         boards=[dump(board) for board in settings.leaderboards],
-        stage=STAGES["summaries"],
-    message:
-        "Writing results/psi_table.csv and the tables beside it"
 
 
 # Models that are meant to be less position-sensitive, before and after.
@@ -38,19 +28,9 @@ use rule on_cpu as mitigations with:
     output:
         parquet="results/mitigations.parquet",
         csv=in_report("results/mitigations.csv"),
-    log:
-        "logs/mitigations.log",
-    benchmark:
-        "benchmarks/mitigations.tsv"
-    resources:
-        mem_mb=mib(2000, 25),
-        runtime=minutes(30),
     params:
         costs=summaries.mitigation_costs(plan),
         store=settings.store,
-        stage=STAGES["mitigations"],
-    message:
-        "Writing {output.csv}"
 
 
 use rule on_cpu as published with:
@@ -62,19 +42,9 @@ use rule on_cpu as published with:
         parquet="results/published_comparison.parquet",
         csv=in_report("results/published_comparison.csv"),
         html=in_report("results/published.html"),
-    log:
-        "logs/published.log",
-    benchmark:
-        "benchmarks/published.tsv"
-    resources:
-        mem_mb=mib(2000, 25),
-        runtime=minutes(30),
     params:
         benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
         run_title=settings.report.title,
-        stage=STAGES["published"],
-    message:
-        "Writing {output.html}"
 
 
 # What every step left out, counted and used, checked against each other.
@@ -88,20 +58,13 @@ use rule on_cpu as ledger with:
         attrition="results/{benchmark}/attrition.parquet",
         flow="results/{benchmark}/flow.parquet",
         usage="results/{benchmark}/llm_usage.parquet",
-    log:
-        "logs/{benchmark}/ledger.log",
-    benchmark:
-        "benchmarks/{benchmark}/ledger.tsv"
     wildcard_constraints:
-        benchmark=patterns["own"],
+        benchmark=patterns["not views"],
     resources:
         mem_mb=mib(4000, 6, of=per_job(jobs.share_of_place)),
         runtime=minutes(240),
     params:
         places=per_job(summaries.ledger_places),
-        stage=STAGES["ledger"],
-    message:
-        "Balancing the ledger of {wildcards.benchmark}"
 
 
 use rule on_cpu as report with:
@@ -115,30 +78,14 @@ use rule on_cpu as report with:
         attrition=per_benchmark("results/{benchmark}/attrition.parquet"),
         flow=per_benchmark("results/{benchmark}/flow.parquet"),
         usage=per_benchmark("results/{benchmark}/llm_usage.parquet"),
-        verification_tables=[
-            path
-            for files in summaries.verification_files(plan)
-            for path in summaries.paths_in(files)
-        ],
-        language_tables=[
-            path
-            for files in summaries.language_files(plan)
-            for path in summaries.paths_in(files)
-        ],
-        example_tables=[
-            path
-            for files in summaries.example_files(plan)
-            for path in summaries.paths_in(files)
-        ],
+        verification_tables=summaries.paths_in(summaries.verification_files(plan)),
+        language_tables=summaries.paths_in(summaries.language_files(plan)),
+        example_tables=summaries.paths_in(summaries.example_files(plan)),
         published=summaries.published_tables(),
         comparison_page=published_page,
         training_tables=list(summaries.training_tables(plan).values()),
     output:
         page=in_report("results/report.html"),
-    log:
-        "logs/report.log",
-    benchmark:
-        "benchmarks/report.tsv"
     resources:
         mem_mb=mib(4000, 3),
         runtime=minutes(120),
@@ -160,6 +107,3 @@ use rule on_cpu as report with:
             name: dump(price) for name, price in summaries.used_prices(plan).items()
         },
         title=settings.report.title,
-        stage=STAGES["report"],
-    message:
-        "Writing {output}"

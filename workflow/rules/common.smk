@@ -1,12 +1,14 @@
 # The plan of the config, its wildcards, and how rules ask the plan; what has a branch lives in the
 # package.
 from inspect import signature
+from operator import attrgetter
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
 try:
     from psibench.cluster.head import set_environment, start_head
+    from psibench.config.base import Section
     from psibench.config.paths import CLEANING
     from psibench.errors import InputError, missing_extra
     from psibench.plan import jobs, paths, summaries
@@ -56,6 +58,9 @@ wildcard_constraints:
     portion=r"(?:/[0-9]+-of-[0-9]+)?",
     model=patterns["models"],
     task=patterns["tasks"],
+    reranker=patterns["rerankers"],
+    training=patterns["trainings"],
+    trained=patterns["trained"],
     shard=r"[0-9]+-of-[0-9]+",
 
 
@@ -66,7 +71,8 @@ workflow.register_resource("budgeted_llm", 1)
 def per_job(function, side=None, **fixed):
     """Ask the plan for each job: a job's wildcards are the arguments of the same names.
 
-    `side` is the wildcard that is given as `lang`, of rules about a pair of languages.
+    `side` is the wildcard that is given as `lang`, of rules about a pair of languages. The
+    reranker of a model that has one is its own.
     """
     names = signature(function).parameters
 
@@ -74,6 +80,8 @@ def per_job(function, side=None, **fixed):
         given = {name: wildcards[name] for name in names if name in wildcards.keys()}
         if side is not None:
             given["lang"] = wildcards[side]
+        if "reranker" in names and "model" in wildcards.keys():
+            given["reranker"] = plan.reranker_of(wildcards.model)
         return function(plan, **{**given, **fixed})
 
     return asked
@@ -107,19 +115,23 @@ def mib(least, per_mb=0, of=None, more=0):
     return asked
 
 
-def own(wildcards):
+def planned(wildcards):
     """The benchmark or view of a job, with what follows from its section."""
     return plan.named[wildcards.benchmark]
 
 
 def task_tables(wildcards):
     """The tables that the items of a job's task are made of, by name."""
-    return own(wildcards).task_tables(wildcards.task, wildcards.lang, wildcards.part)
+    return planned(wildcards).task_tables(
+        wildcards.task, wildcards.lang, wildcards.part
+    )
 
 
 def task_domains(wildcards):
     """The domains that a job's task is asked about; one of its own where it is a sample."""
-    return own(wildcards).asked_about(wildcards.task, wildcards.lang, wildcards.part)
+    return planned(wildcards).asked_about(
+        wildcards.task, wildcards.lang, wildcards.part
+    )
 
 
 def dump(section, *but):
@@ -127,11 +139,64 @@ def dump(section, *but):
     return section.model_dump(mode="json", exclude=set(but))
 
 
+def setting(key, *but):
+    """Ask for a key of a job's benchmark or training; a section is dumped, but for some keys."""
+
+    def asked(wildcards):
+        is_training = "training" in wildcards.keys()
+        section = (
+            settings.training[wildcards.training]
+            if is_training
+            else planned(wildcards).section
+        )
+        found = attrgetter(key)(section)
+        return dump(found, *but) if isinstance(found, Section) else found
+
+    return asked
+
+
+def downloaded(key):
+    """Ask what is downloaded of a job's checkpoint."""
+    return lambda wildcards: getattr(plan.downloads[wildcards.checkpoint], key)
+
+
+def budgeted_model(wildcards):
+    """A paid model with a budget is asked by one job at a time, so that what is spent is known."""
+    return int(plan.models[wildcards.model].budget_usd is not None)
+
+
+def source_domains(wildcards):
+    """The domains in the language that a benchmark is translated from."""
+    source = planned(wildcards).section.language
+    return paths.domains(plan, wildcards.benchmark, source)
+
+
 domains = per_job(paths.domains)
 largest_share = per_job(jobs.largest_share)
 encode_minutes = per_job(jobs.encode_minutes)
 encoded_before = per_job(paths.encoded_before)
 encoded_before_probe = per_job(paths.encoded_before_probe)
+
+
+# The texts of a language, domain by domain.
+texts = {
+    "corpora": per_job(paths.domain_tables, table="corpus"),
+    "queries": per_job(paths.domain_tables, table="queries"),
+}
+
+
+def benchmark_tables(folder):
+    """A benchmark's tables of one domain, in a folder."""
+    return {name: f"{folder}/{name}.parquet" for name in ("corpus", "queries", "qrels")}
+
+
+def step_tables(step, *kinds):
+    """What a step of a build keeps, and its further tables by kind, as what it dropped."""
+    kept = f"results/{{benchmark}}/build/{{lang}}{{part}}/{step}"
+    return {
+        "rows": f"{kept}.parquet",
+        **{kind: f"{kept}.{kind}.parquet" for kind in kinds},
+    }
 
 
 def per_benchmark(path):
@@ -157,6 +222,22 @@ def tables_and_csv(names):
     for name in names:
         files += [f"results/{name}.parquet", in_report(f"results/{name}.csv")]
     return files
+
+
+def complete_rules(named):
+    """Set what follows from the name that stages are called by: logs, benchmarks, the stage."""
+    for name, proxy in named.items():
+        made = proxy.rule
+        if not made.script:
+            continue
+        place = paths.job_place(name, made.output, made.wildcard_names)
+        made.log_modifier = made.benchmark_modifier = workflow.modifier.path_modifier
+        if not made.log:
+            made.set_log(f"logs/{place}.log")
+        if not made.benchmark:
+            made.benchmark = f"benchmarks/{place}.tsv"
+        if "stage" not in made.params.keys() and made.output:
+            made.set_params(stage=STAGES[name])
 
 
 def check_start():

@@ -15,10 +15,6 @@ use rule on_cpu as score with:
         buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
         psi="results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet",
         comparisons="results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet",
-    log:
-        "logs/{benchmark}/score/{query_lang}-{corpus_lang}.log",
-    benchmark:
-        "benchmarks/{benchmark}/score/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
         benchmark=patterns["searched"],
     resources:
@@ -31,14 +27,12 @@ use rule on_cpu as score with:
         control=per_job(Plan.position_blind),
         windows=per_job(Plan.input_lengths),
         mitigations=per_job(Plan.mitigations),
-        schemes=lambda wildcards: own(wildcards).section.buckets,
-        length_buckets=lambda wildcards: own(wildcards).section.length_buckets,
+        schemes=setting("buckets"),
+        length_buckets=setting("length_buckets"),
         metrics=settings.metrics,
         psi_metrics=settings.psi_metrics,
         uncertainty=dump(settings.uncertainty),
         stage=STAGES["score"],
-    message:
-        "Scoring all models on {wildcards.benchmark}, {wildcards.query_lang}-{wildcards.corpus_lang}"
 
 
 # The runs of a wider view are the benchmark's too, its own queries' rows of them: nothing is

@@ -9,10 +9,6 @@ use rule on_cpu as sample with:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
         dropped="results/{benchmark}/build/{lang}{part}/documents.dropped.parquet",
-    log:
-        "logs/{benchmark}/sample/{lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/sample/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["generated"],
     threads: per_job(jobs.sample_threads)
@@ -22,26 +18,17 @@ use rule on_cpu as sample with:
     params:
         sections=per_job(jobs.sample),
         store=settings.store,
-        stage=STAGES["sample"],
-    message:
-        "Sampling the documents of {wildcards.benchmark}, {wildcards.lang}"
 
 
-rule personas:
+use rule on_gpu as personas with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         personas=lambda wildcards: plan.personas[wildcards.benchmark],
         checkpoint=per_job(paths.encoder_inputs),
     output:
         candidates="results/{benchmark}/build/{lang}{part}/persona_candidates.parquet",
-    log:
-        "logs/{benchmark}/personas/{lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/personas/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["generated"],
-    conda:
-        "../../envs/gpu.yaml"
     threads: per_job(jobs.chain_threads)
     resources:
         mem_mb=mib(6000, 30),
@@ -52,17 +39,12 @@ rule personas:
         tokens_per_part=settings.encoding.tokens_per_part,
     params:
         domains=domains,
-        section=lambda wildcards: dump(own(wildcards).section.personas),
+        section=setting("personas"),
         entry=per_job(jobs.persona_entry),
         model_version=per_job(jobs.persona_version),
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,
-        stage=STAGES["personas"],
-    message:
-        "Persona candidates of {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"
 
 
 # One job asks a task about all documents of a language and makes its table. The task is the `LlmTask`
@@ -72,20 +54,11 @@ use rule on_cpu as ask with:
     input:
         unpack(task_tables),
         # What a template sends decides the reruns (params.prompt_hash): its comments ask nothing.
-        prompt=lambda wildcards: ancient(own(wildcards).tasks[wildcards.task].path),
+        prompt=lambda wildcards: ancient(planned(wildcards).tasks[wildcards.task].path),
     output:
-        rows="results/{benchmark}/build/{lang}{part}/{task}.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/{task}.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/{task}.flow.parquet",
-        usage="results/{benchmark}/build/{lang}{part}/{task}.usage.parquet",
-        outcomes="results/{benchmark}/build/{lang}{part}/{task}.outcomes.parquet",
-    log:
-        "logs/{benchmark}/ask/{lang}{part}/{task}.log",
-    benchmark:
-        "benchmarks/{benchmark}/ask/{lang}{part}/{task}.tsv"
+        **step_tables("{task}", "dropped", "flow", "usage", "outcomes"),
     wildcard_constraints:
         benchmark=patterns["asked whole without vllm"],
-        task=patterns["tasks"],
     resources:
         mem_mb=mib(4000, 25),
         runtime=minutes(per_job(jobs.ask_minutes)),
@@ -97,15 +70,12 @@ use rule on_cpu as ask with:
         store=settings.store,
         stage=STAGES["ask"],
         gather_version=STAGES["gather"],
-    message:
-        "Asking: {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
 
 
 # The same with a server of its own, which lives as long as the job.
 use rule ask as ask_vllm with:
     wildcard_constraints:
         benchmark=patterns["asked whole by vllm"],
-        task=patterns["tasks"],
     conda:
         "../../envs/gpu.yaml"
     threads: 4
@@ -121,34 +91,16 @@ use rule ask as ask_shard with:
     output:
         outcomes="results/{benchmark}/build/{lang}{part}/{task}/{shard}.outcomes.parquet",
         usage="results/{benchmark}/build/{lang}{part}/{task}/{shard}.usage.parquet",
-    log:
-        "logs/{benchmark}/ask/{lang}{part}/{task}/{shard}.log",
-    benchmark:
-        "benchmarks/{benchmark}/ask/{lang}{part}/{task}/{shard}.tsv"
     wildcard_constraints:
         benchmark=patterns["asked in shards without vllm"],
-        task=patterns["tasks"],
-    params:
-        domains=task_domains,
-        asked=per_job(jobs.ask),
-        store=settings.store,
-        stage=STAGES["ask"],
-    message:
-        "Asking: {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}, {wildcards.shard}"
 
 
-use rule ask_shard as ask_shard_vllm with:
+use rule ask_vllm as ask_shard_vllm with:
+    output:
+        outcomes="results/{benchmark}/build/{lang}{part}/{task}/{shard}.outcomes.parquet",
+        usage="results/{benchmark}/build/{lang}{part}/{task}/{shard}.usage.parquet",
     wildcard_constraints:
         benchmark=patterns["asked in shards by vllm"],
-        task=patterns["tasks"],
-    conda:
-        "../../envs/gpu.yaml"
-    threads: 4
-    resources:
-        mem_mb=mib(32000),
-        runtime=minutes(720),
-        gpu=per_job(jobs.served_gpus),
-        budgeted_llm=per_job(jobs.budgeted),
 
 
 use rule on_cpu as gather with:
@@ -157,23 +109,12 @@ use rule on_cpu as gather with:
         outcomes=per_job(paths.task_shards, table="outcomes"),
         usages=per_job(paths.task_shards, table="usage"),
     output:
-        rows="results/{benchmark}/build/{lang}{part}/{task}.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/{task}.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/{task}.flow.parquet",
-        usage="results/{benchmark}/build/{lang}{part}/{task}.usage.parquet",
-    log:
-        "logs/{benchmark}/gather/{lang}{part}/{task}.log",
-    benchmark:
-        "benchmarks/{benchmark}/gather/{lang}{part}/{task}.tsv"
+        **step_tables("{task}", "dropped", "flow", "usage"),
     wildcard_constraints:
         benchmark=patterns["asked in shards"],
-        task=patterns["tasks"],
     params:
         domains=task_domains,
         made=per_job(jobs.gather),
-        stage=STAGES["gather"],
-    message:
-        "Gathering {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
 
 
 use rule on_cpu as assemble with:
@@ -182,13 +123,7 @@ use rule on_cpu as assemble with:
         candidates=per_job(paths.candidates_before),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
-    log:
-        "logs/{benchmark}/assemble/{lang}/{domain}.log",
-    benchmark:
-        "benchmarks/{benchmark}/assemble/{lang}/{domain}.tsv"
+        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
     wildcard_constraints:
         benchmark=patterns["native unpurged"],
     resources:
@@ -197,19 +132,11 @@ use rule on_cpu as assemble with:
     params:
         length_tokenizer=settings.length_tokenizer,
         stage=STAGES["assemble"],
-    message:
-        "Assembling {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
 
 
 # With false negatives in it: the view `raw`, from which they are removed.
 use rule assemble as assemble_raw with:
     output:
-        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
-    log:
-        "logs/{benchmark}-raw/assemble/{lang}/{domain}.log",
-    benchmark:
-        "benchmarks/{benchmark}-raw/assemble/{lang}/{domain}.tsv"
+        **benchmark_tables("results/{benchmark}-raw/data/{lang}/{domain}"),
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],

@@ -6,10 +6,6 @@
 use rule search_lexical as recall_lexical with:
     output:
         run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.parquet",
-    log:
-        "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["raw"],
         model=patterns["lexical"],
@@ -17,21 +13,12 @@ use rule search_lexical as recall_lexical with:
         mem_mb=mib(per_job(jobs.recall_mib), 40, of=largest_share),
         runtime=minutes(240),
     params:
-        entry=per_job(jobs.entry),
-        model_version=per_job(jobs.model_version),
         top_k=per_job(jobs.recall_depth),
-        stage=STAGES["search_lexical"],
-    message:
-        "Recalling documents of {wildcards.benchmark} with {wildcards.model}"
 
 
 use rule search_vectors as recall_vectors with:
     output:
         run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.parquet",
-    log:
-        "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["raw"],
         model=patterns["vector"],
@@ -41,17 +28,10 @@ use rule search_vectors as recall_vectors with:
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:
-        entry=per_job(jobs.entry),
-        model_version=per_job(jobs.model_version),
-        domains=domains,
         top_k=per_job(jobs.recall_depth),
-        store=settings.store,
-        stage=STAGES["search_vectors"],
-    message:
-        "Recalling documents of {wildcards.benchmark} with {wildcards.model}"
 
 
-rule score_pairs:
+use rule on_gpu as score_pairs with:
     input:
         corpus=per_job(paths.domain_tables, table="corpus", view="raw"),
         queries=per_job(paths.domain_tables, table="queries", view="raw"),
@@ -62,15 +42,8 @@ rule score_pairs:
         checkpoint=per_job(paths.reranker_inputs),
     output:
         scores="results/{benchmark}/build/{lang}{part}/pair_scores/{reranker}{portion}.parquet",
-    log:
-        "logs/{benchmark}/score_pairs/{lang}{part}/{reranker}{portion}.log",
-    benchmark:
-        "benchmarks/{benchmark}/score_pairs/{lang}{part}/{reranker}{portion}.tsv"
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
-        reranker=patterns["rerankers"],
-    conda:
-        "../../envs/gpu.yaml"
     threads: per_job(jobs.chain_threads)
     resources:
         mem_mb=mib(per_job(jobs.scoring_mib), 50),
@@ -83,11 +56,6 @@ rule score_pairs:
         top_k=per_job(jobs.recall_depth),
         scoring=per_job(jobs.pair_scoring),
         store=settings.store,
-        stage=STAGES["score_pairs"],
-    message:
-        "Scoring recalled documents of {wildcards.benchmark} with {wildcards.reranker}"
-    script:
-        "../scripts/stage.py"
 
 
 use rule on_cpu as negatives with:
@@ -98,10 +66,6 @@ use rule on_cpu as negatives with:
         scores=per_job(paths.score_tables, of="false_negatives"),
     output:
         negatives="results/{benchmark}/build/{lang}{part}/negatives.parquet",
-    log:
-        "logs/{benchmark}/negatives/{lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/negatives/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
     resources:
@@ -110,10 +74,7 @@ use rule on_cpu as negatives with:
     params:
         domains=domains,
         top_k=per_job(jobs.recall_depth),
-        section=lambda wildcards: own(wildcards).section.false_negatives.panel(),
-        stage=STAGES["negatives"],
-    message:
-        "Documents of {wildcards.benchmark} that rerankers call relevant"
+        section=lambda wildcards: planned(wildcards).section.false_negatives.panel(),
 
 
 use rule on_cpu as judge_pairs with:
@@ -125,49 +86,31 @@ use rule on_cpu as judge_pairs with:
         earlier=per_job(paths.judge_tables),
     output:
         pairs="results/{benchmark}/build/{lang}{part}/judge_{number}_pairs.parquet",
-    log:
-        "logs/{benchmark}/judge_pairs/{lang}{part}/{number}.log",
-    benchmark:
-        "benchmarks/{benchmark}/judge_pairs/{lang}{part}/{number}.tsv"
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
         number=r"[1-9][0-9]*",
     params:
         domains=domains,
-        section=lambda wildcards: own(wildcards).section.false_negatives.removal(),
-        stage=STAGES["judge_pairs"],
-    message:
-        "What judge {wildcards.number} of {wildcards.benchmark} has to grade"
+        section=lambda wildcards: planned(wildcards).section.false_negatives.removal(),
 
 
 use rule on_cpu as remove_negatives with:
     input:
-        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}-raw/data/{lang}/{domain}"),
         negatives=per_job(paths.build_table, table="negatives"),
         scores=per_job(paths.score_tables, of="false_negatives"),
         judged=per_job(paths.judge_tables),
     output:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         judgements="results/{benchmark}/data/{lang}/{domain}/judgements.parquet",
         dropped="results/{benchmark}/build/{lang}/{domain}/false_negatives.dropped.parquet",
         flow="results/{benchmark}/build/{lang}/{domain}/false_negatives.flow.parquet",
         savings="results/{benchmark}/build/{lang}/{domain}/false_negatives.savings.parquet",
-    log:
-        "logs/{benchmark}/remove_negatives/{lang}/{domain}.log",
-    benchmark:
-        "benchmarks/{benchmark}/remove_negatives/{lang}/{domain}.tsv"
     wildcard_constraints:
         benchmark=patterns["native having false_negatives"],
     resources:
         mem_mb=mib(4000, 20),
         runtime=minutes(60),
     params:
-        section=lambda wildcards: own(wildcards).section.false_negatives.removal(),
+        section=lambda wildcards: planned(wildcards).section.false_negatives.removal(),
         place=per_job(jobs.counted, step="false_negatives"),
-        stage=STAGES["remove_negatives"],
-    message:
-        "Removing false negatives of {wildcards.benchmark}"

@@ -10,7 +10,7 @@ rule probes:
     localrule: True
 
 
-rule probe:
+use rule on_gpu as probe with:
     input:
         corpora=per_job(paths.domain_tables, table="corpus"),
         queries=per_job(paths.probe_queries, table="queries"),
@@ -21,15 +21,8 @@ rule probe:
     output:
         rows="results/probes/{probe}/{benchmark}/{model}/{lang}.parquet",
         table="results/probes/{probe}/{benchmark}/{model}/{lang}.summary.parquet",
-    log:
-        "logs/probes/{probe}/{benchmark}/{model}/{lang}.log",
-    benchmark:
-        "benchmarks/probes/{probe}/{benchmark}/{model}/{lang}.tsv"
     wildcard_constraints:
         model=patterns["encoded without vllm"],
-    conda:
-        "../../envs/gpu.yaml"
-    threads: per_job(jobs.threads)
     resources:
         # The texts of a searched corpus are in memory.
         mem_mb=lambda wildcards, input, attempt: (
@@ -52,10 +45,6 @@ rule probe:
         storage=settings.encoding.storage,
         store=settings.store,
         stage=STAGES["probe"],
-    message:
-        "Probing {wildcards.model} by {wildcards.probe} on {wildcards.benchmark}, {wildcards.lang}"
-    script:
-        "../scripts/stage.py"
 
 
 use rule probe as probe_vllm with:
@@ -73,10 +62,7 @@ use rule probe as probe_api with:
     resources:
         mem_mb=mib(4000, 6),
         runtime=minutes(1440),
-        # What is spent is known only if one job asks at a time.
-        budgeted_llm=lambda wildcards: int(
-            plan.models[wildcards.model].budget_usd is not None
-        ),
+        budgeted_llm=budgeted_model,
 
 
 use rule on_cpu as probe_table with:
@@ -85,17 +71,6 @@ use rule on_cpu as probe_table with:
     output:
         parquet="results/probe_table.parquet",
         csv=in_report("results/probe_table.csv"),
-    log:
-        "logs/probe_table.log",
-    benchmark:
-        "benchmarks/probe_table.tsv"
-    resources:
-        mem_mb=2000,
-        runtime=minutes(30),
-    params:
-        stage=STAGES["probe_table"],
-    message:
-        "Writing {output.csv}"
 
 
 # Two models on the same documents: before and after training.
@@ -106,19 +81,9 @@ use rule on_cpu as probe_comparison with:
     output:
         parquet="results/probe_comparison.parquet",
         csv="results/probe_comparison.csv",
-    log:
-        "logs/probe_comparison.log",
-    benchmark:
-        "benchmarks/probe_comparison.tsv"
-    resources:
-        mem_mb=4000,
-        runtime=minutes(30),
     params:
         compared=paths.compared_probes(plan),
         level=settings.uncertainty.level,
-        stage=STAGES["probe_comparison"],
-    message:
-        "Writing {output.csv}"
 
 
 use rule on_cpu as probe_page with:
@@ -128,16 +93,6 @@ use rule on_cpu as probe_page with:
         published=summaries.published_tables(),
     output:
         html=in_report("results/probes.html"),
-    log:
-        "logs/probe_page.log",
-    benchmark:
-        "benchmarks/probe_page.tsv"
-    resources:
-        mem_mb=2000,
-        runtime=minutes(30),
     params:
         controls={name: entry.control for name, entry in plan.models.items()},
         run_title=settings.report.title,
-        stage=STAGES["probe_page"],
-    message:
-        "Writing {output.html}"

@@ -9,21 +9,12 @@ use rule on_cpu as text_parts with:
         tokenizer=paths.tokenizer_inputs(plan),
     output:
         parts="results/{benchmark}/build/{lang}{part}/text_parts.parquet",
-    log:
-        "logs/{benchmark}/text_parts/{lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/text_parts/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["translated"],
     params:
         domains=domains,
-        max_part_tokens=lambda wildcards: (
-            own(wildcards).section.translate.max_part_tokens
-        ),
+        max_part_tokens=setting("translate.max_part_tokens"),
         length_tokenizer=settings.length_tokenizer,
-        stage=STAGES["text_parts"],
-    message:
-        "Parts to translate of {wildcards.benchmark}, {wildcards.lang}"
 
 
 use rule on_cpu as mark_translations with:
@@ -39,10 +30,6 @@ use rule on_cpu as mark_translations with:
         suspects="results/{benchmark}/build/{lang}{part}/refusal_suspects.parquet",
         dropped="results/{benchmark}/build/{lang}{part}/mark_translations.dropped.parquet",
         flow="results/{benchmark}/build/{lang}{part}/mark_translations.flow.parquet",
-    log:
-        "logs/{benchmark}/mark_translations/{lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/mark_translations/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["translations"],
     resources:
@@ -50,14 +37,11 @@ use rule on_cpu as mark_translations with:
         runtime=minutes(120),
     params:
         domains=domains,
-        prefixes=lambda wildcards: (own(wildcards).section.translate.clean.prefixes),
+        prefixes=setting("translate.clean.prefixes"),
         refusals=lambda wildcards: (
-            own(wildcards).section.translate.clean.refusals is not None
+            planned(wildcards).section.translate.clean.refusals is not None
         ),
-        step=lambda wildcards: own(wildcards).flow_step("mark_translations"),
-        stage=STAGES["mark_translations"],
-    message:
-        "Joining and marking translations of {wildcards.benchmark}, {wildcards.lang}"
+        step=lambda wildcards: planned(wildcards).flow_step("mark_translations"),
 
 
 use rule on_cpu as clean_translations with:
@@ -69,15 +53,9 @@ use rule on_cpu as clean_translations with:
         verdicts=per_job(paths.asked_table, task="judge_refusals"),
         relocations=per_job(paths.asked_table, task="relocate_spans"),
     output:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         dropped="results/{benchmark}/build/{lang}/{domain}/clean_translations.dropped.parquet",
         flow="results/{benchmark}/build/{lang}/{domain}/clean_translations.flow.parquet",
-    log:
-        "logs/{benchmark}/clean_translations/{lang}/{domain}.log",
-    benchmark:
-        "benchmarks/{benchmark}/clean_translations/{lang}/{domain}.tsv"
     wildcard_constraints:
         benchmark=patterns["translations"],
     resources:
@@ -85,9 +63,6 @@ use rule on_cpu as clean_translations with:
         runtime=minutes(120),
     params:
         clean=per_job(jobs.clean),
-        stage=STAGES["clean_translations"],
-    message:
-        "Cleaning translations of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
 
 
 use rule on_cpu as quality_sample with:
@@ -96,51 +71,30 @@ use rule on_cpu as quality_sample with:
         corpora=per_job(paths.language_tables, of="translated", table="corpus"),
     output:
         sample="results/{benchmark}/quality_sample.parquet",
-    log:
-        "logs/{benchmark}/quality_sample.log",
-    benchmark:
-        "benchmarks/{benchmark}/quality_sample.tsv"
     wildcard_constraints:
         benchmark=patterns["quality"],
     resources:
         mem_mb=mib(8000, 0.6),
         runtime=minutes(240),
     params:
-        languages=lambda wildcards: own(wildcards).section.translate.to,
-        domains=lambda wildcards: paths.domains(
-            plan, wildcards.benchmark, own(wildcards).section.language
-        ),
-        per_stratum=lambda wildcards: (
-            own(wildcards).section.translate.quality.per_stratum
-        ),
-        seed=lambda wildcards: own(wildcards).section.translate.quality.seed,
-        stage=STAGES["quality_sample"],
-    message:
-        "A sample of translations of {wildcards.benchmark} to grade"
+        languages=setting("translate.to"),
+        domains=source_domains,
+        per_stratum=setting("translate.quality.per_stratum"),
+        seed=setting("translate.quality.seed"),
 
 
 use rule on_cpu as quality with:
     input:
         grades=per_job(paths.judged_translations),
-        human=lambda wildcards: own(wildcards).section.translate.quality.human,
+        human=setting("translate.quality.human"),
     output:
         quality="results/{benchmark}/translation_quality.parquet",
         agreement="results/{benchmark}/translation_agreement.parquet",
         confusion="results/{benchmark}/translation_confusion.parquet",
-    log:
-        "logs/{benchmark}/quality.log",
-    benchmark:
-        "benchmarks/{benchmark}/quality.tsv"
     wildcard_constraints:
         benchmark=patterns["quality"],
-    resources:
-        mem_mb=mib(2000),
-        runtime=minutes(10),
     params:
-        languages=lambda wildcards: own(wildcards).section.translate.to,
-        stage=STAGES["quality"],
-    message:
-        "How good the translations of {wildcards.benchmark} are"
+        languages=setting("translate.to"),
 
 
 # Several translators on one sample of the source, before or beside the benchmark's own translation.
@@ -150,26 +104,15 @@ use rule on_cpu as translator_sample with:
         text_parts=per_job(paths.text_parts_of_domains),
     output:
         sample="results/{benchmark}/translator_sample.parquet",
-    log:
-        "logs/{benchmark}/translator_sample.log",
-    benchmark:
-        "benchmarks/{benchmark}/translator_sample.tsv"
     wildcard_constraints:
         benchmark=patterns["compared_translators"],
     resources:
         mem_mb=mib(8000),
         runtime=minutes(60),
     params:
-        domains=lambda wildcards: paths.domains(
-            plan, wildcards.benchmark, own(wildcards).section.language
-        ),
-        per_stratum=lambda wildcards: (
-            own(wildcards).section.translate.quality.per_stratum
-        ),
-        seed=lambda wildcards: own(wildcards).section.translate.quality.seed,
-        stage=STAGES["translator_sample"],
-    message:
-        "A sample of {wildcards.benchmark} to compare translators on"
+        domains=source_domains,
+        per_stratum=setting("translate.quality.per_stratum"),
+        seed=setting("translate.quality.seed"),
 
 
 use rule on_cpu as translator_quality with:
@@ -179,18 +122,8 @@ use rule on_cpu as translator_quality with:
         ),
     output:
         quality="results/{benchmark}/translator_quality.parquet",
-    log:
-        "logs/{benchmark}/translator_quality.log",
-    benchmark:
-        "benchmarks/{benchmark}/translator_quality.tsv"
     wildcard_constraints:
         benchmark=patterns["compared_translators"],
-    resources:
-        mem_mb=mib(2000),
-        runtime=minutes(10),
     params:
         translators=per_job(paths.translator_grades),
-        languages=lambda wildcards: own(wildcards).section.translate.to,
-        stage=STAGES["translator_quality"],
-    message:
-        "How good the translators of {wildcards.benchmark} are, side by side"
+        languages=setting("translate.to"),

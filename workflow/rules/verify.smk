@@ -2,7 +2,7 @@
 # decisions. An audit by a language model says how good the margin is.
 
 
-rule score_parts:
+use rule on_gpu as score_parts with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.candidates_before, step="verify"),
@@ -11,14 +11,6 @@ rule score_parts:
         checkpoint=per_job(paths.reranker_inputs),
     output:
         scores="results/{benchmark}/build/{lang}{part}/scores/{reranker}{portion}.parquet",
-    log:
-        "logs/{benchmark}/score_parts/{lang}{part}/{reranker}{portion}.log",
-    benchmark:
-        "benchmarks/{benchmark}/score_parts/{lang}{part}/{reranker}{portion}.tsv"
-    wildcard_constraints:
-        reranker=patterns["rerankers"],
-    conda:
-        "../../envs/gpu.yaml"
     threads: per_job(jobs.chain_threads)
     resources:
         mem_mb=mib(per_job(jobs.scoring_mib), 25),
@@ -31,10 +23,6 @@ rule score_parts:
         scoring=per_job(jobs.part_scoring),
         store=settings.store,
         stage=STAGES["score_parts"],
-    message:
-        "Scoring candidates of {wildcards.benchmark} with {wildcards.reranker}"
-    script:
-        "../scripts/stage.py"
 
 
 use rule on_cpu as verify with:
@@ -44,34 +32,24 @@ use rule on_cpu as verify with:
         candidates=per_job(paths.candidates_before, step="verify"),
         scores=per_job(paths.score_tables, of="verify", reranker=None),
     output:
-        rows="results/{benchmark}/build/{lang}{part}/verify.parquet",
+        **step_tables("verify", "dropped", "flow"),
         decisions="results/{benchmark}/build/{lang}{part}/decisions.parquet",
         savings="results/{benchmark}/build/{lang}{part}/scoring_savings.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/verify.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/verify.flow.parquet",
-    log:
-        "logs/{benchmark}/verify/{lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/verify/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["verified"],
     params:
         domains=domains,
-        section=lambda wildcards: dump(own(wildcards).section.verify),
+        section=setting("verify"),
         place=per_job(jobs.counted, step="verify"),
         stage=STAGES["verify"],
-    message:
-        "Verifying the candidates of {wildcards.benchmark}, {wildcards.lang}"
 
 
 # The same by margin, with the counts by threshold and by length bin.
 use rule verify as verify_margin with:
     output:
-        rows="results/{benchmark}/build/{lang}{part}/verify.parquet",
+        **step_tables("verify", "dropped", "flow"),
         decisions="results/{benchmark}/build/{lang}{part}/decisions.parquet",
         savings="results/{benchmark}/build/{lang}{part}/scoring_savings.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/verify.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/verify.flow.parquet",
         margin_table="results/{benchmark}/build/{lang}{part}/margin_table.parquet",
         reranker_table="results/{benchmark}/build/{lang}{part}/reranker_table.parquet",
         cell_table="results/{benchmark}/build/{lang}{part}/cell_table.parquet",
@@ -91,19 +69,12 @@ use rule on_cpu as grade_pairs with:
         ),
     output:
         pairs="results/{benchmark}/build/{lang}{part}/{round}_pairs.parquet",
-    log:
-        "logs/{benchmark}/grade_pairs/{lang}{part}/{round}.log",
-    benchmark:
-        "benchmarks/{benchmark}/grade_pairs/{lang}{part}/{round}.tsv"
     wildcard_constraints:
         benchmark=patterns["having grade"],
         round="grade_first|grade_rest",
     params:
         domains=domains,
         section=lambda wildcards: jobs.grade(plan, wildcards.benchmark, wildcards.round),
-        stage=STAGES["grade_pairs"],
-    message:
-        "What to grade of {wildcards.benchmark}: {wildcards.round}"
 
 
 use rule on_cpu as grade with:
@@ -115,24 +86,13 @@ use rule on_cpu as grade with:
             "results/{benchmark}/build/{lang}{part}/grade_rest.parquet",
         ],
     output:
-        rows="results/{benchmark}/build/{lang}{part}/grade.parquet",
-        decisions="results/{benchmark}/build/{lang}{part}/grade.decisions.parquet",
-        savings="results/{benchmark}/build/{lang}{part}/grade.savings.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/grade.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/grade.flow.parquet",
-    log:
-        "logs/{benchmark}/grade/{lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/grade/{lang}{part}.tsv"
+        **step_tables("grade", "decisions", "savings", "dropped", "flow"),
     wildcard_constraints:
         benchmark=patterns["having grade"],
     params:
         domains=domains,
         section=per_job(jobs.grade),
         place=per_job(jobs.counted, step="grade"),
-        stage=STAGES["grade"],
-    message:
-        "Candidates of {wildcards.benchmark} by their grades"
 
 
 use rule on_cpu as audit_pairs with:
@@ -142,18 +102,11 @@ use rule on_cpu as audit_pairs with:
         margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
     output:
         pairs="results/{benchmark}/build/{lang}{part}/audit_pairs.parquet",
-    log:
-        "logs/{benchmark}/audit_pairs/{lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/audit_pairs/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having audit"],
     params:
         domains=domains,
-        section=lambda wildcards: dump(own(wildcards).section.audit, "prompt"),
-        stage=STAGES["audit_pairs"],
-    message:
-        "What to audit of {wildcards.benchmark}"
+        section=setting("audit", "prompt"),
 
 
 use rule on_cpu as audit_table with:
@@ -163,17 +116,7 @@ use rule on_cpu as audit_table with:
         verdicts="results/{benchmark}/build/{lang}{part}/audit.parquet",
     output:
         table="results/{benchmark}/build/{lang}{part}/audit_table.parquet",
-    log:
-        "logs/{benchmark}/audit_table/{lang}{part}.log",
-    benchmark:
-        "benchmarks/{benchmark}/audit_table/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having audit"],
-    resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(30),
     params:
         domains=domains,
-        stage=STAGES["audit_table"],
-    message:
-        "Audit of {wildcards.benchmark} by margin"

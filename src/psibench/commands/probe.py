@@ -23,7 +23,7 @@ from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE, ProbeRun
 from psibench.sources.documents import read_document_files
 from psibench.tables import read_table, write_csv, write_table
-from psibench.tables.derived import provenance
+from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
@@ -142,7 +142,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Write what is given as a benchmark's tables, which the stage reads: files by name."""
-    origin = provenance("probe", params={}, inputs={})
+    origin = derived("probe", params={})
     documents = read_document_files([args.corpus], text_column=args.text_column)
     corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
     write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=origin)

@@ -15,7 +15,7 @@ from psibench.config.model_base import (
     Scoring,
     Windows,
 )
-from psibench.config.vllm import VllmServer
+from psibench.config.sections import VllmServer
 
 Architecture = Literal[
     "auto", "gte", "bidirectional", "nv-embed", "jina-bert", "jina-v3", "jina-v4", "nomic-long"

@@ -1,6 +1,6 @@
 """Config files: read, laid over each other, validated; every problem becomes one InputError."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -43,41 +43,30 @@ def _parsed(text: str, where: str) -> Any:
     return parse_yaml(text, where=where)
 
 
-def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay a user's config over the default one.
-
-    Sections merge key by key; ``benchmarks`` and ``models`` are replaced whole, so that a user
-    who names two benchmarks runs two benchmarks.
-    """
-    merged = dict(base)
-    for key, value in override.items():
-        if key in REPLACED_WHOLE or not isinstance(value, Mapping):
-            merged[key] = value
-        else:
-            under = merged.get(key)
-            merged[key] = merge(under if isinstance(under, Mapping) else {}, value)
-    return merged
-
-
-def laid_over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay a config over another one, both a user's: mappings merge key by key, benchmarks too."""
+def laid_over(
+    under: Mapping[str, Any], over: Mapping[str, Any], *, replaced: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Lay a config over another one: mappings merge key by key, those ``replaced`` do not."""
     laid = dict(under)
     for key, value in over.items():
         below = laid.get(key)
-        both = isinstance(value, Mapping) and isinstance(below, Mapping)
-        laid[key] = laid_over(below, value) if both else value  # type: ignore[arg-type]
+        both = isinstance(value, Mapping) and isinstance(below, Mapping) and key not in replaced
+        laid[key] = laid_over(below, value, replaced=replaced) if both else value  # type: ignore[arg-type]
     return laid
 
 
 def composed(config: Mapping[str, Any]) -> dict[str, Any]:
     """Lay a user's config over those that it extends, and all of it over the default one.
 
+    The default's ``benchmarks`` and ``models`` are replaced whole, so that a user who names two
+    benchmarks runs two benchmarks.
+
     Raises
     ------
     InputError
         If ``extends`` is no list of shipped configs, or these extend each other in a circle.
     """
-    return merge(read_yaml(DEFAULT_CONFIG), _extended(config, ()))
+    return laid_over(read_yaml(DEFAULT_CONFIG), _extended(config, ()), replaced=REPLACED_WHOLE)
 
 
 def _extended(config: Mapping[str, Any], by: tuple[str, ...]) -> dict[str, Any]:

@@ -8,11 +8,15 @@ from psibench.config.models import Model
 from psibench.config.registry import load_registry, validate_registry
 from psibench.errors import InputError
 
-PRESENTATION_FIELDS = frozenset({"description", "licence", "control", "kind", "mitigates"})
-"""Entries differ in these without their vectors or scores differing."""
-
-WORK_FIELDS = frozenset(
+FIELDS_WITHOUT_EFFECT = frozenset(
     {
+        # What is shown of a model.
+        "description",
+        "licence",
+        "control",
+        "kind",
+        "mitigates",
+        # How the work is cut and paid for.
         "parameters_m",
         "embedding_parameters_m",
         "tokens_per_batch",
@@ -26,12 +30,12 @@ WORK_FIELDS = frozenset(
         "budget_usd",
     }
 )
-"""How the work is cut and paid for, not what comes out."""
+"""Entries differ in these without their vectors or scores differing."""
 
 
 def retrieval_params(entry: ModelBase) -> dict[str, Any]:
     """Return what of a registry entry decides its results: the parameters of its rules."""
-    return entry.model_dump(mode="json", exclude=set(PRESENTATION_FIELDS | WORK_FIELDS))
+    return entry.model_dump(mode="json", exclude=set(FIELDS_WITHOUT_EFFECT))
 
 
 def registry_entry(config: Mapping[str, Any], model: str) -> Model:

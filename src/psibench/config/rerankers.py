@@ -199,11 +199,6 @@ RerankerModel = Annotated[
     Field(discriminator="backend"),
 ]
 
-# Entries differ in these without their scores differing.
-PRESENTATION_FIELDS = frozenset(
-    {"description", "tokens_per_batch", "parameters_m", "embedding_parameters_m"}
-)
-
 
 def load_rerankers(own: Mapping[str, RerankerModel] | None = None) -> dict[str, RerankerModel]:
     """Read the shipped registry of rerankers, id -> entry; ``own`` entries take their place.
@@ -224,7 +219,8 @@ def parse_reranker(entry: Mapping[str, Any]) -> RerankerModel:
 
 def reranker_params(entry: RerankerModel) -> dict[str, Any]:
     """Return what of a registry entry decides its scores: parameters of its rule."""
-    return entry.model_dump(mode="json", exclude=set(PRESENTATION_FIELDS))
+    without_effect = {"description", "tokens_per_batch", "parameters_m", "embedding_parameters_m"}
+    return entry.model_dump(mode="json", exclude=without_effect)
 
 
 def checkpoint_of(entry: RerankerModel) -> tuple[str, str | None]:

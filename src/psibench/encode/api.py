@@ -30,8 +30,7 @@ from psibench.progress import Progress
 from psibench.stopping import watched_stop
 from psibench.tables import write_table
 from psibench.tables.derived import derived
-from psibench.tables.encoding_schemas import EMBEDDING_USAGE
-from psibench.tables.schemas import ENCODINGS
+from psibench.tables.schemas import EMBEDDING_USAGE, ENCODINGS
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")

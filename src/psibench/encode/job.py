@@ -34,16 +34,15 @@ from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
-from psibench.tables.encoding_schemas import SHARD_ENCODINGS
 from psibench.tables.hashing import hash_file
 from psibench.tables.io import read_any_table
-from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
+from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, SHARD_ENCODINGS
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
-ENCODED = {"key": pl.Binary, "n_tokens": pl.Int32, "visible_char_end": pl.Int32}
+ENCODED = SHARD_ENCODINGS.empty().schema
 BLOCK_CHARS = 4_000_000
 """Characters of a block: about 30 MB with their tokens, three of which are in memory."""
 

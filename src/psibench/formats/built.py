@@ -11,9 +11,10 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.formats.tabular import read_parquet
-from psibench.tables import SPECS, read_table
+from psibench.tables import read_table
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 
-TABLES = ("corpus", "queries", "qrels")
+TABLES = {spec.name: spec for spec in (CORPUS, QUERIES, QRELS)}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Dataset:
 
     def read(self, table: str) -> pl.DataFrame:
         """Read one of its tables; InputError if it is not what its schema says."""
-        return read_table(self.path(table), SPECS[table])
+        return read_table(self.path(table), TABLES[table])
 
 
 def find_datasets(

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, TypeAdapter
 
-from psibench.config.release import BeirSource, PosirReleaseSource
-from psibench.config.sources import DocumentSource, QuestionSource
+from psibench.config.sources import BeirSource, DocumentSource, PosirReleaseSource, QuestionSource
 from psibench.generate.base import Corpus, GeneratedBenchmark, QuestionCorpus
 from psibench.generate.controlled import Controlled
 from psibench.generate.fineweb_posq import FinewebPosq

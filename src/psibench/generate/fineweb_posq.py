@@ -43,7 +43,6 @@ from psibench.text.segments import split_chunks, tag_myopic, tag_posq
 
 Span = tuple[int, int]
 
-SUMMARY_SCHEMA = dict.fromkeys(SUMMARIES.column_names, pl.String)
 CANDIDATE_SCHEMA: dict[str, Any] = {
     **CANDIDATES.empty().schema,
     "type": pl.String,
@@ -121,7 +120,7 @@ def gather_summaries(tables: Tables, _: Summarise, replies: Iterable[Replied]) -
             blank.append(
                 refusal("summarise", "documents", reply, "blank_summary", char_length=length)
             )
-    return gathered(rows, SUMMARY_SCHEMA, blank, documents=len(rows))
+    return gathered(rows, SUMMARIES.empty().schema, blank, documents=len(rows))
 
 
 def question_items(tables: Tables, section: GenerateQuestions) -> Iterator[TaskItem]:

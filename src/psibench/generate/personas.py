@@ -7,7 +7,7 @@ exhaustively; what is heavy is imported when it runs.
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -36,7 +36,6 @@ logger = logging.getLogger("psibench")
 BLOCK_DOCUMENTS = 65_536
 """Documents whose vectors are in memory at once: 256 MiB at 1,024 dimensions."""
 
-PERSONAS_SCHEMA: dict[str, Any] = {"_id": pl.String, "personas": pl.List(pl.String)}
 
 DenseModel = SentenceTransformerModel | StaticModel
 Encode = Callable[[Sequence[str], "Role"], np.ndarray]
@@ -156,13 +155,13 @@ def persona_candidates(
 
     vectors = encode(personas, "query")
     names = pl.Series("personas", personas, dtype=pl.String)
-    frames = [pl.DataFrame(schema=PERSONAS_SCHEMA)]
+    frames = [PERSONA_CANDIDATES.empty()]
     for block in documents.select("_id", "text").iter_slices(block_documents):
         asked = encode(block["text"].to_list(), "document")
         best = search_vectors(asked, vectors, k=n, block_bytes=block_bytes)
         found = names.gather(best.documents.reshape(-1)).reshape(best.documents.shape)
         rows = {"_id": block["_id"], "personas": found.arr.to_list()}
-        frames.append(pl.DataFrame(rows, schema=PERSONAS_SCHEMA))
+        frames.append(pl.DataFrame(rows, schema=PERSONA_CANDIDATES.empty().schema))
     return pl.concat(frames, rechunk=False)
 
 

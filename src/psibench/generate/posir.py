@@ -40,7 +40,6 @@ from psibench.text.locate import locate_quote
 from psibench.text.mentions import mentions_document
 from psibench.text.segments import POSITIONS, Position, tag_posq
 
-PROPOSED_SCHEMA = dict.fromkeys(PROPOSED.column_names, pl.String)
 CANDIDATES_SCHEMA: dict[str, Any] = {
     **CANDIDATES.empty().schema,
     "quote": pl.String,
@@ -147,7 +146,7 @@ def gather_questions(
             else:
                 position = str(reply.target_position)
                 rows.append((one.id, one.text, reply.doc_id, position, one.answer))
-    return gathered(rows, PROPOSED_SCHEMA, dropped, documents=n_used, questions=len(rows))
+    return gathered(rows, PROPOSED.empty().schema, dropped, documents=n_used, questions=len(rows))
 
 
 def _mention(question: str) -> tuple[str, str] | None:

@@ -32,14 +32,20 @@ from psibench.generate.loaders import Loader
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.tables import content_hash, read_table, write_table
-from psibench.tables.build_schemas import CANDIDATES, PAIRS, PERSONA_CANDIDATES
-from psibench.tables.derived import derived, provenance
+from psibench.tables.build_schemas import (
+    CANDIDATES,
+    PAIRS,
+    PERSONA_CANDIDATES,
+    REFUSAL_SUSPECTS,
+    TEXT_PARTS,
+    TRANSLATED,
+)
+from psibench.tables.derived import derived
 from psibench.tables.domains import TablePath
 from psibench.tables.dropped import as_attrition, dropped_frame, where_nothing_was_left
 from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
-from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS, TRANSLATED
 from psibench.text.lengths import TokenCounter
 from psibench.text.segments import POSITIONS
 
@@ -128,10 +134,10 @@ def run_build(
     recipe = parse_benchmark(job)
     assert isinstance(recipe, Loader)
     built = recipe.build(token_counter(length_tokenizer)).with_id_prefix(id_prefix)
-    source = provenance(
+    source = derived(
         "build",
         params=build_params(recipe, length_tokenizer=length_tokenizer, id_prefix=id_prefix),
-        inputs={path: content_hash(path) for path in recipe.files()},
+        files={path: content_hash(path) for path in recipe.files()},
         revisions=recipe.revisions(),
         queries_by=getattr(recipe, "queries_by", None),
     )

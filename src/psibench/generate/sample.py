@@ -50,7 +50,7 @@ from psibench.sources.records import (
 from psibench.sources.where import Chosen
 from psibench.tables import atomic_path, content_hash, write_table
 from psibench.tables.build_schemas import SAMPLING
-from psibench.tables.derived import provenance
+from psibench.tables.derived import derived
 from psibench.tables.domains import OutputPath
 from psibench.tables.dropped import dropped_frame
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
@@ -104,7 +104,7 @@ def run_sample(
         left_out = pl.concat([prefixed(read.dropped, drawing.prefix, "item_id", "doc_id"), pieces])
     drawn = draw(found)
     tokenizer = drawing.length_tokenizer
-    origin = provenance(
+    origin = derived(
         "sample",
         params=sample_params(
             source,
@@ -114,7 +114,7 @@ def run_sample(
             id_prefix=drawing.prefix,
         )
         | {"length_tokenizer": tokenizer},
-        inputs={path: content_hash(path) for path in local_files(source)},
+        files={path: content_hash(path) for path in local_files(source)},
         revisions=dataset_revisions(source),
     )
     write_table(drawn.documents, documents, DOCUMENTS, provenance=origin)

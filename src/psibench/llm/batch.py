@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from psibench.config.secret import Secret
+from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore

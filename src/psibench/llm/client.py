@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from psibench.config.secret import Secret
+from psibench.config.secrets import Secret
 from psibench.llm.answer import Answer
 from psibench.llm.connection import DETAIL_CHARS, Connection, TryFailedError
 from psibench.llm.limits import Budget, Call

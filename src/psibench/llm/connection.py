@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from psibench.config.secret import Secret
+from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.limits import Budget, Call, Meter, Turnstile
 from psibench.llm.sections import AskPolicy

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.secret import Secret
+from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.connection import Connection, TryFailedError
 from psibench.llm.ledger import EmbeddingCall, Ledger

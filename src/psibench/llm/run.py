@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from psibench.config.secret import Secret
+from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore

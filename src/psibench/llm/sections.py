@@ -11,7 +11,7 @@ from psibench.config.base import Id, Section
 from psibench.config.files import read_entries, validated
 from psibench.config.paths import LLMS, PRICES
 from psibench.config.secrets import plain_address
-from psibench.config.vllm import VllmServer
+from psibench.config.sections import VllmServer
 from psibench.errors import InputError
 from psibench.llm.request import ReplyFormat, Sampling
 

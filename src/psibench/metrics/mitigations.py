@@ -18,10 +18,9 @@ from psibench.metrics.comparison import psi_differences
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
-from psibench.tables.schemas import COMPARISONS, ENCODINGS, PSI_TABLE, RUN
+from psibench.tables.schemas import COMPARISONS, ENCODINGS, MITIGATIONS, PSI_TABLE, RUN
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
-from psibench.tables.summary_schemas import MITIGATIONS
 
 ALPHA = 0.05
 COSTS = ("vectors", "tokens", "pairs")

@@ -15,6 +15,7 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings
 from psibench.metrics.definitions import TIE_AVERAGED, parse_metrics
 from psibench.metrics.query_scores import query_scores
 from psibench.tables import read_table, write_table
+from psibench.tables.build_schemas import TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.io import conform, read_any_table
@@ -32,7 +33,6 @@ from psibench.tables.schemas import (
     TableSpec,
 )
 from psibench.tables.stage import stage
-from psibench.tables.translation_schemas import TRANSLATED_LENGTH
 
 logger = logging.getLogger("psibench")
 

@@ -13,8 +13,7 @@ from psibench.errors import InputError
 from psibench.tables import write_table
 from psibench.tables.columns import own_rows, read_columns
 from psibench.tables.derived import derived
-from psibench.tables.quality_schemas import DOMAIN_SIMILARITY
-from psibench.tables.schemas import CORPUS, ENCODINGS
+from psibench.tables.schemas import CORPUS, DOMAIN_SIMILARITY, ENCODINGS
 from psibench.tables.stage import stage
 
 DECIMALS = 9

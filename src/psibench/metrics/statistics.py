@@ -12,19 +12,19 @@ from psibench.metrics.buckets import MIXED, THIRDS, UNKNOWN, BucketScheme, assig
 from psibench.metrics.query_scores import EVIDENCE_LISTS, evidence_positions
 from psibench.models.counting import token_counter
 from psibench.tables import read_table, write_table
-from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
-from psibench.tables.quality_schemas import RELOCATION
-from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
-from psibench.tables.spec import POOLED
-from psibench.tables.stage import stage
-from psibench.tables.translation_schemas import (
+from psibench.tables.build_schemas import (
     LOCATED_BY,
     LOCATED_FROM,
     LOCATED_SPAN,
     RELOCATED_COLUMNS,
+    RELOCATION,
     TRANSLATED_LENGTH,
 )
+from psibench.tables.columns import read_columns
+from psibench.tables.derived import derived
+from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
+from psibench.tables.spec import POOLED
+from psibench.tables.stage import stage
 from psibench.text.lengths import TokenCounter, count_words
 from psibench.text.query_types import QUERY_TYPES, has_query_types, query_types
 

@@ -15,10 +15,17 @@ from psibench.errors import InputError
 from psibench.metrics.correlation import correlate_rows, spearman
 from psibench.tables import hash_file, read_any_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
-from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
+from psibench.tables.schemas import (
+    BUCKET_SCORES,
+    COMPARISONS,
+    LANGUAGE_AVERAGES,
+    LEADERBOARDS,
+    POSITION_TREND,
+    PSI_TABLE,
+    TableSpec,
+)
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
-from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
 
 logger = logging.getLogger("psibench")
 

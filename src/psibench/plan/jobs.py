@@ -11,9 +11,8 @@ from typing import Any
 from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel
 from psibench.config.model_params import retrieval_params
-from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.rerankers import reranker_params
-from psibench.config.sources import FilesSource, HubSource
+from psibench.config.sources import BeirSource, FilesSource, HubSource, PosirReleaseSource
 from psibench.generate.ask import llm_params, task_params
 from psibench.generate.benchmarks import PosirRelease
 from psibench.generate.recipes import UNITS, build_params, grade_rule

@@ -7,7 +7,7 @@ their grammar.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import VllmModel
@@ -99,7 +99,7 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
     margin = [name for name, section in checked.items() if isinstance(section, VerifyMargin)]
     return {
         "benchmarks": list(plan.named),
-        "own": list(plan.benchmarks),
+        "not views": list(plan.benchmarks),
         "languages": [language for one in every for language in one.languages],
         "domains": [place.domain for one in every for place in one.places],
         "parts": [part for one in every for own in one.parts.values() for part in own if part],
@@ -709,3 +709,17 @@ def encoded_before_probe(
 ) -> list[str]:
     """List the encodings of the corpus that a probe searches, which are made before it."""
     return [encodings(plan, benchmark, model, lang)] if probe in SEARCHING else []
+
+
+def job_place(rule: str, output: Sequence[str], wildcards: Collection[str]) -> str:
+    """Return where a rule's jobs have their logs: ``{benchmark}/RULE/...``.
+
+    The other wildcards follow in the order of the first output; ``part`` and ``portion`` bring a
+    slash with them.
+    """
+    found = [name for name in re.findall(r"\{(\w+)", "".join(output[:1])) if name in wildcards]
+    place = "{benchmark}/" * ("benchmark" in found) + rule
+    for name in found:
+        if name != "benchmark":
+            place += f"{{{name}}}" if name in ("part", "portion") else f"/{{{name}}}"
+    return place

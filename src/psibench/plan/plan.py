@@ -11,7 +11,7 @@ from typing import Literal
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel, ModelBase, Windows
-from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
+from psibench.config.model_params import FIELDS_WITHOUT_EFFECT
 from psibench.config.models import Bm25Model, FusionModel, Model, RerankModel, RunFilesModel
 from psibench.config.registry import load_registry
 from psibench.config.rerankers import (
@@ -253,7 +253,7 @@ class Plan:
         self, benchmark: str, query_lang: str, corpus_lang: str
     ) -> list[tuple[str, str]]:
         """List pairs of its models that differ in the length of their input alone, longer first."""
-        shown = PRESENTATION_FIELDS | WORK_FIELDS | {"max_tokens"}
+        shown = FIELDS_WITHOUT_EFFECT | {"max_tokens"}
         entries = {
             model: entry.model_dump(mode="json", exclude=set(shown))
             for model in self.models_of(benchmark, query_lang, corpus_lang)

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from psibench import __version__
+from psibench.formats.built import TABLES
 from psibench.publish.card import Facts, Licence
 from psibench.publish.layouts import Written
 from psibench.tables import hash_file
@@ -95,6 +96,8 @@ def _file(one: Written, folder: Path) -> dict[str, Any]:
 def _records(one: Written) -> dict[str, Any]:
     """Describe the rows of a file; columns of lists of lists and of fields are left to its card."""
     kept = {column: kind for column, kind in one.columns.items() if _type(kind)}
+    spec = TABLES.get(one.table)
+    texts = {column.name: column.text for column in spec.columns} if spec else {}
     identifier = f"{one.path.parent.as_posix()}/{one.path.stem}"
     return {
         "@type": "cr:RecordSet",
@@ -106,6 +109,7 @@ def _records(one: Written) -> dict[str, Any]:
                 "@type": "cr:Field",
                 "@id": f"{identifier}/{column}",
                 "name": column,
+                **({"description": texts[column]} if column in texts else {}),
                 "dataType": _type(kind),
                 **({"repeated": True} if _is_list(kind) else {}),
                 "source": {

@@ -35,7 +35,8 @@ from psibench.formats.built import TABLES, Dataset, Run, find_runs
 from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
 from psibench.formats.tabular import ID_COLUMNS
 from psibench.metrics.query_scores import EVIDENCE_LISTS, name_some
-from psibench.tables import SPECS, read_table
+from psibench.tables import read_table
+from psibench.tables.schemas import RUN
 
 EVIDENCE = (
     "domain",
@@ -405,7 +406,7 @@ def _write_topics(export: Export, subset: Subset) -> list[Written]:
 
 def _write_run(export: Export, subset: Subset, run: Run) -> Written:
     """Write a run of the subset's queries: the tag is the model's id."""
-    frame = read_table(run.path, SPECS["run"])
+    frame = read_table(run.path, RUN)
     known = []
     for dataset, asked in zip(subset.collection.datasets, subset.queries, strict=True):
         ids = dataset.read("queries").select(query_id="_id")

@@ -9,9 +9,9 @@ from psibench.errors import InputError
 from psibench.metrics.query_scores import SEVERAL_SPANS
 from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count
+from psibench.tables.build_schemas import LOCATED_BY, LOCATED_SPAN, TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QUERIES
-from psibench.tables.translation_schemas import LOCATED_BY, LOCATED_SPAN, TRANSLATED_LENGTH
 from psibench.text.languages import english_name, html_lang
 
 N_EXAMPLES = 3

@@ -22,14 +22,14 @@ from psibench.report.tables import (
 )
 from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import MISSING, STATISTIC_TEXTS, count, percent
-from psibench.tables.derived import read_all
-from psibench.tables.quality_schemas import (
-    DOMAIN_SIMILARITY,
+from psibench.tables.build_schemas import (
     RELOCATION,
     TRANSLATION_AGREEMENT,
     TRANSLATION_QUALITY,
     TRANSLATOR_QUALITY,
 )
+from psibench.tables.derived import read_all
+from psibench.tables.schemas import DOMAIN_SIMILARITY
 from psibench.tables.spec import POOLED, TableSpec
 from psibench.text.query_types import QUERY_TYPES
 from psibench.translate.quality import ANNOTATOR_MEAN, DIMENSIONS, OVERALL

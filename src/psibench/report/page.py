@@ -56,12 +56,12 @@ from psibench.tables.schemas import (
     BUCKET_SCORES,
     COMPARISONS,
     POSITION_HISTOGRAM,
+    POSITION_TREND,
     PSI_TABLE,
     STATISTICS,
 )
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
-from psibench.tables.summary_schemas import POSITION_TREND
 
 STATISTICS_TABLES = {
     "": "Sizes",

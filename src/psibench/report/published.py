@@ -38,8 +38,7 @@ from psibench.tables import hash_file, read_provenance, read_table, write_csv, w
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import derived
 from psibench.tables.provenance import now
-from psibench.tables.published_schemas import PUBLISHED_COMPARISON
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARISON
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 

@@ -4,8 +4,14 @@ import os
 from pathlib import Path
 
 from psibench.config.paths import shipped, workflow_path
-from psibench.config.release import BeirSource, PosirReleaseSource
-from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
+from psibench.config.sources import (
+    BeirSource,
+    FilesSource,
+    HubSource,
+    PosirReleaseSource,
+    PythonDocsSource,
+    SquadSource,
+)
 from psibench.sources.files import find_files
 from psibench.sources.hub import hub_record_files
 

@@ -12,10 +12,9 @@ from psibench.tables.io import (
     write_table,
 )
 from psibench.tables.provenance import Provenance, hash_params
-from psibench.tables.schemas import SPECS, TableSpec
+from psibench.tables.spec import TableSpec
 
 __all__ = [
-    "SPECS",
     "Provenance",
     "TableSpec",
     "atomic_path",

@@ -1,8 +1,20 @@
-"""Declared schemas of the tables between a source and a benchmark (results/*/build)."""
+"""Declared tables between a source and a benchmark (results/*/build), and about translations.
+
+Part ids are ``d:DOCUMENT:NUMBER`` for documents and ``q:QUERY:0`` for queries.
+"""
 
 import pyarrow as pa
 
-from psibench.tables.spec import BOOL, CHAR_SPAN, INT32, INT64, STRING, Column, TableSpec
+from psibench.tables.spec import (
+    BOOL,
+    CHAR_SPAN,
+    FLOAT64,
+    INT32,
+    INT64,
+    STRING,
+    Column,
+    TableSpec,
+)
 
 POSITION_TEXT = "beginning, middle or end; null if not targeted"
 
@@ -27,7 +39,6 @@ PERSONA_CANDIDATES = TableSpec(
         Column("_id", STRING, "document id"),
         Column("personas", pa.list_(STRING), "personas nearest to the document, nearest first"),
     ),
-    key=("_id",),
 )
 
 OUTCOMES = TableSpec(
@@ -87,7 +98,6 @@ LLM_USAGE = TableSpec(
 SUMMARIES = TableSpec(
     "summaries",
     (Column("_id", STRING, "document id"), Column("summary", STRING, "summary of the document")),
-    key=("_id",),
 )
 
 PROPOSED = TableSpec(
@@ -99,7 +109,6 @@ PROPOSED = TableSpec(
         Column("target_position", STRING, "third that was asked for: beginning, middle or end"),
         Column("answer", STRING, "answer as the model gave it"),
     ),
-    key=("_id",),
 )
 
 CONFIGURATIONS = TableSpec(
@@ -111,7 +120,6 @@ CONFIGURATIONS = TableSpec(
         Column("difficulty", STRING, "easy, medium or hard"),
         Column("query_length", STRING, "short, medium or long"),
     ),
-    key=("_id",),
 )
 
 CANDIDATES = TableSpec(
@@ -124,43 +132,230 @@ CANDIDATES = TableSpec(
         Column("target_position", STRING, POSITION_TEXT, True),
         Column("answer", STRING, "answer as the model gave it"),
     ),
-    key=("_id",),
     open=True,
+)
+
+_PAIR = (
+    Column("_id", STRING, "pair id, unique"),
+    Column("query_id", STRING, "query id"),
+    Column("doc_id", STRING, "document the text is (a part of)"),
+    Column("part", STRING, "what of the document: document, beginning, middle, end, removed"),
 )
 
 PAIRS = TableSpec(
     "pairs",
     (
-        Column("_id", STRING, "pair id, unique"),
-        Column("query_id", STRING, "query id"),
-        Column("doc_id", STRING, "document the text is (a part of)"),
-        Column("part", STRING, "what of the document: document, beginning, middle, end, removed"),
+        *_PAIR,
         Column("query", STRING, "query text"),
         Column("text", STRING, "text judged"),
     ),
-    key=("_id",),
 )
 
 GRADES = TableSpec(
     "grades",
     (
-        Column("_id", STRING, "pair id"),
-        Column("query_id", STRING, "query id"),
-        Column("doc_id", STRING, "document the text is (a part of)"),
-        Column("part", STRING, "what of the document"),
+        *_PAIR,
         Column("grade", INT32, "relevance, 0 to 4; null without a usable reply", True),
     ),
-    key=("_id",),
 )
 
 VERDICTS = TableSpec(
     "verdicts",
     (
-        Column("_id", STRING, "pair id"),
-        Column("query_id", STRING, "query id"),
-        Column("doc_id", STRING, "document the text is (a part of)"),
-        Column("part", STRING, "what of the document"),
+        *_PAIR,
         Column("is_yes", BOOL, "judged to answer the query; null without a usable reply", True),
     ),
-    key=("_id",),
+)
+
+# --- Translation ----------------------------------------------------------------------------------
+
+DOC_TEXT = "the document; of a query, its positive"
+KIND_TEXT = "document or query"
+LOCATED_SPAN, LOCATED_BY = "located_char_span", "located_by"
+LOCATED_FROM = "located_from_span"
+TRANSLATED_LENGTH = "pos_translated_char_length"
+"""Characters in the translated positive."""
+RELOCATED_COLUMNS = (LOCATED_SPAN, LOCATED_BY, TRANSLATED_LENGTH, LOCATED_FROM)
+"""What is read of translated queries; `LOCATED_FROM` is there only if sentences were aligned."""
+GRADE_TEXT = "1 (poor) to 5 (flawless); null without a usable reply"
+
+TEXT_PARTS = TableSpec(
+    "text_parts",
+    (
+        Column("_id", STRING, "part id, unique: d:DOCUMENT:NUMBER or q:QUERY:0"),
+        Column("doc_id", STRING, DOC_TEXT),
+        Column("item_id", STRING, "document or query id"),
+        Column("kind", STRING, KIND_TEXT),
+        Column("number", INT32, "place of the part in its text, from 0"),
+        Column("n_parts", INT32, "parts of the text"),
+        Column("text", STRING, "the part"),
+        Column("separator", STRING, "white space between it and the next part; empty for the last"),
+    ),
+)
+
+TRANSLATIONS = TableSpec(
+    "translations",
+    (
+        Column("_id", STRING, "part id"),
+        Column("text", STRING, "translation of the part, as replied, stripped"),
+    ),
+)
+
+TRANSLATED = TableSpec(
+    "translated",
+    (
+        Column("_id", STRING, "document or query id"),
+        Column("kind", STRING, KIND_TEXT),
+        Column("doc_id", STRING, DOC_TEXT),
+        Column("text", STRING, "translation, parts joined, without the prefix"),
+        Column("prefix", STRING, "what was said before the translation and removed", True),
+        Column("n_parts", INT32, "parts the text was translated in"),
+        Column("joins", pa.list_(INT32), "offsets in text at which a later part begins, chars"),
+        Column("suspect", STRING, "why it may be a refusal: phrase or language", True),
+    ),
+    key=("kind", "_id"),
+)
+
+REFUSAL_SUSPECTS = TableSpec(
+    "refusal_suspects",
+    (
+        Column("_id", STRING, "suspect id, unique: d:DOCUMENT or q:QUERY"),
+        Column("doc_id", STRING, DOC_TEXT),
+        Column("item_id", STRING, "document or query id"),
+        Column("kind", STRING, KIND_TEXT),
+        Column("text", STRING, "beginning of the translation: at most 1,500 characters"),
+    ),
+)
+
+REFUSAL_VERDICTS = TableSpec(
+    "refusal_verdicts",
+    (
+        Column("_id", STRING, "suspect id"),
+        Column("item_id", STRING, "document or query id"),
+        Column("kind", STRING, KIND_TEXT),
+        Column(
+            "is_refusal",
+            BOOL,
+            "judged a refusal or untranslated; null without a usable reply",
+            True,
+        ),
+    ),
+)
+
+RELOCATED = TableSpec(
+    "relocated",
+    (
+        Column("_id", STRING, "query id"),
+        Column("span", CHAR_SPAN, "evidence [start, end) in the translated positive, chars", True),
+        Column("reason", STRING, "why there is no span; empty if there is one"),
+    ),
+)
+
+TRANSLATION_GRADES = TableSpec(
+    "translation_grades",
+    (
+        Column("_id", STRING, "id in the quality sample: LANGUAGE/DOMAIN/DOCUMENT"),
+        Column("domain", STRING, "domain of the document"),
+        Column("doc_id", STRING, "document id"),
+        Column("length_bin", STRING, "length of the source: Q1..Q4 of 512 tokens"),
+        Column("fluency", INT32, f"reads as if written in the language: {GRADE_TEXT}", True),
+        Column("accuracy", INT32, f"says what the source says: {GRADE_TEXT}", True),
+        Column("completeness", INT32, f"leaves nothing out: {GRADE_TEXT}", True),
+        Column("style", INT32, f"keeps tone, register and form: {GRADE_TEXT}", True),
+    ),
+)
+
+SAMPLE_TRANSLATIONS = TableSpec(
+    "sample_translations",
+    (
+        Column("_id", STRING, "LANGUAGE/DOMAIN/DOCUMENT"),
+        Column("text", STRING, "source text"),
+        Column("origin", STRING, "where the source text is from"),
+        Column("language", STRING, "language translated to"),
+        Column("domain", STRING, "domain of the document"),
+        Column("doc_id", STRING, "document id"),
+        Column("length_bin", STRING, "length of the source: Q1..Q4 of 512 tokens"),
+        Column("translation", STRING, "as replied, parts joined; null where one lacks", True),
+    ),
+)
+
+DIMENSION_TEXT = "fluency, accuracy, completeness, style, or overall (mean of the four)"
+
+TRANSLATION_QUALITY = TableSpec(
+    "translation_quality",
+    (
+        Column("language", STRING, "language translated to, or all"),
+        Column("domain", STRING, "domain, or all"),
+        Column("length_bin", STRING, "Q1..Q4 by tokens of the source, or all"),
+        Column("dimension", STRING, DIMENSION_TEXT),
+        Column("n", INT64, "documents graded"),
+        Column("n_unjudged", INT64, "documents of the sample without a usable grade"),
+        Column("mean", FLOAT64, "mean grade, 1 to 5; null without grades", True),
+        Column("sd", FLOAT64, "sample standard deviation; null below two grades", True),
+    ),
+    key=("language", "domain", "length_bin", "dimension"),
+)
+
+TRANSLATOR_QUALITY = TableSpec(
+    "translator_quality",
+    (
+        Column("translator", STRING, "name of the translator in the config"),
+        *TRANSLATION_QUALITY.columns,
+    ),
+    key=("translator", *TRANSLATION_QUALITY.key),
+)
+
+TRANSLATION_AGREEMENT = TableSpec(
+    "translation_agreement",
+    (
+        Column(
+            "annotator",
+            STRING,
+            "all: every grade by a person on its own; mean: the mean of a document's annotators; "
+            "else one annotator",
+        ),
+        Column("language", STRING, "language translated to, or all"),
+        Column("dimension", STRING, f"{DIMENSION_TEXT}; all: the grades of the four together"),
+        Column("n", INT64, "pairs of a person's and the language model's grade"),
+        Column("n_unmatched", INT64, "grades by people without one by the language model"),
+        Column("within_one", FLOAT64, "share of pairs at most 1 apart", True),
+        Column("mae", FLOAT64, "mean absolute difference", True),
+        Column("mean_human", FLOAT64, "mean of the people's grades of the pairs", True),
+        Column("mean_llm", FLOAT64, "mean of the language model's grades of the pairs", True),
+    ),
+    key=("annotator", "language", "dimension"),
+)
+
+TRANSLATION_CONFUSION = TableSpec(
+    "translation_confusion",
+    (
+        Column("language", STRING, "language translated to, or all"),
+        Column("dimension", STRING, "fluency, accuracy, completeness, style, or all of them"),
+        Column("human", INT32, "grade by a person, 1 to 5"),
+        Column("llm", INT32, "grade by the language model, 1 to 5"),
+        Column("n", INT64, "pairs with these grades"),
+        Column("share", FLOAT64, "share of the pairs with this grade by a person", True),
+    ),
+    key=("language", "dimension", "human", "llm"),
+)
+
+RELOCATION = TableSpec(
+    "relocation",
+    (
+        Column("language", STRING, "language translated to"),
+        Column("domain", STRING, "domain, or all"),
+        Column("method", STRING, "how the evidence was found again, or all"),
+        Column("n_queries", INT64, "queries"),
+        Column("n_located", INT64, "queries whose evidence was found in the translation"),
+        Column("share_located", FLOAT64, "share of queries", True),
+        Column(
+            "median_shift",
+            FLOAT64,
+            "median of |relative position in the original - in the translation|, located ones; "
+            "by sentences: of the whole sentences in both",
+            True,
+        ),
+        Column("share_within_0.05", FLOAT64, "share of located ones that moved at most 0.05", True),
+    ),
+    key=("language", "domain", "method"),
 )

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from psibench.tables.io import conform, read_any_table
+from psibench.tables.io import conform, open_parquet
 from psibench.tables.spec import TableSpec
 
 BATCH_ROWS = 4096
@@ -42,15 +42,11 @@ def read_columns(
     InputError
         If the file is missing, not Parquet, truncated, or does not fit ``spec``.
     """
-    try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+    with open_parquet(path) as file:
         found = [*columns, *(name for name in optional if name in file.schema_arrow.names)]
         present = [name for name in found if name in file.schema_arrow.names]
         rows = file.read(present) if ids is None else _matching(file, present, ids)
-    except (OSError, pa.ArrowException):
-        read_any_table(path)  # says what is wrong with the file
-        raise
-    whole = file.schema_arrow.remove_metadata().empty_table()
+        whole = file.schema_arrow.remove_metadata().empty_table()
     conform(pl.DataFrame(pl.from_arrow(whole)), spec, where=str(path))
     read = tuple(column for column in spec.columns if column.name in columns)
     key = spec.key if set(spec.key) <= set(columns) else ()

@@ -8,36 +8,13 @@ import polars as pl
 from psibench.tables import Provenance, content_hash, read_provenance, read_table
 from psibench.tables.domains import TablePath
 from psibench.tables.provenance import joined_names
-from psibench.tables.schemas import TableSpec
+from psibench.tables.spec import TableSpec
 from psibench.tables.stage import version_of
-
-
-def provenance(
-    stage: str,
-    *,
-    params: Mapping[str, Any],
-    inputs: Mapping[str, str],
-    revisions: Mapping[str, str] | None = None,
-    queries_by: str | None = None,
-    prompt_hash: str | None = None,
-    llm_backend: str | None = None,
-) -> Provenance:
-    """Make the provenance of a stage's output, with the stage's current version."""
-    return Provenance(
-        stage=stage,
-        stage_version=version_of(stage),
-        params=params,
-        inputs=inputs,
-        revisions=revisions or {},
-        queries_by=queries_by,
-        prompt_hash=prompt_hash,
-        llm_backend=llm_backend,
-    )
 
 
 def derived(
     stage: str,
-    paths: Sequence[TablePath],
+    paths: Sequence[TablePath] = (),
     *,
     params: Mapping[str, Any],
     revisions: Mapping[str, str] | None = None,
@@ -46,7 +23,7 @@ def derived(
     prompt_hash: str | None = None,
     llm_backend: str | None = None,
 ) -> Provenance:
-    """Make the provenance of an output computed from tables.
+    """Make the provenance of a stage's output, with the stage's current version.
 
     Content hashes, revisions, who wrote the queries and which backends answered are taken over
     from the input tables. ``files`` are hashes of inputs that are no tables; ``queries_by`` and
@@ -58,8 +35,9 @@ def derived(
     def joined(field: str, own: str | None) -> str | None:
         return joined_names([own, *(record.get(field) for record in records)])
 
-    return provenance(
+    return Provenance(
         stage,
+        version_of(stage),
         params=params,
         inputs={str(path): content_hash(path) for path in paths} | dict(files or {}),
         revisions=merged | dict(revisions or {}),

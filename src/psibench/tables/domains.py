@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 
-from psibench.tables.provenance import Provenance, joined_names
+from psibench.tables.provenance import Provenance
 from psibench.tables.spec import STRING, Column, TableSpec
 
 DOMAIN = Column("domain", STRING, "domain of the benchmark")
@@ -58,64 +57,21 @@ class OfDomain:
 
 @dataclass(frozen=True)
 class DomainPart:
-    """Where one domain's rows go; `write_table` takes it in place of a path."""
+    """Where one domain's rows go; `write_table` takes it in place of a path.
 
-    table: "LanguageTable"
+    ``written`` belongs to the table: what each domain has written, until all are there.
+    """
+
+    path: str
     domain: str
+    written: dict[str, tuple[pa.Table, TableSpec, Provenance]]
 
     def __str__(self) -> str:
-        return f"{self.table.path}, domain {self.domain}"
-
-    def add(self, rows: pa.Table, spec: TableSpec, source: Provenance) -> None:
-        """Keep the rows until all domains are there."""
-        self.table.parts[self.domain] = rows
-        self.table.sources[self.domain] = source
-        self.table.spec = by_domain(spec)
-
-    def labelled(self, frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
-        """Put the domain in front, where the table does not name it itself."""
-        if DOMAIN.name in spec.column_names:
-            return frame
-        # An undeclared column of that name gives way.
-        frame = frame.drop(DOMAIN.name, strict=False)
-        return frame.select(pl.lit(self.domain).alias(DOMAIN.name), pl.all())
+        return f"{self.path}, domain {self.domain}"
 
 
 TablePath = str | Path | OfDomain
 """What `read_table` reads."""
-
-
-class LanguageTable:
-    """A table of all domains of a language, in the making.
-
-    Attributes
-    ----------
-    parts, sources
-        Rows of each domain, and their provenance.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = str(path)
-        self.parts: dict[str, pa.Table] = {}
-        self.sources: dict[str, Provenance] = {}
-        self.spec: TableSpec | None = None
-
-    def provenance(self) -> Provenance:
-        """Join the provenance of the domains: ``domains`` lists them, or gives params by domain."""
-        every = list(self.sources.values())
-        first = every[0]
-        if all(one.params == first.params for one in every):
-            params = {**first.params, "domains": list(self.sources)}
-        else:
-            params = {"domains": {name: one.params for name, one in self.sources.items()}}
-        return replace(
-            first,
-            params=params,
-            inputs={name: found for one in every for name, found in one.inputs.items()},
-            revisions={name: found for one in every for name, found in one.revisions.items()},
-            queries_by=joined_names(one.queries_by for one in every),
-            llm_backend=joined_names(one.llm_backend for one in every),
-        )
 
 
 OutputPath = str | Path | DomainPart

@@ -22,24 +22,10 @@ DROPPED_SCHEMA = {
 
 
 class Dropped(NamedTuple):
-    """One item left out; a row of ``DROPPED_SCHEMA``.
+    """One item left out; a row of ``DROPPED_SCHEMA``, whose columns ATTRITION describes.
 
-    Attributes
-    ----------
-    stage, unit
-        As in FLOW: (stage, unit) joins the item with the counts. ``unit`` is what the item is.
-    item_id
-        Unique among the items of that unit that the stage drops.
-    doc_id
-        Document the item belongs to; of a document, its own id.
-    reason, detail
-        Reason code, and what was found.
-    score
-        The score the decision was made on.
-    target_position
-        beginning, middle or end.
-    char_length
-        Characters in the item's document.
+    ``stage`` and ``unit`` join the item with the counts in FLOW. ``item_id`` is unique among the
+    items of that unit that the stage drops.
     """
 
     stage: str

@@ -18,15 +18,14 @@ from psibench.tables.domains import (
     LANGUAGE,
     Domain,
     DomainPart,
-    LanguageTable,
     OfDomain,
     OutputPath,
     TablePath,
     by_domain,
 )
 from psibench.tables.hashing import hash_file, hash_rows
-from psibench.tables.provenance import METADATA_KEY, Provenance
-from psibench.tables.schemas import Column, TableSpec
+from psibench.tables.provenance import METADATA_KEY, Provenance, joined
+from psibench.tables.spec import Column, TableSpec
 
 TEXT = "text"
 CSV_DECIMALS = 6
@@ -80,8 +79,12 @@ def write_table(
     A `DomainPart` is written when the parts of all domains are there.
     """
     if isinstance(path, DomainPart):
-        labelled = path.labelled(frame, spec)
-        path.add(conform(labelled, by_domain(spec), where=str(path)), spec, provenance)
+        if DOMAIN.name not in spec.column_names:
+            # An undeclared column of that name gives way.
+            others = frame.drop(DOMAIN.name, strict=False)
+            frame = others.select(pl.lit(path.domain).alias(DOMAIN.name), pl.all())
+        spec = by_domain(spec)
+        path.written[path.domain] = conform(frame, spec, where=str(path)), spec, provenance
         return
     table = conform(frame, spec, where=str(path))
     _write(path, [table], spec, provenance)
@@ -90,25 +93,32 @@ def write_table(
 @contextmanager
 def each_domain(names: Sequence[str], outputs: Mapping[str, str]) -> Iterator[list[Domain]]:
     """Give the domains of a job; at the end the outputs are written, each whole or not at all."""
-    tables = {name: LanguageTable(path) for name, path in outputs.items()}
+    tables: dict[str, dict[str, Any]] = {name: {} for name in outputs}
     yield [
-        Domain(domain, number, {name: DomainPart(table, domain) for name, table in tables.items()})
+        Domain(
+            domain,
+            number,
+            {name: DomainPart(path, domain, tables[name]) for name, path in outputs.items()},
+        )
         for number, domain in enumerate(names)
     ]
-    for table in tables.values():
-        _write_language_table(table)
+    for name, path in outputs.items():
+        _write_domains(path, tables[name])
 
 
-def _write_language_table(table: LanguageTable) -> None:
+def _write_domains(
+    path: str, written: Mapping[str, tuple[pa.Table, TableSpec, Provenance]]
+) -> None:
     """Write the rows of all domains, a row group each, in their order."""
-    if table.spec is None:
-        raise AssertionError(f"{table.path}: no domain has written its rows")
-    schema = pa.unify_schemas([part.schema for part in table.parts.values()])
+    if not written:
+        raise AssertionError(f"{path}: no domain has written its rows")
+    tables, specs, sources = zip(*written.values(), strict=True)
+    schema = pa.unify_schemas([table.schema for table in tables])
     parts = [
-        pa.concat_tables([schema.empty_table(), part], promote_options="default")
-        for part in table.parts.values()
+        pa.concat_tables([schema.empty_table(), table], promote_options="default")
+        for table in tables
     ]
-    _write(table.path, parts, table.spec, table.provenance())
+    _write(path, parts, specs[0], joined(dict(zip(written, sources, strict=True))))
 
 
 def _write(
@@ -184,11 +194,8 @@ def read_provenance(path: TablePath) -> dict[str, Any] | None:
     InputError
         If the file is missing or not Parquet, or its record is not one that psibench writes.
     """
-    _refuse_endless(path)
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
+    with open_parquet(path) as file:
+        metadata = file.schema_arrow.metadata or {}
     text = metadata.get(METADATA_KEY)
     if text is None:
         return None
@@ -244,26 +251,34 @@ def _kind(kind: pa.DataType) -> str:
 
 
 def _read_parquet(path: str | Path) -> pa.Table:
-    _refuse_endless(path)
-    try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+    with open_parquet(path) as file:
+        table = file.read()
         table.validate(full=True)  # texts that are UTF-8, lists that end where they should
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
     if twice := [name for name in table.column_names if table.column_names.count(name) > 1]:
         raise InputError(f"{path}: columns that occur twice: {', '.join(dict.fromkeys(twice))}")
     return table
 
 
-def _refuse_endless(path: TablePath) -> None:
+@contextmanager
+def open_parquet(path: TablePath) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; what is wrong with it, there and in what is read of it, is told.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, a pipe, not Parquet or truncated.
+    """
     if Path(path).exists():
         require_file(Path(path), expected="a Parquet table")
+    try:
+        yield pq.ParquetFile(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
 
 
 def _read_domain(asked: OfDomain) -> pl.DataFrame:
     """Read the row groups that may hold a domain's rows, and these alone."""
-    try:
-        file = pq.ParquetFile(asked.path, page_checksum_verification=True)
+    with open_parquet(asked) as file:
         names = file.schema_arrow.names
         if DOMAIN.name not in names:
             raise InputError(
@@ -276,11 +291,9 @@ def _read_domain(asked: OfDomain) -> pl.DataFrame:
             if _may_hold(file.metadata.row_group(number), asked.domain)
         ]
         table = file.read_row_groups(groups)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(asked.path, error) from error
     frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None)))
-    own = frame.filter(pl.col(DOMAIN.name) == asked.domain)
-    return own if asked.language is None else own.filter(pl.col(LANGUAGE.name) == asked.language)
+    rows = frame.filter(pl.col(DOMAIN.name) == asked.domain)
+    return rows if asked.language is None else rows.filter(pl.col(LANGUAGE.name) == asked.language)
 
 
 def _may_hold(group: pq.RowGroupMetaData, domain: str) -> bool:

@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from psibench import __version__
-from psibench.errors import InputError
-from psibench.reading import shown
 
 METADATA_KEY = b"psibench"
 
@@ -22,15 +19,8 @@ def hash_params(params: Mapping[str, Any]) -> str:
 
 
 def now() -> str:
-    """Return the current UTC time in ISO 8601; ``SOURCE_DATE_EPOCH`` overrides the clock."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    try:
-        moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
-    except (ValueError, OverflowError, OSError) as error:
-        raise InputError(
-            f"SOURCE_DATE_EPOCH is {shown(epoch)}; expected seconds since 1970, up to the year 9999"
-        ) from error
-    return moment.isoformat(timespec="seconds")
+    """Return the current UTC time in ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def joined_names(names: Iterable[str | None]) -> str | None:
@@ -79,3 +69,20 @@ class Provenance:
             "created": now(),
         }
         return json.dumps(record, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def joined(sources: Mapping[str, Provenance]) -> Provenance:
+    """Join the provenance of domains: ``domains`` lists them, or gives their params by domain."""
+    first, *_ = every = list(sources.values())
+    if all(one.params == first.params for one in every):
+        params = {**first.params, "domains": list(sources)}
+    else:
+        params = {"domains": {name: one.params for name, one in sources.items()}}
+    return replace(
+        first,
+        params=params,
+        inputs={name: found for one in every for name, found in one.inputs.items()},
+        revisions={name: found for one in every for name, found in one.revisions.items()},
+        queries_by=joined_names(one.queries_by for one in every),
+        llm_backend=joined_names(one.llm_backend for one in every),
+    )

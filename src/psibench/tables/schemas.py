@@ -1,4 +1,4 @@
-"""Declared schemas of the tables that several capabilities read; others are declared where made.
+"""Declared tables of benchmarks, encodings, runs and results; others are beside, or where made.
 
 A column is ``(name, Arrow type, text)``; the text gives the meaning and the unit. Character
 offsets are 0-based indices into the Python ``str``, ends exclusive. Tables may carry further
@@ -7,15 +7,8 @@ columns only where ``TableSpec.open`` is true (what a recipe knows about its que
 
 import pyarrow as pa
 
-from psibench.tables import (
-    build_schemas,
-    encoding_schemas,
-    published_schemas,
-    quality_schemas,
-    summary_schemas,
-    translation_schemas,
-)
 from psibench.tables.spec import (
+    BOOL,
     BY_DOCUMENT,
     CHAR_SPAN,
     FLOAT32,
@@ -35,7 +28,6 @@ DOCUMENTS = TableSpec(
         Column("text", STRING, "document text, stripped"),
         Column("origin", STRING, "where it was read: file and record, or a source's own address"),
     ),
-    key=("_id",),
     open=True,
 )
 
@@ -61,7 +53,6 @@ CORPUS = TableSpec(
         Column("word_count", INT32, "pieces of text split on one space"),
         Column("token_length", INT32, "tokens of the benchmark's length tokenizer"),
     ),
-    key=("_id",),
     open=True,
 )
 
@@ -88,7 +79,6 @@ QUERIES = TableSpec(
             True,
         ),
     ),
-    key=("_id",),
     open=True,
 )
 
@@ -115,17 +105,44 @@ RUN = TableSpec(
     key=("query_id", "doc_id"),
 )
 
+SHARD_ENCODINGS = TableSpec(
+    "shard_encodings",
+    (
+        Column("key", pa.binary(), "address of the vector in the embedding store"),
+        Column("n_tokens", INT32, "tokens the model saw, special tokens included"),
+        Column("visible_char_end", INT32, "characters of text the model saw"),
+    ),
+    key=("key",),
+)
+
 ENCODINGS = TableSpec(
     "encodings",
     (
         Column("role", STRING, "query or document"),
         Column("domain", STRING, "domain of the text"),
         Column("_id", STRING, "query or document id"),
-        Column("key", pa.binary(), "address of the vector in the embedding store"),
-        Column("n_tokens", INT32, "tokens the model saw, special tokens included"),
-        Column("visible_char_end", INT32, "characters of text the model saw"),
+        *SHARD_ENCODINGS.columns,
     ),
     key=("role", "domain", "_id"),
+)
+
+EMBEDDING_USAGE = TableSpec(
+    "embedding_usage",
+    (
+        Column("model", STRING, "model id"),
+        Column("requests", INT64, "HTTP requests that brought vectors"),
+        Column("texts", INT64, "texts of these requests"),
+        Column(
+            "tokens",
+            INT64,
+            "tokens as the service counted them, else by our count; of requests that may have "
+            "been billed for nothing, at the most",
+        ),
+        Column("retries", INT64, "HTTP requests that brought nothing"),
+        Column("usd", FLOAT64, "cost in US dollars at the price then; null without a price", True),
+        Column("seconds", FLOAT64, "time that requests took, those at once added up"),
+    ),
+    key=("model",),
 )
 
 SEEN = TableSpec(
@@ -188,17 +205,23 @@ QUERY_SCORES = TableSpec(
     open=True,  # metric columns: ndcg@10, recall@5, ..., mrr@10 (float64)
 )
 
-# What a row of the two result tables is about.
-_ROW = (
-    Column("benchmark", STRING, "benchmark id"),
+# What a row of the result tables is about.
+_BENCHMARK = Column("benchmark", STRING, "benchmark id")
+_LENGTH = Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive, or all")
+_MODEL = Column("model", STRING, "model id")
+_KIND = Column("kind", STRING, "model kind: sparse, dense, late-interaction, control, ...")
+_METRIC = Column("metric", STRING, "metric name, e.g. ndcg@10")
+_BUCKETS = Column(
+    "buckets", STRING, "bucket scheme: squad, thirds, thirds-every-tag or relative-20"
+)
+_PAIR = (
+    _BENCHMARK,
     Column("query_lang", STRING, "language of the queries"),
     Column("corpus_lang", STRING, "language of the documents"),
-    Column("domain", STRING, "domain, or all"),
-    Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive, or all"),
-    Column("model", STRING, "model id"),
 )
+_ROW = (*_PAIR, Column("domain", STRING, "domain, or all"), _LENGTH, _MODEL)
 _VIEW = (
-    Column("buckets", STRING, "bucket scheme: squad, thirds, thirds-every-tag or relative-20"),
+    _BUCKETS,
     Column(
         "evidence",
         STRING,
@@ -206,7 +229,14 @@ _VIEW = (
         "inside; mixed: evidence in several thirds",
     ),
 )
-
+_PLACE = (
+    _BENCHMARK,
+    Column("language", STRING, "language"),
+    Column("domain", STRING, "domain"),
+)
+_SETTING = Column(
+    "setting", STRING, "monolingual: queries in the documents' language; else cross-lingual"
+)
 _QUERIES_BY = Column(
     "queries_by",
     STRING,
@@ -214,14 +244,16 @@ _QUERIES_BY = Column(
     "recorded",
 )
 
-_ROW_KEY = tuple(column.name for column in _ROW)
-_VIEW_KEY = tuple(column.name for column in _VIEW)
+
+def _names(*columns: Column) -> tuple[str, ...]:
+    return tuple(column.name for column in columns)
+
 
 BUCKET_SCORES = TableSpec(
     "bucket_scores",
     (
         *_ROW,
-        Column("metric", STRING, "metric name, e.g. ndcg@10"),
+        _METRIC,
         *_VIEW,
         Column("bucket", STRING, "bucket label"),
         Column("bucket_low", FLOAT64, "lower bound: characters (squad) or share of the length"),
@@ -235,15 +267,15 @@ BUCKET_SCORES = TableSpec(
         Column("same_high", FLOAT64, "upper end of its interval", True),
         _QUERIES_BY,
     ),
-    key=(*_ROW_KEY, "metric", *_VIEW_KEY, "bucket"),
+    key=(*_names(*_ROW, _METRIC, *_VIEW), "bucket"),
 )
 
 PSI_TABLE = TableSpec(
     "psi_table",
     (
         *_ROW,
-        Column("kind", STRING, "model kind: sparse, dense, late-interaction, control, ..."),
-        Column("metric", STRING, "metric name, e.g. ndcg@10"),
+        _KIND,
+        _METRIC,
         *_VIEW,
         Column("n_queries", INT64, "queries of the row, in a bucket or not"),
         Column("n_buckets", INT64, "buckets that hold a query: all count"),
@@ -312,13 +344,13 @@ PSI_TABLE = TableSpec(
         Column("flags", STRING, "warnings, separated by commas; docs/psi.md says what each is"),
         _QUERIES_BY,
     ),
-    key=(*_ROW_KEY, "metric", *_VIEW_KEY),
+    key=_names(*_ROW, _METRIC, *_VIEW),
 )
 
 COMPARISONS = TableSpec(
     "comparisons",
     (
-        *(column for column in _ROW if column.name != "length_bucket"),
+        *(column for column in _ROW if column != _LENGTH),
         Column("other", STRING, "the model it is compared with, on the same queries"),
         Column(
             "relation",
@@ -326,7 +358,7 @@ COMPARISONS = TableSpec(
             "what the other is: control, shorter_input (the same model with less), mitigation "
             "(what the model mitigates), or given",
         ),
-        Column("metric", STRING, "metric name, e.g. ndcg@10"),
+        _METRIC,
         *_VIEW,
         Column("n_queries", INT64, "queries of both"),
         Column("n_documents", INT64, "their documents"),
@@ -345,39 +377,206 @@ COMPARISONS = TableSpec(
         Column("p_cut_gain", FLOAT64, "p of no gain", True),
         *with_interval("uncut_gain", "the same where the shorter input holds all: near 0"),
     ),
-    key=(
-        *(name for name in _ROW_KEY if name != "length_bucket"),
-        "other",
-        "relation",
-        "metric",
-        *_VIEW_KEY,
-    ),
+    key=(*_names(*_PAIR), "domain", "model", "other", "relation", *_names(_METRIC, *_VIEW)),
 )
 
 STATISTICS = TableSpec(
     "statistics",
     (
-        Column("benchmark", STRING, "benchmark id"),
-        Column("language", STRING, "language"),
-        Column("domain", STRING, "domain"),
+        *_PLACE,
         Column("statistic", STRING, "name, e.g. n_queries, passage_words_mean, bucket:0-100"),
         Column("value", FLOAT64, "value"),
     ),
-    key=("benchmark", "language", "domain", "statistic"),
+    key=(*_names(*_PLACE), "statistic"),
 )
 
 POSITION_HISTOGRAM = TableSpec(
     "position_histogram",
     (
-        Column("benchmark", STRING, "benchmark id"),
-        Column("language", STRING, "language"),
-        Column("domain", STRING, "domain"),
+        *_PLACE,
         Column("unit", STRING, "start_char: span start, characters; relative: span middle/length"),
         Column("bin_low", FLOAT64, "lower edge of the bin"),
         Column("bin_high", FLOAT64, "upper edge of the bin"),
         Column("n_queries", INT64, "queries in the bin"),
     ),
-    key=("benchmark", "language", "domain", "unit", "bin_low"),
+    key=(*_names(*_PLACE), "unit", "bin_low"),
+)
+
+POSITION_TREND = TableSpec(
+    "position_trend",
+    (
+        *_ROW,
+        _METRIC,
+        *_VIEW,
+        Column("n_buckets", INT64, "buckets that hold a query"),
+        Column(
+            "slope",
+            FLOAT64,
+            "least-squares slope of bucket mean on bucket centre, per document length (squad: per "
+            "character)",
+            True,
+        ),
+        Column("pearson", FLOAT64, "Pearson's correlation of the same", True),
+        Column("spearman", FLOAT64, "Spearman's rank correlation of the same", True),
+        Column("kendall", FLOAT64, "Kendall's tau-b of the same", True),
+        Column("kendall_p", FLOAT64, "two-sided p-value of tau", True),
+        _QUERIES_BY,
+    ),
+    key=_names(*_ROW, _METRIC, *_VIEW),
+)
+
+LANGUAGE_AVERAGES = TableSpec(
+    "language_averages",
+    (
+        _BENCHMARK,
+        _SETTING,
+        _LENGTH,
+        _MODEL,
+        _KIND,
+        _METRIC,
+        *_VIEW,
+        Column("n_languages", INT64, "languages (cross-lingual: pairs) with a score"),
+        Column(
+            "n_all_languages",
+            INT64,
+            "languages in which any model has one; with fewer, a model has no averages",
+        ),
+        Column("mean", FLOAT64, "mean over them of the mean over queries", True),
+        Column("n_mean_of_buckets", INT64, "of them, with a query in a bucket"),
+        Column("mean_of_buckets", FLOAT64, "mean over these of the mean over bucket means", True),
+        Column("n_psi", INT64, "of them, with a PSI"),
+        Column("psi", FLOAT64, "mean over these of the plain PSI", True),
+        Column("psi_noise_mean", FLOAT64, "mean of the PSI by noise of independent queries", True),
+        Column("psi_corrected", FLOAT64, "mean of the PSI corrected for sampling noise", True),
+        Column("n_psi_same", INT64, "of them, with a PSI at equal documents"),
+        Column("psi_same", FLOAT64, "mean over these of the PSI at equal documents", True),
+        Column("languages", STRING, "languages with a score; pairs as query language-documents'"),
+        _QUERIES_BY,
+    ),
+    key=_names(_BENCHMARK, _SETTING, _LENGTH, _MODEL, _METRIC, *_VIEW),
+)
+
+LEADERBOARDS = TableSpec(
+    "leaderboards",
+    (
+        Column("leaderboard", STRING, "leaderboard, as the config names it"),
+        _BENCHMARK,
+        _SETTING,
+        _LENGTH,
+        _METRIC,
+        *_VIEW,
+        Column("average", STRING, "what is compared: mean or mean_of_buckets"),
+        Column("n_models", INT64, "models with both scores, the average over all languages"),
+        Column("spearman", FLOAT64, "rank correlation; null with fewer than three models", True),
+        Column("p", FLOAT64, "its two-sided p-value", True),
+        Column("models", STRING, "these models"),
+        Column("unmatched", STRING, "models of the row that the leaderboard has no score of"),
+        Column("incomplete", STRING, "models that lack a language: not in the correlation"),
+        _QUERIES_BY,
+    ),
+    key=("leaderboard", *_names(_BENCHMARK, _SETTING, _LENGTH, _METRIC, *_VIEW), "average"),
+)
+
+MITIGATIONS = TableSpec(
+    "mitigations",
+    (
+        *_PAIR,
+        Column("model", STRING, "model with the mitigation: after"),
+        Column("base", STRING, "model that it mitigates: before"),
+        _METRIC,
+        _BUCKETS,
+        Column("n_queries", INT64, "queries of both"),
+        Column("n_documents", INT64, "their documents"),
+        *with_interval("psi_before", "published PSI of the base", low=BY_DOCUMENT),
+        *with_interval("psi_after", "published PSI of the model", low=BY_DOCUMENT),
+        *with_interval(
+            "psi_difference",
+            "after less before, both corrected for sampling noise",
+            low=BY_DOCUMENT,
+        ),
+        *with_interval(
+            "psi_same_before", "PSI at equal documents of the base, corrected", low=BY_DOCUMENT
+        ),
+        *with_interval(
+            "psi_same_after", "PSI at equal documents of the model, corrected", low=BY_DOCUMENT
+        ),
+        *with_interval("psi_same_difference", "after less before", low=BY_DOCUMENT),
+        Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
+        Column("mean_before", FLOAT64, "mean over the queries, of the base", True),
+        Column("mean_after", FLOAT64, "the same of the model", True),
+        *with_interval("mean_difference", "after less before, query by query", low=BY_DOCUMENT),
+        Column("given_before", FLOAT64, "share of the queries whose evidence the base read", True),
+        Column("given_after", FLOAT64, "the same of the model", True),
+        Column("n_cut", INT64, "queries whose evidence only the model reads", True),
+        *with_interval(
+            "cut_gain", "change of the mean on them: what truncation had cost", low=BY_DOCUMENT
+        ),
+        *with_interval(
+            "uncut_gain", "the same where the base reads the whole document", low=BY_DOCUMENT
+        ),
+        Column("vectors_before", FLOAT64, "vectors per document of the base", True),
+        Column("vectors_after", FLOAT64, "the same of the model", True),
+        Column("tokens_before", FLOAT64, "tokens that the base encodes per document", True),
+        Column("tokens_after", FLOAT64, "the same of the model", True),
+        Column("pairs_before", FLOAT64, "pairs that the base's reranker scores per query"),
+        Column("pairs_after", FLOAT64, "the same of the model"),
+        Column("verdict", STRING, "what the row shows, and what it does not"),
+        Column("flags", STRING, "warnings of either model's row of the PSI table"),
+        _QUERIES_BY,
+    ),
+    key=(*_names(*_PAIR), "model", *_names(_METRIC, _BUCKETS)),
+)
+
+PUBLISHED_COMPARISON = TableSpec(
+    "published_comparison",
+    (
+        Column("paper", STRING, "short name of the paper: PosIR, PosQ, Myopic or Controlled"),
+        Column("table", STRING, "its table, e.g. table 10"),
+        Column("model_name", STRING, "model as the paper names it"),
+        _MODEL,
+        Column("query_lang", STRING, "language of the queries; all: mean over the languages"),
+        Column("corpus_lang", STRING, "language of the documents; all: as query_lang"),
+        _LENGTH,
+        _BUCKETS,
+        Column("bucket", STRING, "bucket label; empty where the figure is about all buckets"),
+        Column("quantity", STRING, "mean, mean_of_buckets, bucket_mean (all of nDCG@10) or psi"),
+        Column("metric", STRING, "of the own figure: ndcg-tie-averaged@10 or ndcg@10"),
+        Column("published", FLOAT64, "the paper's figure, in [0, 1]"),
+        Column("own", FLOAT64, "this run's figure, in [0, 1]"),
+        Column("difference", FLOAT64, "own - published"),
+        Column("low", FLOAT64, "lower end of the own figure's interval", True),
+        Column("high", FLOAT64, "upper end of the own figure's interval", True),
+        Column("inside", BOOL, "the published figure, as rounded, lies in the interval", True),
+        Column("benchmark", STRING, "benchmark id of the own figure"),
+        Column("n_queries", INT64, "queries of the benchmark in that language pair"),
+        Column("n_published", INT64, "queries of the paper's data; null if it does not say", True),
+        Column("differs", STRING, "what differs from the paper's data; null: nothing known", True),
+    ),
+    key=(
+        "paper",
+        "table",
+        "model",
+        "query_lang",
+        "corpus_lang",
+        "length_bucket",
+        "buckets",
+        "bucket",
+        "quantity",
+        "benchmark",
+    ),
+)
+
+DOMAIN_SIMILARITY = TableSpec(
+    "domain_similarity",
+    (
+        _BENCHMARK,
+        Column("language", STRING, "language of the documents"),
+        Column("model", STRING, "model whose vectors are compared"),
+        Column("domain_a", STRING, "domain"),
+        Column("domain_b", STRING, "domain"),
+        Column("cosine", FLOAT64, "cosine of the means of the domains' document vectors", True),
+    ),
+    key=("benchmark", "language", "model", "domain_a", "domain_b"),
 )
 
 ATTRITION = TableSpec(
@@ -402,16 +601,3 @@ ATTRITION = TableSpec(
     ),
     key=("stage", "unit", "item_id", "language", "domain"),
 )
-
-
-SPECS: dict[str, TableSpec] = {
-    spec.name: spec
-    for declared in (
-        dict(globals()),
-        *map(vars, (build_schemas, translation_schemas, quality_schemas, summary_schemas)),
-        *map(vars, (published_schemas, encoding_schemas)),
-    )
-    for spec in declared.values()
-    if isinstance(spec, TableSpec)
-}
-"""Every table declared here and in the modules beside, by name."""

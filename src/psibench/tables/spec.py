@@ -25,11 +25,14 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table: its columns in order, its key, and whether it may carry further columns."""
+    """One table: its columns in order, its key (``_id`` if none is given), and whether it is open.
+
+    An open table may carry further columns.
+    """
 
     name: str
     columns: tuple[Column, ...]
-    key: tuple[str, ...]
+    key: tuple[str, ...] = ("_id",)
     open: bool = False
 
     @property

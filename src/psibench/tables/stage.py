@@ -8,7 +8,7 @@ the code is a reason to rerun, so refactoring and comments cost no GPU hour.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -102,29 +102,15 @@ def version_of(name: str) -> int:
     return DECLARED[name].version if name in DECLARED else int(read_stages()[name])
 
 
-class Items(Protocol):
-    """Values by name: a mapping, or what Snakemake gives a script."""
-
-    def items(self) -> Iterator[tuple[str, Any]]:
-        """Yield names and values."""
-
-
-class Files(Items, Protocol):
-    """Files by name, and all of them."""
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the paths, those without a name too."""
-
-
 class Job(Protocol):
     """What a script is given of its rule."""
 
     rule: str
-    input: Files
-    output: Items
-    params: Items
-    wildcards: Items
-    resources: Items
+    input: Any  # these five by name: ``items()``
+    output: Any
+    params: Any
+    wildcards: Any
+    resources: Any
     log: Sequence[str]
     threads: int
     config: Mapping[str, Any]
@@ -147,11 +133,11 @@ def call(declared: Stage, job: Job) -> None:
     TypeError
         If the rule has nothing under a name that the function needs, or two things.
     """
-    taken = signature(declared.function).parameters
+    parameters = signature(declared.function).parameters
     values: dict[str, Any] = {"threads": job.threads, "config": job.config}
     for group in (job.resources, job.wildcards, job.params):
         found = dict(group.items())
-        _refuse_twice(declared, taken.keys() & values.keys() & found.keys())
+        _refuse_twice(declared, parameters.keys() & values.keys() & found.keys())
         values |= found
     if "lang" in values:
         values["language"] = values["lang"]
@@ -159,29 +145,18 @@ def call(declared: Stage, job: Job) -> None:
     outputs: dict[str, Any] = {name: _plain(given) for name, given in job.output.items()}
     if declared.each is None:
         here = Domain(values["domain"], 0, {}) if "domain" in values else None
-        then = [declared.function(**_arguments(declared, values, inputs, outputs, here))]
+        finish = [declared.function(**_arguments(declared, values, inputs, outputs, here))]
     else:
-        then = _call_for_each(declared, values, inputs, outputs)
-    for finish in filter(callable, then):
-        finish()
-
-
-def _call_for_each(
-    declared: Stage,
-    values: Mapping[str, Any],
-    inputs: Mapping[str, Any],
-    outputs: Mapping[str, Any],
-) -> list[Any]:
-    """Call a stage for each domain of a job; return what it returns."""
-    assert declared.each is not None
-    domains, then = values[declared.each], []
-    with each_domain(list(domains), outputs) as every:
-        for one in every:
-            own = {**values, "domain": one.name}
-            if isinstance(domains, Mapping):
-                own[declared.each.removesuffix("s")] = domains[one.name]
-            then.append(declared.function(**_arguments(declared, own, inputs, one.outputs, one)))
-    return then
+        domains, finish = values[declared.each], []
+        with each_domain(list(domains), outputs) as every:
+            for one in every:
+                given = {**values, "domain": one.name}
+                if isinstance(domains, Mapping):
+                    given[declared.each.removesuffix("s")] = domains[one.name]
+                made = _arguments(declared, given, inputs, one.outputs, one)
+                finish.append(declared.function(**made))
+    for function in filter(callable, finish):
+        function()
 
 
 def _plain(given: Any) -> str | list[str]:
@@ -195,13 +170,13 @@ def _arguments(
     outputs: Mapping[str, Any],
     domain: Domain | None,
 ) -> dict[str, Any]:
-    taken = signature(declared.function).parameters
+    parameters = signature(declared.function).parameters
     found: dict[str, Any] = {"inputs": inputs, "outputs": outputs}
-    if "outputs" in taken:
+    if "outputs" in parameters:
         outputs = {}
     elif len(outputs) == 1:
         found["output"], *_ = outputs.values()
-    for name, parameter in taken.items():
+    for name, parameter in parameters.items():
         kind = parameter.annotation
         groups = [group for group in (outputs, inputs, values) if name in group]
         _refuse_twice(declared, [name] if len(groups) > 1 else [])
@@ -217,7 +192,7 @@ def _arguments(
         elif name not in found and parameter.default is Parameter.empty:
             known = sorted({*outputs, *inputs, *values})
             raise TypeError(f"stage {declared.name}: its rule gives no {name!r}; it has {known}")
-    return {name: found[name] for name in taken if name in found}
+    return {name: found[name] for name in parameters if name in found}
 
 
 def _refuse_twice(declared: Stage, names: Iterable[str]) -> None:

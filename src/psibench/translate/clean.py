@@ -24,19 +24,19 @@ from psibench.config.paths import CLEANING
 from psibench.errors import InputError
 from psibench.filters.decide import POSITIVE_REMOVED
 from psibench.tables import hash_file, read_table, write_table
-from psibench.tables.build_schemas import FLOW
-from psibench.tables.derived import derived
-from psibench.tables.domains import OutputPath, TablePath
-from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
-from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
-from psibench.tables.stage import stage
-from psibench.tables.translation_schemas import (
+from psibench.tables.build_schemas import (
+    FLOW,
     REFUSAL_SUSPECTS,
     REFUSAL_VERDICTS,
     TEXT_PARTS,
     TRANSLATED,
     TRANSLATIONS,
 )
+from psibench.tables.derived import derived
+from psibench.tables.domains import OutputPath, TablePath
+from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
+from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
+from psibench.tables.stage import stage
 from psibench.text.languages import english_name, split_code
 from psibench.text.lengths import with_lengths
 from psibench.text.prefixes import PrefixList, compile_prefixes, remove_prefix

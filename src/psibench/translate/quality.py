@@ -34,17 +34,17 @@ from psibench.llm.tasks import (
 )
 from psibench.metrics.buckets import LENGTH_BUCKETS, length_bucket
 from psibench.tables import hash_file, read_table, write_table
-from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
-from psibench.tables.quality_schemas import (
+from psibench.tables.build_schemas import (
     TRANSLATION_AGREEMENT,
     TRANSLATION_CONFUSION,
+    TRANSLATION_GRADES,
     TRANSLATION_QUALITY,
 )
+from psibench.tables.columns import read_columns
+from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, DOCUMENTS
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
-from psibench.tables.translation_schemas import TRANSLATION_GRADES
 from psibench.translate.translate import TranslateSection, language_names
 
 logger = logging.getLogger("psibench")

@@ -28,8 +28,8 @@ from psibench.llm.tasks import (
     reply_field,
     with_judgements,
 )
+from psibench.tables.build_schemas import REFUSAL_VERDICTS
 from psibench.tables.schemas import CORPUS
-from psibench.tables.translation_schemas import REFUSAL_VERDICTS
 from psibench.text.detection import is_foreign
 from psibench.text.languages import english_name, split_code
 from psibench.text.phrases import any_of, fold

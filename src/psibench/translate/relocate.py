@@ -28,9 +28,9 @@ from psibench.llm.tasks import (
     reply_field,
 )
 from psibench.tables import read_table
+from psibench.tables.build_schemas import LOCATED_BY, LOCATED_FROM, LOCATED_SPAN, RELOCATED
 from psibench.tables.domains import TablePath
 from psibench.tables.schemas import CORPUS
-from psibench.tables.translation_schemas import LOCATED_BY, LOCATED_FROM, LOCATED_SPAN, RELOCATED
 from psibench.text.alignment import MOST_CELLS, Bead, align_lengths, sentence_spans
 from psibench.text.locate import Located, locate_quote
 from psibench.translate.translate import TranslateSection, language_names

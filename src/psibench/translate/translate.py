@@ -26,11 +26,11 @@ from psibench.llm.tasks import (
     reply_field,
 )
 from psibench.tables import read_table, write_table
+from psibench.tables.build_schemas import TEXT_PARTS, TRANSLATIONS
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.stage import stage
-from psibench.tables.translation_schemas import TEXT_PARTS, TRANSLATIONS
 from psibench.text.languages import english_name, spaces_sentences
 from psibench.text.lengths import TokenCounter
 from psibench.text.parts import join_parts, split_parts

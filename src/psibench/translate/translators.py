@@ -24,16 +24,16 @@ from psibench.llm.tasks import (
     flow_of,
 )
 from psibench.tables import read_table, write_table
+from psibench.tables.build_schemas import (
+    SAMPLE_TRANSLATIONS,
+    TEXT_PARTS,
+    TRANSLATOR_QUALITY,
+)
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.domains import OfDomain
-from psibench.tables.quality_schemas import TRANSLATOR_QUALITY
 from psibench.tables.schemas import CORPUS, DOCUMENTS
 from psibench.tables.stage import stage
-from psibench.tables.translation_schemas import (
-    SAMPLE_TRANSLATIONS,
-    TEXT_PARTS,
-)
 from psibench.text.languages import spaces_sentences
 from psibench.text.parts import join_parts
 from psibench.translate.quality import (

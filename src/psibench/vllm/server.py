@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from psibench.config.secret import Secret
-from psibench.config.vllm import VllmServer
+from psibench.config.secrets import Secret
+from psibench.config.sections import VllmServer
 from psibench.errors import InputError
 from psibench.stopping import JOB_MIB
 from psibench.vllm.causes import cause_of, last_lines

@@ -18,8 +18,7 @@ import polars as pl
 from pydantic import Field
 
 from psibench.config.paths import workflow_path
-from psibench.config.release import BeirSource
-from psibench.config.sources import FilesSource, HubSource
+from psibench.config.sources import BeirSource, FilesSource, HubSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_qrels
 from psibench.formats.posir import REPOSITORY

@@ -30,6 +30,7 @@ from psibench.generate.loaders import Loader
 from psibench.generate.sampling import Passages, cut_into_passages
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import read_documents
+from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
 from psibench.text.segments import POSITIONS, inner_thirds
@@ -37,15 +38,7 @@ from psibench.text.words import Words, is_content_word, tokenise
 
 STAGE = "simulate_known_items"
 
-QUERIES_SCHEMA: dict[str, Any] = {
-    "_id": pl.String,
-    "text": pl.String,
-    "pos_corpus_id": pl.String,
-    "pos_char_span": pl.Array(pl.Int32, 2),
-    "target_position": pl.String,
-    "answer": pl.String,
-    "idf_sum": pl.Float64,
-}
+QUERIES_SCHEMA: dict[str, Any] = {**CANDIDATES.empty().schema, "idf_sum": pl.Float64}
 MAX_SPAN_WORDS = 60
 """Most words of an evidence span."""
 N_DRAWS = 48

@@ -17,7 +17,7 @@ import polars as pl
 from pydantic import Field
 
 from psibench.config.paths import workflow_path
-from psibench.config.release import PosirReleaseSource
+from psibench.config.sources import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import (
     FURTHER,
@@ -31,8 +31,8 @@ from psibench.generate.base import BucketSchemes, Build, Domain
 from psibench.generate.loaders import Loader
 from psibench.generate.sampling import prefixed
 from psibench.metrics.query_scores import EVIDENCE_LISTS
+from psibench.tables.build_schemas import TRANSLATED_LENGTH
 from psibench.tables.dropped import Dropped, dropped_frame
-from psibench.tables.translation_schemas import TRANSLATED_LENGTH
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Languages
 

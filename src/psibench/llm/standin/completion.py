@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from psibench.config.secret import Secret
+from psibench.config.secrets import Secret
 from psibench.llm.answer import Answer
 from psibench.llm.client import read_answer
 from psibench.llm.request import Request
