@@ -1,5 +1,6 @@
 """Builders of small literal tables for the report's tests."""
 
+import base64
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -8,6 +9,7 @@ import polars as pl
 
 from psibench.report.page import ReportInput
 from psibench.report.tables import Block, FigureView, Table
+from psibench.report.views import BenchmarkInfo, ModelInfo
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     COMPARISONS,
@@ -150,13 +152,22 @@ def report_input(
     comparisons: list[dict[str, Any]] | None = None,
     **more: Any,
 ) -> ReportInput:
+    """Return a page's tables; benchmarks and models that are not given are those of the rows."""
+    rows = [*(psi or []), *(buckets or []), *(statistics or [])]
+    names = dict.fromkeys(row["benchmark"] for row in rows)
+    models = {row["model"]: row["kind"] for row in psi or []}
+    models = {row["model"]: "dense" for row in buckets or []} | models
+    named = {
+        "benchmarks": [BenchmarkInfo(name, "") for name in names],
+        "models": [ModelInfo(name, kind) for name, kind in models.items()],
+    }
     return ReportInput(
         psi_table=frame(PSI_TABLE, psi or []),
         bucket_scores=frame(BUCKET_SCORES, buckets or []),
         statistics=frame(STATISTICS, statistics or []),
         position_histogram=frame(POSITION_HISTOGRAM, histogram or []),
         comparisons=frame(COMPARISONS, comparisons or []),
-        **{"position_trend": POSITION_TREND.empty(), **more},
+        **{"position_trend": POSITION_TREND.empty(), **named, **more},
     )
 
 
@@ -165,6 +176,16 @@ def by_title(blocks: Iterable[Block]) -> dict[str, Any]:
     return {one.name if isinstance(one, Table) else one.title: one for one in blocks}
 
 
+def svg_texts(image: str) -> list[str]:
+    """The texts of the drawings in a piece of a page, in their order."""
+    drawings = re.findall(r"data:image/svg[+]xml;base64,([^\"]+)", image)
+    return [
+        text
+        for one in drawings
+        for text in re.findall(r"<text[^>]*>([^<]*)</text>", base64.b64decode(one).decode())
+    ]
+
+
 def texts(figure: FigureView) -> list[str]:
-    """The texts of a figure's only drawing, in their order."""
-    return re.findall(r"<text[^>]*>([^<]*)</text>", figure.panels[0].svg)
+    """The texts of a figure's only drawing."""
+    return svg_texts(figure.panels[0].image)

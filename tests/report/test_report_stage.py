@@ -218,7 +218,7 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
         output=tmp_path / "report.html",
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "m ≥ 0.2, kept" in page
+    assert "Margin: queries kept by threshold" in page
     assert "Quality of the translations" in page
     assert "<mark>box</mark>" in page
     assert 'href="published.html"' in page

@@ -5,8 +5,8 @@ from functools import partial
 
 import polars as pl
 
-from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves
-from psibench.report.scores import bucket_axis, of_lines, plain_lines
+from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves, of_lines
+from psibench.report.scores import bucket_axis, plain_lines
 from psibench.report.tables import (
     Block,
     Columns,
@@ -14,7 +14,6 @@ from psibench.report.tables import (
     Form,
     Table,
     panel,
-    slug,
     table_of,
     with_ends,
 )
@@ -58,7 +57,7 @@ def training_blocks(
         if reduction.height:
             blocks.append(_reductions(reduction))
         slices = buckets.group_by("training", "query_lang", "corpus_lang", maintain_order=True)
-        blocks += [_curves(rows, info, metric) for _, rows in slices]
+        blocks += [_curves(rows, metric) for _, rows in slices]
         found.append((info, blocks))
     return found
 
@@ -111,7 +110,7 @@ def _difference(row: Row) -> str:
     return f"{plain} (plain)" if plain.endswith("]") else plain
 
 
-def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureView:
+def _curves(buckets: pl.DataFrame, metric: str) -> FigureView:
     """Return one panel a base, a line a distribution (Controlled, figures 1 and 2).
 
     Of plain means, as PSI and the papers' curves are.
@@ -122,19 +121,14 @@ def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureVi
         name: LineStyle(SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)])
         for place, name in enumerate(buckets["distribution"].unique(maintain_order=True))
     }
-    anchor = slug("training", info.id, first["training"], first["query_lang"], first["corpus_lang"])
     title = f"{metric} by {axis.text}, {first['training']}"
     panels = []
-    n_bases = buckets["base"].n_unique()
     for (base,), rows in buckets.group_by("base", maintain_order=True):
         lines = plain_lines(rows, "distribution")
-        own = of_lines(styles, lines)
-        told = f"{title}: {base} trained on {', '.join(own)}."
-        drawn = draw_curves(lines, axis, own, y_text=metric)
-        name = str(base) if n_bases > 1 else ""
-        panels.append(panel(drawn, slug(anchor, str(base)), title, told, name=name))
+        drawn = draw_curves(lines, axis, of_lines(styles, lines), y_text=metric)
+        panels.append(panel(drawn, f"{title}: {base}.", name=str(base)))
     said = (
         "Plain means by where the evidence of the query lies, one line per training distribution; "
         "bands are intervals of each bucket, documents as units."
     )
-    return FigureView(anchor, title, said, tuple(panels), styles)
+    return FigureView(title, said, tuple(panels))
