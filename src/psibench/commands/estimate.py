@@ -13,8 +13,6 @@ from psibench.errors import InputError
 from psibench.plan.config import load_config
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from psibench.plan.measured import Measured
 
 RESULTS = Path("results")
