@@ -1,22 +1,28 @@
 """`psibench show`: a PSI table, what training did, or the figures of probes, on the terminal."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from psibench.commands.base import Command
-from psibench.commands.probe_text import comparison_lines, probe_lines
 from psibench.commands.psi_text import author_text, format_flags, format_psi_table, format_verdicts
-from psibench.commands.text_table import aligned, ends, figure
+from psibench.commands.text_table import Form, frame_lines
 from psibench.metrics.aggregate import POOLED
 from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE
-from psibench.report.wording import p_text
+from psibench.report.wording import p_value
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
 from psibench.train.results import TABLES
+
+PROBE_NAMES = (
+    *("benchmark", "language", "domain", "probe", "model", "other", "measure", "condition"),
+    *("read", "size"),
+)
+
+MOST_PLACES = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,14 +45,10 @@ def run_show(args: argparse.Namespace) -> None:
     if record.get("stage") == "training_results":
         print(format_training(args.file))
         return
-    if record.get("table") == PROBE_TABLE.name:
-        for line in probe_lines(read_table(args.file, PROBE_TABLE), every_domain=args.all):
-            print(line)
-        return
-    if record.get("table") == PROBE_COMPARISON.name:
-        compared = read_table(args.file, PROBE_COMPARISON)
-        print("\n".join(comparison_lines(compared, every_row=args.all)))
-        return
+    for spec in (PROBE_TABLE, PROBE_COMPARISON):
+        if record.get("table") == spec.name:
+            print("\n".join(probe_lines(read_table(args.file, spec), every_row=args.all)))
+            return
     table = read_table(args.file, PSI_TABLE)
     benchmarks = table.get_column("benchmark").unique().to_list()
     for (name,), rows in table.group_by("benchmark", maintain_order=True):
@@ -75,52 +77,67 @@ def _print_verdicts(headline: pl.DataFrame) -> None:
 
 
 def format_training(path: Path) -> str:
-    """Return what training did by benchmark: the tables that lie beside each other, as text."""
-    table, reduction, buckets = (
+    """Return what training did: two of the tables that lie beside each other, as text."""
+    table, reduction, _ = (
         headline_rows(
             read_table(path.with_name(f"{spec.name}.parquet"), spec).filter(evidence="all")
         )
         for spec in TABLES
     )
-    lines = []
-    place = ["benchmark", "query_lang", "corpus_lang", "metric"]
-    for key, rows in table.group_by(place, maintain_order=True):
-        own = dict(zip(place, key, strict=True))
-        labels = buckets.filter(**own)["bucket"].unique(maintain_order=True).to_list()
-        shown = [["base", "trained on", *labels, "mean", "PSI", "at equal documents"]]
-        shown[0].append("of the seeds")
-        for row in rows.iter_rows(named=True):
-            names = {name: row[name] for name in ("training", "base", "distribution")}
-            means = dict(buckets.filter(**own, **names).select("bucket", "mean").iter_rows())
-            spread = "" if row["psi_seed_sd"] is None else f" ± {row['psi_seed_sd']:.3f}"
-            shown.append(
-                [
-                    *(row["base"], row["distribution"]),
-                    *(figure(means.get(label)) for label in labels),
-                    *(figure(row["mean"]), _with_ends(row, "psi"), _with_ends(row, "psi_same")),
-                    f"{figure(row['psi_seed_mean'])}{spread}",
-                ]
-            )
-        title = f"{own['benchmark']}, {pair_text(own['query_lang'], own['corpus_lang'])}"
-        lines += [f"\n{title}, {own['metric']} by position", *aligned(shown, n_text=2), ""]
-        for row in reduction.filter(**own).iter_rows(named=True):
-            same = row["psi_same_difference"] is not None
-            difference = _with_ends(row, "psi_same_difference" if same else "psi_difference")
-            worst = ", the worst" if row["worst"] else ""
-            scale = "at equal documents" if same else "plain"
-            lines.append(
-                f"{row['base']}: PSI {figure(row['psi'])} ({row['distribution']}{worst}), "
-                f"{figure(row['psi_balanced'])} ({row['balanced']}): "
-                f"{row['verdict']} (difference {difference}, {scale}; profiles "
-                f"{p_text(row['p_adjusted'])})"
-            )
+    where = ("benchmark", "query_lang", "corpus_lang", "metric", "base", "distribution")
+    trained = table.select(
+        *where,
+        "mean",
+        **{"PSI": "psi", "its interval": pl.concat_list("psi_low", "psi_high")},
+        **{"at equal documents": "psi_same", "seeds": "n_seeds", "of the seeds": "psi_seed_mean"},
+    )
+    same = pl.col("psi_same_difference").is_not_null()
+    balanced = reduction.select(
+        *where,
+        "balanced",
+        "verdict",
+        **{
+            "PSI": "psi",
+            "balanced PSI": "psi_balanced",
+            "difference": pl.coalesce("psi_same_difference", "psi_difference"),
+            "its interval": pl.when(same)
+            .then(pl.concat_list("psi_same_difference_low", "psi_same_difference_high"))
+            .otherwise(pl.concat_list("psi_difference_low", "psi_difference_high")),
+            "p of profiles": "p_adjusted",
+        },
+    )
+    forms = {"p of profiles": p_value}
+    lines = (*frame_lines(trained, n_text=6), "", *frame_lines(balanced, forms, n_text=8))
     return "\n".join(lines)
 
 
-def _with_ends(row: dict[str, Any], name: str) -> str:
-    """Return a figure with its interval, where it has one; a dash for none."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return figure(row[name]) + ("" if row[name] is None or low is None else f" {ends(low, high)}")
+def probe_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]:
+    """Yield PROBE_TABLE or PROBE_COMPARISON rows that sum probes up, or every one."""
+    names = [name for name in PROBE_NAMES if name in table.columns]
+    # Of all documents; all sizes as one; of places the first.
+    of_any_size, size = [n for n in names if n not in ("condition", "size")], pl.col("size")
+    pooled = table.filter(
+        ~pl.col("measure").str.ends_with(" profile"),
+        size.is_null() | ~size.is_null().any().over(of_any_size),
+        pl.col("place").is_null() | (pl.col("place") <= MOST_PLACES),
+        domain=POOLED,
+        read="all",
+    )
+    shown = table if every_row else pooled
+    figures = {"value": "value"}
+    if "other_value" in table.columns:
+        figures = {"value": "value", "other's": "other_value", "difference": "difference"}
+    lines = shown.select(
+        *names,
+        **figures,
+        interval=pl.concat_list("low", "high"),
+        p="p",
+        relative="relative",
+        docs="n_documents",
+    )
+    forms: dict[str, Form] = {"p": p_value, "size": ".0%"}
+    forms |= dict.fromkeys(("value", "other's", "difference", "interval"), ".4f")
+    yield from frame_lines(lines, forms, n_text=len(names))
 
 
 def pair_text(asked: str, searched: str) -> str:
