@@ -557,12 +557,12 @@ def shift_blocks(shift: pl.DataFrame) -> list[Block]:
     stages = wide.join(whole, on="step").sort("step").drop_nulls(sides["before"])
     if stages.is_empty():
         return []
-    bars: list[tuple[str, tuple[float, ...], str]] = []
+    bars: list[tuple[str, tuple[float, ...]]] = []
     for row in stages.iter_rows(named=True):
         for side, names in sides.items():
             shares = tuple(row[name] for name in names)
             if None not in shares and not (side == "before" and bars and bars[-1][1] == shares):
-                bars.append((f"{side} {row['stage']}", shares, ""))
+                bars.append((f"{side} {row['stage']}", shares))
     tested = stages["p_value"].is_not_null() & (stages["stage"] != RULE_BALANCE)
     steps = stages.filter(tested)
     adjusted = steps.select("step", p=pl.Series(holm(steps["p_value"].to_numpy())))
