@@ -88,25 +88,25 @@ def format_training(path: Path) -> str:
     trained = table.select(
         *where,
         "mean",
-        **{"PSI": "psi", "its interval": pl.concat_list("psi_low", "psi_high")},
-        **{"at equal documents": "psi_same", "seeds": "n_seeds", "of the seeds": "psi_seed_mean"},
+        "n_seeds",
+        PSI="psi",
+        interval=pl.concat_list("psi_low", "psi_high"),
+        **{"at equal documents": "psi_same", "of the seeds": "psi_seed_mean"},
     )
     same = pl.col("psi_same_difference").is_not_null()
     balanced = reduction.select(
         *where,
         "balanced",
         "verdict",
-        **{
-            "PSI": "psi",
-            "balanced PSI": "psi_balanced",
-            "difference": pl.coalesce("psi_same_difference", "psi_difference"),
-            "its interval": pl.when(same)
-            .then(pl.concat_list("psi_same_difference_low", "psi_same_difference_high"))
-            .otherwise(pl.concat_list("psi_difference_low", "psi_difference_high")),
-            "p of profiles": "p_adjusted",
-        },
+        PSI="psi",
+        **{"balanced PSI": "psi_balanced"},
+        difference=pl.coalesce("psi_same_difference", "psi_difference"),
+        interval=pl.when(same)
+        .then(pl.concat_list("psi_same_difference_low", "psi_same_difference_high"))
+        .otherwise(pl.concat_list("psi_difference_low", "psi_difference_high")),
+        p="p_adjusted",
     )
-    forms = {"p of profiles": p_value}
+    forms = {"p": p_value}
     lines = (*frame_lines(trained, n_text=6), "", *frame_lines(balanced, forms, n_text=8))
     return "\n".join(lines)
 

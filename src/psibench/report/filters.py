@@ -454,9 +454,10 @@ def margin_table(table: pl.DataFrame) -> Table:
         return _kept(side, pl.col(f"{side}n") / pl.col(f"{side}n").first())
 
     shown = table.filter((pl.col("condition") != "no_margin") | (pl.col("n") > 0))
-    lowest = table["threshold"].min()
-    failed = "failed" if lowest == 0 else f"failed: m<{lowest}"
-    shown = shown.with_columns(pl.col("condition").replace("failed", failed))
+    lowest = pl.col("threshold").min()
+    other = pl.when(lowest == 0).then(pl.lit("failed")).otherwise(pl.format("failed: m<{}", lowest))
+    failed = pl.col("condition") == "failed"
+    shown = shown.with_columns(condition=pl.when(failed).then(other).otherwise("condition"))
     return _beside(
         "Margin: queries kept by threshold",
         shown,
@@ -572,9 +573,9 @@ def shift_blocks(shift: pl.DataFrame) -> list[Block]:
         shown |= {f"{side}|items": n}
         shown |= {f"{side}|{p}": name for p, name in zip(POSITIONS, sides[side], strict=True)}
     shown |= {"shift": "shift", "p, adjusted": "p", "fewest expected": "min_expected"}
-    shares = partial(percent, decimals=2)
-    forms: dict[str, Form] = {name: shares for name in shown if "|" in name and "items" not in name}
-    forms |= {"shift": shares, "p, adjusted": p_value, "fewest expected": "{:,.1f}".format}
+    share = partial(percent, decimals=2)
+    forms: dict[str, Form] = {name: share for name in shown if "|" in name and "items" not in name}
+    forms |= {"shift": share, "p, adjusted": p_value, "fewest expected": "{:,.1f}".format}
     drawn = draw_stacks(bars, POSITIONS, x_text="share of the items by target position")
     return [
         figure_of(

@@ -95,7 +95,7 @@ class Axis:
         return [(low + high) / 2 for low, high in self.bounds]
 
 
-def model_styles(controls: dict[str, str | None]) -> dict[str, LineStyle]:
+def model_styles(controls: Mapping[str, str | None]) -> dict[str, LineStyle]:
     """Return one style per model for the whole page; ``controls``: model -> its control or None.
 
     Controls are grey and dashed, the others in palette order. Colours repeat after six models,

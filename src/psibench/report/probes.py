@@ -81,7 +81,7 @@ def run_probe_page(
     """
     rows = read_table(table, PROBE_TABLE).filter(domain=POOLED)
     psi_rows = read_all(psi, PSI_TABLE)
-    styles = model_styles(dict(controls))
+    styles = model_styles(controls)
     by_language = rows.group_by("benchmark", "language", maintain_order=True)
     shown = [
         section(str(benchmark), str(language), mine, psi_rows, styles)

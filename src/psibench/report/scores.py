@@ -124,7 +124,8 @@ def score_context(inputs: Scored) -> dict[str, Any]:
 def render_scores(inputs: Scored) -> str:
     """Return a page of scores alone as HTML: the same inputs give the same text."""
     absent = ("languages", "training", "data", "examples", "published", "probes")
-    return render_page("report.html", **score_context(inputs), **dict.fromkeys(absent, ()))
+    nothing: dict[str, Any] = dict.fromkeys(absent, ())
+    return render_page("report.html", **score_context(inputs), **nothing)
 
 
 def _model_table(models: Sequence[ModelInfo]) -> Table:
