@@ -27,12 +27,16 @@ def aligned(
 
 
 def frame_lines(
-    frame: "pl.DataFrame", forms: Mapping[str, Form] | None = None, *, n_text: int
+    frame: "pl.DataFrame",
+    forms: Mapping[str, Form] | None = None,
+    *,
+    n_text: int,
+    heads: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield a frame as lines, its first ``n_text`` columns flush left.
 
     Figures have three decimals unless ``forms`` says otherwise, lists of two numbers are intervals,
-    nulls are ``-``.
+    nulls are ``-``. ``heads`` stand above in place of the columns' names.
     """
     forms = forms or {}
 
@@ -49,4 +53,4 @@ def frame_lines(
     columns = [
         [cell(v, forms.get(name, ".3f")) for v in frame[name].to_list()] for name in frame.columns
     ]
-    return aligned([frame.columns, *zip(*columns, strict=True)], n_text=n_text)
+    return aligned([heads or frame.columns, *zip(*columns, strict=True)], n_text=n_text)
