@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from psibench.commands.base import Command, refuse_file, write_result
 from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import add_judgements, add_tolerance
-from psibench.commands.text_table import frame_lines
+from psibench.commands.text_table import Form, frame_lines
 from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
@@ -72,7 +72,8 @@ def run_compare(args: argparse.Namespace) -> None:
             test = tables.psi.filter(model=pair[0], evidence="all", **of)["test"][0]
             print("\n".join(_block(found, profiles, test)))
             if args.out is not None and of == {"buckets": schemes[0], "metric": metrics[0]}:
-                _draw(tables.buckets.filter(**of), pair, profiles, args.out)
+                is_same = bool(profiles["is_same"].any())
+                _draw(tables.buckets.filter(**of), pair, args.out, is_same=is_same)
     if args.out is not None:
         record = _provenance((first, second), metrics, schemes)
         write_result(tables.comparisons, COMPARISONS, args.out / FILES, provenance=record)
@@ -241,7 +242,7 @@ def _profiles(
 ) -> pl.DataFrame:
     """Return both means of each bucket that has queries, at equal documents if both have such.
 
-    Columns: bucket, queries, a column per system, difference, low, high.
+    Columns: bucket, queries, first, second, difference, low, high, is_same (at equal documents).
     """
     scheme = bucket_scheme(scheme_name)
     members = assign(scores[0], scheme)
@@ -258,15 +259,15 @@ def _profiles(
         same=is_same,
     )
     mean = "same_mean" if is_same else "mean"
-    heading = f"mean by bucket, {'at equal documents' if found.is_same else 'plain'}"
     return first.select(
-        pl.col("bucket").alias(heading),
-        pl.col("n_queries").alias("queries"),
-        pl.col(mean).alias(pair[0]),
-        second[mean].alias(pair[1]),
+        "bucket",
+        queries="n_queries",
+        first=mean,
+        second=second[mean],
         difference=pl.Series(found.value),
         low=pl.Series(found.low),
         high=pl.Series(found.high),
+        is_same=found.is_same,
     ).filter(pl.col("queries") > 0)
 
 
@@ -295,24 +296,28 @@ def _block(found: pl.DataFrame, profiles: pl.DataFrame, test: str | None) -> Ite
                 rows.append((f"{label}{queries}", *(row[name] for name in names), ends, p))
         scales = f"hits {p_value(row['p_hit'])}, misses {p_value(row['p_miss'])}"
         rows.append((f"profile{of}: {scales}", None, None, None, None, row["p_profile"]))
-    columns = {"figure": pl.String, first: pl.Float64, second: pl.Float64}
-    columns |= {"difference": pl.Float64, "interval": pl.List(pl.Float64), "p": pl.Float64}
-    forms = {"difference": "+.3f", "p": p_value}
-    yield from frame_lines(pl.DataFrame(rows, schema=columns, orient="row"), forms, n_text=1)
+    columns = ("figure", "first", "second", "difference", "interval", "p")
+    types = (pl.String, *[pl.Float64] * 3, pl.List(pl.Float64), pl.Float64)
+    forms: dict[str, Form] = {"difference": "+.3f", "p": p_value}
+    heads = ("figure", first, second, *columns[3:])
+    schema = dict(zip(columns, types, strict=True))
+    figures = pl.DataFrame(rows, schema=schema, orient="row")
+    yield from frame_lines(figures, forms, n_text=1, heads=heads)
     yield ""
-    ends = pl.concat_list(pl.col("low", "high").fill_nan(None))
-    shown = profiles.select(pl.exclude("low", "high"), interval=ends)
-    yield from frame_lines(shown, forms, n_text=1)
+    interval = pl.concat_list(pl.col("low", "high").fill_nan(None))
+    shown = profiles.select("bucket", "queries", "first", "second", "difference", interval=interval)
+    kind = "at equal documents" if profiles["is_same"].any() else "plain"
+    heads = (f"mean by bucket, {kind}", "queries", first, second, "difference", "interval")
+    yield from frame_lines(shown, forms, n_text=1, heads=heads)
     yield ""
     for sentence in comparison_sentences(every, (first, second), test):
         yield textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
 
 
-def _draw(buckets: pl.DataFrame, pair: tuple[str, str], profiles: pl.DataFrame, out: Path) -> None:
+def _draw(buckets: pl.DataFrame, pair: tuple[str, str], out: Path, *, is_same: bool) -> None:
     """Draw both profiles with their intervals; ``buckets``: BUCKET_SCORES of one scheme, metric."""
     of_all = buckets.filter(evidence="all")
-    kind = "at equal documents" if profiles.columns[0].endswith("documents") else "plain means"
-    column = "same_" if kind == "at equal documents" else ""
+    kind, column = ("at equal documents", "same_") if is_same else ("plain means", "")
     lines = of_all.select(
         "bucket", line="model", **{name: f"{column}{name}" for name in ("mean", "low", "high")}
     )
