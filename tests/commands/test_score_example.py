@@ -110,8 +110,6 @@ def test_the_page_stands_alone_and_has_verdict_table_and_picture(example):
     [
         (["--example", "--run", "a.trec"], "--example has its own; leave out --run"),
         (["--example", "--qrels", "q", "--max-tokens", "9"], "leave out --qrels, --max-tokens"),
-        (["--example", "--benchmark", "x"], "leave out --benchmark"),
-        (["--example", "--query-lang", "deu-Latn"], "leave out --query-lang"),
         (["--run", "a.trec"], "--queries, --qrels, --out: not given"),
         ([], "try --example"),
     ],

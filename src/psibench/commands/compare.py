@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -297,7 +298,7 @@ def _block(found: pl.DataFrame, profiles: pl.DataFrame, test: str | None) -> Ite
         scales = f"hits {p_value(row['p_hit'])}, misses {p_value(row['p_miss'])}"
         rows.append((f"profile{of}: {scales}", None, None, None, None, row["p_profile"]))
     columns = ("figure", "first", "second", "difference", "interval", "p")
-    types = (pl.String, *[pl.Float64] * 3, pl.List(pl.Float64), pl.Float64)
+    types: tuple[Any, ...] = (pl.String, *[pl.Float64] * 3, pl.List(pl.Float64), pl.Float64)
     forms: dict[str, Form] = {"difference": "+.3f", "p": p_value}
     heads = ("figure", first, second, *columns[3:])
     schema = dict(zip(columns, types, strict=True))
