@@ -25,7 +25,8 @@ from psibench.plan.summaries import verification_files
 from psibench.report.filters import KEYS, read_verification
 from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import FLOW
+from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.domains import by_place
 from psibench.tables.quality_schemas import TRANSLATION_QUALITY
 from psibench.tables.schemas import (
     ATTRITION,
@@ -184,9 +185,14 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
         position_trend=folder.write("trend", inputs.position_trend, POSITION_TREND),
         statistics=[folder.write("statistics", inputs.statistics, STATISTICS)],
         histograms=[folder.write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
-        # Nobody was asked anything: the ledger is not read.
-        **dict.fromkeys(("flow", "usage", "attrition"), ["-"] * len(sections())),
-        generated=[],
+        **{
+            name: [folder.write(name, spec.empty(), spec)] * len(sections())
+            for name, spec in (
+                ("flow", by_place(FLOW)),
+                ("usage", by_place(LLM_USAGE)),
+                ("attrition", ATTRITION),
+            )
+        },
         prices={},
         verification=[
             {

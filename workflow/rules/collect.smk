@@ -145,7 +145,6 @@ use rule on_cpu as report with:
     params:
         benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
         models={name: dump(plan.models[name]) for name in settings.models},
-        generated=summaries.asked_languages(plan),
         verification=summaries.verification_files(plan),
         views=summaries.report_views(plan),
         languages=summaries.language_files(plan),

@@ -31,7 +31,7 @@ from psibench.report.views import BenchmarkInfo, Row, headlines, main_scheme
 from psibench.report.wording import change, count, p_value, percent
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.domains import domain_table
+from psibench.tables.domains import by_place, with_labels
 from psibench.tables.schemas import ATTRITION, QUERIES
 from psibench.tables.spec import POOLED, TableSpec
 from psibench.text.segments import POSITIONS
@@ -49,14 +49,13 @@ COUNTED = {
 
 
 def read_generation(
-    labels: Sequence[Mapping[str, Any]],
     *,
     flow: Mapping[str, str],
     usage: Mapping[str, str],
     attrition: Mapping[str, str],
     prices: Mapping[str, Any],
 ) -> dict[str, pl.DataFrame]:
-    """Read how queries came about: ``flow`` and ``usage`` rows of all languages.
+    """Read how queries came about: ``flow`` and ``usage`` rows of all benchmarks and languages.
 
     Both have benchmark, language and domain in front (`all`: its domains' counts added up). FLOW
     rows get ``reasons``, what was dropped for each; LLM_USAGE rows ``usd`` and ``estimated_usd``
@@ -64,65 +63,68 @@ def read_generation(
 
     Parameters
     ----------
-    labels
-        Benchmark, language and domains of everything that a language model was asked about.
     flow, usage, attrition
         Each benchmark's ledger.
     prices
         A price table as plain data.
     """
+    flows, used = _ledger(flow, FLOW, "flow"), _ledger(usage, LLM_USAGE, "llm_usage")
+    dropped = pl.concat(
+        read_table(path, ATTRITION).select(pl.lit(name).alias("benchmark"), pl.all())
+        for name, path in attrition.items()
+    )
+    keys = ["benchmark", "language", "stage", "unit"]
+    counted = dropped.group_by(*keys, "reason", maintain_order=True).len("n")
+    told = pl.format("{} {}", "reason", pl.col("n").map_elements(count, pl.String))
+    by_stage = counted.group_by(keys).agg(reasons=told.str.join(", "))
+    flows = flows.join(by_stage, on=keys, how="left", maintain_order="left")
     table = {name: Price.model_validate(entry) for name, entry in prices.items()}
-    found: dict[str, list[pl.DataFrame]] = {"flow": [], "usage": []}
-    for label in labels:
-        name, language, domains = label["benchmark"], label["lang"], label["domains"]
-        place = {"benchmark": name, "language": language, "domain": _domain_name(domains)}
-        in_front = [pl.lit(text).alias(key) for key, text in place.items()]
-        dropped = read_table(attrition[name], ATTRITION).filter(language=language)
-        counted = dropped.group_by("stage", "unit", "reason", maintain_order=True).len("n")
-        told = pl.format("{} {}", "reason", pl.col("n").map_elements(count, pl.String))
-        by_stage = counted.group_by("stage", "unit").agg(reasons=told.str.join(", "))
-        flows = _pooled("flow", _by_domain(flow[name], FLOW, domains, language))
-        flows = flows.join(by_stage, on=["stage", "unit"], how="left", maintain_order="left")
-        found["flow"].append(flows.sort("step", maintain_order=True).select(*in_front, pl.all()))
-        used = _pooled("llm_usage", _by_domain(usage[name], LLM_USAGE, domains, language))
-        schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
-        money = pl.DataFrame([_money(row, table) for row in used.to_dicts()], schema=schema)
-        found["usage"].append(
-            pl.concat([used.select(*in_front, pl.all()), money], how="horizontal")
-        )
-    return {name: pl.concat(frames) for name, frames in found.items() if frames}
+    schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
+    money = pl.DataFrame([_money(row, table) for row in used.to_dicts()], schema=schema)
+    return {"flow": flows, "usage": pl.concat([used, money], how="horizontal")}
 
 
-def _domain_name(domains: Sequence[str]) -> str:
-    return domains[0] if len(domains) == 1 else POOLED
+def _ledger(paths: Mapping[str, str], spec: TableSpec, name: str) -> pl.DataFrame:
+    """Read a table of each benchmark's ledger, the counts of a language's domains added up."""
+    every = pl.concat(
+        read_table(path, by_place(spec)).select(pl.lit(benchmark).alias("benchmark"), pl.all())
+        for benchmark, path in paths.items()
+    )
+    place, keys = ["benchmark", "language"], COUNTED[name]
+    several, domain = pl.col("domain").n_unique() > 1, pl.col("domain").first()
+    named = pl.when(several).then(pl.lit(POOLED)).otherwise(domain).over(place)
+    return _added(every.with_columns(domain=named), (*place, "domain", *keys))
 
 
-def _by_domain(
-    given: str | Sequence[str],
-    spec: TableSpec,
-    domains: Sequence[str],
-    language: str | None = None,
-) -> list[pl.DataFrame]:
-    """Read each domain's rows of a table of all, or one table of each."""
-    return [
-        read_table(domain_table(given, domain, number, language), spec)
-        for number, domain in enumerate(domains)
+def _added(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Add up the counts of rows that are alike in columns."""
+    step = pl.col("^step$").min()
+    added = rows.group_by(keys, maintain_order=True).agg(step, pl.exclude("step", *keys).sum())
+    return added.select(rows.columns)
+
+
+def _of_language(given: Any, spec: TableSpec, language: str) -> pl.DataFrame:
+    """Read one table, a list of them, or one by each domain; of one language, over its domains."""
+    paths = [given] if isinstance(given, str) else given
+    found = dict.fromkeys(paths.values() if isinstance(paths, Mapping) else paths)
+    frames = [
+        read_table(path, with_labels(spec, list(pl.read_parquet_schema(path)))) for path in found
     ]
+    rows = pl.concat(frames, how="diagonal")
+    if "language" in rows.columns:
+        rows = rows.filter(language=language)
+    return rows.select(spec.column_names)
 
 
-def _pooled(name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _pooled(name: str, rows: pl.DataFrame) -> pl.DataFrame:
     """Add up the counts of several domains; tables without `COUNTED` keys are stacked.
 
     What follows from counts (shares, budgets) is worked out where it is shown.
     """
-    stacked = pl.concat(frames)
-    if len(frames) > 1 and name == "audit_table":
-        return _pooled_audit(stacked)
-    if len(frames) == 1 or name not in COUNTED:
-        return stacked
-    step, keys = pl.col("^step$").min(), COUNTED[name]
-    added = stacked.group_by(keys, maintain_order=True).agg(step, pl.exclude("step", *keys).sum())
-    return added.select(stacked.columns)
+    keys = COUNTED.get(name, ("stratum",))
+    if name == "judgements" or not rows.select(keys).is_duplicated().any():
+        return rows
+    return _pooled_audit(rows) if name == "audit_table" else _added(rows, keys)
 
 
 def _pooled_audit(stacked: pl.DataFrame) -> pl.DataFrame:
@@ -216,16 +218,15 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[Facts]:
     for one in files:
         domains, language = one["domains"], one["lang"]
         facts: dict[str, Any] = {"benchmark": one["benchmark"], "language": language}
-        facts["domain"] = _domain_name(domains)
+        facts["domain"] = domains[0] if len(domains) == 1 else POOLED
         for name, spec in TABLES.items():
             if one.get(name):
-                only = language if name == "flow" else None
-                facts[name] = _pooled(name, _by_domain(one[name], spec, domains, only))
+                facts[name] = _pooled(name, _of_language(one[name], spec, language))
         if "flow" in facts and one.get("dropped") and one.get("queries"):
-            columns = ["_id", "target_position", "pos_char_span", "pos_char_length"]
-            queries = _by_domain(one["queries"], QUERIES, domains)
-            dropped = pl.concat(_by_domain(one["dropped"], ATTRITION, domains, language))
-            asked = pl.concat([frame.select(columns) for frame in queries])
+            dropped, asked = (
+                _of_language(one[name], spec, language)
+                for name, spec in (("dropped", ATTRITION), ("queries", QUERIES))
+            )
             facts["shift"] = position_shift(facts["flow"], dropped, asked)
         found.append(facts)
     return found

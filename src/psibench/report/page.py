@@ -111,7 +111,6 @@ def run_report(
     attrition: Sequence[str | Path],
     benchmarks: Mapping[str, Benchmark],
     models: Mapping[str, Model],
-    generated: Sequence[Mapping[str, Any]],
     prices: Mapping[str, Any],
     verification: Sequence[Mapping[str, Any]],
     views: Mapping[str, Mapping[str, str]],
@@ -129,9 +128,8 @@ def run_report(
     ----------
     flow, usage, attrition
         The ledger of each benchmark, in the order of ``benchmarks``.
-    generated, prices
-        Labels of the languages that a model was asked in, and the price table; see
-        `read_generation`.
+    prices
+        The price table.
     verification, languages, examples
         As `read_verification`, `read_languages` and `read_examples` take them.
     views
@@ -168,7 +166,7 @@ def run_report(
             )
             for name, entry in models.items()
         ],
-        generation=read_generation(generated, prices=prices, **of_benchmark),
+        generation=read_generation(prices=prices, **of_benchmark),
         verification=read_verification(verification),
         views=views,
         languages=read_languages(languages),
