@@ -134,7 +134,8 @@ def _sizes_beside(mine: pl.DataFrame, info: BenchmarkInfo) -> list[Block]:
     if data is None or mine.is_empty():
         return []
     column = f"{data}_{info.subset.lower() or 'full'}"
-    rows = mine.unique("statistic", keep="first").select("statistic", own="value")
+    whole = mine.sort(pl.col("domain") != POOLED, maintain_order=True)
+    rows = whole.unique("statistic", keep="first").select("statistic", own="value")
     shown: Columns = {
         "size": pl.col("statistic").replace(STATISTIC_TEXTS).str.replace("bucket:", "queries: "),
         "this run": "own",
