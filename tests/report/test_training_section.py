@@ -74,7 +74,7 @@ def test_a_reduction_has_its_verdict_beside_its_name_and_its_interval_of_plain_m
     base, skewed, verdict, *figures = reductions.rows[0]
     assert (base, skewed, verdict) == ("one", "begin ▼", "uniform: lower")
     assert figures[2] == "79 %"
-    assert figures[3] == "−0.160 [−0.200, −0.100] (plain)"
+    assert figures[3:5] == ["−0.160 [−0.200, −0.100]", "plain means"]
 
 
 def test_the_curves_have_a_panel_for_each_base_and_a_line_for_each_distribution(facts):

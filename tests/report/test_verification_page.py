@@ -24,7 +24,7 @@ def test_panels_follow_the_flow_of_their_benchmark(verified_page: str) -> None:
 def test_group_headings_span_the_whole_table(verified_page: str) -> None:
     data = verified_page.split('id="data"')[1]
     tables = re.findall(r'<tr class="groups">.*?</tr>\n<tr>.*?</tr>', data)
-    assert len(tables) == 8  # twice positions; margin, cells, audit; stages; raw and clean, tiny
+    assert len(tables) == 6  # twice positions; margin, cells, audit; stages
     for text in tables:
         top, bottom = text.split("\n")
         assert sum(map(int, re.findall(r'colspan="(\d+)"', top))) == bottom.count("<th")

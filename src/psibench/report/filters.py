@@ -28,7 +28,7 @@ from psibench.report.tables import (
     with_ends,
 )
 from psibench.report.views import BenchmarkInfo, Row, headlines, main_scheme
-from psibench.report.wording import change, count, p_value, percent
+from psibench.report.wording import count, p_value, percent
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.domains import by_place, with_labels
@@ -300,46 +300,30 @@ def view_tables(
         note = f"{_removed_text(pl.concat([FLOW.empty(), *flows]))} {CLEAN_NOTE}".strip()
         names = {"raw": views["raw"], "clean": info.id}
         title = "False negatives: raw and clean labels"
-        tables.append(_side_by_side(rows, names, models, metric, title, note))
+        tables.append(_side_by_side(rows, names, models, title, note))
     if "tiny" in views:
         names = {"all": info.id, "tiny": views["tiny"]}
         title = "All queries and the tiny subset"
-        tables.append(_side_by_side(rows, names, models, metric, title, TINY_NOTE))
+        tables.append(_side_by_side(rows, names, models, title, TINY_NOTE))
     return tables
 
 
 def _side_by_side(
-    rows: pl.DataFrame,
-    names: Mapping[str, str],
-    models: Sequence[str],
-    metric: str,
-    title: str,
-    note: str,
+    rows: pl.DataFrame, names: Mapping[str, str], models: Sequence[str], title: str, note: str
 ) -> Table:
-    """Return queries, score and both PSIs of each model; ``names``: heading -> benchmark."""
-    known = ["n_queries", "mean"]
-    known += [f"{psi}{end}" for psi in ("psi", "psi_same") for end in ("", "_low", "_high")]
-    both = pl.DataFrame({"model": models}, schema={"model": pl.String})
-    for heading, benchmark in names.items():
-        own = rows.filter(benchmark=benchmark).select(
-            "model", *(pl.col(name).name.prefix(f"{heading} ") for name in known)
-        )
-        both = both.join(own, on="model", how="left", maintain_order="left")
-    first, second = names
-    both = both.filter(pl.any_horizontal(pl.col("^.* n_queries$").is_not_null()))
-    groups = {metric: "mean", "published PSI": "psi", "PSI at equal documents": "psi_same"}
-    shown = [pl.col(f"{heading} n_queries").alias(f"queries|{heading}") for heading in names]
-    for group, name in groups.items():
-        shown += [
-            (pl.col(f"{h} mean") if name == "mean" else with_ends(f"{h} {name}")).alias(
-                f"{group}|{h}"
-            )
-            for h in names
-        ]
-        moved = pl.col(f"{second} {name}") - pl.col(f"{first} {name}")
-        shown.append(moved.alias(f"{group}|change"))
-    forms: dict[str, Form] = {f"{group}|change": change for group in groups}
-    return table_of(title, both.select("model", *shown), forms=forms, n_names=1, note=note)
+    """Return queries, score and both PSIs of each model, a row for each of ``names``.
+
+    ``names``: heading -> benchmark.
+    """
+    labels = {benchmark: heading for heading, benchmark in names.items()}
+    kinds = {"model": pl.Enum(models), "benchmark": pl.Enum(list(labels))}
+    shown: Columns = {"model": "model", "queries": pl.col("benchmark").replace_strict(labels)}
+    shown |= {"number": "n_queries", "mean": "mean", "published PSI": with_ends("psi")}
+    shown |= {"PSI at equal documents": with_ends("psi_same")}
+    both = rows.filter(pl.col("benchmark").is_in(list(labels))).sort(
+        pl.col(name).cast(kind) for name, kind in kinds.items()
+    )
+    return table_of(title, both, shown, n_names=2, note=note)
 
 
 def _removed_text(flow: pl.DataFrame) -> str:

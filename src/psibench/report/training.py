@@ -17,8 +17,8 @@ from psibench.report.tables import (
     table_of,
     with_ends,
 )
-from psibench.report.views import PAIR, BenchmarkInfo, Row, leading_rows
-from psibench.report.wording import change, number, p_value, percent, with_interval
+from psibench.report.views import PAIR, BenchmarkInfo, leading_rows
+from psibench.report.wording import change, number, p_value, percent
 from psibench.tables import read_table
 from psibench.train.results import TABLES
 
@@ -83,6 +83,14 @@ def _table(table: pl.DataFrame) -> Table:
 
 
 def _reductions(reduction: pl.DataFrame) -> Table:
+    is_same = pl.col("psi_same_difference").is_not_null()
+    difference = pl.struct(
+        pl.when(is_same)
+        .then(f"psi_same_difference{end}")
+        .otherwise(f"psi_difference{end}")
+        .alias(end)
+        for end in ("", "_low", "_high")
+    )
     mark = pl.col("worst").replace_strict({0: "", 1: " ▼"})
     shown: Columns = {
         "Base": "base",
@@ -91,23 +99,16 @@ def _reductions(reduction: pl.DataFrame) -> Table:
         "PSI": "psi",
         "PSI balanced": "psi_balanced",
         "Reduction": "reduction",
-        "Difference of PSIs": pl.Series(map(_difference, reduction.to_dicts())),
+        "Difference of PSIs": difference,
+        "Of": pl.when(is_same).then(pl.lit("equal documents")).otherwise(pl.lit("plain means")),
         "p, profiles": "p_adjusted",
         "Difference of means": with_ends("mean_difference"),
         "Languages": "pair",
     }
     forms: dict[str, Form] = {"Reduction": partial(percent, decimals=0), "p, profiles": p_value}
-    forms["Difference of means"] = change
+    forms |= dict.fromkeys(("Difference of means", "Difference of PSIs"), change)
     more = {"n_names": 3, "note": REDUCTION_NOTE}
     return table_of("Balanced against skewed", reduction, shown, forms=forms, gap=" ", **more)
-
-
-def _difference(row: Row) -> str:
-    """Return the difference of PSIs at equal documents where they can tell, else of plain ones."""
-    if row["psi_same_difference"] is not None:
-        return with_interval(row, "psi_same_difference", shown=change, separator=" ")
-    plain = with_interval(row, "psi_difference", shown=change, separator=" ")
-    return f"{plain} (plain)" if plain.endswith("]") else plain
 
 
 def _curves(buckets: pl.DataFrame, metric: str) -> FigureView:
