@@ -12,7 +12,7 @@ CELLS = {"row": pl.String, "column": pl.String, "value": pl.Float64}
 
 def drawn(*cells) -> list[str]:
     figure = draw_heat_map(pl.DataFrame(list(cells), schema=CELLS, orient="row"))
-    return svg_texts(as_image(figure, told="d"))
+    return svg_texts(as_image(figure, description="d"))
 
 
 def test_a_plot_is_described_and_the_same_again():
@@ -20,7 +20,7 @@ def test_a_plot_is_described_and_the_same_again():
     for _ in range(2):
         figure = Figure()
         figure.subplots().plot([0, 1], [0, 1], marker="o")
-        images.append(as_image(figure, told='A < "B"'))
+        images.append(as_image(figure, description='A < "B"'))
     assert images[0].startswith('<img alt="A &lt; &#34;B&#34;" src="data:image/svg+xml;base64,')
     assert images[0] == images[1]
 

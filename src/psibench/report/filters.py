@@ -75,8 +75,8 @@ def read_generation(
     )
     keys = ["benchmark", "language", "stage", "unit"]
     counted = dropped.group_by(*keys, "reason", maintain_order=True).len("n")
-    told = pl.format("{} {}", "reason", pl.col("n").map_elements(count, pl.String))
-    by_stage = counted.group_by(keys).agg(reasons=told.str.join(", "))
+    reasons = pl.format("{} {}", "reason", pl.col("n").map_elements(count, pl.String))
+    by_stage = counted.group_by(keys).agg(reasons=reasons.str.join(", "))
     flows = flows.join(by_stage, on=keys, how="left", maintain_order="left")
     table = {name: Price.model_validate(entry) for name, entry in prices.items()}
     schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
@@ -368,25 +368,25 @@ AUDIT_NOTE = (
 
 def _beside(
     title: str,
-    own: pl.DataFrame,
+    ours: pl.DataFrame,
     published: str,
     on: Sequence[str],
     cells: Callable[[str], Columns],
     note: str,
     *,
-    own_cells: Columns | None = None,
-    start: str = "own",
+    our_cells: Columns | None = None,
+    start: str = "ours",
 ) -> Table:
     """Return a run's rows with a published table's beside them, joined on columns.
 
-    ``cells`` are the columns of one side, whose names begin with its argument; ``own_cells`` take
-    their place for the run. ``start`` is the side, own or theirs, whose rows there are.
+    ``cells`` are the columns of one side, whose names begin with its argument; ``our_cells`` take
+    their place for the run. ``start`` is the side, ours or theirs, whose rows there are.
     """
     paper = read_published(published)
     theirs = paper.rows.select(*on, pl.exclude(on).name.prefix("their "))
-    how: Any = {"own": "left", "theirs": "right"}[start]
-    rows = own.join(theirs, on=on, how=how, maintain_order="left_right", nulls_equal=True)
-    sides = (("this run", own_cells or cells("")), (f"published: {paper.source}", cells("their ")))
+    how: Any = {"ours": "left", "theirs": "right"}[start]
+    rows = ours.join(theirs, on=on, how=how, maintain_order="left_right", nulls_equal=True)
+    sides = (("this run", our_cells or cells("")), (f"published: {paper.source}", cells("their ")))
     shown: Columns = {name: name for name in on}
     shown |= {f"{side}|{name}": cell for side, found in sides for name, cell in found.items()}
     return table_of(title, rows, shown, n_names=len(on), note=f"{note} {CAVEAT}")
@@ -405,22 +405,22 @@ def _kept(side: str, share: pl.Expr) -> Columns:
 
 def stage_table(fact: Facts) -> Table:
     """Return the stages of FineWeb-PosQ beside the published counts (PosQ, appendix A.2)."""
-    own = fact["flow"].select("stage", "unit", n="kept")
+    ours = fact["flow"].select("stage", "unit", n="kept")
     if "judgements" in fact:
         pairs = fact["judgements"].select("query_id", "doc_id", "is_false_negative").unique()
         n_pairs = [pairs.height, pairs["is_false_negative"].sum()]
         more = {"stage": [RULE_RERANKERS, RULE_JUDGES], "unit": ["pairs"] * 2, "n": n_pairs}
-        own = pl.concat([own, pl.DataFrame(more, schema=own.schema)])
+        ours = pl.concat([ours, pl.DataFrame(more, schema=ours.schema)])
     shift = fact.get("shift", POSITION_SHIFT.empty()).filter(pl.col("target_position") != "all")
     placed = shift.select("stage", "unit", "n_kept", name=pl.format("n_{}", "target_position"))
     wide = placed.pivot(
         "name", on_columns=[f"n_{p}" for p in POSITIONS], index=["stage", "unit"], values="n_kept"
     )
-    own = own.join(wide, on=["stage", "unit"], how="left")
+    ours = ours.join(wide, on=["stage", "unit"], how="left")
     none = pl.lit(None, pl.Float64)
     return _beside(
         "Stages beside the published ones",
-        own,
+        ours,
         "fineweb_posq_counts",
         ("stage", "unit"),
         lambda side: _kept(side, none),
@@ -484,8 +484,8 @@ def audit_table(table: pl.DataFrame) -> Table:
     ``table`` holds AUDIT_TABLE rows. The stratum without a margin is left out where nothing of it
     was audited.
     """
-    own: Columns = {"queries": "n", "not usable": "n_unusable"}
-    own |= {name.replace("_", " "): with_ends(name) for name in RATES}
+    ours: Columns = {"queries": "n", "not usable": "n_unusable"}
+    ours |= {name.replace("_", " "): with_ends(name) for name in RATES}
     is_empty = (pl.col("stratum") == "no_margin") & (pl.col("n") + pl.col("n_unusable") == 0)
     return _beside(
         "Audit of the margin by a language model",
@@ -494,7 +494,7 @@ def audit_table(table: pl.DataFrame) -> Table:
         ("stratum",),
         lambda side: {name.replace("_", " "): f"{side}{name}" for name in RATES},
         AUDIT_NOTE,
-        own_cells=own,
+        our_cells=ours,
     )
 
 

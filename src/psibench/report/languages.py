@@ -111,11 +111,11 @@ def language_blocks(
     if parts["domain"].n_unique() > 1:
         blocks.append(_size_table("Domains", parts, "domain", whole))
         mean = pl.col("passage_tokens_mean")
-        said = f"Mean tokens per document over those of {whole['language'][0]}, by domain."
+        caption = f"Mean tokens per document over those of {whole['language'][0]}, by domain."
         ratios = parts.select(
             "domain", "language", mean / mean.first().over("domain", order_by=pl.row_index())
         )
-        blocks += _heat_map("Length beside the first language", said, ratios, is_folded=True)
+        blocks += _heat_map("Length beside the first language", caption, ratios, is_folded=True)
     blocks += _query_type_table(mine, whole, info)
     if "relocation" in tables and tables["relocation"].height:
         blocks.append(_relocation_table(tables["relocation"]))
@@ -135,10 +135,10 @@ def _sizes_beside(mine: pl.DataFrame, info: BenchmarkInfo) -> list[Block]:
         return []
     column = f"{data}_{info.subset.lower() or 'full'}"
     whole = mine.sort(pl.col("domain") != POOLED, maintain_order=True)
-    rows = whole.unique("statistic", keep="first").select("statistic", own="value")
+    rows = whole.unique("statistic", keep="first").select("statistic", here="value")
     shown: Columns = {
         "size": pl.col("statistic").replace(STATISTIC_TEXTS).str.replace("bucket:", "queries: "),
-        "this run": "own",
+        "this run": "here",
     }
     for name in SIZE_TABLES:
         paper = read_published(name)
@@ -244,8 +244,8 @@ def _similarity_figures(similarity: pl.DataFrame) -> list[FigureView]:
     for (model, language), rows in similarity.group_by("model", "language", maintain_order=True):
         cosine = pl.when(pl.col("domain_a") != pl.col("domain_b")).then("cosine")
         cells = rows.select("domain_a", "domain_b", cosine)
-        said = f"{SIMILARITY_NOTE} {language}. Model: {model}."
-        figures += _heat_map("Similarity of domains", said, cells)
+        caption = f"{SIMILARITY_NOTE} {language}. Model: {model}."
+        figures += _heat_map("Similarity of domains", caption, cells)
     return figures
 
 
@@ -332,7 +332,7 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
     """
     whole = translators.filter(domain=POOLED, length_bin=POOLED)
     by_language = whole.group_by("language", maintain_order=True)
-    graded = _graded(pl.concat([own for _, own in by_language]), "language", "translator")
+    graded = _graded(pl.concat([rows for _, rows in by_language]), "language", "translator")
     table = table_of(
         "Translators side by side",
         graded.with_columns(EVERY_LANGUAGE),
@@ -345,8 +345,10 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
         pl.col("mean").mean()
     )
     title = "Overall grade by translator and language family"
-    said = "Mean over the languages of a family of the overall grade, 1 to 5; as PosIR's Figure 7."
-    return [table, *_heat_map(title, said, by_family)]
+    caption = (
+        "Mean over the languages of a family of the overall grade, 1 to 5; as PosIR's Figure 7."
+    )
+    return [table, *_heat_map(title, caption, by_family)]
 
 
 def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
@@ -387,5 +389,5 @@ def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
         pl.format("{}, {}", "language", pl.col("variable").replace(graders)), "dimension", "value"
     )
     title = "Grades by people and by the language model, by language"
-    said = "Mean grade of the same documents, 1 to 5; as PosIR's Figure 8."
-    return [table, *_heat_map(title, said, cells)]
+    caption = "Mean grade of the same documents, 1 to 5; as PosIR's Figure 8."
+    return [table, *_heat_map(title, caption, cells)]

@@ -301,7 +301,7 @@ def _histograms(table: pl.DataFrame) -> list[FigureView]:
         rows = rows.filter(is_pooled | ~is_pooled.any(), language=language)
         bins = rows.group_by("bin_low", "bin_high").agg(pl.col("n_queries").sum()).sort("bin_low")
         text = UNIT_TEXTS.get(str(unit), str(unit))
-        said = f"{count(sum(bins['n_queries']))} queries by {text}; {language}"
+        caption = f"{count(sum(bins['n_queries']))} queries by {text}; {language}"
         drawn = draw_histogram(bins, x_text=text)
-        found.append(figure_of(drawn, "Where the evidence is", said))
+        found.append(figure_of(drawn, "Where the evidence is", caption))
     return found

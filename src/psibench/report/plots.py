@@ -355,8 +355,8 @@ def write_figure(figure: "Figure", path: Path) -> None:
                 figure.savefig(temporary, facecolor="white", **form)
 
 
-def as_image(figure: "Figure", *, told: str) -> Markup:
-    """Return a figure as an ``<img>`` that holds its SVG; ``told`` describes it in words."""
+def as_image(figure: "Figure", *, description: str) -> Markup:
+    """Return a figure as an ``<img>`` that holds its SVG; ``description`` says in words what it shows."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
@@ -364,4 +364,4 @@ def as_image(figure: "Figure", *, told: str) -> Markup:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
-    return Markup('<img alt="{}" src="data:image/svg+xml;base64,{}">').format(told, data)
+    return Markup('<img alt="{}" src="data:image/svg+xml;base64,{}">').format(description, data)

@@ -110,12 +110,12 @@ def section(
     styles: Mapping[str, LineStyle],
 ) -> dict[str, Any]:
     """Return what the page shows of a benchmark in one language; rows are pooled."""
-    own = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
+    tested = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
     whole = rows.filter(read="all")
     return {
         "id": slug(benchmark, language),
         "title": f"{benchmark}, {language}",
-        "agreement": agreement(rows, own),
+        "agreement": agreement(rows, tested),
         "beside": probes_beside(whole, benchmark),
         "figures": [*_by_size(whole), *_by_place(whole, styles)],
     }
@@ -156,14 +156,14 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
 
 
 def _end(rows: pl.DataFrame, probe: str, measure: str, condition: str | None, front: int) -> str:
-    own = rows.filter(probe=probe, measure=measure)
+    chosen = rows.filter(probe=probe, measure=measure)
     if condition is not None:
-        own = own.filter(condition=condition)
-    if own["size"].is_null().any():
-        own = own.filter(pl.col("size").is_null())
-    if own.is_empty():
+        chosen = chosen.filter(condition=condition)
+    if chosen["size"].is_null().any():
+        chosen = chosen.filter(pl.col("size").is_null())
+    if chosen.is_empty():
         return MISSING
-    row = own.sort("n_places", maintain_order=True).row(0, named=True)
+    row = chosen.sort("n_places", maintain_order=True).row(0, named=True)
     end = ""
     if row["low"] is not None and not round(row["low"], 3) <= 0 <= round(row["high"], 3):
         end = ": front" if (row["value"] > 0) == (front > 0) else ": back"
@@ -171,12 +171,12 @@ def _end(rows: pl.DataFrame, probe: str, measure: str, condition: str | None, fr
 
 
 def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
-    own = psi.filter(
+    chosen = psi.filter(
         domain=POOLED, length_bucket=POOLED, evidence=evidence, metric=headline_metric(psi)
     )
-    if own.is_empty():
+    if chosen.is_empty():
         return MISSING, MISSING
-    row = own.row(0, named=True)
+    row = chosen.row(0, named=True)
     return with_interval(row, "psi_same"), p_value(row["p_adjusted"])
 
 
@@ -213,9 +213,11 @@ def _by_size(rows: pl.DataFrame) -> Iterator[FigureView]:
                 low=1 - pl.col("high"),
                 high=1 - pl.col("low"),
             )
-            told = f"{title}: 1 less the cosine with the document, {model}, a line per place."
+            description = (
+                f"{title}: 1 less the cosine with the document, {model}, a line per place."
+            )
             drawn = draw_curves(lines, axis, PLACE_STYLES, y_text="1 − cosine", size=SMALL)
-            panels.append(panel(drawn, told, name=str(model)))
+            panels.append(panel(drawn, description, name=str(model)))
         if panels:
             yield FigureView(f"{title}: how far the vector moves", MOVED_CAPTION, tuple(panels))
 
@@ -252,7 +254,7 @@ def _by_place(rows: pl.DataFrame, styles: Mapping[str, LineStyle]) -> Iterator[F
             part = lines.filter(pl.col("n_places").eq_missing(n_places))
             places = part["place"].unique().sort().to_list()
             bounds = tuple((k - 0.5, k + 0.5) for k in places)
-            axis, own = Axis(tuple(map(str, places)), bounds, axis_text), of_lines(styles, part)
+            axis, shown = Axis(tuple(map(str, places)), bounds, axis_text), of_lines(styles, part)
             about = y_text if probe == "regression" else f"{y_text}, less the document's mean"
-            drawn = draw_changes(part, axis, own, y_text=y_text)
+            drawn = draw_changes(part, axis, shown, y_text=y_text)
             yield figure_of(drawn, f"{title}: {about}", CAPTIONS[probe])

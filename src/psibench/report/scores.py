@@ -240,12 +240,12 @@ def drop_figure(rows: Sequence[Row], controls: Mapping[str, str | None]) -> Figu
     if not known:
         return None
     known.sort(key=lambda row: row["faint"])
-    said = "1 − last / first bucket at equal documents, with its interval."
+    caption = "1 − last / first bucket at equal documents, with its interval."
     if any(row["plain"] for row in known):
-        said += " Open markers: of plain means, which mix position with document."
+        caption += " Open markers: of plain means, which mix position with document."
     if any(row["faint"] for row in known):
-        said += " Pale: finds next to nothing."
-    return figure_of(draw_drops(known), "Late against early evidence", said)
+        caption += " Pale: finds next to nothing."
+    return figure_of(draw_drops(known), "Late against early evidence", caption)
 
 
 # --- controls, truncation or neglect
@@ -315,7 +315,7 @@ def first_stages(
         schema={"model": pl.String, "recall": pl.String},
         orient="row",
     ).with_row_index()
-    said = pl.when(metric=metric).then(pl.format("reranked, {}", "metric"))
+    labels = pl.when(metric=metric).then(pl.format("reranked, {}", "metric"))
     found = []
     for info in benchmarks:
         mine = rows.filter(benchmark=info.id, buckets=main_scheme(rows, info) or "", evidence="all")
@@ -327,7 +327,7 @@ def first_stages(
         )
         if both.height:
             both = both.with_columns(
-                said.otherwise(pl.format("first stage, {}", "metric")).alias(" ")
+                labels.otherwise(pl.format("first stage, {}", "metric")).alias(" ")
             )
             shown = both.pivot("bucket", index=["model", " "], values="mean")
             shown = shown.rename({"model": "reranker"})
@@ -386,19 +386,19 @@ def _given_table(given: pl.DataFrame) -> Table:
     tested = given.select("p_adjusted_given", "test_given").iter_rows()
     p = [p_value(p) + "\nbetween documents" * (test == "between") for p, test in tested]
     same = pl.struct("psi_same_given", "psi_same_low_given", "psi_same_high_given")
-    every, own = "all evidence", "evidence it was given"
+    every, given_evidence = "all evidence", "evidence it was given"
     shown: Columns = {
         "model": "model",
         f"{every}|given": "seen",
         f"{every}|effect of truncation": with_ends("truncation"),
         f"{every}|p": "p_truncation",
-        f"{own}|queries": "n_queries_given",
-        f"{own}|PSI at equal documents": same,
-        f"{own}|adjusted p": pl.Series(p),
-        f"{own}|p against control": "p_control_adjusted_given",
+        f"{given_evidence}|queries": "n_queries_given",
+        f"{given_evidence}|PSI at equal documents": same,
+        f"{given_evidence}|adjusted p": pl.Series(p),
+        f"{given_evidence}|p against control": "p_control_adjusted_given",
     }
     forms: dict[str, Form] = {f"{every}|given": percent, f"{every}|p": p_value}
-    forms[f"{own}|p against control"] = p_value
+    forms[f"{given_evidence}|p against control"] = p_value
     title = "What models were given, and position in it"
     return table_of(title, given, shown, forms=forms, n_names=1, note=VISIBLE_NOTE)
 
@@ -421,8 +421,8 @@ def _compared(
 ) -> pl.DataFrame:
     """Return the comparisons of a benchmark's leading slice, in the order of its models."""
     same = ["model", "benchmark", "query_lang", "corpus_lang", "domain", "metric", "buckets"]
-    own = _main_rows(lead, info).filter(evidence="all", length_bucket=POOLED)
-    return own.select(*same, "evidence", "p_control_adjusted").join(
+    tested = _main_rows(lead, info).filter(evidence="all", length_bucket=POOLED)
+    return tested.select(*same, "evidence", "p_control_adjusted").join(
         comparisons.filter(relation=relation),
         on=[*same, "evidence"],
         maintain_order="left_right",
@@ -484,8 +484,8 @@ def small_multiples(
             limit=limit,
             in_front=name,
         )
-        told = f"{metric} by {axis.text}, {name}; the others are faint lines. {note}"
-        panels.append(panel(drawn, told, name=name, note=note))
+        description = f"{metric} by {axis.text}, {name}; the others are faint lines. {note}"
+        panels.append(panel(drawn, description, name=name, note=note))
     return tuple(panels)
 
 
@@ -511,16 +511,16 @@ def curve_figures(
 
 def _curve_caption(lines: pl.DataFrame, row: Row) -> str:
     """Say which means are drawn, and of which slice of the benchmark."""
-    said = "Plain means with their intervals; at equal documents they cannot be told."
+    caption = "Plain means with their intervals; at equal documents they cannot be told."
     if lines["plain"].count():
-        said = (
+        caption = (
             "Means at equal documents with their intervals; thin and dashed: plain means, which "
             "stand alone where documents cannot tell."
         )
     pair = pair_text(row["query_lang"], row["corpus_lang"])
     parts = {"languages": pair, "domain": row["domain"], "length": row["length_bucket"]}
     shown = "; ".join(f"{name} {value}" for name, value in parts.items() if value != POOLED)
-    return f"{said} Shown: {shown}." if shown else said
+    return f"{caption} Shown: {shown}." if shown else caption
 
 
 def full_and_tiny_figure(
@@ -542,7 +542,7 @@ def full_and_tiny_figure(
         drawn = draw_curves(
             of_model, axis, SUBSET_STYLES, y_text=metric, size=SMALL, limit=y_limit(both)
         )
-        told = f"{metric} by position for {name}: full beside tiny."
-        panels.append(panel(drawn, told, name=str(name)))
-    said = f"{' beside '.join(ids)}; plain means by {axis.text}."
-    return FigureView("full against tiny", said, tuple(panels)) if panels else None
+        description = f"{metric} by position for {name}: full beside tiny."
+        panels.append(panel(drawn, description, name=str(name)))
+    caption = f"{' beside '.join(ids)}; plain means by {axis.text}."
+    return FigureView("full against tiny", caption, tuple(panels)) if panels else None

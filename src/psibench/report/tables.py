@@ -78,8 +78,8 @@ def table_of(
     def cell(value: Any, form: Form | None) -> str:
         if isinstance(value, dict) and "share" in value:
             n, share = value.values()
-            told = "" if share is None else f"{gap}{percent(share, 2)}"
-            return MISSING if n is None else f"{count(n)}{told}"
+            text = "" if share is None else f"{gap}{percent(share, 2)}"
+            return MISSING if n is None else f"{count(n)}{text}"
         if isinstance(value, dict):
             figure, low, high = value.values()
             return estimate(figure, low, high, shown=form or number, separator=gap)
@@ -113,9 +113,9 @@ class Panel:
     note: str = ""
 
 
-def panel(figure: "Figure", told: str, *, name: str = "", note: str = "") -> Panel:
+def panel(figure: "Figure", description: str, *, name: str = "", note: str = "") -> Panel:
     """Return a drawing with its description for screen readers."""
-    return Panel(as_image(figure, told=told), name, note)
+    return Panel(as_image(figure, description=description), name, note)
 
 
 @dataclass(frozen=True)

@@ -128,8 +128,8 @@ def _curves(buckets: pl.DataFrame, metric: str) -> FigureView:
         lines = plain_lines(rows, "distribution")
         drawn = draw_curves(lines, axis, of_lines(styles, lines), y_text=metric)
         panels.append(panel(drawn, f"{title}: {base}.", name=str(base)))
-    said = (
+    caption = (
         "Plain means by where the evidence of the query lies, one line per training distribution; "
         "bands are intervals of each bucket, documents as units."
     )
-    return FigureView(title, said, tuple(panels))
+    return FigureView(title, caption, tuple(panels))
