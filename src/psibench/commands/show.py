@@ -1,4 +1,4 @@
-"""`psibench show`: a PSI table, what training did, or the figures of probes, on the terminal."""
+"""`psibench show`: a PSI table or the figures of probes on the terminal."""
 
 import argparse
 from collections.abc import Iterator
@@ -12,10 +12,9 @@ from psibench.commands.text_table import Form, frame_lines
 from psibench.metrics.aggregate import POOLED
 from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE
-from psibench.report.wording import p_value
+from psibench.report.wording import p_value, pair_text
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
-from psibench.train.results import TABLES
 
 PROBE_NAMES = (
     *("benchmark", "language", "domain", "probe", "model", "other", "measure", "condition"),
@@ -30,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         type=Path,
-        help="a psi_table, training_table, probe_table or probe_comparison.parquet",
+        help="a psi_table, probe_table or probe_comparison.parquet",
     )
     parser.add_argument(
         "--all",
@@ -42,21 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_show(args: argparse.Namespace) -> None:
     """Print the table, one block per benchmark and language pair, best-known rows first."""
     record = read_provenance(args.file) or {}
-    if record.get("stage") == "training_results":
-        print(format_training(args.file))
-        return
     for spec in (PROBE_TABLE, PROBE_COMPARISON):
         if record.get("table") == spec.name:
             print("\n".join(probe_lines(read_table(args.file, spec), every_row=args.all)))
             return
     table = read_table(args.file, PSI_TABLE)
     benchmarks = table.get_column("benchmark").unique().to_list()
+    is_first = pl.col("buckets") == pl.col("buckets").first()
     for (name,), rows in table.group_by("benchmark", maintain_order=True):
         pairs = rows.group_by("query_lang", "corpus_lang", maintain_order=True)
         several = rows.select("query_lang", "corpus_lang").n_unique() > 1
         for number, ((asked, searched), own) in enumerate(pairs):
             title = f"{name}, {pair_text(str(asked), str(searched))}" if several else str(name)
-            headline = headline_rows(own)
+            headline = own.filter(is_first, domain=POOLED, length_bucket=POOLED)
             print(f"\n{title}\n{format_psi_table(own if args.all else headline)}")
             is_view = any(str(name).startswith(f"{other}-") for other in benchmarks)
             if args.all or not (number or is_view):
@@ -69,46 +66,13 @@ def run_show(args: argparse.Namespace) -> None:
 
 
 def _print_verdicts(headline: pl.DataFrame) -> None:
-    metrics = headline.get_column("metric").unique(maintain_order=True).to_list()
-    for metric in metrics:
-        said = headline.filter(metric=metric)
-        of = f"\n{metric} by {said.item(0, 'buckets')}:" if len(metrics) > 1 else ""
-        print(f"{of}\n{format_verdicts(said, controls_of(said))}")
-
-
-def format_training(path: Path) -> str:
-    """Return what training did: two of the tables that lie beside each other, as text."""
-    table, reduction, _ = (
-        headline_rows(
-            read_table(path.with_name(f"{spec.name}.parquet"), spec).filter(evidence="all")
-        )
-        for spec in TABLES
-    )
-    where = ("benchmark", "query_lang", "corpus_lang", "metric", "base", "distribution")
-    trained = table.select(
-        *where,
-        "mean",
-        "n_seeds",
-        PSI="psi",
-        interval=pl.concat_list("psi_low", "psi_high"),
-        **{"at equal documents": "psi_same", "of the seeds": "psi_seed_mean"},
-    )
-    same = pl.col("psi_same_difference").is_not_null()
-    balanced = reduction.select(
-        *where,
-        "balanced",
-        "verdict",
-        PSI="psi",
-        **{"balanced PSI": "psi_balanced"},
-        difference=pl.coalesce("psi_same_difference", "psi_difference"),
-        interval=pl.when(same)
-        .then(pl.concat_list("psi_same_difference_low", "psi_same_difference_high"))
-        .otherwise(pl.concat_list("psi_difference_low", "psi_difference_high")),
-        p="p_adjusted",
-    )
-    forms = {"p": p_value}
-    lines = (*frame_lines(trained, n_text=6), "", *frame_lines(balanced, forms, n_text=8))
-    return "\n".join(lines)
+    """Print what the rows say, the models beside the control that they are compared with."""
+    controls: dict[str, str | None] = dict.fromkeys(headline["control"], "position-blind")
+    by_metric = headline.group_by("metric", maintain_order=True)
+    several = headline["metric"].n_unique() > 1
+    for (metric,), rows in by_metric:
+        of = f"\n{metric} by {rows['buckets'][0]}:" if several else ""
+        print(f"{of}\n{format_verdicts(rows, controls)}")
 
 
 def probe_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]:
@@ -140,30 +104,10 @@ def probe_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str
     yield from frame_lines(lines, forms, n_text=len(names))
 
 
-def pair_text(asked: str, searched: str) -> str:
-    """Name a language pair: one language, or queries of one against documents of another."""
-    return searched if asked == searched else f"queries {asked}, documents {searched}"
-
-
-def controls_of(rows: pl.DataFrame) -> dict[str, str | None]:
-    """Return which of the models is the position-blind control the others are compared with."""
-    named = rows.get_column("control").drop_nulls().unique().to_list()
-    return dict.fromkeys(named, "position-blind")
-
-
-def headline_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Keep the pooled rows of the first bucket scheme of each benchmark."""
-    is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
-    pooled = [
-        pl.col(name) == POOLED for name in ("domain", "length_bucket") if name in rows.columns
-    ]
-    return rows.filter(is_first, *pooled)
-
-
 COMMAND = Command(
     description=(
         "Print the headline rows of a psi_table.parquet or probe_table.parquet, with --all every "
-        "row; of a training_table.parquet what training did, with the tables beside it."
+        "row."
     ),
     add_arguments=add_arguments,
     run=run_show,

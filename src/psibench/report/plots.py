@@ -356,7 +356,7 @@ def write_figure(figure: "Figure", path: Path) -> None:
 
 
 def as_image(figure: "Figure", *, description: str) -> Markup:
-    """Return a figure as an ``<img>`` that holds its SVG; ``description`` says in words what it shows."""
+    """Return a figure as an ``<img>`` of its SVG, with a description for screen readers."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
