@@ -12,7 +12,6 @@ from psibench.report.tables import Block, FigureView, Table
 from psibench.report.views import BenchmarkInfo, ModelInfo
 from psibench.tables.schemas import (
     BUCKET_SCORES,
-    COMPARISONS,
     POSITION_HISTOGRAM,
     PSI_TABLE,
     STATISTICS,
@@ -116,40 +115,11 @@ def undefined_row(model: str, **changes: Any) -> dict[str, Any]:
     return psi_row(model, **nothing, n_buckets=1) | changes
 
 
-def comparison_row(model: str, other: str, **changes: Any) -> dict[str, Any]:
-    row = {
-        "benchmark": "docs",
-        "query_lang": "eng-Latn",
-        "corpus_lang": "eng-Latn",
-        "domain": "all",
-        "model": model,
-        "other": other,
-        "relation": "control",
-        "metric": "ndcg@10",
-        "buckets": "thirds",
-        "evidence": "all",
-        "n_queries": 1200,
-        "n_documents": 500,
-        "mean": 0.5,
-        "other_mean": 0.4,
-        "psi_same": 0.21,
-        "other_psi_same": 0.05,
-        "psi_difference": 0.16,
-        "psi_difference_low": 0.09,
-        "psi_difference_high": 0.23,
-        "p_profile": 0.01,
-        "p_hit": 0.005,
-        "p_miss": 0.01,
-    }
-    return row | changes
-
-
 def report_input(
     psi: list[dict[str, Any]] | None = None,
     buckets: list[dict[str, Any]] | None = None,
     statistics: list[dict[str, Any]] | None = None,
     histogram: list[dict[str, Any]] | None = None,
-    comparisons: list[dict[str, Any]] | None = None,
     **more: Any,
 ) -> ReportInput:
     """Return a page's tables; benchmarks and models that are not given are those of the rows."""
@@ -166,7 +136,6 @@ def report_input(
         bucket_scores=frame(BUCKET_SCORES, buckets or []),
         statistics=frame(STATISTICS, statistics or []),
         position_histogram=frame(POSITION_HISTOGRAM, histogram or []),
-        comparisons=frame(COMPARISONS, comparisons or []),
         **{"position_trend": POSITION_TREND.empty(), **named, **more},
     )
 

@@ -31,7 +31,6 @@ from psibench.tables.quality_schemas import TRANSLATION_QUALITY
 from psibench.tables.schemas import (
     ATTRITION,
     BUCKET_SCORES,
-    COMPARISONS,
     CORPUS,
     POSITION_HISTOGRAM,
     PSI_TABLE,
@@ -181,7 +180,6 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
     run_report(
         psi_table=folder.write("psi_table", inputs.psi_table, PSI_TABLE),
         bucket_scores=folder.write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
-        comparisons=folder.write("comparisons", inputs.comparisons, COMPARISONS),
         position_trend=folder.write("trend", inputs.position_trend, POSITION_TREND),
         statistics=[folder.write("statistics", inputs.statistics, STATISTICS)],
         histograms=[folder.write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],

@@ -108,7 +108,6 @@ use rule on_cpu as report with:
     input:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
-        comparisons="results/comparisons.parquet",
         position_trend="results/position_trend.parquet",
         statistics=per_benchmark("results/{benchmark}/statistics.parquet"),
         histograms=per_benchmark("results/{benchmark}/position_histogram.parquet"),

@@ -272,7 +272,6 @@ def _page(
         Scored(
             tables.psi,
             tables.buckets,
-            tables.comparisons,
             [BenchmarkInfo(args.benchmark, recipe="", simulated=bool(note), note=note)],
             [
                 ModelInfo(m.model, m.kind, control=blind if m.model == args.control else None)

@@ -48,7 +48,6 @@ from psibench.tables.derived import read_all
 from psibench.tables.provenance import now
 from psibench.tables.schemas import (
     BUCKET_SCORES,
-    COMPARISONS,
     POSITION_HISTOGRAM,
     PSI_TABLE,
     STATISTICS,
@@ -102,7 +101,6 @@ def run_report(
     *,
     psi_table: str | Path,
     bucket_scores: str | Path,
-    comparisons: str | Path,
     position_trend: str | Path,
     statistics: Sequence[str | Path],
     histograms: Sequence[str | Path],
@@ -155,7 +153,6 @@ def run_report(
         statistics=read_all(statistics, STATISTICS),
         position_histogram=read_all(histograms, POSITION_HISTOGRAM),
         position_trend=read_table(position_trend, POSITION_TREND),
-        comparisons=read_table(comparisons, COMPARISONS),
         benchmarks=[
             benchmark_info(name, section, queries_by=authors.get(name, ""))
             for name, section in benchmarks.items()
@@ -205,7 +202,7 @@ def render_report(inputs: ReportInput) -> str:
     Tables without rows give a page that says so.
     """
     views = [name for ids in inputs.views.values() for name in ids.values()]
-    tables = ("psi_table", "bucket_scores", "comparisons", "statistics", "position_histogram")
+    tables = ("psi_table", "bucket_scores", "statistics", "position_histogram")
     shown: dict[str, Any] = {
         name: getattr(inputs, name).filter(~pl.col("benchmark").is_in(views)) for name in tables
     }

@@ -64,7 +64,6 @@ class Scored:
 
     psi_table: pl.DataFrame
     bucket_scores: pl.DataFrame
-    comparisons: pl.DataFrame
     benchmarks: Sequence[BenchmarkInfo] = ()
     models: Sequence[ModelInfo] = ()
     language_order: Sequence[str] = ()
@@ -115,9 +114,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         "curves": [(info, figures) for info, figures in curves if figures],
         "comparison": full_and_tiny_figure(rows, benchmarks, metric=metric),
         "controls": control_tables(lead, controls),
-        "against": against_control(inputs.comparisons, lead, benchmarks),
         "first_stages": first_stages(every, benchmarks, models, metric=metric),
-        "visibility": visibility(lead, inputs.comparisons, benchmarks),
     }
 
 
@@ -138,34 +135,40 @@ def _model_table(models: Sequence[ModelInfo]) -> Table:
 
 
 def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
-    """Return a benchmark's leading PSI rows over all evidence, a table per bucket scheme."""
+    """Return a benchmark's leading PSI rows, a table per bucket scheme.
+
+    A row of other evidence that is about the same queries as the one of all is left out.
+    """
     shown: Columns = {
         "Model": "model",
+        "Evidence": "evidence",
         "Mean": "mean",
         "Published PSI": with_ends("psi"),
-        "Noise": "psi_noise_p95",
         "At equal documents": with_ends("psi_same"),
         "Adjusted p": "p_adjusted",
         "p, control": "p_control_adjusted",
         "Given": "seen",
+        "Truncation": with_ends("truncation"),
         "Drop": "drop",
         "Queries": "n_queries",
         "Documents": "n_documents",
         "Flags": "flags",
     }
     forms: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "Given": percent}
-    mine = lead.filter(benchmark=info.id, evidence="all")
-    return [
-        table_of(
-            SCHEME_TEXTS.get(scheme, scheme),
-            mine.filter(buckets=scheme),
-            shown,
-            forms=forms,
-            n_names=1,
-            prose=(11,),
+    n_queries, is_all = pl.col("n_queries"), pl.col("evidence") == "all"
+    of_all = n_queries.filter(is_all).first().over("model")
+    tables = []
+    for scheme in schemes_of(lead, info.id):
+        mine = lead.filter(benchmark=info.id, buckets=scheme)
+        models = mine.filter(is_all).select("model").with_row_index()
+        rows = (
+            mine.filter(is_all | (n_queries != of_all))
+            .join(models, on="model")
+            .sort("index", "evidence")
         )
-        for scheme in schemes_of(mine, info.id)
-    ]
+        title = SCHEME_TEXTS.get(scheme, scheme)
+        tables.append(table_of(title, rows, shown, forms=forms, n_names=1, prose=(12,)))
+    return tables
 
 
 # --- the answers on top
@@ -248,23 +251,8 @@ def drop_figure(rows: Sequence[Row], controls: Mapping[str, str | None]) -> Figu
     return figure_of(draw_drops(known), "Late against early evidence", caption)
 
 
-# --- controls, truncation or neglect
+# --- controls, first stages
 
-VISIBLE_NOTE = (
-    "Effect of truncation: change of the score where the evidence lay beyond the input, at equal "
-    "document and position; a dash where no document tells. Right: the same test and PSI as on "
-    "top, over the queries whose evidence the model was given (evidence: visible)."
-)
-WINDOWS_NOTE = (
-    "Each query is scored under both. Gain: what the longer input adds to the mean score on the "
-    "queries whose evidence only it holds, which is what truncation costs the shorter one there; "
-    "and on the queries whose document the shorter input holds whole, where it should be near 0."
-)
-AGAINST_NOTE = (
-    "Hit scale: each query's score as a share of the model's mean; miss scale: what is missing to "
-    "1 as a share of the mean missing. The adjusted p is of the larger p of the two, and of 1 "
-    "where they point in opposite directions."
-)
 FIRST_STAGE_NOTE = (
     "A reranker orders what its first stage found: where that misses the relevant document, no "
     "reranker can bring it back, so that a first stage which misses late evidence makes a reranker "
@@ -334,99 +322,6 @@ def first_stages(
             title = f"{info.id}: first stages"
             found.append((info, table_of(title, shown, note=FIRST_STAGE_NOTE)))
     return found
-
-
-def against_control(
-    comparisons: pl.DataFrame, lead: pl.DataFrame, benchmarks: Sequence[BenchmarkInfo]
-) -> list[tuple[BenchmarkInfo, Table]]:
-    """Return the models of each benchmark beside its position-blind control, on all queries."""
-    found = []
-    psi, p = "PSI at equal documents, noise taken out", "p of unlike profiles"
-    for info in benchmarks:
-        rows = _compared(comparisons, lead, info, relation="control")
-        if rows.is_empty():
-            continue
-        shown: Columns = {
-            "model": "model",
-            "mean|own": "mean",
-            "mean|control": "other_mean",
-            f"{psi}|own": "psi_same",
-            f"{psi}|control": "other_psi_same",
-            f"{psi}|difference": with_ends("psi_difference"),
-            f"{p}|hit scale": "p_hit",
-            f"{p}|miss scale": "p_miss",
-            f"{p}|adjusted": "p_control_adjusted",
-        }
-        forms: dict[str, Form] = {name: p_value for name in shown if name.startswith(p)}
-        title = f"{info.id}: the others against {rows['other'][0]}"
-        table = table_of(title, rows, shown, forms=forms, n_names=1, note=AGAINST_NOTE)
-        found.append((info, table))
-    return found
-
-
-def visibility(
-    lead: pl.DataFrame, comparisons: pl.DataFrame, benchmarks: Sequence[BenchmarkInfo]
-) -> list[tuple[BenchmarkInfo, str, list[Table]]]:
-    """Return benchmark, bucket scheme and tables of what models were given and made of it."""
-    found = []
-    for info in benchmarks:
-        rows = _main_rows(lead, info)
-        given = rows.filter(evidence="all").join(
-            rows.filter(evidence="visible"), on="model", suffix="_given", maintain_order="left"
-        )
-        compared = _compared(comparisons, lead, info, relation="shorter_input")
-        tables = [_given_table(given)] if given.height else []
-        tables += [_windows_table(compared)] if compared.height else []
-        if tables:
-            found.append((info, str(rows["buckets"][0]), tables))
-    return found
-
-
-def _given_table(given: pl.DataFrame) -> Table:
-    tested = given.select("p_adjusted_given", "test_given").iter_rows()
-    p = [p_value(p) + "\nbetween documents" * (test == "between") for p, test in tested]
-    same = pl.struct("psi_same_given", "psi_same_low_given", "psi_same_high_given")
-    every, given_evidence = "all evidence", "evidence it was given"
-    shown: Columns = {
-        "model": "model",
-        f"{every}|given": "seen",
-        f"{every}|effect of truncation": with_ends("truncation"),
-        f"{every}|p": "p_truncation",
-        f"{given_evidence}|queries": "n_queries_given",
-        f"{given_evidence}|PSI at equal documents": same,
-        f"{given_evidence}|adjusted p": pl.Series(p),
-        f"{given_evidence}|p against control": "p_control_adjusted_given",
-    }
-    forms: dict[str, Form] = {f"{every}|given": percent, f"{every}|p": p_value}
-    forms[f"{given_evidence}|p against control"] = p_value
-    title = "What models were given, and position in it"
-    return table_of(title, given, shown, forms=forms, n_names=1, note=VISIBLE_NOTE)
-
-
-def _windows_table(compared: pl.DataFrame) -> Table:
-    shown: Columns = {
-        "longer input": "model",
-        "shorter input": "other",
-        "queries cut": "n_cut",
-        "gain on them": with_ends("cut_gain"),
-        "p": "p_cut_gain",
-        "gain where nothing is cut": with_ends("uncut_gain"),
-    }
-    title = "One model with two lengths of input"
-    return table_of(title, compared, shown, forms={"p": p_value}, note=WINDOWS_NOTE)
-
-
-def _compared(
-    comparisons: pl.DataFrame, lead: pl.DataFrame, info: BenchmarkInfo, *, relation: str
-) -> pl.DataFrame:
-    """Return the comparisons of a benchmark's leading slice, in the order of its models."""
-    same = ["model", "benchmark", "query_lang", "corpus_lang", "domain", "metric", "buckets"]
-    tested = _main_rows(lead, info).filter(evidence="all", length_bucket=POOLED)
-    return tested.select(*same, "evidence", "p_control_adjusted").join(
-        comparisons.filter(relation=relation),
-        on=[*same, "evidence"],
-        maintain_order="left_right",
-    )
 
 
 # --- curves by position
