@@ -113,7 +113,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         },
         "curves": [(info, figures) for info, figures in curves if figures],
         "comparison": full_and_tiny_figure(rows, benchmarks, metric=metric),
-        "controls": control_tables(lead, controls),
+        "controls": control_readings(lead, controls),
         "first_stages": first_stages(every, benchmarks, models, metric=metric),
     }
 
@@ -260,29 +260,15 @@ FIRST_STAGE_NOTE = (
 )
 
 
-def control_tables(
+def control_readings(
     lead: pl.DataFrame, controls: Mapping[str, str | None]
-) -> dict[str, Table | None]:
-    """Return each control's rows over all queries with what they say; None if it was not run."""
-    found: dict[str, Table | None] = {}
-    for control in ("position-blind", "truncating"):
-        names = [name for name, its in controls.items() if its == control]
-        rows = pl.concat(
-            [lead.clear(), *(lead.filter(evidence="all", model=name) for name in names)]
-        )
-        readings = [control_reading(row, control) for row in rows.iter_rows(named=True)]
-        shown: Columns = {
-            "Benchmark": pl.format("{}\n{}", "benchmark", "model"),
-            "Buckets": "buckets",
-            "PSI at equal documents": with_ends("psi_same"),
-            "Adjusted p": "p_adjusted",
-            "Drop": "drop",
-            "Given": "seen",
-            "Reading": pl.Series(readings, dtype=pl.String),
-        }
-        forms: dict[str, Form] = {"Adjusted p": p_value, "Given": percent}
-        table = table_of(f"The {control} control", rows, shown, forms=forms, prose=(6,))
-        found[control] = table if readings else None
+) -> dict[str, list[tuple[str, str, str]]]:
+    """Return benchmark, model and what it says of each control's rows over all queries."""
+    found: dict[str, list[tuple[str, str, str]]] = {"position-blind": [], "truncating": []}
+    for row in lead.filter(evidence="all").iter_rows(named=True):
+        if control := controls.get(row["model"]):
+            place = f"{row['benchmark']}, {row['buckets']}"
+            found[control].append((place, row["model"], control_reading(row, control)))
     return found
 
 
