@@ -142,14 +142,17 @@ def draw_curves(
     faint; else several have a legend.
     """
     figure, ax = _panel(size, axis, limit or y_limit(lines), y_text)
+    buckets = pl.DataFrame({"bucket": axis.labels}, schema={"bucket": pl.String})
+    numbers = pl.col("^(mean|low|high|plain)$").cast(pl.Float64)
     for name, style in styles.items():
-        line = _by_bucket(lines.filter(line=name), axis)
+        means = lines.filter(line=name)
+        line = buckets.join(means, on="bucket", how="left", maintain_order="left").select(numbers)
         if in_front and name != in_front:
             ax.plot(axis.places, line["mean"], color=FAINT, linewidth=0.8, zorder=1)
             continue
         band = {"color": style.colour, "alpha": 0.15, "linewidth": 0, "zorder": 2}
         ax.fill_between(axis.places, line["low"], line["high"], **band)
-        if "plain" in line:
+        if "plain" in line.columns:
             dots = (0, (3.0, 2.0))
             ax.plot(axis.places, line["plain"], color=style.colour, linewidth=0.9, linestyle=dots)
         look = {**_look(style), "linewidth": 1.8, "zorder": 3, "clip_on": False}
@@ -170,17 +173,6 @@ def draw_changes(
     figure.axes[0].set_ylim(-reach, reach)
     figure.axes[0].axhline(0, color=CONTROL, linewidth=0.8, zorder=1.9)
     return figure
-
-
-def _by_bucket(line: pl.DataFrame, axis: Axis) -> dict[str, np.ndarray]:
-    """Return the values of one line in the order of the axis; NaN where it has none."""
-    buckets = pl.DataFrame({"bucket": axis.labels}, schema={"bucket": pl.String})
-    rows = buckets.join(line, on="bucket", how="left", maintain_order="left")
-    names = [name for name in ("mean", "low", "high", "plain") if name in rows.columns]
-    values = {name: rows[name].cast(pl.Float64).to_numpy() for name in names}
-    return {
-        name: found for name, found in values.items() if name != "plain" or line["plain"].count()
-    }
 
 
 def draw_drops(rows: Sequence[Mapping[str, Any]]) -> "Figure":
