@@ -90,25 +90,6 @@ def test_leading_slice_of_equal_languages_is_the_first_in_order() -> None:
     assert headlines(grown, LANGUAGES)["b"]["query_lang"] == "eng-Latn"
 
 
-def test_long_tables_are_folded() -> None:
-    rows = [
-        {"benchmark": "b", "language": "eng-Latn", "domain": f"d{i:02}"}
-        | {"statistic": "bucket:end", "value": 1.0}
-        for i in range(41)
-    ]
-    infos = (BenchmarkInfo("b", "controlled"),)
-    sizes = [row | {"statistic": name} for row in rows for name in ("n_passages", "n_queries")]
-    sizes += [
-        row | {"statistic": f"passage_tokens_{name}"} for row in rows for name in ("mean", "max")
-    ]
-    page = render_report(report_input([], [], [*rows, *sizes], benchmarks=infos))
-    assert "<summary><h4>Queries per bucket</h4>" in page
-    assert "41 rows" in page
-    page = render_report(report_input([], [], rows[:1], benchmarks=infos))
-    assert "<h4>Queries per bucket</h4>" in page
-    assert "<summary><h4>" not in page
-
-
 def test_page_of_published_figures_is_linked_where_there_is_one(
     small: ReportInput, small_page: str
 ) -> None:

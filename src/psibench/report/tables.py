@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
-FOLDED_ROWS = 40
 Columns = dict[str, str | pl.Expr | pl.Series]
 """Heading of a table -> the column below it."""
 Form = Callable[[Any], str]
@@ -44,11 +43,6 @@ class Table:
     prose: Sequence[int] = ()
     looks: tuple[str, ...] = ()
     css: str = ""
-
-    @property
-    def is_long(self) -> bool:
-        """Whether the table is folded until it is asked for."""
-        return len(self.rows) > FOLDED_ROWS
 
     @property
     def edges(self) -> frozenset[int]:
