@@ -105,8 +105,8 @@ def test_the_cut_queries_are_compared_where_both_readings_are_known(compare):
 
 def test_evidence_given_to_the_first_is_compared_apart(compare):
     printed = compare(table(TRUNCATED, cut=True), table(base_scores()))
-    assert "evidence given to a (240 queries)" in printed
-    assert printed.count("  profile  ") == 1
+    assert "mean, evidence given to a (240 queries)" in printed
+    assert printed.count("profile, evidence given to a: hits") == 1
 
 
 def test_one_file_twice_differs_in_nothing(tmp_path, capsys):

@@ -1,6 +1,7 @@
 import json
 from itertools import product
 
+import polars as pl
 import pytest
 import yaml
 
@@ -71,57 +72,63 @@ def estimate(capsys, *argv):
     return capsys.readouterr().out
 
 
-def plain(capsys, *argv):
-    return json.loads(estimate(capsys, *argv, "--json"))
+def planned(capsys, path) -> pl.DataFrame:
+    """The rows that the estimate shows, unrounded."""
+    assert main(["plan", "--config", path, "--csv", "plan.csv"]) == 0
+    capsys.readouterr()
+    return pl.read_csv("plan.csv", infer_schema_length=None)
 
 
-def test_the_table_has_a_row_per_task_and_json_the_same_numbers(folder, capsys):
+def row_of(table, **of):
+    return table.row(
+        by_predicate=pl.all_horizontal(*(pl.col(k) == v for k, v in of.items())), named=True
+    )
+
+
+def test_a_row_per_task_and_model_with_what_they_rest_on(folder, capsys):
     path = config(folder)
+    lines = [line.split() for line in estimate(capsys, "--config", path).splitlines()]
+    assert lines[0][:7] == [
+        *("stage", "benchmark", "language", "by", "from"),
+        "requests",
+        "answered",
+    ]
+    assert lines[1][:7] == ["propose_questions", "mine", "eng-Latn", "free", "source", "4", "0"]
+    assert lines[2][:7] == ["locate_span", "mine", "eng-Latn", "paid", "source", "8", "0"]
+    assert lines[2][-1] == "example"
+    assert [line[:2] for line in lines[3:5]] == [["total", "free"], ["total", "paid"]]
     printed = estimate(capsys, "--config", path)
-    lines = printed.splitlines()
-    assert lines[0] == "mine (posir): 4 documents"
-    assert lines[1].split()[:5] == ["task", "language", "llm", "by", "requests"]
-    assert lines[2].split()[:5] == ["propose_questions", "eng-Latn", "free", "source", "4"]
-    assert lines[3].split()[:5] == ["locate_span", "eng-Latn", "paid", "source", "8"]
-    assert lines[3].endswith("  example")
-    assert lines[4].split()[:3] == ["total", "12", "0"]
     assert "paid: paid-1, backend openai" in printed
     assert "1 USD per million input tokens, 10 output; as of 2026-01-31 (a page)" in printed
-    assert "Counts rest on tables of a run, the source or the config" in printed
     assert "known" not in printed
-    found = plain(capsys, "--config", path)
-    (benchmark,) = found["benchmarks"]
-    propose, locate = benchmark["tasks"]
-    assert (propose["items_high"], locate["items_high"]) == (4, 8)
+    locate = row_of(planned(capsys, path), stage="locate_span")
     for end in ("low", "high"):
         expected = (locate[f"tokens_in_{end}"] + 10 * locate[f"tokens_out_{end}"]) / 1e6
         assert locate[f"usd_{end}"] == pytest.approx(expected, rel=1e-3)
-        assert found[f"usd_{end}"] == benchmark[f"usd_{end}"] == pytest.approx(locate[f"usd_{end}"])
-    free, paid = found["llms"]
-    assert (free["usd_high"], paid["usd_high"]) == (0.0, locate["usd_high"])
     batch = {"paid": LLMS["paid"] | {"backend": "openai-batch"}}
     prices = {"paid-*": PRICE | {"batch_share": 0.5}}
-    half = plain(capsys, "--config", config(folder, llms=LLMS | batch, prices=prices))["usd_high"]
-    assert half == pytest.approx(locate["usd_high"] / 2)
+    half = planned(capsys, config(folder, llms=LLMS | batch, prices=prices))
+    assert row_of(half, stage="locate_span")["usd_high"] == pytest.approx(locate["usd_high"] / 2)
 
 
 def test_stored_answers_count_against_the_budget(folder, capsys):
     thinking = {"thinks": True, "sampling": {"max_output_tokens": 500}}
     llms = LLMS | {"paid": LLMS["paid"] | thinking | {"budget_usd": 0.05}}
-    before = plain(capsys, "--config", config(folder, llms=llms))["llms"][1]
-    assert before["spent_usd"] == 0.0
-    assert before["left_usd_low"] == pytest.approx(0.05 - before["usd_high"])
+    path = config(folder, llms=llms)
+    row = row_of(planned(capsys, path), stage="locate_span")
     # Eight replies of 500 tokens, at 10 USD a million, and the prompts.
-    assert before["usd_high"] == pytest.approx((before["tokens_in_high"] + 40_000) / 1e6)
+    assert row["usd_high"] == pytest.approx((row["tokens_in_high"] + 40_000) / 1e6)
+    left = 0.05 - row["usd_high"]
+    assert f"budget 0.05 USD, spent 0.00, left after this {left:.2f}" in estimate(
+        capsys, "--config", path
+    )
     with AnswerStore(folder / "store" / "llm" / "paid") as store:
         answer = Answer(
             "a" * 64, "other", "paid-1", "{}", "stop", None, Usage(9000, 3600), 1, 1, ""
         )
         store.add(answer)
-    after = plain(capsys, "--config", config(folder, llms=llms))["llms"][1]
-    assert after["spent_usd"] == pytest.approx(0.045)  # (9,000 x 1 + 3,600 x 10) / 1e6
-    assert after["left_usd_low"] == pytest.approx(before["left_usd_low"] - 0.045)
-    printed = estimate(capsys, "--config", config(folder, llms=llms))
+    printed = estimate(capsys, "--config", path)
+    # (9,000 x 1 + 3,600 x 10) / 1e6
     assert "budget 0.05 USD, spent 0.04" in printed
     assert " stop before the end" in printed
     assert "example, thoughts" in printed
@@ -129,13 +136,10 @@ def test_stored_answers_count_against_the_budget(folder, capsys):
 
 def test_a_model_without_price_says_what_to_add(folder, capsys):
     path = config(folder, prices={})
-    assert plain(capsys, "--config", path)["usd_high"] is None
-    printed = estimate(capsys, "--config", path)
-    assert "no price: add `prices: {paid-1: {input_usd: ..., output_usd: ..., as_of: ...}}`" in (
-        printed
+    assert row_of(planned(capsys, path), stage="locate_span")["usd_high"] is None
+    assert "no price: set `prices: {paid-1: {input_usd: ..., output_usd: ..., as_of: ...}}`" in (
+        estimate(capsys, "--config", path)
     )
-    assert "served elsewhere: its GPU hours are not counted" in printed
-    assert "no price" in printed.splitlines()[3]
 
 
 RETIRED = {"since": "2020-01-31", "instead": "take another"}
@@ -145,7 +149,7 @@ def test_a_model_that_is_not_served_any_more_is_told_by_estimate_and_check(folde
     path = config(folder, llms=LLMS | {"paid": LLMS["paid"] | {"retired": RETIRED}})
     said = "not served since 2020-01-31: take another"
     assert main(["estimate", "--config", str(path)]) == 0
-    assert f"\n    {said}\n" in capsys.readouterr().out
+    assert f"\n  {said}\n" in capsys.readouterr().out
     assert main(["check", str(path)]) == 0
     assert f"language model paid: paid-1, backend openai; {said}" in capsys.readouterr().out
 
@@ -153,23 +157,15 @@ def test_a_model_that_is_not_served_any_more_is_told_by_estimate_and_check(folde
 def test_a_model_that_is_served_here_has_gpu_hours(folder, capsys):
     served = LLMS["paid"] | {"backend": "vllm", "vllm": {"parameters_b": 30}}
     path = config(folder, llms=LLMS | {"paid": served}, prices={})
-    printed = estimate(capsys, "--config", path)
-    hours = plain(capsys, "--config", path)["llms"][1]["gpu_minutes_high"] / 60
+    hours = row_of(planned(capsys, path), stage="locate_span")["gpu_minutes_high"] / 60
     assert hours > 0
-    assert f"served here: {hours:.3f} GPU hours (`psibench plan`)" in printed
-    on_cpu = config(folder, llms=LLMS | {"paid": served | {"vllm": {"gpus": 0}}}, prices={})
-    assert "served here, on CPUs" in estimate(capsys, "--config", on_cpu)
-    unsized = config(folder, llms=LLMS | {"paid": served | {"vllm": {}}}, prices={})
-    assert "its GPU hours are not counted; give `vllm: {parameters_b: ...}`" in (
-        estimate(capsys, "--config", unsized)
-    )
+    assert f"{hours:.3f} GPU hours" in estimate(capsys, "--config", path)
 
 
 def test_a_config_that_asks_no_language_model_says_so(folder, capsys):
     none = config(folder, benchmarks={"known": BENCHMARKS["known"]})
-    assert estimate(capsys, "--config", none) == (
-        "No benchmark of this config asks a language model.\n"
-    )
+    said = "This config asks no language model and no embedding API.\n"
+    assert estimate(capsys, "--config", none) == said
 
 
 @pytest.mark.parametrize(
@@ -198,29 +194,21 @@ def test_bad_input_ends_with_code_2(folder, capsys, changes, words):
     ],
 )
 def test_the_presets_are_estimated_without_network(preset, n_documents, n_requests, capsys):
-    path = str(CONFIG_FOLDER / "presets" / f"{preset}.yaml")
-    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
-    assert benchmark["documents"] == n_documents
-    requests: dict[str, int] = {}
-    for task in benchmark["tasks"]:
-        requests[task["stage"]] = requests.get(task["stage"], 0) + task["items_high"]
-    assert list(requests.values())[:2] == n_requests
-    assert all(task["usd_low"] > 0 for task in benchmark["tasks"][:2])
-
-
-def test_the_preset_of_fineweb_posq_asks_for_about_the_published_number_of_questions(capsys):
-    """PosQ, appendix A.2: 265,865; every passage is taken for one of middle length here."""
-    path = CONFIG_FOLDER / "presets" / "fineweb_posq.yaml"
-    (benchmark,) = plain(capsys, "--config", str(path))["benchmarks"]
-    asked = 5 * benchmark["tasks"][1]["items_high"]
-    assert asked == pytest.approx(265_865, rel=0.25)
+    table = planned(capsys, str(CONFIG_FOLDER / "presets" / f"{preset}.yaml"))
+    requests = table.group_by("stage", maintain_order=True).agg(
+        pl.col("items_high", "usd_low").sum()
+    )
+    found = {row["stage"]: row for row in requests.to_dicts()}
+    assert found["sample"]["items_high"] == n_documents
+    asked = [row for row in found.values() if row["usd_low"]][:2]
+    assert [row["items_high"] for row in asked] == n_requests
 
 
 def test_tasks_that_judge_are_ranges_by_the_papers_figures(folder, capsys):
-    path = config(folder, benchmarks={"mine": JUDGED})
-    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
-    found = {task["stage"]: task for task in benchmark["tasks"]}
-    counts = {name: (task["items_low"], task["items_high"]) for name, task in found.items()}
+    table = planned(capsys, config(folder, benchmarks={"mine": JUDGED}))
+    counts = {
+        row["stage"]: (row["items_low"], row["items_high"]) for row in table.iter_rows(named=True)
+    }
     # Two questions about each of four documents; a tenth of them at least. With and without their
     # evidence. An audit of one query of each of five strata at most, by thirds.
     assert (counts["grade_first"], counts["grade_rest"]) == ((1, 8), (1, 8))
@@ -230,7 +218,8 @@ def test_tasks_that_judge_are_ranges_by_the_papers_figures(folder, capsys):
 
 def test_the_preset_of_posir_has_the_range_that_its_thoughts_leave(capsys):
     path = str(CONFIG_FOLDER / "presets" / "posir.yaml")
-    found = {row["id"]: row for row in plain(capsys, "--config", path)["llms"]}
+    sums = planned(capsys, path).group_by("by").agg(pl.exclude(pl.String).sum())
+    found = {row["by"]: row for row in sums.to_dicts()}
     thinking, translator = found["deepseek-thinking"], found["qwen3-30b-a3b"]
     # 746,480 replies of 32,768 tokens at most, at USD 1.20 a million: 29,353, and the prompts.
     assert thinking["usd_low"] < 300 < 29_353 < thinking["usd_high"] < 29_353 + 400
@@ -239,7 +228,6 @@ def test_the_preset_of_posir_has_the_range_that_its_thoughts_leave(capsys):
         n_in, n_out = (translator[f"tokens_{way}_{end}"] for way in ("in", "out"))
         seconds = n_in * 6.6e9 / 1e14 + n_out * 61 / 1000 / 256
         assert translator[f"gpu_minutes_{end}"] == pytest.approx(seconds / 60, rel=0.02)
-    assert translator["usd_high"] is None
 
 
 def squad(folder):
@@ -267,14 +255,13 @@ TRANSLATED = {
 def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, capsys):
     asked = {"recipe": "squad_posq", "source": squad(folder), "translate": TRANSLATED}
     path = config(folder, benchmarks={"xq": asked, "known": BENCHMARKS["known"]})
-    (benchmark,) = (found := plain(capsys, "--config", path))["benchmarks"]
-    assert (benchmark["id"], benchmark["documents"], benchmark["not_counted"]) == ("xq", 3, [])
-    german, finnish = (task for task in benchmark["tasks"] if task["stage"] == "translate")
-    assert (german["language"], german["items_high"], german["basis"]) == ("deu-Latn", 6, "source")
+    table = planned(capsys, path)
+    german = row_of(table, stage="translate", language="deu-Latn")
+    assert (german["items_high"], german["basis"]) == (6, "source")
     # 1.40 to 1.67 tokens for each that is translated (PosIR, table 4).
     ratio = german["tokens_out_high"] / german["tokens_out_low"]
     assert ratio == pytest.approx(1.67 / 1.40, rel=0.02)
-    assert found["usd_high"] == pytest.approx(german["usd_high"] + finnish["usd_high"])
+    assert table.filter(stage="translate")["language"].to_list() == ["deu-Latn", "fin-Latn"]
 
 
 def test_translators_that_are_compared_are_asked_about_the_sample_and_judged(folder, capsys):
@@ -282,20 +269,20 @@ def test_translators_that_are_compared_are_asked_about_the_sample_and_judged(fol
     quality = {"llm": "free", "per_stratum": 2, "translators": {"a": one, "b": one}}
     section = {"recipe": "squad_posq", "source": squad(folder)}
     section["translate"] = TRANSLATED | {"to": ["deu-Latn"], "quality": quality}
-    (benchmark,) = plain(capsys, "--config", config(folder, benchmarks={"xq": section}))[
-        "benchmarks"
-    ]
-    counts = {task["stage"]: task["items_high"] for task in benchmark["tasks"]}
+    table = planned(capsys, config(folder, benchmarks={"xq": section}))
     # Two of the three contexts, all in one stratum, of one part each.
     names = ("judge_translation", "translator_1", "judge_translator_1", "translator_2")
-    assert [counts[name] for name in names] == [2, 2, 2, 2]
+    assert [row_of(table, stage=name)["items_high"] for name in names] == [2, 2, 2, 2]
 
 
-def test_a_corpus_on_the_hub_that_is_not_built_yet_is_named(folder, capsys):
+def test_a_corpus_on_the_hub_that_is_not_built_yet_is_shown_as_unknown(folder, capsys):
     hub = {"kind": "hub", "name": "nobody/nothing"}
     asked = {"recipe": "known_item", "source": hub, "translate": TRANSLATED}
-    path = config(folder, benchmarks={"far": asked})
-    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
-    assert (benchmark["documents"], benchmark["not_counted"]) == (0, ["deu-Latn", "fin-Latn"])
-    printed = estimate(capsys, "--config", path)
-    assert "not counted: deu-Latn, fin-Latn: nobody can tell how many texts there are" in printed
+    printed = estimate(capsys, "--config", config(folder, benchmarks={"far": asked}))
+    (german,) = (
+        line.split()
+        for line in printed.splitlines()
+        if line.startswith("translate ") and "deu" in line
+    )
+    assert german[4:] == ["unknown", "?", "0", "?", "?", "?"]
+    assert "? is what nobody can tell before it is built" in printed

@@ -2,6 +2,7 @@
 
 import json
 
+import polars as pl
 import pytest
 import yaml
 from embedding_standin import EmbeddingServer, EmbeddingStandIn
@@ -58,9 +59,11 @@ def printed(capsys, *argv) -> str:
     return capsys.readouterr().out
 
 
-def plain(capsys, *argv) -> dict:
-    (found,) = json.loads(printed(capsys, *argv, "--json"))["embedding_apis"]
-    return found
+def rows(capsys, path) -> list[dict]:
+    """What the service is asked for, as the plan has it unrounded."""
+    assert main(["plan", "--config", path, "--csv", "plan.csv"]) == 0
+    capsys.readouterr()
+    return pl.read_csv("plan.csv", infer_schema_length=None).filter(by="paid").to_dicts()
 
 
 def write_tables(folder, documents, questions, *, domain="general"):
@@ -101,20 +104,18 @@ TOKENS = round(5 / 6 * round(12 + 14 / 4))
 
 
 def test_a_source_on_this_machine_is_built_and_counted(folder, capsys):
-    found = plain(capsys, "--config", config(folder))
-    (row,) = found["benchmarks"]
+    row = rows(capsys, config(folder))[0]
     assert (row["benchmark"], row["language"], row["basis"]) == ("known", "eng-Latn", "source")
     assert (row["items_high"], row["answered"]) == (6, 0)
     # Four characters a token: three contexts of 17 each, and 22 for a query.
     assert row["tokens_in_high"] == pytest.approx(3 * 17 + 3 * 22, rel=0.03)
-    assert found["usd_high"] == pytest.approx(row["tokens_in_high"] * 2e-6)
-    assert found["spent_usd"] == 0
+    assert row["usd_high"] == pytest.approx(row["tokens_in_high"] * 2e-6)
 
 
 def test_tables_are_counted_each_text_once(folder, capsys):
     write_tables(folder, DOCUMENTS, QUESTIONS)
     write_tables(folder, {"e1": "a bird"}, {"r1": "who flew"}, domain="other")
-    (row,) = plain(capsys, "--config", config(folder))["benchmarks"]
+    row = rows(capsys, config(folder))[0]
     # Three documents and two queries, and a query of the other domain: its document is known.
     assert (row["basis"], row["items_high"], row["answered"]) == ("tables", 6, 0)
     # 14 words and 22 characters of eight texts, of which six are asked for.
@@ -124,16 +125,15 @@ def test_tables_are_counted_each_text_once(folder, capsys):
 def test_what_is_stored_is_not_paid_again_and_counts_against_the_budget(folder, capsys):
     place = write_tables(folder, DOCUMENTS, QUESTIONS)
     path = config(folder, api={"budget_usd": 0.00002})
-    before = plain(capsys, "--config", path)
-    assert before["left_usd_low"] == pytest.approx(0.00002 - before["usd_high"])
-    assert before["tokens_in_high"] == TOKENS
+    assert rows(capsys, path)[0]["tokens_in_high"] == TOKENS
     assert ": it will stop before the end" in printed(capsys, "--config", path)
     embed(folder, place)
-    after = plain(capsys, "--config", path)
+    after = rows(capsys, path)[0]
     assert (after["items_high"], after["answered"], after["tokens_in_high"]) == (5, 5, 0)
-    # The stand-in counts words alone: 3 + 4 + 2 + 2 + 2.
-    assert after["spent_usd"] == pytest.approx(13 * 2e-6)
-    assert after["left_usd_low"] == pytest.approx(0.00002 - 13 * 2e-6)
+    # The stand-in counts words alone: 3 + 4 + 2 + 2 + 2, at 2e-6 USD.
+    assert "budget 2e-05 USD, spent <0.01, left after this -0.00" in printed(
+        capsys, "--config", path
+    )
 
 
 def test_generated_benchmarks_are_counted_as_planned_and_the_rest_is_named(folder, capsys):
@@ -142,33 +142,25 @@ def test_generated_benchmarks_are_counted_as_planned_and_the_rest_is_named(folde
         "far": {"recipe": "known_item", "source": {"kind": "hub", "name": "nobody/nothing"}},
     }
     path = config(folder, benchmarks=benchmarks, llms=FREE)
-    far, mine = plain(capsys, "--config", path)["benchmarks"]  # the dump of the config is sorted
+    lines = [line.split() for line in printed(capsys, "--config", path).splitlines()]
+    far, mine = (line for line in lines if line[0] == "encode")  # the dump of the config is sorted
     # 30 documents of 40 tokens on average and two queries each, of 22 tokens in PosIR.
-    assert (mine["basis"], mine["items_high"]) == ("plan", 90)
-    assert mine["tokens_in_high"] == 30 * 40 + 60 * 22
-    assert (far["basis"], far["items_high"]) == ("unknown", None)
-    lines = printed(capsys, "--config", path).splitlines()
-    start = lines.index("embedding APIs")
-    heads = ["model", "benchmark", "language", "by", "texts", "stored", "tokens", "USD"]
-    assert lines[start + 1].split() == heads
-    assert lines[start + 2].split() == ["paid", "far", "eng-Latn", *"?????"]
-    assert lines[start + 3].split() == [
-        *("paid", "mine", "eng-Latn", "config", "90", "0", "2,520", "<0.01")
-    ]
-    assert lines[start + 4].split()[:3] == ["paid", "total", "90"]
-    assert lines[-2:] == ["  paid: embed-1", "    2 USD per million tokens; spent so far 0.00 USD"]
+    n_tokens = f"{30 * 40 + 60 * 22:,}"
+    assert mine[1:9] == ["mine", "eng-Latn", "paid", "plan", "90", "0", n_tokens, "?"]
+    assert far[1:] == ["far", "eng-Latn", "paid", "unknown", "?", "0", "?", "?", "?"]
+    assert "paid: embed-1; tokens by the documents' lengths" in printed(capsys, "--config", path)
 
 
 TRANSLATED = SQUAD | {"translate": {"llm": "free", "to": ["deu-Latn"], "models": ["bm25"]}}
 
 
 def languages(found) -> list[tuple[str, str]]:
-    return [(row["benchmark"], row["language"]) for row in found["benchmarks"]]
+    return [(row["benchmark"], row["language"]) for row in found if row["stage"] == "encode"]
 
 
 def test_translations_are_paid_for_where_the_model_runs_on_them(folder, capsys):
     path = config(folder, benchmarks={"known": TRANSLATED}, llms=FREE)
-    assert languages(plain(capsys, "--config", path)) == [("known", "eng-Latn")]
+    assert languages(rows(capsys, path)) == [("known", "eng-Latn")]
     # A reranker that runs there needs its first stage there.
     translate = TRANSLATED["translate"] | {"models": ["again"]}
     again = {"backend": "rerank", "reranker": "embedded-bm25", "first_stage": "paid"}
@@ -180,7 +172,7 @@ def test_translations_are_paid_for_where_the_model_runs_on_them(folder, capsys):
         llms=FREE,
     )
     both = [("known", "eng-Latn"), ("known", "deu-Latn")]
-    assert languages(plain(capsys, "--config", path)) == both
+    assert languages(rows(capsys, path)) == both
 
 
 def test_the_recall_of_false_negatives_is_paid_for(folder, capsys):
@@ -193,29 +185,29 @@ def test_the_recall_of_false_negatives_is_paid_for(folder, capsys):
         },
     }
     path = config(folder, benchmarks={"mine": section}, models=["bm25"], llms=FREE)
-    assert languages(plain(capsys, "--config", path)) == [("mine-raw", "eng-Latn")]
+    assert languages(rows(capsys, path)) == [("mine-raw", "eng-Latn")]
 
 
 def test_what_a_probe_has_a_service_read_is_paid_for(folder, capsys):
     probes = {"names": ["segments", "insertion"], "segments": [3, [0.5]], "models": ["paid"]}
     probes |= {"insertion_sizes": [0.5, 1.0], "psi": False}
     path = config(folder, probes=probes)
-    rows = {row["stage"]: row for row in plain(capsys, "--config", path)["benchmarks"]}
-    whole, probed = rows["encode"], rows["probe_segments"]
+    found = {row["stage"]: row for row in rows(capsys, path)}
+    whole, probed = found["encode"], found["probe_segments"]
     assert probed["items_high"] == 3 * (1 + 3 + 2)  # documents, whole and in three and two parts
     # Filler of a half and of one document's length, at each of three places.
-    inserted = rows["probe_insertion"]
+    inserted = found["probe_insertion"]
     assert inserted["items_high"] == 3 * (1 + 3 * 2)
     ratio = inserted["tokens_in_high"] / probed["tokens_in_high"]
     assert ratio == pytest.approx((1 + 3 * (1.5 + 2)) / 3, rel=0.01)
     assert probed["usd_high"] == pytest.approx(probed["tokens_in_high"] * 2e-6)
     assert probed["tokens_in_high"] > whole["tokens_in_high"]
-    assert "known, segments" in printed(capsys, "--config", path)
+    assert "\nprobe_segments " in printed(capsys, "--config", path)
 
 
 def test_without_a_price_it_is_said(folder, capsys):
     write_tables(folder, DOCUMENTS, QUESTIONS)
     path = config(folder, api={"price": None, "tokenizer": "nobody/nothing"})
-    found = plain(capsys, "--config", path)
-    assert (found["usd_high"], found["tokens_in_high"]) == (None, TOKENS)
-    assert "no price: set price in its entry" in printed(capsys, "--config", path)
+    row = rows(capsys, path)[0]
+    assert (row["usd_high"], row["tokens_in_high"]) == (None, TOKENS)
+    assert "no price: set `price` in its entry" in printed(capsys, "--config", path)

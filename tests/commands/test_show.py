@@ -1,68 +1,18 @@
 import polars as pl
 import pytest
+from psi_rows import frame, psi_row
 
 from psibench.cli import main
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import PSI_TABLE, QRELS
 
 
-def psi_row(benchmark="b", model="m", **more):
-    """Row of a model whose scores depend on position, on queries of many documents."""
-    row = dict.fromkeys(PSI_TABLE.column_names) | {
-        "benchmark": benchmark,
-        "query_lang": "eng-Latn",
-        "corpus_lang": "eng-Latn",
-        "domain": "all",
-        "length_bucket": "all",
-        "model": model,
-        "kind": "dense",
-        "metric": "ndcg@10",
-        "buckets": "thirds",
-        "evidence": "all",
-        "n_queries": 300,
-        "n_buckets": 3,
-        "smallest_bucket": 90,
-        "mean": 0.5,
-        "mean_of_buckets": 0.5,
-        "psi": 0.1234,
-        "psi_low": 0.05,
-        "psi_high": 0.2,
-        "psi_corrected": 0.1,
-        "best_bucket": "beginning",
-        "worst_bucket": "end",
-        "psi_same": 0.1111,
-        "psi_same_low": 0.04,
-        "psi_same_high": 0.19,
-        "psi_same_corrected": 0.09,
-        "best_same": "beginning",
-        "worst_same": "end",
-        "drop": 0.11,
-        "drop_low": 0.04,
-        "drop_high": 0.19,
-        "test": "within",
-        "p_any": 0.001,
-        "p_shape": 0.001,
-        "p_trend": 0.001,
-        "p_adjusted": 0.002,
-        "n_documents": 100,
-        "n_effective_documents": 98.0,
-        "n_informative_documents": 80,
-        "info_min": 0.8,
-        "info_shape": 0.9,
-        "flags": "",
-        "queries_by": "people",
-    }
-    return row | more
-
-
 @pytest.fixture
 def shown(tmp_path, capsys):
     def show(rows, *options, queries_by: str | None = "people") -> str:
         path = tmp_path / "psi_table.parquet"
-        schema = pl.DataFrame(pl.from_arrow(PSI_TABLE.schema.empty_table())).schema
-        frame = pl.DataFrame(rows, schema=schema)
         made = Provenance("collect", 1, queries_by=queries_by)
-        write_table(frame, path, PSI_TABLE, provenance=made)
+        write_table(frame(PSI_TABLE, rows), path, PSI_TABLE, provenance=made)
         assert main(["show", str(path), *options]) == 0
         return capsys.readouterr().out
 
@@ -71,16 +21,16 @@ def shown(tmp_path, capsys):
 
 def test_each_benchmark_gets_its_headline_rows(shown):
     rows = [
-        psi_row(),
-        psi_row(buckets="relative-20", model="hidden-scheme"),
-        psi_row(length_bucket="Q1", model="hidden-length"),
-        psi_row("c", "other"),
+        psi_row("m"),
+        psi_row("hidden-scheme", buckets="relative-20"),
+        psi_row("hidden-length", length_bucket="Q1"),
+        psi_row("other", benchmark="c"),
     ]
     printed = shown(rows)
     assert "hidden" not in printed
     blocks = printed.split("\n\n")
-    assert blocks[0].startswith("\nb\n")
-    assert "0.123     0.111  0.040-0.190  0.002" in blocks[0]
+    assert blocks[0].startswith("\ndocs\n")
+    assert "0.250     0.220  0.170-0.270  0.002" in blocks[0]
     # A benchmark's table is followed by what may be said of each model.
     assert blocks[1].startswith("m: Scores depend on where in the document the evidence is")
     assert blocks[2].startswith("c\n")
@@ -88,8 +38,13 @@ def test_each_benchmark_gets_its_headline_rows(shown):
 
 
 def test_verdicts_of_several_metrics_are_told_apart(shown):
-    printed = shown([psi_row(metric="ndcg@10"), psi_row(metric="mrr@10")])
-    scheme = psi_row()["buckets"]
+    printed = shown(
+        [
+            psi_row("m", metric="ndcg@10"),
+            psi_row("m", metric="mrr@10"),
+        ]
+    )
+    scheme = psi_row("m")["buckets"]
     assert printed.count("\nm: Scores depend") == 2
     for metric in ("ndcg@10", "mrr@10"):
         assert f"\n{metric} by {scheme}:\nm: Scores depend" in printed
@@ -97,7 +52,12 @@ def test_verdicts_of_several_metrics_are_told_apart(shown):
 
 def test_all_shows_every_row(shown):
     printed = shown(
-        [psi_row(), psi_row(buckets="relative-20"), psi_row(length_bucket="Q1")], "--all"
+        [
+            psi_row("m"),
+            psi_row("m", buckets="relative-20"),
+            psi_row("m", length_bucket="Q1"),
+        ],
+        "--all",
     )
     assert "relative-20" in printed
     assert "Q1" in printed
@@ -105,16 +65,21 @@ def test_all_shows_every_row(shown):
 
 def test_a_row_of_all_that_was_given_is_not_shown_where_everything_was(shown):
     """The view of visible evidence repeats the row above it if nothing was cut."""
-    repeated = psi_row(evidence="visible", seen=1.0)
-    other = psi_row(evidence="whole", n_queries=200, mean=0.625)
-    printed = shown([psi_row(seen=1.0), repeated, other])
+    repeated = psi_row("m", evidence="visible", seen=1.0)
+    other = psi_row("m", evidence="whole", n_queries=200, mean=0.625)
+    printed = shown([psi_row("m", seen=1.0), repeated, other])
     assert "visible" not in printed
     assert printed.count(" 0.625 ") == 1
     assert " 100% " in printed
 
 
 def test_flags_are_explained_once(shown):
-    printed = shown([psi_row(flags="confounded, small_buckets"), psi_row("c", flags="confounded")])
+    printed = shown(
+        [
+            psi_row("m", flags="confounded, small_buckets"),
+            psi_row("m", benchmark="c", flags="confounded"),
+        ]
+    )
     assert printed.count("confounded: the published PSI mixes position with document") == 1
     assert printed.count("small_buckets: a bucket has few queries") == 1
     assert "at_floor" not in printed
@@ -130,7 +95,7 @@ def test_flags_are_explained_once(shown):
     ],
 )
 def test_the_authors_of_the_queries_are_named(shown, queries_by, expected):
-    printed = shown([psi_row()], queries_by=queries_by)
+    printed = shown([psi_row("m")], queries_by=queries_by)
     assert printed.count("Queries: ") == len(expected)
     assert all(text in printed for text in expected)
 

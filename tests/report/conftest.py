@@ -1,7 +1,7 @@
 """A small report input."""
 
 import pytest
-from report_tables import bucket_rows, comparison_row, psi_row, report_input, undefined_row
+from report_tables import bucket_rows, psi_row, report_input, undefined_row
 from verification_tables import verified_input
 
 from psibench.report.page import ReportInput, render_report
@@ -16,19 +16,13 @@ def small() -> ReportInput:
     blind = {"p_adjusted": 0.3, "psi_same_corrected": 0.02, "control": None}
     cut = {"psi_same": 0.7, "psi_same_low": 0.65, "psi_same_high": 0.75, "seen": 0.6}
     psi = [
-        psi_row("alpha", seen=0.9),
+        psi_row("alpha", seen=0.9, truncation=-0.1, truncation_low=-0.2, truncation_high=-0.05),
         psi_row("alpha", evidence="visible", n_queries=1080),
         psi_row("alpha", length_bucket="Q1", psi=0.125),
         psi_row("beta", kind="sparse", psi=0.05, psi_low=0.0, n_queries=1100, **lower, **chance),
         psi_row("blind", psi=0.06, **lower, **blind, p_control_adjusted=None),
         psi_row("cut", psi=0.75, **cut, psi_same_corrected=0.69),
         undefined_row("none"),
-    ]
-    comparisons = [
-        comparison_row("alpha", "blind"),
-        comparison_row("alpha", "cut", relation="shorter_input", n_cut=480)
-        | {"cut_gain": 0.3, "cut_gain_low": 0.25, "cut_gain_high": 0.35, "p_cut_gain": 0.0001}
-        | {"uncut_gain": 0.001, "uncut_gain_low": -0.01, "uncut_gain_high": 0.012},
     ]
     buckets = [
         row
@@ -56,7 +50,6 @@ def small() -> ReportInput:
         buckets,
         statistics,
         histogram,
-        comparisons,
         benchmarks=(BenchmarkInfo("docs", "known_item", "", "Manual.", True, "by a stand-in"),),
         models=(
             ModelInfo("alpha", "dense", "First."),

@@ -27,7 +27,7 @@ def table(*metrics: str) -> list:
 def test_recall_at_a_reranker_s_depth_stands_above_its_scores_by_position() -> None:
     ((info, found),) = table("ndcg@10", "recall@100")
     assert info is INFO
-    assert found.header == ("reranker", "", "beginning", "middle", "end")
+    assert found.header == ("reranker", " ", "beginning", "middle", "end")
     assert found.rows == (
         ("cross", "first stage, recall@100", "0.950", "0.850", "0.750"),
         ("cross", "reranked, ndcg@10", "0.900", "0.800", "0.700"),

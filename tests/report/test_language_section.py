@@ -1,19 +1,15 @@
-"""Language pairs side by side: order, marks, trends; and what of many rows a page shows."""
+"""Language pairs side by side: order, marks, trends."""
 
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
-import pytest
 from language_inputs import LANGUAGES, MODELS, PAIRS, languages_input
 from report_tables import bucket_rows, by_title, psi_row, report_input
 
-from psibench.report import scores
 from psibench.report.page import ReportInput, render_report
 from psibench.report.pairs import pair_blocks, pairs_of
-from psibench.report.plots import model_styles
-from psibench.report.scores import fitting
-from psibench.report.views import BenchmarkInfo, headlines, with_headline
+from psibench.report.views import BenchmarkInfo, headlines
 
 
 def section(inputs: ReportInput) -> dict[str, Any]:
@@ -27,7 +23,6 @@ def section(inputs: ReportInput) -> dict[str, Any]:
         position_trend=inputs.position_trend,
         languages=LANGUAGES,
         models=models,
-        styles=model_styles({model.id: model.control for model in models}),
         metric="ndcg@10",
     )
     return by_title(found)
@@ -47,7 +42,7 @@ def test_scores_and_psi_of_every_pair_are_marked_where_the_test_finds_an_effect(
     assert alone.header == ("model", *LANGUAGES)
     psis = "\n0.250\n0.220"
     assert alone.rows[2] == ("alpha", f"0.500{psis} ○", f"0.510{psis} ●", f"0.520{psis} ●")
-    assert crossed.header == ("model", "ara-Arab →\neng-Latn", "cmn-Hans →\neng-Latn")
+    assert crossed.header == ("model", "ara-Arab → eng-Latn", "cmn-Hans → eng-Latn")
     assert crossed.rows[1] == ("beta", "–", "–")  # not evaluated on them
     assert [row[0] for row in alone.rows] == [model.id for model in MODELS]
 
@@ -93,50 +88,6 @@ def test_leading_slice_of_equal_languages_is_the_first_in_order() -> None:
     )
     grown = pl.concat([table, pl.DataFrame([more], schema=table.schema)])
     assert headlines(grown, LANGUAGES)["b"]["query_lang"] == "eng-Latn"
-
-
-@pytest.mark.parametrize(("limit", "domains"), [(20_000, {"all", "law"}), (10, {"all"})])
-def test_page_of_too_many_rows_keeps_those_of_pooled_domains(limit: int, domains: set[str]) -> None:
-    table = languages_input().psi_table
-    marked = with_headline(table, headlines(table, LANGUAGES))
-    assert set(fitting(marked, limit=limit)["domain"]) == domains
-
-
-def test_benchmark_of_one_domain_keeps_its_rows() -> None:
-    rows = [psi_row("m", benchmark="one", domain="law", length_bucket=b) for b in ("all", "Q1")]
-    rows += [psi_row("m", benchmark="two", domain=d) for d in ("all", "law")]
-    table = report_input(rows).psi_table
-    kept = fitting(with_headline(table, headlines(table)), limit=1)
-    found = kept.group_by("benchmark").len().sort("benchmark")
-    assert found.rows() == [("one", 2), ("two", 1)]
-
-
-def test_page_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "fitting", lambda table: fitting(table, limit=10))
-    inputs = languages_input()
-    page = render_report(inputs)
-    assert f"{inputs.psi_table.height} PSI rows" in page
-    assert "The other 13 rows, of one domain each" in page  # 5 + 3 + 5 pairs
-    assert '"law"' not in page.split('id="psi-data">')[1].split("</script>")[0]
-
-
-def test_long_tables_are_folded() -> None:
-    rows = [
-        {"benchmark": "b", "language": "eng-Latn", "domain": f"d{i:02}"}
-        | {"statistic": "bucket:end", "value": 1.0}
-        for i in range(41)
-    ]
-    infos = (BenchmarkInfo("b", "controlled"),)
-    sizes = [row | {"statistic": name} for row in rows for name in ("n_passages", "n_queries")]
-    sizes += [
-        row | {"statistic": f"passage_tokens_{name}"} for row in rows for name in ("mean", "max")
-    ]
-    page = render_report(report_input([], [], [*rows, *sizes], benchmarks=infos))
-    assert "<summary><h4>Queries per bucket</h4>" in page
-    assert "41 rows" in page
-    page = render_report(report_input([], [], rows[:1], benchmarks=infos))
-    assert "<h4>Queries per bucket</h4>" in page
-    assert "<summary><h4>" not in page
 
 
 def test_page_of_published_figures_is_linked_where_there_is_one(

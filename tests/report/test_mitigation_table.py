@@ -1,9 +1,11 @@
 """The table of mitigations: what changed, at what cost, and what may be said of it."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
-from report_tables import comparison_row, frame, psi_row
+from report_tables import frame, psi_row
 
 from psibench.encode.store import open_store, text_key
 from psibench.errors import InputError
@@ -16,6 +18,34 @@ PLACE = ("docs", "eng-Latn", "eng-Latn")
 FREE = {"vectors": None, "tokens": None, "pairs": 0.0}
 CHANGED = {"relation": "mitigation", "difference": 0.1, "difference_low": 0.05}
 LOWER = {"psi_difference": -0.1, "psi_difference_low": -0.2, "psi_difference_high": -0.05}
+
+
+def comparison_row(model: str, other: str, **changes: Any) -> dict[str, Any]:
+    row = {
+        "benchmark": "docs",
+        "query_lang": "eng-Latn",
+        "corpus_lang": "eng-Latn",
+        "domain": "all",
+        "model": model,
+        "other": other,
+        "relation": "control",
+        "metric": "ndcg@10",
+        "buckets": "thirds",
+        "evidence": "all",
+        "n_queries": 1200,
+        "n_documents": 500,
+        "mean": 0.5,
+        "other_mean": 0.4,
+        "psi_same": 0.21,
+        "other_psi_same": 0.05,
+        "psi_difference": 0.16,
+        "psi_difference_low": 0.09,
+        "psi_difference_high": 0.23,
+        "p_profile": 0.01,
+        "p_hit": 0.005,
+        "p_miss": 0.01,
+    }
+    return row | changes
 
 
 def rows_of(compared, psi, costs=None):

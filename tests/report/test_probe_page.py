@@ -86,7 +86,7 @@ def test_a_figure_per_probe(page):
         "Regression: importance − 1",
         "Regression, shuffled: importance − 1",
     ]
-    assert page.count("<svg") > len(titles)
+    assert page.count("<img") > len(titles)
 
 
 def test_the_page_is_whole_and_names_are_escaped(page):
@@ -102,7 +102,7 @@ def test_a_models_psi_stands_beside_its_probes():
     psi = frame(PSI_TABLE, [psi_row("mine", benchmark="squad")])
     found = agreement(table(rows("mine", -0.1)), psi)
     cells = {row[0]: row[1] for row in found.rows}
-    assert cells["PSI at equal documents"] == "0.220 [0.170,\N{NO-BREAK SPACE}0.270]"
+    assert cells["PSI at equal documents"] == "0.220\n[0.170, 0.270]"
 
 
 def test_each_probe_says_which_end_a_model_looks_at_or_none():
@@ -118,9 +118,7 @@ def test_each_probe_says_which_end_a_model_looks_at_or_none():
     # Moved evidence: 1 - cosine above, so nearer to the query in front.
     assert cells["front"]["moving, cosine gap"].endswith(": front")
     assert cells["back"]["moving, nDCG@10 gap"].endswith(": back")
-    assert (
-        cells["front"]["reversal, delta_change"] == "0.200 [−0.100,\N{NO-BREAK SPACE}0.500]"
-    )  # holds 0
+    assert cells["front"]["reversal, delta_change"] == "0.200\n[−0.100, 0.500]"  # holds 0
     assert cells["front"]["its p"] == "–"  # no PSI was given
     assert "segments, gap" not in cells["front"]  # no model has it
 
@@ -145,14 +143,14 @@ def test_figures_of_the_papers_stand_beside_those_of_the_same_model() -> None:
     found = table(reversal(model, front_original=0.44, front_reversed=0.2, gap=0.194))
     (beside,) = probes_beside(found, "posir")
     assert beside.name == "Controlled, table 12: Mirror reversal"
-    assert beside.header[1:] == (
-        *("front original", "front reversed", "back original", "back reversed", "gap"),
-    )
+    columns = ("front original", "front reversed", "back original", "back reversed", "gap")
+    assert beside.header[2:] == columns
     # Controlled, table 12; -0.013 is beyond the interval
-    assert beside.rows[0] == ("ModernBERT-base, begin", "0.435", "0.187", "0.272", "0.382", "0.194")
-    own = [re.sub("<[^>]+>", " ", str(cell)).split() for cell in beside.rows[1][1:]]
-    assert own == [["0.440", "+0.005"], ["0.200", "+0.013*"], [], [], ["0.194", "0.000"]]
-    assert len(beside.rows) == 2
+    assert [row[2:] for row in beside.rows] == [
+        ("0.435", "0.187", "0.272", "0.382", "0.194"),
+        ("0.440\n+0.005", "0.200\n+0.013*", "–", "–", "0.194\n0.000"),
+    ]
+    assert [row[1] for row in beside.rows] == ["the paper", "run here: posir"]
     assert probes_beside(table(reversal("other", gap=0.1)), "posir") == []
 
 
@@ -161,17 +159,14 @@ def test_peak_and_lowest_place_are_held_against_table_5() -> None:
     matrix = pl.DataFrame({str(k): [0.5 + abs(k - 2) / 1000] * 3 for k in range(10)}).to_numpy()
     names = [f"{k} of 10" for k in range(1, 11)]
     found = table([about | row for row in profile_rows(matrix, "cosine", names, level=0.95)])
-    beside = {one.name[:20]: one.rows[1][1:] for one in probes_beside(found, "msmarco")}
-    plain = [re.sub("<[^>]+>", " ", str(cell)).split() for cell in beside["Controlled, table 5:"]]
+    beside = {one.name[:20]: one.rows[1][2:] for one in probes_beside(found, "msmarco")}
     # the highest is at 10, the lowest at 3, 7 thousandths apart; printed: 9, 1 and 20.6
-    assert plain == [["10", "+1"], ["3", "+2"], ["7.0", "−13.6"]]
+    assert beside["Controlled, table 5:"] == ("10\n+1", "3\n+2", "7.0\n−13.6")
     # p1: 0.502; printed 0.5161
-    assert "0.5020" in str(beside["Controlled, table 13"[:20]][0])
+    assert beside["Controlled, table 13"[:20]][0].startswith("0.5020")
 
 
 def test_a_gap_of_rounding_names_no_end():
     collapsed = [row | {"low": 1e-8, "high": 3e-8, "value": 2e-8} for row in rows("mine", 0.0)]
     found = agreement(table(collapsed), PSI_TABLE.empty())
-    assert {row[1] for row in found.rows if "gap" in row[0]} == {
-        "0.000 [0.000,\N{NO-BREAK SPACE}0.000]"
-    }
+    assert {row[1] for row in found.rows if "gap" in row[0]} == {"0.000\n[0.000, 0.000]"}

@@ -51,10 +51,10 @@ def test_the_stage_writes_table_csv_and_page(tmp_path: Path) -> None:
     assert pl.read_csv(tmp_path / "c.csv").height == 1
     record = read_provenance(tmp_path / "c.parquet") or {}
     assert str(PUBLISHED / "posq_table1.csv") in record["inputs"]
-    assert "run here: <bdi>squad&lt;1&gt;</bdi>" in page
+    assert "run here: squad&lt;1&gt;" in page
     assert "+0.005" in page
     assert '<span dir="auto">A small run</span>' in page
-    assert "(labels: all); 1,200 queries, the paper has 92,749" in page
+    assert "(labels: all); 1,200 queries, the paper has 92,749" in rows["differs"][0]
 
 
 def test_the_page_asks_nothing_of_the_network(tmp_path: Path) -> None:
@@ -65,11 +65,8 @@ def test_the_page_asks_nothing_of_the_network(tmp_path: Path) -> None:
     assert re.findall(r"@import|url\(|https?://", page) == []
 
 
-def test_the_summary_names_every_table_and_links_lead_somewhere(tmp_path: Path) -> None:
+def test_links_lead_somewhere(tmp_path: Path) -> None:
     page = written(tmp_path, [squad()], {"squad<1>": SQUAD})
-    for name in ("PosIR, table 10", "Myopic, table 1", "Controlled, table 14"):
-        assert f"<bdi>{name}</bdi>" in page
-    assert page.count("<details") == 1  # what no figure of the run stands beside is not repeated
     ids = re.findall(r'id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)

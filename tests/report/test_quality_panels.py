@@ -1,12 +1,9 @@
 import polars as pl
 import pytest
-from report_tables import by_title, report_input, texts
-from test_report_html import Collector
+from report_tables import by_title, texts
 
 from psibench.report.languages import quality_blocks
-from psibench.report.page import render_report
 from psibench.report.tables import FigureView
-from psibench.report.views import BenchmarkInfo
 from psibench.translate.quality import (
     DIMENSIONS,
     HUMAN_SCHEMA,
@@ -42,7 +39,7 @@ def tables():
 
 
 def blocks_of(**tables):
-    return by_title(quality_blocks({"quality": quality_table(GRADES), **tables}, "b"))
+    return by_title(quality_blocks({"quality": quality_table(GRADES), **tables}))
 
 
 def test_languages_have_their_means_and_what_was_not_graded():
@@ -82,9 +79,9 @@ def test_translators_stand_side_by_side_by_language():
 
 def test_one_language_has_no_heat_maps():
     quality = quality_table({"deu-Latn": GRADES["deu-Latn"]})
-    blocks = quality_blocks({"quality": quality}, "b")
+    blocks = quality_blocks({"quality": quality})
     assert not any(isinstance(block, FigureView) for block in blocks)
-    assert quality_blocks({"quality": quality.clear()}, "b") == []
+    assert quality_blocks({"quality": quality.clear()}) == []
 
 
 def test_published_agreement_stands_beside_the_whole_only(tables):
@@ -100,14 +97,3 @@ def test_grades_by_people_stand_beside_the_model_s_by_language(tables):
     assert texts(figure)[:6] == [*DIMENSIONS, "deu-Latn, people", "deu-Latn, language model"]
     # two people on one document: style 1 and 5, fluency 5 and 4; the language model gave 5
     assert texts(figure)[6:14] == ["4.50", "5.00", "5.00", "3.00", *["5.00"] * 4]
-
-
-def test_the_page_has_sound_ids_and_escapes_names(tables):
-    facts = {"b<1>": {"quality": quality_table(GRADES), **tables}}
-    infos = (BenchmarkInfo("b<1>", "controlled"),)
-    page = render_report(report_input(benchmarks=infos, languages=facts))
-    ids = Collector(page).ids
-    assert len(ids) == len(set(ids))
-    assert "&lt;b&gt;" in page
-    assert "<bdi><b>" not in page
-    assert page.count("<svg") == 1

@@ -65,6 +65,7 @@ def test_statistics_lead_with_pooled_groups_and_split_off_buckets() -> None:
         place | {"domain": "art", "value": 2.0},
         place | {"domain": "all", "value": 5.0},
         place | {"domain": "all", "statistic": "bucket:end", "value": 3.0},
+        place | {"domain": "art", "statistic": "bucket:end", "value": 1.0},
     ]
     # what the tables of domains need
     rows += [
@@ -86,5 +87,5 @@ def test_statistics_lead_with_pooled_groups_and_split_off_buckets() -> None:
         ["eng-Latn", "art", "2"],
         ["language", "domain", "end"],
         ["eng-Latn", "all", "3"],
-        ["eng-Latn", "art", "–"],
+        ["eng-Latn", "art", "1"],
     ]

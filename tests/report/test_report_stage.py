@@ -25,11 +25,11 @@ from psibench.plan.summaries import verification_files
 from psibench.report.filters import KEYS, read_verification
 from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import FLOW, TRANSLATION_QUALITY
+from psibench.tables.build_schemas import FLOW, LLM_USAGE, TRANSLATION_QUALITY
+from psibench.tables.domains import by_place
 from psibench.tables.schemas import (
     ATTRITION,
     BUCKET_SCORES,
-    COMPARISONS,
     CORPUS,
     POSITION_HISTOGRAM,
     POSITION_TREND,
@@ -179,13 +179,17 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
     run_report(
         psi_table=folder.write("psi_table", inputs.psi_table, PSI_TABLE),
         bucket_scores=folder.write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
-        comparisons=folder.write("comparisons", inputs.comparisons, COMPARISONS),
         position_trend=folder.write("trend", inputs.position_trend, POSITION_TREND),
         statistics=[folder.write("statistics", inputs.statistics, STATISTICS)],
         histograms=[folder.write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
-        # Nobody was asked anything: the ledger is not read.
-        **dict.fromkeys(("flow", "usage", "attrition"), ["-"] * len(sections())),
-        generated=[],
+        **{
+            name: [folder.write(name, spec.empty(), spec)] * len(sections())
+            for name, spec in (
+                ("flow", by_place(FLOW)),
+                ("usage", by_place(LLM_USAGE)),
+                ("attrition", ATTRITION),
+            )
+        },
         prices={},
         verification=[
             {
@@ -217,7 +221,7 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
         output=tmp_path / "report.html",
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "m ≥ 0.2, kept" in page
+    assert "Margin: queries kept by threshold" in page
     assert "Quality of the translations" in page
     assert "<mark>box</mark>" in page
     assert 'href="published.html"' in page

@@ -256,16 +256,12 @@ def test_controls_are_read_in_words(control: str, changes: dict[str, Any], text:
 
 
 def test_every_flag_is_shown_with_its_text() -> None:
-    row = psi_row("a", flags=", ".join(FLAGS))
-    page = render_report(report_input([row]))
+    page = render_report(report_input([psi_row("a", flags=", ".join(FLAGS))]))
     for name, text in FLAGS.items():
-        assert f'title="{text}">{name}</span>' in page
         assert f"{name}</span> {text}</li>" in page
 
 
-def test_model_that_chose_the_queries_is_marked_in_the_answers_and_the_table() -> None:
+def test_model_that_chose_the_queries_is_marked_in_the_answers() -> None:
     page = render_report(report_input([psi_row("a", flags="filter_panel")]))
-    answers, table = page.split('id="psi"')
-    chip = '<span class="chip flag warn" title="this retriever also chose which queries'
-    assert chip in answers
-    assert chip in table
+    chip = '<span class="chip warn" title="this retriever also chose which queries'
+    assert chip in page.split('id="psi"')[0]

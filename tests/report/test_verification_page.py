@@ -1,13 +1,6 @@
 """The page with verification: what is on it, and that views have no section of their own."""
 
-import dataclasses
 import re
-
-import polars as pl
-from report_tables import psi_row
-from verification_tables import verified_input
-
-from psibench.report.page import render_report
 
 
 def test_views_stand_beside_their_benchmark_and_nowhere_else(verified_page: str) -> None:
@@ -16,12 +9,6 @@ def test_views_stand_beside_their_benchmark_and_nowhere_else(verified_page: str)
     assert "12 PSI rows" in verified_page  # three models, two views of evidence, two benchmarks
     assert "False negatives: raw and clean labels" in verified_page
     assert "All queries and the tiny subset" in verified_page
-
-
-def test_views_that_are_not_named_as_such_are_benchmarks() -> None:
-    page = render_report(verified_input(views={}))
-    assert 'id="data-fineweb-raw"' in page
-    assert "False negatives: raw and clean labels" not in page
 
 
 def test_panels_follow_the_flow_of_their_benchmark(verified_page: str) -> None:
@@ -37,18 +24,7 @@ def test_panels_follow_the_flow_of_their_benchmark(verified_page: str) -> None:
 def test_group_headings_span_the_whole_table(verified_page: str) -> None:
     data = verified_page.split('id="data"')[1]
     tables = re.findall(r'<tr class="groups">.*?</tr>\n<tr>.*?</tr>', data)
-    assert len(tables) == 7  # margin, cells, audit, sizes, stages, raw and clean, tiny
+    assert len(tables) == 6  # twice positions; margin, cells, audit; stages
     for text in tables:
         top, bottom = text.split("\n")
         assert sum(map(int, re.findall(r'colspan="(\d+)"', top))) == bottom.count("<th")
-
-
-def test_models_of_a_view_alone_are_not_listed_as_models() -> None:
-    inputs = verified_input()
-    extra = pl.DataFrame(
-        [psi_row("ghost", benchmark="fineweb-raw")], schema=inputs.psi_table.schema
-    )
-    page = render_report(
-        dataclasses.replace(inputs, psi_table=pl.concat([inputs.psi_table, extra]))
-    )
-    assert "ghost" not in page

@@ -50,7 +50,10 @@ def audit(*strata: tuple[float | None, float | None, int, float]) -> pl.DataFram
     """AUDIT_TABLE: (low, high, queries, share), the share for all three metrics."""
     rows = []
     for low, high, n, share in strata:
-        row: dict[str, Any] = {"stratum": f"{low}..{high}", "low": low, "high": high}
+        label = "no_margin" if high is None else f"m<{high:g}"
+        if low is not None:
+            label = f"m>={low:g}" if high is None else f"{low:g}<=m<{high:g}"
+        row: dict[str, Any] = {"stratum": label, "low": low, "high": high}
         row |= {"n": n, "n_unusable": 2 if n else 0}
         for name in ("target_yes", "distractor_no", "exclusive"):
             known = (share, share - 0.04, share + 0.03) if n else (None, None, None)

@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.cli import main
 from psibench.config.sections import Uncertainty
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.query_scores import query_scores
@@ -184,15 +183,3 @@ def test_the_same_base_in_two_trainings_is_two_systems(made, tmp_path):
     )
     table = read_table(tmp_path / "training_table.parquet", TRAINING_TABLE).filter(evidence="all")
     assert table.select("training", "n_seeds").rows() == [("a", 1), ("b", 1)]
-
-
-def test_show_prints_a_line_for_each_distribution_and_what_may_be_said(made, capsys):
-    *_, folder = made
-    assert main(["show", str(folder / "training_table.parquet")]) == 0
-    printed = capsys.readouterr().out
-    assert "b, eng-Latn, ndcg@10 by position" in printed
-    header = "base  trained on  beginning  middle    end   mean"
-    assert header in printed
-    assert "net: PSI" in printed
-    assert "(begin, the worst)" in printed
-    assert printed.count("(uniform): lower (difference -") == 2

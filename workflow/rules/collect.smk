@@ -71,7 +71,6 @@ use rule on_cpu as report with:
     input:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
-        comparisons="results/comparisons.parquet",
         position_trend="results/position_trend.parquet",
         statistics=per_benchmark("results/{benchmark}/statistics.parquet"),
         histograms=per_benchmark("results/{benchmark}/position_histogram.parquet"),
@@ -92,7 +91,6 @@ use rule on_cpu as report with:
     params:
         benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
         models={name: dump(plan.models[name]) for name in settings.models},
-        generated=summaries.asked_languages(plan),
         verification=summaries.verification_files(plan),
         views=summaries.report_views(plan),
         languages=summaries.language_files(plan),

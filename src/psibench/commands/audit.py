@@ -13,7 +13,7 @@ import polars as pl
 from psibench.commands.base import Command, refuse_below, refuse_file, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
-from psibench.commands.text_table import aligned, ends, figure
+from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RerankModel, RunFilesModel
 from psibench.config.registry import load_registry
@@ -211,18 +211,14 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
         f"{everything['never_embedded']:.1%} of {everything['n_tokens']:,} tokens."
     )
     yield ""
-    compared = [f"{place} cosine" for place in PLACES] + ["head - tail", "interval", "compared"]
-    head = ["tokens", "documents", "cut", "never embedded"]
-    lines = [head + ([] if found.why_no_vectors else compared)]
-    for row in found.table.iter_rows(named=True):
-        line = [row["tokens"], f"{row['n_documents']:,}"]
-        line += [f"{row['cut']:.1%}", f"{row['never_embedded']:.1%}"]
-        if not found.why_no_vectors:
-            line += [figure(row[f"cosine_{place}"]) for place in PLACES]
-            line += [figure(row["gap"], "+.3f"), ends(row["gap_low"], row["gap_high"], "+.3f")]
-            line.append(str(row["n_compared"]))
-        lines.append(line)
-    yield from aligned(lines, n_text=1)
+    shown: dict[str, Any] = {"tokens": "tokens", "documents": "n_documents"}
+    shown |= {"cut": "cut", "never embedded": "never_embedded"}
+    if not found.why_no_vectors:
+        shown |= {f"{place} cosine": f"cosine_{place}" for place in PLACES}
+        shown |= {"head - tail": "gap", "interval": pl.concat_list("gap_low", "gap_high")}
+        shown["compared"] = "n_compared"
+    forms = {"cut": ".1%", "never embedded": ".1%", "head - tail": "+.3f", "interval": "+.3f"}
+    yield from frame_lines(found.table.select(**shown), forms, n_text=1)
     yield ""
     if found.why_no_vectors:
         yield f"No vectors were compared: {found.why_no_vectors}."
@@ -242,7 +238,7 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
 
 def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
     """Write the tables and the picture into --out."""
-    from psibench.report.plots import draw_reading, write_figure
+    from psibench.report.plots import draw_stacks, write_figure
 
     origin = Provenance(
         stage="audit",
@@ -257,8 +253,12 @@ def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
         tables += [(found.results.psi, PSI_TABLE), (found.results.buckets, BUCKET_SCORES)]
     for frame, spec in tables:
         write_result(frame, spec, args.out / spec.name, provenance=origin)
-    buckets = None if found.results is None else found.results.buckets
-    figure = draw_reading(found.table, buckets, title=f"{args.model} on {args.corpus.name}")
+    bars = [
+        (row["tokens"], (1 - row["never_embedded"], row["never_embedded"]))
+        for row in found.table.iter_rows(named=True)
+    ]
+    parts = ("embedded", "never embedded")
+    figure = draw_stacks(bars, parts, x_text=f"tokens of {args.corpus.name}, by length")
     write_figure(figure, args.out / "audit")
     print(f"\nPicture and tables written to {args.out}")
 

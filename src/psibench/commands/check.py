@@ -152,7 +152,7 @@ MOST_NAMED = 10
 
 
 def language_lines(plan: Plan, name: str) -> Iterator[str]:
-    """Yield lines about one benchmark; none if it is one domain in one language.
+    """Yield lines about one benchmark's languages; none if it is one domain in one language.
 
     Nothing is said of a release whose folders are not there yet.
     """
@@ -162,32 +162,18 @@ def language_lines(plan: Plan, name: str) -> Iterator[str]:
         return
     for language, domains in planned.native.items():
         yield f"{language}: {_counted(domains, 'domain')}"
-    alone = [asked for asked, searched in planned.pairs if asked == searched]
-    crossed = [f"{asked} in {found}" for asked, found in planned.pairs if asked != found]
-    done = "evaluated" if planned.has_queries else "probed, or trained on,"
-    yield f"{done} in {_counted(alone, 'language')}"
-    if crossed:
-        yield f"across languages: {_counted(crossed, 'pair')}"
+    yield _counted([f"{asked} in {found}" for asked, found in planned.pairs], "pair")
     if (translate := section.translate) is not None:
-        said = f"translated from {section.language} to {' '.join(translate.to)} by {translate.llm}"
-        yield f"{said}, {_evaluated(plan, name)}" if translate.models is not None else said
-
-
-def _evaluated(plan: Plan, name: str) -> str:
-    """Say which of the models that run on a benchmark run on its translations, and which do not."""
-    planned = plan.benchmarks[name]
-    source, target = planned.section.language, planned.translated[0]
-    chosen = plan.models_of(name, target, target)
-    left_out = [model for model in plan.models_of(name, source, source) if model not in chosen]
-    said = f"evaluated with {_counted(chosen, 'model') if chosen else 'no model'}"
-    return f"{said}; translate.models leaves out {', '.join(left_out)}" if left_out else said
+        target = planned.translated[0]
+        models = _counted(plan.models_of(name, target, target), "model")
+        yield f"translated to {' '.join(translate.to)} by {translate.llm}, evaluated with {models}"
 
 
 def _counted(names: Sequence[str], what: str) -> str:
     """Count names and give the first of them: ``2 domains (law, mining)``."""
     plural = "" if len(names) == 1 else "s"
     named = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
-    return f"{len(names)} {what}{plural} ({named})"
+    return f"{len(names)} {what}{plural} ({named or 'none'})"
 
 
 # --- A benchmark's own texts: how many, how long, and who sees them ----------------------------

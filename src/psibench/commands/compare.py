@@ -2,12 +2,11 @@
 
 import argparse
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,31 +14,25 @@ import pyarrow.parquet as pq
 from psibench.commands.base import Command, refuse_file, write_result
 from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import add_judgements, add_tolerance
-from psibench.commands.text_table import aligned
+from psibench.commands.text_table import Form, frame_lines
 from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
-from psibench.metrics.buckets import BucketScheme, assign, bucket_scheme, fitting_schemes
-from psibench.metrics.comparison import BucketDifferences, bucket_differences
+from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
+from psibench.metrics.comparison import bucket_differences
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
 from psibench.metrics.query_scores import document_numbers
-from psibench.report.plots import CONTROL, INK, MAX_NAMED_TICKS, RC, SERIES, write_figure
+from psibench.report.plots import SERIES, LineStyle, draw_curves, write_figure
+from psibench.report.scores import bucket_axis
 from psibench.report.verdict import comparison_sentences
-from psibench.report.wording import (
-    SCHEME_TEXTS,
-    change,
-    cut,
-    interval,
-    number,
-    p_value,
-    split_pair,
-)
+from psibench.report.wording import p_value, split_pair
 from psibench.tables import Provenance, content_hash, read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import queries_by
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
 
 WIDTH = 100
+FILES = "comparison"
 
 
 @dataclass(frozen=True)
@@ -53,20 +46,6 @@ class System:
     """Benchmark and languages where they are known."""
     scheme: str | None = None
     """The first bucket scheme of its benchmark; None where that is not known."""
-
-
-@dataclass(frozen=True)
-class Profiles:
-    """Bucket means of both systems in one scheme and metric, and how they differ."""
-
-    names: tuple[str, str]
-    metric: str
-    scheme: BucketScheme
-    means: tuple[pl.DataFrame, pl.DataFrame]
-    """BUCKET_SCORES rows of each."""
-    differences: BucketDifferences
-    difference: float
-    """Of the means over all queries."""
 
 
 def run_compare(args: argparse.Namespace) -> None:
@@ -86,19 +65,19 @@ def run_compare(args: argparse.Namespace) -> None:
         length_buckets=False,
         pairs=[pair],
     )
-    drawn: list[Profiles] = []
     for scheme in schemes:
         for metric in metrics:
-            rows = tables.comparisons.filter(buckets=scheme, metric=metric)
-            found = {row["evidence"]: row for row in rows.iter_rows(named=True)}
-            drawn.append(_profiles(pair, scores, metric, scheme, tables.buckets))
-            test = tables.psi.filter(model=pair[0], buckets=scheme, metric=metric, evidence="all")
-            print(_block(found, drawn[-1], test.item(0, "test")))
+            of = {"buckets": scheme, "metric": metric}
+            found = tables.comparisons.filter(**of)
+            profiles = _profiles(pair, scores, metric, scheme, tables.buckets.filter(**of))
+            test = tables.psi.filter(model=pair[0], evidence="all", **of)["test"][0]
+            print("\n".join(_block(found, profiles, test)))
+            if args.out is not None and of == {"buckets": schemes[0], "metric": metrics[0]}:
+                is_same = bool(profiles["is_same"].any())
+                _draw(tables.buckets.filter(**of), pair, args.out, is_same=is_same)
     if args.out is not None:
         record = _provenance((first, second), metrics, schemes)
-        path = args.out / "comparison"
-        write_result(tables.comparisons, COMPARISONS, path, provenance=record)
-        draw_profiles(drawn[0], path)
+        write_result(tables.comparisons, COMPARISONS, args.out / FILES, provenance=record)
         print(f"\nWritten to {args.out}")
 
 
@@ -261,79 +240,92 @@ def _profiles(
     metric: str,
     scheme_name: str,
     buckets: pl.DataFrame,
-) -> Profiles:
+) -> pl.DataFrame:
+    """Return both means of each bucket that has queries, at equal documents if both have such.
+
+    Columns: bucket, queries, first, second, difference, low, high, is_same (at equal documents).
+    """
     scheme = bucket_scheme(scheme_name)
     members = assign(scores[0], scheme)
-    first, second = (
-        buckets.filter(model=name, metric=metric, buckets=scheme_name, evidence="all")
-        for name in pair
-    )
+    first, second = (buckets.filter(model=name, evidence="all") for name in pair)
+    is_same = all(frame["same_mean"].count() > 0 for frame in (first, second))
     one, other = (frame.get_column(metric).to_numpy() for frame in scores)
-    differences = bucket_differences(
+    found = bucket_differences(
         one,
         other,
         document_numbers(scores[0]),
         members.query_index,
         members.bucket_index,
         n_buckets=len(scheme.buckets),
-        same=all(frame.get_column("same_mean").count() > 0 for frame in (first, second)),
+        same=is_same,
     )
-    difference = float((one - other).mean())
-    return Profiles(pair, metric, scheme, (first, second), differences, difference)
+    mean = "same_mean" if is_same else "mean"
+    return first.select(
+        "bucket",
+        queries="n_queries",
+        first=mean,
+        second=second[mean],
+        difference=pl.Series(found.value),
+        low=pl.Series(found.low),
+        high=pl.Series(found.high),
+        is_same=found.is_same,
+    ).filter(pl.col("queries") > 0)
 
 
-def _block(found: dict[str, dict[str, Any]], profiles: Profiles, test: str | None) -> str:
-    """Lay out one scheme and metric: figures, buckets, and what may be said of them."""
-    row = found["all"]
-    first, second = profiles.names
-    title = (
-        f"\n{profiles.metric}, {profiles.scheme.name}: {row['n_queries']} queries on "
-        f"{row['n_documents']} documents"
+def _block(found: pl.DataFrame, profiles: pl.DataFrame, test: str | None) -> Iterator[str]:
+    """Yield one scheme and metric: figures, buckets, and what may be said of them."""
+    every = found.filter(evidence="all").row(0, named=True)
+    first, second = every["model"], every["other"]
+    yield (
+        f"\n{every['metric']}, {every['buckets']}: {every['n_queries']} queries on "
+        f"{every['n_documents']} documents"
     )
-    lines = [_cells("", first, second, "difference", "interval", "p")]
-    for view, one in found.items():
-        indent = "" if view == "all" else "  "
-        if indent:
-            lines.append(_cells(f"evidence given to {first} ({one['n_queries']} queries)"))
-        lines.append(_line(f"{indent}mean", one, ("mean", "other_mean", "difference")))
-        if not indent:
-            names = ("psi_same", "other_psi_same", "psi_difference")
-            lines.append(_line("PSI at equal documents, without noise", one, names))
-        scales = f"hits {p_value(one['p_hit'])}, misses {p_value(one['p_miss'])}"
-        lines.append(_cells(f"{indent}profile", "", "", "", scales, p_value(one["p_profile"])))
-    differences, is_same = profiles.differences, profiles.differences.is_same
-    lines.append(_cells(f"mean by bucket, {'at equal documents' if is_same else 'plain'}"))
-    sizes = profiles.means[0].get_column("n_queries").to_list()
-    means = [frame["same_mean" if is_same else "mean"].to_list() for frame in profiles.means]
-    ends = differences.value, differences.low, differences.high
-    for label, size, own, other, value, low, high in zip(
-        profiles.scheme.labels, sizes, *means, *ends, strict=True
-    ):
-        if size:
-            between = "" if np.isnan(low) else interval(low, high)
-            figures = (number(own), number(other), change(float(value)), between)
-            lines.append(_cells(f"  {label} ({size} queries)", *figures))
-    said = [
-        textwrap.fill(s, WIDTH, break_on_hyphens=False)
-        for s in comparison_sentences(row, profiles.names, test)
-    ]
-    return "\n".join([title, *aligned(lines, n_text=1), "", *said])
+    rows = []
+    for row in found.iter_rows(named=True):
+        of = "" if row["evidence"] == "all" else f", evidence given to {first}"
+        queries = f"{of} ({row['n_queries']} queries)" if of else ""
+        for label, names, p in (
+            ("mean", ("mean", "other_mean", "difference"), row["p_difference"]),
+            (
+                "PSI at equal documents, without noise",
+                ("psi_same", "other_psi_same", "psi_difference"),
+                None,
+            ),
+        ):
+            if label == "mean" or not of:
+                ends = [row[f"{names[2]}_low"], row[f"{names[2]}_high"]]
+                rows.append((f"{label}{queries}", *(row[name] for name in names), ends, p))
+        scales = f"hits {p_value(row['p_hit'])}, misses {p_value(row['p_miss'])}"
+        rows.append((f"profile{of}: {scales}", None, None, None, None, row["p_profile"]))
+    columns = ("figure", "first", "second", "difference", "interval", "p")
+    types: tuple[Any, ...] = (pl.String, *[pl.Float64] * 3, pl.List(pl.Float64), pl.Float64)
+    forms: dict[str, Form] = {"difference": "+.3f", "p": p_value}
+    heads = ("figure", first, second, *columns[3:])
+    schema = dict(zip(columns, types, strict=True))
+    figures = pl.DataFrame(rows, schema=schema, orient="row")
+    yield from frame_lines(figures, forms, n_text=1, heads=heads)
+    yield ""
+    interval = pl.concat_list(pl.col("low", "high").fill_nan(None))
+    shown = profiles.select("bucket", "queries", "first", "second", "difference", interval=interval)
+    kind = "at equal documents" if profiles["is_same"].any() else "plain"
+    heads = (f"mean by bucket, {kind}", "queries", first, second, "difference", "interval")
+    yield from frame_lines(shown, forms, n_text=1, heads=heads)
+    yield ""
+    for sentence in comparison_sentences(every, (first, second), test):
+        yield textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
 
 
-def _cells(*given: str) -> tuple[str, ...]:
-    return given + ("",) * (6 - len(given))
-
-
-def _line(label: str, row: dict[str, Any], names: tuple[str, str, str]) -> tuple[str, ...]:
-    own, other, difference = names
-    return _cells(
-        label,
-        number(row[own]),
-        number(row[other]),
-        change(row[difference]) if row[difference] is not None else number(None),
-        interval(row[f"{difference}_low"], row[f"{difference}_high"]),
-        p_value(row["p_difference"]) if difference == "difference" else "",
+def _draw(buckets: pl.DataFrame, pair: tuple[str, str], out: Path, *, is_same: bool) -> None:
+    """Draw both profiles with their intervals; ``buckets``: BUCKET_SCORES of one scheme, metric."""
+    of_all = buckets.filter(evidence="all")
+    kind, column = ("at equal documents", "same_") if is_same else ("plain means", "")
+    lines = of_all.select(
+        "bucket", line="model", **{name: f"{column}{name}" for name in ("mean", "low", "high")}
     )
+    styles = {pair[0]: LineStyle(SERIES[0], "o"), pair[1]: LineStyle(SERIES[1], "s", (4.0, 2.0))}
+    axis = bucket_axis(of_all, of_all["buckets"][0])
+    figure = draw_curves(lines, axis, styles, y_text=f"{of_all['metric'][0]}, {kind}")
+    write_figure(figure, out / FILES)
 
 
 def _provenance(
@@ -391,61 +383,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "--out", type=Path, metavar="DIR", help="for comparison.csv, .parquet, .png and .svg"
     )
-
-
-# --- The figure -----------------------------------------------------------------------------
-
-STYLES = (("-", "o"), ("--", "s"))
-"""Line and marker of each system: told apart without colour too."""
-
-
-def draw_profiles(profiles: Profiles, path: Path) -> None:
-    """Write the figure of one scheme and metric as ``path`` with .png and with .svg."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(6.0, 5.2), layout="constrained")
-        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        labels = profiles.scheme.labels
-        column = "same_" if profiles.differences.is_same else ""
-        for frame, name, colour, (line, marker) in zip(
-            profiles.means, profiles.names, SERIES, STYLES, strict=False
-        ):
-            mean, low, high = (
-                frame.get_column(column + end).cast(float).to_numpy()
-                for end in ("mean", "low", "high")
-            )
-            look = {"color": colour, "linestyle": line, "marker": marker, "label": name}
-            _band(upper, mean, low, high, **look)
-        kind = "at equal documents" if column else "plain bucket means"
-        upper.set_ylabel(f"{profiles.metric}, {kind}")
-        upper.legend(frameon=False, loc="best")
-        bands = "bands: 95 % intervals, documents as units"
-        upper.set_title(bands, fontsize=9, loc="right", color=CONTROL)
-        found = profiles.differences
-        _band(lower, found.value, found.low, found.high, color=INK, linestyle="-", marker="o")
-        lower.axhline(0, color=INK, linewidth=0.8)
-        lower.axhline(
-            profiles.difference,
-            label="difference of the means",
-            color=CONTROL,
-            linewidth=1.4,
-            linestyle=":",
-        )
-        lower.legend(frameon=False, loc="best", fontsize=9)
-        lower.set_ylabel(f"{cut(profiles.names[0], 24)} minus\n{cut(profiles.names[1], 24)}")
-        every = -(-len(labels) // MAX_NAMED_TICKS)
-        lower.set_xticks(range(0, len(labels), every), labels[::every], fontsize=9)
-        lower.set_xlabel(SCHEME_TEXTS.get(profiles.scheme.name, profiles.scheme.name))
-    write_figure(figure, path)
-
-
-def _band(axes: Any, mean: np.ndarray, low: np.ndarray, high: np.ndarray, **style: Any) -> None:
-    """Draw means by bucket as a line with a band; empty buckets are passed over."""
-    held = np.flatnonzero(~np.isnan(mean))
-    axes.plot(held, mean[held], markersize=4, **style)
-    axes.fill_between(held, low[held], high[held], color=style["color"], alpha=0.15, linewidth=0)
 
 
 COMMAND = Command(

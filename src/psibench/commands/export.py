@@ -13,7 +13,7 @@ from psibench.formats.built import (
     find_datasets,
     prefixed_domains,
 )
-from psibench.publish.card import Licence, card_text, gather_facts, origin_lines
+from psibench.publish.card import Licence, card_text, gather_facts, lost_positions
 from psibench.publish.croissant import croissant
 from psibench.publish.layouts import LAYOUTS, Export, collections_of
 from psibench.tables import write_text
@@ -76,8 +76,8 @@ def run_export(args: argparse.Namespace) -> None:
         temporary.replace(args.out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    for line in origin_lines(facts):
-        print(line)
+    if lost := lost_positions(facts.counts):
+        print(f"warning: {lost}")
     queries = facts.counts["queries"].sum()
     print(f"{len(datasets)} datasets, {queries:,} queries written to {args.out}")
     if len({one.collection for one in written}) < len(datasets):

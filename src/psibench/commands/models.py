@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import yaml
 
 from psibench.commands.base import Command, config_file
-from psibench.commands.text_table import UNDEFINED, aligned, figure
+from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import composed, read_yaml
 from psibench.config.model_base import ModelBase
@@ -179,7 +179,7 @@ def model_row(
         entry.kind,  # type: ignore[attr-defined]
         entry.backend,  # type: ignore[attr-defined]
         size_text(getattr(entry, "parameters_m", None)),
-        figure(tokens, ""),
+        str(tokens or UNDEFINED),
         entry.licence or UNDEFINED,
         made_of,
         entry.description,

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from psibench.commands.base import Command, refuse_below, refuse_unwritable
-from psibench.commands.probe_text import probe_lines
+from psibench.commands.show import probe_lines
 from psibench.config.models import SentenceTransformerModel
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding

@@ -1,16 +1,15 @@
 """The PSI table and what it says, as text for a terminal."""
 
 import textwrap
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import polars as pl
 
-from psibench.commands.text_table import UNDEFINED, aligned, figure
+from psibench.commands.text_table import UNDEFINED, Form, frame_lines
 from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.metrics.psi import FLAGS
 from psibench.report.verdict import verdicts
-from psibench.report.wording import MISSING, p_value
+from psibench.report.wording import p_value
 
 AUTHORS = {
     "simulation": "simulated known-item queries; no person and no language model wrote them",
@@ -19,28 +18,31 @@ AUTHORS = {
 STAND_IN_AUTHOR = (
     "{model}, a rule-based program in a language model's place; they compare positions, not models"
 )
-COLUMNS: dict[str, str | Callable[[dict[str, Any]], str]] = {
+COLUMNS = {
     **{name: name for name in ("model", "domain")},
     "length": "length_bucket",
     **{name: name for name in ("metric", "buckets", "evidence")},
     "queries": "n_queries",
     "docs": "n_documents",
-    "mean": lambda row: figure(row["mean"]),
-    "PSI": lambda row: figure(row["psi"]),
-    "same-doc": lambda row: figure(row["psi_same"]),
-    "interval": lambda row: (
-        UNDEFINED
-        if row["psi_same_low"] is None
-        else f"{row['psi_same_low']:.3f}-{row['psi_same_high']:.3f}"
-    ),
-    "p": lambda row: p_value(row["p_adjusted"]).replace(MISSING, UNDEFINED),
-    "p control": lambda row: p_value(row["p_control_adjusted"]).replace(MISSING, UNDEFINED),
-    "given": lambda row: figure(row["seen"], ".0%"),
-    "drop": lambda row: figure(row["drop"]),
-    "flags": lambda row: row["flags"] or UNDEFINED,
+    "mean": "mean",
+    "PSI": "psi",
+    "same-doc": "psi_same",
+    "interval": pl.concat_list("psi_same_low", "psi_same_high"),
+    "p": "p_adjusted",
+    "p control": "p_control_adjusted",
+    "given": "seen",
+    "drop": "drop",
+    "flags": pl.col("flags").replace("", None),
 }
-"""Heading, and the column below it, or what is written of a row."""
-N_TEXT_COLUMNS = 6
+"""Heading -> column."""
+
+
+def _from_to(ends: list[float | None]) -> str:
+    low, high = ends
+    return UNDEFINED if low is None else f"{low:.3f}-{high:.3f}"
+
+
+FORMS: dict[str, Form] = {"interval": _from_to, "p": p_value, "p control": p_value, "given": ".0%"}
 WIDTH = 100
 
 
@@ -55,14 +57,7 @@ def format_psi_table(table: pl.DataFrame) -> str:
     is_all, n_queries = pl.col("evidence") == "all", pl.col("n_queries")
     of_all = pl.when(is_all).then(n_queries).forward_fill()
     kept = table.filter(is_all | (n_queries != of_all))
-    lines = [
-        [
-            str(row[column]) if isinstance(column, str) else column(row)
-            for column in COLUMNS.values()
-        ]
-        for row in kept.iter_rows(named=True)
-    ]
-    return "\n".join(aligned([[*COLUMNS], *lines], n_text=N_TEXT_COLUMNS))
+    return "\n".join(frame_lines(kept.select(**COLUMNS), FORMS, n_text=6))
 
 
 def format_flags(table: pl.DataFrame) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from psibench.commands.base import Command
 from psibench.errors import InputError
-from psibench.publish.results import corpus_rows, eval_results, model_index
+from psibench.publish.results import corpus_rows, eval_results
 from psibench.tables import read_provenance, read_table, write_text
 from psibench.tables.schemas import PSI_TABLE
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_publish(args: argparse.Namespace) -> None:
-    """Write `.eval_results/BENCHMARK.yaml` and `model-index.yaml`."""
+    """Write `.eval_results/BENCHMARK.yaml`."""
     rows = corpus_rows(
         read_table(args.table, PSI_TABLE),
         benchmark=args.benchmark,
@@ -43,23 +43,16 @@ def run_publish(args: argparse.Namespace) -> None:
     results = eval_results(
         rows, dataset=args.dataset, source_url=args.source, date=day, revision=args.revision
     )
-    index = model_index(rows, model=args.model, dataset=args.dataset, revision=args.revision)
-    paths = {
-        args.out / ".eval_results" / f"{args.benchmark}.yaml": results,
-        args.out / "model-index.yaml": index,
-    }
-    for path in paths:
-        if path.exists():
-            raise InputError(f"{path} is there; remove it, or name another folder")
-    for path, text in paths.items():
-        write_text(text, path)
-        print(path)
+    path = args.out / ".eval_results" / f"{args.benchmark}.yaml"
+    if path.exists():
+        raise InputError(f"{path} is there; remove it, or name another folder")
+    write_text(results, path)
+    print(path)
 
 
 COMMAND = Command(
     description="Write a model's results for its repository on the hub: OUT/.eval_results/"
-    "BENCHMARK.yaml, nDCG@10 of each corpus in percent with the PSI in the notes, and "
-    "OUT/model-index.yaml, the older form, for the front matter of its README.md.",
+    "BENCHMARK.yaml, nDCG@10 of each corpus in percent with the PSI in the notes.",
     add_arguments=add_arguments,
     run=run_publish,
 )

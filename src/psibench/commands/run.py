@@ -24,7 +24,6 @@ TABLES = {
     "psi_table": "psi_table",
     "probes": "probe_table",
     "probe_table": "probe_table",
-    "training_table": "training_table",
 }
 """Which table is printed after a run, by the target or by the name of a target's file."""
 WRITTEN = {

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -19,7 +19,6 @@ from psibench.commands.score_options import (
     add_arguments,
     token_limits,
     visible_ends,
-    with_defaults,
 )
 from psibench.errors import InputError
 from psibench.formats.beir import read_qrels, read_queries
@@ -33,7 +32,7 @@ from psibench.formats.checks import (
 from psibench.formats.runs import doubts, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_schemes
-from psibench.metrics.definitions import parse_metrics
+from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
 from psibench.metrics.query_scores import query_scores
 from psibench.metrics.ranking import ranking_metrics
 from psibench.tables import Provenance, content_hash, write_table
@@ -53,7 +52,7 @@ N_REVERSED = 1_000
 
 def run_score(args: argparse.Namespace) -> None:
     """Score every run, write the tables and the page, print the PSI table and what it says."""
-    args = with_example(args) if args.example else with_defaults(args)
+    args = with_example(args) if args.example else _of_own_files(args)
     limits = _check_options(args)
     queries, qrels = read_judgements(args)
     schemes: tuple[str, ...] = (args.buckets,)
@@ -70,7 +69,7 @@ def run_score(args: argparse.Namespace) -> None:
     author = _queries_by(args.queries)
     tables = result_tables(
         list(evaluated.values()),
-        labels=RowLabels(args.benchmark, args.query_lang, args.corpus_lang, author),
+        labels=RowLabels(args.benchmark, args.language, args.language, author),
         metrics=args.metrics,
         schemes=schemes,
         length_buckets=args.length_buckets,
@@ -96,6 +95,15 @@ def run_score(args: argparse.Namespace) -> None:
         print(f"Page written to {args.report}")
 
 
+def _of_own_files(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the options with what `with_example` says of its files."""
+    known: dict[str, Any] = {"benchmark": "custom", "language": "und", "kinds": {}}
+    known["on_filter_panel"] = ()
+    known["metrics"] = args.metrics or list(HEADLINE_METRICS)
+    known["length_buckets"] = args.length_buckets in (None, True)
+    return argparse.Namespace(**vars(args) | known)
+
+
 def _evaluate(
     args: argparse.Namespace,
     queries: pl.DataFrame,
@@ -104,11 +112,10 @@ def _evaluate(
 ) -> dict[str, Evaluated]:
     """Score every run; by the name of its model."""
     evaluated: dict[str, Evaluated] = {}
-    for index, (path, end) in enumerate(zip(args.run, ends, strict=True)):
-        named, scores = score_run(path, queries, qrels, args, ends=end)
-        model = args.model[index] if args.model else named
+    for path, end in zip(args.run, ends, strict=True):
+        model, scores = score_run(path, queries, qrels, args, ends=end)
         if model in evaluated:
-            raise InputError(f"{path}: a second run of the model {model!r}; name each with --model")
+            raise InputError(f"{path}: a second run of the model {model!r}; rename the file")
         evaluated[model] = Evaluated(
             model,
             args.kinds.get(model, "run"),
@@ -137,8 +144,6 @@ def _check_options(args: argparse.Namespace) -> list[int | None] | None:
     parse_metrics(args.metrics)
     if args.buckets != "all":
         bucket_scheme(args.buckets)
-    if args.model is not None and len(args.model) != len(args.run):
-        raise InputError(f"{len(args.model)} --model for {len(args.run)} --run; name all or none")
     refuse_file("--out", args.out)
     return None if args.example else token_limits(args)
 
@@ -233,12 +238,9 @@ def _provenance(
     for name in ("queries", "qrels", "corpus"):
         given = getattr(args, name) or []
         files |= {f"{name}:{i}" if len(given) > 1 else name: path for i, path in enumerate(given)}
-    names = [path.name for path in args.run]
-    for index, path in enumerate(args.run):
-        place = f"{index}:" if names.count(path.name) > 1 else ""
-        files[f"run:{place}{path.name}"] = path
+    files |= {f"run:{path.name}": path for path in args.run}
     options = (
-        *("benchmark", "model", "query_lang", "corpus_lang", "metrics", "length_buckets"),
+        *("benchmark", "language", "metrics", "length_buckets"),
         *("by_domain", "run_part", "control", "lower_is_better", "max_tokens"),
         *("ignore_unknown", "ignore_unjudged"),
     )
@@ -270,7 +272,6 @@ def _page(
         Scored(
             tables.psi,
             tables.buckets,
-            tables.comparisons,
             [BenchmarkInfo(args.benchmark, recipe="", simulated=bool(note), note=note)],
             [
                 ModelInfo(m.model, m.kind, control=blind if m.model == args.control else None)

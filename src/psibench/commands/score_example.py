@@ -15,10 +15,7 @@ FOLDER = Path(__file__).parents[1] / "example"
 FACTS = "example.json"
 OUT = Path("psibench-example")
 PAGE = "report.html"
-REPLACED = (
-    *("run", "model", "queries", "qrels", "corpus", "max_tokens", "tokenizer", "control"),
-    *("benchmark", "query_lang", "corpus_lang"),
-)
+REPLACED = ("run", "queries", "qrels", "corpus", "max_tokens", "tokenizer", "control")
 """Options that the example has its own values of."""
 
 
@@ -28,7 +25,7 @@ def with_example(args: argparse.Namespace) -> argparse.Namespace:
     Beside the options: `kinds` of the models, those `on_filter_panel` (which chose the queries),
     and how far each run's model read, `ends` (see `score_options.visible_ends`).
 
-    Raises InputError if an option names files or models of one's own, or says what they are.
+    Raises InputError if an option names files of one's own, or says what they are.
     """
     given = [f"--{name.replace('_', '-')}" for name in REPLACED if getattr(args, name) is not None]
     if given:
@@ -39,16 +36,14 @@ def with_example(args: argparse.Namespace) -> argparse.Namespace:
     seen = (read_table(FOLDER / "runs" / f"{name}.seen.parquet", SEEN) for name in models)
     own = {
         "run": [FOLDER / "runs" / f"{name}.parquet" for name in models],
-        "model": list(models),
         "queries": [FOLDER / "queries.parquet"],
         "qrels": [FOLDER / "qrels.parquet"],
         "control": facts["control"],
         "benchmark": facts["benchmark"],
-        "query_lang": facts["language"],
-        "corpus_lang": facts["language"],
+        "language": facts["language"],
         "metrics": args.metrics or ["ndcg@10"],
-        "buckets": "thirds" if args.buckets == "all" else args.buckets,
         "length_buckets": bool(args.length_buckets),
+        "buckets": "thirds" if args.buckets == "all" else args.buckets,
         "out": out,
         "report": args.report or out / PAGE,
         "kinds": {name: model["kind"] for name, model in models.items()},

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -12,23 +11,6 @@ from psibench.formats.beir import NEEDED, read_texts
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.definitions import HEADLINE_METRICS
 from psibench.metrics.query_scores import evidence_documents, name_some
-
-UNLESS_SAID: dict[str, Any] = {
-    "benchmark": "custom",
-    "query_lang": "und",
-    "corpus_lang": "und",
-    "metrics": list(HEADLINE_METRICS),
-    "length_buckets": True,
-    "kinds": {},
-    "on_filter_panel": (),
-}
-"""What holds for files of one's own where an option is not given; --example has others."""
-
-
-def with_defaults(args: argparse.Namespace) -> argparse.Namespace:
-    """Return the options of a command on files of one's own, those not given included."""
-    lacking = {name: value for name, value in UNLESS_SAID.items() if vars(args).get(name) is None}
-    return argparse.Namespace(**vars(args) | lacking)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,15 +84,6 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         help="squad, thirds, relative-20 (any relative-N), thirds-every-tag, or all of the first "
         "three (default; thirds alone where no query has one evidence span)",
     )
-    group.add_argument(
-        "--model",
-        action="append",
-        metavar="NAME",
-        help="one per --run, in order; default: the name in an MTEB file, else the file's name",
-    )
-    group.add_argument("--benchmark", metavar="NAME", help="default: custom")
-    group.add_argument("--query-lang", help="e.g. eng-Latn (default: und)")
-    group.add_argument("--corpus-lang", help="e.g. eng-Latn (default: und)")
     group.add_argument(
         "--metrics",
         nargs="+",

@@ -1,8 +1,14 @@
-"""Rows of text in columns, and figures in them."""
+"""Tables as text for a terminal."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
 
 UNDEFINED = "-"
+Form = str | Callable[[Any], str]
+"""A format, as ``.3f``, or what writes a value as text."""
 
 
 def aligned(
@@ -20,11 +26,31 @@ def aligned(
         yield "  ".join(cells).rstrip()
 
 
-def figure(value: object, form: str = ".3f") -> str:
-    """Write a number, or anything with a format; ``-`` for none."""
-    return UNDEFINED if value is None else f"{value:{form}}"
+def frame_lines(
+    frame: "pl.DataFrame",
+    forms: Mapping[str, Form] | None = None,
+    *,
+    n_text: int,
+    heads: Sequence[str] = (),
+) -> Iterator[str]:
+    """Yield a frame as lines, its first ``n_text`` columns flush left.
 
+    Figures have three decimals unless ``forms`` says otherwise, lists of two numbers are intervals,
+    nulls are ``-``. ``heads`` stand above in place of the columns' names.
+    """
+    forms = forms or {}
 
-def ends(low: float | None, high: float | None, form: str = ".3f") -> str:
-    """Write an interval; ``-`` for none."""
-    return UNDEFINED if low is None else f"[{low:{form}}, {high:{form}}]"
+    def cell(value: Any, form: Form) -> str:
+        if value is None:
+            return UNDEFINED
+        if callable(form):
+            return form(value)
+        if isinstance(value, list):
+            low, high = (cell(end, form) for end in value)
+            return UNDEFINED if UNDEFINED in (low, high) else f"[{low}, {high}]"
+        return f"{value:{form}}" if isinstance(value, float) else str(value)
+
+    columns = [
+        [cell(v, forms.get(name, ".3f")) for v in frame[name].to_list()] for name in frame.columns
+    ]
+    return aligned([heads or frame.columns, *zip(*columns, strict=True)], n_text=n_text)

@@ -101,16 +101,6 @@ def _identity(row: Row) -> tuple[object, ...]:
     return tuple(row.get(name) for name in names)
 
 
-def contrasts(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Keep what sums a probe up: gaps, ranges and contrasts, of all documents; all sizes as one."""
-    is_contrast = pl.col("measure").str.contains(" (gap|range|excess)$|^delta_change$")
-    without_size = pl.col("size").is_null()
-    probe = ("benchmark", "language", "domain", "model", "other", "probe", "measure")
-    return pairs.filter(
-        is_contrast, without_size | ~without_size.any().over(probe), pl.col("read") == "all"
-    )
-
-
 @stage("probe_comparison", version=2)
 def run_probe_comparison(
     compared: Sequence[Mapping[str, str]],

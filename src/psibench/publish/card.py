@@ -4,7 +4,7 @@ The front matter is read by the hub and by `datasets`: its `configs` say which f
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from psibench.formats.built import TABLES, Dataset
 from psibench.formats.tabular import read_parquet
 from psibench.metrics.buckets import third_of_middle
 from psibench.publish.layouts import Written
-from psibench.report.wording import number, with_interval
+from psibench.report.tables import Columns, Form, table_of, with_ends
+from psibench.report.wording import p_value
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.derived import read_all
@@ -152,11 +153,7 @@ Note: {{ lost }}.
 {% endif %}
 ## Size
 
-| language | domain | documents | queries | qrels |
-|---|---|--:|--:|--:|
-{% for row in sizes %}
-{{ row | line }}
-{% endfor %}
+{{ sizes }}
 
 {% if is_pooled %}
 The domains of a language are one corpus here: a query searches the documents of all of them. \
@@ -166,15 +163,7 @@ on the two are not comparable. `psibench export --by-domain` keeps domains apart
 {% endif %}
 ## What the filters dropped
 
-{% if losses is none %}
-Not recorded: the benchmark was read as it is, or its ledger is not there.
-{% else %}
-| step | of | entered | kept | dropped | most often because |
-|---|---|--:|--:|--:|---|
-{% for row in losses %}
-{{ row | line }}
-{% endfor %}
-{% endif %}
+{{ losses }}
 
 ## Controls
 
@@ -185,11 +174,7 @@ What retrievers scored whose reading of positions is known beforehand (nDCG@10, 
 thirds of its document, all domains, searched domain by domain). A retriever is \
 position-sensitive only beyond the position-blind one.
 
-| language | control | queries | mean | PSI | at equal documents | p |
-|---|---|--:|--:|--:|---|--:|
-{% for row in controls %}
-{{ row | line }}
-{% endfor %}
+{{ controls }}
 {% endif %}
 
 ## Where it comes from
@@ -240,22 +225,19 @@ def card_text(
 ) -> str:
     """Return the card of a benchmark in a layout."""
     counts = facts.counts
-    sizes = ("documents", "queries", "qrels")
-    whole = ("all", f"{counts.height} datasets", *counts.select(sizes).sum().row(0))
     records = [record for of in facts.records for record in of]
     made = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    made.filters["line"] = lambda row: f"| {' | '.join(map(_cell, row))} |"
     return made.from_string(CARD).render(
         name=name,
         front=yaml.safe_dump(
             _front_matter(name, counts, written, licence), sort_keys=False, allow_unicode=True
         ).rstrip(),
         layout=LAYOUTS[layout],
-        lost=_elsewhere(counts),
-        sizes=[*counts.select("language", "domain", *sizes).iter_rows(), whole],
+        lost=lost_positions(counts),
+        sizes=_sizes(counts),
         is_pooled=len({one.collection for one in written}) < counts.height,
         losses=_losses(facts),
-        controls=None if facts.controls is None else [*map(_control, facts.controls.to_dicts())],
+        controls=None if facts.controls is None else _controls_table(facts.controls),
         versions=_distinct(record.get("psibench_version") for record in records) or UNKNOWN,
         stages=_stages(records) or UNKNOWN,
         dates=_dates(records) or UNKNOWN,
@@ -272,22 +254,7 @@ def card_text(
     )
 
 
-def origin_lines(facts: Facts) -> Iterator[str]:
-    """Yield a line per language: how much it holds, what made it and when; then a warning."""
-    for (language,), rows in facts.counts.with_row_index().group_by(
-        "language", maintain_order=True
-    ):
-        made = [record for place in rows["index"] for record in facts.records[place]]
-        n_domains = f"{rows.height} {'domain' if rows.height == 1 else 'domains'}"
-        yield (
-            f"{language}: {n_domains} ({', '.join(rows['domain'])}), {rows['queries'].sum():,} "
-            f"queries; {_stages(made) or 'stage not recorded'}, created {_dates(made) or UNKNOWN}"
-        )
-    if warning := _elsewhere(facts.counts):
-        yield f"warning: {warning}"
-
-
-def _elsewhere(counts: pl.DataFrame) -> str:
+def lost_positions(counts: pl.DataFrame) -> str:
     """Word how many declared positions the layout cannot hold; empty if none are lost."""
     moved = counts["elsewhere"].sum()
     if not moved:
@@ -324,17 +291,31 @@ def _front_matter(
     return front | ({"configs": configs} if configs else {})
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _markdown(
+    frame: pl.DataFrame, columns: Columns, forms: Mapping[str, Form] | None = None
+) -> str:
+    """Return a frame as a table in Markdown."""
+    table = table_of("", frame, columns, forms=forms, gap=" ")
+    lines = (table.header, ["---"] * len(table.header), *table.rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _losses(facts: Facts) -> list[tuple[Any, ...]] | None:
+def _sizes(counts: pl.DataFrame) -> str:
+    """Return what each dataset holds, and all together."""
+    names = ("documents", "queries", "qrels")
+    whole = counts.select(
+        pl.lit("all").alias("language"),
+        pl.format("{} datasets", pl.len()).alias("domain"),
+        pl.col(names).sum(),
+    )
+    rows = pl.concat([counts.select("language", "domain", *names), whole])
+    return _markdown(rows, {name: name for name in rows.columns})
+
+
+def _losses(facts: Facts) -> str:
     """Return what each step took in, kept and dropped, and the commonest reasons."""
     if facts.flow is None or facts.attrition is None or facts.flow.is_empty():
-        return None
-    named = ("stage", "unit", "entered", "kept", "dropped")
+        return "Not recorded: the benchmark was read as it is, or its ledger is not there."
     steps = (
         facts.flow.group_by("stage", "unit")
         .agg(pl.col("step").min(), pl.col("entered", "kept", "dropped").sum())
@@ -346,18 +327,18 @@ def _losses(facts: Facts) -> list[tuple[Any, ...]] | None:
         .len("n")
         .sort("n", "reason", descending=[True, False])
         .group_by("stage", "unit", maintain_order=True)
-        .agg(why=pl.format("{} {}", "reason", "n").head(FEW_REASONS))
+        .agg(why=pl.format("{} {}", "reason", "n").head(FEW_REASONS).str.join(", "))
     )
     joined = steps.join(reasons, on=["stage", "unit"], how="left", maintain_order="left")
-    return [(*row, ", ".join(why or [])) for *row, why in joined.select(*named, "why").iter_rows()]
+    shown: Columns = {"step": "stage", "of": "unit"}
+    shown |= {name: name for name in ("entered", "kept", "dropped")}
+    return _markdown(joined, shown | {"most often because": "why"})
 
 
-def _control(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    told = with_interval(row, "psi_same", separator=" ")
-    same = told if row["psi_same"] is not None else "not to be told"
-    mean, psi, p = (number(row[name]) for name in ("mean", "psi", "p_adjusted"))
-    p = "< .001" if (row["p_adjusted"] or 1) < 0.001 else p
-    return row["corpus_lang"], row["model"], row["n_queries"], mean, psi, same, p
+def _controls_table(controls: pl.DataFrame) -> str:
+    shown: Columns = {"language": "corpus_lang", "control": "model", "queries": "n_queries"}
+    shown |= {"mean": "mean", "PSI": "psi", "at equal documents": with_ends("psi_same")}
+    return _markdown(controls, shown | {"p": "p_adjusted"}, {"p": p_value})
 
 
 def _stages(records: Iterable[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""A model's results as the hub reads them: `.eval_results/*.yaml`, and the older model-index.
+"""A model's results as the hub reads them: `.eval_results/*.yaml`.
 
 A file of `.eval_results` in a model's repository puts its scores on the model's page and on the
 leaderboard of the dataset (https://huggingface.co/docs/hub/eval-results). A leaderboard orders one
@@ -95,34 +95,8 @@ def eval_results(
         )
         for subset, row in _results(rows)
     ]
-    return _yaml(eval_result_entries_to_yaml(entries))
-
-
-def model_index(rows: pl.DataFrame, *, model: str, dataset: str, revision: str | None) -> str:
-    """Return the front matter `model-index` of a model's card: nDCG@10 and PSI of each corpus."""
-    from huggingface_hub import EvalResult
-    from huggingface_hub.repocard_data import eval_results_to_model_index
-
-    found = []
-    for subset, row in _results(rows):
-        figures = {"ndcg_at_10": row["mean"], "psi": row["psi"], "psi_same": row["psi_same"]}
-        found += [
-            EvalResult(
-                task_type="text-retrieval",
-                task_name="Retrieval",
-                dataset_type=dataset,
-                dataset_name=f"{row['benchmark']} ({subset})",
-                dataset_config=subset,
-                dataset_split="test",
-                dataset_revision=revision,
-                metric_type=name,
-                metric_value=round(value, 5),
-                metric_name=name,
-            )
-            for name, value in figures.items()
-            if value is not None
-        ]
-    return _yaml({"model-index": eval_results_to_model_index(model, found)})
+    written = eval_result_entries_to_yaml(entries)
+    return yaml.safe_dump(written, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _results(rows: pl.DataFrame) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -143,7 +117,3 @@ def _notes(row: dict[str, Any]) -> str:
         f"nDCG@10. PSI by thirds {psi}, at equal documents {same} ({shape}); "
         f"{row['n_queries']} queries by {row['queries_by']}"
     )
-
-
-def _yaml(value: Any) -> str:
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)

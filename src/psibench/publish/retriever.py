@@ -14,7 +14,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.formats.built import Dataset, find_datasets
-from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
+from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import fitting_schemes
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
 from psibench.metrics.query_scores import name_some, query_scores
@@ -79,7 +79,6 @@ def evaluate(
     metrics: Sequence[str] = HEADLINE_METRICS,
     buckets: Sequence[str] | None = None,
     by_domain: bool = False,
-    settings: UncertaintySettings | None = None,
 ) -> Evaluation:
     """Ask a retriever every query of a benchmark and measure how it depends on position.
 
@@ -102,8 +101,6 @@ def evaluate(
         As of `psibench score`; all schemes that fit the evidence when `buckets` is None.
     by_domain
         Also rows for each domain.
-    settings
-        Level of the intervals, and what a small bucket is.
 
     Raises
     ------
@@ -143,7 +140,6 @@ def evaluate(
             schemes=buckets or fitting_schemes(spans.to_series()),
             domains=by_domain,
             control=CONTROL if control else None,
-            settings=settings,
         )
         for name, frame in (
             ("psi", tables.psi),

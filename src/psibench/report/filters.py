@@ -1,22 +1,22 @@
 """How generated queries came about and what the filters left of them, beside published counts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
 from psibench.filters.audit import AUDIT_TABLE, RATES, wilson_interval
 from psibench.filters.mixtures import MIXTURE_CELLS, RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
-from psibench.filters.study import position_shift
+from psibench.filters.study import POSITION_SHIFT, position_shift
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.llm.sections import Price, price_of
 from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm
-from psibench.report.plots import SERIES, LineStyle, draw_stacks
+from psibench.report.plots import draw_stacks
 from psibench.report.published import read_published
 from psibench.report.tables import (
     Block,
@@ -24,24 +24,14 @@ from psibench.report.tables import (
     Form,
     Table,
     figure_of,
-    slug,
     table_of,
     with_ends,
 )
 from psibench.report.views import BenchmarkInfo, Row, headlines, main_scheme
-from psibench.report.wording import (
-    ALPHA,
-    MISSING,
-    change,
-    count,
-    listed,
-    p_text,
-    p_value,
-    percent,
-)
+from psibench.report.wording import count, p_value, percent
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.domains import domain_table
+from psibench.tables.domains import by_place, with_labels
 from psibench.tables.schemas import ATTRITION, QUERIES
 from psibench.tables.spec import POOLED, TableSpec
 from psibench.text.segments import POSITIONS
@@ -59,14 +49,13 @@ COUNTED = {
 
 
 def read_generation(
-    labels: Sequence[Mapping[str, Any]],
     *,
     flow: Mapping[str, str],
     usage: Mapping[str, str],
     attrition: Mapping[str, str],
     prices: Mapping[str, Any],
 ) -> dict[str, pl.DataFrame]:
-    """Read how queries came about: ``flow`` and ``usage`` rows of all languages.
+    """Read how queries came about: ``flow`` and ``usage`` rows of all benchmarks and languages.
 
     Both have benchmark, language and domain in front (`all`: its domains' counts added up). FLOW
     rows get ``reasons``, what was dropped for each; LLM_USAGE rows ``usd`` and ``estimated_usd``
@@ -74,65 +63,68 @@ def read_generation(
 
     Parameters
     ----------
-    labels
-        Benchmark, language and domains of everything that a language model was asked about.
     flow, usage, attrition
         Each benchmark's ledger.
     prices
         A price table as plain data.
     """
+    flows, used = _ledger(flow, FLOW, "flow"), _ledger(usage, LLM_USAGE, "llm_usage")
+    dropped = pl.concat(
+        read_table(path, ATTRITION).select(pl.lit(name).alias("benchmark"), pl.all())
+        for name, path in attrition.items()
+    )
+    keys = ["benchmark", "language", "stage", "unit"]
+    counted = dropped.group_by(*keys, "reason", maintain_order=True).len("n")
+    reasons = pl.format("{} {}", "reason", pl.col("n").map_elements(count, pl.String))
+    by_stage = counted.group_by(keys).agg(reasons=reasons.str.join(", "))
+    flows = flows.join(by_stage, on=keys, how="left", maintain_order="left")
     table = {name: Price.model_validate(entry) for name, entry in prices.items()}
-    found: dict[str, list[pl.DataFrame]] = {"flow": [], "usage": []}
-    for label in labels:
-        name, language, domains = label["benchmark"], label["lang"], label["domains"]
-        place = {"benchmark": name, "language": language, "domain": _domain_name(domains)}
-        in_front = [pl.lit(text).alias(key) for key, text in place.items()]
-        dropped = read_table(attrition[name], ATTRITION).filter(language=language)
-        counted = dropped.group_by("stage", "unit", "reason", maintain_order=True).len("n")
-        told = pl.format("{} {}", "reason", pl.col("n").map_elements(count, pl.String))
-        by_stage = counted.group_by("stage", "unit").agg(reasons=told.str.join(", "))
-        flows = _pooled("flow", _by_domain(flow[name], FLOW, domains, language))
-        flows = flows.join(by_stage, on=["stage", "unit"], how="left", maintain_order="left")
-        found["flow"].append(flows.sort("step", maintain_order=True).select(*in_front, pl.all()))
-        used = _pooled("llm_usage", _by_domain(usage[name], LLM_USAGE, domains, language))
-        schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
-        money = pl.DataFrame([_money(row, table) for row in used.to_dicts()], schema=schema)
-        found["usage"].append(
-            pl.concat([used.select(*in_front, pl.all()), money], how="horizontal")
-        )
-    return {name: pl.concat(frames) for name, frames in found.items() if frames}
+    schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
+    money = pl.DataFrame([_money(row, table) for row in used.to_dicts()], schema=schema)
+    return {"flow": flows, "usage": pl.concat([used, money], how="horizontal")}
 
 
-def _domain_name(domains: Sequence[str]) -> str:
-    return domains[0] if len(domains) == 1 else POOLED
+def _ledger(paths: Mapping[str, str], spec: TableSpec, name: str) -> pl.DataFrame:
+    """Read a table of each benchmark's ledger, the counts of a language's domains added up."""
+    every = pl.concat(
+        read_table(path, by_place(spec)).select(pl.lit(benchmark).alias("benchmark"), pl.all())
+        for benchmark, path in paths.items()
+    )
+    place, keys = ["benchmark", "language"], COUNTED[name]
+    several, domain = pl.col("domain").n_unique() > 1, pl.col("domain").first()
+    named = pl.when(several).then(pl.lit(POOLED)).otherwise(domain).over(place)
+    return _added(every.with_columns(domain=named), (*place, "domain", *keys))
 
 
-def _by_domain(
-    given: str | Sequence[str],
-    spec: TableSpec,
-    domains: Sequence[str],
-    language: str | None = None,
-) -> list[pl.DataFrame]:
-    """Read each domain's rows of a table of all, or one table of each."""
-    return [
-        read_table(domain_table(given, domain, number, language), spec)
-        for number, domain in enumerate(domains)
+def _added(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Add up the counts of rows that are alike in columns."""
+    step = pl.col("^step$").min()
+    added = rows.group_by(keys, maintain_order=True).agg(step, pl.exclude("step", *keys).sum())
+    return added.select(rows.columns)
+
+
+def _of_language(given: Any, spec: TableSpec, language: str) -> pl.DataFrame:
+    """Read one table, a list of them, or one by each domain; of one language, over its domains."""
+    paths = [given] if isinstance(given, str) else given
+    found = dict.fromkeys(paths.values() if isinstance(paths, Mapping) else paths)
+    frames = [
+        read_table(path, with_labels(spec, list(pl.read_parquet_schema(path)))) for path in found
     ]
+    rows = pl.concat(frames, how="diagonal")
+    if "language" in rows.columns:
+        rows = rows.filter(language=language)
+    return rows.select(spec.column_names)
 
 
-def _pooled(name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _pooled(name: str, rows: pl.DataFrame) -> pl.DataFrame:
     """Add up the counts of several domains; tables without `COUNTED` keys are stacked.
 
     What follows from counts (shares, budgets) is worked out where it is shown.
     """
-    stacked = pl.concat(frames)
-    if len(frames) > 1 and name == "audit_table":
-        return _pooled_audit(stacked)
-    if len(frames) == 1 or name not in COUNTED:
-        return stacked
-    step, keys = pl.col("^step$").min(), COUNTED[name]
-    added = stacked.group_by(keys, maintain_order=True).agg(step, pl.exclude("step", *keys).sum())
-    return added.select(stacked.columns)
+    keys = COUNTED.get(name, ("stratum",))
+    if name == "judgements" or not rows.select(keys).is_duplicated().any():
+        return rows
+    return _pooled_audit(rows) if name == "audit_table" else _added(rows, keys)
 
 
 def _pooled_audit(stacked: pl.DataFrame) -> pl.DataFrame:
@@ -203,7 +195,6 @@ TABLES: Mapping[str, TableSpec] = {
     "mixture_cells": MIXTURE_CELLS,
 }
 KEYS = ("benchmark", "lang", "domains", *TABLES, "dropped", "queries")
-PAIRS_UNIT = "pairs"
 Facts = Mapping[str, Any]
 """One language of one benchmark whose candidates were verified: its benchmark, language and domain,
 those of `TABLES` that it has, and ``shift``, POSITION_SHIFT rows, by name."""
@@ -227,16 +218,15 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[Facts]:
     for one in files:
         domains, language = one["domains"], one["lang"]
         facts: dict[str, Any] = {"benchmark": one["benchmark"], "language": language}
-        facts["domain"] = _domain_name(domains)
+        facts["domain"] = domains[0] if len(domains) == 1 else POOLED
         for name, spec in TABLES.items():
             if one.get(name):
-                only = language if name == "flow" else None
-                facts[name] = _pooled(name, _by_domain(one[name], spec, domains, only))
+                facts[name] = _pooled(name, _of_language(one[name], spec, language))
         if "flow" in facts and one.get("dropped") and one.get("queries"):
-            columns = ["_id", "target_position", "pos_char_span", "pos_char_length"]
-            queries = _by_domain(one["queries"], QUERIES, domains)
-            dropped = pl.concat(_by_domain(one["dropped"], ATTRITION, domains, language))
-            asked = pl.concat([frame.select(columns) for frame in queries])
+            dropped, asked = (
+                _of_language(one[name], spec, language)
+                for name, spec in (("dropped", ATTRITION), ("queries", QUERIES))
+            )
             facts["shift"] = position_shift(facts["flow"], dropped, asked)
         found.append(facts)
     return found
@@ -255,16 +245,15 @@ def verification_blocks(facts: Sequence[Facts], info: BenchmarkInfo) -> list[Blo
 
 
 def _blocks(fact: Facts, info: BenchmarkInfo) -> Iterator[Block]:
-    threshold = info.margin_threshold
     if "flow" in fact and info.recipe == "fineweb_posq":
         yield stage_table(fact)
     if "shift" in fact:
-        anchor = slug("shift", info.id, fact["language"], fact["domain"])
-        yield from shift_blocks(fact["shift"], anchor)
+        yield from shift_blocks(fact["shift"])
     if "margin_table" in fact:
-        yield margin_table(fact["margin_table"], threshold=threshold)
+        yield margin_table(fact["margin_table"])
     if "cell_table" in fact:
-        yield from cell_table(fact["cell_table"], threshold=threshold, unit=info.length_unit)
+        cut, unit = info.margin_threshold, info.length_unit
+        yield from cell_table(fact["cell_table"], threshold=cut, unit=unit)
     if "audit_table" in fact:
         yield audit_table(fact["audit_table"])
     if "mixture_cells" in fact:
@@ -311,46 +300,30 @@ def view_tables(
         note = f"{_removed_text(pl.concat([FLOW.empty(), *flows]))} {CLEAN_NOTE}".strip()
         names = {"raw": views["raw"], "clean": info.id}
         title = "False negatives: raw and clean labels"
-        tables.append(_side_by_side(rows, names, models, metric, title, note))
+        tables.append(_side_by_side(rows, names, models, title, note))
     if "tiny" in views:
         names = {"all": info.id, "tiny": views["tiny"]}
         title = "All queries and the tiny subset"
-        tables.append(_side_by_side(rows, names, models, metric, title, TINY_NOTE))
+        tables.append(_side_by_side(rows, names, models, title, TINY_NOTE))
     return tables
 
 
 def _side_by_side(
-    rows: pl.DataFrame,
-    names: Mapping[str, str],
-    models: Sequence[str],
-    metric: str,
-    title: str,
-    note: str,
+    rows: pl.DataFrame, names: Mapping[str, str], models: Sequence[str], title: str, note: str
 ) -> Table:
-    """Return queries, score and both PSIs of each model; ``names``: heading -> benchmark."""
-    known = ["n_queries", "mean"]
-    known += [f"{psi}{end}" for psi in ("psi", "psi_same") for end in ("", "_low", "_high")]
-    both = pl.DataFrame({"model": models}, schema={"model": pl.String})
-    for heading, benchmark in names.items():
-        own = rows.filter(benchmark=benchmark).select(
-            "model", *(pl.col(name).name.prefix(f"{heading} ") for name in known)
-        )
-        both = both.join(own, on="model", how="left", maintain_order="left")
-    first, second = names
-    both = both.filter(pl.any_horizontal(pl.col("^.* n_queries$").is_not_null()))
-    groups = {metric: "mean", "published PSI": "psi", "PSI at equal documents": "psi_same"}
-    shown = [pl.col(f"{heading} n_queries").alias(f"queries|{heading}") for heading in names]
-    for group, name in groups.items():
-        shown += [
-            (pl.col(f"{h} mean") if name == "mean" else with_ends(f"{h} {name}")).alias(
-                f"{group}|{h}"
-            )
-            for h in names
-        ]
-        moved = pl.col(f"{second} {name}") - pl.col(f"{first} {name}")
-        shown.append(moved.alias(f"{group}|change"))
-    forms: dict[str, Form] = {f"{group}|change": change for group in groups}
-    return table_of(title, both.select("model", *shown), forms=forms, n_names=1, note=note)
+    """Return queries, score and both PSIs of each model, a row for each of ``names``.
+
+    ``names``: heading -> benchmark.
+    """
+    labels = {benchmark: heading for heading, benchmark in names.items()}
+    kinds = {"model": pl.Enum(models), "benchmark": pl.Enum(list(labels))}
+    shown: Columns = {"model": "model", "queries": pl.col("benchmark").replace_strict(labels)}
+    shown |= {"number": "n_queries", "mean": "mean", "published PSI": with_ends("psi")}
+    shown |= {"PSI at equal documents": with_ends("psi_same")}
+    both = rows.filter(pl.col("benchmark").is_in(list(labels))).sort(
+        pl.col(name).cast(kind) for name, kind in kinds.items()
+    )
+    return table_of(title, both, shown, n_names=2, note=note)
 
 
 def _removed_text(flow: pl.DataFrame) -> str:
@@ -367,8 +340,6 @@ def _removed_text(flow: pl.DataFrame) -> str:
 
 # --- counts beside the papers'
 
-HERE = "this run"
-FAILED = "failed"
 CAVEAT = (
     "Published figures come from the paper's own documents, language model and rerankers: compare "
     "the shape, not the numbers."
@@ -383,8 +354,7 @@ MARGIN_NOTE = (
     "rerankers. Second line: share of all candidates, and of those kept, by position."
 )
 CELL_NOTE = (
-    "Queries with {pool}. Budget: the smallest cell, which is what training sets of equal size can "
-    "draw from each bin."
+    "Budget: the smallest cell, which is what training sets of equal size can draw from each bin."
 )
 MIXTURE_NOTE = (
     "Training sets of equal size and equal lengths that differ in where the evidence lies; the "
@@ -392,119 +362,120 @@ MIXTURE_NOTE = (
 )
 AUDIT_NOTE = (
     "A language model said of each third, seen alone, whether it answers. Exclusive: yes for the "
-    "target and no for both others. Brackets: 95 % Wilson intervals, in per cent."
+    "target and no for both others. Brackets: 95 % Wilson intervals."
 )
 
 
-def stage_table(fact: Facts) -> Table:
-    """Return the stages of FineWeb-PosQ beside the published counts (PosQ, appendix A.2).
+def _beside(
+    title: str,
+    ours: pl.DataFrame,
+    published: str,
+    on: Sequence[str],
+    cells: Callable[[str], Columns],
+    note: str,
+    *,
+    our_cells: Columns | None = None,
+    start: str = "ours",
+) -> Table:
+    """Return a run's rows with a published table's beside them, joined on columns.
 
-    A published stage that the run does not have has dashes.
+    ``cells`` are the columns of one side, whose names begin with its argument; ``our_cells`` take
+    their place for the run. ``start`` is the side, ours or theirs, whose rows there are.
     """
-    counts = {(row["stage"], row["unit"]): row["kept"] for row in fact["flow"].to_dicts()}
+    paper = read_published(published)
+    theirs = paper.rows.select(*on, pl.exclude(on).name.prefix("their "))
+    how: Any = {"ours": "left", "theirs": "right"}[start]
+    rows = ours.join(theirs, on=on, how=how, maintain_order="left_right", nulls_equal=True)
+    sides = (("this run", our_cells or cells("")), (f"published: {paper.source}", cells("their ")))
+    shown: Columns = {name: name for name in on}
+    shown |= {f"{side}|{name}": cell for side, found in sides for name, cell in found.items()}
+    return table_of(title, rows, shown, n_names=len(on), note=f"{note} {CAVEAT}")
+
+
+def _kept(side: str, share: pl.Expr) -> Columns:
+    """Return what is kept, with its share, and at each position with its share of them."""
+    total = pl.sum_horizontal(f"{side}n_{p}" for p in POSITIONS)
+    cells: Columns = {"kept": pl.struct(f"{side}n", share=share)}
+    positions = {p: pl.col(f"{side}n_{p}") for p in POSITIONS}
+    return cells | {
+        p: pl.when(n.is_not_null()).then(pl.struct(n, share=n / total))
+        for p, n in positions.items()
+    }
+
+
+def stage_table(fact: Facts) -> Table:
+    """Return the stages of FineWeb-PosQ beside the published counts (PosQ, appendix A.2)."""
+    ours = fact["flow"].select("stage", "unit", n="kept")
     if "judgements" in fact:
         pairs = fact["judgements"].select("query_id", "doc_id", "is_false_negative").unique()
-        counts[RULE_RERANKERS, PAIRS_UNIT] = pairs.height
-        counts[RULE_JUDGES, PAIRS_UNIT] = pairs.filter("is_false_negative").height
-    kept: dict[str, dict[str, int]] = {}
-    for row in fact["shift"].iter_rows(named=True) if "shift" in fact else ():
-        kept.setdefault(row["stage"], {})[row["target_position"]] = row["n_kept"]
-
-    def cells(n: int | None, parts: Sequence[int | None]) -> tuple[str, ...]:
-        known = [part for part in parts if part is not None]
-        if n is None or len(known) < len(POSITIONS):
-            return (MISSING if n is None else count(n), *(MISSING,) * len(POSITIONS))
-        total = sum(known)
-        return (count(n), *(_with_share(part, part / total if total else None) for part in known))
-
-    published = read_published("fineweb_posq_counts")
-    rows = []
-    for row in published.rows.iter_rows(named=True):
-        stage, unit = row["stage"], row["unit"]
-        mine = kept.get(stage, {}) if unit != "documents" else {}
-        here = cells(counts.get((stage, unit)), [mine.get(name) for name in POSITIONS])
-        rows.append((stage, unit, *here, *cells(row["n"], [row[f"n_{p}"] for p in POSITIONS])))
-    names = ("left", *POSITIONS)
-    note = f"{STAGE_NOTE} {CAVEAT}"
-    title = "Stages beside the published ones"
-    return _beside(title, ("stage", "items"), names, names, rows, published.source, note)
+        n_pairs = [pairs.height, pairs["is_false_negative"].sum()]
+        more = {"stage": [RULE_RERANKERS, RULE_JUDGES], "unit": ["pairs"] * 2, "n": n_pairs}
+        ours = pl.concat([ours, pl.DataFrame(more, schema=ours.schema)])
+    shift = fact.get("shift", POSITION_SHIFT.empty()).filter(pl.col("target_position") != "all")
+    placed = shift.select("stage", "unit", "n_kept", name=pl.format("n_{}", "target_position"))
+    wide = placed.pivot(
+        "name", on_columns=[f"n_{p}" for p in POSITIONS], index=["stage", "unit"], values="n_kept"
+    )
+    ours = ours.join(wide, on=["stage", "unit"], how="left")
+    none = pl.lit(None, pl.Float64)
+    return _beside(
+        "Stages beside the published ones",
+        ours,
+        "fineweb_posq_counts",
+        ("stage", "unit"),
+        lambda side: _kept(side, none),
+        STAGE_NOTE,
+        start="theirs",
+    )
 
 
-def margin_table(table: pl.DataFrame, *, threshold: float | None) -> Table:
+def margin_table(table: pl.DataFrame) -> Table:
     """Return queries kept by threshold and position, as in Controlled's Table 6.
 
-    ``table`` holds MARGIN_TABLE rows; ``threshold`` is the one of the run. Published figures stand
-    beside the same thresholds. The row of queries without a margin is left out where there is none.
+    ``table`` holds MARGIN_TABLE rows. Below another lowest threshold other queries failed.
     """
 
-    def cells(row: Row) -> tuple[str, ...]:
-        parts = (_with_share(row[f"n_{name}"], row[f"share_{name}"]) for name in POSITIONS)
-        return (_with_share(row["n"], row["share"]), *parts)
+    def cells(side: str) -> Columns:
+        return _kept(side, pl.col(f"{side}n") / pl.col(f"{side}n").first())
 
-    def meaning(row: Row) -> str | float:
-        return row["condition"] if row["threshold"] is None else row["threshold"]
-
-    published = read_published("controlled_table6")
-    known = {meaning(row): cells(row) for row in published.rows.iter_rows(named=True)}
-    lowest = table["threshold"].min()
-    if lowest != published.rows["threshold"].min():
-        known.pop(FAILED)  # it means another margin there
-    texts = {"all": "all candidates", "no_margin": "no margin"}
-    if isinstance(lowest, float):
-        texts[FAILED] = f"failed: m < {lowest:g}"
-    rows = []
-    n = pl.col("n")
-    shares = {f"share_{p}": pl.when(n > 0).then(pl.col(f"n_{p}") / n) for p in POSITIONS}
-    total = table.filter(condition="all")["n"].sum()
-    for row in table.with_columns(share=n / total, **shares).iter_rows(named=True):
-        if row["condition"] == "no_margin" and not row["n"]:
-            continue
-        text = texts.get(row["condition"], row["condition"])
-        if row["threshold"] is not None:
-            text = _pool(row["threshold"]) + (", kept" if row["threshold"] == threshold else "")
-        rows.append((text, *cells(row), *known.get(meaning(row), (MISSING,) * 4)))
-    names, note = ("kept", *POSITIONS), f"{MARGIN_NOTE} {CAVEAT}"
-    title = "Margin: queries kept by threshold"
-    return _beside(title, ("condition",), names, names, rows, published.source, note)
+    shown = table.filter((pl.col("condition") != "no_margin") | (pl.col("n") > 0))
+    lowest = pl.col("threshold").min()
+    other = pl.when(lowest == 0).then(pl.lit("failed")).otherwise(pl.format("failed: m<{}", lowest))
+    failed = pl.col("condition") == "failed"
+    shown = shown.with_columns(condition=pl.when(failed).then(other).otherwise("condition"))
+    return _beside(
+        "Margin: queries kept by threshold",
+        shown,
+        "controlled_table6",
+        ("condition",),
+        cells,
+        MARGIN_NOTE,
+    )
 
 
 def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> list[Table]:
     """Return the pool of one threshold by length bin and position, as in Controlled's Table 8.
 
     ``table`` holds CELL_TABLE rows; without a pool there is no table. ``threshold`` is that of the
-    run; None, or one the table does not have, takes the highest. ``unit`` is what the bins count;
-    published figures stand beside where bins and unit are the same.
+    run; None, or one the table does not have, takes the highest. ``unit`` is what the bins count.
     """
-
-    def cells(row: Row) -> tuple[str, ...]:
-        return tuple(count(row[name]) for name in (*counts, "budget"))
-
     pools = table.filter(pl.col("threshold").is_not_null())
     if pools.is_empty():
         return []
-    known = sorted(set(pools["threshold"]))
-    taken = threshold if threshold is not None and threshold in known else known[-1]
-    mine = pools.filter(threshold=taken)
-    n_bins, counts = mine.height - 1, [f"n_{name}" for name in POSITIONS]
-    smallest = mine.filter(pl.col("length_bin") != "all").select(counts).to_numpy().min()
-    budget = pl.when(pl.col("length_bin") == "all").then(n_bins * smallest).otherwise(smallest)
-    published = read_published("controlled_table8")
-    bins, theirs = list(mine["length_bin"]), published.rows.to_dicts()
-    is_same = [(name, unit) for name in bins] == [(r["length_bin"], r["unit"]) for r in theirs]
-    names = (*POSITIONS, "budget")
-    beside = [cells(row) for row in theirs] if is_same else [()] * len(bins)
-    lines = zip(bins, mine.with_columns(budget=budget).to_dicts(), beside, strict=True)
-    rows = [
-        ("all bins" if name == "all" else name.replace("-", "–"), *cells(row), *more)
-        for name, row, more in lines
-    ]
-    title, head = "Queries kept by length and position", (f"length, {unit}" if unit else "length",)
-    note = CELL_NOTE.format(pool=_pool(taken))
-    if is_same:
-        source = f"{published.source}, {_pool(theirs[0]['threshold'])}"
-        return [_beside(title, head, names, names, rows, source, f"{note} {CAVEAT}")]
-    other = f"The bins of {published.source} are others, so its figures do not stand beside."
-    return [Table(title, (*head, *names), tuple(rows), n_names=1, note=f"{note} {other}")]
+    known = pools["threshold"].unique().sort().to_list()
+    mine = pools.filter(threshold=threshold if threshold in known else known[-1])
+    is_all = pl.col("length_bin") == "all"
+    smallest = pl.min_horizontal(f"n_{p}" for p in POSITIONS).filter(~is_all).min()
+    mine = mine.with_columns(
+        unit=pl.lit(unit), budget=smallest * pl.when(is_all).then(pl.len() - 1).otherwise(1)
+    )
+
+    def cells(side: str) -> Columns:
+        return {**{p: f"{side}n_{p}" for p in POSITIONS}, "budget": f"{side}budget"}
+
+    title = "Queries kept by length and position"
+    on = ("length_bin", "unit", "threshold")
+    return [_beside(title, mine, "controlled_table8", on, cells, CELL_NOTE)]
 
 
 def audit_table(table: pl.DataFrame) -> Table:
@@ -513,42 +484,18 @@ def audit_table(table: pl.DataFrame) -> Table:
     ``table`` holds AUDIT_TABLE rows. The stratum without a margin is left out where nothing of it
     was audited.
     """
-    published = read_published("controlled_table7")
-    known = {(row["low"], row["high"]): row for row in published.rows.iter_rows(named=True)}
-    rows = []
-    for row in table.iter_rows(named=True):
-        low, high = row["low"], row["high"]
-        if low is None and high is None and not row["n"] + row["n_unusable"]:
-            continue
-        text = "no margin" if high is None else f"failed: m < {high:g}"
-        if low is not None:
-            text = _pool(low) if high is None else f"{low:g} ≤ m < {high:g}"
-        shares = []
-        for name in RATES:
-            ends = [row[f"{name}_{end}"] for end in ("low", "high")]
-            told = f"\n[{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if None not in ends else ""
-            shares.append(percent(row[name]) + (told if row[name] is not None else ""))
-        beside = known.get((low, high), {})
-        theirs = (percent(beside.get(name)) for name in RATES)
-        rows.append((text, count(row["n"]), count(row["n_unusable"]), *shares, *theirs))
-    names = tuple(name.replace("_", " ") for name in RATES)
-    title, own = "Audit of the margin by a language model", ("queries", "not usable", *names)
-    note = f"{AUDIT_NOTE} {CAVEAT}"
-    return _beside(title, ("stratum",), own, names, rows, published.source, note)
-
-
-def _beside(
-    title: str,
-    head: tuple[str, ...],
-    own: tuple[str, ...],
-    theirs: tuple[str, ...],
-    rows: Sequence[tuple[str, ...]],
-    source: str,
-    note: str,
-) -> Table:
-    """Return a run's columns with a paper's beside them."""
-    groups = (("", len(head)), (HERE, len(own)), (f"published: {source}", len(theirs)))
-    return Table(title, (*head, *own, *theirs), tuple(rows), len(head), groups, note)
+    ours: Columns = {"queries": "n", "not usable": "n_unusable"}
+    ours |= {name.replace("_", " "): with_ends(name) for name in RATES}
+    is_empty = (pl.col("stratum") == "no_margin") & (pl.col("n") + pl.col("n_unusable") == 0)
+    return _beside(
+        "Audit of the margin by a language model",
+        table.filter(~is_empty),
+        "controlled_table7",
+        ("stratum",),
+        lambda side: {name.replace("_", " "): f"{side}{name}" for name in RATES},
+        AUDIT_NOTE,
+        our_cells=ours,
+    )
 
 
 def mixture_table(cells: pl.DataFrame) -> Table:
@@ -566,115 +513,65 @@ def mixture_table(cells: pl.DataFrame) -> Table:
     return table_of("Training mixtures", shown, n_names=1, note=MIXTURE_NOTE)
 
 
-def _pool(threshold: float) -> str:
-    """Return a cumulative pool as a formula."""
-    return f"m ≥ {threshold:g}"
-
-
-def _with_share(n: int | None, share: float | None) -> str:
-    """Return a count and below it a share, as far as known."""
-    if n is None:
-        return MISSING
-    return count(n) if share is None else f"{count(n)}\n{percent(share, 2)}"
-
-
 # --- does a filter itself shift where the evidence is?
 
 SHIFT_TITLE = "Do the filters shift where the evidence is?"
-POSITION_STYLES = tuple(LineStyle(colour) for colour in SERIES[:3])
-ROUGH = 5  # smallest expected count for which the chi-square approximation is usually trusted
-TEST_TEXT = (
-    "p: how often a stage that drops items without regard to position would shift the shares as "
-    "much (chi-square test)."
+SHIFT_NOTE = (
+    "Shift: half the sum of absolute differences of the shares. p: how often a stage that drops "
+    "items without regard to position would shift the shares as much (chi-square test; rough "
+    "where the fewest expected items are below 5), adjusted for the number of stages (Holm). "
+    "Balancing evens the positions on purpose."
 )
 
 
-def shift_blocks(shift: pl.DataFrame, anchor: str) -> list[Block]:
-    """Return the share of each position before and after every stage: drawn, told, and as numbers.
+def shift_blocks(shift: pl.DataFrame) -> list[Block]:
+    """Return the share of each position before and after every stage, drawn and as numbers.
 
-    ``shift`` are POSITION_SHIFT rows; ``anchor`` is the figure's id on the page. What enters a
-    stage is shown where it is not what the stage before it kept. Nothing where no stage has items
-    with a position.
+    ``shift`` are POSITION_SHIFT rows. Nothing where no stage has items with a position.
     """
-    stages = [stage for stage in _stages(shift) if stage["before"] is not None]
-    bars: list[tuple[str, tuple[float, ...], str]] = []
-    rows: list[tuple[str, ...]] = []
-    last = None
-    for stage in stages:
-        name, before, after = stage["stage"], stage["before"], stage["after"]
-        if before != last:
-            bars.append((f"before {name}", before, ""))
-            entered = count(stage["n_entered"])
-            rows.append((bars[-1][0], *_shares(before), entered, MISSING, MISSING))
-        last = after
-        if after is None:
-            continue
-        beside = p_text(stage["p_value"]) if stage["p_value"] is not None else ""
-        if stage["n_kept"] == stage["n_entered"]:
-            beside = "drops none"
-        elif name == RULE_BALANCE:
-            beside = "on purpose"
-        bars.append((f"after {name}", after, beside))
-        moved = (percent(stage["shift"], 2), p_value(stage["p_value"]))
-        rows.append((bars[-1][0], *_shares(after), count(stage["n_kept"]), *moved))
-    if not bars:
+    wide = shift.pivot(
+        "target_position",
+        on_columns=POSITIONS,
+        index=["step", "stage", "shift", "p_value", "min_expected"],
+        values=["share_of_entered", "share_of_kept"],
+    )
+    sides = {
+        side: [f"share_of_{column}_{p}" for p in POSITIONS]
+        for side, column in (("before", "entered"), ("after", "kept"))
+    }
+    whole = shift.filter(target_position="all").select("step", "n_entered", "n_kept")
+    stages = wide.join(whole, on="step").sort("step").drop_nulls(sides["before"])
+    if stages.is_empty():
         return []
-    text = f"share of the {stages[0]['unit']} by target position"
-    styles = dict(zip(POSITIONS, POSITION_STYLES, strict=True))
-    drawn, said = draw_stacks(bars, POSITION_STYLES, x_text=text), " ".join(shift_sentences(shift))
-    header = ("", *POSITIONS, "items", "moved", "p")
+    bars: list[tuple[str, tuple[float, ...]]] = []
+    for row in stages.iter_rows(named=True):
+        for side, names in sides.items():
+            shares = tuple(row[name] for name in names)
+            if None not in shares and not (side == "before" and bars and bars[-1][1] == shares):
+                bars.append((f"{side} {row['stage']}", shares))
+    tested = stages["p_value"].is_not_null() & (stages["stage"] != RULE_BALANCE)
+    steps = stages.filter(tested)
+    adjusted = steps.select("step", p=pl.Series(holm(steps["p_value"].to_numpy())))
+    stages = stages.join(adjusted, on="step", how="left", maintain_order="left")
+    shown: Columns = {"stage": "stage"}
+    for side, n in (("before", "n_entered"), ("after", "n_kept")):
+        shown |= {f"{side}|items": n}
+        shown |= {f"{side}|{p}": name for p, name in zip(POSITIONS, sides[side], strict=True)}
+    shown |= {"shift": "shift", "p, adjusted": "p", "fewest expected": "min_expected"}
+    share = partial(percent, decimals=2)
+    forms: dict[str, Form] = {name: share for name in shown if "|" in name and "items" not in name}
+    forms |= {"shift": share, "p, adjusted": p_value, "fewest expected": "{:,.1f}".format}
+    drawn = draw_stacks(bars, POSITIONS, x_text="share of the items by target position")
     return [
-        figure_of(drawn, anchor, SHIFT_TITLE, said, legend=styles),
-        Table("Shares of the positions by stage", header, tuple(rows), n_names=1),
+        figure_of(
+            drawn, SHIFT_TITLE, "Shares of the target positions before and after each filter."
+        ),
+        table_of(
+            "Shares of the positions by stage",
+            stages,
+            shown,
+            forms=forms,
+            n_names=1,
+            note=SHIFT_NOTE,
+        ),
     ]
-
-
-def _shares(shares: Sequence[float]) -> Iterator[str]:
-    return (percent(share, 2) for share in shares)
-
-
-def shift_sentences(shift: pl.DataFrame) -> list[str]:
-    """Say which stages shift the positions beyond chance, by how much, and which do not.
-
-    p-values are adjusted for the number of stages (Holm). Balancing is left out of the test: it
-    evens the positions on purpose.
-    """
-    stages = _stages(shift)
-    tested = [s for s in stages if s["p_value"] is not None and s["stage"] != RULE_BALANCE]
-    adjusted = holm(np.array([stage["p_value"] for stage in tested]))
-    pairs = list(zip(tested, adjusted, strict=True))
-    beyond = [_moved_text(stage) for stage, p in pairs if p <= ALPHA and stage["after"]]
-    within = [f"{s['stage']} ({p_text(s['p_value'])})" for s, p in pairs if p > ALPHA]
-    rough = [s["stage"] for s in tested if s["min_expected"] < ROUGH]
-    sentences = [f"Beyond chance: {'; '.join(beyond)}."] if beyond else []
-    if tested and not beyond:
-        sentences.append("No stage shifts the positions beyond chance.")
-    sentences += [f"Not distinguishable from chance: {listed(within)}."] if within else []
-    if any(stage["stage"] == RULE_BALANCE for stage in stages):
-        sentences.append("Balancing evens the positions on purpose.")
-    sentences += [f"Few items, so p is rough: {listed(rough)}."] if rough else []
-    more = " Beyond chance is p ≤ 0.05 after adjusting for the number of stages."
-    return [*sentences, TEST_TEXT + (more if len(tested) > 1 else "")] if tested else sentences
-
-
-def _stages(shift: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return one mapping per stage: its row ``all`` with the shares ``before`` and ``after``."""
-    found = []
-    ordered = shift.sort("step", maintain_order=True)
-    for _, rows in ordered.group_by("stage", "unit", maintain_order=True):
-        parts = {row["target_position"]: row for row in rows.iter_rows(named=True)}
-        stage = dict(parts["all"])
-        for side, column in (("before", "share_of_entered"), ("after", "share_of_kept")):
-            shares = tuple(parts[name][column] for name in POSITIONS)
-            stage[side] = None if None in shares else shares
-        found.append(stage)
-    return found
-
-
-def _moved_text(stage: Row) -> str:
-    """Say how far the two positions moved that gain and lose most, and p."""
-    before, after = stage["before"], stage["after"]
-    moves = [b - a for a, b in zip(before, after, strict=True)]
-    ends = dict.fromkeys((moves.index(max(moves)), moves.index(min(moves))))
-    parts = [f"{POSITIONS[i]} from {percent(before[i])} to {percent(after[i])}" for i in ends]
-    return f"{stage['stage']} moves {listed(parts)} ({p_text(stage['p_value'])})"

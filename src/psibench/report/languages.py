@@ -1,7 +1,8 @@
 """Languages and domains: what a benchmark holds of each, and how good its translations are."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -17,11 +18,10 @@ from psibench.report.tables import (
     Form,
     Table,
     figure_of,
-    slug,
     table_of,
 )
 from psibench.report.views import BenchmarkInfo
-from psibench.report.wording import MISSING, STATISTIC_TEXTS, count, percent
+from psibench.report.wording import STATISTIC_TEXTS, count, percent
 from psibench.tables.build_schemas import (
     RELOCATION,
     TRANSLATION_AGREEMENT,
@@ -31,7 +31,6 @@ from psibench.tables.build_schemas import (
 from psibench.tables.derived import read_all
 from psibench.tables.schemas import DOMAIN_SIMILARITY
 from psibench.tables.spec import POOLED, TableSpec
-from psibench.text.query_types import QUERY_TYPES
 from psibench.translate.quality import ANNOTATOR_MEAN, DIMENSIONS, OVERALL
 
 LANGUAGE_SPECS: Mapping[str, TableSpec] = {
@@ -42,8 +41,6 @@ LANGUAGE_SPECS: Mapping[str, TableSpec] = {
     "translators": TRANSLATOR_QUALITY,
 }
 POSIR_RECIPES = ("posir", "posir_release")
-Cells = dict[tuple[str, str], float | None]
-"""(row, column) -> a value of a heat map."""
 LanguageTables = Mapping[str, pl.DataFrame]
 """Rows of those tables of `LANGUAGE_SPECS` that a benchmark has, by name."""
 
@@ -65,11 +62,7 @@ def read_languages(files: Sequence[Mapping[str, Any]]) -> dict[str, LanguageTabl
 
 # --- what a benchmark holds by language and domain, as in PosIR's Tables 4 to 6 and Figure 6
 
-Values = Mapping[str, float]
-Statistics = Mapping[tuple[str, str], Values]
-"""(language, domain) -> name of a statistic -> value."""
 TOKENS = ("min", "q1", "median", "q3", "max", "mean")
-QUARTILES = frozenset({"q1", "median", "q3"})
 PUBLISHED_COLUMNS = {"eng": "english", "cmn": "chinese", "zho": "chinese"}
 SIZED = {"squad_posq": "squad", "fineweb_posq": "fineweb", "fineweb_posq_release": "fineweb"}
 SIZE_TABLES = ("posq_table2", "myopic_table2")
@@ -77,9 +70,9 @@ SIZES_NOTE = (
     "Words are split on one space. The papers differ on the same 13,902 passages, and PosQ's count "
     "of the tiny subset's last bucket cannot be: docs/papers.md."
 )
-LANGUAGE_NOTE = (
-    "To first: mean length beside that of the first language. Quartiles of all languages together "
-    "are not computed."
+SIZE_NOTE = (
+    "Shares are of the row all. Quartiles of several languages or domains together are not "
+    "computed. To first: mean length beside that of the first language."
 )
 TYPE_NOTE = (
     "By the interrogative a query opens with; in Chinese by its first one. CLAIM: asks nothing. "
@@ -103,170 +96,126 @@ def language_blocks(
     kept. Only what there is something to say about: no table of one language or of one domain. Of
     several figures all but one are folded.
     """
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    columns = ("language", "domain", "statistic", "value")
-    mine = statistics.filter(benchmark=info.id).select(columns)
-    for language, domain, name, value in mine.iter_rows():
-        found.setdefault((language, domain), {})[name] = value
-    whole = _by_language(found)
-    domains = dict.fromkeys(domain for _, domain in found if domain != POOLED)
-    blocks: list[Block] = _sizes_beside(whole, info)
-    if len(whole) > 1:
-        rows = whole | {POOLED: _together(list(whole.values()))}
-        blocks.append(_size_table("Languages", rows, TOKENS, LANGUAGE_NOTE, beside_first=True))
-    if len(domains) > 1 and len(whole) == 1:
-        rows = {domain: found[language, domain] for language in whole for domain in domains}
-        (rows[POOLED],) = whole.values()
-        blocks.append(_size_table("Domains", rows, TOKENS))
-    elif len(domains) > 1:
-        rows = {
-            domain: _together([found[one, domain] for one in whole if (one, domain) in found])
-            for domain in domains
-        }
-        rows[POOLED] = _together(list(whole.values()))
-        tokens = [name for name in TOKENS if name not in QUARTILES]
-        blocks.append(_size_table("Domains", rows, tokens, f"Together: {', '.join(whole)}."))
-        ratios = _ratio_figure(found, domains, info.id)
-        blocks += [] if ratios is None else [replace(ratios, is_folded=True)]
-    types = _query_type_table(whole, has_published=info.recipe in POSIR_RECIPES)
-    blocks += [] if types is None else [types]
+    names = ["n_passages", "n_queries", "query_tokens_mean"]
+    names += [f"passage_tokens_{name}" for name in TOKENS]
+    mine = statistics.filter(benchmark=info.id)
+    place = ["language", "domain"]
+    sizes = mine.pivot("statistic", on_columns=names, index=place, values="value")
+    is_pooled = pl.col("domain") == POOLED
+    # the pooled rows of each language, or those of its only domain
+    whole = sizes.filter(is_pooled | ~is_pooled.any().over("language"))
+    parts = sizes.filter(~is_pooled)
+    blocks: list[Block] = [*_sizes_beside(mine, info)]
+    if whole.height > 1:
+        blocks.append(_size_table("Languages", whole, "language", whole))
+    if parts["domain"].n_unique() > 1:
+        blocks.append(_size_table("Domains", parts, "domain", whole))
+        mean = pl.col("passage_tokens_mean")
+        caption = f"Mean tokens per document over those of {whole['language'][0]}, by domain."
+        ratios = parts.select(
+            "domain", "language", mean / mean.first().over("domain", order_by=pl.row_index())
+        )
+        blocks += _heat_map("Length beside the first language", caption, ratios, is_folded=True)
+    blocks += _query_type_table(mine, whole, info)
     if "relocation" in tables and tables["relocation"].height:
         blocks.append(_relocation_table(tables["relocation"]))
     if "similarity" in tables:
-        figures = _similarity_figures(tables["similarity"].filter(benchmark=info.id), info.id)
+        figures = _similarity_figures(tables["similarity"].filter(benchmark=info.id))
         blocks += [replace(one, is_folded=place > 0) for place, one in enumerate(figures)]
     return blocks
 
 
-def _sizes_beside(whole: Mapping[str, Values], info: BenchmarkInfo) -> list[Block]:
+def _sizes_beside(mine: pl.DataFrame, info: BenchmarkInfo) -> list[Block]:
     """Return a benchmark's sizes beside PosQ's and Myopic's Table 2; nothing where it is another's.
 
     The column of the full or of the tiny data is taken by the benchmark's subset.
     """
     data = SIZED.get(info.recipe)
-    if data is None or not whole:
+    if data is None or mine.is_empty():
         return []
-    own = next(iter(whole.values()))
     column = f"{data}_{info.subset.lower() or 'full'}"
-    papers = [read_published(name) for name in SIZE_TABLES]
-    printed = [dict(one.texts.select("statistic", column).iter_rows()) for one in papers]
-    rows = []
-    for name in printed[0]:
-        theirs = [
-            f"{int(text):,}" if text.isdigit() else text for text in (d[name] for d in printed)
-        ]
-        if any(theirs):
-            what = STATISTIC_TEXTS.get(name, name.replace("bucket:", "queries: "))
-            mine = MISSING if name not in own else count(own[name])
-            rows.append((what, mine, *(text or MISSING for text in theirs)))
-    groups = (("", 1), ("this run", 1), *((one.source, 1) for one in papers))
-    header = ("", "", *[column.replace("_", ", ")] * len(papers))
-    return [Table("Sizes beside the published ones", header, tuple(rows), 1, groups, SIZES_NOTE)]
+    whole = mine.sort(pl.col("domain") != POOLED, maintain_order=True)
+    rows = whole.unique("statistic", keep="first").select("statistic", here="value")
+    shown: Columns = {
+        "size": pl.col("statistic").replace(STATISTIC_TEXTS).str.replace("bucket:", "queries: "),
+        "this run": "here",
+    }
+    for name in SIZE_TABLES:
+        paper = read_published(name)
+        printed = paper.texts.select("statistic", pl.col(column).replace("", None).alias(name))
+        rows = rows.join(printed, on="statistic", how="right", maintain_order="right")
+        shown[f"{paper.source}, {column}"] = name
+    rows = rows.filter(pl.any_horizontal(pl.col(SIZE_TABLES).is_not_null()))
+    title, forms = "Sizes beside the published ones", {"this run": count}
+    return [table_of(title, rows, shown, forms=forms, n_names=1, note=SIZES_NOTE)]
 
 
-def _size_table(
-    title: str,
-    rows: Mapping[str, Values],
-    tokens: Sequence[str],
-    note: str = "",
-    *,
-    beside_first: bool = False,
-) -> Table:
+def _size_table(title: str, rows: pl.DataFrame, by: str, whole: pl.DataFrame) -> Table:
     """Return documents, queries and lengths by language or domain, as PosIR's Tables 4 and 5.
 
-    Shares are of the row `all`. Of several languages or domains together there are no quartiles.
+    ``whole`` are the rows of all domains, whose sum is the row ``all``.
     """
-    first = next(iter(rows.values())).get("passage_tokens_mean")
-    lines = []
-    for name, values in rows.items():
-        cells = [name]
-        for size in ("n_passages", "n_queries"):
-            total = rows[POOLED][size]
-            cells += [count(values[size]), percent(values[size] / total if total else None, 2)]
-        cells.append(_tokens(values.get("query_tokens_mean")))
-        lengths = {token: values.get(f"passage_tokens_{token}") for token in tokens}
-        cells += [
-            f"{n:,.0f}" if n is not None and token != "mean" else _tokens(n)
-            for token, n in lengths.items()
-        ]
-        mean = lengths["mean"] if name != POOLED else None
-        ratio = MISSING if not first or mean is None else f"{mean / first:.2f}"
-        lines.append((*cells, *[ratio] * beside_first))
-    names = [*({"q1": "Q1", "q3": "Q3"}.get(n, n) for n in tokens), *["to first"] * beside_first]
-    groups = (("", 1), ("size", 4), ("tokens per query", 1), ("tokens per document", len(names)))
-    header = (title.lower()[:-1], "documents", "share", "queries", "share", "mean", *names)
-    return Table(title, header, tuple(lines), n_names=1, groups=groups, note=note)
+    n, queries = pl.col("n_passages"), pl.col("n_queries")
+    lengths = {name: pl.col(f"passage_tokens_{name}") for name in TOKENS}
+    asked = pl.col("query_tokens_mean")
+    sums = {
+        "n": n.sum(),
+        "queries": queries.sum(),
+        "asked": (asked * queries).sum() / queries.filter(asked.is_not_null()).sum(),
+        **{name: pl.when(pl.len() == 1).then(length.first()) for name, length in lengths.items()},
+        "min": lengths["min"].min(),
+        "max": lengths["max"].max(),
+        "mean": (lengths["mean"] * n).sum() / n.sum(),
+    }
+    total = whole.select(pl.lit(POOLED).alias(by), **sums)
+    found = pl.concat([rows.group_by(by, maintain_order=True).agg(**sums), total])
+    shown: Columns = {
+        by: by,
+        "documents|number": "n",
+        "documents|share": pl.col("n") / total["n"][0],
+        "queries|number": "queries",
+        "queries|share": pl.col("queries") / total["queries"][0],
+        "tokens per query|mean": "asked",
+        **{f"tokens per document|{name}": name for name in TOKENS},
+    }
+    if by == "language":
+        shown["tokens per document|to first"] = pl.col("mean") / pl.col("mean").first()
+    tokens = "{:,.1f}".format
+    forms: dict[str, Form] = {
+        **{name: count for name in shown if name.endswith("number")},
+        **{name: partial(percent, decimals=2) for name in shown if name.endswith("share")},
+        **{name: "{:,.0f}".format for name in shown if name.startswith("tokens per document")},
+        "tokens per query|mean": tokens,
+        "tokens per document|mean": tokens,
+        "tokens per document|to first": "{:.2f}".format,
+    }
+    return table_of(title, found.fill_nan(None), shown, forms=forms, n_names=1, note=SIZE_NOTE)
 
 
-def _tokens(mean: float | None) -> str:
-    return MISSING if mean is None else f"{mean:,.1f}"
-
-
-def _ratio_figure(found: Statistics, domains: Iterable[str], benchmark: str) -> FigureView | None:
-    """Return mean length by domain and language over the first language's, PosIR's Tables 13-43.
-
-    None where a domain or the first language is alone.
-    """
-    languages = list(dict.fromkeys(language for language, _ in found))
-    means = {place: values.get("passage_tokens_mean") for place, values in found.items()}
-    cells: Cells = {}
-    for name in domains:
-        if first := means.get((languages[0], name)):
-            own = {(name, one): means.get((one, name)) for one in languages}
-            cells |= {place: None if mean is None else mean / first for place, mean in own.items()}
-    said = f"Mean tokens per document over those of {languages[0]}, by domain."
-    return _heat_map(slug("ratio", benchmark), "Length beside the first language", said, cells)
-
-
-def _query_type_table(whole: Mapping[str, Values], *, has_published: bool) -> Table | None:
-    """Return queries by type, as PosIR's Table 6; None without English or Chinese queries."""
-    marker = f"{QUERY_TYPE_PREFIX}{QUERY_TYPES[0]}"
-    typed = {language: values for language, values in whole.items() if marker in values}
-    if not typed:
-        return None
-    columns: list[str] = []
-    known: dict[str, dict[str, Any]] = {}
-    if has_published:
-        columns = list(dict.fromkeys(PUBLISHED_COLUMNS[name.partition("-")[0]] for name in typed))
-        known = {row["query_type"]: row for row in read_published("posir_table6").rows.to_dicts()}
-    rows = []
-    for kind in QUERY_TYPES:
-        cells = []
-        for values in typed.values():
-            n, total = values[f"{QUERY_TYPE_PREFIX}{kind}"], values["n_queries"]
-            cells += [count(n), percent(n / total if total else None, 2)]
-        rows.append((kind, *cells, *(percent(known[kind][name], 2) for name in columns)))
-    groups = [("", 1), *((language, 2) for language in typed)]
-    groups += [("published: PosIR, table 6", len(columns))] if columns else []
-    header = ("type", *("queries", "share") * len(typed), *columns)
-    return Table("What queries ask", header, tuple(rows), 1, tuple(groups), TYPE_NOTE)
-
-
-def _by_language(found: Statistics) -> dict[str, Values]:
-    """Return the statistics of each language: the pooled ones, or those of its first domain."""
-    whole: dict[str, Values] = {}
-    for (language, domain), values in found.items():
-        if domain == POOLED or language not in whole:
-            whole[language] = values
-    return whole
-
-
-def _together(rows: Sequence[Values]) -> Values:
-    """Add up sizes; lengths over the documents of all, quartiles left out."""
-    sized = [row for row in rows if row["n_passages"]]
-    merged = {name: sum(row[name] for row in rows) for name in ("n_passages", "n_queries")}
-    asked = [row for row in rows if "query_tokens_mean" in row]
-    if asked:
-        tokens = sum(row["query_tokens_mean"] * row["n_queries"] for row in asked)
-        merged["query_tokens_mean"] = tokens / sum(row["n_queries"] for row in asked)
-    if not sized:
-        return merged
-    lowest = [row["passage_tokens_min"] for row in sized if "passage_tokens_min" in row]
-    if len(lowest) == len(sized):
-        merged["passage_tokens_min"] = min(lowest)
-    merged["passage_tokens_max"] = max(row["passage_tokens_max"] for row in sized)
-    total = sum(row["passage_tokens_mean"] * row["n_passages"] for row in sized)
-    return merged | {"passage_tokens_mean": total / merged["n_passages"]}
+def _query_type_table(mine: pl.DataFrame, whole: pl.DataFrame, info: BenchmarkInfo) -> list[Block]:
+    """Return queries by type, as PosIR's Table 6; none without English or Chinese queries."""
+    named = mine.join(whole.select("language", "domain", "n_queries"), on=["language", "domain"])
+    typed = named.filter(pl.col("statistic").str.starts_with(QUERY_TYPE_PREFIX)).select(
+        "language",
+        type=pl.col("statistic").str.strip_prefix(QUERY_TYPE_PREFIX),
+        queries=pl.col("value").cast(pl.Int64),
+        share=pl.col("value") / pl.col("n_queries"),
+    )
+    if typed.is_empty():
+        return []
+    languages = typed["language"].unique(maintain_order=True).to_list()
+    sides = ("queries", "share")
+    rows = typed.pivot("language", index="type", values=sides)
+    shown: Columns = {"type": "type"}
+    shown |= {f"{name}|{side}": f"{side}_{name}" for name in languages for side in sides}
+    if info.recipe in POSIR_RECIPES:
+        paper = read_published("posir_table6")
+        rows = rows.join(paper.rows, left_on="type", right_on="query_type", maintain_order="left")
+        columns = dict.fromkeys(PUBLISHED_COLUMNS[name.partition("-")[0]] for name in languages)
+        shown |= {f"published: {paper.source}|{name}": name for name in columns}
+    forms = {name: partial(percent, decimals=2) for name in shown if not name.endswith("queries")}
+    title = "What queries ask"
+    return [table_of(title, rows, shown, forms=forms, n_names=1, note=TYPE_NOTE)]
 
 
 def _relocation_table(relocation: pl.DataFrame) -> Table:
@@ -289,41 +238,24 @@ def _relocation_table(relocation: pl.DataFrame) -> Table:
     return table_of("Does position survive translation?", rows, shown, forms=forms, note=SHIFT_NOTE)
 
 
-def _similarity_figures(similarity: pl.DataFrame, benchmark: str) -> list[FigureView]:
-    """Return a heat map of domains per model and two languages, as PosIR's Figure 6.
-
-    The first language is below the diagonal, the second, if there is one, above. Fewer than two
-    domains give none.
-    """
+def _similarity_figures(similarity: pl.DataFrame) -> list[FigureView]:
+    """Return a heat map of domains per model and language, as PosIR's Figure 6."""
     figures = []
-    for (model,), rows in similarity.group_by("model", maintain_order=True):
-        domains = rows["domain_a"].unique(maintain_order=True).to_list()
-        place = {name: number for number, name in enumerate(domains)}
-        languages = rows["language"].unique(maintain_order=True).to_list()
-        for pair in (languages[i : i + 2] for i in range(0, len(languages), 2)):
-            cells: Cells = {(a, b): None for a in domains for b in domains}
-            columns = ("language", "domain_a", "domain_b", "cosine")
-            for language, a, b, cosine in rows.select(columns).iter_rows():
-                if (
-                    language in pair
-                    and (place[a] > place[b], place[a] < place[b])[pair.index(language)]
-                ):
-                    cells[a, b] = cosine
-            above = f" Above: {pair[1]}." if len(pair) > 1 else ""
-            said = f"{SIMILARITY_NOTE} Below the diagonal: {pair[0]}.{above} Model: {model}."
-            anchor = slug("similarity", benchmark, str(model), *pair)
-            figure = _heat_map(anchor, "Similarity of domains", said, cells)
-            figures += [] if figure is None else [figure]
+    for (model, language), rows in similarity.group_by("model", "language", maintain_order=True):
+        cosine = pl.when(pl.col("domain_a") != pl.col("domain_b")).then("cosine")
+        cells = rows.select("domain_a", "domain_b", cosine)
+        caption = f"{SIMILARITY_NOTE} {language}. Model: {model}."
+        figures += _heat_map("Similarity of domains", caption, cells)
     return figures
 
 
-def _heat_map(anchor: str, title: str, caption: str, cells: Cells) -> FigureView | None:
-    """Return a heat map with its numbers in the cells; None with fewer than two rows or columns."""
-    rows, columns = (list(dict.fromkeys(place[side] for place in cells)) for side in (0, 1))
-    if min(len(rows), len(columns)) < 2:
-        return None
-    drawn = draw_heat_map(rows, columns, [[cells.get((a, b)) for b in columns] for a in rows])
-    return figure_of(drawn, anchor, title, caption, css="exact")
+def _heat_map(
+    title: str, caption: str, cells: pl.DataFrame, *, is_folded: bool = False
+) -> list[FigureView]:
+    """Return a heat map of row, column and value; none with fewer than two rows or columns."""
+    if min(cells.select(pl.nth(0, 1).n_unique()).row(0)) < 2:
+        return []
+    return [replace(figure_of(draw_heat_map(cells), title, caption), is_folded=is_folded)]
 
 
 # --- how good translations are
@@ -352,7 +284,7 @@ TRANSLATORS_NOTE = (
 )
 
 
-def quality_blocks(tables: LanguageTables, benchmark: str) -> list[Block]:
+def quality_blocks(tables: LanguageTables) -> list[Block]:
     """Return the tables and heat maps of a benchmark's translations; none without grades."""
     quality = tables.get("quality")
     if quality is None or quality.is_empty():
@@ -360,7 +292,7 @@ def quality_blocks(tables: LanguageTables, benchmark: str) -> list[Block]:
     blocks: list[Block] = [_quality_table(quality)]
     for name, made in (("translators", _translator_blocks), ("agreement", _agreement_blocks)):
         if name in tables and tables[name].height:
-            blocks += made(tables[name], benchmark)
+            blocks += made(tables[name])
     return blocks
 
 
@@ -382,13 +314,10 @@ def _quality_table(quality: pl.DataFrame) -> Table:
     whole = quality.filter(domain=POOLED)
     graded = _graded(whole.filter(length_bin=POOLED), "language")
     overall = whole.filter(dimension=OVERALL).select("language", "length_bin", "mean")
-    by_length = overall.pivot("length_bin", index="language", values="mean")
-    lengths = [
-        (pl.col(name) if name in by_length.columns else pl.lit(None, pl.Float64)).alias(
-            f"overall, by length|{name}"
-        )
-        for name in LENGTH_BUCKETS
-    ]
+    by_length = overall.pivot(
+        "length_bin", on_columns=LENGTH_BUCKETS, index="language", values="mean"
+    )
+    lengths = [pl.col(name).alias(f"overall, by length|{name}") for name in LENGTH_BUCKETS]
     shown = graded.join(by_length, on="language", maintain_order="left").select(
         EVERY_LANGUAGE, pl.col("^(documents|mean grade)[|].*$"), *lengths
     )
@@ -396,14 +325,14 @@ def _quality_table(quality: pl.DataFrame) -> Table:
     return table_of(title, shown, forms=forms, n_names=1, note=QUALITY_NOTE)
 
 
-def _translator_blocks(translators: pl.DataFrame, benchmark: str) -> list[Block]:
+def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
     """Return the translators side by side by language, as PosIR's Table 7, and its Figure 7.
 
     The figure is the overall grade by translator and language family, the mean of its languages.
     """
     whole = translators.filter(domain=POOLED, length_bin=POOLED)
     by_language = whole.group_by("language", maintain_order=True)
-    graded = _graded(pl.concat([own for _, own in by_language]), "language", "translator")
+    graded = _graded(pl.concat([rows for _, rows in by_language]), "language", "translator")
     table = table_of(
         "Translators side by side",
         graded.with_columns(EVERY_LANGUAGE),
@@ -416,13 +345,13 @@ def _translator_blocks(translators: pl.DataFrame, benchmark: str) -> list[Block]
         pl.col("mean").mean()
     )
     title = "Overall grade by translator and language family"
-    said = "Mean over the languages of a family of the overall grade, 1 to 5; as PosIR's Figure 7."
-    cells: Cells = {(name, of): mean for name, of, mean in by_family.iter_rows()}
-    figure = _heat_map(slug("families", benchmark), title, said, cells)
-    return [table] if figure is None else [table, figure]
+    caption = (
+        "Mean over the languages of a family of the overall grade, 1 to 5; as PosIR's Figure 7."
+    )
+    return [table, *_heat_map(title, caption, by_family)]
 
 
-def _agreement_blocks(agreement: pl.DataFrame, benchmark: str) -> list[Block]:
+def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
     """Return how grades by people and by the language model agree, PosIR's Table 9 beside it.
 
     Published figures stand beside the same dimensions of all languages and annotators. Then the
@@ -452,15 +381,13 @@ def _agreement_blocks(agreement: pl.DataFrame, benchmark: str) -> list[Block]:
     forms = {name: percent if name.endswith("within 1") else GRADE for name in [*shown][5:]}
     name, note = "Agreement with people", AGREEMENT_NOTE
     table = table_of(name, rows, shown, forms=forms, n_names=3, note=note)
-    of_language = agreement.filter(pl.col("language") != POOLED, annotator=POOLED)
+    of_language = agreement.filter(
+        pl.col("language") != POOLED, pl.col("dimension").is_in(DIMENSIONS), annotator=POOLED
+    )
     graders = {"mean_human": "people", "mean_llm": "language model"}
-    cells: Cells = {
-        (f"{row['language']}, {who}", row["dimension"]): row[name]
-        for row in of_language.iter_rows(named=True)
-        for name, who in graders.items()
-        if row["dimension"] in DIMENSIONS
-    }
+    cells = of_language.unpivot(list(graders), index=["language", "dimension"]).select(
+        pl.format("{}, {}", "language", pl.col("variable").replace(graders)), "dimension", "value"
+    )
     title = "Grades by people and by the language model, by language"
-    said = "Mean grade of the same documents, 1 to 5; as PosIR's Figure 8."
-    figure = _heat_map(slug("graders", benchmark), title, said, cells)
-    return [table] if figure is None else [table, figure]
+    caption = "Mean grade of the same documents, 1 to 5; as PosIR's Figure 8."
+    return [table, *_heat_map(title, caption, cells)]

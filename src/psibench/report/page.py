@@ -36,17 +36,11 @@ from psibench.report.languages import (
     read_languages,
 )
 from psibench.report.pairs import pair_blocks
-from psibench.report.plots import draw_histogram, model_styles
+from psibench.report.plots import draw_histogram
 from psibench.report.scores import Scored, score_context
-from psibench.report.tables import Block, Panel, Table, panel, render_page, slug, table_of
+from psibench.report.tables import Block, FigureView, Table, figure_of, render_page, table_of
 from psibench.report.training import read_training, training_blocks
-from psibench.report.views import (
-    BenchmarkInfo,
-    Headline,
-    ModelInfo,
-    headlines,
-    simulation_note,
-)
+from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
 from psibench.report.wording import STATISTIC_TEXTS, count
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
@@ -54,7 +48,6 @@ from psibench.tables.derived import read_all
 from psibench.tables.provenance import now
 from psibench.tables.schemas import (
     BUCKET_SCORES,
-    COMPARISONS,
     POSITION_HISTOGRAM,
     POSITION_TREND,
     PSI_TABLE,
@@ -80,7 +73,7 @@ class ReportInput(Scored):
     """All that is shown on one page: scores, and what is told of the data.
 
     The frames follow their schemas; each may have no rows. The order of ``benchmarks`` and
-    ``models`` is the order on the page; ids that only the tables know follow in sorted order.
+    ``models`` is the order on the page.
 
     ``views`` names, per benchmark, the ids of its views by sort: ``raw`` (before false negatives
     were removed) and ``tiny``. A view is shown beside its benchmark and has no section of its own.
@@ -108,7 +101,6 @@ def run_report(
     *,
     psi_table: str | Path,
     bucket_scores: str | Path,
-    comparisons: str | Path,
     position_trend: str | Path,
     statistics: Sequence[str | Path],
     histograms: Sequence[str | Path],
@@ -117,7 +109,6 @@ def run_report(
     attrition: Sequence[str | Path],
     benchmarks: Mapping[str, Benchmark],
     models: Mapping[str, Model],
-    generated: Sequence[Mapping[str, Any]],
     prices: Mapping[str, Any],
     verification: Sequence[Mapping[str, Any]],
     views: Mapping[str, Mapping[str, str]],
@@ -135,9 +126,8 @@ def run_report(
     ----------
     flow, usage, attrition
         The ledger of each benchmark, in the order of ``benchmarks``.
-    generated, prices
-        Labels of the languages that a model was asked in, and the price table; see
-        `read_generation`.
+    prices
+        The price table.
     verification, languages, examples
         As `read_verification`, `read_languages` and `read_examples` take them.
     views
@@ -163,7 +153,6 @@ def run_report(
         statistics=read_all(statistics, STATISTICS),
         position_histogram=read_all(histograms, POSITION_HISTOGRAM),
         position_trend=read_table(position_trend, POSITION_TREND),
-        comparisons=read_table(comparisons, COMPARISONS),
         benchmarks=[
             benchmark_info(name, section, queries_by=authors.get(name, ""))
             for name, section in benchmarks.items()
@@ -174,7 +163,7 @@ def run_report(
             )
             for name, entry in models.items()
         ],
-        generation=read_generation(generated, prices=prices, **of_benchmark),
+        generation=read_generation(prices=prices, **of_benchmark),
         verification=read_verification(verification),
         views=views,
         languages=read_languages(languages),
@@ -212,69 +201,51 @@ def render_report(inputs: ReportInput) -> str:
 
     Tables without rows give a page that says so.
     """
-    hidden = [name for ids in inputs.views.values() for name in ids.values()]
-    tables = ("psi_table", "bucket_scores", "comparisons", "statistics", "position_histogram")
+    views = [name for ids in inputs.views.values() for name in ids.values()]
+    tables = ("psi_table", "bucket_scores", "statistics", "position_histogram")
     shown: dict[str, Any] = {
-        name: getattr(inputs, name).filter(~pl.col("benchmark").is_in(hidden)) for name in tables
+        name: getattr(inputs, name).filter(~pl.col("benchmark").is_in(views)) for name in tables
     }
-    benchmarks = {info.id: info for info in inputs.benchmarks}
-    for name in sorted({one for frame in shown.values() for one in frame["benchmark"]}):
-        benchmarks.setdefault(name, BenchmarkInfo(id=name, recipe=""))
-    models = {info.id: info for info in inputs.models}
-    kinds = dict.fromkeys(shown["bucket_scores"]["model"], "")
-    kinds |= dict(shown["psi_table"].select("model", "kind").iter_rows())
-    for name in sorted(kinds):
-        models.setdefault(name, ModelInfo(id=name, kind=kinds[name]))
-    every = inputs.psi_table
-    shown |= {
-        "language_order": shown["statistics"]["language"].unique(maintain_order=True).to_list()
-    }
-    inputs = replace(
-        inputs, **shown, benchmarks=list(benchmarks.values()), models=list(models.values())
-    )
-    return render_page("report.html", **_context(inputs, every))
-
-
-def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
-    """Return what the template shows; ``every`` has the PSI rows of benchmarks and views."""
-    benchmarks, models = inputs.benchmarks, inputs.models
-    found = score_context(inputs)
-    metric, styles = found["metric"], model_styles({model.id: model.control for model in models})
+    order = shown["statistics"]["language"].unique(maintain_order=True).to_list()
+    without_views = replace(inputs, **shown, language_order=order)
+    benchmarks, found = inputs.benchmarks, score_context(without_views)
+    metric = found["metric"]
     pairs = [
         pair_blocks(
             info,
-            psi_table=inputs.psi_table,
-            bucket_scores=inputs.bucket_scores,
+            psi_table=without_views.psi_table,
+            bucket_scores=without_views.bucket_scores,
             position_trend=inputs.position_trend,
-            languages=inputs.language_order,
-            models=models,
-            styles=styles,
+            languages=order,
+            models=inputs.models,
             metric=metric,
         )
         for info in benchmarks
     ]
-    return found | {
+    found |= {
         "languages": [two for two in zip(benchmarks, pairs, strict=True) if two[1]],
-        "data": [(info, *_data(inputs, info, every, metric)) for info in benchmarks],
+        "data": [
+            (info, _data(without_views, info, inputs.psi_table, metric)) for info in benchmarks
+        ],
         "training": training_blocks(inputs.training, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),
         "published": inputs.published,
         "probes": inputs.probes,
     }
+    return render_page("report.html", **found)
 
 
 def _data(
     inputs: ReportInput, info: BenchmarkInfo, every: pl.DataFrame, metric: str
-) -> tuple[list[Block], list[Panel]]:
-    """Return a benchmark's tables and figures in page order, and its histograms."""
-    order = inputs.language_order
-    leading = headlines(inputs.bucket_scores, order) | headlines(inputs.psi_table, order)
+) -> list[Block]:
+    """Return a benchmark's tables and figures in page order; ``every`` has its views' PSI rows."""
     tables = inputs.languages.get(info.id, {})
     made = generation_tables(inputs.generation, info.id)
     # what there is, what came of the documents, what the filters did, how good the
     # translations are, then what the requests took
-    blocks: list[Block] = [
+    return [
         *_statistics_tables(inputs.statistics, info.id),
+        *_histograms(inputs.position_histogram.filter(benchmark=info.id)),
         *language_blocks(inputs.statistics, info, tables),
         *made[:1],
         *verification_blocks(inputs.verification, info),
@@ -285,12 +256,11 @@ def _data(
             inputs.verification,
             metric=metric,
             models=[model.id for model in inputs.models],
-            languages=order,
+            languages=inputs.language_order,
         ),
-        *quality_blocks(tables, info.id),
+        *quality_blocks(tables),
         *made[1:],
     ]
-    return blocks, _histograms(inputs.position_histogram, info.id, leading.get(info.id))
 
 
 def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
@@ -302,45 +272,33 @@ def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
     """
     name = pl.col("statistic")
     elsewhere = name.is_in(DOMAIN_STATISTICS) | name.str.starts_with(QUERY_TYPE_PREFIX)
-    mine = statistics.filter(pl.col("benchmark") == benchmark, ~elsewhere)
-    place = ["language", "domain"]
-    wide = mine.pivot("statistic", index=place, values="value").sort(
+    mine = statistics.filter(pl.col("benchmark") == benchmark, ~elsewhere).sort(
         pl.col("language") != POOLED, pl.col("domain") != POOLED, maintain_order=True
     )
     tables = []
-    left = [name for name in wide.columns if name not in place]
-    for prefix, title in reversed(STATISTICS_TABLES.items()):
-        chosen = [name for name in left if name.startswith(prefix)]
-        left = [name for name in left if name not in chosen]
-        names = {name: STATISTIC_TEXTS.get(name, name).removeprefix(prefix) for name in chosen}
-        shown = wide.select(*place, *chosen).rename(names)
-        forms = dict.fromkeys(names.values(), count)
-        tables += [table_of(title, shown, forms=forms)] if chosen else []
-    return tables[::-1]
+    for prefix, title in STATISTICS_TABLES.items():
+        others = [one for one in STATISTICS_TABLES if one != prefix]
+        is_mine = pl.lit(True) if prefix else ~pl.any_horizontal(*map(name.str.starts_with, others))
+        rows = mine.filter(name.str.starts_with(prefix), is_mine).with_columns(
+            name.replace(STATISTIC_TEXTS).str.strip_prefix(prefix)
+        )
+        shown = rows.pivot("statistic", index=["language", "domain"], values="value")
+        forms = dict.fromkeys(shown.columns[2:], count)
+        tables += [table_of(title, shown, forms=forms)] if shown.height else []
+    return tables
 
 
-def _histograms(table: pl.DataFrame, benchmark: str, leading: Headline | None) -> list[Panel]:
-    """Return a benchmark's histograms of evidence positions, one per unit.
-
-    The language is ``all`` if there is such a one, else that of the leading slice, else the one
-    with most queries. Domains are ``all`` if there is such a one, else summed.
-    """
-    mine = table.filter(benchmark=benchmark)
+def _histograms(table: pl.DataFrame) -> list[FigureView]:
+    """Return histograms of evidence positions, one per unit, of the language with most queries."""
     found = []
-    for unit in sorted(set(mine["unit"]), key=lambda name: (name != "start_char", name)):
-        rows = mine.filter(unit=unit)
+    for (unit,), rows in table.sort("unit", descending=True).group_by("unit", maintain_order=True):
         sizes = rows.group_by("language").agg(pl.col("n_queries").sum())
-        ranked = sizes.sort("n_queries", "language", descending=[True, False])["language"].to_list()
-        wanted = [POOLED, *([leading["corpus_lang"]] if leading else []), *ranked]
-        language = next(one for one in wanted if one in ranked)
-        rows = rows.filter(language=language)
-        if POOLED in set(rows["domain"]):
-            rows = rows.filter(domain=POOLED)
+        language = sizes.sort("n_queries", "language", descending=[True, False])["language"][0]
+        is_pooled = pl.col("domain") == POOLED
+        rows = rows.filter(is_pooled | ~is_pooled.any(), language=language)
         bins = rows.group_by("bin_low", "bin_high").agg(pl.col("n_queries").sum()).sort("bin_low")
-        text = UNIT_TEXTS.get(unit, unit)
+        text = UNIT_TEXTS.get(str(unit), str(unit))
+        caption = f"{count(sum(bins['n_queries']))} queries by {text}; {language}"
         drawn = draw_histogram(bins, x_text=text)
-        caption = f"{count(int(bins['n_queries'].sum()))} queries by {text}"
-        caption += "" if language == POOLED else f"; {language}"
-        anchor, title = slug("histogram", benchmark, unit), f"Evidence positions in {benchmark}"
-        found.append(panel(drawn, anchor, title, caption, note=caption))
+        found.append(figure_of(drawn, "Where the evidence is", caption))
     return found

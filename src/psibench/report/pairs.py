@@ -5,12 +5,11 @@ from typing import Any
 
 import polars as pl
 
-from psibench.report.plots import LineStyle
-from psibench.report.scores import bucket_axis, of_lines, plain_lines, small_multiples
-from psibench.report.tables import Block, FigureView, Table, slug
+from psibench.report.scores import bucket_axis, plain_lines, small_multiples
+from psibench.report.tables import Block, FigureView, Table, table_of
 from psibench.report.verdict import finding_of
 from psibench.report.views import PAIR, BenchmarkInfo, ModelInfo, leading_rows
-from psibench.report.wording import MISSING, change, number, pair_text
+from psibench.report.wording import change, number, pair_text
 from psibench.tables.spec import POOLED
 
 Pair = tuple[str, str]
@@ -33,7 +32,6 @@ def pair_blocks(
     position_trend: pl.DataFrame,
     languages: Sequence[str],
     models: Sequence[ModelInfo],
-    styles: Mapping[str, LineStyle],
     metric: str,
 ) -> list[Block]:
     """Return tables and figure of a benchmark with two or more language pairs; none of another.
@@ -54,43 +52,29 @@ def pair_blocks(
     if known:
         best = min(known, key=lambda m: (-n_pairs[m.id], m.control is not None)).id
         notes = _trends(leading_rows(position_trend, info, metric), best)
-        mine, anchor = rows.filter(model=best), slug("pairs", info.id)
-        blocks.append(_pair_figure(mine, pairs, styles[best], notes, metric=metric, anchor=anchor))
+        blocks.append(_pair_figure(rows.filter(model=best), pairs, notes, metric=metric))
     return blocks
 
 
 def _pair_figure(
-    rows: pl.DataFrame,
-    pairs: Sequence[Pair],
-    style: LineStyle,
-    notes: Mapping[str, str],
-    *,
-    metric: str,
-    anchor: str,
+    rows: pl.DataFrame, pairs: Sequence[Pair], notes: Mapping[str, str], *, metric: str
 ) -> FigureView:
     """Return a panel per pair, up to 18; ``rows`` are one model's pooled BUCKET_SCORES rows."""
     model, scheme = rows["model"][0], rows["buckets"][0]
     axis, lines = bucket_axis(rows, scheme), plain_lines(rows.with_columns(PAIR), "pair")
-    own = of_lines({pair_text(*pair): style for pair in pairs[:MAX_PAIRS]}, lines)
+    ran = set(lines["line"])
+    names = [name for name in (pair_text(*pair) for pair in pairs[:MAX_PAIRS]) if name in ran]
     left_out = f" The first {MAX_PAIRS} of {len(pairs)} pairs." if len(pairs) > MAX_PAIRS else ""
     unit = f"per {CHARACTERS:,} characters" if scheme == "squad" else "from start to end"
     return FigureView(
-        anchor,
         title="By position in every language pair",
         caption=f"Plain means of {metric} of {model}, which mix position with document; the other "
         f"pairs are faint. Slope: change of the mean {unit}, by least squares over the buckets; "
         f"Spearman: rank correlation of mean and position.{left_out} Other models: "
         "position_trend.csv.",
         panels=small_multiples(
-            lines.filter(pl.col("line").is_in(list(own))),
-            axis,
-            own,
-            anchor=anchor,
-            metric=metric,
-            told={n: f"{metric} by {axis.text}, {n}. {notes.get(n, '')}".strip() for n in own},
-            notes=notes,
+            lines.filter(pl.col("line").is_in(names)), axis, names, metric=metric, notes=notes
         ),
-        legend={},
     )
 
 
@@ -122,25 +106,25 @@ def _pair_tables(
     rows: pl.DataFrame, pairs: Sequence[Pair], models: Sequence[str], *, metric: str
 ) -> list[Table]:
     """Return score and PSI of every model on every pair: one table per setting."""
-    found = {
-        (row["model"], row["query_lang"], row["corpus_lang"]): (
-            f"{number(row['mean'])}\n{number(row['psi'])}\n{number(row['psi_same'])}"
-            f"{MARKS.get(finding_of(row), '')}"
-        )
-        for row in rows.filter(WHOLE).iter_rows(named=True)
-    }
-    names = [name for name in models if any(model == name for model, *_ in found)]
+    found = [
+        {
+            "model": row["model"],
+            "pair": row["pair"],
+            "text": f"{number(row['mean'])}\n{number(row['psi'])}\n{number(row['psi_same'])}"
+            f"{MARKS.get(finding_of(row), '')}",
+        }
+        for row in rows.filter(WHOLE).with_columns(PAIR).iter_rows(named=True)
+    ]
+    every = pl.DataFrame(found, schema=dict.fromkeys(("model", "pair", "text"), pl.String))
+    of_models = pl.DataFrame({"model": models}).join(every, on="model", maintain_order="left")
+    note = f"In a cell: mean {metric}, published PSI, PSI at equal documents. {MARK_NOTE}"
     tables = []
     for title, is_crossed in (
         ("Queries and documents in one language", False),
         ("Queries in another language than the documents", True),
     ):
-        columns = [pair for pair in pairs if (pair[0] != pair[1]) is is_crossed]
-        lines = tuple(
-            (name, *(found.get((name, *pair), MISSING) for pair in columns)) for name in names
-        )
-        header = ("model", *(pair_text(*pair).replace(" → ", " →\n") for pair in columns))
-        note = f"In a cell: mean {metric}, published PSI, PSI at equal documents. {MARK_NOTE}"
+        columns = [pair_text(*pair) for pair in pairs if (pair[0] != pair[1]) is is_crossed]
+        wide = of_models.pivot("pair", on_columns=columns, index="model", values="text")
         if columns:
-            tables.append(Table(title, header, lines, n_names=1, note=note))
+            tables.append(table_of(title, wide, n_names=1, note=note))
     return tables

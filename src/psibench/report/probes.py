@@ -21,12 +21,12 @@ from psibench.report.plots import (
     draw_changes,
     draw_curves,
     model_styles,
+    of_lines,
 )
 from psibench.report.published import probes_beside
-from psibench.report.scores import of_lines
-from psibench.report.tables import FigureView, Table, panel, render_page, slug
+from psibench.report.tables import FigureView, Table, figure_of, panel, render_page, slug
 from psibench.report.views import headline_metric
-from psibench.report.wording import MISSING, interval, number, p_value
+from psibench.report.wording import MISSING, estimate, p_value, with_interval
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import read_all
@@ -81,7 +81,7 @@ def run_probe_page(
     """
     rows = read_table(table, PROBE_TABLE).filter(domain=POOLED)
     psi_rows = read_all(psi, PSI_TABLE)
-    styles = model_styles(dict(controls))
+    styles = model_styles(controls)
     by_language = rows.group_by("benchmark", "language", maintain_order=True)
     shown = [
         section(str(benchmark), str(language), mine, psi_rows, styles)
@@ -96,7 +96,6 @@ def run_probe_page(
         created=now(),
         made_of=made_of,
         run_title=run_title,
-        styles=("report.css", "published.css"),
         probes={name: text for name, text in PROBES.items() if name in set(rows["probe"])},
         sections=shown,
     )
@@ -111,15 +110,14 @@ def section(
     styles: Mapping[str, LineStyle],
 ) -> dict[str, Any]:
     """Return what the page shows of a benchmark in one language; rows are pooled."""
-    anchor = slug(benchmark, language)
-    own = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
+    tested = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
     whole = rows.filter(read="all")
     return {
-        "id": anchor,
+        "id": slug(benchmark, language),
         "title": f"{benchmark}, {language}",
-        "agreement": agreement(rows, own),
+        "agreement": agreement(rows, tested),
         "beside": probes_beside(whole, benchmark),
-        "figures": [*_by_size(whole, anchor), *_by_place(whole, anchor, styles)],
+        "figures": [*_by_size(whole), *_by_place(whole, styles)],
     }
 
 
@@ -153,41 +151,33 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
         tuple(found),
         1,
         groups=(("", 1), *((model, 2) for model in models)),
-        css="narrow",
         note=note,
     )
 
 
 def _end(rows: pl.DataFrame, probe: str, measure: str, condition: str | None, front: int) -> str:
-    own = rows.filter(probe=probe, measure=measure)
+    chosen = rows.filter(probe=probe, measure=measure)
     if condition is not None:
-        own = own.filter(condition=condition)
-    if own["size"].is_null().any():
-        own = own.filter(pl.col("size").is_null())
-    if own.is_empty():
+        chosen = chosen.filter(condition=condition)
+    if chosen["size"].is_null().any():
+        chosen = chosen.filter(pl.col("size").is_null())
+    if chosen.is_empty():
         return MISSING
-    row = own.sort("n_places", maintain_order=True).row(0, named=True)
+    row = chosen.sort("n_places", maintain_order=True).row(0, named=True)
     end = ""
     if row["low"] is not None and not round(row["low"], 3) <= 0 <= round(row["high"], 3):
         end = ": front" if (row["value"] > 0) == (front > 0) else ": back"
-    return _unbroken(row, "value", "low", "high") + end
-
-
-def _unbroken(row: Mapping[str, Any], *names: str) -> str:
-    """Return a figure and its interval, which a line does not end in: the cell is narrow."""
-    value, low, high = (row[name] for name in names)
-    ends = interval(low, high).replace(" ", "\N{NO-BREAK SPACE}")
-    return f"{number(value)} {ends}".strip()
+    return estimate(row["value"], row["low"], row["high"], separator="\n") + end
 
 
 def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
-    own = psi.filter(
+    chosen = psi.filter(
         domain=POOLED, length_bucket=POOLED, evidence=evidence, metric=headline_metric(psi)
     )
-    if own.is_empty():
+    if chosen.is_empty():
         return MISSING, MISSING
-    row = own.row(0, named=True)
-    return _unbroken(row, "psi_same", "psi_same_low", "psi_same_high"), p_value(row["p_adjusted"])
+    row = chosen.row(0, named=True)
+    return with_interval(row, "psi_same"), p_value(row["p_adjusted"])
 
 
 # --- Figures ---
@@ -204,7 +194,7 @@ CAPTIONS = {
 }
 
 
-def _by_size(rows: pl.DataFrame, anchor: str) -> Iterator[FigureView]:
+def _by_size(rows: pl.DataFrame) -> Iterator[FigureView]:
     """Yield a figure of insertion and of removal: a panel per model, a line per place."""
     texts = {
         "insertion": ("Insertion", "filler, share of the document's tokens"),
@@ -223,23 +213,20 @@ def _by_size(rows: pl.DataFrame, anchor: str) -> Iterator[FigureView]:
                 low=1 - pl.col("high"),
                 high=1 - pl.col("low"),
             )
-            told = f"{title}: 1 less the cosine with the document, {model}, a line per place."
+            description = (
+                f"{title}: 1 less the cosine with the document, {model}, a line per place."
+            )
             drawn = draw_curves(lines, axis, PLACE_STYLES, y_text="1 − cosine", size=SMALL)
-            name = slug(probe, anchor, str(model))
-            panels.append(panel(drawn, name, f"{title}, {model}", told, name=str(model)))
+            panels.append(panel(drawn, description, name=str(model)))
         if panels:
-            heading = f"{title}: how far the vector moves"
-            at = slug(probe, anchor)
-            yield FigureView(at, heading, MOVED_CAPTION, tuple(panels), PLACE_STYLES)
+            yield FigureView(f"{title}: how far the vector moves", MOVED_CAPTION, tuple(panels))
 
 
 def _size(share: float) -> str:
     return f"{100 * share:g} %"
 
 
-def _by_place(
-    rows: pl.DataFrame, anchor: str, styles: Mapping[str, LineStyle]
-) -> Iterator[FigureView]:
+def _by_place(rows: pl.DataFrame, styles: Mapping[str, LineStyle]) -> Iterator[FigureView]:
     """Yield the profiles of segments and moved evidence, and the importance of sentences."""
     shuffled = pl.col("condition").str.ends_with(", shuffled")
     cosine, place = "cosine profile", "place of the evidence"
@@ -267,10 +254,7 @@ def _by_place(
             part = lines.filter(pl.col("n_places").eq_missing(n_places))
             places = part["place"].unique().sort().to_list()
             bounds = tuple((k - 0.5, k + 0.5) for k in places)
-            axis, own = Axis(tuple(map(str, places)), bounds, axis_text), of_lines(styles, part)
+            axis, shown = Axis(tuple(map(str, places)), bounds, axis_text), of_lines(styles, part)
             about = y_text if probe == "regression" else f"{y_text}, less the document's mean"
-            text = f"{title}: {about}"
-            at = slug(probe, anchor, y_text, str(n_places), title)
-            drawn = draw_changes(part, axis, own, y_text=y_text)
-            panels = (panel(drawn, at, text, ", ".join(own)),)
-            yield FigureView(at, text, CAPTIONS[probe], panels, own)
+            drawn = draw_changes(part, axis, shown, y_text=y_text)
+            yield figure_of(drawn, f"{title}: {about}", CAPTIONS[probe])

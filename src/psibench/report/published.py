@@ -7,7 +7,6 @@ published figure and a figure of a run share is model, data, languages, length, 
 quantity (`COUNTERPART`).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from markupsafe import Markup
 
 from psibench.config.files import read_yaml
 from psibench.config.paths import PUBLISHED
@@ -31,9 +29,8 @@ from psibench.generate.benchmarks import (
     evaluated_views,
     view_id,
 )
-from psibench.report.tables import Columns, Table, render_page, table_of
+from psibench.report.tables import Table, render_page, table_of
 from psibench.report.views import Row
-from psibench.report.wording import MISSING
 from psibench.tables import hash_file, read_provenance, read_table, write_csv, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import derived
@@ -470,12 +467,12 @@ def probes_beside(rows: pl.DataFrame, benchmark: str) -> list[Table]:
 
     ``rows`` are PROBE_TABLE rows of one benchmark and language, over all domains and documents.
     """
-    index, ids = read_yaml(PUBLISHED / INDEX), dict(read_published("models").rows.iter_rows())
+    ids = dict(read_published("models").rows.iter_rows())
     found = []
-    for name, about in index.items():
+    for name, about in read_yaml(PUBLISHED / INDEX).items():
         if "probe" not in about:
             continue
-        table, printed, own = read_published(name), list[dict[str, Any]](), list[dict[str, Any]]()
+        table, figures = read_published(name), list[dict[str, Any]]()
         for row in table.rows.iter_rows(named=True):
             mine = rows.filter(probe=about["probe"], model=ids[row["model"]] + _trained(row))
             if "places" in about:
@@ -486,40 +483,36 @@ def probes_beside(rows: pl.DataFrame, benchmark: str) -> list[Table]:
             for column, figure in about["of"].items():
                 scale = 1000 if column.endswith("_x1000") else 1
                 heading = column.replace("_x1000", " × 1000").replace("_", " ")
-                place: dict[str, Any] = {"group": "", "column": heading}
-                place |= {"model_name": ", ".join(names), "benchmark": benchmark}
-                place |= {"scale": scale, "decimals": _unit(table, column)[1]}
-                place["published"] = row[column] / scale
-                value = _probed(mine, figure)
-                printed.append(place)
-                own += [] if value is None else [place | value]
-        if own:
-            own_rows = pl.DataFrame(own, infer_schema_length=None).with_columns(
+                place = {"group": "", "column": heading, "model_name": ", ".join(names)}
+                unit = {"scale": scale, "decimals": _unit(table, column)[1]}
+                value = {"published": row[column] / scale, **_probed(mine, figure)}
+                figures.append(place | {"benchmark": benchmark} | unit | value)
+        every = pl.DataFrame(figures, infer_schema_length=None)
+        if figures and every["own"].count():
+            own = every.drop_nulls("own").with_columns(
                 difference=pl.col("own") - pl.col("published"), inside=_inside()
             )
             title = f"{', '.join(table.place)}: {about['title']}"
-            grid = _grid(title, pl.DataFrame(printed), own_rows)
-            found.append(replace(grid, note=about["text"]))
+            found.append(replace(_grid(title, every, own), note=about["text"]))
     return found
 
 
-def _probed(rows: pl.DataFrame, figure: str | Sequence[str]) -> dict[str, Any] | None:
-    """Return a figure of a model's probe: own, low, high; None where it has none.
+def _probed(rows: pl.DataFrame, figure: str | Sequence[str]) -> dict[str, Any]:
+    """Return a figure of a model's probe: own, low, high; null where it has none.
 
     ``figure``: measure and, where it matters, condition; or highest or lowest, the place where the
     cosine with the query is.
     """
+    nothing = dict.fromkeys(("own", "low", "high"))
     if isinstance(figure, str):
         places = rows.filter(pl.col("place") > 0, measure="cosine").sort(
             "value", descending=figure == "highest", maintain_order=True
         )
-        if places.is_empty():
-            return None
-        return {"own": float(places["place"][0]), "low": None, "high": None}
+        return nothing | ({"own": float(places["place"][0])} if places.height else {})
     measure, *condition = figure
     mine = rows.filter(pl.col("measure") == measure, *(pl.col("condition") == c for c in condition))
     if mine.height != 1:
-        return None
+        return nothing
     return mine.select(own="value", low="low", high="high").row(0, named=True)
 
 
@@ -534,124 +527,84 @@ def _inside() -> pl.Expr:
 # --- the page
 
 
-def summary(figures: pl.DataFrame, found: pl.DataFrame) -> Table:
-    """Return a row per table of `published_figures`; ``found`` as `compare` returns it.
-
-    With several benchmarks there are more comparisons than figures compared.
-    """
-    printed = figures.filter(pl.col("data") != "").group_by("spec", maintain_order=True)
-    ran = found.group_by("spec").agg(
-        n_compared=pl.struct(PLACE).n_unique(),
-        n_comparisons=pl.len(),
-        n_with_interval=pl.col("inside").count(),
-        n_inside=pl.col("inside").sum(),
+def summary(found: pl.DataFrame) -> Table:
+    """Return a row per paper's table; ``found`` as `compare` returns it."""
+    counted = found.group_by("paper", "table", maintain_order=True).agg(
+        pl.struct(PLACE).n_unique().alias("published figures run here"),
+        pl.len().alias("comparisons"),
+        pl.col("inside").count().alias("with an interval"),
+        pl.col("inside").sum().alias("published inside it"),
     )
-    counted = printed.agg(pl.col("paper", "table").first(), n=pl.len()).join(
-        ran, on="spec", how="left", maintain_order="left"
-    )
-    titles = {name: about["title"] for name, about in read_yaml(PUBLISHED / INDEX).items()}
-    shown: Columns = {
-        "Table": pl.format("{}, {}", "paper", "table"),
-        "What": pl.col("spec").replace(titles),
-        "Published figures": "n",
-        "Run here": "n_compared",
-        "Not run here": pl.col("n") - pl.col("n_compared"),
-        "Comparisons": "n_comparisons",
-        "With an interval": "n_with_interval",
-        "Published inside it": "n_inside",
-    }
-    return table_of("What was run here", counted.with_columns(pl.col("^n_.*$").fill_null(0)), shown)
+    return table_of("What was run here", counted)
 
 
 def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]:
     """Return a section per table of a paper that has a counterpart in ``found``.
 
-    ``missing`` are the models none of whose figures has one; ``differs`` is, per benchmark, what
-    differs from the paper's data. ``panels``: those grids of the table that a run's rows are in.
+    ``missing`` are the models none of whose figures has one. ``panels``: those grids of the table
+    that a run's rows are in.
     """
     index, shown = read_yaml(PUBLISHED / INDEX), []
     for (name,), own in found.group_by("spec", maintain_order=True):
-        printed, ran = figures.filter(spec=name), set(own["model_name"])
+        printed = figures.filter(spec=name)
         measured = printed.filter(pl.col("data") != "")
         source = ", ".join(printed.select("paper", "table").row(0))
-        panels = [
-            (panel, _grid(f"{source}: {panel}", part, own.filter(panel=panel)))
-            for (panel,), part in printed.group_by("panel", maintain_order=True)
-            if panel in set(own["panel"])
-        ]
+        ran = set(own["model_name"])
         shown.append(
             {
                 "id": name,
                 "source": source,
                 "title": index[name]["title"],
                 "text": index[name]["text"],
-                "panels": panels,
+                "panels": [
+                    _grid(str(panel) or source, printed.filter(panel=panel), mine)
+                    for (panel,), mine in own.group_by("panel", maintain_order=True)
+                ],
                 "n_figures": measured.height,
                 "n_compared": own.select(PLACE).n_unique(),
                 "missing": [m for m in dict.fromkeys(measured["model_name"]) if m not in ran],
-                "differs": _differences(own),
             }
         )
     return shown
 
 
-def _differences(found: pl.DataFrame) -> dict[str, str]:
-    """Per benchmark what differs, its two most frequent wordings; empty if nothing is known.
-
-    The number of queries may differ by language.
-    """
-    counted = found.group_by("benchmark", "differs", maintain_order=True).len()
-    ordered = counted.sort("benchmark", "len", descending=[False, True], maintain_order=True)
-    told = {}
-    for (benchmark,), rows in ordered.group_by("benchmark", maintain_order=True):
-        texts = rows["differs"].drop_nulls().to_list()
-        more = f"; and {len(texts) - 2} more such" if len(texts) > 2 else ""
-        only_some = " (of some figures)" if texts and len(texts) < rows.height else ""
-        told[str(benchmark)] = " / ".join(texts[:2]) + more + only_some
-    return told
-
-
 def _grid(name: str, printed: pl.DataFrame, own: pl.DataFrame) -> Table:
-    """Return a paper's grid with a run's rows beneath each model."""
-    places = printed.select("group", "column").unique(maintain_order=True).rows()
-    rows: list[tuple[str, ...]] = []
-    for (model,), theirs in printed.group_by("model_name", maintain_order=True):
-        known = {(row["group"], row["column"]): row for row in theirs.to_dicts()}
-        texts = {place: _text(row, row["published"]) for place, row in known.items()}
-        rows.append((str(model), *(texts.get(place, MISSING) for place in places)))
-        mine = own.filter(model_name=model).group_by("benchmark", maintain_order=True)
-        for (benchmark,), ours in mine:
-            texts = {(row["group"], row["column"]): _own_text(row) for row in ours.to_dicts()}
-            head = Markup("run here: <bdi>{}</bdi>").format(benchmark)
-            rows.append((head, *(texts.get(place, "") for place in places)))
-    widths = Counter(group for group, _ in places)
-    return Table(
-        name,
-        ("Model", *(column for _, column in places)),
-        tuple(rows),
-        n_names=1,
-        groups=(("", 1), *widths.items()),
-        looks=tuple("own" if isinstance(row[0], Markup) else "" for row in rows),
-        css="beside",
+    """Return a paper's grid with a run's rows beneath each model, starred outside the interval."""
+    star = pl.when(pl.col("inside").eq_missing(False)).then(pl.lit("*")).otherwise(pl.lit(""))
+    texts = {"the paper": printed.with_columns(text=_printed("published"))}
+    for (benchmark,), mine in own.group_by("benchmark", maintain_order=True):
+        told = pl.format("{}\n{}{}", _printed("own"), _printed("difference", "+"), star)
+        texts[f"run here: {benchmark}"] = mine.with_columns(text=told)
+    models = printed.select(Model="model_name").unique(maintain_order=True).with_row_index()
+    cells = pl.concat(
+        rows.select(
+            "text",
+            Model="model_name",
+            Figures=pl.lit(who),
+            place=pl.format("{}|{}", "group", "column"),
+        )
+        for who, rows in texts.items()
     )
-
-
-def _own_text(row: Row) -> Markup:
-    """Return a run's figure in the paper's unit with its difference, starred if outside."""
-    is_outside = row["inside"] is False
-    return Markup("<b>{}</b><small{}>{}</small>").format(
-        _text(row, row["own"]),
-        Markup(' class="outside"') if is_outside else "",
-        _text(row, row["difference"], sign="+") + ("*" if is_outside else ""),
+    ordered = cells.join(models, on="Model").sort("index", maintain_order=True)
+    places = (
+        printed.select(pl.format("{}|{}", "group", "column"))
+        .to_series()
+        .unique(maintain_order=True)
     )
+    wide = ordered.pivot("place", on_columns=places, index=["Model", "Figures"], values="text")
+    return table_of(name, wide)
 
 
-def _text(row: Row, value: float, sign: str = "") -> str:
-    """Print a value in [0, 1] as the paper's table does, with a true minus."""
-    digits = row["decimals"]
-    scaled = round(value * row["scale"], digits)
-    text = f"{scaled:{sign}.{digits}f}" if scaled else f"{0:.{digits}f}"
-    return text.replace("-", "\N{MINUS SIGN}")
+def _printed(name: str, sign: str = "") -> pl.Expr:
+    """Print a column of values in [0, 1] as the paper's table does, with a true minus."""
+
+    def text(row: Row) -> str:
+        digits = row["decimals"]
+        scaled = round(row[name] * row["scale"], digits)
+        said = f"{scaled:{sign}.{digits}f}" if scaled else f"{0:.{digits}f}"
+        return said.replace("-", "\N{MINUS SIGN}")
+
+    return pl.struct(name, "scale", "decimals").map_elements(text, pl.String)
 
 
 @stage("published", version=4)
@@ -700,12 +653,11 @@ def run_published(
         created=now(),
         made_of=made_of,
         run_title=run_title,
-        styles=("report.css", "published.css"),
         sections=sections(figures, found),
         benchmarks=[
             (name, DATA_TEXTS[fact["data"]], metrics[name], fact["differs"])
             for name, fact in facts.items()
         ],
-        summary=summary(figures, found),
+        summary=summary(found),
     )
     write_text(page, html)

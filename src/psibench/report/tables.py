@@ -11,14 +11,13 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
-from psibench.report.plots import LineStyle, inline_svg, swatch
-from psibench.report.wording import MISSING, count, estimate, interval, number, p_value, percent
+from psibench.report.plots import as_image
+from psibench.report.wording import MISSING, count, estimate, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
-FOLDED_ROWS = 40
 Columns = dict[str, str | pl.Expr | pl.Series]
 """Heading of a table -> the column below it."""
 Form = Callable[[Any], str]
@@ -46,11 +45,6 @@ class Table:
     css: str = ""
 
     @property
-    def is_long(self) -> bool:
-        """Whether the table is folded until it is asked for."""
-        return len(self.rows) > FOLDED_ROWS
-
-    @property
     def edges(self) -> frozenset[int]:
         """Columns, from 0, at which a group other than the first begins."""
         widths = [width for _, width in self.groups]
@@ -70,11 +64,16 @@ def table_of(
 
     A heading ``group|heading`` stands under that group. Numbers are written by their type, whole
     ones with separators, others with three decimals, unless ``forms`` has one for the column;
-    `with_ends` with the interval behind ``gap``; nulls as a dash.
+    `with_ends` with the interval, and a struct of a count and its ``share`` with that, behind
+    ``gap``; nulls as a dash.
     """
     written = forms or {}
 
     def cell(value: Any, form: Form | None) -> str:
+        if isinstance(value, dict) and "share" in value:
+            n, share = value.values()
+            text = "" if share is None else f"{gap}{percent(share, 2)}"
+            return MISSING if n is None else f"{count(n)}{text}"
         if isinstance(value, dict):
             figure, low, high = value.values()
             return estimate(figure, low, high, shown=form or number, separator=gap)
@@ -103,39 +102,29 @@ def with_ends(name: str) -> pl.Expr:
 class Panel:
     """One drawing, with a name above and a line of text below it where there are several."""
 
-    svg: str
+    image: Markup
     name: str = ""
     note: str = ""
 
 
-def panel(
-    figure: "Figure", anchor: str, title: str, told: str, *, name: str = "", note: str = ""
-) -> Panel:
-    """Return a drawing with its title and description for screen readers."""
-    return Panel(inline_svg(figure, name=anchor, title=title, description=told), name, note)
+def panel(figure: "Figure", description: str, *, name: str = "", note: str = "") -> Panel:
+    """Return a drawing with its description for screen readers."""
+    return Panel(as_image(figure, description=description), name, note)
 
 
 @dataclass(frozen=True)
 class FigureView:
-    """One figure of the page: panels, legend and caption.
+    """One figure of the page; a folded one shows title and caption alone until it is opened."""
 
-    A folded one shows its title and caption alone until it is opened.
-    """
-
-    anchor: str
     title: str
     caption: str
     panels: tuple[Panel, ...]
-    legend: Mapping[str, LineStyle]
     is_folded: bool = False
 
 
-def figure_of(
-    figure: "Figure", anchor: str, title: str, caption: str, *, css: str = "", **more: Any
-) -> FigureView:
-    """Return one drawing, which the caption describes for screen readers, too."""
-    svg = inline_svg(figure, name=anchor, title=title, description=caption, css=css)
-    return FigureView(anchor, title, caption, (Panel(svg),), **{"legend": {}, **more})
+def figure_of(figure: "Figure", title: str, caption: str) -> FigureView:
+    """Return one drawing, which title and caption describe for screen readers, too."""
+    return FigureView(title, caption, (panel(figure, f"{title}. {caption}"),))
 
 
 Block = Table | FigureView
@@ -153,18 +142,7 @@ def slug(*parts: str) -> str:
 
 def chip(text: str, css: str = "", title: str = "") -> Markup:
     """Return a small label beside a name."""
-    told = Markup(' title="{}"').format(title) if title else ""
-    return Markup('<span class="chip{}"{}>{}</span>').format(f" {css}" if css else "", told, text)
-
-
-def kind_chip(kind: str) -> Markup:
-    """Return the label that says what kind of model this is."""
-    return chip(kind or "unknown", f"kind kind-{slug(kind)}")
-
-
-def flag_chip(flag: str, text: str) -> Markup:
-    """Return the label of a flag; ``text`` says what it means."""
-    return chip(flag, "flag warn" if flag == "filter_panel" else "flag", text)
+    return Markup('<span class="chip {}" title="{}">{}</span>').format(css, title, text)
 
 
 def render_page(
@@ -173,12 +151,11 @@ def render_page(
     title: str,
     created: str,
     made_of: Mapping[str, str],
-    styles: Sequence[str] = ("report.css",),
     **context: Any,
 ) -> str:
     """Return a page: text is escaped, a missing value is an error; ``made_of`` is its provenance.
 
-    Only SVG, style, script and JSON made here are unescaped.
+    Only images, labels and style made here are unescaped.
     """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -187,16 +164,14 @@ def render_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"slug": slug, "number": number, "percent": percent, "p_value": p_value}
-    made.filters |= {"count": count, "interval": interval}
-    made.globals |= {"chip": chip, "kind_chip": kind_chip, "flag_chip": flag_chip}
-    made.globals |= {"swatch": lambda style, name: Markup(swatch(style, name))}
+    made.filters["slug"] = slug
+    made.globals["chip"] = chip
     facts = {"psibench": __version__, **made_of}
     context |= {
         "title": title,
         "created": created,
         "version": __version__,
-        "style": Markup("\n".join((TEMPLATES / n).read_text(encoding="utf-8") for n in styles)),
+        "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         "provenance": Table("", (), tuple(facts.items()), 1, prose=(1,), css="provenance"),
     }
     return made.get_template(template).render(**context) + "\n"

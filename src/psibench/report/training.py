@@ -5,8 +5,8 @@ from functools import partial
 
 import polars as pl
 
-from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves
-from psibench.report.scores import bucket_axis, of_lines, plain_lines
+from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves, of_lines
+from psibench.report.scores import bucket_axis, plain_lines
 from psibench.report.tables import (
     Block,
     Columns,
@@ -14,12 +14,11 @@ from psibench.report.tables import (
     Form,
     Table,
     panel,
-    slug,
     table_of,
     with_ends,
 )
-from psibench.report.views import PAIR, BenchmarkInfo, Row, leading_rows
-from psibench.report.wording import change, number, p_value, percent, with_interval
+from psibench.report.views import PAIR, BenchmarkInfo, leading_rows
+from psibench.report.wording import change, number, p_value, percent
 from psibench.tables import read_table
 from psibench.train.results import TABLES
 
@@ -58,7 +57,7 @@ def training_blocks(
         if reduction.height:
             blocks.append(_reductions(reduction))
         slices = buckets.group_by("training", "query_lang", "corpus_lang", maintain_order=True)
-        blocks += [_curves(rows, info, metric) for _, rows in slices]
+        blocks += [_curves(rows, metric) for _, rows in slices]
         found.append((info, blocks))
     return found
 
@@ -84,6 +83,14 @@ def _table(table: pl.DataFrame) -> Table:
 
 
 def _reductions(reduction: pl.DataFrame) -> Table:
+    is_same = pl.col("psi_same_difference").is_not_null()
+    difference = pl.struct(
+        pl.when(is_same)
+        .then(f"psi_same_difference{end}")
+        .otherwise(f"psi_difference{end}")
+        .alias(end)
+        for end in ("", "_low", "_high")
+    )
     mark = pl.col("worst").replace_strict({0: "", 1: " ▼"})
     shown: Columns = {
         "Base": "base",
@@ -92,26 +99,19 @@ def _reductions(reduction: pl.DataFrame) -> Table:
         "PSI": "psi",
         "PSI balanced": "psi_balanced",
         "Reduction": "reduction",
-        "Difference of PSIs": pl.Series(map(_difference, reduction.to_dicts())),
+        "Difference of PSIs": difference,
+        "Of": pl.when(is_same).then(pl.lit("equal documents")).otherwise(pl.lit("plain means")),
         "p, profiles": "p_adjusted",
         "Difference of means": with_ends("mean_difference"),
         "Languages": "pair",
     }
     forms: dict[str, Form] = {"Reduction": partial(percent, decimals=0), "p, profiles": p_value}
-    forms["Difference of means"] = change
+    forms |= dict.fromkeys(("Difference of means", "Difference of PSIs"), change)
     more = {"n_names": 3, "note": REDUCTION_NOTE}
     return table_of("Balanced against skewed", reduction, shown, forms=forms, gap=" ", **more)
 
 
-def _difference(row: Row) -> str:
-    """Return the difference of PSIs at equal documents where they can tell, else of plain ones."""
-    if row["psi_same_difference"] is not None:
-        return with_interval(row, "psi_same_difference", shown=change, separator=" ")
-    plain = with_interval(row, "psi_difference", shown=change, separator=" ")
-    return f"{plain} (plain)" if plain.endswith("]") else plain
-
-
-def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureView:
+def _curves(buckets: pl.DataFrame, metric: str) -> FigureView:
     """Return one panel a base, a line a distribution (Controlled, figures 1 and 2).
 
     Of plain means, as PSI and the papers' curves are.
@@ -122,19 +122,14 @@ def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureVi
         name: LineStyle(SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)])
         for place, name in enumerate(buckets["distribution"].unique(maintain_order=True))
     }
-    anchor = slug("training", info.id, first["training"], first["query_lang"], first["corpus_lang"])
     title = f"{metric} by {axis.text}, {first['training']}"
     panels = []
-    n_bases = buckets["base"].n_unique()
     for (base,), rows in buckets.group_by("base", maintain_order=True):
         lines = plain_lines(rows, "distribution")
-        own = of_lines(styles, lines)
-        told = f"{title}: {base} trained on {', '.join(own)}."
-        drawn = draw_curves(lines, axis, own, y_text=metric)
-        name = str(base) if n_bases > 1 else ""
-        panels.append(panel(drawn, slug(anchor, str(base)), title, told, name=name))
-    said = (
+        drawn = draw_curves(lines, axis, of_lines(styles, lines), y_text=metric)
+        panels.append(panel(drawn, f"{title}: {base}.", name=str(base)))
+    caption = (
         "Plain means by where the evidence of the query lies, one line per training distribution; "
         "bands are intervals of each bucket, documents as units."
     )
-    return FigureView(anchor, title, said, tuple(panels), styles)
+    return FigureView(title, caption, tuple(panels))

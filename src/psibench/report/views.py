@@ -109,13 +109,12 @@ def headlines(table: pl.DataFrame, languages: Sequence[str] = ()) -> dict[str, H
     return best
 
 
-def with_headline(frame: pl.DataFrame, leading: Mapping[str, Headline]) -> pl.DataFrame:
-    """Return the frame with a boolean column ``headline``: the row is in its leading slice."""
+def in_slices(frame: pl.DataFrame, leading: Mapping[str, Headline]) -> pl.DataFrame:
+    """Return the rows of every benchmark's slice."""
     keys = [{"benchmark": name, **line} for name, line in leading.items()]
     schema = dict.fromkeys(("benchmark", *SLICE), pl.String)
-    marked = pl.DataFrame(keys, schema=schema).with_columns(headline=pl.lit(value=True))
-    joined = frame.join(marked, on=["benchmark", *SLICE], how="left", maintain_order="left")
-    return joined.with_columns(pl.col("headline").fill_null(value=False))
+    wanted = pl.DataFrame(keys, schema=schema)
+    return frame.join(wanted, on=wanted.columns, how="semi", maintain_order="left")
 
 
 def schemes_of(frame: pl.DataFrame, benchmark: str) -> list[str]:

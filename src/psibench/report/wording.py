@@ -115,11 +115,6 @@ def isolate(text: str) -> str:
     return f"\u2068{text}\u2069"
 
 
-def listed(parts: list[str]) -> str:
-    """Return ``a``, ``a and b``, or ``a, b and c``."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
 def split_pair(pair: str) -> tuple[str, str]:
     """Return the two languages of ``qps-Latn-eng-Latn``: of the queries and of the documents."""
     parts = pair.split("-")
