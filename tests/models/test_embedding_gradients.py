@@ -27,7 +27,6 @@ def inputs_of(encoder, texts):
 
 def test_of_a_random_transformer_they_match_finite_differences(encoder):
     encoder.model.transformer.double()
-    encoder.model.dense.double()
     windows, content = inputs_of(encoder, TEXTS[:1])
     aims = directions(1)
     (found,) = encoder.embedding_gradients(windows, content, aims)

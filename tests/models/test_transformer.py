@@ -1,6 +1,4 @@
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -43,19 +41,6 @@ def test_real_model_gives_the_vectors_of_sentence_transformers(minilm):
     ours = np.concatenate(vectors_of(minilm, SENTENCES))
     np.testing.assert_allclose(ours, reference, atol=1e-6)
     assert ours.dtype == np.float32
-
-
-def test_real_model_is_loaded_without_importing_sentence_transformers():
-    code = (
-        "import sys; from psibench.config.models import SentenceTransformerModel as Entry; "
-        "from psibench.models.load import load_encoder; "
-        "entry = Entry(backend='sentence-transformers', checkpoint='embedded:all-MiniLM-L6-v2', "
-        "max_tokens=256); encoder = load_encoder(entry, device='cpu'); "
-        "(item,) = encoder.tokenize(['A cat.'], 'query'); "
-        "assert encoder.forward(item.windows, item.content)[0].shape == (1, 384); "
-        "assert 'sentence_transformers' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 def test_prompt_gives_the_vectors_of_sentence_transformers_with_that_prompt(load_tiny, tiny_bert):
@@ -205,7 +190,7 @@ def test_unknown_hub_name_is_named(load_tiny):
 
 
 def test_folder_without_a_checkpoint_is_refused(load_tiny, tmp_path):
-    with pytest.raises(InputError, match="cannot be loaded"):
+    with pytest.raises(InputError, match="no tokenizer"):
         load_tiny(tmp_path)
 
 

@@ -199,3 +199,12 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
+
+
+def read_modules(folder: Path) -> list[dict[str, Any]]:
+    """Read the modules that sentence-transformers lists, in order; none without modules.json."""
+    path = folder / "modules.json"
+    modules: list[dict[str, Any]] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    )
+    return modules

@@ -23,12 +23,12 @@ import numpy as np
 from psibench.config.encoders import FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.late import attention_of, weights_format
-from psibench.models.networks import check_positions
+from psibench.models.late import attention_of
+from psibench.models.networks import check_positions, weights_format
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
+from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
-from psibench.models.weights import load_auto
+from psibench.models.weights import load_transformer_module
 from psibench.store.vectors import PART
 from psibench.tables.hashing import hash_file
 from psibench.tables.provenance import hash_params
@@ -133,10 +133,13 @@ def load_flag_embedding(
     )
 
     weights = weights_format(device, dtype)
-    trust = entry.trust_remote_code
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust)
-    options = {"dtype": weights, "attn_implementation": attention_of(entry)}
-    transformer = load_auto(folder, options, trust_remote_code=trust)
+    module = load_transformer_module(
+        folder,
+        trust_remote_code=entry.trust_remote_code,
+        dtype=weights,
+        attn_implementation=attention_of(entry),
+    )
+    transformer = module.auto_model
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     parts = {"model": transformer} | dict.fromkeys(HEADS.values())
@@ -146,7 +149,7 @@ def load_flag_embedding(
         identity = f"{identity}\0{hash_file(path)}"
     _compute_in(transformer, device, dtype, weights)
     network = EncoderOnlyEmbedderM3ModelForInference(
-        parts, tokenizer=tokenizer, normalize_embeddings=True
+        parts, tokenizer=module.tokenizer, normalize_embeddings=True
     )
     network = network.to(device).eval()
     return FlagEmbeddingEncoder(entry, network, device, dtype, weights, identity)

@@ -3,7 +3,7 @@
 A text is cut into chunks of so many tokens, a special token is put behind each, and the vector is
 the mean of the states of these tokens (Doshi et al. 2026, arXiv 2601.21525, who put the separator
 there). `psibench.models.tokenizing` has where they go; `psibench.models.transformer` encodes with
-what is saved here, without sentence-transformers.
+what is saved here.
 """
 
 from collections.abc import Sequence

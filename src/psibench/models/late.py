@@ -23,13 +23,18 @@ import numpy as np
 
 from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
 from psibench.errors import InputError
-from psibench.models.checkpoints import checkpoint_identity, read_json
-from psibench.models.declared import USES, late_settings, read_modules
-from psibench.models.networks import check_positions
+from psibench.models.checkpoints import checkpoint_identity, read_json, read_modules
+from psibench.models.declared import USES, late_settings
+from psibench.models.networks import check_positions, weights_format
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
-from psibench.models.weights import checking_weights, read_tensors, tokenizer_folder
+from psibench.models.weights import (
+    check_tokenizer,
+    checking_weights,
+    read_tensors,
+    refuse_untrusted_activations,
+)
 from psibench.tables.provenance import hash_params
 
 PUNCTUATION = list(string.punctuation)
@@ -179,7 +184,7 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     import torch
 
     weights = weights_format(device, dtype)
-    tokenizer_folder(folder)
+    check_tokenizer(folder)
     read = _read_modules if entry.architecture == "auto" else _read_port
     found = read(entry, folder, weights)
     own = found.settings
@@ -210,14 +215,6 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
             "dimensions; lower dim"
         )
     return encoder
-
-
-def weights_format(device: str, dtype: str) -> str:
-    """Choose the number format of a transformer's weights.
-
-    On a CPU float32, so that another format can be computed in later; on a GPU the one asked for.
-    """
-    return dtype if device == "cuda" else "float32"
 
 
 def attention_of(entry: ColbertModel | FlagEmbeddingModel) -> str:
@@ -338,15 +335,10 @@ def _refuse_made_up_projection(folder: Path) -> None:
         _stanford_matrix(folder)
         return
     declared = read_json(folder / USES).get("model_type")
-    dense = [folder / module["path"] for module in modules if module["type"].endswith("Dense")]
-    if not dense and declared not in ("MultiVectorEncoder", "ColBERT"):
+    has_dense = any(module["type"].endswith("Dense") for module in modules)
+    if not has_dense and declared not in ("MultiVectorEncoder", "ColBERT"):
         raise _no_projection(folder)
-    for path in dense:
-        name = read_json(path / "config.json").get("activation_function", "torch.nn.")
-        if not name.startswith("torch.nn."):
-            raise InputError(
-                f"{path}: activation_function {name!r}; supported: classes of torch.nn"
-            )
+    refuse_untrusted_activations(folder)
 
 
 def _stanford_matrix(folder: Path) -> Any:

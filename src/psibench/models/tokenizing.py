@@ -11,7 +11,7 @@ from psibench.config.encoders import Landmark, SentenceTransformerModel, VllmMod
 from psibench.config.model_base import LateChunking
 from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
-from psibench.models.weights import tokenizer_folder
+from psibench.models.weights import check_tokenizer
 
 Side = Literal["right", "left"]
 
@@ -20,38 +20,22 @@ CHUNK = 512  # texts per tokenizer call: offsets are bulky
 
 
 def load_tokenizer(
-    folder: Path,
-    inner: str = "",
-    *,
-    trust_remote_code: bool = False,
-    as_stored: bool = False,
-    lower_case: bool = False,
+    folder: Path, *, trust_remote_code: bool = False, as_stored: bool = False
 ) -> Any:
     """Load a checkpoint's tokenizer.
 
     Parameters
     ----------
-    inner
-        Folder of the transformer in the checkpoint.
     as_stored
         Take tokenizer.json as it is, whatever class the checkpoint names: that may be code of its
         own.
-    lower_case
-        Put lower case before what the tokenizer does.
     """
-    from tokenizers import normalizers
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    folder = tokenizer_folder(folder, inner)
+    check_tokenizer(folder)
     if as_stored and (folder / "tokenizer.json").is_file():
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    else:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    if lower_case and tokenizer.is_fast:
-        backend = tokenizer.backend_tokenizer
-        steps = [normalizers.Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
-        backend.normalizer = normalizers.Sequence(steps)
-    return tokenizer
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
 
 
 def tokenize_texts(

@@ -13,8 +13,7 @@ from psibench.errors import InputError
 from psibench.models.calibration import calibrate_network
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.compiled import Compiled, compile_if_faster
-from psibench.models.declared import read_layout
-from psibench.models.networks import NativeNetwork, Network, check_positions, load_network
+from psibench.models.networks import Network, check_positions, load_network, weights_format
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import (
     Landmarks,
@@ -289,19 +288,19 @@ class TransformerEncoder:
             and self.compiled.dtype == self.dtype
             and torch.is_inference_mode_enabled()
         ):
-            found = self.compiled(inputs)
+            states = self.compiled(inputs)
         else:
             reduced = self.dtype != self.model.weights
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-                found = self.model.run(inputs)
+                states = self.model.states(inputs)
         if any(member.ndim == 2 for member in content):
-            return self._chunk_vectors(found, content, length, side), []
-        states = self.model.tokens(found) if by_token else self.model.vectors(found, pooled)
+            return self._chunk_vectors(states, content, length, side), []
+        found = states if by_token else self.model.vectors(states, pooled)
         starts = [length - len(keep) if side == "left" else 0 for keep in content]
-        return normalize(states.float(), dim=-1), starts
+        return normalize(found.float(), dim=-1), starts
 
     def _chunk_vectors(
-        self, found: Any, content: Sequence[np.ndarray], length: int, side: Side
+        self, states: Any, content: Sequence[np.ndarray], length: int, side: Side
     ) -> list[np.ndarray]:
         """Pool each window's states chunk by chunk: (n_chunks, dim) unit vectors each."""
         import torch
@@ -316,7 +315,7 @@ class TransformerEncoder:
                 start = 0 if side == "right" else length - members.shape[1]
                 chunk = members[min(number, len(members) - 1)]
                 masks[row, start : start + len(chunk)] = chunk
-            pooled = self.model.vectors(found, torch.from_numpy(masks).to(self.device))
+            pooled = self.model.vectors(states, torch.from_numpy(masks).to(self.device))
             vectors.append(normalize(pooled.float(), dim=-1).cpu().numpy())
         by_window = np.stack(vectors, axis=1)
         return [row[: len(members)] for row, members in zip(by_window, content, strict=True)]
@@ -338,9 +337,8 @@ def load_transformer(
 ) -> TransformerEncoder:
     """Load a checkpoint: its transformer, its pooling and its dense layers.
 
-    sentence-transformers itself, which takes longer to import than most checkpoints to load, is
-    used only for modules of other kinds. On a CPU the weights are float32 whatever ``dtype`` is,
-    on a GPU in this format.
+    On a CPU the weights are float32 whatever ``dtype`` is, on a GPU those of the transformer are in
+    this format.
 
     Raises
     ------
@@ -348,7 +346,8 @@ def load_transformer(
         If the checkpoint takes fewer tokens than ``max_tokens``, chunks are asked of one that does
         not pool by the mean, or calibration of one whose attention cannot be reached.
     """
-    network = load_network(entry, folder, device=device, dtype=dtype)
+    weights = weights_format(device, dtype)
+    network = load_network(entry, folder, device=device, weights=weights)
     if entry.late_chunking and network.pooling != ("mean",):
         found = "+".join(network.pooling) or "in a way of its own"
         raise InputError(
@@ -363,7 +362,10 @@ def load_transformer(
     check_positions(network.transformer, entry.checkpoint, entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)
     landmarks = None
-    if (settings := landmark_settings(entry, folder)) is not None:
+    settings = network.landmark
+    if entry.pooling == "landmark":
+        settings = entry.landmark or Landmark()
+    if settings is not None:
         shortest = entry.windows.tokens if entry.windows else entry.max_tokens
         landmarks = find_landmarks(
             network.tokenizer, settings, max_tokens=shortest, checkpoint=entry.checkpoint
@@ -377,7 +379,7 @@ def _compile(encoder: TransformerEncoder) -> Compiled | None:
     """Compile an encoder's transformer if that is faster; None for what torch alone runs."""
     entry, network = encoder.entry, encoder.model
     is_plain = entry.architecture == "auto" and not (entry.calibrate or entry.positions)
-    if encoder.device != "cpu" or not is_plain or not isinstance(network, NativeNetwork):
+    if encoder.device != "cpu" or not is_plain:
         return None
     if entry.attention != "auto" or entry.padding_side == "left":
         return None
@@ -394,11 +396,3 @@ def _compile(encoder: TransformerEncoder) -> Compiled | None:
         identity=encoder.identity,
         passes=passes,
     )
-
-
-def landmark_settings(entry: SentenceTransformerModel, folder: Path) -> Landmark | None:
-    """Return the settings of landmark pooling: the entry's, or the checkpoint's; None without."""
-    if entry.pooling == "landmark":
-        return entry.landmark or Landmark()
-    layout = read_layout(folder) if entry.pooling == "checkpoint" else None
-    return None if layout is None else layout.landmark

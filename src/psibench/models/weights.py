@@ -4,7 +4,6 @@ transformers fills in weights that are missing at random, leaves out those it ha
 makes a tokenizer of special tokens alone where there is no vocabulary: with a warning at most.
 """
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.checkpoints import CheckpointEntry, read_json
+from psibench.models.checkpoints import CheckpointEntry, read_json, read_modules
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:
@@ -61,7 +60,10 @@ def load_port(
     InputError
         If weights are missing (transformers fills them in at random), misshapen or left over.
     """
-    model, info = _load(network, folder, options)
+    try:
+        model, info = network.from_pretrained(folder, **TOLD, **options)
+    except RuntimeError as error:
+        raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
     wrong = {key: sorted(map(str, names)) for key, names in info.items() if names}
     unexpected = wrong.pop("unexpected_keys", [])
     unread = [name for name in unexpected if not (leftover and re.match(leftover, name))]
@@ -76,43 +78,45 @@ def load_port(
     return model
 
 
-def load_auto(
+def load_transformer_module(
     folder: Path,
-    options: Mapping[str, Any],
+    path: str = "",
     *,
+    loader: Any = None,
     trust_remote_code: bool = False,
     changes: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
 ) -> Any:
-    """Load the class that the checkpoint names, without BERT's pooler, which nothing here reads.
+    """Load a checkpoint's transformer and its tokenizer as a module of sentence-transformers.
 
-    ``changes`` are keys of config.json with other values than it has.
+    Parameters
+    ----------
+    path
+        Folder of the module in the checkpoint.
+    loader
+        Class of the module; None: the library's Transformer.
+    changes
+        Keys of config.json with other values than it has.
+    options
+        For ``from_pretrained``.
 
     Raises
     ------
     InputError
-        If weights are missing, of another shape, or of a larger network.
+        If there is no tokenizer, or weights are missing, of another shape, or of a larger network.
     """
-    from transformers import AutoConfig, AutoModel
+    from sentence_transformers.base.modules import Transformer
 
-    trust = {"trust_remote_code": trust_remote_code}
-    config = AutoConfig.from_pretrained(folder, **trust, **changes)
-    if hasattr(config, "use_cache"):
-        config.use_cache = False
-    options = {**options, **trust, "config": config}
-    if type(config) in AutoModel._model_mapping:
-        known = inspect.signature(AutoModel._model_mapping[type(config)].__init__).parameters
-        options |= {"add_pooling_layer": False} if "add_pooling_layer" in known else {}
-    with quiet():
-        model, info = _load(AutoModel, folder, options)
-    check_network(folder, model, info)
-    return model
-
-
-def _load(network: Any, folder: Path, options: Mapping[str, Any]) -> Any:
-    try:
-        return network.from_pretrained(folder, **TOLD, **options)
-    except RuntimeError as error:
-        raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
+    check_tokenizer(folder, path)
+    with checking_weights(folder):
+        return (loader or Transformer).load(
+            str(folder),
+            subfolder=path,
+            local_files_only=True,
+            trust_remote_code=trust_remote_code,
+            model_kwargs=options,
+            config_kwargs=dict(changes),
+        )
 
 
 def check_config(config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> None:
@@ -194,42 +198,52 @@ def checking_weights(folder: Path) -> Iterator[None]:
         yield
 
 
+def refuse_untrusted_activations(folder: Path) -> None:
+    """Refuse dense layers whose function sentence-transformers would replace by another one.
+
+    Raises InputError if a layer of modules.json names none of torch.nn.
+    """
+    for module in read_modules(folder):
+        if not module["type"].endswith("Dense"):
+            continue
+        path = folder / module["path"]
+        name = read_json(path / "config.json").get("activation_function", "torch.nn.")
+        if not name.startswith("torch.nn."):
+            raise InputError(
+                f"{path}: activation_function {name!r}; supported: classes of torch.nn"
+            )
+
+
 VOCABULARIES = (
     "tokenizer.json", "tokenizer.model", "tekken.json", "vocab.*", "*vocab*.json", "*.model",
     "*.tiktoken", "*.spm", "*.bpe",
 )  # fmt: skip
 
 
-def tokenizer_folder(folder: Path, inner: str = "") -> Path:
-    """Return where a checkpoint's tokenizer is: beside its transformer, or at its top.
-
-    Parameters
-    ----------
-    inner
-        Folder of the transformer in the checkpoint, where older releases saved the tokenizer, too.
+def check_tokenizer(folder: Path, path: str = "") -> None:
+    """Refuse a checkpoint that has no tokenizer beside its transformer, in the folder ``path``.
 
     Raises
     ------
     InputError
-        If neither holds a vocabulary in one of the formats that transformers reads, or it has less
+        If there is no vocabulary in one of the formats that transformers reads, or it has less
         than half the words that the transformer has vectors for: most of a text would be unknown.
     """
-    for place in (folder / inner, folder):
-        if any(next(place.glob(pattern), None) is not None for pattern in VOCABULARIES):
-            config = read_json(folder / inner / "config.json")
-            wanted = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
-            found = _vocabulary_size(place)
-            if found is not None and isinstance(wanted, int) and found < wanted / 2:
-                raise InputError(
-                    f"{folder}: its tokenizer has {found:,} words, its config.json vocab_size "
-                    f"{wanted:,}: is it cut off, or another model's? Save the model's own beside "
-                    "the weights (tokenizer.save_pretrained)"
-                )
-            return place
-    raise InputError(
-        f"{folder}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
-        "the weights (tokenizer.save_pretrained)"
-    )
+    place = folder / path
+    if all(next(place.glob(pattern), None) is None for pattern in VOCABULARIES):
+        raise InputError(
+            f"{place}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
+            "the weights (tokenizer.save_pretrained)"
+        )
+    config = read_json(place / "config.json")
+    wanted = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
+    found = _vocabulary_size(place)
+    if found is not None and isinstance(wanted, int) and found < wanted / 2:
+        raise InputError(
+            f"{place}: its tokenizer has {found:,} words, its config.json vocab_size {wanted:,}: "
+            "is it cut off, or another model's? Save the model's own beside the weights "
+            "(tokenizer.save_pretrained)"
+        )
 
 
 def _vocabulary_size(folder: Path) -> int | None:

@@ -12,7 +12,7 @@ from psibench.errors import InputError
 from psibench.models import checkpoints
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.networks import usable_positions
-from psibench.models.weights import tokenizer_folder
+from psibench.models.weights import check_tokenizer
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
 from psibench.tables.provenance import hash_params
 
@@ -170,7 +170,7 @@ def checkpoint_folder(entry: CheckpointReranker) -> Path:
     Raises InputError if it has no tokenizer, too: transformers would make one of its own.
     """
     folder = checkpoints.checkpoint_folder(entry)
-    tokenizer_folder(folder)
+    check_tokenizer(folder)
     return folder
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from psibench.models.backends import OwnBackend
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import load_tokenizer, tokenize_texts
-from psibench.models.weights import load_auto
+from psibench.models.tokenizing import tokenize_texts
+from psibench.models.weights import load_transformer_module
 from psibench.tables.provenance import hash_params
 
 
@@ -25,12 +25,10 @@ class StaticModel(OwnBackend):
 
     def load(self, folder: Path, *, device: str, dtype: str) -> "StaticEncoder":  # noqa: ARG002
         """Read the input word embeddings of a checkpoint."""
-        trust = self.trust_remote_code
-        tokenizer = load_tokenizer(folder, trust_remote_code=trust)
-        model = load_auto(folder, {}, trust_remote_code=trust)
-        weights = model.get_input_embeddings().weight.detach().float().numpy()
+        module = load_transformer_module(folder, trust_remote_code=self.trust_remote_code)
+        weights = module.auto_model.get_input_embeddings().weight.detach().float().numpy()
         identity = checkpoint_identity(self.checkpoint, self.revision)
-        return StaticEncoder(self, tokenizer, weights, identity)
+        return StaticEncoder(self, module.tokenizer, weights, identity)
 
 
 @dataclass(frozen=True)
