@@ -196,3 +196,30 @@ class VllmModel(EncoderModel):
     """Overrides encoding.dtype for this model; auto: the checkpoint's."""
     vllm: VllmServer = VllmServer()
     """Its server."""
+
+
+class SparseModel(EncoderModel):
+    """A learned sparse retriever that sentence-transformers' SparseEncoder can load."""
+
+    backend: Literal["sparse-encoder"]
+    kind: Literal["sparse", "control"] = "sparse"
+    max_tokens: int = Field(ge=8)
+    """Longest input, special tokens included; longer texts are cut."""
+    max_terms: int | None = Field(default=None, ge=1)
+    """Terms kept of a text, those of the largest weights; null: as the checkpoint declares
+    (max_active_dims), all where it declares nothing."""
+    dtype: Dtype | None = None
+    """Overrides encoding.dtype for this model."""
+
+    @property
+    def scores_by(self) -> Scoring:
+        """How a query's vectors are compared with a document's."""
+        return "sparse"
+
+
+class StaticModel(EncoderModel):
+    """Mean of a checkpoint's input word embeddings over the whole text; no transformer."""
+
+    is_network: ClassVar[bool] = False
+    backend: Literal["static-embeddings"]
+    kind: Literal["dense", "control"] = "control"

@@ -1,6 +1,6 @@
 """Encoders and cross-encoders compiled by OpenVINO, where that is faster on this machine's CPU.
 
-Its fused kernels give a float32 network's vectors and scores to rounding (`models.rounding`) in
+Its fused kernels give a float32 network's vectors and scores to rounding (`models.protocols`) in
 about two thirds of torch's time, and bfloat16, which must be asked for, takes less where the CPU
 has units for it. How much of that is true depends on the CPU and on the network: the first job that
 loads a checkpoint compares both engines on a few texts, checks that they agree, takes the one that
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.models.rounding import VECTOR_BOUND
+from psibench.models.protocols import VECTOR_BOUND
 from psibench.tables.provenance import hash_params
 
 if TYPE_CHECKING:

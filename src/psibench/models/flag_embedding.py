@@ -25,9 +25,8 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.late import attention_of
 from psibench.models.networks import check_positions, weights_format
-from psibench.models.protocols import Role, TokenizedText
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
-from psibench.models.versions import MODEL_VERSIONS
 from psibench.models.weights import load_transformer_module
 from psibench.store.vectors import PART
 from psibench.tables.hashing import hash_file

@@ -26,9 +26,8 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity, read_json, read_modules
 from psibench.models.declared import USES, late_settings
 from psibench.models.networks import check_positions, weights_format
-from psibench.models.protocols import Role, TokenizedText
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
-from psibench.models.versions import MODEL_VERSIONS
 from psibench.models.weights import (
     check_tokenizer,
     checking_weights,

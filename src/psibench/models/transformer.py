@@ -14,7 +14,7 @@ from psibench.models.calibration import calibrate_network
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.compiled import Compiled, compile_if_faster
 from psibench.models.networks import Network, check_positions, load_network, weights_format
-from psibench.models.protocols import Role, TokenizedText
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import (
     Landmarks,
     Side,
@@ -27,7 +27,6 @@ from psibench.models.tokenizing import (
     tokenize_texts,
     tokens_to_append,
 )
-from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
 
 

@@ -17,9 +17,8 @@ import numpy as np
 from psibench.config.encoders import VllmModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.protocols import Role, TokenizedText
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import append_tokens, tokenize_texts, tokens_to_append
-from psibench.models.versions import MODEL_VERSIONS
 from psibench.models.weights import load_transformer_module
 from psibench.tables.provenance import hash_params
 from psibench.vllm.server import VllmProcess, log_name
