@@ -66,26 +66,6 @@ def test_order_and_partners_change_a_vector_by_rounding_only(load_kind, kind, sc
     assert_vectors_close(backwards, alone)
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", *KINDS])
-def test_length_and_side_of_the_padding_change_a_vector_by_rounding_only(load_kind, kind):
-    right, left = (load_kind(kind, padding_side=side) for side in ("right", "left"))
-    windows, content = parts(right, TEXTS)
-    plain = np.concatenate(
-        [right.forward([w], [c])[0] for w, c in zip(windows, content, strict=True)]
-    )
-    for encoder in (right, left):
-        padded = encoder.forward(windows, content)
-        np.testing.assert_allclose(np.concatenate(padded), plain, atol=2e-6)
-
-
-def test_token_vectors_are_the_same_on_either_side_of_the_padding(load_kind):
-    right, left = (load_kind("bert", padding_side=s, scoring="maxsim") for s in ("right", "left"))
-    windows, content = parts(right, TEXTS)
-    pairs = zip(right.forward(windows, content), left.forward(windows, content), strict=True)
-    for a, b in pairs:
-        np.testing.assert_allclose(a, b, atol=2e-6)
-
-
 @pytest.mark.parametrize("fields", [{}, {"windows": {"tokens": 16, "overlap": 2}}])
 def test_appended_tokens_are_at_the_very_end_and_inside_max_tokens(load_kind, fields):
     encoder = load_kind("llama", append="<|im_end|><eos>", **fields)

@@ -61,9 +61,8 @@ def test_prompt_gives_the_vectors_of_sentence_transformers_with_that_prompt(load
         ("checkpoint", lambda hidden: hidden.mean(axis=0)),  # mean where nothing is declared
     ],
 )
-@pytest.mark.parametrize("checkpoint", ["tiny_bert", "left_padding_bert"])
-def test_pooling_does_what_it_says(load_tiny, pooling, expected, checkpoint, request):
-    encoder = load_tiny(request.getfixturevalue(checkpoint), pooling=pooling)
+def test_pooling_does_what_it_says(load_tiny, pooling, expected):
+    encoder = load_tiny(pooling=pooling)
     texts = TEXTS[:5]
     for text, (vector,) in zip(texts, vectors_of(encoder, texts), strict=True):
         np.testing.assert_allclose(vector, unit(expected(hidden_states(encoder, text))), atol=1e-6)
@@ -144,7 +143,6 @@ def test_fingerprint_changes_with_the_weights(load_tiny, tmp_path):
         {"kind": "control", "control": "truncating"},
         {"query_prompt": "w1 "},  # is in the address of each text
         {"document_prompt": "w1 "},
-        {"padding_side": "left"},
         {"tokens_per_batch": 64},
         {"licence": "apache-2.0", "parameters_m": 1},
     ],

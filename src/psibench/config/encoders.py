@@ -60,8 +60,6 @@ class SentenceTransformerModel(EncoderModel):
     """Folder in the checkpoint of the dense layer behind the pooling; null: as it declares."""
     append: str = ""
     """Special tokens put after each text, inside max_tokens, where the tokenizer does not."""
-    padding_side: Literal["right", "left"] = "right"
-    """Side of the padding in a batch. Positions count from a text's first token either way."""
     attention: Attention = "auto"
     """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     scoring: Literal["cosine", "maxsim"] = "cosine"

@@ -68,7 +68,7 @@ class LandmarkTransformer(Transformer):
                 number = crc32(ids.astype("<i8").tobytes()) % len(chunks)
                 landmarks = replace(landmarks, chunk_tokens=chunks[number])
             placed.append(np.insert(ids, landmarks.places(len(ids)), landmarks.token_id))
-        padded = pad_windows(placed, pad_id=self.tokenizer.pad_token_id)
+        padded = pad_windows(placed, pad_id=self.tokenizer.pad_token_id, device="cpu")
         if "token_type_ids" in found:
             padded["token_type_ids"] = padded["input_ids"].new_zeros(padded["input_ids"].shape)
         return {**found, **padded}

@@ -5,7 +5,6 @@ itself is called here, with the batches that psibench lays out. A checkpoint who
 with code for transformers 4 has a port of it in `psibench.models.architectures`.
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -46,8 +45,6 @@ class Network:
         Whether places behind a text change its states if they are not masked.
     masks_prompt
         Whether the prompt's tokens are left out of the pooling.
-    first_position
-        Number of a text's first position; None if the transformer cannot be told positions.
     landmark
         Landmarks that the checkpoint was saved with.
     """
@@ -58,7 +55,6 @@ class Network:
     weights: str = "float32"
     needs_mask: bool = True
     masks_prompt: bool = False
-    first_position: int | None = None
     landmark: Landmark | None = None
 
     @property
@@ -104,18 +100,14 @@ def load_network(
     if not all(getattr(module, "include_prompt", True) for module in modules):
         _refuse_prompt_left_out(entry)
     transformer = transformer.to(device).eval()
-    takes_positions = "position_ids" in inspect.signature(transformer.forward).parameters
     network = Network(
         tokenizer,
         transformer,
         tuple(module.to(device).eval() for module in modules),
         weights,
         # Calibration has to know which tokens are a text's.
-        needs_mask=entry.padding_side == "left"
-        or entry.calibrate is not None
-        or not is_causal(transformer),
+        needs_mask=entry.calibrate is not None or not is_causal(transformer),
         masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
-        first_position=first_position(transformer) if takes_positions else None,
         landmark=saved and Landmark(chunk_tokens=saved["chunk_tokens"], token=saved["token"]),
     )
     with torch.inference_mode():  # modules that do not fit the transformer fail here
@@ -221,9 +213,8 @@ def _with_entry(entry: SentenceTransformerModel, folder: Path, modules: list[Any
 def _load_port(entry: SentenceTransformerModel, folder: Path, weights: str) -> Any:
     """Load a transformer into the class that the entry's architecture names.
 
-    Its forward pass takes ``input_ids``, ``attention_mask`` and perhaps ``position_ids`` and gives
-    ``last_hidden_state``. Raises InputError if weights are missing, or the checkpoint is of another
-    architecture.
+    Its forward pass takes ``input_ids`` and ``attention_mask`` and gives ``last_hidden_state``.
+    Raises InputError if weights are missing, or the checkpoint is of another architecture.
     """
     port = import_module(f"{architectures.__name__}.{entry.architecture.replace('-', '_')}")
     options = {"dtype": weights, **_attention_options(entry)}

@@ -103,11 +103,7 @@ class SparseTextEncoder:
 
         modules = self.modules[role]
         pad_id = modules[0].tokenizer.pad_token_id or 0
-        features: dict[str, Any] = pad_windows(
-            windows, pad_id=pad_id, side="right", device=self.device
-        )
-        if not _is_network(modules[0]):
-            features.pop("position_ids", None)
+        features = pad_windows(windows, pad_id=pad_id, device=self.device)
         with (
             torch.inference_mode(),
             torch.autocast(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from psibench.config.model_base import LateChunking
 from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
 from psibench.models.weights import check_tokenizer
-
-Side = Literal["right", "left"]
 
 SAMPLE = "a"
 CHUNK = 512  # texts per tokenizer call: offsets are bulky
@@ -269,34 +267,24 @@ def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
     return replace(item, content=(members,))
 
 
-def pad_windows(
-    windows: Sequence[np.ndarray],
-    *,
-    pad_id: int,
-    side: Side = "right",
-    device: str = "cpu",
-) -> dict[str, Any]:
-    """Lay windows, arrays of token ids, out as the rows of a batch.
+def pad_windows(windows: Sequence[np.ndarray], *, pad_id: int, device: str) -> dict[str, Any]:
+    """Lay windows, arrays of token ids, out as the rows of a batch, padded on the right.
 
     A window without tokens keeps one place that is not masked, so that no row attends to nothing.
-    With ``side`` left, ``position_ids`` count from each row's first token.
 
     Returns
     -------
     dict
-        ``input_ids``, ``attention_mask`` and perhaps ``position_ids``: (n_windows, longest) int64.
+        ``input_ids``, ``attention_mask``: (n_windows, longest) int64.
     """
+    import torch
+
     shape = (len(windows), max(1, *(len(window) for window in windows)))
     ids = np.full(shape, pad_id, dtype=np.int64)
     mask = np.zeros(shape, dtype=np.int64)
     for row, window in enumerate(windows):
-        places = slice(0, len(window)) if side == "right" else slice(shape[1] - len(window), None)
-        ids[row, places] = window
-        mask[row, places] = 1
-    mask[~mask.any(axis=1), 0 if side == "right" else -1] = 1
+        ids[row, : len(window)] = window
+        mask[row, : len(window)] = 1
+    mask[~mask.any(axis=1), 0] = 1
     padded = {"input_ids": ids, "attention_mask": mask}
-    if side == "left":
-        padded["position_ids"] = np.maximum(mask.cumsum(axis=1) - 1, 0)
-    import torch
-
     return {name: torch.from_numpy(array).to(device) for name, array in padded.items()}
