@@ -299,8 +299,8 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
             states = self.auto_model(**features).last_hidden_state
             return features | {"token_embeddings": states}
 
-    network = flash_xlm_roberta.load(entry, folder, dtype)
-    network.set_attn_implementation(attention_of(entry))
+    options = {"dtype": dtype, "attn_implementation": attention_of(entry)}
+    network = flash_xlm_roberta.load_rotary(folder, read_json(folder / "config.json"), options)
     matrix = _stanford_matrix(folder)
     dense = Dense(
         matrix.shape[1], matrix.shape[0], bias=False, activation_function=None,

@@ -17,7 +17,7 @@ from psibench.models import architectures, calibration
 from psibench.models.checkpoints import read_json, read_modules
 from psibench.models.declared import TEXT_INPUT, USES, declared_pooling, refuse_more
 from psibench.models.tokenizing import load_tokenizer
-from psibench.models.weights import load_transformer_module, quiet, refuse_untrusted_activations
+from psibench.models.weights import load_transformer_module, refuse_untrusted_activations
 
 PROBE = 8  # tokens
 ROTARY = ("llama", "mistral", "qwen2", "qwen3")
@@ -218,8 +218,7 @@ def _load_port(entry: SentenceTransformerModel, folder: Path, weights: str) -> A
     """
     port = import_module(f"{architectures.__name__}.{entry.architecture.replace('-', '_')}")
     options = {"dtype": weights, **_attention_options(entry)}
-    with quiet():
-        return port.load(folder, read_json(folder / "config.json"), options)
+    return port.load(folder, read_json(folder / "config.json"), options)
 
 
 def _attention_options(entry: SentenceTransformerModel) -> dict[str, str]:

@@ -54,14 +54,18 @@ def load_port(
         For the message: what the entry calls it.
     leftover
         Pattern that the names of tensors begin with which may be left over; None: none may.
+    options
+        For ``from_pretrained``; with a ``state_dict``, no weights of the folder are read.
 
     Raises
     ------
     InputError
         If weights are missing (transformers fills them in at random), misshapen or left over.
     """
+    source = None if "state_dict" in options else folder
     try:
-        model, info = network.from_pretrained(folder, **TOLD, **options)
+        with quiet():
+            model, info = network.from_pretrained(source, **TOLD, **options)
     except RuntimeError as error:
         raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
     wrong = {key: sorted(map(str, names)) for key, names in info.items() if names}

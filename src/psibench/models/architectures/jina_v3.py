@@ -19,13 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from psibench.errors import InputError
-from psibench.models.architectures.flash_xlm_roberta import (
-    build_rotary,
-    is_encoder,
-    rotary_weights,
-)
+from psibench.models.architectures.flash_xlm_roberta import load_rotary
 from psibench.models.tokenizing import load_tokenizer
-from psibench.models.weights import read_tensors, round_parameters, set_weights
+from psibench.models.weights import read_tensors
 
 TASKS = ("retrieval.query", "retrieval.passage")
 ADAPTERS, INSTRUCTIONS = "lora_adaptations", "task_instructions"
@@ -45,16 +41,13 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
             f"{folder}: architecture jina-v3: found {ADAPTERS} {named} and {INSTRUCTIONS} for "
             f"{sorted(told)}; both need {' and '.join(TASKS)}"
         )
-    stored = read_tensors(folder, is_encoder)
+    stored = read_tensors(folder, lambda name: ".pooler." not in name)
     scale = config["lora_alpha"] / config["lora_rank"]
     plain = {key: value for key, value in config.items() if key != ADAPTERS}
     networks = []
     for task in TASKS:
-        weights = rotary_weights(_merged(folder, stored, named.index(task), scale))
-        model = set_weights(build_rotary(plain), weights, folder)
-        if "attn_implementation" in options:
-            model.set_attn_implementation(options["attn_implementation"])
-        networks.append(round_parameters(model, options["dtype"]))
+        merged = _merged(folder, stored, named.index(task), scale)
+        networks.append(load_rotary(folder, plain, {**options, "state_dict": merged}))
     place, ids = _first_difference(folder, [told[task] for task in TASKS])
     return ByTask(networks, place=place, ids=ids, instructions=[told[task] for task in TASKS])
 
