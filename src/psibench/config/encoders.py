@@ -124,12 +124,12 @@ class FlagEmbeddingModel(EncoderModel):
     """bge-m3, or one trained from it, by FlagEmbedding's network and heads."""
 
     backend: Literal["flag-embedding"]
-    kind: Literal["dense", "sparse", "late-interaction"] = "dense"
+    kind: Literal["sparse", "late-interaction"] = "late-interaction"
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
-    vectors: Literal["dense", "sparse", "multi-vector"] = "dense"
-    """dense: the first token's; sparse: a weight for each token that the text has; multi-vector:
-    every token's but the first, scored by MaxSim and divided by the number of the query's."""
+    vectors: Literal["sparse", "multi-vector"] = "multi-vector"
+    """sparse: a weight for each token that the text has; multi-vector: every token's but the first,
+    scored by MaxSim and divided by the number of the query's."""
     attention: Attention = "auto"
     """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     dtype: Dtype | None = None
@@ -138,8 +138,7 @@ class FlagEmbeddingModel(EncoderModel):
     @property
     def scores_by(self) -> Scoring:
         """How a query's vectors are compared with a document's."""
-        by: dict[str, Scoring] = {"dense": "cosine", "sparse": "sparse"}
-        return by.get(self.vectors, "mean-maxsim")
+        return "sparse" if self.vectors == "sparse" else "mean-maxsim"
 
 
 class ColbertModel(EncoderModel):

@@ -287,8 +287,6 @@ def _pooling(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 def _pooling_of(entry: Any) -> str | None:
     """Return how an entry pools tokens; None if it does not, or leaves it to another library."""
-    if isinstance(entry, FlagEmbeddingModel):
-        return "cls" if entry.vectors == "dense" else None
     is_pooled = isinstance(entry, SentenceTransformerModel) and entry.scoring == "cosine"
     return entry.pooling if is_pooled else None
 

@@ -1,11 +1,10 @@
-"""bge-m3 by FlagEmbedding: a dense vector, weights of terms, or a vector for every token.
+"""bge-m3 by FlagEmbedding: weights of terms, or a vector for every token.
 
 The network, its two heads and what is made of them are those of FlagEmbedding's BGEM3FlagModel
-(version 1.4.2; Chen et al. 2024, arXiv:2402.03216, section 3.2): the dense vector is the first
-token's; a term is a token, and weighs the most that the sparse head gives it anywhere in the text,
-unless it is the first, the closing, a padding or an unknown one; the multi vectors are a linear
-layer over every token but the first, and a query's score is the mean over its own of the best of
-the document's. Dense and multi vectors are normalised.
+(version 1.4.2; Chen et al. 2024, arXiv:2402.03216, section 3.2): a term is a token, and weighs the
+most that the sparse head gives it anywhere in the text, unless it is the first, the closing, a
+padding or an unknown one; the multi vectors are a linear layer over every token but the first,
+normalised, and a query's score is the mean over its own of the best of the document's.
 
 Its loader and its batches are not used: it makes up weights and heads that are missing, tells no
 offsets of tokens, by which psibench knows how much of a text is visible, and computes the heads in
@@ -37,7 +36,7 @@ HEADS = {"multi-vector": "colbert_linear", "sparse": "sparse_linear"}
 
 @dataclass(frozen=True)
 class FlagEmbeddingEncoder:
-    """An ``Encoder`` of one of bge-m3's three outputs; see ``load_flag_embedding``."""
+    """An ``Encoder`` of bge-m3's terms or token vectors; see ``load_flag_embedding``."""
 
     entry: FlagEmbeddingModel
     network: Any
@@ -81,8 +80,8 @@ class FlagEmbeddingEncoder:
     ) -> list[np.ndarray]:
         """Encode a batch.
 
-        Per window a float32 array: the (1, dim) unit vector, (n_tokens - 1, dim) unit vectors, or
-        (n_terms, 3) rows of `psibench.store.vectors.as_rows`.
+        Per window a float32 array: (n_tokens - 1, dim) unit vectors, or (n_terms, 3) rows of
+        `psibench.store.vectors.as_rows`.
         """
         import torch
 
@@ -91,13 +90,11 @@ class FlagEmbeddingEncoder:
         with torch.inference_mode():
             output = self.network(
                 inputs,
-                return_dense=self.entry.vectors == "dense",
+                return_dense=False,
                 return_sparse=self.entry.vectors == "sparse",
                 return_colbert_vecs=self.entry.vectors == "multi-vector",
             )
         (found,) = (values.cpu().numpy() for values in output.values())
-        if self.entry.vectors == "dense":
-            return list(found[:, None])
         if self.entry.vectors == "multi-vector":
             rows = zip(found, windows, strict=True)
             return [vectors[: len(window) - 1].copy() for vectors, window in rows]
@@ -142,10 +139,9 @@ def load_flag_embedding(
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     parts = {"model": transformer} | dict.fromkeys(HEADS.values())
-    if entry.vectors in HEADS:
-        path = folder / f"{HEADS[entry.vectors]}.pt"
-        parts[path.stem] = _read_head(path, entry.vectors, transformer.config.hidden_size)
-        identity = f"{identity}\0{hash_file(path)}"
+    path = folder / f"{HEADS[entry.vectors]}.pt"
+    parts[path.stem] = _read_head(path, entry.vectors, transformer.config.hidden_size)
+    identity = f"{identity}\0{hash_file(path)}"
     _compute_in(transformer, device, dtype, weights)
     network = EncoderOnlyEmbedderM3ModelForInference(
         parts, tokenizer=module.tokenizer, normalize_embeddings=True
@@ -180,7 +176,7 @@ def _read_head(path: Path, vectors: str, hidden_size: int) -> Any:
     if not path.is_file():
         raise InputError(
             f"{path}: missing; vectors: {vectors} needs this linear layer. Give a checkpoint "
-            "like BAAI/bge-m3, or set vectors: dense"
+            "like BAAI/bge-m3"
         )
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
