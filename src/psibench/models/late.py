@@ -25,7 +25,7 @@ from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity, read_json, read_modules
 from psibench.models.declared import USES, late_settings
-from psibench.models.networks import check_positions, weights_format
+from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.weights import (
@@ -48,8 +48,9 @@ class ColbertEncoder:
     """
 
     entry: ColbertModel
+    transformer: Any
     modules: list[Any]
-    """sentence-transformers' modules that compute the vectors: a transformer and those behind."""
+    """sentence-transformers' modules that make vectors of the transformer's states."""
     tokenizer: Any
     device: str
     dtype: str
@@ -131,7 +132,7 @@ class ColbertEncoder:
         reduced = self.dtype != self.weights
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-                states = self.modules[0](inputs)["token_embeddings"]
+                states = self.transformer(**inputs).last_hidden_state
             unit = normalize(self.project(states.float()), dim=-1)
             kept = np.zeros(unit.shape[:2], dtype=bool)
             for row, keep in enumerate(content):
@@ -142,7 +143,7 @@ class ColbertEncoder:
     def project(self, states: Any) -> Any:
         """Run the modules behind the transformer, and keep the leading dimensions."""
         features = {"token_embeddings": states}
-        for module in self.modules[1:]:
+        for module in self.modules:
             features = module(features)
         return features["token_embeddings"][..., : self.entry.dim]
 
@@ -189,7 +190,7 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     own = found.settings
     chosen = own | {key: value for key in own if (value := getattr(entry, key)) is not None}
     longest = chosen["query_tokens"] if entry.query_tokens else found.longest_query
-    transformer = found.modules[0].auto_model
+    transformer = found.transformer.to(device).eval()
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     check_positions(transformer, entry.checkpoint, longest, "query_tokens")
     prefixes = {role: _prefix(entry, found, f"{role}_marker") for role in ("query", "document")}
@@ -199,7 +200,7 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     attends = chosen["attend_to_expansion"]
     expands = chosen["expand_queries"]
     encoder = ColbertEncoder(
-        entry, [module.to(device).eval() for module in found.modules], found.tokenizer,
+        entry, transformer, [module.to(device).eval() for module in found.modules], found.tokenizer,
         device, dtype, weights, checkpoint_identity(entry.checkpoint, entry.revision),
         mask=found.mask, prefixes=prefixes, query_tokens=chosen["query_tokens"],
         longest_query=longest, attends=attends,
@@ -225,8 +226,8 @@ def attention_of(entry: ColbertModel | FlagEmbeddingModel) -> str:
 class _Found:
     """What a checkpoint's files hold."""
 
+    transformer: Any
     modules: list[Any]
-    """The transformer, in a module of sentence-transformers, and those behind it."""
     mask: Any
     tokenizer: Any
     settings: dict[str, Any]
@@ -272,7 +273,8 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
         "attend_to_expansion": expansion.get("attend", False),
     }
     return _Found(
-        [first, *(module.float() for module in rest if module is not masks[0])],
+        text_transformer(first, entry.checkpoint),
+        [module.float() for module in rest if module is not masks[0]],
         masks[0],
         model.tokenizer,
         settings,
@@ -285,19 +287,9 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
     """Read a checkpoint in Stanford's layout whose transformer is a port of ours."""
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-    from torch import nn
     from transformers import PreTrainedTokenizerFast
 
     from psibench.models.architectures import flash_xlm_roberta
-
-    class Ported(nn.Module):
-        def __init__(self, auto_model: Any) -> None:
-            super().__init__()
-            self.auto_model = auto_model
-
-        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-            states = self.auto_model(**features).last_hidden_state
-            return features | {"token_embeddings": states}
 
     options = {"dtype": dtype, "attn_implementation": attention_of(entry)}
     network = flash_xlm_roberta.load_rotary(folder, read_json(folder / "config.json"), options)
@@ -317,7 +309,8 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
     settings |= {key: value for key, value in declared.items() if key in settings}
     settings |= {key: f"{settings[key]} " for key in ("query_marker", "document_marker")}
     return _Found(
-        [Ported(network), dense],
+        network,
+        [dense],
         MultiVectorMask(PUNCTUATION if declared.get("skip_punctuation", True) else []),
         PreTrainedTokenizerFast.from_pretrained(folder),  # the config names code of the checkpoint
         settings,

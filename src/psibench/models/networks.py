@@ -90,7 +90,7 @@ def load_network(
 
     if entry.architecture == "auto":
         first, modules = _load_modules(entry, folder, weights)
-        tokenizer, transformer = first.tokenizer, first.auto_model
+        tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
         saved = getattr(first, "landmark", None) if entry.pooling == "checkpoint" else None
     else:
         tokenizer = load_tokenizer(folder, as_stored=True)
@@ -144,21 +144,29 @@ def _load_modules(
         dtype=weights,
         **_attention_options(entry),
     )
+    if not listed:
+        mode = declared_pooling(folder) if kind == "SentenceTransformer" else "mean"
+        return first, [Pooling(first.get_embedding_dimension(), mode)]
+    return first, _behind(entry, folder)
+
+
+def text_transformer(first: Any, checkpoint: str) -> Any:
+    """Return the transformer of a checkpoint's first module.
+
+    Raises InputError if there is none, or texts do not go through its forward pass.
+    """
     if not hasattr(first, "auto_model"):
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: its first module is a {loader.__name__}, not a "
+            f"checkpoint {checkpoint!r}: its first module is a {type(first).__name__}, not a "
             "transformer; give a checkpoint of a transformer encoder"
         )
     text = getattr(first, "modality_config", {}).get("text", TEXT_INPUT)
     if {key: text.get(key) for key in TEXT_INPUT} != TEXT_INPUT:
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: texts go through its transformer by {text}; "
-            f"supported: {TEXT_INPUT}"
+            f"checkpoint {checkpoint!r}: texts go through its transformer by {text}; supported: "
+            f"{TEXT_INPUT}"
         )
-    if not listed:
-        mode = declared_pooling(folder) if kind == "SentenceTransformer" else "mean"
-        return first, [Pooling(first.get_embedding_dimension(), mode)]
-    return first, _behind(entry, folder)
+    return first.auto_model
 
 
 def _behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
