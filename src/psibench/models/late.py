@@ -27,7 +27,7 @@ from psibench.models.checkpoints import checkpoint_identity, read_json, read_mod
 from psibench.models.declared import USES, late_settings
 from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
-from psibench.models.tokenizing import pad_windows, tokenize_texts
+from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
 from psibench.models.weights import (
     check_tokenizer,
     checking_weights,
@@ -287,7 +287,6 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
     """Read a checkpoint in Stanford's layout whose transformer is a port of ours."""
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-    from transformers import PreTrainedTokenizerFast
 
     from psibench.models.architectures import flash_xlm_roberta
 
@@ -312,7 +311,7 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
         network,
         [dense],
         MultiVectorMask(PUNCTUATION if declared.get("skip_punctuation", True) else []),
-        PreTrainedTokenizerFast.from_pretrained(folder),  # the config names code of the checkpoint
+        load_tokenizer(folder, as_stored=True),
         settings,
         settings["query_tokens"],
     )
