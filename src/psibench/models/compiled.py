@@ -191,13 +191,13 @@ def _attends_in_parts(config: Any) -> bool:
     only where a text is padded by more than a window: no probe can promise that. And a network that
     turns to full attention for short texts (BigBird) does not turn back.
     """
-    own = config.get_text_config()
-    kinds = getattr(own, "layer_types", None)
+    text_config = config.get_text_config()
+    kinds = getattr(text_config, "layer_types", None)
     if kinds is not None:
         return any(kind != "full_attention" for kind in kinds)
     windows = ("sliding_window", "local_attention", "attention_window", "window_size")
-    is_windowed = any(getattr(own, name, None) for name in windows)
-    return is_windowed or getattr(own, "attention_type", None) == "block_sparse"
+    is_windowed = any(getattr(text_config, name, None) for name in windows)
+    return is_windowed or getattr(text_config, "attention_type", None) == "block_sparse"
 
 
 def _core(wanted: str, dtype: str) -> Any:

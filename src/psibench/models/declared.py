@@ -218,12 +218,12 @@ def late_settings(folder: Path) -> dict[str, tuple[Any, str]]:
         if "skiplist_words" in declared:
             found["skip_punctuation"] = (bool(declared["skiplist_words"]), name)
     name = "sentence_bert_config.json"
-    own = read_json(folder / name)
-    expansion = own.get("query_expansion") or {}
+    settings = read_json(folder / name)
+    expansion = settings.get("query_expansion") or {}
     native = {
-        "query_tokens": expansion.get("length", own.get("query_length")),
-        "max_tokens": own.get("document_length"),
-        "expand_queries": bool(expansion) if "query_expansion" in own else None,
+        "query_tokens": expansion.get("length", settings.get("query_length")),
+        "max_tokens": settings.get("document_length"),
+        "expand_queries": bool(expansion) if "query_expansion" in settings else None,
         "attend_to_expansion": expansion.get("attend"),
     }
     found |= {key: (value, name) for key, value in native.items() if value is not None}

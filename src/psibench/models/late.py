@@ -187,8 +187,10 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     check_tokenizer(folder)
     read = _read_modules if entry.architecture == "auto" else _read_port
     found = read(entry, folder, weights)
-    own = found.settings
-    chosen = own | {key: value for key in own if (value := getattr(entry, key)) is not None}
+    declared = found.settings
+    chosen = declared | {
+        key: value for key in declared if (value := getattr(entry, key)) is not None
+    }
     longest = chosen["query_tokens"] if entry.query_tokens else found.longest_query
     transformer = found.transformer.to(device).eval()
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
@@ -355,8 +357,8 @@ def _prefix(entry: ColbertModel, found: _Found, key: str) -> str:
     """
     from tokenizers import AddedToken
 
-    own, asked = found.settings[key], getattr(entry, key)
-    text = own if asked is None or asked.strip() == own.strip() else f"{asked.strip()} "
+    declared, asked = found.settings[key], getattr(entry, key)
+    text = declared if asked is None or asked.strip() == declared.strip() else f"{asked.strip()} "
     marker = text.strip()
     if asked is None and not marker.startswith("["):
         return str(text)  # no marker, but a prompt like "query: "

@@ -91,10 +91,10 @@ class SparseTextEncoder:
         for place, window in enumerate(windows):
             if len(window):
                 places["query" if window[0] < 0 else "document"].append(place)
-        for role, own in places.items():
-            if own:
-                ids = [np.where(windows[i] < 0, -1 - windows[i], windows[i]) for i in own]
-                for place, rows in zip(own, self._terms(ids, role), strict=True):
+        for role, members in places.items():
+            if members:
+                ids = [np.where(windows[i] < 0, -1 - windows[i], windows[i]) for i in members]
+                for place, rows in zip(members, self._terms(ids, role), strict=True):
                     found[place] = rows
         return found
 

@@ -238,9 +238,9 @@ def head_and_tail(item: TokenizedText, head: TokenizedText, overlap: int) -> Tok
     """
     if len(item.windows) < 3:
         return item
-    (before, last), (inner, own) = item.windows[-2:], item.content[-2:]
-    tokens = np.concatenate([before[inner], last[own][overlap:]])[-int(inner.sum()) :]
-    places = np.flatnonzero(own)
+    (before, last), (inner, kept) = item.windows[-2:], item.content[-2:]
+    tokens = np.concatenate([before[inner], last[kept][overlap:]])[-int(inner.sum()) :]
+    places = np.flatnonzero(kept)
     front, back = last[: places[0]], last[places[-1] + 1 :]
     tail = np.concatenate([front, tokens, back])
     content = np.pad(np.ones(len(tokens), dtype=bool), (len(front), len(back)))
@@ -261,9 +261,9 @@ def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
     starts = range(0, max(1, len(places) - chunks.overlap), step)
     members = np.zeros((len(starts), len(window)), dtype=bool)
     for row, start in enumerate(starts):
-        own = places[start : start + chunks.tokens]
-        first = own[0] if start else 0
-        members[row, first : own[-1] + 1 if row < len(starts) - 1 else None] = True
+        chunk = places[start : start + chunks.tokens]
+        first = chunk[0] if start else 0
+        members[row, first : chunk[-1] + 1 if row < len(starts) - 1 else None] = True
     return replace(item, content=(members,))
 
 

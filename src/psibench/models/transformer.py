@@ -202,8 +202,10 @@ class TransformerEncoder:
             total = total + float(weight) * gradients.float() * change.float()
         changes = (after - before).cpu().numpy().astype(np.float64)
         return [
-            IntegratedGradients(own, float(own.sum(dtype=np.float64)) - change, change)
-            for own, change in zip(_by_window(total, windows), changes, strict=True)
+            IntegratedGradients(
+                attributions, float(attributions.sum(dtype=np.float64)) - change, change
+            )
+            for attributions, change in zip(_by_window(total, windows), changes, strict=True)
         ]
 
     def _gradients(

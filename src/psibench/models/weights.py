@@ -65,7 +65,7 @@ def load_port(
     source = None if "state_dict" in options else folder
     try:
         with quiet():
-            model, info = network.from_pretrained(source, **TOLD, **options)
+            model, info = network.from_pretrained(source, **WITH_INFO, **options)
     except RuntimeError as error:
         raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
     wrong = {key: sorted(map(str, names)) for key, names in info.items() if names}
@@ -146,7 +146,7 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-TOLD = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+WITH_INFO = {"output_loading_info": True, "ignore_mismatched_sizes": True}
 """So that ``from_pretrained`` tells what it made up, tensors of another shape too."""
 # A buffer that older releases saved.
 BUFFERS = re.compile(r"(position_ids|inv_freq|masked_bias|attn\.bias|token_type_ids)$")
@@ -159,14 +159,14 @@ def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> No
     over: a head for another task, a projection. ``info`` is what ``from_pretrained`` gives with
     ``output_loading_info``. The InputError names the folder, how many weights, and the first.
     """
-    own = {name for name, _ in model.named_children()}
+    children = {name for name, _ in model.named_children()}
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
     missing = [name for name in info["missing_keys"] if "pooler." not in name]
     shapes = [str(found) for found in info["mismatched_keys"]]
     left_over = [
         name
         for name in info["unexpected_keys"]
-        if name.removeprefix(prefix).partition(".")[0] in own and not BUFFERS.search(name)
+        if name.removeprefix(prefix).partition(".")[0] in children and not BUFFERS.search(name)
     ]
     for names, what in (
         (missing, "are missing"),
@@ -194,7 +194,7 @@ def checking_weights(folder: Path) -> Iterator[None]:
     load = Transformer._load_model
 
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        transformer, info = load(self, *args, **TOLD, **kwargs)
+        transformer, info = load(self, *args, **WITH_INFO, **kwargs)
         check_network(folder, transformer, info)
         return transformer
 
