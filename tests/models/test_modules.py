@@ -64,6 +64,28 @@ def test_modules_that_do_not_fit_the_transformer_are_refused(tmp_path, tiny_bert
         load_tiny(folder)
 
 
+@pytest.mark.parametrize("path", ["../1_Pooling", "/1_Pooling"])
+def test_a_module_outside_the_folder_is_refused(tmp_path, tiny_bert, load_tiny, path):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
+    listed = (folder / "modules.json").read_text().replace("1_Pooling", path)
+    (folder / "modules.json").write_text(listed)
+    with pytest.raises(InputError, match="lies outside the folder"):
+        load_tiny(folder)
+
+
+def test_code_of_a_checkpoint_runs_only_where_its_entry_trusts_it(tmp_path, tiny_bert, load_tiny):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
+    listed = json.loads((folder / "modules.json").read_text())
+    for place, name in ((0, "own.Own"), (1, "own.Own")):
+        changed = [m | {"type": name} if n == place else m for n, m in enumerate(listed)]
+        (folder / "modules.json").write_text(json.dumps(changed))
+        with pytest.raises(InputError, match="trust_remote_code"):
+            load_tiny(folder)
+    assert not ran.exists()
+
+
 def test_a_function_that_the_library_would_replace_is_refused(tmp_path, tiny_bert, load_tiny):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32), dense(32, 16, torch.nn.Tanh()))
     path = folder / "2_Dense" / "config.json"

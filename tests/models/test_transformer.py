@@ -177,11 +177,6 @@ def test_the_longest_usable_input_is_accepted_and_one_token_more_refused(
         load_tiny(folder, max_tokens=positions + 1)
 
 
-def test_missing_folder_is_named(load_tiny, tmp_path):
-    with pytest.raises(InputError, match=r"nowhere.*no such folder"):
-        load_tiny(tmp_path / "nowhere")
-
-
 def test_unknown_hub_name_is_named(load_tiny):
     with pytest.raises(InputError, match=r"'nobody/nothing-here'.*the hub is out of reach"):
         load_tiny("nobody/nothing-here")

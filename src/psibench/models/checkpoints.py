@@ -202,9 +202,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_modules(folder: Path) -> list[dict[str, Any]]:
-    """Read the modules that sentence-transformers lists, in order; none without modules.json."""
+    """Read the modules that sentence-transformers lists, in order; none without modules.json.
+
+    Raises
+    ------
+    InputError
+        If one of them lies outside the folder.
+    """
     path = folder / "modules.json"
     modules: list[dict[str, Any]] = (
         json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     )
+    for module in modules:
+        if Path(module["path"]).is_absolute() or ".." in Path(module["path"]).parts:
+            raise InputError(f"{path}: the module {module['path']!r} lies outside the folder")
     return modules

@@ -129,11 +129,14 @@ def _load_modules(
 
     kind = read_json(folder / USES).get("model_type", "SentenceTransformer")
     listed = read_modules(folder) if kind == "SentenceTransformer" else []
-    path, loader = "", Transformer
-    if listed:
-        path, name = listed[0]["path"], listed[0]["type"]
-        trusted = entry.trust_remote_code or name == LANDMARK
-        loader = import_module_class(name, str(folder), trust_remote_code=trusted)
+    path, loader = (listed[0]["path"] if listed else ""), Transformer
+    if listed and listed[0]["type"] == LANDMARK:  # the package's, whatever lies in the folder
+        from psibench.models.landmark import LandmarkTransformer
+
+        loader = LandmarkTransformer
+    elif listed:
+        trust = {"trust_remote_code": entry.trust_remote_code}
+        loader = import_module_class(listed[0]["type"], str(folder), **trust)
     changes = positions_taken_out(folder / path, entry.checkpoint) if entry.positions else {}
     first = load_transformer_module(
         folder,
