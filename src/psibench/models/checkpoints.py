@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from psibench.errors import InputError, MissingError
-from psibench.models.manifests import FOLDER_VARIABLE, MAIN, Part, find_manifest, is_commit
-from psibench.models.node_cache import cached_on_node
+from psibench.models.manifests import (
+    FOLDER_VARIABLE,
+    MAIN,
+    Part,
+    cached_on_node,
+    find_manifest,
+    is_commit,
+)
 from psibench.tables.hashing import hash_file
 
 logger = logging.getLogger("psibench")
