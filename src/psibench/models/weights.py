@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.checkpoints import CheckpointEntry, read_json, read_modules
+from psibench.models.checkpoints import read_json, read_modules
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:
@@ -263,10 +263,8 @@ def _vocabulary_size(folder: Path) -> int | None:
     return None
 
 
-def set_weights(model: Any, weights: Mapping[str, Any], checkpoint: CheckpointEntry | Path) -> Any:
-    """Give a model its weights, all of them and no other, in float32; return it.
-
-    ``checkpoint`` is an entry or a folder, for the message.
+def set_weights(model: Any, weights: Mapping[str, Any], folder: Path) -> Any:
+    """Give a model the weights of a folder, all of them and no other, in float32; return it.
 
     Raises
     ------
@@ -275,17 +273,12 @@ def set_weights(model: Any, weights: Mapping[str, Any], checkpoint: CheckpointEn
     """
     try:
         model.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
-        return model
     except RuntimeError as error:
-        named = (
-            str(checkpoint)
-            if isinstance(checkpoint, Path)
-            else f"checkpoint {checkpoint.checkpoint!r}, revision {checkpoint.revision!r}"
-        )
         raise InputError(
-            f"{named}: its weights are not those of {type(model).__name__} ({error}). Is this the "
+            f"{folder}: its weights are not those of {type(model).__name__} ({error}). Is this the "
             "right backend or architecture?"
         ) from error
+    return model
 
 
 def round_parameters(model: Any, dtype: str) -> Any:

@@ -134,13 +134,13 @@ def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     elif entry.architecture == "jina-bert":
         from psibench.models.architectures import jina_bert
 
-        network = set_weights(jina_bert.build(config), read_tensors(folder), entry)
+        network = set_weights(jina_bert.build(config), read_tensors(folder), folder)
         return network, tokenizer, lambda inputs: network(**inputs)
     else:
         from psibench.models.architectures import flash_xlm_roberta
 
         weights = flash_xlm_roberta.convert(read_tensors(folder))
-        network = set_weights(flash_xlm_roberta.build(config), weights, entry)
+        network = set_weights(flash_xlm_roberta.build(config), weights, folder)
     check_positions(network, entry.checkpoint, entry.max_tokens)
     return network, tokenizer, lambda inputs: network(**inputs).logits
 

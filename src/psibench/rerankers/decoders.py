@@ -95,7 +95,7 @@ def _load(folder: Path, entry: DecoderEntry, dtype: str) -> tuple[Any, Any, int,
     """Return network, output layer, longest input, and how pairs are read."""
     if isinstance(entry, JinaM0Reranker):
         tokenizer = load_tokenizer(folder, as_stored=True)
-        network, head = _load_jina(folder, entry, dtype)
+        network, head = _load_jina(folder, dtype)
         return network, head, entry.max_tokens, partial(_read_jina, tokenizer, entry)
     if isinstance(entry, FlagLayerwiseReranker):
         tokenizer = load_tokenizer(folder, as_stored=True)
@@ -228,7 +228,7 @@ JINA_HEAD = "score."
 JINA_BIAS = 2.65
 
 
-def _load_jina(folder: Path, entry: JinaM0Reranker, dtype: str) -> tuple[Any, Any]:
+def _load_jina(folder: Path, dtype: str) -> tuple[Any, Any]:
     import torch
     from transformers import Qwen2Model
 
@@ -243,7 +243,7 @@ def _load_jina(folder: Path, entry: JinaM0Reranker, dtype: str) -> tuple[Any, An
     first, last = torch.nn.Linear(hidden, hidden), torch.nn.Linear(hidden, 1)
     head = torch.nn.Sequential(first, torch.nn.ReLU(), last)
     found = read_tensors(folder, lambda name: name.startswith(JINA_HEAD))
-    set_weights(head, {name.removeprefix(JINA_HEAD): w for name, w in found.items()}, entry)
+    set_weights(head, {name.removeprefix(JINA_HEAD): w for name, w in found.items()}, folder)
     with torch.no_grad():
         last.bias.sub_(JINA_BIAS)
     return network, head
@@ -295,6 +295,6 @@ def _load_minicpm(folder: Path, entry: FlagLayerwiseReranker) -> tuple[Any, Any]
         rope_parameters=rope,
     )
     head = torch.nn.Linear(granite.hidden_size, 1, bias=False)
-    set_weights(head, {"weight": weights.pop(head_name)}, entry)
+    set_weights(head, {"weight": weights.pop(head_name)}, folder)
     renamed = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
-    return set_weights(GraniteModel(granite), renamed, entry), head
+    return set_weights(GraniteModel(granite), renamed, folder), head
