@@ -90,8 +90,13 @@ def test_a_function_that_the_library_would_replace_is_refused(tmp_path, tiny_ber
     folder = save(tmp_path, tiny_bert, modules.Pooling(32), dense(32, 16, torch.nn.Tanh()))
     path = folder / "2_Dense" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_function": "my.Gate"}))
-    with pytest.raises(InputError, match=r"2_Dense: activation_function 'my\.Gate'"):
+    refused = r"2_Dense: activation_function 'my\.Gate'"
+    with pytest.raises(InputError, match=refused):
         load_tiny(folder)
+    (folder / "modules.json").unlink()
+    load_tiny(folder)
+    with pytest.raises(InputError, match=refused):
+        load_tiny(folder, projection="2_Dense")
 
 
 def test_lower_casing_is_done_where_the_checkpoint_asks_for_it(tmp_path, tiny_bert, load_tiny):

@@ -88,6 +88,7 @@ def load_network(
     """
     import torch
 
+    refuse_untrusted_activations(folder, entry.projection)
     if entry.architecture == "auto":
         first, modules = _load_modules(entry, folder, weights)
         tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
@@ -95,8 +96,8 @@ def load_network(
     else:
         tokenizer = load_tokenizer(folder, as_stored=True)
         transformer, saved = _load_port(entry, folder, weights), None
-        modules = _behind(entry, folder)
-    modules = _with_entry(entry, folder, modules)
+        modules = _modules_behind(entry, folder)
+    modules = _as_entry_says(entry, folder, modules)
     if not all(getattr(module, "include_prompt", True) for module in modules):
         _refuse_prompt_left_out(entry)
     transformer = transformer.to(device).eval()
@@ -110,9 +111,10 @@ def load_network(
         masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
         landmark=saved and Landmark(chunk_tokens=saved["chunk_tokens"], token=saved["token"]),
     )
-    with torch.inference_mode():  # modules that do not fit the transformer fail here
-        states = torch.zeros((1, 1, transformer.config.hidden_size), device=device)
-        network.vectors(states, torch.ones((1, 1), dtype=torch.int64, device=device))
+    if width := getattr(transformer.config, "hidden_size", None):
+        with torch.inference_mode():  # modules that do not fit the transformer fail here
+            states = torch.zeros((1, 1, width), device=device)
+            network.vectors(states, torch.ones((1, 1), dtype=torch.int64, device=device))
     return network
 
 
@@ -150,7 +152,7 @@ def _load_modules(
     if not listed:
         mode = declared_pooling(folder) if kind == "SentenceTransformer" else "mean"
         return first, [Pooling(first.get_embedding_dimension(), mode)]
-    return first, _behind(entry, folder)
+    return first, _modules_behind(entry, folder)
 
 
 def text_transformer(first: Any, checkpoint: str) -> Any:
@@ -172,7 +174,7 @@ def text_transformer(first: Any, checkpoint: str) -> Any:
     return first.auto_model
 
 
-def _behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
+def _modules_behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
     """Load the modules behind a checkpoint's first one, in float32.
 
     Of a port whose checkpoint lists code of its own, or nothing: the mean.
@@ -180,7 +182,6 @@ def _behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
     from sentence_transformers.util.misc import import_module_class
 
-    refuse_untrusted_activations(folder)
     listed = [] if entry.architecture in OWN_POOLING else read_modules(folder)[1:]
     foreign = [m for m in listed if not m["type"].startswith("sentence_transformers.")]
     if entry.architecture != "auto" and foreign:
@@ -202,7 +203,7 @@ def _behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
     return modules or [Pooling(1, "mean")]
 
 
-def _with_entry(entry: SentenceTransformerModel, folder: Path, modules: list[Any]) -> list[Any]:
+def _as_entry_says(entry: SentenceTransformerModel, folder: Path, modules: list[Any]) -> list[Any]:
     """Put the entry's pooling and dense layer in the place of the checkpoint's."""
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 

@@ -202,15 +202,14 @@ def checking_weights(folder: Path) -> Iterator[None]:
         yield
 
 
-def refuse_untrusted_activations(folder: Path) -> None:
+def refuse_untrusted_activations(folder: Path, projection: str | None = None) -> None:
     """Refuse dense layers whose function sentence-transformers would replace by another one.
 
-    Raises InputError if a layer of modules.json names none of torch.nn.
+    Raises InputError if a layer of modules.json, or in the folder ``projection``, names none of
+    torch.nn.
     """
-    for module in read_modules(folder):
-        if not module["type"].endswith("Dense"):
-            continue
-        path = folder / module["path"]
+    listed = [m["path"] for m in read_modules(folder) if m["type"].endswith("Dense")]
+    for path in (folder / name for name in (*listed, projection) if name):
         name = read_json(path / "config.json").get("activation_function", "torch.nn.")
         if not name.startswith("torch.nn."):
             raise InputError(
