@@ -1,8 +1,9 @@
 """XLM-RoBERTa as Jina stores it for FlashAttention (jina-colbert-v2, jina-reranker-v2, jina-v3).
 
 The same network under other names, with query, key and value in one matrix. As an encoder with
-rotary positions it is transformers' JinaEmbeddingsV3Model, with absolute ones XLMRobertaModel. The
-code that comes with the checkpoints imports what transformers 5 no longer has; none of it runs.
+rotary positions it is transformers' JinaEmbeddingsV3Model, as a classifier with absolute ones
+XLMRobertaForSequenceClassification. The code that comes with the checkpoints imports what
+transformers 5 no longer has; none of it runs.
 """
 
 import re
@@ -52,7 +53,7 @@ def load_rotary(folder: Path, config: Mapping[str, Any], options: Mapping[str, A
         JinaEmbeddingsV3Model,
         folder,
         "flash-xlm-roberta",
-        leftover=r"linear\.|(roberta\.)?pooler\.",
+        leftover=r"(linear|lm_head|classifier)\.|(roberta\.)?pooler\.",
         config=JinaEmbeddingsV3Config(**kept),
         add_pooling_layer=False,
         **options,
