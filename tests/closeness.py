@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from psibench.models.rounding import VECTOR_BOUND
+from psibench.models.protocols import VECTOR_BOUND
 
 PRINTED = 3
 """Decimals of `psibench show`."""

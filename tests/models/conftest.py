@@ -22,11 +22,6 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def left_padding_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_bert(tmp_path_factory.mktemp("left-padding-bert"), padding_side="left")
-
-
-@pytest.fixture(scope="session")
 def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A RoBERTa with 34 position embeddings, of which 32 can be used: its pad token is 1."""
     import torch

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from fake_hub import FakeHub, running
 from tiny_checkpoints import DECODER_VOCABULARY, save_bert, save_modules, save_tokenizer
-from tiny_late_checkpoints import save_bge_m3, save_colbert, save_pylate
+from tiny_late_checkpoints import save_colbert, save_pylate
 
 from psibench.cli import main
 from psibench.config.registry import parse_model
@@ -200,14 +200,6 @@ def test_late_interaction_is_compared_with_stanford_s_files_and_pylate_s(
     assert line is None or lines[1].startswith(f"  {line}")
 
 
-def test_bge_m3_s_dense_vectors_are_the_first_token_s(tmp_path, check):
-    folder = save_bge_m3(tmp_path)
-    save_modules(folder, pooling="mean")
-    entry = {"backend": "flag-embedding", "max_tokens": 512}
-    assert check(entry, folder)[1][1].startswith("  pooling: the entry has 'cls'")
-    assert check(entry | {"vectors": "multi-vector", "kind": "late-interaction"}, folder)[0] == 0
-
-
 @pytest.mark.parametrize("name", ["modules.json", "config_sentence_transformers.json"])
 @pytest.mark.parametrize("text", ["{", "[null]", "7"])
 def test_a_damaged_file_ends_with_code_2_and_is_named(save, check, name, text):
@@ -262,7 +254,6 @@ def test_of_a_hub_checkpoint_the_files_that_declare_are_fetched_and_no_weights(s
 OWN = {"backend": "sentence-transformers", "pooling": "mean", "max_tokens": 32}
 
 
-@pytest.mark.parametrize("backend", ["sentence-transformers", "flag-embedding"])
 @pytest.mark.parametrize(
     ("given", "found"),
     [
@@ -272,8 +263,8 @@ OWN = {"backend": "sentence-transformers", "pooling": "mean", "max_tokens": 32}
     ],
     ids=str,
 )
-def test_a_prompt_that_an_entry_leaves_out_is_the_checkpoint_s(save, backend, given, found):
-    entry = {"backend": backend, "max_tokens": 32, "checkpoint": str(save())} | given
+def test_a_prompt_that_an_entry_leaves_out_is_the_checkpoint_s(save, given, found):
+    entry = OWN | {"checkpoint": str(save())} | given
     encoder = load_encoder(parse_model(entry), device="cpu")
     assert (encoder.salt("query"), encoder.salt("document")) == found
 

@@ -83,13 +83,6 @@ def test_modules_say_where_the_transformer_lies(tmp_path):
     assert declared_positions(entry_of(tmp_path)) == 48
 
 
-def test_what_modules_of_other_kinds_take_is_left_to_the_job(tmp_path):
-    write(tmp_path, model_type="bert", max_position_embeddings=64)
-    other = [{"idx": 0, "name": "0", "path": "", "type": "their.code.Transformer"}]
-    (tmp_path / "modules.json").write_text(json.dumps(other))
-    assert declared_positions(entry_of(tmp_path)) is None
-
-
 @pytest.mark.parametrize(
     "changes",
     [

@@ -18,7 +18,7 @@ from tiny_architectures import (
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder
-from psibench.models.networks import load_backbone
+from psibench.models.networks import load_network
 
 TEXTS = ["w1", " ".join(f"w{i}" for i in range(19)), "w5 w4 w3", "w9 w8 " * 30, "w2 w3"]
 KINDS = {
@@ -66,26 +66,6 @@ def test_order_and_partners_change_a_vector_by_rounding_only(load_kind, kind, sc
     assert_vectors_close(backwards, alone)
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", *KINDS])
-def test_length_and_side_of_the_padding_change_a_vector_by_rounding_only(load_kind, kind):
-    right, left = (load_kind(kind, padding_side=side) for side in ("right", "left"))
-    windows, content = parts(right, TEXTS)
-    plain = np.concatenate(
-        [right.forward([w], [c])[0] for w, c in zip(windows, content, strict=True)]
-    )
-    for encoder in (right, left):
-        padded = encoder.forward(windows, content)
-        np.testing.assert_allclose(np.concatenate(padded), plain, atol=2e-6)
-
-
-def test_token_vectors_are_the_same_on_either_side_of_the_padding(load_kind):
-    right, left = (load_kind("bert", padding_side=s, scoring="maxsim") for s in ("right", "left"))
-    windows, content = parts(right, TEXTS)
-    pairs = zip(right.forward(windows, content), left.forward(windows, content), strict=True)
-    for a, b in pairs:
-        np.testing.assert_allclose(a, b, atol=2e-6)
-
-
 @pytest.mark.parametrize("fields", [{}, {"windows": {"tokens": 16, "overlap": 2}}])
 def test_appended_tokens_are_at_the_very_end_and_inside_max_tokens(load_kind, fields):
     encoder = load_kind("llama", append="<|im_end|><eos>", **fields)
@@ -125,11 +105,11 @@ def test_weights_are_loaded_in_the_format_asked_for_and_angles_in_float32(load_k
     """As on a GPU, where no autocast is needed then."""
     encoder = load_kind(kind)
     folder = checkpoint_folder(encoder.entry)
-    half = load_backbone(encoder.entry, folder, dtype="bfloat16").eval()
+    network = load_network(encoder.entry, folder, device="cpu", weights="bfloat16")
+    half = network.transformer
     assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
     angles = [buffer.dtype for name, buffer in half.named_buffers() if "inv_freq" in name]
     assert set(angles) <= {torch.float32}
-    network = replace(encoder.model, transformer=half, weights="bfloat16")
     reduced = replace(encoder, model=network, dtype="bfloat16")
     assert reduced.fingerprint != replace(encoder, dtype="bfloat16").fingerprint
     windows, content = parts(encoder, TEXTS)
@@ -146,13 +126,13 @@ def test_attention_has_a_mask_only_where_something_is_padded(
     """Padding behind a text changes nothing in a causal model."""
     encoder = load_kind(kind)
     windows, content = parts(encoder, TEXTS)
-    masks, run = [], type(encoder.model).run
+    masks, run = [], type(encoder.model).states
 
     def recorded(network, inputs):
         masks.append(inputs.get("attention_mask"))
         return run(network, inputs)
 
-    monkeypatch.setattr(type(encoder.model), "run", recorded)
+    monkeypatch.setattr(type(encoder.model), "states", recorded)
     encoder.forward(windows, content)
     encoder.forward([windows[3]], [content[3]])
     mixed, full = masks

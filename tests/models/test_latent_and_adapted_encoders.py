@@ -26,7 +26,6 @@ from torch.nn.functional import gelu, layer_norm, linear, softmax
 from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModel, Qwen2_5_VLTextConfig
 
-from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
 from psibench.models.architectures import flash_xlm_roberta, jina_bert, jina_v3
 from psibench.models.architectures.nv_embed import LatentAttention
@@ -265,14 +264,13 @@ def test_jina_bert_refuses_an_attention_it_does_not_have(tmp_path, load_tiny):
 
 @pytest.mark.parametrize("name", ["jina-v3", "jina-colbert-v2"])
 def test_rotary_angles_stay_in_float32_whatever_the_weights_are_in(tmp_path, name):
+    save = save_jina_v3 if name == "jina-v3" else save_jina_colbert
+    save(tmp_path)
+    config, options = json.loads((tmp_path / "config.json").read_text()), {"dtype": "bfloat16"}
     if name == "jina-v3":
-        save_jina_v3(tmp_path)
-        config = json.loads((tmp_path / "config.json").read_text())
-        networks = list(jina_v3.load(tmp_path, config, {"dtype": "bfloat16"}).networks)
+        networks = list(jina_v3.load(tmp_path, config, options).networks)
     else:
-        save_jina_colbert(tmp_path)
-        entry = ColbertModel(backend="colbert", checkpoint=str(tmp_path), max_tokens=32)
-        networks = [flash_xlm_roberta.load(entry, tmp_path, "bfloat16")]
+        networks = [flash_xlm_roberta.load_rotary(tmp_path, config, options)]
     for network in networks:
         assert {parameter.dtype for parameter in network.parameters()} == {torch.bfloat16}
         assert network.rotary_emb.inv_freq.dtype == torch.float32

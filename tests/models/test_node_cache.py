@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from psibench.models import node_cache
+from psibench.models import manifests
 from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint
-from psibench.models.manifests import Manifest, manifest_name
-from psibench.models.node_cache import cached_on_node
+from psibench.models.manifests import Manifest, cached_on_node, manifest_name
 
 DiskUsage = namedtuple("DiskUsage", "total used free")
 
@@ -90,7 +89,7 @@ def test_other_weights_in_the_same_place_are_another_copy(snapshot, node):
 
 
 def test_without_room_the_shared_folder_is_read(snapshot, node, monkeypatch, caplog):
-    needed = 7 + node_cache.SPARE_BYTES
+    needed = 7 + manifests.SPARE_BYTES
     monkeypatch.setattr(shutil, "disk_usage", lambda _: DiskUsage(0, 0, needed - 1))
     with caplog.at_level(logging.WARNING):
         assert cached_on_node(snapshot, FILES) == snapshot
@@ -136,7 +135,7 @@ def slow(source, target):
     time.sleep(0.3)
     return real(source, target)
 shutil.copyfile = slow
-from psibench.models.node_cache import cached_on_node
+from psibench.models.manifests import cached_on_node
 print(cached_on_node(sys.argv[1], {"model.safetensors": 5, "1_Pooling/config.json": 2}))
 """
 

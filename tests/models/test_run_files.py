@@ -5,9 +5,8 @@ from pydantic import ValidationError
 
 from psibench.config.models import RunFilesModel, RunFormat
 from psibench.config.registry import parse_model
-from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
-from psibench.models.run_files import check_run_files, run_files
+from psibench.models.run_files import run_files
 
 PAIR = {"benchmark": "b", "query_lang": "spa-Latn", "corpus_lang": "eng-Latn"}
 
@@ -45,18 +44,3 @@ def test_placeholders_of_a_part_are_checked_too():
 
 def test_every_format_that_can_be_read_can_be_named():
     assert set(RunFormat.__args__) == set(RUN_FORMATS)
-
-
-def test_the_same_file_for_two_runs_is_refused(tmp_path):
-    (tmp_path / "eng-Latn.trec").write_text("")
-    model = entry(f"{tmp_path}/{{corpus_lang}}.trec")
-    check_run_files(model, [(PAIR, ["game"])])
-    other = PAIR | {"query_lang": "eng-Latn"}
-    with pytest.raises(InputError, match=r"stands for two runs \(b, spa-Latn -> eng-Latn; b, eng"):
-        check_run_files(model, [(PAIR, ["game"]), (other, ["game"])])
-
-
-def test_a_missing_file_is_named_with_its_run(tmp_path):
-    model = entry(f"{tmp_path}/{{domain}}.trec")
-    with pytest.raises(InputError, match=r"no file .*game.trec.* for b, spa-Latn"):
-        check_run_files(model, [(PAIR, ["game"])])

@@ -5,9 +5,9 @@ import pytest
 from tiny_checkpoints import save_bert
 
 from psibench.config.models import StaticModel
-from psibench.models.backends.static import StaticEncoder
 from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
+from psibench.models.static import StaticEncoder
 
 
 def static(checkpoint, **fields) -> StaticEncoder:

@@ -1,6 +1,4 @@
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -45,19 +43,6 @@ def test_real_model_gives_the_vectors_of_sentence_transformers(minilm):
     assert ours.dtype == np.float32
 
 
-def test_real_model_is_loaded_without_importing_sentence_transformers():
-    code = (
-        "import sys; from psibench.config.models import SentenceTransformerModel as Entry; "
-        "from psibench.models.load import load_encoder; "
-        "entry = Entry(backend='sentence-transformers', checkpoint='embedded:all-MiniLM-L6-v2', "
-        "max_tokens=256); encoder = load_encoder(entry, device='cpu'); "
-        "(item,) = encoder.tokenize(['A cat.'], 'query'); "
-        "assert encoder.forward(item.windows, item.content)[0].shape == (1, 384); "
-        "assert 'sentence_transformers' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
-
-
 def test_prompt_gives_the_vectors_of_sentence_transformers_with_that_prompt(load_tiny, tiny_bert):
     encoder = load_tiny(query_prompt="w7 w8 ", max_tokens=64)
     library = SentenceTransformer(str(tiny_bert), device="cpu")
@@ -76,9 +61,8 @@ def test_prompt_gives_the_vectors_of_sentence_transformers_with_that_prompt(load
         ("checkpoint", lambda hidden: hidden.mean(axis=0)),  # mean where nothing is declared
     ],
 )
-@pytest.mark.parametrize("checkpoint", ["tiny_bert", "left_padding_bert"])
-def test_pooling_does_what_it_says(load_tiny, pooling, expected, checkpoint, request):
-    encoder = load_tiny(request.getfixturevalue(checkpoint), pooling=pooling)
+def test_pooling_does_what_it_says(load_tiny, pooling, expected):
+    encoder = load_tiny(pooling=pooling)
     texts = TEXTS[:5]
     for text, (vector,) in zip(texts, vectors_of(encoder, texts), strict=True):
         np.testing.assert_allclose(vector, unit(expected(hidden_states(encoder, text))), atol=1e-6)
@@ -159,7 +143,6 @@ def test_fingerprint_changes_with_the_weights(load_tiny, tmp_path):
         {"kind": "control", "control": "truncating"},
         {"query_prompt": "w1 "},  # is in the address of each text
         {"document_prompt": "w1 "},
-        {"padding_side": "left"},
         {"tokens_per_batch": 64},
         {"licence": "apache-2.0", "parameters_m": 1},
     ],
@@ -194,18 +177,13 @@ def test_the_longest_usable_input_is_accepted_and_one_token_more_refused(
         load_tiny(folder, max_tokens=positions + 1)
 
 
-def test_missing_folder_is_named(load_tiny, tmp_path):
-    with pytest.raises(InputError, match=r"nowhere.*no such folder"):
-        load_tiny(tmp_path / "nowhere")
-
-
 def test_unknown_hub_name_is_named(load_tiny):
     with pytest.raises(InputError, match=r"'nobody/nothing-here'.*the hub is out of reach"):
         load_tiny("nobody/nothing-here")
 
 
 def test_folder_without_a_checkpoint_is_refused(load_tiny, tmp_path):
-    with pytest.raises(InputError, match="cannot be loaded"):
+    with pytest.raises(InputError, match="no tokenizer"):
         load_tiny(tmp_path)
 
 

@@ -51,24 +51,20 @@ def save_colbert(folder: Path, **metadata) -> Path:
     return folder
 
 
-def save_jina_colbert(folder: Path, *, absolute: bool = False):
-    """Save XLM-RoBERTa as jina-colbert-v2 is stored; returns transformers' twin of it.
-
-    With rotary positions, as that is, or with absolute ones.
-    """
+def save_jina_colbert(folder: Path):
+    """Save XLM-RoBERTa as jina-colbert-v2 is stored; returns transformers' twin of it."""
     size = save_tokenizer(folder, ROBERTA_SPECIAL, "<s>", "</s>", "<pad>", "<unk>")
     torch.manual_seed(13)
-    twin = (_absolute_twin if absolute else _rotary_twin)(_roberta(size)).eval()
+    twin = _rotary_twin(_roberta(size)).eval()
     linear = {"linear.weight": torch.randn(DIM, SIZES["hidden_size"])}
     save_file(flash_weights(twin) | linear, folder / "model.safetensors")
     auto_map = {
         "AutoConfig": "jinaai/xlm-roberta-flash-implementation--"
         "configuration_xlm_roberta.XLMRobertaFlashConfig"
     }
-    positions = "absolute" if absolute else "rotary"
     config = {
         **_roberta(size), "architectures": ["HF_ColBERT"], "auto_map": auto_map,
-        "position_embedding_type": positions, "rotary_emb_base": 10_000.0, "hidden_act": "gelu",
+        "position_embedding_type": "rotary", "rotary_emb_base": 10_000.0, "hidden_act": "gelu",
         "lora_adaptations": None,
     }  # fmt: skip
     _write(folder / "config.json", config)
@@ -82,12 +78,6 @@ def _rotary_twin(fields: dict):
 
     rope = {"rope_type": "default", "rope_theta": 10_000.0}
     return JinaEmbeddingsV3Model(JinaEmbeddingsV3Config(**fields, rope_parameters=rope))
-
-
-def _absolute_twin(fields: dict):
-    from transformers import XLMRobertaConfig, XLMRobertaModel
-
-    return XLMRobertaModel(XLMRobertaConfig(**fields))
 
 
 def save_pylate(folder: Path, *, dense: dict | None = None, **declared) -> Path:

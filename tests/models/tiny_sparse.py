@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tiny_checkpoints import SIZES, VOCABULARY, save_tokenizer
 
-from psibench.models.backends.sparse import SparseModel
+from psibench.config.models import SparseModel
 
 
 def save_splade(folder: Path, *, max_active_dims: int | None = None, **tokenizer) -> Path:

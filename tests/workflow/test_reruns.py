@@ -162,7 +162,7 @@ def test_bumping_a_backends_version_reruns_its_models(
 ) -> None:
     project = own_repository()
     rules = project.repository / "workflow" / "rules" / "common.smk"
-    bumped = "from psibench.models.versions import MODEL_VERSIONS\nMODEL_VERSIONS['bm25s'] += 1\n"
+    bumped = "from psibench.models.protocols import MODEL_VERSIONS\nMODEL_VERSIONS['bm25s'] += 1\n"
     rules.write_text(f"{rules.read_text()}\n{bumped}")
     once = {"search_lexical": 1, "score": 1}
     assert project.planned() == once | COLLECTED

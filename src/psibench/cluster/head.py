@@ -15,8 +15,7 @@ from psibench.cluster.head_lock import (
 )
 from psibench.config.paths import IS_INSTALLED
 from psibench.errors import InputError
-from psibench.models.manifests import FOLDER_VARIABLE
-from psibench.models.node_cache import VARIABLE as CACHE_VARIABLE
+from psibench.models.manifests import CACHE_VARIABLE, FOLDER_VARIABLE
 
 SOURCE = Path(__file__).resolve().parents[2]
 RUN_NAME = re.compile(r"(?:[A-Za-z0-9_-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

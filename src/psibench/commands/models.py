@@ -108,9 +108,9 @@ def _departures(entry: "Compared") -> tuple[list[str], list[str], str]:
     """Return what was compared, what of it differs, and a remark on the card's example."""
     from psibench.models.card import TOLERANCE, read_example, repeat_example
     from psibench.models.checkpoints import is_local, resolve_checkpoint
-    from psibench.models.declared import Layout, compare_with_checkpoint, read_layout
+    from psibench.models.declared import compare_with_checkpoint, transformer_folder
     from psibench.models.downloads import download_settings
-    from psibench.models.weights import tokenizer_folder
+    from psibench.models.weights import check_tokenizer
 
     folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
     if not folder.is_dir():
@@ -120,7 +120,7 @@ def _departures(entry: "Compared") -> tuple[list[str], list[str], str]:
     differing = [str(comparison) for comparison in found if not comparison.agrees]
     if not is_local(entry.checkpoint):
         return keys, differing, ""
-    tokenizer_folder(folder, (read_layout(folder) or Layout()).transformer)
+    check_tokenizer(transformer_folder(folder))
     example = read_example(folder)
     if example is None:
         return keys, differing, "its card prints no example"

@@ -60,8 +60,6 @@ class SentenceTransformerModel(EncoderModel):
     """Folder in the checkpoint of the dense layer behind the pooling; null: as it declares."""
     append: str = ""
     """Special tokens put after each text, inside max_tokens, where the tokenizer does not."""
-    padding_side: Literal["right", "left"] = "right"
-    """Side of the padding in a batch. Positions count from a text's first token either way."""
     attention: Attention = "auto"
     """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     scoring: Literal["cosine", "maxsim"] = "cosine"
@@ -126,12 +124,12 @@ class FlagEmbeddingModel(EncoderModel):
     """bge-m3, or one trained from it, by FlagEmbedding's network and heads."""
 
     backend: Literal["flag-embedding"]
-    kind: Literal["dense", "sparse", "late-interaction"] = "dense"
+    kind: Literal["sparse", "late-interaction"] = "late-interaction"
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
-    vectors: Literal["dense", "sparse", "multi-vector"] = "dense"
-    """dense: the first token's; sparse: a weight for each token that the text has; multi-vector:
-    every token's but the first, scored by MaxSim and divided by the number of the query's."""
+    vectors: Literal["sparse", "multi-vector"] = "multi-vector"
+    """sparse: a weight for each token that the text has; multi-vector: every token's but the first,
+    scored by MaxSim and divided by the number of the query's."""
     attention: Attention = "auto"
     """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     dtype: Dtype | None = None
@@ -140,8 +138,7 @@ class FlagEmbeddingModel(EncoderModel):
     @property
     def scores_by(self) -> Scoring:
         """How a query's vectors are compared with a document's."""
-        by: dict[str, Scoring] = {"dense": "cosine", "sparse": "sparse"}
-        return by.get(self.vectors, "mean-maxsim")
+        return "sparse" if self.vectors == "sparse" else "mean-maxsim"
 
 
 class ColbertModel(EncoderModel):
@@ -196,3 +193,30 @@ class VllmModel(EncoderModel):
     """Overrides encoding.dtype for this model; auto: the checkpoint's."""
     vllm: VllmServer = VllmServer()
     """Its server."""
+
+
+class SparseModel(EncoderModel):
+    """A learned sparse retriever that sentence-transformers' SparseEncoder can load."""
+
+    backend: Literal["sparse-encoder"]
+    kind: Literal["sparse", "control"] = "sparse"
+    max_tokens: int = Field(ge=8)
+    """Longest input, special tokens included; longer texts are cut."""
+    max_terms: int | None = Field(default=None, ge=1)
+    """Terms kept of a text, those of the largest weights; null: as the checkpoint declares
+    (max_active_dims), all where it declares nothing."""
+    dtype: Dtype | None = None
+    """Overrides encoding.dtype for this model."""
+
+    @property
+    def scores_by(self) -> Scoring:
+        """How a query's vectors are compared with a document's."""
+        return "sparse"
+
+
+class StaticModel(EncoderModel):
+    """Mean of a checkpoint's input word embeddings over the whole text; no transformer."""
+
+    is_network: ClassVar[bool] = False
+    backend: Literal["static-embeddings"]
+    kind: Literal["dense", "control"] = "control"

@@ -1,7 +1,7 @@
 """Config of the model registry: one section per backend."""
 
 from string import Formatter
-from typing import TYPE_CHECKING, Annotated, Literal, Union
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -12,6 +12,8 @@ from psibench.config.encoders import (
     FlagEmbeddingModel,
     Landmark,
     SentenceTransformerModel,
+    SparseModel,
+    StaticModel,
     VllmModel,
 )
 from psibench.config.model_base import (
@@ -21,8 +23,6 @@ from psibench.config.model_base import (
     ModelBase,
     Windows,
 )
-from psibench.models.backends import own_backends
-from psibench.models.backends.static import StaticModel
 
 __all__ = [
     "AttentionCalibration",
@@ -39,6 +39,7 @@ __all__ = [
     "RerankModel",
     "RunFilesModel",
     "SentenceTransformerModel",
+    "SparseModel",
     "StaticModel",
     "VllmModel",
     "Windows",
@@ -160,24 +161,27 @@ def _check_placeholders(key: str, text: str) -> None:
             raise ValueError(f"{key} {text!r} has the placeholder {{{name}}}; allowed: {known}")
 
 
-if TYPE_CHECKING:
-    from psibench.models.backends.sparse import SparseModel
+EncoderEntry = (
+    SentenceTransformerModel
+    | FlagEmbeddingModel
+    | ColbertModel
+    | VllmModel
+    | SparseModel
+    | StaticModel
+)
+"""Models whose texts a job of ours encodes."""
 
-    EncoderEntry = (
-        SentenceTransformerModel
-        | FlagEmbeddingModel
-        | ColbertModel
-        | VllmModel
-        | StaticModel
-        | SparseModel
-    )
-    Model = Bm25Model | EncoderEntry | EmbeddingApiModel | RerankModel | FusionModel | RunFilesModel
-else:
-    LIBRARIES = (SentenceTransformerModel, FlagEmbeddingModel, ColbertModel, VllmModel)
-    OWN = tuple(own_backends().values())
-    EncoderEntry = Union[(*LIBRARIES, *OWN)]
-    """Models whose texts a job of ours encodes."""
-    SECOND = (RerankModel, FusionModel)
-    """Models that are made of others' runs."""
-    BACKENDS = (Bm25Model, *LIBRARIES, EmbeddingApiModel, *OWN, *SECOND, RunFilesModel)
-    Model = Annotated[Union[BACKENDS], Field(discriminator="backend")]  # noqa: UP007
+Model = Annotated[
+    Bm25Model
+    | SentenceTransformerModel
+    | FlagEmbeddingModel
+    | ColbertModel
+    | VllmModel
+    | EmbeddingApiModel
+    | SparseModel
+    | StaticModel
+    | RerankModel
+    | FusionModel
+    | RunFilesModel,
+    Field(discriminator="backend"),
+]

@@ -10,9 +10,8 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.errors import InputError
 from psibench.llm.embeddings import role_fields
 from psibench.models.counting import load_tokenizer
-from psibench.models.protocols import Role, TokenizedText
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
-from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
 
 SET_BY_CALLS = ("truncation", "padding")

@@ -251,7 +251,7 @@ def encode_texts(
     """Encode the texts that are not in the store yet, each distinct one once.
 
     The other texts, their order, and where a killed job was resumed change a vector by rounding
-    only: see ``models.rounding``.
+    only: see ``models.protocols``.
 
     Raises
     ------

@@ -116,8 +116,8 @@ def _attention(
     place = real.cumsum(dim=1)
     pooled = real & (place == (1 if how.rows == "first" else place[:, -1:]))
     rows, at = pooled.nonzero(as_tuple=True)
-    own = calibrated(weights[rows, :, at][:, :, None, :], real, how)
-    output[rows, at], weights[rows, :, at] = (own @ value)[:, :, 0], own[:, :, 0]
+    even = calibrated(weights[rows, :, at][:, :, None, :], real, how)
+    output[rows, at], weights[rows, :, at] = (even @ value)[:, :, 0], even[:, :, 0]
     return output, weights
 
 
@@ -170,22 +170,22 @@ def calibrated(weights: Any, real: Any, how: Calibration) -> Any:
     member = torch.nn.functional.one_hot(number, int(number.max()) + 1)
     member = (member * content[..., None]).float()[:, None]  # (rows, 1, n_keys, n_baskets)
 
-    own = weights.float()
-    mass = own @ member
+    given = weights.float()
+    mass = given @ member
     is_held = mass > 0
     alone = (real & ~content)[:, None, None, :].float()
     ending = torch.zeros_like(alone)
     if how.rows == "last":
         alone = is_first[:, None, None, :].float()
         ending = is_last[:, None, None, :] / (n_content + 2)[:, None, None, :].float()
-    taken = (own @ alone.transpose(-1, -2)) + ending.sum(dim=-1, keepdim=True)
-    left = (1 - taken).clamp(min=0)
+    kept_apart = (given @ alone.transpose(-1, -2)) + ending.sum(dim=-1, keepdim=True)
+    left = (1 - kept_apart).clamp(min=0)
     share = left / is_held.sum(dim=-1, keepdim=True).clamp(min=1)
     factor = torch.where(is_held, share / mass.clamp(min=torch.finfo(mass.dtype).tiny), 0.0)
-    total = taken + torch.where(is_held.any(dim=-1, keepdim=True), left, 0.0)
+    total = kept_apart + torch.where(is_held.any(dim=-1, keepdim=True), left, 0.0)
     strength = how.strength * (size >= how.basket)[:, None, None, :].float() / total
     mixed = (factor * strength) @ member.transpose(-1, -2)
     mixed += 1 - strength * total + strength * alone
-    mixed *= own
+    mixed *= given
     mixed += strength * ending
     return mixed.to(weights.dtype)

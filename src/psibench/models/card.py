@@ -63,9 +63,9 @@ def _examples(block: str) -> Iterator[Example]:
         elif isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args:
             given = [ast.unparse(argument) for argument in call.args]
             method, plain = call.func.attr, not call.keywords
-            own = texts.get(given[0], _literal(call.args[0]))
-            if method in ("encode", *ROLES) and own is not None and plain:
-                vectors[name] = own, ROLES.get(method)
+            encoded = texts.get(given[0], _literal(call.args[0]))
+            if method in ("encode", *ROLES) and encoded is not None and plain:
+                vectors[name] = encoded, ROLES.get(method)
             elif method == "similarity" and len(given) == 2 and set(given) <= set(vectors):
                 (rows, first), (columns, second) = (vectors[side] for side in given)
                 lines = block.splitlines()[node.end_lineno :]

@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from psibench.errors import InputError, MissingError
-from psibench.models.manifests import FOLDER_VARIABLE, MAIN, Part, find_manifest, is_commit
-from psibench.models.node_cache import cached_on_node
+from psibench.models.manifests import (
+    FOLDER_VARIABLE,
+    MAIN,
+    Part,
+    cached_on_node,
+    find_manifest,
+    is_commit,
+)
 from psibench.tables.hashing import hash_file
 
 logger = logging.getLogger("psibench")
@@ -199,3 +205,21 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
+
+
+def read_modules(folder: Path) -> list[dict[str, Any]]:
+    """Read the modules that sentence-transformers lists, in order; none without modules.json.
+
+    Raises
+    ------
+    InputError
+        If one of them lies outside the folder.
+    """
+    path = folder / "modules.json"
+    modules: list[dict[str, Any]] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    )
+    for module in modules:
+        if Path(module["path"]).is_absolute() or ".." in Path(module["path"]).parts:
+            raise InputError(f"{path}: the module {module['path']!r} lies outside the folder")
+    return modules

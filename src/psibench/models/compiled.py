@@ -1,6 +1,6 @@
 """Encoders and cross-encoders compiled by OpenVINO, where that is faster on this machine's CPU.
 
-Its fused kernels give a float32 network's vectors and scores to rounding (`models.rounding`) in
+Its fused kernels give a float32 network's vectors and scores to rounding (`models.protocols`) in
 about two thirds of torch's time, and bfloat16, which must be asked for, takes less where the CPU
 has units for it. How much of that is true depends on the CPU and on the network: the first job that
 loads a checkpoint compares both engines on a few texts, checks that they agree, takes the one that
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.models.rounding import VECTOR_BOUND
+from psibench.models.protocols import VECTOR_BOUND
 from psibench.tables.provenance import hash_params
 
 if TYPE_CHECKING:
@@ -191,13 +191,13 @@ def _attends_in_parts(config: Any) -> bool:
     only where a text is padded by more than a window: no probe can promise that. And a network that
     turns to full attention for short texts (BigBird) does not turn back.
     """
-    own = config.get_text_config()
-    kinds = getattr(own, "layer_types", None)
+    text_config = config.get_text_config()
+    kinds = getattr(text_config, "layer_types", None)
     if kinds is not None:
         return any(kind != "full_attention" for kind in kinds)
     windows = ("sliding_window", "local_attention", "attention_window", "window_size")
-    is_windowed = any(getattr(own, name, None) for name in windows)
-    return is_windowed or getattr(own, "attention_type", None) == "block_sparse"
+    is_windowed = any(getattr(text_config, name, None) for name in windows)
+    return is_windowed or getattr(text_config, "attention_type", None) == "block_sparse"
 
 
 def _core(wanted: str, dtype: str) -> Any:

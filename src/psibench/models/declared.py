@@ -6,46 +6,24 @@ the tokenizer's. What they leave open is not compared. An entry may depart on pu
 `psibench models --check` tells by its exit code, loading by a warning, and the entry's is used.
 """
 
-import json
 import logging
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from psibench.config.encoders import (
     ColbertModel,
     FlagEmbeddingModel,
-    Landmark,
     SentenceTransformerModel,
     VllmModel,
 )
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.errors import InputError
-from psibench.models.checkpoints import local_folder, read_json
+from psibench.models.checkpoints import local_folder, read_json, read_modules
 
 logger = logging.getLogger("psibench")
 
-TYPE = re.compile(
-    r"(?:sentence_transformers\.(?:\w+\.)*|psibench\.models\.landmark\.Landmark(?=T))"
-    r"(Transformer|Pooling|Dense|Normalize)"
-)
-ORDER = re.compile(r"TP(D*)N?")
-LEGACY_FLAGS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
 TEXT_INPUT = {"method": "forward", "method_output_name": "last_hidden_state"}
-ARGUMENTS = (
-    "model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args",
-    "config_kwargs", "unpad_inputs", "tokenizer_name_or_path",
-)  # fmt: skip
-
 
 Compared = SentenceTransformerModel | FlagEmbeddingModel | ColbertModel | VllmModel
 """Backends that use a checkpoint as its maker meant it."""
@@ -84,120 +62,38 @@ USUAL_PADDING = 1
 """Their pad_token_id where config.json has none."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """A transformer, a pooling and dense layers.
+def transformer_folder(folder: Path) -> Path:
+    """Return the folder of a checkpoint's transformer: that of the first module, or its own."""
+    return folder / next((module["path"] for module in read_modules(folder)), "")
 
-    Attributes
-    ----------
-    transformer
-        Folder of the transformer in the checkpoint; empty: the checkpoint's own.
-    pooling
-        Names as sentence-transformers has them; the results of several are concatenated.
-    dense
-        Folders of the dense layers, in order.
-    include_prompt
-        Whether the prompt's tokens are pooled too.
-    lower_case
-        Whether texts are lower-cased, whatever the tokenizer does.
-    landmark
-        What `psibench.models.landmark` saved: tokens to put between chunks, which alone are pooled.
+
+def declared_pooling(folder: Path) -> str:
+    """Read what a checkpoint pools token states by, results of several modes joined by a plus.
+
+    In sentence-transformers' words, or ``landmark``. Without modules.json it is what that library
+    makes of a plain transformer: the mean, or the last token of a causal language model. Empty if
+    its modules do not pool, or several do.
     """
-
-    pooling: tuple[str, ...] = ("mean",)
-    dense: tuple[str, ...] = ()
-    transformer: str = ""
-    include_prompt: bool = True
-    lower_case: bool = False
-    landmark: Landmark | None = None
-
-
-def read_layout(folder: Path) -> Layout | None:
-    """Read a checkpoint's layout; None if it is not of the common kind.
-
-    Without modules.json it is what sentence-transformers makes of a plain transformer: the mean
-    over tokens, or the last token of a causal language model.
-    """
-    if (folder / "adapter_config.json").is_file() or not _of_one_vector(folder):
-        return None
     modules = read_modules(folder)
     if not modules:
         config = read_json(folder / "config.json")
         is_decoder = (config.get("architectures") or [""])[0].endswith("ForCausalLM")
-        return Layout(
-            pooling=("lasttoken" if is_decoder and config.get("is_causal", True) else "mean",)
-        )
-    kinds = [TYPE.fullmatch(module["type"]) for module in modules]
-    letters = "".join(kind[1][0] if kind else "?" for kind in kinds)
-    if not ORDER.fullmatch(letters):
-        return None
-    paths = [module["path"] for module in modules]
-    configs = [read_json(folder / path / "config.json") for path in paths[1:]]
-    settings = _transformer_settings(folder / paths[0])
-    modes = pooling_modes(configs[0])
-    readable = all(_is_plain(config) for config in configs[1:])
-    if settings is None or modes is None or not readable:
-        return None
-    saved = settings.get("landmark")
-    return Layout(
-        pooling=modes,
-        dense=tuple(paths[2 : 2 + letters.count("D")]),
-        transformer=paths[0],
-        include_prompt=configs[0].get("include_prompt", True),
-        lower_case=bool(settings.get("do_lower_case")),
-        landmark=saved and Landmark(chunk_tokens=saved["chunk_tokens"], token=saved["token"]),
-    )
+        return "lasttoken" if is_decoder and config.get("is_causal", True) else "mean"
+    paths = [m["path"] for m in modules if m["type"].rpartition(".")[2] == "Pooling"]
+    if len(paths) != 1:
+        return ""
+    if _transformer_settings(folder).get("landmark"):
+        return "landmark"
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    modes = Pooling.load_config(str(folder), subfolder=paths[0]).get("pooling_mode", "mean")
+    return modes if isinstance(modes, str) else "+".join(modes)
 
 
-def read_modules(folder: Path) -> list[dict[str, Any]]:
-    """Read the modules that sentence-transformers lists, in order; none without modules.json."""
-    path = folder / "modules.json"
-    modules: list[dict[str, Any]] = (
-        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    )
-    return modules
-
-
-def pooling_modes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Read a pooling's config, with one flag per mode or a key for all; None if it is unknown."""
-    modes = config.get("pooling_mode")
-    if modes is None:
-        chosen = tuple(mode for flag, mode in LEGACY_FLAGS.items() if config.get(flag))
-        return chosen or ("mean",)
-    named = (modes,) if isinstance(modes, str) else tuple(modes)
-    return named if set(named) <= set(LEGACY_FLAGS.values()) else None
-
-
-def _of_one_vector(folder: Path) -> bool:
-    return bool(
-        read_json(folder / USES).get("model_type", "SentenceTransformer") == "SentenceTransformer"
-    )
-
-
-def _transformer_settings(folder: Path) -> dict[str, Any] | None:
-    """Read how the transformer takes texts; None if otherwise than its forward pass."""
-    path = next(iter(sorted(folder.glob("sentence_*_config.json"))), folder / "none")
-    settings = read_json(path)
-    text = settings.get("modality_config", {}).get("text", TEXT_INPUT)
-    is_common = (
-        settings.get("transformer_task", "feature-extraction") == "feature-extraction"
-        and settings.get("module_output_name", "token_embeddings") == "token_embeddings"
-        and {key: text.get(key) for key in TEXT_INPUT} == TEXT_INPUT
-        and not any(settings.get(key) for key in ARGUMENTS)
-    )
-    return settings if is_common else None
-
-
-def _is_plain(config: Mapping[str, Any]) -> bool:
-    """Say whether a module reads and writes the sentence's vector, and adds nothing to it."""
-    name = "sentence_embedding"
-    names = (config.get("module_input_name", name), config.get("module_output_name") or name)
-    activation = config.get("activation_function", "torch.nn.")
-    return (
-        names == (name, name)
-        and not config.get("use_residual")
-        and activation.startswith("torch.nn.")
-    )
+def _transformer_settings(folder: Path) -> dict[str, Any]:
+    """Read what sentence-transformers saves beside a transformer: lengths, lower case."""
+    paths = sorted(transformer_folder(folder).glob("sentence_*_config.json"))
+    return read_json(paths[0]) if paths else {}
 
 
 def declared_positions(entry: Positioned) -> int | None:
@@ -213,7 +109,7 @@ def declared_positions(entry: Positioned) -> int | None:
     ):
         return None
     try:
-        config = _transformer_config(entry, folder)
+        config = read_json(transformer_folder(folder) / "config.json")
         declared = config.get("max_position_embeddings")
         if config.get("is_encoder_decoder") or not isinstance(declared, int):
             return None
@@ -250,14 +146,6 @@ def refuse_more(positions: int | None, checkpoint: str, key: str, tokens: int | 
             f"checkpoint {checkpoint!r}: {key} {tokens} is more than its {positions} positions; "
             f"lower {key}"
         )
-
-
-def _transformer_config(entry: Positioned, folder: Path) -> dict[str, Any]:
-    """Read the config.json of a checkpoint's transformer; empty where modules hide it."""
-    if not isinstance(entry, SentenceTransformerModel):
-        return read_json(folder / "config.json")
-    layout = read_layout(folder)
-    return {} if layout is None else read_json(folder / layout.transformer / "config.json")
 
 
 class Comparison(NamedTuple):
@@ -330,12 +218,12 @@ def late_settings(folder: Path) -> dict[str, tuple[Any, str]]:
         if "skiplist_words" in declared:
             found["skip_punctuation"] = (bool(declared["skiplist_words"]), name)
     name = "sentence_bert_config.json"
-    own = read_json(folder / name)
-    expansion = own.get("query_expansion") or {}
+    settings = read_json(folder / name)
+    expansion = settings.get("query_expansion") or {}
     native = {
-        "query_tokens": expansion.get("length", own.get("query_length")),
-        "max_tokens": own.get("document_length"),
-        "expand_queries": bool(expansion) if "query_expansion" in own else None,
+        "query_tokens": expansion.get("length", settings.get("query_length")),
+        "max_tokens": settings.get("document_length"),
+        "expand_queries": bool(expansion) if "query_expansion" in settings else None,
         "attend_to_expansion": expansion.get("attend"),
     }
     found |= {key: (value, name) for key, value in native.items() if value is not None}
@@ -389,20 +277,16 @@ def _prompts(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 
 def _pooling(entry: Any, folder: Path) -> Iterator[Comparison]:
-    layout = read_layout(folder)
     given = _pooling_of(entry)
-    modules = read_modules(folder)
-    if given is None or layout is None or not modules:
+    if given is None or not read_modules(folder) or not (declared := declared_pooling(folder)):
         return
-    declared = "landmark" if layout.landmark is not None else "+".join(layout.pooling)
-    source = next(m["path"] for m in modules if m["type"].endswith("Pooling")) + "/config.json"
-    yield Comparison("pooling", given, declared, source, given in ("checkpoint", declared))
+    source = next(m["path"] for m in read_modules(folder) if m["type"].endswith("Pooling"))
+    agrees = given in ("checkpoint", declared)
+    yield Comparison("pooling", given, declared, f"{source}/config.json", agrees)
 
 
 def _pooling_of(entry: Any) -> str | None:
     """Return how an entry pools tokens; None if it does not, or leaves it to another library."""
-    if isinstance(entry, FlagEmbeddingModel):
-        return "cls" if entry.vectors == "dense" else None
     is_pooled = isinstance(entry, SentenceTransformerModel) and entry.scoring == "cosine"
     return entry.pooling if is_pooled else None
 
@@ -414,10 +298,9 @@ def _ending(entry: Any, folder: Path) -> Iterator[Comparison]:
         return
     source = "tokenizer_config.json"
     config = read_json(folder / source)
-    layout = read_layout(folder)
     pooled = _pooling_of(entry)
     if pooled in (None, "checkpoint"):
-        pooled = "+".join(layout.pooling) if layout and not layout.landmark else None
+        pooled = declared_pooling(folder)
     if not config.get("add_eos_token") and pooled != "lasttoken":
         return
     last = config.get("eos_token") or config.get("pad_token")
@@ -455,9 +338,7 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
     if isinstance(entry, ColbertModel):
         declared, source = late_settings(folder).get("max_tokens", (None, ""))
     else:
-        layout = read_layout(folder)
-        inner = folder / (layout.transformer if layout else "")
-        path = next(iter(sorted(inner.glob("sentence_*_config.json"))), None)
+        path = next(iter(sorted(transformer_folder(folder).glob("sentence_*_config.json"))), None)
         declared = read_json(path).get("max_seq_length") if path else None
         source = path.name if path else ""
     if declared is not None:

@@ -17,47 +17,13 @@ logger = logging.getLogger("psibench")
 
 CODE_FILES = ["*.py", "*.json"]
 SETTINGS_FILES = ["*.json", "artifact.metadata", "*.model", "vocab.txt", "merges.txt"]
-NEVER_READ = (
-    # Weights for other libraries and runtimes.
-    "*.onnx",
-    "*.onnx_data*",
-    "*.gguf",
-    "*.ggml",
-    "*.h5",
-    "*.msgpack",
-    "*.ot",
-    "*.tflite",
-    "*.mlmodel",
-    "*.mlpackage/*",
-    "*.pb",
-    "*.nemo",
-    # What a training run leaves.
-    "*.ckpt",
-    "*optimizer.*",
-    "*scheduler.p*",
-    "*rng_state*",
-    "*training_args.bin",
-    "*events.out.tfevents*",
-    "runs/*",
-    # Pages, pictures, data.
-    "*.png",
-    "*.jpg",
-    "*.jpeg",
-    "*.gif",
-    "*.svg",
-    "*.webp",
-    "*.pdf",
-    "*.ipynb",
-    "*.csv",
-    "*.tsv",
-    "*.parquet",
-    "*.mp4",
-    "*.zip",
-    "*.tar.gz",
-    ".gitattributes",
-    ".gitignore",
-)
-FOLDERS_NEVER_READ = ("onnx", "openvino", "coreml", "original", "gguf", "tf", "flax")
+READ = (
+    "*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.metadata", "*.py",
+    "*.jinja", "*.tiktoken", "*.spm", "*.bpe",
+)  # fmt: skip
+LEFT_BY_TRAINING = ("*optimizer.*", "*scheduler.p*", "*rng_state*", "*training_args.bin", "runs/*")
+OTHER_RUNTIMES = frozenset(("onnx", "openvino", "coreml", "original", "gguf", "tf", "flax"))
+"""Folders of weights for other libraries."""
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 TOKENIZER_FILES = (
     "*token*.json",
@@ -104,11 +70,11 @@ def run_download(
 def wanted_files(names: Iterable[str], *, tokenizer_only: bool = False) -> list[str]:
     """Choose the files to download, sorted.
 
-    Left out are weights of other runtimes, pictures and data; PyTorch's weights where the same
-    weights are there as safetensors; and a second set of weights under another name that another
-    library reads (``consolidated``).
+    Left out are weights of other runtimes, what a training run left, pictures and data; PyTorch's
+    weights where the same weights are there as safetensors; and a second set of weights under
+    another name that another library reads (``consolidated``).
     """
-    kept = [name for name in names if not _is_never_read(name)]
+    kept = [name for name in names if _is_read(name)]
     if tokenizer_only:
         kept = [name for name in kept if "/" not in name and _matches(name, TOKENIZER_FILES)]
         return sorted(name for name in kept if not name.endswith(WEIGHTS))
@@ -125,10 +91,10 @@ def wanted_files(names: Iterable[str], *, tokenizer_only: bool = False) -> list[
     )
 
 
-def _is_never_read(name: str) -> bool:
+def _is_read(name: str) -> bool:
     folders = PurePosixPath(name.lower()).parts[:-1]
-    in_folder = not set(FOLDERS_NEVER_READ).isdisjoint(folders)
-    return in_folder or _matches(name.lower(), NEVER_READ)
+    is_other = any(part in OTHER_RUNTIMES or part.endswith(".mlpackage") for part in folders)
+    return _matches(name.lower(), READ) and not (is_other or _matches(name, LEFT_BY_TRAINING))
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -1,11 +1,10 @@
-"""bge-m3 by FlagEmbedding: a dense vector, weights of terms, or a vector for every token.
+"""bge-m3 by FlagEmbedding: weights of terms, or a vector for every token.
 
 The network, its two heads and what is made of them are those of FlagEmbedding's BGEM3FlagModel
-(version 1.4.2; Chen et al. 2024, arXiv:2402.03216, section 3.2): the dense vector is the first
-token's; a term is a token, and weighs the most that the sparse head gives it anywhere in the text,
-unless it is the first, the closing, a padding or an unknown one; the multi vectors are a linear
-layer over every token but the first, and a query's score is the mean over its own of the best of
-the document's. Dense and multi vectors are normalised.
+(version 1.4.2; Chen et al. 2024, arXiv:2402.03216, section 3.2): a term is a token, and weighs the
+most that the sparse head gives it anywhere in the text, unless it is the first, the closing, a
+padding or an unknown one; the multi vectors are a linear layer over every token but the first,
+normalised, and a query's score is the mean over its own of the best of the document's.
 
 Its loader and its batches are not used: it makes up weights and heads that are missing, tells no
 offsets of tokens, by which psibench knows how much of a text is visible, and computes the heads in
@@ -23,12 +22,11 @@ import numpy as np
 from psibench.config.encoders import FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.late import attention_of, weights_format
-from psibench.models.networks import check_positions
-from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
-from psibench.models.versions import MODEL_VERSIONS
-from psibench.models.weights import load_auto
+from psibench.models.late import attention_of
+from psibench.models.networks import check_positions, weights_format
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
+from psibench.models.tokenizing import pad_windows, tokenize_texts
+from psibench.models.weights import load_transformer_module
 from psibench.store.vectors import PART
 from psibench.tables.hashing import hash_file
 from psibench.tables.provenance import hash_params
@@ -38,7 +36,7 @@ HEADS = {"multi-vector": "colbert_linear", "sparse": "sparse_linear"}
 
 @dataclass(frozen=True)
 class FlagEmbeddingEncoder:
-    """An ``Encoder`` of one of bge-m3's three outputs; see ``load_flag_embedding``."""
+    """An ``Encoder`` of bge-m3's terms or token vectors; see ``load_flag_embedding``."""
 
     entry: FlagEmbeddingModel
     network: Any
@@ -82,8 +80,8 @@ class FlagEmbeddingEncoder:
     ) -> list[np.ndarray]:
         """Encode a batch.
 
-        Per window a float32 array: the (1, dim) unit vector, (n_tokens - 1, dim) unit vectors, or
-        (n_terms, 3) rows of `psibench.store.vectors.as_rows`.
+        Per window a float32 array: (n_tokens - 1, dim) unit vectors, or (n_terms, 3) rows of
+        `psibench.store.vectors.as_rows`.
         """
         import torch
 
@@ -92,13 +90,11 @@ class FlagEmbeddingEncoder:
         with torch.inference_mode():
             output = self.network(
                 inputs,
-                return_dense=self.entry.vectors == "dense",
+                return_dense=False,
                 return_sparse=self.entry.vectors == "sparse",
                 return_colbert_vecs=self.entry.vectors == "multi-vector",
             )
         (found,) = (values.cpu().numpy() for values in output.values())
-        if self.entry.vectors == "dense":
-            return list(found[:, None])
         if self.entry.vectors == "multi-vector":
             rows = zip(found, windows, strict=True)
             return [vectors[: len(window) - 1].copy() for vectors, window in rows]
@@ -133,20 +129,22 @@ def load_flag_embedding(
     )
 
     weights = weights_format(device, dtype)
-    trust = entry.trust_remote_code
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust)
-    options = {"dtype": weights, "attn_implementation": attention_of(entry)}
-    transformer = load_auto(folder, options, trust_remote_code=trust)
+    module = load_transformer_module(
+        folder,
+        trust_remote_code=entry.trust_remote_code,
+        dtype=weights,
+        attn_implementation=attention_of(entry),
+    )
+    transformer = module.auto_model
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     parts = {"model": transformer} | dict.fromkeys(HEADS.values())
-    if entry.vectors in HEADS:
-        path = folder / f"{HEADS[entry.vectors]}.pt"
-        parts[path.stem] = _read_head(path, entry.vectors, transformer.config.hidden_size)
-        identity = f"{identity}\0{hash_file(path)}"
+    path = folder / f"{HEADS[entry.vectors]}.pt"
+    parts[path.stem] = _read_head(path, entry.vectors, transformer.config.hidden_size)
+    identity = f"{identity}\0{hash_file(path)}"
     _compute_in(transformer, device, dtype, weights)
     network = EncoderOnlyEmbedderM3ModelForInference(
-        parts, tokenizer=tokenizer, normalize_embeddings=True
+        parts, tokenizer=module.tokenizer, normalize_embeddings=True
     )
     network = network.to(device).eval()
     return FlagEmbeddingEncoder(entry, network, device, dtype, weights, identity)
@@ -178,7 +176,7 @@ def _read_head(path: Path, vectors: str, hidden_size: int) -> Any:
     if not path.is_file():
         raise InputError(
             f"{path}: missing; vectors: {vectors} needs this linear layer. Give a checkpoint "
-            "like BAAI/bge-m3, or set vectors: dense"
+            "like BAAI/bge-m3"
         )
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

@@ -3,7 +3,7 @@
 A text is cut into chunks of so many tokens, a special token is put behind each, and the vector is
 the mean of the states of these tokens (Doshi et al. 2026, arXiv 2601.21525, who put the separator
 there). `psibench.models.tokenizing` has where they go; `psibench.models.transformer` encodes with
-what is saved here, without sentence-transformers.
+what is saved here.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ class LandmarkTransformer(Transformer):
                 number = crc32(ids.astype("<i8").tobytes()) % len(chunks)
                 landmarks = replace(landmarks, chunk_tokens=chunks[number])
             placed.append(np.insert(ids, landmarks.places(len(ids)), landmarks.token_id))
-        padded = pad_windows(placed, pad_id=self.tokenizer.pad_token_id)
+        padded = pad_windows(placed, pad_id=self.tokenizer.pad_token_id, device="cpu")
         if "token_type_ids" in found:
             padded["token_type_ids"] = padded["input_ids"].new_zeros(padded["input_ids"].shape)
         return {**found, **padded}

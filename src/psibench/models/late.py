@@ -23,13 +23,17 @@ import numpy as np
 
 from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
 from psibench.errors import InputError
-from psibench.models.checkpoints import checkpoint_identity, read_json
-from psibench.models.declared import USES, late_settings, read_modules
-from psibench.models.networks import check_positions
-from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import pad_windows, tokenize_texts
-from psibench.models.versions import MODEL_VERSIONS
-from psibench.models.weights import checking_weights, read_tensors, tokenizer_folder
+from psibench.models.checkpoints import checkpoint_identity, read_json, read_modules
+from psibench.models.declared import USES, late_settings
+from psibench.models.networks import check_positions, text_transformer, weights_format
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
+from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
+from psibench.models.weights import (
+    check_tokenizer,
+    checking_weights,
+    read_tensors,
+    refuse_untrusted_activations,
+)
 from psibench.tables.provenance import hash_params
 
 PUNCTUATION = list(string.punctuation)
@@ -44,8 +48,9 @@ class ColbertEncoder:
     """
 
     entry: ColbertModel
+    transformer: Any
     modules: list[Any]
-    """sentence-transformers' modules that compute the vectors: a transformer and those behind."""
+    """sentence-transformers' modules that make vectors of the transformer's states."""
     tokenizer: Any
     device: str
     dtype: str
@@ -127,7 +132,7 @@ class ColbertEncoder:
         reduced = self.dtype != self.weights
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-                states = self.modules[0](inputs)["token_embeddings"]
+                states = self.transformer(**inputs).last_hidden_state
             unit = normalize(self.project(states.float()), dim=-1)
             kept = np.zeros(unit.shape[:2], dtype=bool)
             for row, keep in enumerate(content):
@@ -138,7 +143,7 @@ class ColbertEncoder:
     def project(self, states: Any) -> Any:
         """Run the modules behind the transformer, and keep the leading dimensions."""
         features = {"token_embeddings": states}
-        for module in self.modules[1:]:
+        for module in self.modules:
             features = module(features)
         return features["token_embeddings"][..., : self.entry.dim]
 
@@ -179,13 +184,15 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     import torch
 
     weights = weights_format(device, dtype)
-    tokenizer_folder(folder)
+    check_tokenizer(folder)
     read = _read_modules if entry.architecture == "auto" else _read_port
     found = read(entry, folder, weights)
-    own = found.settings
-    chosen = own | {key: value for key in own if (value := getattr(entry, key)) is not None}
+    declared = found.settings
+    chosen = declared | {
+        key: value for key in declared if (value := getattr(entry, key)) is not None
+    }
     longest = chosen["query_tokens"] if entry.query_tokens else found.longest_query
-    transformer = found.modules[0].auto_model
+    transformer = found.transformer.to(device).eval()
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     check_positions(transformer, entry.checkpoint, longest, "query_tokens")
     prefixes = {role: _prefix(entry, found, f"{role}_marker") for role in ("query", "document")}
@@ -195,7 +202,7 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     attends = chosen["attend_to_expansion"]
     expands = chosen["expand_queries"]
     encoder = ColbertEncoder(
-        entry, [module.to(device).eval() for module in found.modules], found.tokenizer,
+        entry, transformer, [module.to(device).eval() for module in found.modules], found.tokenizer,
         device, dtype, weights, checkpoint_identity(entry.checkpoint, entry.revision),
         mask=found.mask, prefixes=prefixes, query_tokens=chosen["query_tokens"],
         longest_query=longest, attends=attends,
@@ -212,14 +219,6 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     return encoder
 
 
-def weights_format(device: str, dtype: str) -> str:
-    """Choose the number format of a transformer's weights.
-
-    On a CPU float32, so that another format can be computed in later; on a GPU the one asked for.
-    """
-    return dtype if device == "cuda" else "float32"
-
-
 def attention_of(entry: ColbertModel | FlagEmbeddingModel) -> str:
     """Return the implementation of attention: sdpa for auto."""
     return "sdpa" if entry.attention == "auto" else entry.attention
@@ -229,8 +228,8 @@ def attention_of(entry: ColbertModel | FlagEmbeddingModel) -> str:
 class _Found:
     """What a checkpoint's files hold."""
 
+    transformer: Any
     modules: list[Any]
-    """The transformer, in a module of sentence-transformers, and those behind it."""
     mask: Any
     tokenizer: Any
     settings: dict[str, Any]
@@ -276,7 +275,8 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
         "attend_to_expansion": expansion.get("attend", False),
     }
     return _Found(
-        [first, *(module.float() for module in rest if module is not masks[0])],
+        text_transformer(first, entry.checkpoint),
+        [module.float() for module in rest if module is not masks[0]],
         masks[0],
         model.tokenizer,
         settings,
@@ -289,22 +289,11 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
     """Read a checkpoint in Stanford's layout whose transformer is a port of ours."""
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-    from torch import nn
-    from transformers import PreTrainedTokenizerFast
 
     from psibench.models.architectures import flash_xlm_roberta
 
-    class Ported(nn.Module):
-        def __init__(self, auto_model: Any) -> None:
-            super().__init__()
-            self.auto_model = auto_model
-
-        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-            states = self.auto_model(**features).last_hidden_state
-            return features | {"token_embeddings": states}
-
-    network = flash_xlm_roberta.load(entry, folder, dtype)
-    network.set_attn_implementation(attention_of(entry))
+    options = {"dtype": dtype, "attn_implementation": attention_of(entry)}
+    network = flash_xlm_roberta.load_rotary(folder, read_json(folder / "config.json"), options)
     matrix = _stanford_matrix(folder)
     dense = Dense(
         matrix.shape[1], matrix.shape[0], bias=False, activation_function=None,
@@ -321,9 +310,10 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
     settings |= {key: value for key, value in declared.items() if key in settings}
     settings |= {key: f"{settings[key]} " for key in ("query_marker", "document_marker")}
     return _Found(
-        [Ported(network), dense],
+        network,
+        [dense],
         MultiVectorMask(PUNCTUATION if declared.get("skip_punctuation", True) else []),
-        PreTrainedTokenizerFast.from_pretrained(folder),  # the config names code of the checkpoint
+        load_tokenizer(folder, as_stored=True),
         settings,
         settings["query_tokens"],
     )
@@ -338,15 +328,10 @@ def _refuse_made_up_projection(folder: Path) -> None:
         _stanford_matrix(folder)
         return
     declared = read_json(folder / USES).get("model_type")
-    dense = [folder / module["path"] for module in modules if module["type"].endswith("Dense")]
-    if not dense and declared not in ("MultiVectorEncoder", "ColBERT"):
+    has_dense = any(module["type"].endswith("Dense") for module in modules)
+    if not has_dense and declared not in ("MultiVectorEncoder", "ColBERT"):
         raise _no_projection(folder)
-    for path in dense:
-        name = read_json(path / "config.json").get("activation_function", "torch.nn.")
-        if not name.startswith("torch.nn."):
-            raise InputError(
-                f"{path}: activation_function {name!r}; supported: classes of torch.nn"
-            )
+    refuse_untrusted_activations(folder)
 
 
 def _stanford_matrix(folder: Path) -> Any:
@@ -372,8 +357,8 @@ def _prefix(entry: ColbertModel, found: _Found, key: str) -> str:
     """
     from tokenizers import AddedToken
 
-    own, asked = found.settings[key], getattr(entry, key)
-    text = own if asked is None or asked.strip() == own.strip() else f"{asked.strip()} "
+    declared, asked = found.settings[key], getattr(entry, key)
+    text = declared if asked is None or asked.strip() == declared.strip() else f"{asked.strip()} "
     marker = text.strip()
     if asked is None and not marker.startswith("["):
         return str(text)  # no marker, but a prompt like "query: "

@@ -7,10 +7,11 @@ from psibench.config.models import (
     EncoderModel,
     FlagEmbeddingModel,
     SentenceTransformerModel,
+    SparseModel,
+    StaticModel,
     VllmModel,
 )
 from psibench.errors import InputError
-from psibench.models.backends import OwnBackend
 from psibench.models.checkpoints import checkpoint_folder, loading
 from psibench.models.declared import warn_of_departures, with_declared_prompts
 from psibench.models.protocols import Encoder
@@ -44,8 +45,6 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
 
 def _load(entry: EncoderModel, folder: Path, *, device: str, dtype: str) -> Encoder:
     match entry:
-        case OwnBackend():
-            return entry.load(folder, device=device, dtype=dtype)
         case SentenceTransformerModel():
             from psibench.models.transformer import load_transformer
 
@@ -58,6 +57,14 @@ def _load(entry: EncoderModel, folder: Path, *, device: str, dtype: str) -> Enco
             from psibench.models.late import load_colbert
 
             return load_colbert(entry, folder, device=device, dtype=dtype)
+        case SparseModel():
+            from psibench.models.sparse import load_sparse
+
+            return load_sparse(entry, folder, device=device, dtype=dtype)
+        case StaticModel():
+            from psibench.models.static import load_static
+
+            return load_static(entry, folder)
         case VllmModel():
             from psibench.models.vllm_pooling import load_vllm
 

@@ -1,29 +1,23 @@
-"""The network behind a ``TransformerEncoder``: a transformer, a pooling and dense layers.
+"""The network behind a ``TransformerEncoder``: a transformer, and what pools its states.
 
-The common kinds are read with transformers alone, which costs a job half the import of
-sentence-transformers; modules of other kinds are that library's to run.
+sentence-transformers' modules load a checkpoint and run on the states of its transformer; that
+itself is called here, with the batches that psibench lays out. A checkpoint whose transformer comes
+with code for transformers 4 has a port of it in `psibench.models.architectures`.
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from psibench.config.encoders import SentenceTransformerModel
+from psibench.config.encoders import Landmark, SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models import architectures, calibration
-from psibench.models.checkpoints import read_json
-from psibench.models.declared import Layout, read_layout, read_modules, refuse_more
+from psibench.models.checkpoints import read_json, read_modules
+from psibench.models.declared import TEXT_INPUT, USES, declared_pooling, refuse_more
 from psibench.models.tokenizing import load_tokenizer
-from psibench.models.weights import (
-    checking_weights,
-    load_auto,
-    quiet,
-    read_tensors,
-    tokenizer_folder,
-)
+from psibench.models.weights import load_transformer_module, refuse_untrusted_activations
 
 PROBE = 8  # tokens
 ROTARY = ("llama", "mistral", "qwen2", "qwen3")
@@ -31,7 +25,9 @@ ROTARY = ("llama", "mistral", "qwen2", "qwen3")
 STANDSTILL = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 1e30}
 """Rotary parameters under which no position turns anything: angles are divided by the factor, their
 cosines are 1, and their sines too small to be seen beside it in any number format."""
-LEAST = 1e-9  # divisor, as sentence-transformers has it
+LANDMARK = "psibench.models.landmark.LandmarkTransformer"
+OWN_POOLING = ("nv-embed", "jina-v3", "jina-v4")
+"""Architectures that take the mean: their checkpoints' lists of modules name code of their own."""
 
 
 @dataclass(frozen=True)
@@ -40,183 +36,201 @@ class Network:
 
     Attributes
     ----------
-    pooling
-        What states are pooled by, in `POOLINGS`' words, results of several concatenated; empty
-        where it cannot be told.
+    modules
+        sentence-transformers' modules behind the transformer, in float32: a pooling, dense layers.
+        What brings vectors to unit length at their end is left out: encoders do.
     weights
-        Number format of the weights.
+        Number format of the transformer's weights.
     needs_mask
         Whether places behind a text change its states if they are not masked.
     masks_prompt
         Whether the prompt's tokens are left out of the pooling.
-    first_position
-        Number of a text's first position; None if the transformer cannot be told positions.
+    landmark
+        Landmarks that the checkpoint was saved with.
     """
 
     tokenizer: Any
     transformer: Any
-    pooling: tuple[str, ...]
+    modules: tuple[Any, ...]
     weights: str = "float32"
     needs_mask: bool = True
     masks_prompt: bool = False
-    first_position: int | None = None
+    landmark: Landmark | None = None
 
-    def run(self, inputs: Mapping[str, Any]) -> Any:
-        """Run the transformer; the other methods take what it gives."""
-        raise NotImplementedError
+    @property
+    def pooling(self) -> tuple[str, ...]:
+        """What states are pooled by, in sentence-transformers' words; empty: in another way."""
+        modes = [module.pooling_mode for module in self.modules if hasattr(module, "pooling_mode")]
+        named = modes[0] if len(modes) == 1 else ()
+        return (named,) if isinstance(named, str) else tuple(named)
 
-    def tokens(self, found: Any) -> Any:
-        """Return (rows, length, hidden) states of tokens."""
-        raise NotImplementedError
+    def states(self, inputs: Mapping[str, Any]) -> Any:
+        """Run the transformer: (rows, length, hidden) states of tokens."""
+        return self.transformer(**inputs).last_hidden_state
 
-    def vectors(self, found: Any, mask: Any) -> Any:
+    def vectors(self, states: Any, mask: Any) -> Any:
         """Pool the states of the tokens that a (rows, length) mask keeps into (rows, dim) float32.
 
         At least one token of each row counts.
         """
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class NativeNetwork(Network):
-    """A transformer, poolings and dense layers, without sentence-transformers.
-
-    Formulas are those of its modules Pooling and Dense.
-    """
-
-    dense: Any = None
-
-    def run(self, inputs: Mapping[str, Any]) -> Any:
-        """Run the transformer."""
-        return self.transformer(**inputs).last_hidden_state
-
-    def tokens(self, found: Any) -> Any:
-        """Return the states of tokens."""
-        return found
-
-    def vectors(self, found: Any, mask: Any) -> Any:
-        """Pool, then pass through what is behind."""
-        import torch
-
-        pooled = [POOLINGS[name](found, mask).float() for name in self.pooling]
-        return self.dense(torch.cat(pooled, dim=-1))
-
-
-@dataclass(frozen=True)
-class ModuleNetwork(Network):
-    """Any modules that sentence-transformers has, in float32."""
-
-    modules: tuple[Any, ...] = ()
-
-    def run(self, inputs: Mapping[str, Any]) -> Any:
-        """Run the transformer."""
-        return self.modules[0](dict(inputs))
-
-    def tokens(self, found: Any) -> Any:
-        """Return the states of tokens."""
-        return found["token_embeddings"]
-
-    def vectors(self, found: Any, mask: Any) -> Any:
-        """Pool, then pass through what is behind."""
-        states = found["token_embeddings"].float()
-        features = {**found, "token_embeddings": states, "attention_mask": mask}
-        for module in self.modules[1:]:
+        features = {"token_embeddings": states.float(), "attention_mask": mask}
+        for module in self.modules:
             features = module(features)
         return features["sentence_embedding"]
 
 
 def load_network(
-    entry: SentenceTransformerModel, folder: Path, *, device: str, dtype: str
+    entry: SentenceTransformerModel, folder: Path, *, device: str, weights: str
 ) -> Network:
-    """Load a checkpoint's network.
+    """Load a checkpoint's network, the weights of its transformer in a number format.
 
-    On a GPU the weights of a transformer are in the number format asked for: half the memory of
-    float32. On a CPU they stay float32 (see ``TransformerEncoder``). The head is always float32.
     Raises InputError if the checkpoint's files are not of the kind that the entry says.
     """
     import torch
 
-    layout = _choose_layout(entry, folder)
-    weights = dtype if device == "cuda" else "float32"
-    transformer: Any = None
-    if layout is not None:
-        transformer = load_backbone(entry, folder / layout.transformer, dtype=weights)
-    if layout is None or transformer is None:
-        return _load_modules(entry, folder, device=device)
-    if not layout.include_prompt:
+    refuse_untrusted_activations(folder, entry.projection)
+    if entry.architecture == "auto":
+        first, modules = _load_modules(entry, folder, weights)
+        tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
+        saved = getattr(first, "landmark", None) if entry.pooling == "checkpoint" else None
+    else:
+        tokenizer = load_tokenizer(folder, as_stored=True)
+        transformer, saved = _load_port(entry, folder, weights), None
+        modules = _modules_behind(entry, folder)
+    modules = _as_entry_says(entry, folder, modules)
+    if not all(getattr(module, "include_prompt", True) for module in modules):
         _refuse_prompt_left_out(entry)
-    transformer = transformer.eval().to(device)
-    takes_positions = "position_ids" in inspect.signature(transformer.forward).parameters
-    dense = torch.nn.Sequential(*(_load_dense(folder / name) for name in layout.dense))
-    return NativeNetwork(
-        load_tokenizer(
-            folder,
-            layout.transformer,
-            trust_remote_code=entry.trust_remote_code,
-            as_stored=entry.architecture != "auto",
-            lower_case=layout.lower_case,
-        ),
+    transformer = transformer.to(device).eval()
+    network = Network(
+        tokenizer,
         transformer,
-        layout.pooling,
+        tuple(module.to(device).eval() for module in modules),
         weights,
         # Calibration has to know which tokens are a text's.
-        needs_mask=entry.padding_side == "left"
-        or entry.calibrate is not None
-        or not is_causal(transformer),
+        needs_mask=entry.calibrate is not None or not is_causal(transformer),
         masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
-        first_position=first_position(transformer) if takes_positions else None,
-        dense=dense.eval().to(device),
+        landmark=saved and Landmark(chunk_tokens=saved["chunk_tokens"], token=saved["token"]),
     )
+    if width := getattr(transformer.config, "hidden_size", None):
+        with torch.inference_mode():  # modules that do not fit the transformer fail here
+            states = torch.zeros((1, 1, width), device=device)
+            network.vectors(states, torch.ones((1, 1), dtype=torch.int64, device=device))
+    return network
 
 
-def _choose_layout(entry: SentenceTransformerModel, folder: Path) -> Layout | None:
-    """Choose pooling and dense layers: those of the entry, else those of the checkpoint.
+def _load_modules(
+    entry: SentenceTransformerModel, folder: Path, weights: str
+) -> tuple[Any, list[Any]]:
+    """Load a checkpoint's modules: the first, which holds a transformer, and those behind it.
 
-    None: the checkpoint's modules are sentence-transformers' to load.
+    Those of a checkpoint of another kind (sparse, late interaction) are not read: its transformer
+    is pooled by the mean, as sentence-transformers does.
     """
-    kind, layout = entry.architecture, read_layout(folder)
-    if kind in ("nv-embed", "jina-v3", "jina-v4"):
-        layout = Layout()  # the mean: their module lists name code of their own
-    if kind == "bidirectional" and layout and not (folder / "modules.json").is_file():
-        layout = Layout()
-    if layout is None and kind == "auto":
-        return None
-    if layout is None and entry.pooling == "checkpoint":
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from sentence_transformers.util.misc import import_module_class
+
+    kind = read_json(folder / USES).get("model_type", "SentenceTransformer")
+    listed = read_modules(folder) if kind == "SentenceTransformer" else []
+    path, loader = (listed[0]["path"] if listed else ""), Transformer
+    if listed and listed[0]["type"] == LANDMARK:  # the package's, whatever lies in the folder
+        from psibench.models.landmark import LandmarkTransformer
+
+        loader = LandmarkTransformer
+    elif listed:
+        trust = {"trust_remote_code": entry.trust_remote_code}
+        loader = import_module_class(listed[0]["type"], str(folder), **trust)
+    changes = positions_taken_out(folder / path, entry.checkpoint) if entry.positions else {}
+    first = load_transformer_module(
+        folder,
+        path,
+        loader=loader,
+        trust_remote_code=entry.trust_remote_code,
+        changes=changes,
+        dtype=weights,
+        **_attention_options(entry),
+    )
+    if not listed:
+        mode = declared_pooling(folder) if kind == "SentenceTransformer" else "mean"
+        return first, [Pooling(first.get_embedding_dimension(), mode)]
+    return first, _modules_behind(entry, folder)
+
+
+def text_transformer(first: Any, checkpoint: str) -> Any:
+    """Return the transformer of a checkpoint's first module.
+
+    Raises InputError if there is none, or texts do not go through its forward pass.
+    """
+    if not hasattr(first, "auto_model"):
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: its modules.json names code of its own; set "
-            "`pooling` in the model's entry"
+            f"checkpoint {checkpoint!r}: its first module is a {type(first).__name__}, not a "
+            "transformer; give a checkpoint of a transformer encoder"
         )
-    layout = layout or Layout()
-    chosen = "mean" if entry.pooling == "landmark" else entry.pooling
-    return Layout(
-        pooling=layout.pooling if chosen == "checkpoint" else (chosen,),
-        dense=(entry.projection,) if entry.projection else layout.dense,
-        transformer=layout.transformer,
-        include_prompt=layout.include_prompt or entry.pooling != "checkpoint",
-        lower_case=layout.lower_case,
-    )
+    text = getattr(first, "modality_config", {}).get("text", TEXT_INPUT)
+    if {key: text.get(key) for key in TEXT_INPUT} != TEXT_INPUT:
+        raise InputError(
+            f"checkpoint {checkpoint!r}: texts go through its transformer by {text}; supported: "
+            f"{TEXT_INPUT}"
+        )
+    return first.auto_model
 
 
-def load_backbone(entry: SentenceTransformerModel, folder: Path, *, dtype: str) -> Any:
-    """Load a checkpoint's transformer on the CPU, its weights in a number format.
+def _modules_behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
+    """Load the modules behind a checkpoint's first one, in float32.
 
-    Its forward pass takes ``input_ids``, ``attention_mask`` and perhaps ``position_ids`` and gives
-    ``last_hidden_state``. None for an encoder with a decoder, of which sentence-transformers takes
-    one. Raises InputError if weights are missing, or the checkpoint is not of the architecture that
-    the entry names.
+    Of a port whose checkpoint lists code of its own, or nothing: the mean.
     """
-    config = read_json(folder / "config.json")
-    options: dict[str, Any] = {"dtype": dtype, **_attention_options(entry)}
-    if entry.architecture == "auto" and config.get("is_encoder_decoder"):
-        return None
-    if entry.architecture == "auto":
-        changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else {}
-        return load_auto(
-            folder, options, trust_remote_code=entry.trust_remote_code, changes=changes
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+    from sentence_transformers.util.misc import import_module_class
+
+    listed = [] if entry.architecture in OWN_POOLING else read_modules(folder)[1:]
+    foreign = [m for m in listed if not m["type"].startswith("sentence_transformers.")]
+    if entry.architecture != "auto" and foreign:
+        if entry.pooling == "checkpoint":
+            raise InputError(
+                f"checkpoint {entry.checkpoint!r}: its modules.json names code of its own; set "
+                "`pooling` in the model's entry"
+            )
+        listed = []
+    trust = {"trust_remote_code": entry.trust_remote_code}
+    modules = [
+        import_module_class(m["type"], str(folder), **trust).load(
+            str(folder), subfolder=m["path"], local_files_only=True, **trust
         )
+        for m in listed
+    ]
+    if modules and isinstance(modules[-1], Normalize):
+        modules.pop()
+    return modules or [Pooling(1, "mean")]
+
+
+def _as_entry_says(entry: SentenceTransformerModel, folder: Path, modules: list[Any]) -> list[Any]:
+    """Put the entry's pooling and dense layer in the place of the checkpoint's."""
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
+    if entry.pooling != "checkpoint":
+        mode = "mean" if entry.pooling == "landmark" else entry.pooling
+        others = [module for module in modules if not isinstance(module, Pooling)]
+        modules = [Pooling(1, mode), *others]
+    if entry.projection:
+        if not (folder / entry.projection / "config.json").is_file():
+            raise InputError(
+                f"{folder / entry.projection}: no config.json of a dense layer; correct "
+                "`projection` in the model's entry"
+            )
+        projection = Dense.load(str(folder), subfolder=entry.projection, local_files_only=True)
+        modules = [*(m for m in modules if not isinstance(m, Dense)), projection]
+    return modules
+
+
+def _load_port(entry: SentenceTransformerModel, folder: Path, weights: str) -> Any:
+    """Load a transformer into the class that the entry's architecture names.
+
+    Its forward pass takes ``input_ids`` and ``attention_mask`` and gives ``last_hidden_state``.
+    Raises InputError if weights are missing, or the checkpoint is of another architecture.
+    """
     port = import_module(f"{architectures.__name__}.{entry.architecture.replace('-', '_')}")
-    with quiet():
-        return port.load(folder, config, options)
+    options = {"dtype": weights, **_attention_options(entry)}
+    return port.load(folder, read_json(folder / "config.json"), options)
 
 
 def _attention_options(entry: SentenceTransformerModel) -> dict[str, str]:
@@ -244,6 +258,14 @@ def positions_taken_out(folder: Path, checkpoint: str) -> dict[str, Any]:
             f"types {', '.join(ROTARY)}, and this is {kind!r}; leave `positions` out"
         )
     return {"rope_parameters": dict(STANDSTILL)}
+
+
+def weights_format(device: str, dtype: str) -> str:
+    """Choose the number format of a transformer's weights.
+
+    On a CPU float32, so that another format can be computed in later; on a GPU the one asked for.
+    """
+    return dtype if device == "cuda" else "float32"
 
 
 def is_causal(backbone: Any) -> bool:
@@ -292,127 +314,6 @@ def check_positions(
 ) -> None:
     """Raise InputError if a key of an entry has more tokens than a transformer has positions."""
     refuse_more(usable_positions(backbone), checkpoint, key, tokens)
-
-
-def _load_dense(folder: Path) -> Any:
-    from torch import nn
-
-    config = read_json(folder / "config.json")
-    if not {"in_features", "out_features"} <= set(config):
-        raise InputError(
-            f"{folder}: no config.json of a dense layer with in_features and out_features; correct "
-            "`projection` in the model's entry"
-        )
-    linear = nn.Linear(config["in_features"], config["out_features"], config.get("bias", True))
-    weights = {k.removeprefix("linear."): tensor for k, tensor in read_tensors(folder).items()}
-    try:
-        linear.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
-    except RuntimeError as error:
-        raise InputError(f"{folder}: not the weights of its dense layer ({error})") from error
-    path = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    activation = getattr(nn, path.rpartition(".")[2], None)
-    if not path.startswith("torch.nn.") or activation is None:
-        raise InputError(f"{folder}: activation_function {path!r}; supported: classes of torch.nn")
-    return nn.Sequential(linear, activation())
-
-
-def _mean(states: Any, mask: Any) -> Any:
-    return _sum(states, mask) / _count(mask)
-
-
-def _mean_by_root(states: Any, mask: Any) -> Any:
-    return _sum(states, mask) / _count(mask).sqrt()
-
-
-def _sum(states: Any, mask: Any) -> Any:
-    """Sum in float32; a factor of 0 or 1 is exact in any format."""
-    import torch
-
-    return (states * mask.unsqueeze(-1).to(states.dtype)).sum(dim=1, dtype=torch.float32)
-
-
-def _count(mask: Any) -> Any:
-    return mask.sum(dim=1, keepdim=True).float().clamp(min=LEAST)
-
-
-def _weighted_mean(states: Any, mask: Any) -> Any:
-    """Weight each token by its number in the text, from 1."""
-    weights = (mask.cumsum(dim=1) * mask).unsqueeze(-1).float()
-    return (states.float() * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=LEAST)
-
-
-def _max(states: Any, mask: Any) -> Any:
-    return states.masked_fill(mask.unsqueeze(-1) == 0, float("-inf")).max(dim=1).values
-
-
-def _first(states: Any, mask: Any) -> Any:
-    return _at(states, mask.argmax(dim=1))
-
-
-def _last(states: Any, mask: Any) -> Any:
-    return _at(states, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
-
-
-def _at(states: Any, places: Any) -> Any:
-    return states.take_along_dim(places[:, None, None], dim=1).squeeze(1)
-
-
-POOLINGS: dict[str, Any] = {
-    "cls": _first,
-    "max": _max,
-    "mean": _mean,
-    "mean_sqrt_len_tokens": _mean_by_root,
-    "weightedmean": _weighted_mean,
-    "lasttoken": _last,
-}
-
-
-def _load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) -> ModuleNetwork:
-    """Load a checkpoint with sentence-transformers, in float32."""
-    from sentence_transformers import SentenceTransformer
-
-    if entry.projection or entry.architecture != "auto" or entry.positions:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: its modules are not the common ones, so that "
-            "`projection`, `architecture` and `positions` cannot be used; take them out of the "
-            "model's entry"
-        )
-    options = _attention_options(entry)
-    tokenizer_folder(folder, read_modules(folder)[0]["path"])
-    with checking_weights(folder):
-        model = SentenceTransformer(
-            str(folder),
-            device=device,
-            trust_remote_code=entry.trust_remote_code,
-            model_kwargs={"dtype": "float32", **options},  # else in the format they were saved in
-        )
-    if not hasattr(model[0], "auto_model"):
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: its first module is a {type(model[0]).__name__}, "
-            "not a transformer; give a checkpoint of a transformer encoder"
-        )
-    if entry.pooling != "checkpoint":
-        _set_pooling(model, "mean" if entry.pooling == "landmark" else entry.pooling)
-    if not all(getattr(module, "include_prompt", True) for module in model):
-        _refuse_prompt_left_out(entry)
-    # What its one pooling module pools by; unknown where it has none, or several.
-    modes = [module.pooling_mode for module in model if hasattr(module, "pooling_mode")]
-    named = modes[0] if len(modes) == 1 else ()
-    pooling = (named,) if isinstance(named, str) else tuple(named)
-    model = model.eval()
-    return ModuleNetwork(model.tokenizer, model[0].auto_model, pooling, modules=tuple(model))
-
-
-def _set_pooling(model: Any, mode: str) -> None:
-    """Replace the checkpoint's pooling module, or put one behind the transformer."""
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    pooling = Pooling(model[0].get_embedding_dimension(), pooling_mode=mode)
-    for index, module in enumerate(model):
-        if isinstance(module, Pooling):
-            model[index] = pooling
-            return
-    model.insert(1, pooling)
 
 
 def _refuse_prompt_left_out(entry: SentenceTransformerModel) -> None:

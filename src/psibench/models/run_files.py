@@ -46,18 +46,18 @@ def check_run_files(
     MissingError
         If a file does not exist.
     """
-    taken: dict[str, str] = {}
+    run_of: dict[str, str] = {}
     for labels, domains in runs:
-        own = {key: labels[key] for key in ("benchmark", "query_lang", "corpus_lang")}
-        run = "{benchmark}, {query_lang} -> {corpus_lang}".format(**own)
-        for path in run_files(entry, **own, domains=domains):
-            if path in taken:
+        run_labels = {key: labels[key] for key in ("benchmark", "query_lang", "corpus_lang")}
+        run = "{benchmark}, {query_lang} -> {corpus_lang}".format(**run_labels)
+        for path in run_files(entry, **run_labels, domains=domains):
+            if path in run_of:
                 raise InputError(
-                    f"{path} stands for two runs ({taken[path]}; {run}). Put "
+                    f"{path} stands for two runs ({run_of[path]}; {run}). Put "
                     "{benchmark}, {query_lang} or {corpus_lang} into its path"
                 )
-            taken[path] = run
-    for path, run in taken.items():
+            run_of[path] = run
+    for path, run in run_of.items():
         if not Path(path).is_file():
             raise MissingError(
                 f"no file {path!r} in {Path.cwd()} for {run}; relative paths start at the working "

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -11,47 +11,29 @@ from psibench.config.encoders import Landmark, SentenceTransformerModel, VllmMod
 from psibench.config.model_base import LateChunking
 from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
-from psibench.models.weights import tokenizer_folder
-
-Side = Literal["right", "left"]
+from psibench.models.weights import check_tokenizer
 
 SAMPLE = "a"
 CHUNK = 512  # texts per tokenizer call: offsets are bulky
 
 
 def load_tokenizer(
-    folder: Path,
-    inner: str = "",
-    *,
-    trust_remote_code: bool = False,
-    as_stored: bool = False,
-    lower_case: bool = False,
+    folder: Path, *, trust_remote_code: bool = False, as_stored: bool = False
 ) -> Any:
     """Load a checkpoint's tokenizer.
 
     Parameters
     ----------
-    inner
-        Folder of the transformer in the checkpoint.
     as_stored
         Take tokenizer.json as it is, whatever class the checkpoint names: that may be code of its
         own.
-    lower_case
-        Put lower case before what the tokenizer does.
     """
-    from tokenizers import normalizers
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    folder = tokenizer_folder(folder, inner)
+    check_tokenizer(folder)
     if as_stored and (folder / "tokenizer.json").is_file():
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    else:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    if lower_case and tokenizer.is_fast:
-        backend = tokenizer.backend_tokenizer
-        steps = [normalizers.Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
-        backend.normalizer = normalizers.Sequence(steps)
-    return tokenizer
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
 
 
 def tokenize_texts(
@@ -256,9 +238,9 @@ def head_and_tail(item: TokenizedText, head: TokenizedText, overlap: int) -> Tok
     """
     if len(item.windows) < 3:
         return item
-    (before, last), (inner, own) = item.windows[-2:], item.content[-2:]
-    tokens = np.concatenate([before[inner], last[own][overlap:]])[-int(inner.sum()) :]
-    places = np.flatnonzero(own)
+    (before, last), (inner, kept) = item.windows[-2:], item.content[-2:]
+    tokens = np.concatenate([before[inner], last[kept][overlap:]])[-int(inner.sum()) :]
+    places = np.flatnonzero(kept)
     front, back = last[: places[0]], last[places[-1] + 1 :]
     tail = np.concatenate([front, tokens, back])
     content = np.pad(np.ones(len(tokens), dtype=bool), (len(front), len(back)))
@@ -279,40 +261,30 @@ def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
     starts = range(0, max(1, len(places) - chunks.overlap), step)
     members = np.zeros((len(starts), len(window)), dtype=bool)
     for row, start in enumerate(starts):
-        own = places[start : start + chunks.tokens]
-        first = own[0] if start else 0
-        members[row, first : own[-1] + 1 if row < len(starts) - 1 else None] = True
+        chunk = places[start : start + chunks.tokens]
+        first = chunk[0] if start else 0
+        members[row, first : chunk[-1] + 1 if row < len(starts) - 1 else None] = True
     return replace(item, content=(members,))
 
 
-def pad_windows(
-    windows: Sequence[np.ndarray],
-    *,
-    pad_id: int,
-    side: Side = "right",
-    device: str = "cpu",
-) -> dict[str, Any]:
-    """Lay windows, arrays of token ids, out as the rows of a batch.
+def pad_windows(windows: Sequence[np.ndarray], *, pad_id: int, device: str) -> dict[str, Any]:
+    """Lay windows, arrays of token ids, out as the rows of a batch, padded on the right.
 
     A window without tokens keeps one place that is not masked, so that no row attends to nothing.
-    With ``side`` left, ``position_ids`` count from each row's first token.
 
     Returns
     -------
     dict
-        ``input_ids``, ``attention_mask`` and perhaps ``position_ids``: (n_windows, longest) int64.
+        ``input_ids``, ``attention_mask``: (n_windows, longest) int64.
     """
+    import torch
+
     shape = (len(windows), max(1, *(len(window) for window in windows)))
     ids = np.full(shape, pad_id, dtype=np.int64)
     mask = np.zeros(shape, dtype=np.int64)
     for row, window in enumerate(windows):
-        places = slice(0, len(window)) if side == "right" else slice(shape[1] - len(window), None)
-        ids[row, places] = window
-        mask[row, places] = 1
-    mask[~mask.any(axis=1), 0 if side == "right" else -1] = 1
+        ids[row, : len(window)] = window
+        mask[row, : len(window)] = 1
+    mask[~mask.any(axis=1), 0] = 1
     padded = {"input_ids": ids, "attention_mask": mask}
-    if side == "left":
-        padded["position_ids"] = np.maximum(mask.cumsum(axis=1) - 1, 0)
-    import torch
-
     return {name: torch.from_numpy(array).to(device) for name, array in padded.items()}

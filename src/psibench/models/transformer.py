@@ -13,12 +13,10 @@ from psibench.errors import InputError
 from psibench.models.calibration import calibrate_network
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.compiled import Compiled, compile_if_faster
-from psibench.models.declared import read_layout
-from psibench.models.networks import NativeNetwork, Network, check_positions, load_network
-from psibench.models.protocols import Role, TokenizedText
+from psibench.models.networks import Network, check_positions, load_network, weights_format
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import (
     Landmarks,
-    Side,
     append_tokens,
     find_landmarks,
     head_and_tail,
@@ -28,7 +26,6 @@ from psibench.models.tokenizing import (
     tokenize_texts,
     tokens_to_append,
 )
-from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
 
 
@@ -72,10 +69,7 @@ class TransformerEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of everything that decides the vectors besides the text and its prompt.
-
-        The side of the padding is not in it: positions count from a text's first token.
-        """
+        """Hash of everything that decides the vectors besides the text and its prompt."""
         fields = {
             "append", "architecture", "attention", "max_tokens", "pooling", "projection",
             "scoring", "trust_remote_code", "windows",
@@ -145,12 +139,12 @@ class TransformerEncoder:
         import torch
 
         with torch.inference_mode():
-            found, starts = self._run(windows, content)
+            found = self._run(windows, content)
             if isinstance(found, list):  # chunks
                 return found
             if self.entry.scoring != "maxsim":
                 return list(found.cpu().numpy()[:, None, :])
-        rows = zip(_by_window(found, content, starts), content, strict=True)
+        rows = zip(_by_window(found, content), content, strict=True)
         return [row[keep] for row, keep in rows]
 
     def embedding_gradients(
@@ -174,8 +168,8 @@ class TransformerEncoder:
             (n_tokens, hidden) float32 arrays: by the word embedding of each token of the window,
             before positions are added.
         """
-        _, gradients, _, starts = self._gradients(windows, content, directions)
-        return _by_window(gradients, windows, starts)
+        _, gradients, _ = self._gradients(windows, content, directions)
+        return _by_window(gradients, windows)
 
     def integrated_gradients(
         self,
@@ -204,14 +198,14 @@ class TransformerEncoder:
         )
         total: Any = 0.0
         for place, weight in zip((places + 1) / 2, weights / 2, strict=True):
-            _, gradients, change, starts = self._gradients(
-                windows, content, directions, scale=float(place)
-            )
+            _, gradients, change = self._gradients(windows, content, directions, scale=float(place))
             total = total + float(weight) * gradients.float() * change.float()
         changes = (after - before).cpu().numpy().astype(np.float64)
         return [
-            IntegratedGradients(own, float(own.sum(dtype=np.float64)) - change, change)
-            for own, change in zip(_by_window(total, windows, starts), changes, strict=True)
+            IntegratedGradients(
+                attributions, float(attributions.sum(dtype=np.float64)) - change, change
+            )
+            for attributions, change in zip(_by_window(total, windows), changes, strict=True)
         ]
 
     def _gradients(
@@ -221,8 +215,8 @@ class TransformerEncoder:
         directions: np.ndarray,
         *,
         scale: float = 1.0,
-    ) -> tuple[Any, Any, Any, list[int]]:
-        """Return cosines, their gradients by the input embeddings, changes, and starts of texts.
+    ) -> tuple[Any, Any, Any]:
+        """Return cosines, their gradients by the input embeddings, and changes.
 
         ``scale`` is how far the content is on its way from padding, 0, to what it is, 1. Changes
         are the embeddings less those of padding, 0 for what is no content.
@@ -230,7 +224,7 @@ class TransformerEncoder:
         import torch
 
         layer = self.model.transformer.get_input_embeddings()
-        mask = pad_windows(content, pad_id=0, side=self._side, device=self.device)["input_ids"]
+        mask = pad_windows(content, pad_id=0, device=self.device)["input_ids"]
         with torch.no_grad():
             padding = layer(torch.tensor([self._pad_id], device=self.device))
         leaves, changes = list[torch.Tensor](), list[torch.Tensor]()
@@ -245,41 +239,29 @@ class TransformerEncoder:
         hook = layer.register_forward_hook(replace_content)
         try:
             with torch.enable_grad():
-                vectors, starts = self._run(windows, content)
+                vectors = self._run(windows, content)
                 aims = torch.as_tensor(directions, dtype=torch.float32, device=self.device)
                 cosines = (vectors * aims).sum(dim=-1)
                 (found,) = torch.autograd.grad(cosines.sum(), leaves[0])
         finally:
             hook.remove()
-        return cosines.detach(), found, changes[0], starts
-
-    @property
-    def _side(self) -> Side:
-        return self.entry.padding_side if self.model.first_position is not None else "right"
+        return cosines.detach(), found, changes[0]
 
     @property
     def _pad_id(self) -> int:
         return self.model.tokenizer.pad_token_id or 0
 
-    def _run(
-        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
-    ) -> tuple[Any, list[int]]:
-        """Return unit vectors of texts or tokens, and where each text begins in its padded row.
-
-        Of texts in chunks a list of (n_chunks, dim) arrays, and nothing else.
-        """
+    def _run(self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]) -> Any:
+        """Return unit vectors of texts or tokens; of texts in chunks (n_chunks, dim) arrays."""
         import torch
         from torch.nn.functional import normalize
 
-        side = self._side
         by_token = self.entry.scoring == "maxsim"
-        inputs = pad_windows(windows, pad_id=self._pad_id, side=side, device=self.device)
-        if "position_ids" in inputs and self.model.first_position is not None:
-            inputs["position_ids"] += self.model.first_position
+        inputs = pad_windows(windows, pad_id=self._pad_id, device=self.device)
         pooled = inputs["attention_mask"]
         length = pooled.shape[1]
         if self.model.masks_prompt and not by_token:
-            pooled = pad_windows(content, pad_id=0, side=side, device=self.device)["input_ids"]
+            pooled = pad_windows(content, pad_id=0, device=self.device)["input_ids"]
         if self.landmarks is not None:
             pooled = pooled * (inputs["input_ids"] == self.landmarks.token_id)
         if not self.model.needs_mask or all(len(window) == length for window in windows):
@@ -289,19 +271,18 @@ class TransformerEncoder:
             and self.compiled.dtype == self.dtype
             and torch.is_inference_mode_enabled()
         ):
-            found = self.compiled(inputs)
+            states = self.compiled(inputs)
         else:
             reduced = self.dtype != self.model.weights
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-                found = self.model.run(inputs)
+                states = self.model.states(inputs)
         if any(member.ndim == 2 for member in content):
-            return self._chunk_vectors(found, content, length, side), []
-        states = self.model.tokens(found) if by_token else self.model.vectors(found, pooled)
-        starts = [length - len(keep) if side == "left" else 0 for keep in content]
-        return normalize(states.float(), dim=-1), starts
+            return self._chunk_vectors(states, content, length)
+        found = states if by_token else self.model.vectors(states, pooled)
+        return normalize(found.float(), dim=-1)
 
     def _chunk_vectors(
-        self, found: Any, content: Sequence[np.ndarray], length: int, side: Side
+        self, states: Any, content: Sequence[np.ndarray], length: int
     ) -> list[np.ndarray]:
         """Pool each window's states chunk by chunk: (n_chunks, dim) unit vectors each."""
         import torch
@@ -313,10 +294,9 @@ class TransformerEncoder:
             # A window without such a chunk has its last once more, which is left out below.
             masks = np.zeros((len(content), length), dtype=np.int64)
             for row, members in enumerate(content):
-                start = 0 if side == "right" else length - members.shape[1]
                 chunk = members[min(number, len(members) - 1)]
-                masks[row, start : start + len(chunk)] = chunk
-            pooled = self.model.vectors(found, torch.from_numpy(masks).to(self.device))
+                masks[row, : len(chunk)] = chunk
+            pooled = self.model.vectors(states, torch.from_numpy(masks).to(self.device))
             vectors.append(normalize(pooled.float(), dim=-1).cpu().numpy())
         by_window = np.stack(vectors, axis=1)
         return [row[: len(members)] for row, members in zip(by_window, content, strict=True)]
@@ -325,12 +305,10 @@ class TransformerEncoder:
         return self.entry.windows if role == "document" else None
 
 
-def _by_window(
-    values: Any, windows: Sequence[np.ndarray], starts: Sequence[int]
-) -> list[np.ndarray]:
+def _by_window(values: Any, windows: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Cut the padding off the rows of a batch: (n_tokens, hidden) float32 arrays."""
-    rows = zip(values.float().cpu().numpy(), windows, starts, strict=True)
-    return [row[start : start + len(window)] for row, window, start in rows]
+    rows = zip(values.float().cpu().numpy(), windows, strict=True)
+    return [row[: len(window)] for row, window in rows]
 
 
 def load_transformer(
@@ -338,9 +316,8 @@ def load_transformer(
 ) -> TransformerEncoder:
     """Load a checkpoint: its transformer, its pooling and its dense layers.
 
-    sentence-transformers itself, which takes longer to import than most checkpoints to load, is
-    used only for modules of other kinds. On a CPU the weights are float32 whatever ``dtype`` is,
-    on a GPU in this format.
+    On a CPU the weights are float32 whatever ``dtype`` is, on a GPU those of the transformer are in
+    this format.
 
     Raises
     ------
@@ -348,7 +325,8 @@ def load_transformer(
         If the checkpoint takes fewer tokens than ``max_tokens``, chunks are asked of one that does
         not pool by the mean, or calibration of one whose attention cannot be reached.
     """
-    network = load_network(entry, folder, device=device, dtype=dtype)
+    weights = weights_format(device, dtype)
+    network = load_network(entry, folder, device=device, weights=weights)
     if entry.late_chunking and network.pooling != ("mean",):
         found = "+".join(network.pooling) or "in a way of its own"
         raise InputError(
@@ -363,7 +341,10 @@ def load_transformer(
     check_positions(network.transformer, entry.checkpoint, entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)
     landmarks = None
-    if (settings := landmark_settings(entry, folder)) is not None:
+    settings = network.landmark
+    if entry.pooling == "landmark":
+        settings = entry.landmark or Landmark()
+    if settings is not None:
         shortest = entry.windows.tokens if entry.windows else entry.max_tokens
         landmarks = find_landmarks(
             network.tokenizer, settings, max_tokens=shortest, checkpoint=entry.checkpoint
@@ -377,9 +358,7 @@ def _compile(encoder: TransformerEncoder) -> Compiled | None:
     """Compile an encoder's transformer if that is faster; None for what torch alone runs."""
     entry, network = encoder.entry, encoder.model
     is_plain = entry.architecture == "auto" and not (entry.calibrate or entry.positions)
-    if encoder.device != "cpu" or not is_plain or not isinstance(network, NativeNetwork):
-        return None
-    if entry.attention != "auto" or entry.padding_side == "left":
+    if encoder.device != "cpu" or not is_plain or entry.attention != "auto":
         return None
 
     def passes(texts: list[str]) -> Callable[[Compiled | None], list[np.ndarray]]:
@@ -394,11 +373,3 @@ def _compile(encoder: TransformerEncoder) -> Compiled | None:
         identity=encoder.identity,
         passes=passes,
     )
-
-
-def landmark_settings(entry: SentenceTransformerModel, folder: Path) -> Landmark | None:
-    """Return the settings of landmark pooling: the entry's, or the checkpoint's; None without."""
-    if entry.pooling == "landmark":
-        return entry.landmark or Landmark()
-    layout = read_layout(folder) if entry.pooling == "checkpoint" else None
-    return None if layout is None else layout.landmark

@@ -17,15 +17,9 @@ import numpy as np
 from psibench.config.encoders import VllmModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import (
-    append_tokens,
-    load_tokenizer,
-    tokenize_texts,
-    tokens_to_append,
-)
-from psibench.models.versions import MODEL_VERSIONS
-from psibench.models.weights import load_auto
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
+from psibench.models.tokenizing import append_tokens, tokenize_texts, tokens_to_append
+from psibench.models.weights import load_transformer_module
 from psibench.tables.provenance import hash_params
 from psibench.vllm.server import VllmProcess, log_name
 
@@ -166,9 +160,9 @@ def load_vllm(entry: VllmModel, folder: Path, *, device: str, dtype: str) -> Vll
             "of vLLM, or take the backend sentence-transformers"
         )
     trust = entry.trust_remote_code
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust)
+    whole = load_transformer_module(folder, trust_remote_code=trust, device_map="meta")
+    tokenizer = whole.tokenizer
     appended = tokens_to_append(entry, tokenizer)
-    load_auto(folder, {"device_map": "meta"}, trust_remote_code=trust)
     chosen = entry.dtype or dtype
     options = ["--runner", "pooling", "--dtype", chosen, "--no-enable-prefix-caching"]
     options += ["--max-model-len", str(entry.max_tokens)]

@@ -4,7 +4,6 @@ transformers fills in weights that are missing at random, leaves out those it ha
 makes a tokenizer of special tokens alone where there is no vocabulary: with a warning at most.
 """
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.checkpoints import CheckpointEntry, read_json
+from psibench.models.checkpoints import read_json, read_modules
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:
@@ -55,13 +54,20 @@ def load_port(
         For the message: what the entry calls it.
     leftover
         Pattern that the names of tensors begin with which may be left over; None: none may.
+    options
+        For ``from_pretrained``; with a ``state_dict``, no weights of the folder are read.
 
     Raises
     ------
     InputError
         If weights are missing (transformers fills them in at random), misshapen or left over.
     """
-    model, info = _load(network, folder, options)
+    source = None if "state_dict" in options else folder
+    try:
+        with quiet():
+            model, info = network.from_pretrained(source, **WITH_INFO, **options)
+    except RuntimeError as error:
+        raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
     wrong = {key: sorted(map(str, names)) for key, names in info.items() if names}
     unexpected = wrong.pop("unexpected_keys", [])
     unread = [name for name in unexpected if not (leftover and re.match(leftover, name))]
@@ -76,43 +82,45 @@ def load_port(
     return model
 
 
-def load_auto(
+def load_transformer_module(
     folder: Path,
-    options: Mapping[str, Any],
+    path: str = "",
     *,
+    loader: Any = None,
     trust_remote_code: bool = False,
     changes: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
 ) -> Any:
-    """Load the class that the checkpoint names, without BERT's pooler, which nothing here reads.
+    """Load a checkpoint's transformer and its tokenizer as a module of sentence-transformers.
 
-    ``changes`` are keys of config.json with other values than it has.
+    Parameters
+    ----------
+    path
+        Folder of the module in the checkpoint.
+    loader
+        Class of the module; None: the library's Transformer.
+    changes
+        Keys of config.json with other values than it has.
+    options
+        For ``from_pretrained``.
 
     Raises
     ------
     InputError
-        If weights are missing, of another shape, or of a larger network.
+        If there is no tokenizer, or weights are missing, of another shape, or of a larger network.
     """
-    from transformers import AutoConfig, AutoModel
+    from sentence_transformers.base.modules import Transformer
 
-    trust = {"trust_remote_code": trust_remote_code}
-    config = AutoConfig.from_pretrained(folder, **trust, **changes)
-    if hasattr(config, "use_cache"):
-        config.use_cache = False
-    options = {**options, **trust, "config": config}
-    if type(config) in AutoModel._model_mapping:
-        known = inspect.signature(AutoModel._model_mapping[type(config)].__init__).parameters
-        options |= {"add_pooling_layer": False} if "add_pooling_layer" in known else {}
-    with quiet():
-        model, info = _load(AutoModel, folder, options)
-    check_network(folder, model, info)
-    return model
-
-
-def _load(network: Any, folder: Path, options: Mapping[str, Any]) -> Any:
-    try:
-        return network.from_pretrained(folder, **TOLD, **options)
-    except RuntimeError as error:
-        raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
+    check_tokenizer(folder, path)
+    with checking_weights(folder):
+        return (loader or Transformer).load(
+            str(folder),
+            subfolder=path,
+            local_files_only=True,
+            trust_remote_code=trust_remote_code,
+            model_kwargs=options,
+            config_kwargs=dict(changes),
+        )
 
 
 def check_config(config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> None:
@@ -138,7 +146,7 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-TOLD = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+WITH_INFO = {"output_loading_info": True, "ignore_mismatched_sizes": True}
 """So that ``from_pretrained`` tells what it made up, tensors of another shape too."""
 # A buffer that older releases saved.
 BUFFERS = re.compile(r"(position_ids|inv_freq|masked_bias|attn\.bias|token_type_ids)$")
@@ -151,14 +159,14 @@ def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> No
     over: a head for another task, a projection. ``info`` is what ``from_pretrained`` gives with
     ``output_loading_info``. The InputError names the folder, how many weights, and the first.
     """
-    own = {name for name, _ in model.named_children()}
+    children = {name for name, _ in model.named_children()}
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
     missing = [name for name in info["missing_keys"] if "pooler." not in name]
     shapes = [str(found) for found in info["mismatched_keys"]]
     left_over = [
         name
         for name in info["unexpected_keys"]
-        if name.removeprefix(prefix).partition(".")[0] in own and not BUFFERS.search(name)
+        if name.removeprefix(prefix).partition(".")[0] in children and not BUFFERS.search(name)
     ]
     for names, what in (
         (missing, "are missing"),
@@ -186,12 +194,27 @@ def checking_weights(folder: Path) -> Iterator[None]:
     load = Transformer._load_model
 
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        transformer, info = load(self, *args, **TOLD, **kwargs)
+        transformer, info = load(self, *args, **WITH_INFO, **kwargs)
         check_network(folder, transformer, info)
         return transformer
 
     with quiet(), mock.patch.object(Transformer, "_load_model", checked):
         yield
+
+
+def refuse_untrusted_activations(folder: Path, projection: str | None = None) -> None:
+    """Refuse dense layers whose function sentence-transformers would replace by another one.
+
+    Raises InputError if a layer of modules.json, or in the folder ``projection``, names none of
+    torch.nn.
+    """
+    listed = [m["path"] for m in read_modules(folder) if m["type"].endswith("Dense")]
+    for path in (folder / name for name in (*listed, projection) if name):
+        name = read_json(path / "config.json").get("activation_function", "torch.nn.")
+        if not name.startswith("torch.nn."):
+            raise InputError(
+                f"{path}: activation_function {name!r}; supported: classes of torch.nn"
+            )
 
 
 VOCABULARIES = (
@@ -200,36 +223,30 @@ VOCABULARIES = (
 )  # fmt: skip
 
 
-def tokenizer_folder(folder: Path, inner: str = "") -> Path:
-    """Return where a checkpoint's tokenizer is: beside its transformer, or at its top.
-
-    Parameters
-    ----------
-    inner
-        Folder of the transformer in the checkpoint, where older releases saved the tokenizer, too.
+def check_tokenizer(folder: Path, path: str = "") -> None:
+    """Refuse a checkpoint that has no tokenizer beside its transformer, in the folder ``path``.
 
     Raises
     ------
     InputError
-        If neither holds a vocabulary in one of the formats that transformers reads, or it has less
+        If there is no vocabulary in one of the formats that transformers reads, or it has less
         than half the words that the transformer has vectors for: most of a text would be unknown.
     """
-    for place in (folder / inner, folder):
-        if any(next(place.glob(pattern), None) is not None for pattern in VOCABULARIES):
-            config = read_json(folder / inner / "config.json")
-            wanted = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
-            found = _vocabulary_size(place)
-            if found is not None and isinstance(wanted, int) and found < wanted / 2:
-                raise InputError(
-                    f"{folder}: its tokenizer has {found:,} words, its config.json vocab_size "
-                    f"{wanted:,}: is it cut off, or another model's? Save the model's own beside "
-                    "the weights (tokenizer.save_pretrained)"
-                )
-            return place
-    raise InputError(
-        f"{folder}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
-        "the weights (tokenizer.save_pretrained)"
-    )
+    place = folder / path
+    if all(next(place.glob(pattern), None) is None for pattern in VOCABULARIES):
+        raise InputError(
+            f"{place}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
+            "the weights (tokenizer.save_pretrained)"
+        )
+    config = read_json(place / "config.json")
+    wanted = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
+    found = _vocabulary_size(place)
+    if found is not None and isinstance(wanted, int) and found < wanted / 2:
+        raise InputError(
+            f"{place}: its tokenizer has {found:,} words, its config.json vocab_size {wanted:,}: "
+            "is it cut off, or another model's? Save the model's own beside the weights "
+            "(tokenizer.save_pretrained)"
+        )
 
 
 def _vocabulary_size(folder: Path) -> int | None:
@@ -245,10 +262,8 @@ def _vocabulary_size(folder: Path) -> int | None:
     return None
 
 
-def set_weights(model: Any, weights: Mapping[str, Any], checkpoint: CheckpointEntry | Path) -> Any:
-    """Give a model its weights, all of them and no other, in float32; return it.
-
-    ``checkpoint`` is an entry or a folder, for the message.
+def set_weights(model: Any, weights: Mapping[str, Any], folder: Path) -> Any:
+    """Give a model the weights of a folder, all of them and no other, in float32; return it.
 
     Raises
     ------
@@ -257,17 +272,12 @@ def set_weights(model: Any, weights: Mapping[str, Any], checkpoint: CheckpointEn
     """
     try:
         model.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
-        return model
     except RuntimeError as error:
-        named = (
-            str(checkpoint)
-            if isinstance(checkpoint, Path)
-            else f"checkpoint {checkpoint.checkpoint!r}, revision {checkpoint.revision!r}"
-        )
         raise InputError(
-            f"{named}: its weights are not those of {type(model).__name__} ({error}). Is this the "
+            f"{folder}: its weights are not those of {type(model).__name__} ({error}). Is this the "
             "right backend or architecture?"
         ) from error
+    return model
 
 
 def round_parameters(model: Any, dtype: str) -> Any:

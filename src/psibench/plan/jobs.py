@@ -18,7 +18,7 @@ from psibench.generate.benchmarks import PosirRelease
 from psibench.generate.recipes import UNITS, build_params, grade_rule
 from psibench.generate.sampling import sample_params
 from psibench.models.compiled import MOST_WEIGHTS
-from psibench.models.versions import MODEL_VERSIONS
+from psibench.models.protocols import MODEL_VERSIONS
 from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
 from psibench.plan.texts import on_cpus

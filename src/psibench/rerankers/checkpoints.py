@@ -1,18 +1,14 @@
-"""What rerankers made of a checkpoint share: what is read of a pair, and checks of its files."""
+"""What rerankers made of a checkpoint share: what is read of a pair, and how it is scored."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from psibench.config.rerankers import CheckpointReranker
 from psibench.errors import InputError
-from psibench.models import checkpoints
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.networks import usable_positions
-from psibench.models.weights import tokenizer_folder
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
 from psibench.tables.provenance import hash_params
 
@@ -162,31 +158,3 @@ def linear_in_float32(layer: Any, hidden: Any) -> Any:
     bias = None if layer.bias is None else layer.bias.float()
     with torch.autocast(hidden.device.type, enabled=False):
         return torch.nn.functional.linear(hidden.float(), layer.weight.float(), bias)
-
-
-def checkpoint_folder(entry: CheckpointReranker) -> Path:
-    """Return the folder of a local checkpoint, or fetch the hub's at its revision.
-
-    Raises InputError if it has no tokenizer, too: transformers would make one of its own.
-    """
-    folder = checkpoints.checkpoint_folder(entry)
-    tokenizer_folder(folder)
-    return folder
-
-
-def check_positions(network: Any, entry: CheckpointReranker, longest: int) -> None:
-    """Refuse a ``max_tokens`` with which the longest input is more than there are positions."""
-    positions = usable_positions(network)
-    if positions is not None and longest > positions:
-        prompt = "" if longest == entry.max_tokens else f" and the prompt, {longest} tokens in all,"
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: max_tokens {entry.max_tokens}{prompt} is more than "
-            f"its {positions} positions; lower max_tokens"
-        )
-
-
-def fast_tokenizer(folder: Path) -> Any:
-    """Load a checkpoint's tokenizer.json as it is, whatever class the checkpoint names."""
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast.from_pretrained(folder)

@@ -23,18 +23,17 @@ import numpy as np
 from psibench.config.rerankers import CrossEncoderReranker, FlagReranker
 from psibench.errors import InputError
 from psibench.models.architectures.gte import gte_config
-from psibench.models.checkpoints import checkpoint_identity, read_json
+from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_if_faster
 from psibench.models.dtypes import fast_dtype
-from psibench.models.weights import load_port, read_tensors, set_weights
+from psibench.models.networks import check_positions
+from psibench.models.tokenizing import load_tokenizer
+from psibench.models.weights import check_tokenizer, load_port, read_tensors, set_weights
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
     Tokens,
-    check_positions,
-    checkpoint_folder,
     encode,
-    fast_tokenizer,
     linear_in_float32,
     padded,
 )
@@ -93,6 +92,7 @@ def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointS
 def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     from sentence_transformers import CrossEncoder
 
+    check_tokenizer(folder)
     trusts, code_revision = (
         getattr(entry, key, None) for key in ("trust_remote_code", "code_revision")
     )
@@ -116,14 +116,15 @@ def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
             f"checkpoint {entry.checkpoint!r}: has {model.num_labels} outputs; a reranker has 1. "
             "Is it a classifier?"
         )
-    check_positions(network, entry, entry.max_tokens)
+    check_positions(network, entry.checkpoint, entry.max_tokens)
     return model, model.tokenizer, lambda inputs: model(dict(inputs))["scores"]
 
 
 def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     """Load a checkpoint into a class that is not its own; see the module's beginning."""
     assert isinstance(entry, CrossEncoderReranker)
-    tokenizer, config = fast_tokenizer(folder), read_json(folder / "config.json")
+    tokenizer = load_tokenizer(folder, as_stored=True)
+    config = read_json(folder / "config.json")
     tokenizer.model_input_names = ["input_ids", "attention_mask"]
     if entry.architecture == "gte":
         from transformers import GteForSequenceClassification
@@ -133,14 +134,14 @@ def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     elif entry.architecture == "jina-bert":
         from psibench.models.architectures import jina_bert
 
-        network = set_weights(jina_bert.build(config), read_tensors(folder), entry)
+        network = set_weights(jina_bert.build(config), read_tensors(folder), folder)
         return network, tokenizer, lambda inputs: network(**inputs)
     else:
         from psibench.models.architectures import flash_xlm_roberta
 
         weights = flash_xlm_roberta.convert(read_tensors(folder))
-        network = set_weights(flash_xlm_roberta.build(config), weights, entry)
-    check_positions(network, entry, entry.max_tokens)
+        network = set_weights(flash_xlm_roberta.build(config), weights, folder)
+    check_positions(network, entry.checkpoint, entry.max_tokens)
     return network, tokenizer, lambda inputs: network(**inputs).logits
 
 

@@ -40,17 +40,16 @@ from psibench.config.rerankers import (
 )
 from psibench.errors import InputError
 from psibench.models.architectures.jina_v4 import NAMES, OTHER_PARTS, text_config
-from psibench.models.checkpoints import read_json
+from psibench.models.checkpoints import checkpoint_folder, read_json
 from psibench.models.dtypes import fast_dtype
+from psibench.models.networks import check_positions
+from psibench.models.tokenizing import load_tokenizer
 from psibench.models.weights import check_config, load_port, quiet, read_tensors, set_weights
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
     Tokens,
-    check_positions,
-    checkpoint_folder,
     encode,
-    fast_tokenizer,
     padded,
 )
 from psibench.rerankers.protocols import Pair
@@ -75,7 +74,9 @@ def load_decoder(name: str, entry: DecoderEntry, *, device: str) -> CheckpointSc
         dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
     with quiet():
         network, head, longest, read = _load(folder, entry, dtype)
-    check_positions(network, entry, longest)
+    is_prompted = longest > entry.max_tokens
+    key = "max_tokens with its prompt" if is_prompted else "max_tokens"
+    check_positions(network, entry.checkpoint, longest, key)
     network.config.use_cache = False  # no token comes after the last
     network.to(device, getattr(torch, dtype)).eval()
     head.to(device).eval()
@@ -93,16 +94,16 @@ def load_decoder(name: str, entry: DecoderEntry, *, device: str) -> CheckpointSc
 def _load(folder: Path, entry: DecoderEntry, dtype: str) -> tuple[Any, Any, int, Read]:
     """Return network, output layer, longest input, and how pairs are read."""
     if isinstance(entry, JinaM0Reranker):
-        tokenizer = fast_tokenizer(folder)
-        network, head = _load_jina(folder, entry, dtype)
+        tokenizer = load_tokenizer(folder, as_stored=True)
+        network, head = _load_jina(folder, dtype)
         return network, head, entry.max_tokens, partial(_read_jina, tokenizer, entry)
     if isinstance(entry, FlagLayerwiseReranker):
-        tokenizer = fast_tokenizer(folder)
+        tokenizer = load_tokenizer(folder, as_stored=True)
         network, head = _load_minicpm(folder, entry)
     else:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM
 
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = load_tokenizer(folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         network, head = model.base_model, _answer_head(model, tokenizer, entry)
     if isinstance(entry, Qwen3Reranker):
@@ -227,7 +228,7 @@ JINA_HEAD = "score."
 JINA_BIAS = 2.65
 
 
-def _load_jina(folder: Path, entry: JinaM0Reranker, dtype: str) -> tuple[Any, Any]:
+def _load_jina(folder: Path, dtype: str) -> tuple[Any, Any]:
     import torch
     from transformers import Qwen2Model
 
@@ -242,7 +243,7 @@ def _load_jina(folder: Path, entry: JinaM0Reranker, dtype: str) -> tuple[Any, An
     first, last = torch.nn.Linear(hidden, hidden), torch.nn.Linear(hidden, 1)
     head = torch.nn.Sequential(first, torch.nn.ReLU(), last)
     found = read_tensors(folder, lambda name: name.startswith(JINA_HEAD))
-    set_weights(head, {name.removeprefix(JINA_HEAD): w for name, w in found.items()}, entry)
+    set_weights(head, {name.removeprefix(JINA_HEAD): w for name, w in found.items()}, folder)
     with torch.no_grad():
         last.bias.sub_(JINA_BIAS)
     return network, head
@@ -294,6 +295,6 @@ def _load_minicpm(folder: Path, entry: FlagLayerwiseReranker) -> tuple[Any, Any]
         rope_parameters=rope,
     )
     head = torch.nn.Linear(granite.hidden_size, 1, bias=False)
-    set_weights(head, {"weight": weights.pop(head_name)}, entry)
+    set_weights(head, {"weight": weights.pop(head_name)}, folder)
     renamed = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
-    return set_weights(GraniteModel(granite), renamed, entry), head
+    return set_weights(GraniteModel(granite), renamed, folder), head

@@ -18,10 +18,10 @@ import polars as pl
 from psibench.config.encoders import Landmark
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
-from psibench.models.declared import TEXT_INPUT, read_layout
+from psibench.models.declared import TEXT_INPUT, transformer_folder
 from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.networks import check_positions, positions_taken_out
-from psibench.models.weights import checking_weights, quiet, tokenizer_folder
+from psibench.models.weights import check_tokenizer, checking_weights, quiet
 from psibench.stopping import watched_stop
 from psibench.tables import content_hash, read_table
 from psibench.tables.columns import read_columns
@@ -292,14 +292,13 @@ def load_base(entry: Base, *, device: str) -> Any:
     from psibench.models.landmark import LandmarkTransformer
 
     with loading(entry):
-        folder = checkpoint_folder(entry)
-        layout = read_layout(folder)
+        folder = transformer_folder(checkpoint_folder(entry))
         options: dict[str, Any] = {"dtype": "float32"}
         if entry.attention != "auto":
             options["attn_implementation"] = entry.attention
-        inner = layout.transformer if layout else ""
-        changes = positions_taken_out(folder / inner, entry.checkpoint) if entry.positions else None
-        tokenizer_folder(folder, inner)
+        changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else None
+        check_tokenizer(folder)
+        saved = Transformer.load_config(str(folder))
         kind: Any = Transformer
         landmark: dict[str, Any] = {}
         if entry.pooling == "landmark":
@@ -308,13 +307,13 @@ def load_base(entry: Base, *, device: str) -> Any:
             landmark = {"landmark": settings | {"max_tokens": entry.max_tokens}}
         with checking_weights(folder):
             transformer = kind(
-                str(folder / inner),
+                str(folder),
                 model_kwargs=options,
                 config_kwargs=changes,
                 modality_config={"text": dict(TEXT_INPUT)},  # no chat template around texts
                 module_output_name="token_embeddings",
                 max_seq_length=entry.max_tokens,
-                do_lower_case=bool(layout and layout.lower_case),
+                do_lower_case=saved.get("do_lower_case", False),
                 **landmark,
             )
         if entry.landmark_chunks:

@@ -19,13 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from psibench.errors import InputError
-from psibench.models.architectures.flash_xlm_roberta import (
-    build_rotary,
-    is_encoder,
-    rotary_weights,
-)
+from psibench.models.architectures.flash_xlm_roberta import load_rotary
 from psibench.models.tokenizing import load_tokenizer
-from psibench.models.weights import read_tensors, round_parameters, set_weights
+from psibench.models.weights import read_tensors
 
 TASKS = ("retrieval.query", "retrieval.passage")
 ADAPTERS, INSTRUCTIONS = "lora_adaptations", "task_instructions"
@@ -39,24 +35,23 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     number format asked for. Raises InputError if the checkpoint lacks one of the two tasks or its
     instruction, or its weights are others.
     """
-    named, told = list(config.get(ADAPTERS) or ()), config.get(INSTRUCTIONS) or {}
-    if not (set(TASKS) <= set(named) and set(TASKS) <= set(told)):
+    tasks, instructions = list(config.get(ADAPTERS) or ()), config.get(INSTRUCTIONS) or {}
+    if not (set(TASKS) <= set(tasks) and set(TASKS) <= set(instructions)):
         raise InputError(
-            f"{folder}: architecture jina-v3: found {ADAPTERS} {named} and {INSTRUCTIONS} for "
-            f"{sorted(told)}; both need {' and '.join(TASKS)}"
+            f"{folder}: architecture jina-v3: found {ADAPTERS} {tasks} and {INSTRUCTIONS} for "
+            f"{sorted(instructions)}; both need {' and '.join(TASKS)}"
         )
-    stored = read_tensors(folder, is_encoder)
+    stored = read_tensors(folder, lambda name: ".pooler." not in name)
     scale = config["lora_alpha"] / config["lora_rank"]
     plain = {key: value for key, value in config.items() if key != ADAPTERS}
     networks = []
     for task in TASKS:
-        weights = rotary_weights(_merged(folder, stored, named.index(task), scale))
-        model = set_weights(build_rotary(plain), weights, folder)
-        if "attn_implementation" in options:
-            model.set_attn_implementation(options["attn_implementation"])
-        networks.append(round_parameters(model, options["dtype"]))
-    place, ids = _first_difference(folder, [told[task] for task in TASKS])
-    return ByTask(networks, place=place, ids=ids, instructions=[told[task] for task in TASKS])
+        merged = _merged(folder, stored, tasks.index(task), scale)
+        networks.append(load_rotary(folder, plain, {**options, "state_dict": merged}))
+    place, ids = _first_difference(folder, [instructions[task] for task in TASKS])
+    return ByTask(
+        networks, place=place, ids=ids, instructions=[instructions[task] for task in TASKS]
+    )
 
 
 def _merged(
@@ -75,10 +70,14 @@ def _merged(
             merged[name] = tensor
         else:
             parts.setdefault(match["module"], {})[match["part"]] = tensor
-    for module, own in parts.items():
-        if set(own) != {"original", "lora_A", "lora_B"}:
+    for module, tensors in parts.items():
+        if set(tensors) != {"original", "lora_A", "lora_B"}:
             raise InputError(f"{folder}: the adapter on {module} has not two sides and a weight")
-        weight, a, b = own["original"].float(), own["lora_A"].float(), own["lora_B"].float()
+        weight, a, b = (
+            tensors["original"].float(),
+            tensors["lora_A"].float(),
+            tensors["lora_B"].float(),
+        )
         sides = (a, b) if module.endswith("embeddings") else (b, a)
         merged[f"{module}.weight"] = weight + scale * (sides[0][number] @ sides[1][number])
     return merged
@@ -125,11 +124,11 @@ class ByTask(nn.Module):
             )
         found: list[Tensor] = []
         order: list[Tensor] = []
-        for own, network in zip(chosen, self.networks, strict=True):
-            if own.any():
-                mask = None if attention_mask is None else attention_mask[own]
-                states = network(input_ids=input_ids[own], attention_mask=mask).last_hidden_state
+        for rows, network in zip(chosen, self.networks, strict=True):
+            if rows.any():
+                mask = None if attention_mask is None else attention_mask[rows]
+                states = network(input_ids=input_ids[rows], attention_mask=mask).last_hidden_state
                 found.append(states)
-                order.append(own.nonzero().squeeze(1))
+                order.append(rows.nonzero().squeeze(1))
         back = torch.cat(order).argsort()
         return SimpleNamespace(last_hidden_state=torch.cat(found)[back])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from psibench.errors import InputError
-from psibench.models.weights import load_auto
+from psibench.models.weights import load_transformer_module
 
 FACTOR = 2.0  # its card's rotary_scaling_factor for 8,192 tokens
 TRAINED, LONGEST = "max_trained_positions", "n_positions"
@@ -35,7 +35,7 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
             f"without {', '.join(absent) or 'nothing'}; supported: 'nomic_bert' with {TRAINED} "
             f"and {LONGEST}"
         )
-    model = load_auto(folder, options)
+    model = load_transformer_module(folder, **options).auto_model
     return LongNomic(model, trained=config[TRAINED], longest=config[LONGEST])
 
 

@@ -66,16 +66,9 @@ class NvEmbed(nn.Module):
         found: nn.Module = self.decoder.get_input_embeddings()
         return found
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-    ) -> SimpleNamespace:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> SimpleNamespace:
         """Return (rows, length, hidden) states as ``last_hidden_state``."""
-        hidden = self.decoder(
-            input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids
-        ).last_hidden_state
+        hidden = self.decoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         return SimpleNamespace(last_hidden_state=self.latent(hidden))
 
 

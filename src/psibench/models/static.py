@@ -3,34 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 
-from psibench.models.backends import OwnBackend
+from psibench.config.encoders import StaticModel
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import load_tokenizer, tokenize_texts
-from psibench.models.weights import load_auto
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
+from psibench.models.tokenizing import tokenize_texts
+from psibench.models.weights import load_transformer_module
 from psibench.tables.provenance import hash_params
-
-
-class StaticModel(OwnBackend):
-    """Mean of a checkpoint's input word embeddings over the whole text; no transformer."""
-
-    version: ClassVar[int] = 2
-    is_network: ClassVar[bool] = False
-    backend: Literal["static-embeddings"]
-    kind: Literal["dense", "control"] = "control"
-
-    def load(self, folder: Path, *, device: str, dtype: str) -> "StaticEncoder":  # noqa: ARG002
-        """Read the input word embeddings of a checkpoint."""
-        trust = self.trust_remote_code
-        tokenizer = load_tokenizer(folder, trust_remote_code=trust)
-        model = load_auto(folder, {}, trust_remote_code=trust)
-        weights = model.get_input_embeddings().weight.detach().float().numpy()
-        identity = checkpoint_identity(self.checkpoint, self.revision)
-        return StaticEncoder(self, tokenizer, weights, identity)
 
 
 @dataclass(frozen=True)
@@ -45,7 +27,9 @@ class StaticEncoder:
     @property
     def fingerprint(self) -> str:
         """Hash of everything that decides the vectors besides the text and its prompt."""
-        return hash_params({"identity": self.identity, "static": self.entry.version})
+        return hash_params(
+            {"identity": self.identity, "static": MODEL_VERSIONS[self.entry.backend]}
+        )
 
     def salt(self, role: Role) -> str:
         """Return the role's prompt."""
@@ -72,3 +56,11 @@ class StaticEncoder:
             norm = np.linalg.norm(mean)
             vectors.append((mean / norm if norm > 0 else mean).astype(np.float32)[None, :])
         return vectors
+
+
+def load_static(entry: StaticModel, folder: Path) -> StaticEncoder:
+    """Read the input word embeddings of a checkpoint."""
+    module = load_transformer_module(folder, trust_remote_code=entry.trust_remote_code)
+    weights = module.auto_model.get_input_embeddings().weight.detach().float().numpy()
+    identity = checkpoint_identity(entry.checkpoint, entry.revision)
+    return StaticEncoder(entry, module.tokenizer, weights, identity)

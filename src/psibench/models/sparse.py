@@ -9,89 +9,19 @@ look up a weight for each of its tokens.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
-from psibench.config.model_base import Dtype, Scoring
+from psibench.config.encoders import SparseModel
 from psibench.errors import InputError
-from psibench.models.backends import OwnBackend
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.networks import check_positions
-from psibench.models.protocols import Role, TokenizedText
+from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.weights import checking_weights
 from psibench.store.vectors import as_rows
 from psibench.tables.provenance import hash_params
-
-
-class SparseModel(OwnBackend):
-    """A learned sparse retriever that sentence-transformers' SparseEncoder can load."""
-
-    version: ClassVar[int] = 1
-    backend: Literal["sparse-encoder"]
-    kind: Literal["sparse", "control"] = "sparse"
-    max_tokens: int = Field(ge=8)
-    """Longest input, special tokens included; longer texts are cut."""
-    max_terms: int | None = Field(default=None, ge=1)
-    """Terms kept of a text, those of the largest weights; null: as the checkpoint declares
-    (max_active_dims), all where it declares nothing."""
-    dtype: Dtype | None = None
-    """Overrides encoding.dtype for this model."""
-
-    @property
-    def scores_by(self) -> Scoring:
-        """How a query's vectors are compared with a document's."""
-        return "sparse"
-
-    def load(self, folder: Path, *, device: str, dtype: str) -> "SparseTextEncoder":
-        """Load the modules of a checkpoint, those of queries and those of documents.
-
-        Raises InputError if the checkpoint is none of a sparse encoder, or takes fewer tokens than
-        `max_tokens`.
-        """
-        from sentence_transformers import SparseEncoder
-        from sentence_transformers.base.modules import Router
-        from sentence_transformers.sparse_encoder.modules import SpladePooling
-
-        with checking_weights(folder):
-            model = SparseEncoder(
-                str(folder),
-                device=device,
-                local_files_only=True,
-                trust_remote_code=self.trust_remote_code,
-            ).eval()
-        is_declared = (folder / "modules.json").is_file()
-        if not is_declared and not any(isinstance(module, SpladePooling) for module in model):
-            raise InputError(
-                f"checkpoint {self.checkpoint!r}: found no modules.json and no language-modelling "
-                f"head in {folder}; expected a sparse encoder, as sentence-transformers saves it, "
-                "or a masked language model trained for SPLADE"
-            )
-        first = model[0]
-        by_role: dict[Role, list[Any]] = {"query": list(model), "document": list(model)}
-        if isinstance(first, Router):
-            roles: tuple[Role, Role] = ("query", "document")
-            lacking = [role for role in roles if role not in first.sub_modules]
-            if lacking:
-                raise InputError(
-                    f"checkpoint {self.checkpoint!r}: its modules are for "
-                    f"{', '.join(first.sub_modules)}; expected one route for query and document"
-                )
-            by_role = {role: [*first.sub_modules[role], *list(model)[1:]] for role in roles}
-        for modules in by_role.values():
-            network = getattr(modules[0], "model", None)
-            if network is not None:
-                check_positions(network, self.checkpoint, self.max_tokens)
-        return SparseTextEncoder(
-            self,
-            by_role,
-            device,
-            dtype,
-            self.max_terms or model.max_active_dims,
-            checkpoint_identity(self.checkpoint, self.revision),
-        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +45,7 @@ class SparseTextEncoder:
         return hash_params(
             {
                 "identity": self.identity,
-                "sparse": self.entry.version,
+                "sparse": MODEL_VERSIONS[self.entry.backend],
                 "max_tokens": self.entry.max_tokens,
                 "max_terms": self.max_terms,
                 "dtype": self.dtype,
@@ -161,10 +91,10 @@ class SparseTextEncoder:
         for place, window in enumerate(windows):
             if len(window):
                 places["query" if window[0] < 0 else "document"].append(place)
-        for role, own in places.items():
-            if own:
-                ids = [np.where(windows[i] < 0, -1 - windows[i], windows[i]) for i in own]
-                for place, rows in zip(own, self._terms(ids, role), strict=True):
+        for role, members in places.items():
+            if members:
+                ids = [np.where(windows[i] < 0, -1 - windows[i], windows[i]) for i in members]
+                for place, rows in zip(members, self._terms(ids, role), strict=True):
                     found[place] = rows
         return found
 
@@ -173,11 +103,7 @@ class SparseTextEncoder:
 
         modules = self.modules[role]
         pad_id = modules[0].tokenizer.pad_token_id or 0
-        features: dict[str, Any] = pad_windows(
-            windows, pad_id=pad_id, side="right", device=self.device
-        )
-        if not _is_network(modules[0]):
-            features.pop("position_ids", None)
+        features = pad_windows(windows, pad_id=pad_id, device=self.device)
         with (
             torch.inference_mode(),
             torch.autocast(
@@ -198,3 +124,52 @@ class SparseTextEncoder:
 def _is_network(module: Any) -> bool:
     """Whether a module runs a transformer; else it looks up a weight for each token."""
     return hasattr(module, "model")
+
+
+def load_sparse(entry: SparseModel, folder: Path, *, device: str, dtype: str) -> SparseTextEncoder:
+    """Load the modules of a checkpoint, those of queries and those of documents.
+
+    Raises InputError if the checkpoint is none of a sparse encoder, or takes fewer tokens than
+    `max_tokens`.
+    """
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.base.modules import Router
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+    with checking_weights(folder):
+        model = SparseEncoder(
+            str(folder),
+            device=device,
+            local_files_only=True,
+            trust_remote_code=entry.trust_remote_code,
+        ).eval()
+    is_declared = (folder / "modules.json").is_file()
+    if not is_declared and not any(isinstance(module, SpladePooling) for module in model):
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: found no modules.json and no language-modelling "
+            f"head in {folder}; expected a sparse encoder, as sentence-transformers saves it, "
+            "or a masked language model trained for SPLADE"
+        )
+    first = model[0]
+    by_role: dict[Role, list[Any]] = {"query": list(model), "document": list(model)}
+    if isinstance(first, Router):
+        roles: tuple[Role, Role] = ("query", "document")
+        lacking = [role for role in roles if role not in first.sub_modules]
+        if lacking:
+            raise InputError(
+                f"checkpoint {entry.checkpoint!r}: its modules are for "
+                f"{', '.join(first.sub_modules)}; expected one route for query and document"
+            )
+        by_role = {role: [*first.sub_modules[role], *list(model)[1:]] for role in roles}
+    for modules in by_role.values():
+        network = getattr(modules[0], "model", None)
+        if network is not None:
+            check_positions(network, entry.checkpoint, entry.max_tokens)
+    return SparseTextEncoder(
+        entry,
+        by_role,
+        device,
+        dtype,
+        entry.max_terms or model.max_active_dims,
+        checkpoint_identity(entry.checkpoint, entry.revision),
+    )

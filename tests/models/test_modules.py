@@ -1,0 +1,192 @@
+"""What modules a checkpoint lists, and what an entry puts in their place."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import encoder_references as references
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
+from tiny_checkpoints import save_modules
+
+from psibench.errors import InputError
+from psibench.models.manifests import Manifest
+from psibench.models.networks import load_network
+
+TEXTS = ["w1 w2 w3", "", "w40", " ".join(f"w{i}" for i in range(28))]
+LENGTHS = {name: {"max_tokens": 32} for name in ("sentence-transformers", "colbert")}
+
+
+def dense(n_in: int, n_out: int, activation, *, bias: bool = True):
+    torch.manual_seed(7)
+    return modules.Dense(n_in, n_out, bias=bias, activation_function=activation)
+
+
+def save(folder: Path, base: Path, *rest) -> Path:
+    """Save a model of the library: the transformer of a checkpoint and modules behind it."""
+    transformer = modules.Transformer(str(base))
+    SentenceTransformer(modules=[transformer, *rest], device="cpu").save_pretrained(str(folder))
+    return folder
+
+
+def encode(encoder) -> np.ndarray:
+    return references.encode(encoder, TEXTS)
+
+
+def reference(folder: Path) -> np.ndarray:
+    return SentenceTransformer(str(folder), device="cpu").encode(TEXTS, normalize_embeddings=True)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [modules.Pooling(32, pooling_mode=("cls", "mean"))],
+        [modules.Pooling(32), dense(32, 16, torch.nn.GELU()), modules.Normalize()],
+        [modules.Pooling(32), modules.LayerNorm(32)],
+        [modules.Pooling(32), modules.Normalize(), modules.Normalize()],
+        [modules.Pooling(32), modules.Dense(32, 32, use_residual=True)],
+    ],
+    ids=["two poolings", "dense", "layer norm", "two normalisations", "residual"],
+)
+def test_vectors_are_those_of_sentence_transformers(tmp_path, tiny_bert, load_tiny, rest):
+    save(tmp_path, tiny_bert, *rest)
+    np.testing.assert_allclose(encode(load_tiny(tmp_path)), reference(tmp_path), atol=1e-6)
+
+
+def test_modules_that_do_not_fit_the_transformer_are_refused(tmp_path, tiny_bert, load_tiny):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32), dense(24, 16, torch.nn.Tanh()))
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load_tiny(folder)
+
+
+@pytest.mark.parametrize("path", ["../1_Pooling", "/1_Pooling"])
+def test_a_module_outside_the_folder_is_refused(tmp_path, tiny_bert, load_tiny, path):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
+    listed = (folder / "modules.json").read_text().replace("1_Pooling", path)
+    (folder / "modules.json").write_text(listed)
+    with pytest.raises(InputError, match="lies outside the folder"):
+        load_tiny(folder)
+
+
+def test_code_of_a_checkpoint_runs_only_where_its_entry_trusts_it(tmp_path, tiny_bert, load_tiny):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
+    listed = json.loads((folder / "modules.json").read_text())
+    for place, name in ((0, "own.Own"), (1, "own.Own")):
+        changed = [m | {"type": name} if n == place else m for n, m in enumerate(listed)]
+        (folder / "modules.json").write_text(json.dumps(changed))
+        with pytest.raises(InputError, match="trust_remote_code"):
+            load_tiny(folder)
+    assert not ran.exists()
+
+
+def test_a_function_that_the_library_would_replace_is_refused(tmp_path, tiny_bert, load_tiny):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32), dense(32, 16, torch.nn.Tanh()))
+    path = folder / "2_Dense" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_function": "my.Gate"}))
+    refused = r"2_Dense: activation_function 'my\.Gate'"
+    with pytest.raises(InputError, match=refused):
+        load_tiny(folder)
+    (folder / "modules.json").unlink()
+    load_tiny(folder)
+    with pytest.raises(InputError, match=refused):
+        load_tiny(folder, projection="2_Dense")
+
+
+def test_lower_casing_is_done_where_the_checkpoint_asks_for_it(tmp_path, tiny_bert, load_tiny):
+    save(tmp_path, tiny_bert, modules.Pooling(32))
+    encoder = load_tiny(tmp_path)
+    unknown = encoder.tokenize(["W1"], "document")[0].windows[0]
+    settings = json.loads((tmp_path / "sentence_bert_config.json").read_text())
+    settings["do_lower_case"] = True
+    (tmp_path / "sentence_bert_config.json").write_text(json.dumps(settings))
+    known = load_tiny(tmp_path).tokenize(["W1"], "document")[0].windows[0]
+    assert (unknown.tolist(), known.tolist()) == ([2, 1, 3], [2, 5, 3])
+
+
+@pytest.mark.parametrize(
+    ("architecture", "extra", "pooling"),
+    [
+        ("BertModel", {}, "mean"),
+        ("Qwen3ForCausalLM", {}, "lasttoken"),
+        ("Qwen2ForCausalLM", {"is_causal": False}, "mean"),
+    ],
+)
+def test_language_model_without_modules_json_is_pooled_by_its_last_token(
+    tmp_path, tiny_bert, load_tiny, architecture, extra, pooling
+):
+    copy = shutil.copytree(tiny_bert, tmp_path / "m")
+    config = json.loads((copy / "config.json").read_text())
+    changed = config | {"architectures": [architecture]} | extra
+    (copy / "config.json").write_text(json.dumps(changed))
+    assert load_tiny(copy).model.pooling == (pooling,)
+
+
+def test_a_sparse_encoder_s_transformer_is_pooled_by_the_mean(tmp_path, tiny_bert, load_tiny):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32, pooling_mode="cls"))
+    (folder / "config_sentence_transformers.json").write_text('{"model_type": "SparseEncoder"}')
+    np.testing.assert_allclose(encode(load_tiny(folder)), encode(load_tiny()), atol=1e-6)
+
+
+def test_texts_that_do_not_go_through_the_forward_pass_are_refused(tmp_path, tiny_bert, load_tiny):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
+    path = folder / "sentence_bert_config.json"
+    text = {"method": "get_text_features", "method_output_name": "pooler_output"}
+    stored = json.loads(path.read_text()) | {"modality_config": {"text": text}}
+    path.write_text(json.dumps(stored))
+    with pytest.raises(InputError, match="texts go through its transformer by"):
+        load_tiny(folder)
+
+
+def test_dense_layers_are_computed_in_float32_behind_a_reduced_format(
+    tmp_path, tiny_bert, load_tiny
+):
+    save(tmp_path, tiny_bert, modules.Pooling(32), dense(32, 16, torch.nn.Tanh()))
+    exact = load_tiny(tmp_path)
+    half = load_network(exact.entry, tmp_path, device="cpu", weights="bfloat16")  # as on a GPU
+    layers = torch.nn.ModuleList(half.modules)
+    assert {parameter.dtype for parameter in layers.parameters()} == {torch.float32}
+    reduced = encode(replace(exact, model=half, dtype="bfloat16"))
+    assert reduced.dtype == np.float32
+    assert 0.999 < (reduced * encode(exact)).sum(axis=1).min() < 1.000001
+
+
+def test_hub_checkpoint_is_fetched_once_at_its_revision_and_read_from_there(
+    tmp_path, tiny_bert, load_tiny, monkeypatch
+):
+    save(tmp_path, tiny_bert, modules.Pooling(32, pooling_mode="cls"))
+    asked = []
+
+    def download(repo, revision):
+        asked.append((repo, revision))
+        return Manifest(repo, revision, "c" * 40, str(tmp_path), {})
+
+    monkeypatch.setattr("psibench.models.downloads.download_checkpoint", download)
+    encoder = load_tiny("owner/name", revision="c" * 40)
+    assert asked == [("owner/name", "c" * 40)]
+    np.testing.assert_allclose(encode(encoder), reference(tmp_path), atol=1e-6)
+
+
+def test_weights_of_other_heads_may_be_left_over(tmp_path, tiny_bert, load_tiny):
+    folder = Path(shutil.copytree(tiny_bert, tmp_path / "m"))
+    state = load_file(folder / "model.safetensors")
+    extra = {"cls.predictions.bias": torch.ones(2), "embeddings.position_ids": torch.arange(64)}
+    save_file(state | extra, folder / "model.safetensors", metadata={"format": "pt"})
+    np.testing.assert_array_equal(encode(load_tiny(folder)), encode(load_tiny()))
+
+
+def test_a_tokenizer_beside_the_transformer_of_an_older_layout_is_read(
+    tmp_path, tiny_bert, load_tiny
+):
+    shutil.copytree(tiny_bert, tmp_path / "0_Transformer")
+    save_modules(tmp_path, pooling="mean")
+    listed = json.loads((tmp_path / "modules.json").read_text())
+    listed[0]["path"] = "0_Transformer"
+    (tmp_path / "modules.json").write_text(json.dumps(listed))
+    np.testing.assert_allclose(encode(load_tiny(tmp_path)), encode(load_tiny()), atol=1e-6)
