@@ -36,7 +36,7 @@ from psibench.metrics.inference import (
     truncation_effect,
     within_documents,
 )
-from psibench.metrics.psi import RowData, estimate_row, invert_psi
+from psibench.metrics.psi import RowData, estimate_row
 
 LEVEL = 0.95
 RESOLUTION = 1e-4  # more than that of the inversion

@@ -61,8 +61,9 @@ def psi_row(model: str, **changes: Any) -> dict[str, Any]:
         "drop_low": 0.16,
         "drop_high": 0.28,
         "test": "within",
-        "p_any": 0.001,
+        "p_position": 0.001,
         "p_shape": 0.001,
+        "p_bucket": 0.001,
         "p_trend": 0.001,
         "p_adjusted": 0.002,
         "control": "blind",
@@ -109,7 +110,16 @@ def undefined_row(model: str, **changes: Any) -> dict[str, Any]:
     parts = ("psi", "psi_same", "drop")
     figures = [f"{part}{end}" for part in parts for end in ("", "_low", "_high")]
     more = ["psi_corrected", "psi_same_corrected", "best_bucket", "worst_bucket"]
-    tests = ["best_same", "worst_same", "test", "p_any", "p_shape", "p_trend", "p_adjusted"]
+    tests = [
+        "best_same",
+        "worst_same",
+        "test",
+        "p_position",
+        "p_shape",
+        "p_bucket",
+        "p_trend",
+        "p_adjusted",
+    ]
     nothing = dict.fromkeys([*figures, *more, *tests, "p_control", "p_control_adjusted"])
     return psi_row(model, **nothing, n_buckets=1) | changes
 
