@@ -34,7 +34,7 @@ HEADINGS = (
     "mean",
     "PSI",
     "PSI at equal documents",
-    "p any",
+    "p position",
     "p shape",
     "p trend",
     "p adjusted",

@@ -498,7 +498,8 @@ def _psi(
             level=level,
             score_limit=table.score_limit,
         )
-        high = max(high, _unseen_loss(table, profile, level))
+        least = _least_means(table, profile, 1 - level)
+        high = max(high, 1 - float(least.min() / profile.means.max()))
         corrected = 0.0 if test.p is not None and test.p > 0.5 else max(corrected, low)
     best, worst = (
         int(table.buckets[end]) for end in (profile.means.argmax(), profile.means.argmin())
@@ -506,8 +507,8 @@ def _psi(
     return dict(zip(names, (value, low, high, corrected, best, worst), strict=True))
 
 
-def _unseen_loss(table: DocumentTable, profile: Profile, level: float) -> float:
-    """Largest PSI that buckets with next to no misses can hide; 0 where there are none.
+def _least_means(table: DocumentTable, profile: Profile, alpha: float) -> FloatArray:
+    """Lower bounds of the means of buckets with next to no misses, (n_buckets,); of others: means.
 
     The error of a bucket's mean is far from normal where its documents have lost fewer than
     `RARE` of the best score together. Its lower bound is then Clopper and Pearson's (Biometrika
@@ -524,9 +525,8 @@ def _unseen_loss(table: DocumentTable, profile: Profile, level: float) -> float:
     best = np.where(spread <= ROUNDING, profile.means, table.score_limit)
     n = _holding(table)
     lost = n * (1 - np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0))
-    rare = lost < RARE
-    least = betaincinv((n - lost)[rare], lost[rare] + 1, 1 - level) * best[rare]
-    return max(0.0, 1 - float((least / profile.means.max()).min(initial=1.0)))
+    bounds = betaincinv(np.maximum(n - lost, ROUNDING), lost + 1, alpha) * best
+    return np.where(lost < RARE, bounds, profile.means)
 
 
 def _drop(
@@ -543,10 +543,11 @@ def _drop(
     rows[0], rows[-1] = -1 / first, 1 / last
     quantile = _student(_holding(table)[[0, -1]], level).max()
     reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
+    least = _least_means(table, profile, (1 - level) / 2)
     return (
         float(value),
-        float(1 - last / first * np.exp(reach)),
-        float(1 - last / first * np.exp(-reach)),
+        float(1 - max(last / first * np.exp(reach), last / least[0])),
+        float(1 - min(last / first * np.exp(-reach), least[-1] / first)),
     )
 
 
@@ -586,7 +587,7 @@ def _score_intervals(
     and Graubard, Survey Methodology 24, 1998, for the like of it), the quantile Student's t
     of the documents that hold the bucket: few documents, or hits or misses that are rare,
     leave a symmetric interval far too short (`studies/inference`). No interval is shorter than
-    documents could hide that were never drawn (see `_unseen_loss`): at either end as many of them.
+    documents could hide that were never drawn (see `_least_means`): at either end as many of them.
     """
     limit, sizes, holding = table.score_limit, table.bucket_sizes, _holding(table)
     means = np.minimum(profile.means, limit)
