@@ -81,7 +81,7 @@ def main() -> None:
     args = parser.parse_args()
     retriever = OpenSearchRetriever(OpenSearch(args.url))
     found = psibench.evaluate(retriever, args.benchmark, model="opensearch", buckets=["thirds"])
-    print(found.psi.select("corpus_lang", "metric", "mean", "psi", "psi_same", "p_shape"))
+    print(found.psi.select("corpus_lang", "metric", "mean", "psi", "psi_same", "p_position"))
 
 
 if __name__ == "__main__":

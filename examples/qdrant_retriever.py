@@ -99,7 +99,7 @@ def main() -> None:
     model = SentenceTransformer(args.checkpoint)
     retriever = QdrantRetriever(QdrantClient(args.url), lambda texts: model.encode(list(texts)))
     found = psibench.evaluate(retriever, args.benchmark, model="qdrant", buckets=["thirds"])
-    print(found.psi.select("corpus_lang", "metric", "mean", "psi", "psi_same", "p_shape"))
+    print(found.psi.select("corpus_lang", "metric", "mean", "psi", "psi_same", "p_position"))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ HEADINGS = (
     "mean",
     "PSI",
     "PSI at equal documents",
-    "p any",
+    "p position",
     "p shape",
     "p trend",
     "p adjusted",
@@ -117,7 +117,9 @@ def cells(row: dict[str, object]) -> list[str]:
         shown("mean"),
         interval("psi"),
         interval("psi_same"),
-        *map(shown, ("p_any", "p_shape", "p_trend", "p_adjusted", "p_control_adjusted", "seen")),
+        *map(
+            shown, ("p_position", "p_shape", "p_trend", "p_adjusted", "p_control_adjusted", "seen")
+        ),
         interval("truncation") if row["truncation"] is not None else "–",
         str(row["flags"]) or "–",
     ]

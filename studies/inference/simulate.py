@@ -64,7 +64,7 @@ def line(
 
 def pooled_sizes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Size at .01 of each test, all null cells of claim 1 together."""
-    for name in ("any", "shape", "trend"):
+    for name in ("position", "shape", "bucket", "trend"):
         chosen = [
             row for row in rows
             if row["claim"] == 1 and row["what"] == f"p_{name} <= .01" and row["counted"]

@@ -132,7 +132,7 @@ def test_several_runs_share_the_tables_and_do_not_move_each_other(files):
     own = both.filter(pl.col("model") == "bm25")
     adjusted = ["p_adjusted", "p_control_adjusted"]  # over the models: of a single one, its p
     assert own.drop(adjusted).equals(alone.drop(adjusted))
-    assert alone.get_column("p_adjusted").equals(alone.get_column("p_shape"), null_equal=True)
+    assert alone.get_column("p_adjusted").equals(alone.get_column("p_position"), null_equal=True)
 
 
 def test_a_partial_run_scores_zero_and_says_so(files, capsys):
@@ -309,7 +309,7 @@ def test_queries_with_a_class_and_no_span_are_scored_by_class(labelled, capsys):
     assert (row["buckets"], row["n_queries"], row["seen"]) == ("thirds", 180, None)
     assert row["psi"] == pytest.approx(1 - (2 / 3))
     assert row["test"] == "within"
-    assert row["p_shape"] < 0.01
+    assert row["p_position"] < 0.01
     scores = read_table(labelled / "out" / "query_scores.parquet", QUERY_SCORES)
     assert scores["span_mid_char"].null_count() == scores["pos_char_length"].null_count() == 180
     assert "no query has one evidence span; buckets: thirds" in capsys.readouterr().err

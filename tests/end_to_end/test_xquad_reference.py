@@ -110,7 +110,7 @@ def test_buckets_and_psi_are_those_of_the_published_protocol(
     # At 1,190 queries of 240 passages neither shows a position effect.
     assert psi["psi"][0] < psi["psi_noise_p95"][0]
     assert psi["psi_low"][0] == 0
-    assert psi["p_shape"][0] > 0.05
+    assert psi["p_position"][0] > 0.05
 
 
 @pytest.mark.parametrize("model", ["bm25", "all-minilm-l6-v2"])

@@ -214,7 +214,16 @@ def test_figures_of_all_candidates_are_those_of_the_psi_table(tmp_path):
         schemes=["thirds"],
     ).psi
     expected = table.filter(evidence="all").row(0, named=True)
-    same = ("n_queries", "n_buckets", "mean", "psi", "psi_low", "psi_high", "psi_same", "p_shape")
+    same = (
+        "n_queries",
+        "n_buckets",
+        "mean",
+        "psi",
+        "psi_low",
+        "psi_high",
+        "psi_same",
+        "p_position",
+    )
     assert {name: made[name] for name in same} == {name: expected[name] for name in same}
     assert None not in [made[name] for name in same]
     assert made["psi_low"] <= made["psi"] <= 1

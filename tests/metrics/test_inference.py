@@ -15,14 +15,15 @@ from psibench.errors import InputError
 from psibench.metrics.inference import (
     between_documents,
     clustered_effect,
+    combined_p,
     confounding,
     document_table,
     draw_errors,
     effective_documents,
+    equal_means,
     information,
     intra_document_correlation,
     length_imbalance,
-    p_of_equal_means,
     raw_profile,
     same_document_profile,
     truncation_effect,
@@ -106,14 +107,14 @@ def test_two_buckets_of_one_query_each_are_mcnemars_test():
     assert test.n_documents == 35
     assert test.statistic.tolist() == [7.5, -7.5]
     q = 225 / 35
-    assert test.p_any == pytest.approx(2 * stats.t.sf((q * 34 / (35 - q)) ** 0.5, 34))
-    assert test.p_any == pytest.approx(0.0091, abs=1e-4)
-    assert test.p_shape == pytest.approx(test.p_any)
-    assert test.p_trend == pytest.approx(test.p_any)
+    assert test.p_shape == pytest.approx(2 * stats.t.sf((q * 34 / (35 - q)) ** 0.5, 34))
+    assert test.p_shape == pytest.approx(0.0091, abs=1e-4)
+    assert test.p_trend == test.p == pytest.approx(test.p_shape)
+    assert test.p_bucket is None  # of two buckets, one against the rest is the slope
 
 
 def slow_test(queries):
-    """Sums of scores less their document's mean by bucket; Hotelling's F of all, shape, slope."""
+    """Sums of scores less their document's mean by bucket; F of shape, slope, each bucket."""
     by_document = {}
     for document, bucket, score in queries:
         by_document.setdefault(document, []).append((bucket, score))
@@ -127,8 +128,13 @@ def slow_test(queries):
     rows = np.array(rows).reshape(-1, len(buckets))
     x = np.arange(len(buckets)) - (len(buckets) - 1) / 2
     found = []
-    for directions in (np.eye(len(buckets)), np.stack([x, x**2 - np.mean(x**2)]).T, x[:, None]):
+    each = [np.eye(len(buckets))[:, [k]] for k in range(len(buckets))]
+    for directions in (np.stack([x, x**2 - np.mean(x**2)]).T, x[:, None], *each):
         along = rows @ directions
+        if directions.shape[1] == 1 and set(directions[:, 0]) == {0, 1}:
+            along = along[
+                np.abs(along[:, 0]) > 1e-12
+            ]  # documents that the bucket says something of
         n, total = len(along), along.sum(axis=0)
         v = sum(np.outer(row, row) for row in along)
         rank = np.linalg.matrix_rank(v, tol=1e-8)
@@ -142,11 +148,13 @@ def slow_test(queries):
 def test_p_values_are_those_of_a_slow_reference(seed, n_buckets, mean):
     queries = random_queries(seed, 150, n_buckets, mean)
     test = within_documents(table_of(queries, n_buckets))
-    n, (p_any, p_shape, p_trend) = slow_test(queries)
+    n, (p_shape, p_trend, *each) = slow_test(queries)
     assert test.n_documents == n
-    assert (test.p_any, test.p_shape, test.p_trend) == pytest.approx(
-        (p_any, p_shape, p_trend), rel=1e-6, abs=1e-12
-    )
+    assert (test.p_shape, test.p_trend) == pytest.approx((p_shape, p_trend), rel=1e-6, abs=1e-12)
+    if test.buckets:
+        p_bucket = min(1.0, len(test.buckets) * min(each[k] for k in test.buckets))
+        assert test.p_bucket == pytest.approx(p_bucket, rel=1e-6, abs=1e-12)
+        assert test.p == pytest.approx(combined_p(p_shape, p_bucket), rel=1e-6, abs=1e-12)
 
 
 def test_fewer_than_thirty_informative_documents_give_no_p():
@@ -154,16 +162,54 @@ def test_fewer_than_thirty_informative_documents_give_no_p():
     queries = [(d, b, float(b == d % 2)) for d in range(29) for b in (0, 1)]
     queries += [(d, b, 1.0) for d in range(29, 69) for b in (0, 1)]
     test = within_documents(table_of(queries, 2))
-    assert (test.n_documents, test.p_any, test.p_shape, test.p_trend) == (29, None, None, None)
+    assert (test.n_documents, test.p, test.p_shape, test.p_trend) == (29, None, None, None)
 
 
-def test_rare_misses_over_many_buckets_give_no_p_any():
-    # 40 documents of 20 queries, one per bucket, with one miss each: 40 informative documents are
-    # 2.1 per degree of freedom, below the 5 that p_any needs. The shape has 20 per degree.
+def test_buckets_with_rare_misses_are_not_tested_by_themselves():
+    # 40 documents of 20 queries, one per bucket, with one miss each, two to a bucket: in a bucket
+    # two documents are shifted by .95 and 38 by .05, which count as (1.9)^2 / 1.63 = 2.2.
     queries = [(d, b, float(b != (7 * d) % 20)) for d in range(40) for b in range(20)]
     test = within_documents(table_of(queries, 20))
-    assert test.p_any is None
-    assert test.p_shape > 0.05
+    assert test.p_bucket is None
+    assert test.p == test.p_shape > 0.05
+
+
+def test_one_bucket_in_the_middle_is_found_by_its_own_contrast():
+    rng = np.random.default_rng(4)
+    queries = [
+        (d, b, float(rng.random() < (0.3 if b == 4 else 0.6))) for d in range(120) for b in range(9)
+    ]
+    test = within_documents(table_of(queries, 9))
+    assert test.p_bucket < 1e-6 < test.p_shape
+    assert test.p == pytest.approx(2 * test.p_bucket, rel=1e-3)
+    share = test.buckets[4].unexplained(0.05 / 9)
+    assert 0 < share < 1
+    # Rows whose mean is made that much smaller, with their spread about it kept, just reject.
+    n, q = test.buckets[4].n_documents, test.buckets[4].q
+    t2 = (1 - share) ** 2 * n * q / (n - q)
+    assert stats.f.sf(t2 * (n - 1) / n, 1, n - 1) == pytest.approx(0.05 / 9)
+
+
+@pytest.mark.parametrize(
+    ("p_values", "expected"),
+    [
+        ((0.03, 0.03), 0.03),
+        ((0.2, None), 0.2),
+        ((None, None), None),
+        ((0.5, 0.25), 0.5 - np.arctan(0.5) / np.pi),
+        ((1e-12, 0.5), 2e-12),
+        ((1e-320, 1e-320), 1e-300),
+        ((1.0, 1.0), 1.0),
+    ],
+)
+def test_p_values_are_combined_by_cauchys_distribution(p_values, expected):
+    assert combined_p(*p_values) == (None if expected is None else pytest.approx(expected))
+
+
+@given(st.floats(1e-6, 1), st.floats(1e-6, 1))
+def test_a_combined_p_lies_between_the_least_and_the_largest(one, other):
+    low, high = sorted((one, other))
+    assert low * (1 - 1e-9) <= combined_p(one, other) <= high * (1 + 1e-6)
 
 
 def shuffled(queries):
@@ -187,8 +233,8 @@ def test_within_documents_does_not_depend_on(change):
     queries = random_queries(3)
     one, other = (within_documents(table_of(q)) for q in (queries, change(queries)))
     assert other.n_documents == one.n_documents
-    assert (other.p_any, other.p_shape, other.p_trend) == pytest.approx(
-        (one.p_any, one.p_shape, one.p_trend), rel=1e-9
+    assert (other.p, other.p_shape, other.p_trend) == pytest.approx(
+        (one.p, one.p_shape, one.p_trend), rel=1e-9
     )
 
 
@@ -374,8 +420,18 @@ def test_equal_bucket_means_are_judged_with_documents_as_units():
     for d in range(40):
         bucket = (d % 2) ^ (d < 2 and d % 2 == 1)
         queries += [(d, bucket, 0.6 if d % 4 < 2 else 0.4)] * 20
-    assert p_of_equal_means(table_of(queries, 2)) > 0.5
-    assert p_of_equal_means(table_of(queries[:400], 2)) is None
+    assert equal_means(table_of(queries, 2)).p > 0.5
+    assert equal_means(table_of(queries[:400], 2)).p is None
+
+
+def test_a_bucket_that_happens_to_have_no_miss_is_not_tested_by_itself():
+    # 300 documents of four queries in any of six buckets, 15 of 1,200 missed, none in bucket 3.
+    rng = np.random.default_rng(8)
+    places = [(d, int(b)) for d in range(300) for b in rng.integers(0, 6, 4)]
+    missed = set(rng.permutation([i for i, (_, b) in enumerate(places) if b != 3])[:15].tolist())
+    test = equal_means(table_of([(*p, float(i not in missed)) for i, p in enumerate(places)], 6))
+    assert not test.buckets
+    assert test.p > 0.05
 
 
 # --- Between documents ----------------------------------------------------------------------------
@@ -391,7 +447,8 @@ def test_between_documents_by_hand():
     z = 5 / (20 * 20 / (40 * 39) * 10) ** 0.5
     assert test.statistic.tolist() == pytest.approx([5, -5])
     assert test.p_shape == pytest.approx(2 * stats.norm.sf(z))
-    assert test.p_any is None  # a bucket with fewer than 30 documents
+    assert test.p == test.p_shape
+    assert test.p_bucket is None
 
 
 def test_between_documents_has_the_covariance_of_all_exchanges():
@@ -539,6 +596,18 @@ def test_truncation_is_not_taken_for_position_nor_position_for_truncation():
 
 
 def test_an_effect_without_error_is_certain():
-    sure = clustered_effect(0.5, np.zeros(40), n_units=40, level=0.95)
+    sure = clustered_effect(np.full(40, 0.5), np.ones(40), level=0.95)
     assert (sure.low, sure.high, sure.p) == (0.5, 0.5, 0.0)
-    assert clustered_effect(0.0, np.zeros(40), n_units=40, level=0.95).p == 1.0
+    assert clustered_effect(np.zeros(40), np.ones(40), level=0.95).p == 1.0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000), st.floats(-0.3, 0.3))
+def test_an_interval_excludes_zero_where_its_test_rejects(seed, shift):
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 20, 35).astype(float)
+    sums = weights * (shift + rng.normal(0, 0.4, 35))
+    found = clustered_effect(sums, weights, level=0.95)
+    assert (found.low > 0 or found.high < 0) == (found.p <= 0.05)
+    at_end = clustered_effect(sums - found.low * weights, weights, level=0.95)
+    assert at_end.p == pytest.approx(0.05)

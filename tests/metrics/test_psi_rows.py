@@ -1,10 +1,10 @@
 """One row of the PSI table: what is said about constructed cases, and what is left empty."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from psibench.errors import InputError
 from psibench.metrics.inference import draw_errors
@@ -12,7 +12,7 @@ from psibench.metrics.psi import RowData, estimate_row, invert_psi, psi_of_colum
 
 ESTIMATES = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
 SAME = ("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected", "best_same", "drop")
-TESTS = ("test", "p_any", "p_shape", "p_trend")
+TESTS = ("test", "p_position", "p_shape", "p_trend")
 
 
 def row_of(scores, documents, buckets, *, lengths=None, n_buckets=None, **settings):
@@ -61,7 +61,7 @@ def test_harder_long_documents_are_not_called_position():
     scores = hits(rng, np.where(is_long, 0.4, 0.8)[documents])
     row = estimate(scores, documents, buckets, lengths=np.where(is_long, 3e3, 900)[documents])
     assert row.test == "within"
-    assert min(row.p_any, row.p_shape, row.p_trend) > 0.05
+    assert min(row.p_position, row.p_shape, row.p_trend) > 0.05
     assert row.psi_same_low == 0
     assert row.psi > 0.3  # what is published
     assert row.psi_low > 0.2
@@ -137,12 +137,39 @@ def test_interval_widens_with_the_level_and_holds_the_corrected_value():
 
 
 @pytest.mark.parametrize("value", [1.0, 0.1, 1 / np.log2(3)])
-def test_constant_scores_have_psi_zero_without_uncertainty(value):
+def test_constant_scores_have_psi_zero_and_an_interval_that_is_not_empty(value):
+    # Of 40 documents that score alike, .05^(1/40) = .928 of all do at the least.
     row, buckets = row_of(np.full(120, value), np.repeat(np.arange(40), 3), np.tile([0, 1, 2], 40))
-    assert (row.psi, row.psi_low, row.psi_high, row.psi_corrected) == (0, 0, 0, 0)
-    assert (row.psi_same, row.psi_same_low, row.psi_same_high) == (0, 0, 0)
+    assert (row.psi, row.psi_low, row.psi_corrected) == (0, 0, 0)
+    assert (row.psi_same, row.psi_same_low, row.psi_same_corrected) == (0, 0, 0)
+    assert row.psi_high == row.psi_same_high == pytest.approx(1 - 0.05 ** (1 / 40))
     assert buckets.mean.tolist() == pytest.approx([value] * 3)
-    assert buckets.low.tolist() == pytest.approx([value] * 3)
+    assert buckets.low.tolist() == pytest.approx([value * 0.025 ** (1 / 40)] * 3)
+
+
+@pytest.mark.parametrize(("n_documents", "missed"), [(60, 0), (60, 1), (150, 2)])
+def test_rare_misses_bound_psi_by_clopper_and_pearson(n_documents, missed):
+    documents, buckets = np.repeat(np.arange(n_documents), 3), np.tile([0, 1, 2], n_documents)
+    scores = np.ones(3 * n_documents)
+    scores[5 : 5 + 3 * missed : 3] = 0.0  # in the last bucket
+    row = estimate(scores, documents, buckets)
+    least = stats.beta.ppf(0.05, n_documents - missed, missed + 1)
+    assert row.psi_same_low == 0
+    assert row.psi_same_high >= 1 - least - 1e-9
+
+
+def test_fewer_than_thirty_documents_have_no_interval():
+    rows = [estimate(*controlled(3, [1.0, 0.9, 0.6], n_documents=n)) for n in (29, 30)]
+    assert [(row.psi_low, row.psi_high, row.psi_corrected) for row in rows[:1]] == [(None,) * 3]
+    assert rows[0].psi is not None
+    assert rows[1].psi_low <= rows[1].psi_corrected <= rows[1].psi_high
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("profile", [(1, 0.9, 0.8, 0.8), (1, 1, 0.8, 1), (1, 1, 1, 1)])
+def test_the_interval_starts_at_zero_exactly_where_the_test_does_not_reject(seed, profile):
+    row = estimate(*controlled(seed, profile, n_documents=120))
+    assert (row.psi_same_low > 0) == (row.p_position <= 0.05)
 
 
 def test_strong_effect_has_the_textbook_interval():
@@ -190,15 +217,15 @@ def test_inversion_without_sampling_error_is_the_plain_value():
     found = invert_psi(
         np.array([0.8, 0.6]), np.zeros((2, 64)), centre=np.array([0.8, 0.6]), level=0.95
     )
-    assert dataclasses.astuple(found) == pytest.approx((0.25, 0.25, 0.25))
+    assert found == pytest.approx((0.25, 0.25))
 
 
 def test_bucket_means_that_happen_to_be_equal_do_not_exclude_a_position_effect():
     # Standard errors of .05 at means of .5: 10 % each. PSI 0 is as likely as any small one.
     errors = draw_errors(np.eye(3) * 0.05**2)
-    found = invert_psi(np.full(3, 0.5), errors, centre=np.full(3, 0.5), level=0.95)
-    assert (found.low, found.corrected) == (0, 0)
-    assert 0.1 < found.high < 0.4
+    high, corrected = invert_psi(np.full(3, 0.5), errors, centre=np.full(3, 0.5), level=0.95)
+    assert corrected == 0
+    assert 0.1 < high < 0.4
 
 
 # --- Buckets --------------------------------------------------------------------------------------
@@ -244,7 +271,7 @@ def test_scores_above_one_set_the_limit():
     row, of_bucket = row_of(scores * 4, documents, buckets)
     same, _ = row_of(scores, documents, buckets)
     assert row.psi == pytest.approx(same.psi)
-    assert row.p_shape == pytest.approx(same.p_shape)
+    assert row.p_position == pytest.approx(same.p_position)
     assert of_bucket.high.max() > 1
 
 
@@ -280,7 +307,9 @@ def test_buckets_nobody_asks_about_change_nothing():
     other = estimate(scores, documents, buckets * 2 + 1, n_buckets=5)
     assert (one.best_same, one.worst_same) == (0, 1)
     assert (other.best_same, other.worst_same) == (1, 3)
+    assert other.drop is None  # the first and the last bucket are empty
     named = {"best_bucket": 0, "worst_bucket": 1, "best_same": 0, "worst_same": 1}
+    named |= {name: getattr(one, name) for name in ("drop", "drop_low", "drop_high")}
     assert vars(other) | named == vars(one)
 
 

@@ -94,7 +94,7 @@ def notes_of(psi, folder, *, change=None):
     ],
 )
 def test_the_notes_have_the_adjusted_p_as_other_pages_word_it(tmp_path, psi, p_adjusted, worded):
-    for notes in notes_of(psi[1], tmp_path, change={"p_shape": 0.012, "p_adjusted": p_adjusted}):
+    for notes in notes_of(psi[1], tmp_path, change={"p_position": 0.012, "p_adjusted": p_adjusted}):
         assert worded in notes
 
 

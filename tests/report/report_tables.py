@@ -45,7 +45,16 @@ def undefined_row(model: str, **changes: Any) -> dict[str, Any]:
     parts = ("psi", "psi_same", "drop")
     figures = [f"{part}{end}" for part in parts for end in ("", "_low", "_high")]
     more = ["psi_corrected", "psi_same_corrected", "best_bucket", "worst_bucket"]
-    tests = ["best_same", "worst_same", "test", "p_any", "p_shape", "p_trend", "p_adjusted"]
+    tests = [
+        "best_same",
+        "worst_same",
+        "test",
+        "p_position",
+        "p_shape",
+        "p_bucket",
+        "p_trend",
+        "p_adjusted",
+    ]
     nothing = dict.fromkeys([*figures, *more, *tests, "p_control", "p_control_adjusted"])
     return psi_row(model, **nothing, n_buckets=1) | changes
 

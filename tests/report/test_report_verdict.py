@@ -41,14 +41,17 @@ def visible(**changes: Any) -> dict[str, Any]:
             "The model is position-sensitive beyond the position-blind control "
             "(adjusted p = 0.020).",
         ),
-        ({"p_control_adjusted": 0.06}, "beyond", "That is not beyond the position-blind control"),
+        (
+            {"p_control_adjusted": 0.06},
+            "beyond",
+            "No evidence that it goes beyond the position-blind control",
+        ),
         ({"p_control_adjusted": None}, "beyond", "cannot be compared with the position-blind"),
         ({"control": None}, "beyond", "No position-blind control was run"),
         (
             {"p_adjusted": 0.06},
             "depends",
-            "No evidence of a position effect (adjusted p = 0.060); up to 0.270 is compatible "
-            "with the data.",
+            "No evidence of a position effect (adjusted p = 0.060); a PSI above 0.270 is excluded.",
         ),
         (BETWEEN, "depends", "Compared between documents, adjusted for length only: scores differ"),
         (
@@ -127,11 +130,17 @@ def test_a_model_that_was_given_most_or_is_to_be_cut_off_gets_no_advice(
     ("changes", "text"),
     [
         ({}, "beyond the position-blind control (adjusted p = 0.020): neglect."),
-        ({"p_control_adjusted": 0.2}, "but not beyond the position-blind control"),
+        (
+            {"p_control_adjusted": 0.2},
+            "without evidence that it goes beyond the position-blind control",
+        ),
         ({"p_control_adjusted": None}, "neglect, unless it is the questions"),
-        ({"p_adjusted": 0.2}, "no evidence of a position effect (adjusted p = 0.200); up to 0.270"),
-        ({"p_adjusted": None}, "Too few documents to test position on the evidence it was given."),
-        ({"test": "between"}, "Too few documents to test position on the evidence it was given."),
+        (
+            {"p_adjusted": 0.2},
+            "no evidence of a position effect (adjusted p = 0.200); a PSI above 0.270",
+        ),
+        ({"p_adjusted": None}, "position is not tested: 400 documents could show an effect"),
+        ({"test": "between"}, "positions within documents cannot be compared."),
     ],
 )
 def test_evidence_that_was_given_is_put_in_these_words(changes: dict[str, Any], text: str) -> None:
@@ -149,7 +158,7 @@ def test_evidence_that_was_given_is_put_in_these_words(changes: dict[str, Any], 
         (
             0.2,
             {"p_control_adjusted": 0.7},
-            "effect (adjusted p = 0.002), but not beyond the position-blind",
+            "effect (adjusted p = 0.002), without evidence that it goes beyond the position-blind",
         ),
         (
             0.2,

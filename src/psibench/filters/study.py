@@ -77,9 +77,9 @@ _SCORED = (
     Column("psi_low", FLOAT64, "lower end of the interval of the true PSI", True),
     Column("psi_high", FLOAT64, "upper end of the interval of the true PSI", True),
     Column("psi_same", FLOAT64, "PSI at equal documents", True),
-    Column("p_shape", FLOAT64, "p against a slope or a bend, as in the PSI table", True),
+    Column("p_position", FLOAT64, "p of the PSI table's headline test", True),
 )
-PSI_FIELDS = ("psi", "psi_low", "psi_high", "psi_same", "p_shape")
+PSI_FIELDS = ("psi", "psi_low", "psi_high", "psi_same", "p_position")
 _LEFT_OUT = Column("left_out", STRING, "reranker left out; none for the whole panel")
 
 FILTER_COUNTS = TableSpec(

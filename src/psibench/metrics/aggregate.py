@@ -21,7 +21,7 @@ from psibench.metrics.buckets import (
     bucket_scheme,
 )
 from psibench.metrics.comparison import compare_profiles, mean_difference, psi_differences
-from psibench.metrics.inference import BoolArray, FloatArray, IntArray
+from psibench.metrics.inference import LEAST_INFORMATION, BoolArray, FloatArray, IntArray
 from psibench.metrics.psi import RowData, effect_figures, estimate_row
 from psibench.metrics.query_scores import document_numbers
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
@@ -386,7 +386,7 @@ def _adjusted(psi: pl.DataFrame) -> pl.DataFrame:
         .then(adjust(column, holm))
         .otherwise(adjust(column, benjamini_hochberg))
         .alias(filled)
-        for column, filled in (("p_shape", "p_adjusted"), ("p_control", "p_control_adjusted"))
+        for column, filled in (("p_position", "p_adjusted"), ("p_control", "p_control_adjusted"))
     )
 
 
@@ -452,7 +452,7 @@ def _compared(
             placed.query_index[order],
             placed.bucket_index[order],
             queries.lengths[chosen],
-            within=mine["test"] != "between",
+            within=mine["info_shape"] >= LEAST_INFORMATION,
         )
         means = mean_difference(a[chosen], b[chosen], documents, level=level)
         # The other's figures on these queries are in the table where its view holds the same.

@@ -36,7 +36,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class ProfileComparison:
-    """Whether two systems' profiles differ in shape (slope or bend); None: not to be told.
+    """Whether two systems' profiles differ (slope, bend, one bucket); None: not to be told.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ def compare_profiles(
     def shape_of(difference: FloatArray) -> PositionTest:
         difference = np.where(np.abs(difference) < ROUNDING, 0.0, difference)
         if not difference.any():  # one finds a constant share of what the other finds
-            return PositionTest(1.0, 1.0, 1.0, 0, np.zeros(1))
+            return PositionTest(1.0, 1.0, 1.0, 1.0, 0, np.zeros(1))
         if within:
             n_buckets = int(bucket_index.max(initial=-1)) + 1
             return within_documents(
@@ -100,12 +100,12 @@ def compare_profiles(
         hit = shape_of(first / means[0] - second / means[1])
     if max(means) < 1:
         miss = shape_of((1 - first) / (1 - means[0]) - (1 - second) / (1 - means[1]))
-    if hit is None or miss is None or hit.p_shape is None or miss.p_shape is None:
-        return ProfileComparison(None, hit.p_shape if hit else None, miss.p_shape if miss else None)
+    if hit is None or miss is None or hit.p is None or miss.p is None:
+        return ProfileComparison(None, hit.p if hit else None, miss.p if miss else None)
     # More hits are fewer misses.
     agree = hit.n_documents > 0 < miss.n_documents and float(hit.statistic @ miss.statistic) < 0
-    p = max(hit.p_shape, miss.p_shape) if agree else 1.0
-    return ProfileComparison(p, hit.p_shape, miss.p_shape)
+    p = max(hit.p, miss.p) if agree else 1.0
+    return ProfileComparison(p, hit.p, miss.p)
 
 
 def mean_difference(
@@ -119,10 +119,8 @@ def mean_difference(
     n_documents = int(owner.max(initial=-1)) + 1
     if n_documents < FEWEST_DOCUMENTS:
         return None
-    difference = first - second
-    value = float(difference.mean())
-    influence = np.bincount(owner, weights=difference - value) / len(difference)
-    return clustered_effect(value, influence, n_units=n_documents, level=level)
+    sums = np.bincount(owner, weights=first - second)
+    return clustered_effect(sums, np.bincount(owner).astype(np.float64), level=level)
 
 
 def psi_difference(

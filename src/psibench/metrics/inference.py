@@ -17,8 +17,8 @@ Everything is computed from two arrays of shape (n_documents, n_buckets), the nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -36,9 +36,11 @@ FEWEST_DOCUMENTS = 30
 LEAST_INFORMATION = 0.10
 """Share of the comparison between buckets that must lie within documents; see `Information`."""
 
-FEWEST_PER_CONTRAST = 5.0
-"""Effective informative documents per degree of freedom that `p_any` needs: below it, with rare
-misses (or rare hits) over 20 buckets, it rejects too often (`studies/inference`)."""
+FEWEST_OF_A_BUCKET = 20.0
+FEWEST_OF_A_KIND = 20.0
+"""Effective informative documents that a bucket needs to be tested against the rest, and hits and
+misses that are to be expected in it: with fewer, rare misses (or rare hits) reject too often at
+the small p that many buckets ask for, and one without any looks certain (`studies/inference`)."""
 
 DRAWS = 1024
 """Points of the normal distribution that stand for a row's sampling errors."""
@@ -194,34 +196,90 @@ def document_table(
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """The statistic ``Q = b' pinv(V) b`` of documents' rows (see `within_documents`)."""
+
+    q: float
+    rank: int
+    n_documents: int
+
+    @property
+    def p(self) -> float:
+        """p-value of "the rows have mean 0", symmetric about it."""
+        from scipy.stats import beta
+
+        half, rest = self.rank / 2, (self.n_documents - self.rank) / 2
+        return float(beta.sf(min(self.q / self.n_documents, 1.0), half, rest))
+
+    def unexplained(self, alpha: float) -> float:
+        """Share of the deviation from 0 that is more than chance allows at a level; 0: none.
+
+        Deviations this much smaller would just be rejected: Hotelling's ``T^2 = n B / (1 - B)``,
+        ``B = Q / n``, grows with their square.
+        """
+        from scipy.stats import beta
+
+        found = min(self.q / self.n_documents, 1.0)
+        allowed = beta.isf(alpha, self.rank / 2, (self.n_documents - self.rank) / 2)
+        if found <= allowed:
+            return 0.0
+        ratio = allowed * (1 - found) / (found * (1 - allowed))
+        return 1 - float(np.sqrt(ratio))
+
+
+@dataclass(frozen=True)
 class PositionTest:
     """p-values of "the score does not depend on the bucket"; None where there are too few data.
 
     Attributes
     ----------
-    p_any : float or None
-        Against any profile (n_buckets - 1 degrees of freedom).
+    p : float or None
+        The headline: a slope, a bend, or one bucket unlike the rest (`p_shape` and `p_bucket`,
+        combined).
     p_shape : float or None
-        Against a slope or a bend (2 degrees of freedom): the headline.
+        Against a slope or a bend (2 degrees of freedom).
+    p_bucket : float or None
+        Against one bucket unlike the rest, the least of all buckets times their number.
     p_trend : float or None
         Against a slope; two-sided.
     n_documents : int
         Documents that inform the test.
     statistic : float array of shape (n_buckets,)
         Score sum of each bucket beyond what its documents lead to expect.
+    shape, buckets : Contrast and one per bucket that is tested, by its place
+        What the p-values are of; none between documents.
     """
 
-    p_any: float | None
+    p: float | None
     p_shape: float | None
+    p_bucket: float | None
     p_trend: float | None
     n_documents: int
     statistic: FloatArray
+    shape: Contrast | None = None
+    buckets: Mapping[int, Contrast] = field(default_factory=dict)
 
 
 def contrasts(n_buckets: int) -> FloatArray:
     """Slope and bend over the buckets: x and x^2 - mean(x^2), x the centred index; (n, 2)."""
     x = np.arange(n_buckets) - (n_buckets - 1) / 2
     return np.column_stack([x, x**2 - (x**2).mean()])
+
+
+def combined_p(*p_values: float | None) -> float | None:
+    """Combine p-values of one hypothesis that may depend on each other; None is left out.
+
+    The Cauchy combination (Liu and Xie, Journal of the American Statistical Association 115,
+    2020): ``1 / 2 - atan(mean tan(pi (1 / 2 - p))) / pi``. It is at most a level only if one of
+    them is.
+    """
+    given = np.array([p for p in p_values if p is not None])
+    if len(given) < 2:
+        return float(given[0]) if len(given) else None
+    if given.min() < 1e-8:  # tan(pi (1 / 2 - p)) is 1 / (pi p) to as many digits
+        return float(min(1.0, len(given) / (1 / np.maximum(given, 1e-300)).sum()))
+    mean = np.tan(np.pi * (0.5 - np.minimum(given, 1 - 1e-12))).mean()
+    return float(0.5 - np.arctan(mean) / np.pi)
 
 
 def within_documents(table: DocumentTable) -> PositionTest:
@@ -237,42 +295,66 @@ def within_documents(table: DocumentTable) -> PositionTest:
     Returns
     -------
     PositionTest
-        No p-value where G is below `FEWEST_DOCUMENTS`, or with fewer than two buckets; no `p_any`
-        where documents, weighted by how far their sums are shifted, count for fewer than
-        `FEWEST_PER_CONTRAST` per degree of freedom. Buckets that few documents hold make `p_any`
-        cautious, not wrong (`studies/inference`).
+        No p-value where G is below `FEWEST_DOCUMENTS`, or with fewer than two buckets.
     """
     per_document = table.counts.sum(axis=1, keepdims=True)
-    scale = np.abs(table.sums).max(initial=0.0)
-    shifts = table.sums - table.counts * (table.sums.sum(axis=1, keepdims=True) / per_document)
-    informs = np.abs(shifts).max(axis=1, initial=0.0) > 1e-12 * scale
-    shifts = shifts[informs]
-    statistic: FloatArray = shifts.sum(axis=0)
-    if table.counts.shape[1] < 2 or len(shifts) < FEWEST_DOCUMENTS:
-        return PositionTest(None, None, None, len(shifts), statistic)
-    slope_and_bend = contrasts(shifts.shape[1])
-    weight = (shifts**2).sum(axis=1)
-    n_effective = weight.sum() ** 2 / (weight @ weight)
-    has_enough = n_effective >= FEWEST_PER_CONTRAST * (shifts.shape[1] - 1)
-    return PositionTest(
-        _hotelling(shifts) if has_enough else None,
-        _hotelling(shifts @ slope_and_bend),
-        _hotelling(shifts @ slope_and_bend[:, :1]),
-        len(shifts),
-        statistic,
+    return _test_rows(
+        table.sums - table.counts * (table.sums.sum(axis=1, keepdims=True) / per_document), table
     )
 
 
-def _hotelling(rows: FloatArray) -> float:
-    """p-value of "rows (n, m) have mean 0", symmetric about it; ranks below m are found."""
-    from scipy.stats import beta
+def equal_means(table: DocumentTable) -> PositionTest:
+    """Test "all bucket means are equal" with documents as units; not a test of position.
 
+    It keeps what documents share out of the error, not out of the means: they differ where
+    buckets hold different documents. The interval of the plain PSI is made of it.
+    """
+    rest = table.sums - table.counts * table.mean
+    share = table.bucket_sizes / table.counts.sum()
+    return _test_rows(rest - rest.sum(axis=1, keepdims=True) * share, table)
+
+
+def _test_rows(rows: FloatArray, table: DocumentTable) -> PositionTest:
+    """Test whether rows (n_documents, n_buckets) have mean 0 in shape and in each bucket."""
+    rows = np.where(np.abs(rows) > 1e-12 * np.abs(table.sums).max(initial=0.0), rows, 0.0)
+    rows = rows[rows.any(axis=1)]
+    statistic: FloatArray = rows.sum(axis=0)
+    n_documents, n_buckets = rows.shape
+    if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS:
+        return PositionTest(None, None, None, None, n_documents, statistic)
+    slope_and_bend = contrasts(n_buckets)
+    shape = _contrast(rows @ slope_and_bend)
+    buckets = {}
+    if n_buckets > 2:
+        weight = rows**2
+        effective = weight.sum(axis=0) ** 2 / np.maximum((weight**2).sum(axis=0), 1e-300)
+        is_tested = effective >= FEWEST_OF_A_BUCKET
+        if table.sums.min() >= 0:  # scores, not differences of scores
+            mean = table.mean / table.score_limit
+            is_tested &= table.bucket_sizes * min(mean, 1 - mean) >= FEWEST_OF_A_KIND
+        for k in np.flatnonzero(is_tested):
+            buckets[int(k)] = _contrast(rows[rows[:, k] != 0][:, [k]])
+    p_bucket = min((len(buckets) * one.p for one in buckets.values()), default=None)
+    p_bucket = None if p_bucket is None else min(1.0, p_bucket)
+    return PositionTest(
+        combined_p(shape.p, p_bucket),
+        shape.p,
+        p_bucket,
+        _contrast(rows @ slope_and_bend[:, :1]).p,
+        n_documents,
+        statistic,
+        shape,
+        buckets,
+    )
+
+
+def _contrast(rows: FloatArray) -> Contrast:
+    """The statistic of rows (n, m); ranks below m are found."""
     total = rows.sum(axis=0)
     values, vectors = np.linalg.eigh(rows.T @ rows)
     kept = values > 1e-10 * values.max()
     q = float((((vectors.T @ total)[kept]) ** 2 / values[kept]).sum())
-    rank, n = int(kept.sum()), len(rows)
-    return float(beta.sf(min(q / n, 1.0), rank / 2, (n - rank) / 2))
+    return Contrast(q, int(kept.sum()), len(rows))
 
 
 @dataclass(frozen=True)
@@ -352,20 +434,6 @@ def raw_profile(table: DocumentTable) -> Profile:
     floor = table.small_bucket_variance(table.bucket_sizes)
     n_documents = len(influence)
     return Profile(means, influence, _covariance(influence, n_documents, floor), n_documents)
-
-
-def p_of_equal_means(table: DocumentTable) -> float | None:
-    """p-value of "all bucket means are equal" with documents as units; not a test of position.
-
-    It keeps what documents share out of the error, not out of the means: they differ where
-    buckets hold different documents. Used where an interval of the plain PSI is to reach 0.
-    """
-    if len(table.buckets) < 2 or len(table.counts) < FEWEST_DOCUMENTS:
-        return None
-    rest = table.sums - table.counts * table.mean
-    share = table.bucket_sizes / table.counts.sum()
-    rows = rest - rest.sum(axis=1, keepdims=True) * share
-    return _hotelling(rows) if rows.any() else 1.0
 
 
 def same_document_profile(table: DocumentTable) -> Profile | None:
@@ -515,7 +583,7 @@ def between_documents(
     -------
     PositionTest
         No p-value where fewer than `FEWEST_DOCUMENTS` documents can be exchanged, or a length is
-        not known (NaN); no `p_any` where fewer hold a query in some bucket.
+        not known (NaN). A bucket is tested by itself where as many hold a query in it.
     """
     from scipy.stats import chi2
 
@@ -524,7 +592,7 @@ def between_documents(
     total, covariance = np.zeros(n_buckets), np.zeros((n_buckets, n_buckets))
     n_documents, holding = 0, np.zeros(n_buckets)
     if np.isnan(lengths).any():
-        return PositionTest(None, None, None, 0, total)
+        return PositionTest(None, None, None, None, 0, total)
     for rows in _exchangeable(documents, lengths, n_strata):  # (n_documents, n_queries) each
         z = scores[rows] - scores[rows].mean(axis=0)
         labels = np.eye(n_buckets)[column[rows]]  # (documents, queries, buckets)
@@ -535,7 +603,7 @@ def between_documents(
         covariance += np.einsum("ij,ijkl->kl", z.T @ z, together) / (len(rows) - 1)
         n_documents += len(rows)
     if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS:
-        return PositionTest(None, None, None, n_documents, total)
+        return PositionTest(None, None, None, None, n_documents, total)
 
     def p_value(directions: FloatArray) -> float | None:
         values, vectors = np.linalg.eigh(directions.T @ covariance @ directions)
@@ -545,9 +613,13 @@ def between_documents(
         along = vectors.T @ (directions.T @ total)
         return float(chi2.sf((along[kept] ** 2 / values[kept]).sum(), kept.sum()))
 
-    both = contrasts(n_buckets)
-    p_any = p_value(np.eye(n_buckets)) if holding.min() >= FEWEST_DOCUMENTS else None
-    return PositionTest(p_any, p_value(both), p_value(both[:, :1]), n_documents, total)
+    both, each = contrasts(n_buckets), np.eye(n_buckets)
+    tested = np.flatnonzero(holding >= FEWEST_DOCUMENTS) if n_buckets > 2 else []
+    by_bucket = [p for k in tested if (p := p_value(each[:, [k]])) is not None]
+    p_bucket = min(1.0, len(by_bucket) * min(by_bucket)) if by_bucket else None
+    p_shape = p_value(both)
+    p = combined_p(p_shape, p_bucket)
+    return PositionTest(p, p_shape, p_bucket, p_value(both[:, :1]), n_documents, total)
 
 
 def _exchangeable(
@@ -631,7 +703,7 @@ def confounding(table: DocumentTable, raw: Profile) -> float | None:
     rows = table.sums - expected
     rows -= (raw.influence[:, found] / raw.means[found]) @ curvature[found]
     informs = np.abs(rows).max(axis=1, initial=0.0) > 1e-9 * np.abs(table.sums).max(initial=0.0)
-    return _hotelling(rows[informs]) if int(informs.sum()) >= FEWEST_DOCUMENTS else None
+    return _contrast(rows[informs]).p if int(informs.sum()) >= FEWEST_DOCUMENTS else None
 
 
 # --- Truncation -----------------------------------------------------------------------------
@@ -683,16 +755,33 @@ def truncation_effect(
     informs = np.bincount(owner, weights=cut**2) > 1e-9
     if int(informs.sum()) < FEWEST_DOCUMENTS or weight <= 1e-6 * len(cut):
         return None
-    value = float(cut @ score) / weight
-    parts = np.bincount(owner, weights=cut * (score - value * cut))
-    return clustered_effect(value, parts / weight, n_units=int(informs.sum()), level=level)
+    sums, weights = (np.bincount(owner, weights=cut * values) for values in (score, cut))
+    return clustered_effect(sums, weights, level=level)
 
 
-def clustered_effect(value: float, influence: FloatArray, *, n_units: int, level: float) -> Effect:
-    """An estimate from its documents' influences (n_documents,), with Student's t interval."""
-    from scipy.stats import t
+def clustered_effect(sums: FloatArray, weights: FloatArray, *, level: float) -> Effect:
+    """Estimate ``sum of sums / sum of weights``, documents as independent units.
 
-    se = float(np.sqrt(n_units / max(n_units - 1, 1) * (influence @ influence)))
-    reach = float(t.ppf((1 + level) / 2, max(n_units - 1, 1))) * se
-    p = 2 * float(t.sf(abs(value) / se, max(n_units - 1, 1))) if se > 0 else float(value == 0)
-    return Effect(value, value - reach, value + reach, p, n_units)
+    ``sums`` and ``weights`` (n_documents,) are a document's part of both, weights all of one sign
+    or 0 in total effect on it. A value v is tested by whether ``sums - v weights`` have mean 0, as
+    in `within_documents` with one degree of freedom; the interval holds what is not rejected, so
+    that it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where
+    weights are equal.
+    """
+    from scipy.stats import beta
+
+    informs = (sums != 0) | (weights != 0)
+    sums, weights = sums[informs], weights[informs]
+    n, total, weight = len(sums), float(sums.sum()), float(weights.sum())
+    value = total / weight
+    spread = float(sums @ sums)
+    p = float(beta.sf(min(total**2 / (n * spread), 1.0), 0.5, (n - 1) / 2)) if spread > 0 else 1.0
+    allowed = n * float(beta.isf(1 - level, 0.5, (n - 1) / 2))
+    # (total - v weight)^2 <= allowed * sum (sums - v weights)^2, a quadratic inequality in v
+    a = weight**2 - allowed * float(weights @ weights)
+    b = total * weight - allowed * float(sums @ weights)
+    c = total**2 - allowed * spread
+    if a <= 0:
+        return Effect(value, -np.inf, np.inf, p, n)
+    reach = float(np.sqrt(max(b * b - a * c, 0.0)))
+    return Effect(value, (b - reach) / a, (b + reach) / a, p, n)

@@ -3,11 +3,10 @@
 The plain PSI is as the papers define it. `estimate_row` makes of one model's queries what a row of
 the table says: the published PSI, the same at equal documents, tests and warnings.
 
-Interval and corrected value by test inversion over worlds with a known PSI. For a candidate value
-p, a world is a set of true bucket means whose PSI is exactly p. Sampling errors added to it show
-which plain PSI one would see. The corrected PSI is the p whose expected plain PSI equals the
-observed one. The interval holds each p that neither tail test rejects; both tests place the buckets
-where they make rejection hardest, within what the data allow.
+An interval starts at 0 exactly where the test of position does not reject; else at the PSI of the
+profile that the test found, less what chance may have added to it (`lower_end`). It ends at the
+largest PSI under which one as small as the observed one is not rare (`invert_psi`), from which the
+value corrected for noise comes too.
 """
 
 from __future__ import annotations
@@ -34,13 +33,14 @@ from psibench.metrics.inference import (
     Profile,
     between_documents,
     confounding,
+    contrasts,
     document_table,
     draw_errors,
     effective_documents,
+    equal_means,
     information,
     intra_document_correlation,
     length_imbalance,
-    p_of_equal_means,
     raw_profile,
     same_document_profile,
     truncation_effect,
@@ -94,9 +94,6 @@ def psi_of_columns(means: FloatArray) -> FloatArray:
 
 # --- Interval and corrected value --------------------------------------------------------------
 
-SELECTION_SE = 2.0
-"""A bucket may be moved this many standard errors to make a tail test harder to pass."""
-
 SPREAD_FLOOR = 0.25
 """Least variance between true means, as a share of the sampling variance, in a world's shape."""
 
@@ -108,30 +105,9 @@ BISECTIONS = 16
 
 
 @dataclass(frozen=True)
-class PsiInversion:
-    """Interval and noise-corrected value of the true PSI, ``0 <= low <= corrected <= high <= 1``.
-
-    Attributes
-    ----------
-    low, high : float
-        Ends of the interval; `low` is exactly 0 where a PSI of 0 is not rejected, `high` is never
-        below the plain PSI. Bucket means that happen to be more alike than noise alone makes them
-        do not bring it down to 0: see `LEAST_SEEN`.
-    corrected : float
-        Point estimate; exactly 0 where noise alone explains the plain PSI.
-    """
-
-    low: float
-    high: float
-    corrected: float
-
-
-@dataclass(frozen=True)
 class _Worlds:
     """True bucket means for any PSI: `centre` plus a multiple of `shape` (n_buckets,)."""
 
-    observed: FloatArray
-    se: FloatArray
     centre: float
     shape: FloatArray
 
@@ -140,35 +116,39 @@ class _Worlds:
         reach = (1 - psi) * self.shape.max() - self.shape.min()
         return self.centre + self.shape * (psi * self.centre / reach)
 
-    def crowded_ends(self, psi: float) -> FloatArray:
-        """Push buckets towards the nearer end: the plain PSI comes out as high as it can."""
-        means = self.at(psi)
-        low, high = means.min(), means.max()
-        away = means - (low + high) / 2
-        pushed = means + np.sign(away) * SELECTION_SE * self.se
-        return np.clip(pushed, low, high)
 
-    def lonely_ends(self, psi: float, worst: int, best: int) -> FloatArray:
-        """Leave one bucket at each end, pull in the rest: the plain PSI comes out low."""
-        means = self.at(psi)
-        low, high = means.min(), means.max()
-        middle = (low + high) / 2
-        away = means - middle
-        pulled = middle + np.sign(away) * np.maximum(np.abs(away) - SELECTION_SE * self.se, 0)
-        pulled[worst], pulled[best] = low, high
-        return pulled
+def lower_end(profile: Profile, test: PositionTest, *, alpha: float) -> float:
+    """Least PSI that the data allow at a level: 0 exactly where the test does not reject.
 
-    def end_pairs(self) -> set[tuple[int, int]]:
-        """(worst, best) buckets as observed, and those that could be furthest apart."""
-        gap = self.observed[None, :] - self.observed[:, None]
-        reach = gap + SELECTION_SE * np.hypot(self.se[None, :], self.se[:, None])
-        np.fill_diagonal(reach, -np.inf)
-        worst, best = np.unravel_index(reach.argmax(), reach.shape)
-        pairs = {
-            (int(worst), int(best)),
-            (int(self.observed.argmin()), int(self.observed.argmax())),
-        }
-        return {pair for pair in pairs if pair[0] != pair[1]}  # all means may be equal
+    A test that rejects, found a profile: the slope and bend, or the bucket unlike the rest, that
+    fit the bucket means best. What is left of its deviations when they are made so small that the
+    test would just reject (`Contrast.unexplained`) has a PSI; the largest of these is returned.
+    """
+    if test.p is None or test.p > alpha:
+        return 0.0
+    n_buckets = len(profile.means)
+    precision = np.linalg.pinv(profile.covariance, hermitian=True)
+    flat, each = np.ones((n_buckets, 1)), np.eye(n_buckets)
+    centre = _fit(flat, profile.means, precision)
+    tried = [(contrasts(n_buckets), test.shape)]
+    tried += [(each[:, [k]], contrast) for k, contrast in test.buckets.items()]
+    ends = [0.0]
+    for number, (directions, contrast) in enumerate(tried):
+        share = 0.0
+        if contrast is not None:
+            share = contrast.unexplained(alpha / (len(test.buckets) if number else 1))
+        if share > 0:
+            fitted = _fit(np.hstack([flat, directions]), profile.means, precision)
+            ends.append(float(psi_of_columns((centre + share * (fitted - centre))[:, None])[0]))
+    return max(ends)
+
+
+def _fit(design: FloatArray, means: FloatArray, precision: FloatArray) -> FloatArray:
+    """Fit means by weighted least squares, (n_buckets,)."""
+    normal = design.T @ precision @ design
+    return np.asarray(
+        design @ (np.linalg.pinv(normal, hermitian=True) @ design.T @ precision @ means)
+    )
 
 
 def invert_psi(
@@ -178,8 +158,11 @@ def invert_psi(
     centre: FloatArray,
     level: float,
     score_limit: float = 1.0,
-) -> PsiInversion:
-    """Interval and noise-corrected value of PSI.
+) -> tuple[float, float]:
+    """Upper end of the interval, and value of PSI corrected for noise.
+
+    For a candidate PSI, bucket means of the observed shape have exactly it; their sampling errors
+    show which plain PSI one would see.
 
     Parameters
     ----------
@@ -198,40 +181,37 @@ def invert_psi(
 
     Returns
     -------
-    PsiInversion
-        All three equal the plain PSI if the means have no sampling error at all.
+    high : float
+        Largest PSI at which a plain one this small is not rarer than ``(1 - level) / 2``; never
+        below the plain PSI. Bucket means that happen to be more alike than noise alone makes them
+        do not bring it down to 0: see `LEAST_SEEN`.
+    corrected : float
+        The PSI whose expected plain PSI is the observed one; exactly 0 where noise alone explains
+        it. Both are the plain PSI if the means have no sampling error at all.
 
     Notes
     -----
     Test inversion with an estimated nuisance parameter follows Chuang and Lai (2000), Statistica
-    Sinica 10; moving only what the data leave open is the moment selection of Andrews and Soares
-    (2010), Econometrica 78; a limit kept from falling below what such data can show is that of
+    Sinica 10; a limit kept from falling below what such data can show is that of
     Cowan, Cranmer, Gross and Vitells, arXiv:1105.3166 (2011). `docs/psi.md` has coverage and bias.
     """
     observed = float(psi_of_columns(means[:, None])[0])
     worlds = _fit_worlds(means, errors)
     if worlds is None:
-        return PsiInversion(observed, observed, observed)
+        return observed, observed
     variance = _mean_variance(centre, score_limit)
 
-    def simulate(world: FloatArray) -> FloatArray:
+    def simulate(psi: float) -> FloatArray:
+        world = worlds.at(psi)
         possible = world * min(1.0, score_limit / float(world.max()))
         stretch = np.sqrt(_mean_variance(possible, score_limit) / variance)
         return psi_of_columns(possible[:, None] + stretch[:, None] * errors)
 
     tail = (1 - level) / 2
-    least_seen = float(np.quantile(simulate(worlds.at(0.0)), LEAST_SEEN))
-    observed_up = max(observed, least_seen) + ROUNDING
-
-    def upper_end(worst: int, best: int) -> float:
-        return _solve(
-            lambda p: tail - _share(simulate(worlds.lonely_ends(p, worst, best)) <= observed_up)
-        )
-
-    low = _solve(lambda p: _share(simulate(worlds.crowded_ends(p)) >= observed - ROUNDING) - tail)
-    high = max(observed, *(upper_end(*pair) for pair in worlds.end_pairs()))
-    corrected = _solve(lambda p: float(simulate(worlds.at(p)).mean()) - observed)
-    return PsiInversion(low, high, min(max(corrected, low), high))
+    seen = max(observed, float(np.quantile(simulate(0.0), LEAST_SEEN))) + ROUNDING
+    high = max(observed, _solve(lambda p: tail - _share(simulate(p) <= seen)))
+    corrected = _solve(lambda p: float(simulate(p).mean()) - observed)
+    return high, min(corrected, high)
 
 
 def _fit_worlds(means: FloatArray, errors: FloatArray) -> _Worlds | None:
@@ -246,7 +226,7 @@ def _fit_worlds(means: FloatArray, errors: FloatArray) -> _Worlds | None:
     shape = (means - centre) * np.sqrt(spread * weights)
     if np.ptp(shape) <= ROUNDING:
         shape = np.linspace(-1.0, 1.0, len(means)) * se.max()
-    return _Worlds(means, se, centre, shape)
+    return _Worlds(centre, shape)
 
 
 def _between_variance(means: FloatArray, se: FloatArray) -> float:
@@ -285,6 +265,9 @@ FLOOR, CEILING = 0.05, 0.95
 """Mean scores, as shares of the largest possible score, below and above which PSI says little: at
 the floor the ratio of two bucket means is one of two accidents, at the ceiling nothing is left to
 lose. A choice of this project."""
+
+RARE = 3.0
+"""Documents' worth of misses in a bucket below which its mean's error is not taken as normal."""
 
 CONFOUNDED_P = 0.05
 IMBALANCED = 0.10
@@ -398,10 +381,12 @@ def estimate_row(
     scores, lengths = row.scores[queries], row.lengths[queries]
     placed = (row.documents[queries], buckets)
     test = within_documents(table) if is_within else between_documents(scores, *placed, lengths)
-    plain = _psi(table, raw, p_of_equal_means(table) if raw else None, level)
+    plain = _psi(table, raw, equal_means(table) if raw else None, level)
     has_psi = plain["psi"] is not None
-    equal = _psi(table, same if has_psi else None, test.p_any if is_within else None, level)
-    drop, drop_low, drop_high = _drop(table, same if is_within else raw, level)
+    equal = _psi(table, same if has_psi and is_within else None, test, level)
+    ends_held = {0, n_buckets - 1} <= set(table.buckets.tolist())
+    of_ends = (same if is_within else raw) if ends_held else None
+    drop, drop_low, drop_high = _drop(table, of_ends, level)
     noise = noise_of_independent_queries(table) if has_psi else None
     against = cut = None
     if row.control is not None:
@@ -426,9 +411,10 @@ def estimate_row(
         "drop": drop,
         "drop_low": drop_low,
         "drop_high": drop_high,
-        "test": None if test.p_shape is None else ("within" if is_within else "between"),
-        "p_any": test.p_any,
+        "test": None if test.p is None else ("within" if is_within else "between"),
+        "p_position": test.p,
         "p_shape": test.p_shape,
+        "p_bucket": test.p_bucket,
         "p_trend": test.p_trend,
         "p_control": against.p if against else None,
         "p_control_hit": against.p_hit if against else None,
@@ -474,7 +460,7 @@ def _flags(
     if not len(table.buckets):
         return ""
     mean = table.mean / table.score_limit
-    untested = test.p_shape is None and len(table.buckets) > 1
+    untested = test.p is None and len(table.buckets) > 1
     no_lengths = untested and not is_within and lacks_lengths
     raised = {
         "between_documents": not is_within and len(table.buckets) > 1,
@@ -489,33 +475,58 @@ def _flags(
 
 
 def _psi(
-    table: DocumentTable, profile: Profile | None, p: float | None, level: float
+    table: DocumentTable, profile: Profile | None, test: PositionTest | None, level: float
 ) -> dict[str, float | int | None]:
     """PSI of a profile, its interval, and the first of its best and worst buckets.
 
-    Interval and corrected value reach 0 where the profile's test does: it knows near the scores'
-    limit, where errors are far from normal, that nothing was found. The interval then holds 0, and
-    so does the corrected value from p = .5 on.
+    Neither interval nor corrected value with fewer than `FEWEST_DOCUMENTS` documents. The corrected
+    value is 0 from p = .5 on.
     """
     names = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
     value = None if profile is None else position_sensitivity_index(profile.means)
-    if profile is None or value is None:
+    if profile is None or test is None or value is None:
         return dict.fromkeys(names)
-    ends = invert_psi(
-        profile.means,
-        draw_errors(profile.covariance),
-        centre=table.smoothed_means,
-        level=level,
-        score_limit=table.score_limit,
-    )
-    low, corrected = ends.low, ends.corrected
-    if p is not None:
-        low = 0.0 if p > (1 - level) / 2 else low
-        corrected = 0.0 if p > 0.5 else corrected
+    low: float | None = None
+    high: float | None = None
+    corrected: float | None = None
+    if len(table.counts) >= FEWEST_DOCUMENTS:
+        low = lower_end(profile, test, alpha=1 - level)
+        high, corrected = invert_psi(
+            profile.means,
+            draw_errors(profile.covariance),
+            centre=table.smoothed_means,
+            level=level,
+            score_limit=table.score_limit,
+        )
+        least = _least_means(table, profile, 1 - level)
+        high = max(high, 1 - float(least.min() / profile.means.max()))
+        corrected = 0.0 if test.p is not None and test.p > 0.5 else max(corrected, low)
     best, worst = (
         int(table.buckets[end]) for end in (profile.means.argmax(), profile.means.argmin())
     )
-    return dict(zip(names, (value, low, ends.high, corrected, best, worst), strict=True))
+    return dict(zip(names, (value, low, high, corrected, best, worst), strict=True))
+
+
+def _least_means(table: DocumentTable, profile: Profile, alpha: float) -> FloatArray:
+    """Lower bounds of the means of buckets with next to no misses, (n_buckets,); of others: means.
+
+    The error of a bucket's mean is far from normal where its documents have lost fewer than
+    `RARE` of the best score together. Its lower bound is then Clopper and Pearson's (Biometrika
+    26, 1934) for as many documents: ``alpha^(1 / n)`` of the best where all of n found it. So it
+    is of the mean where all documents score alike, whatever that is.
+    """
+    from scipy.special import betaincinv
+
+    held = table.counts > 0
+    scores = np.divide(table.sums, table.counts, out=np.zeros_like(table.sums), where=held)
+    spread = np.where(held, scores, -np.inf).max(axis=0) - np.where(held, scores, np.inf).min(
+        axis=0
+    )
+    best = np.where(spread <= ROUNDING, profile.means, table.score_limit)
+    n = _holding(table)
+    lost = n * (1 - np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0))
+    bounds = betaincinv(np.maximum(n - lost, ROUNDING), lost + 1, alpha) * best
+    return np.where(lost < RARE, bounds, profile.means)
 
 
 def _drop(
@@ -532,10 +543,11 @@ def _drop(
     rows[0], rows[-1] = -1 / first, 1 / last
     quantile = _student(_holding(table)[[0, -1]], level).max()
     reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
+    least = _least_means(table, profile, (1 - level) / 2)
     return (
         float(value),
-        float(1 - last / first * np.exp(reach)),
-        float(1 - last / first * np.exp(-reach)),
+        float(1 - max(last / first * np.exp(reach), last / least[0])),
+        float(1 - min(last / first * np.exp(-reach), least[-1] / first)),
     )
 
 
@@ -574,7 +586,8 @@ def _score_intervals(
     The effective number of queries is ``m (limit - m) / se^2`` at the smoothed mean m (Korn
     and Graubard, Survey Methodology 24, 1998, for the like of it), the quantile Student's t
     of the documents that hold the bucket: few documents, or hits or misses that are rare,
-    leave a symmetric interval far too short (`studies/inference`).
+    leave a symmetric interval far too short (`studies/inference`). No interval is shorter than
+    documents could hide that were never drawn (see `_least_means`): at either end as many of them.
     """
     limit, sizes, holding = table.score_limit, table.bucket_sizes, _holding(table)
     means = np.minimum(profile.means, limit)
@@ -585,7 +598,9 @@ def _score_intervals(
     centre = (means + r * limit / 2) / (1 + r)
     reach = np.sqrt(r * means * (limit - means) + (r * limit / 2) ** 2) / (1 + r)
     reach[holding < 2] = np.nan
-    return np.maximum(centre - reach, 0.0), np.minimum(centre + reach, limit)
+    alike = ((1 - level) / 2) ** (1 / holding)
+    low = np.minimum(np.maximum(centre - reach, 0.0), means * alike)
+    return low, np.maximum(np.minimum(centre + reach, limit), limit - (limit - means) * alike)
 
 
 def noise_of_independent_queries(table: DocumentTable) -> FloatArray:

@@ -64,7 +64,7 @@ PROBE_TABLE = TableSpec(
         Column(
             "p",
             FLOAT64,
-            "gap, excess: against 0; range: against a flat profile, within documents (p_shape); "
+            "gap, excess: against 0; range: against a flat profile, within documents (p_position); "
             "null elsewhere and with fewer than 30 documents",
             True,
         ),
@@ -288,7 +288,7 @@ def effect_row(value: float, influence: np.ndarray, *, level: float, is_tested: 
     ``influence`` is what each document adds to the figure's deviation, (n_documents,).
     """
     n = len(influence)
-    effect = clustered_effect(value, influence, n_units=n, level=level)
+    effect = clustered_effect(value / n + influence, np.full(n, 1 / n), level=level)
     return {
         "value": value,
         "low": effect.low if n > 1 else None,
@@ -356,7 +356,7 @@ def profile_rows(
         "value": spread,
         "relative": relative(spread),
         "n_documents": len(sums),
-        "p": within_documents(table).p_shape,  # no interval: the two were picked by their means
+        "p": within_documents(table).p,  # no interval: the two were picked by their means
     }
 
 

@@ -32,7 +32,7 @@ SPLIT = "test"
 FIGURES = (
     *("psi", "psi_low", "psi_high"),
     *("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected"),
-    *("p_shape", "p_trend", "n_queries", "n_documents"),
+    *("p_position", "p_trend", "n_queries", "n_documents"),
 )
 """Columns of psi_table that are reported, docs/tables.md; those without a value are left out."""
 VERSION = 1

@@ -128,11 +128,10 @@ def _depends(row: Row, finding: str, control: str | None) -> str:
             found += ", which cannot be separated from document length"
         return f"{how}: {found}."
     if finding == "none":
-        high = row["psi_same_high"]
-        bound = f"; up to {number(high)} is compatible with the data" if high is not None else ""
-        return f"No evidence of a position effect ({p}){bound}."
+        return f"No evidence of a position effect ({p}){_excluded(row)}."
     ends = (
-        f": best in {isolate(row['best_same'])}, worst in {isolate(row['worst_same'])}"
+        f": as observed highest in {isolate(row['best_same'])}, lowest in "
+        f"{isolate(row['worst_same'])}"
         if row["best_same"]
         else ""
     )
@@ -171,7 +170,8 @@ def _beyond(row: Row, finding: str, control: str | None) -> str:
             else f"The model is position-sensitive beyond the position-blind control ({p})."
         )
     return (
-        f"That is not beyond the position-blind control ({p}): the questions may be what differs."
+        f"No evidence that it goes beyond the position-blind control ({p}): the questions may be "
+        "what differs."
     )
 
 
@@ -206,13 +206,20 @@ def _truncation(row: Row, visible: Row | None, whole: Row | None, control: str |
 
 def _on_visible(visible: Row) -> str:
     """Say whether scores depend on position where the evidence was given."""
-    if visible["p_adjusted"] is None or visible["test"] == "between":
-        return "Too few documents to test position on the evidence it was given."
+    if visible["test"] == "between":
+        return "On the evidence it was given, positions within documents cannot be compared."
+    if visible["p_adjusted"] is None:
+        return (
+            "On the evidence it was given, position is not tested: "
+            f"{visible['n_informative_documents']} documents could show an effect, and 30 are "
+            "needed."
+        )
     p = f"adjusted {p_text(visible['p_adjusted'])}"
     if visible["p_adjusted"] > ALPHA:
-        high = visible["psi_same_high"]
-        bound = f"; up to {number(high)} is compatible" if high is not None else ""
-        return f"On the evidence it was given: no evidence of a position effect ({p}){bound}."
+        return (
+            f"On the evidence it was given: no evidence of a position effect ({p})"
+            f"{_excluded(visible)}."
+        )
     still = f"On the evidence it was given, scores still depend on position ({p})"
     control = _against_control(visible)
     if control is None:
@@ -237,7 +244,13 @@ def _against_control(row: Row) -> tuple[bool, str] | None:
     if p is None:
         return None
     told = f"beyond the position-blind control (adjusted {p_text(p)})"
-    return (True, told) if p <= ALPHA else (False, f"but not {told}")
+    return (True, told) if p <= ALPHA else (False, f"without evidence that it goes {told}")
+
+
+def _excluded(row: Row) -> str:
+    """Say which PSI the interval at equal documents excludes; empty without one."""
+    high = row["psi_same_high"]
+    return "" if high is None else f"; a PSI above {number(high)} is excluded"
 
 
 def _share_given(row: Row) -> str:
@@ -252,9 +265,10 @@ def _size(row: Row) -> str:
         return f"{published}; at equal documents it cannot be told."
     same = (
         f"PSI at equal documents {number(row['psi_same'])} "
-        f"{interval(row['psi_same_low'], row['psi_same_high'])}, "
-        f"{number(row['psi_same_corrected'])} with the noise taken out"
+        f"{interval(row['psi_same_low'], row['psi_same_high'])}"
     )
+    if finding_of(row) == "depends":
+        same += f", {number(row['psi_same_corrected'])} corrected for noise"
     if has_flag(row, "confounded"):
         return f"{same}. {published} mixes position with document."
     return f"{same}. {published}."
@@ -316,8 +330,6 @@ def comparison_sentences(row: Row, names: tuple[str, str], test: str | None) -> 
         ``within`` or ``between`` documents, as in the PSI table; None: not tested.
     """
     first, second = names
-    if row["difference"] == 0 and row["difference_low"] == row["difference_high"]:
-        return [f"{first} and {second} give every query the same score: nothing differs."]
     said = []
     ends = interval(row["difference_low"], row["difference_high"])
     if row["p_difference"] is None:
@@ -325,6 +337,8 @@ def comparison_sentences(row: Row, names: tuple[str, str], test: str | None) -> 
             f"Whether their means differ cannot be told: {row['n_documents']} documents are asked "
             "about, and 30 are needed."
         )
+    elif row["difference_low"] == row["difference_high"] == 0:
+        said.append(f"{first} and {second} have the same mean in each document.")
     elif row["p_difference"] <= ALPHA:
         said.append(f"{_higher(first, row, 'difference')}.")
     else:
@@ -337,6 +351,12 @@ def comparison_sentences(row: Row, names: tuple[str, str], test: str | None) -> 
         )
     elif row["p_profile"] <= ALPHA:
         profile = f"their profiles differ ({p}, on both scales)"
+    elif min(row["p_hit"], row["p_miss"]) <= ALPHA:
+        profile = (
+            "their profiles differ on one scale only (as shares of their hits "
+            f"{p_text(row['p_hit'])}, of their misses {p_text(row['p_miss'])}), which a difference "
+            "of difficulty can do, too"
+        )
     else:
         profile = f"no evidence that their profiles differ ({p})"
     how = "compared between documents, adjusted for length only: " if test == "between" else ""

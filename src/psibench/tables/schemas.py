@@ -295,7 +295,7 @@ PSI_TABLE = TableSpec(
         *with_interval(
             "drop",
             "1 - last / first bucket mean, at equal documents (between documents: plain); "
-            "below 0 where late evidence is found better",
+            "below 0 where late evidence is found better; null where one of the two is empty",
         ),
         # Does the score depend on position?
         Column(
@@ -304,13 +304,19 @@ PSI_TABLE = TableSpec(
             "within: p of a document's own queries; between: of documents of like length",
             True,
         ),
-        Column("p_any", FLOAT64, "p against any profile", True),
-        Column("p_shape", FLOAT64, "p against a slope or a bend: the headline", True),
+        Column(
+            "p_position",
+            FLOAT64,
+            "p against a slope, a bend or one bucket unlike the rest: the headline",
+            True,
+        ),
+        Column("p_shape", FLOAT64, "p against a slope or a bend", True),
+        Column("p_bucket", FLOAT64, "p against one bucket unlike the rest", True),
         Column("p_trend", FLOAT64, "p against a slope", True),
         Column(
             "p_adjusted",
             FLOAT64,
-            "p_shape adjusted: Holm over the models, Benjamini-Hochberg in domains and lengths",
+            "p_position adjusted: Holm over the models, Benjamini-Hochberg in domains and lengths",
             True,
         ),
         # Is it the model, or the questions?
