@@ -95,6 +95,14 @@ def _coverage_cells() -> Iterator[Cell]:
                          same=False, bias=False)  # fmt: skip
         yield from cells(f"one-query, PSI {psi:g}",
                          World(layout="one-query", psi=psi), same=False)  # fmt: skip
+
+
+def _further_coverage_cells() -> Iterator[Cell]:
+    """Yield single buckets, twenty buckets, next to no misses, and few documents."""
+
+    def cells(name: str, world: World, **options: object) -> Iterator[Cell]:
+        yield Cell(2, name, "coverage", world, COVERS, tuple(options.items()))
+
     for psi in (0.1, 0.3):
         for profile in ("one_bad", "middle"):
             world = World(layout="free-6", psi=psi, profile=profile)
@@ -275,6 +283,7 @@ def _other_cells() -> Iterator[Cell]:
 CELLS = [
     *_null_cells(),
     *_coverage_cells(),
+    *_further_coverage_cells(),
     *_power_cells(),
     *_between_cells(),
     *_pair_cells(),

@@ -119,7 +119,7 @@ def mean_difference(
     n_documents = int(owner.max(initial=-1)) + 1
     if n_documents < FEWEST_DOCUMENTS:
         return None
-    sums = np.bincount(owner, weights=first - second)
+    sums = np.bincount(owner, weights=first - second).astype(np.float64)
     return clustered_effect(sums, np.bincount(owner).astype(np.float64), level=level)
 
 

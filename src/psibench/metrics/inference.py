@@ -614,7 +614,7 @@ def between_documents(
         return float(chi2.sf((along[kept] ** 2 / values[kept]).sum(), kept.sum()))
 
     both, each = contrasts(n_buckets), np.eye(n_buckets)
-    tested = np.flatnonzero(holding >= FEWEST_DOCUMENTS) if n_buckets > 2 else []
+    tested = np.flatnonzero((holding >= FEWEST_DOCUMENTS) & (n_buckets > 2))
     by_bucket = [p for k in tested if (p := p_value(each[:, [k]])) is not None]
     p_bucket = min(1.0, len(by_bucket) * min(by_bucket)) if by_bucket else None
     p_shape = p_value(both)
@@ -755,7 +755,8 @@ def truncation_effect(
     informs = np.bincount(owner, weights=cut**2) > 1e-9
     if int(informs.sum()) < FEWEST_DOCUMENTS or weight <= 1e-6 * len(cut):
         return None
-    sums, weights = (np.bincount(owner, weights=cut * values) for values in (score, cut))
+    sums = np.bincount(owner, weights=cut * score).astype(np.float64)
+    weights = np.bincount(owner, weights=cut * cut).astype(np.float64)
     return clustered_effect(sums, weights, level=level)
 
 

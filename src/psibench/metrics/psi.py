@@ -127,7 +127,7 @@ def lower_end(profile: Profile, test: PositionTest, *, alpha: float) -> float:
     if test.p is None or test.p > alpha:
         return 0.0
     n_buckets = len(profile.means)
-    precision = np.linalg.pinv(profile.covariance, hermitian=True)
+    precision = np.asarray(np.linalg.pinv(profile.covariance, hermitian=True), dtype=np.float64)
     flat, each = np.ones((n_buckets, 1)), np.eye(n_buckets)
     centre = _fit(flat, profile.means, precision)
     tried = [(contrasts(n_buckets), test.shape)]
