@@ -40,7 +40,7 @@ rule encode:
         queries=per_job(paths.domain_tables, table="queries"),
         checkpoint=per_job(paths.model_inputs),
         # Views share texts: one after the other, so that each text is encoded once.
-        earlier=lambda wildcards: ancient(encoded_before(wildcards)),
+        earlier=lambda wildcards: ancient(prior_encodings(wildcards)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
     log:
@@ -182,7 +182,7 @@ rule embed_api:
         corpora=per_job(paths.domain_tables, table="corpus"),
         queries=per_job(paths.domain_tables, table="queries"),
         tokenizer=per_job(paths.model_inputs),
-        earlier=lambda wildcards: ancient(encoded_before(wildcards)),
+        earlier=lambda wildcards: ancient(prior_encodings(wildcards)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
         usage="results/{benchmark}/encodings/{model}/{lang}.usage.parquet",
@@ -251,8 +251,8 @@ rule search_vectors:
         query_encodings=per_job(paths.encodings, side="query_lang"),
         corpus_encodings=per_job(paths.encodings, side="corpus_lang"),
         # Which of these texts are the benchmark's own, where they are another's encodings.
-        own_queries=per_job(paths.own_texts, side="query_lang", table="queries"),
-        own_corpus=per_job(paths.own_texts, side="corpus_lang", table="corpus"),
+        own_queries=per_job(paths.text_filter_tables, side="query_lang", table="queries"),
+        own_corpus=per_job(paths.text_filter_tables, side="corpus_lang", table="corpus"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
@@ -373,7 +373,7 @@ rule fuse:
 # Rankings that somebody else's system made: files of the user's.
 rule import_run:
     input:
-        files=per_job(paths.given_runs),
+        files=per_job(paths.external_run_files),
         queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
         judged=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
     output:
@@ -383,7 +383,7 @@ rule import_run:
     benchmark:
         "benchmarks/{benchmark}/import_run/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
-        model=patterns["given"],
+        model=patterns["external runs"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1

@@ -32,8 +32,8 @@ from psibench.filters.decide import (
     SCORE_TEXT,
     SCORING_SAVINGS,
     UNUSABLE_VOTE,
+    FlowStep,
     Outputs,
-    Place,
     as_table,
     candidate_facts,
     count_savings,
@@ -90,7 +90,7 @@ class RerankerPanel(Section):
         keys = {"protocol", "rerankers", "complete", "threshold", "under"}
         return self.model_dump(mode="json", include=keys)
 
-    def scoring(self, reranker: str) -> dict[str, Any]:
+    def score_params(self, reranker: str) -> dict[str, Any]:
         """Return what decides one reranker's scores: with ``complete`` neither rule nor others."""
         if self.complete:
             return {"protocol": self.protocol, "complete": True, "rerankers": [reranker]}
@@ -574,7 +574,7 @@ def read_grades(
 def run_remove_negatives(
     section: NegativesProtocol,
     *,
-    place: Place,
+    place: FlowStep,
     corpus: str | Path,
     queries: str | Path,
     qrels: str | Path,

@@ -32,7 +32,7 @@ from psibench.filters.verify import (
     CELL_TABLE,
     MARGIN_TABLE,
     SEGMENT_SCORES,
-    Condition,
+    CountCondition,
     Verify,
     VerifyMargin,
     VerifySection,
@@ -40,7 +40,7 @@ from psibench.filters.verify import (
     count_by_cell,
     count_by_position,
     decide_verify,
-    margin_pools,
+    margin_conditions,
     target_leads,
 )
 from psibench.metrics.aggregate import UncertaintySettings
@@ -159,7 +159,7 @@ def configured_label(section: VerifySection) -> str:
 
 def study_conditions(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
-) -> tuple[pl.DataFrame, list[Condition]]:
+) -> tuple[pl.DataFrame, list[CountCondition]]:
     """Decide on every candidate, by margin at every threshold of the grid and the section's own.
 
     Returns the `evidence_targets` of the candidates, in their order, with what the conditions read;
@@ -170,10 +170,10 @@ def study_conditions(
     if isinstance(section, VerifyMargin):
         cuts = {f"{cut:g}": cut for cut in (*GRID, section.threshold + 0.0)}  # one row per label
         margins = consensus_margins(scores, queries, rerankers=section.rerankers)
-        pools = margin_pools(sorted(cuts.values()))
+        pools = margin_conditions(sorted(cuts.values()))
         return queries.with_columns(margins.get_column("margin")), list(pools)
     kept = decide_verify(section, scores, candidates).get_column("kept")
-    conditions: list[Condition] = [("all", None, pl.lit(True)), ("kept", None, pl.col("kept"))]
+    conditions: list[CountCondition] = [("all", None, pl.lit(True)), ("kept", None, pl.col("kept"))]
     return queries.with_columns(kept), conditions
 
 
@@ -271,7 +271,7 @@ def reranker_agreement(votes: pl.DataFrame) -> Iterator[dict[str, Any]]:
         }
 
 
-def kept_without(votes: pl.DataFrame) -> dict[str, pl.Series]:
+def leave_one_out_decisions(votes: pl.DataFrame) -> dict[str, pl.Series]:
     """Decide on every query with the whole panel (none) and with each reranker left out.
 
     All rerankers that are left have to vote for a query; an unknown vote is none.
@@ -283,9 +283,10 @@ def kept_without(votes: pl.DataFrame) -> dict[str, pl.Series]:
 
 
 def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Count what the panel keeps without each of its rerankers (`kept_without`), by position.
+    """Count what the panel keeps without each of its rerankers, by position.
 
-    ``queries`` has ``targets``; a query with several of them counts at each.
+    ``kept`` is of `leave_one_out_decisions`. ``queries`` has ``targets``; a query with several of
+    them counts at each.
     """
     whole, targets = kept[WHOLE_PANEL], queries.get_column("targets")
     groups = {"all": targets.is_not_null()}
@@ -349,7 +350,7 @@ def run_filter_study(
     scored, bins = read_all(scores, SEGMENT_SCORES), read_length_bins(sampling)
     votes = panel_votes(section, scored, asked)
     queries, conditions = study_conditions(section, scored, asked)
-    kept = kept_without(votes)
+    kept = leave_one_out_decisions(votes)
     label = configured_label(section)
     counts = count_by_position(queries, conditions)
     written = {

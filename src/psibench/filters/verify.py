@@ -36,17 +36,17 @@ from psibench.filters.decide import (
     SPAN_PARTS,
     TARGET_NOT_FIRST,
     FilterSection,
+    FlowStep,
     Outputs,
-    Place,
     all_parts,
     as_table,
     candidate_facts,
     count_savings,
     evidence_targets,
+    incomparable_reason,
     kept_items,
     ledger_rows,
     make_decisions,
-    nothing_to_compare,
     target_parts,
     write_ledger,
 )
@@ -76,7 +76,7 @@ Panel = Annotated[list[Id], AfterValidator(refuse_repeats), AfterValidator(refus
 class VerifySection(FilterSection):
     """What the verification of every recipe has."""
 
-    place = 10  # balancing has the one after
+    flow_step = 10  # balancing has the one after
 
     rule: str
     rerankers: Panel = Field(min_length=1)
@@ -90,11 +90,11 @@ class VerifySection(FilterSection):
     seed: int = Field(default=42, ge=0)
     """Seed of the downsampling."""
 
-    stage: ClassVar[str]
+    rule_label: ClassVar[str]
     """Name of the rule in decisions and in the ledger."""
     parts: ClassVar[tuple[str, ...]] = POSITIONS
     """Parts of the document that are scored, of those `part_text` knows."""
-    failed: ClassVar[str] = TARGET_NOT_FIRST
+    failure_code: ClassVar[str] = TARGET_NOT_FIRST
     """Reason code of a lead that is not enough."""
 
     @property
@@ -103,11 +103,11 @@ class VerifySection(FilterSection):
         return pl.col("lead") > 0
 
     @property
-    def dropped_for(self) -> pl.Expr:
+    def drop_reason(self) -> pl.Expr:
         """Reason code of a query by its deciding ``lead``; null where it is kept."""
-        return pl.when(pl.col("lead") <= 0).then(pl.lit(self.failed))
+        return pl.when(pl.col("lead") <= 0).then(pl.lit(self.failure_code))
 
-    def scoring(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
+    def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
         """Return what of the section decides one reranker's scores, as plain data.
 
         These are the rerankers up to it; with ``complete``, or the section's own, it alone. A
@@ -127,7 +127,7 @@ class VerifyAgreement(VerifySection):
     balance: bool = True
     """Then downsample every position to the smallest one."""
 
-    stage = "agreement"
+    rule_label = "agreement"
 
 
 class VerifyNecessity(VerifySection):
@@ -136,9 +136,9 @@ class VerifyNecessity(VerifySection):
     rule: Literal["necessity"] = "necessity"
     """Without it: the rule of the recipe's paper, necessity for posir."""
 
-    stage = "span_necessity"
+    rule_label = "span_necessity"
     parts = SPAN_PARTS
-    failed = SPAN_NOT_NEEDED
+    failure_code = SPAN_NOT_NEEDED
 
 
 class VerifyMargin(VerifySection):
@@ -150,7 +150,7 @@ class VerifyMargin(VerifySection):
     """Smallest lead of the target over the best other third, in scores from 0 to 1. A change
     scores nothing again."""
 
-    stage = "margin"
+    rule_label = "margin"
 
     @property
     def floor(self) -> float:
@@ -166,15 +166,15 @@ class VerifyMargin(VerifySection):
         return pl.col("lead") >= self.floor
 
     @property
-    def dropped_for(self) -> pl.Expr:
+    def drop_reason(self) -> pl.Expr:
         """Reason code of a query by its margin, the deciding ``lead``; null where it is kept."""
         lead = pl.col("lead")
         reason = pl.when(lead < 0).then(pl.lit(TARGET_NOT_FIRST)).otherwise(pl.lit(MARGIN_BELOW))
         return pl.when(lead < self.threshold).then(reason)
 
-    def scoring(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
+    def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
         """Return what decides one reranker's scores: the floor in place of the threshold."""
-        made = super().scoring(reranker, complete=complete)
+        made = super().score_params(reranker, complete=complete)
         return made | {"threshold": 0.0 if made["complete"] else self.floor}
 
 
@@ -271,7 +271,7 @@ def target_leads(
     lead = score.filter(is_target).max() - score.filter(~is_target).max()
     return (
         scores.filter(pl.col("part").is_in(parts))
-        .join(targets.filter(nothing_to_compare(parts).is_null()), on="query_id")
+        .join(targets.filter(incomparable_reason(parts).is_null()), on="query_id")
         .join(panel, on="reranker")
         .group_by("query_id", "reranker", "number")
         .agg(lead=pl.when(score.null_count() == 0).then(lead))
@@ -302,7 +302,7 @@ def deciding_leads(
     leads = leads.with_columns(passes=passes.fill_null(False))
     failed = leads.filter(~pl.col("passes")).sort("number").unique("query_id", keep="first")
     passed = leads.join(failed, on="query_id", how="anti")
-    nothing, without_text = nothing_to_compare(parts), pl.lit(NO_TEXT[parts == SPAN_PARTS])
+    nothing, without_text = incomparable_reason(parts), pl.lit(NO_TEXT[parts == SPAN_PARTS])
     n_passed = targets.select(nothing.is_null().sum()).item() - failed.height
     if passed.height != n_passed * len(rerankers):
         raise InputError(
@@ -354,22 +354,22 @@ def decide_verify(
         parts=section.parts,
     )
     named = found.rename({"query_id": "item_id", "reranker": "decided_by"})
-    reason = pl.coalesce("reason", section.dropped_for)
-    return make_decisions(section.stage, named.with_columns(score="lead"), reason)
+    reason = pl.coalesce("reason", section.drop_reason)
+    return make_decisions(section.rule_label, named.with_columns(score="lead"), reason)
 
 
-def wanted_scorings(
+def pairs_to_score(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
 ) -> pl.DataFrame:
     """List what the last reranker of the section has to score: what passed under those before it.
 
-    ``section`` is as `VerifySection.scoring` gives it, ``scores`` has the SEGMENT_SCORES rows of
+    ``section`` is made of `VerifySection.score_params`; ``scores`` has the SEGMENT_SCORES rows of
     all rerankers before the last. Returns ``query_id`` and ``part``, in order of the candidates and
     the parts; every part of every candidate if the section is ``complete``.
     """
     asked, parts = target_parts(candidates, section.parts), section.parts
     if not section.complete:
-        asked = asked.filter(nothing_to_compare(parts).is_null())
+        asked = asked.filter(incomparable_reason(parts).is_null())
         leads = target_leads(scores, asked, rerankers=section.rerankers[:-1], parts=parts)
         failed = leads.filter(~section.passes.fill_null(False))
         asked = asked.join(failed, on="query_id", how="anti", maintain_order="left")
@@ -378,11 +378,11 @@ def wanted_scorings(
 
 # Counts by threshold and by length bin.
 
-Condition = tuple[str, float | None, pl.Expr]
+CountCondition = tuple[str, float | None, pl.Expr]
 """One row of a table of thresholds: its label, the threshold, which queries count."""
 
 
-def margin_pools(thresholds: Sequence[float]) -> Iterator[Condition]:
+def margin_conditions(thresholds: Sequence[float]) -> Iterator[CountCondition]:
     """Yield the rows of Controlled's Table 6: all, no_margin, failed, then cumulative pools."""
     margin = pl.col("margin")
     yield "all", None, pl.lit(True)
@@ -393,7 +393,7 @@ def margin_pools(thresholds: Sequence[float]) -> Iterator[Condition]:
 
 
 def count_by_position(
-    queries: pl.DataFrame, conditions: Sequence[Condition]
+    queries: pl.DataFrame, conditions: Sequence[CountCondition]
 ) -> Iterator[dict[str, Any]]:
     """Count the queries that meet each condition, by target position (Controlled, table 6).
 
@@ -428,7 +428,7 @@ def count_by_reranker(
     """
     leads = target_leads(scores, targets, rerankers=rerankers, parts=POSITIONS)
     known = leads.drop_nulls("lead").join(targets, on="query_id")
-    conditions: list[Condition] = [("shown", None, pl.lit(True))]
+    conditions: list[CountCondition] = [("shown", None, pl.lit(True))]
     conditions += [(f"lead>={cut:g}", cut, pl.col("lead") >= cut) for cut in thresholds]
     rows = [
         {"reranker": name, **row}
@@ -439,7 +439,7 @@ def count_by_reranker(
 
 
 def count_by_cell(
-    queries: pl.DataFrame, conditions: Sequence[Condition], *, length_bins: Sequence[str]
+    queries: pl.DataFrame, conditions: Sequence[CountCondition], *, length_bins: Sequence[str]
 ) -> pl.DataFrame:
     """Count the queries in every cell of length bin and position (Controlled, table 8).
 
@@ -476,7 +476,7 @@ def count_by_cell(
 def run_verify(
     section: Verify,
     *,
-    place: Place,
+    place: FlowStep,
     documents: TablePath,
     sampling: TablePath,
     candidates: TablePath,
@@ -503,7 +503,7 @@ def run_verify(
         [candidates, documents, sampling, *scores],
         params=section.model_dump(mode="json"),
     )
-    decided = [(section.stage, decide_verify(section, scored, asked))]
+    decided = [(section.rule_label, decide_verify(section, scored, asked))]
     if section.balance:
         left = evidence_targets(kept_items(asked, decided[0][1]))
         decided.append((RULE_BALANCE, balance_positions(left, seed=section.seed)))
@@ -513,7 +513,7 @@ def run_verify(
     ]
     write_ledger(ledger, place, outputs, source)
     savings = count_savings(
-        section.stage,
+        section.rule_label,
         scored,
         asked.select(query_id="_id"),
         scorers=section.rerankers,
@@ -546,7 +546,7 @@ def _margin_tables(
     margins = consensus_margins(scores, targets, rerankers=panel, floor=section.floor)
     known = margins.select("margin", "query_id")
     thresholds = sorted({*MARGIN_THRESHOLDS, section.threshold})
-    pools = list(margin_pools(thresholds))
+    pools = list(margin_conditions(thresholds))
     by_position = count_by_position(known.join(targets, on="query_id"), pools)
     by_reranker = count_by_reranker(scores, targets, rerankers=panel, thresholds=thresholds)
     in_cells = evidence_targets(facts).join(known, on="query_id")

@@ -55,7 +55,7 @@ class Outcome:
     reason), `refused`, `truncated`, `filtered`, or `failed`: no reply, ``text`` is the error; not
     stored, asked again next time. ``key`` is that of the last request made for the item; ``usage``
     is of all replies to it, ``n_reasks`` of which were to re-asks, whenever they were asked;
-    ``n_asked`` were received in this run.
+    ``n_replies`` were received in this run.
     """
 
     item_id: str
@@ -67,7 +67,7 @@ class Outcome:
     model: str
     usage: Usage
     n_reasks: int = 0
-    n_asked: int = 0
+    n_replies: int = 0
 
 
 def interpret(

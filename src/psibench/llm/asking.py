@@ -44,26 +44,26 @@ class Totals:
 
     n_items: int = 0
     n_from_store: int = 0
-    n_asked: int = 0
+    n_replies: int = 0
     usage: Usage = field(default_factory=Usage)
     statuses: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
-class Chain:
+class RequestChain:
     """One item's requests: the first, and its re-asks."""
 
     item_id: str
     request: Request
     max_reasks: int
     n_reasks: int = 0
-    n_asked: int = 0
+    n_replies: int = 0
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
         self.key = self.first_key = self.request.key
 
-    def take(self, answer: Answer, stored: AnswerStore | None = None) -> Outcome | None:
+    def record(self, answer: Answer, stored: AnswerStore | None = None) -> Outcome | None:
         """Judge an answer to the current request; None if the next sample is to be asked.
 
         Where another sample would not mend it, ``stored`` may have that sample's answer already.
@@ -76,7 +76,7 @@ class Chain:
             item_id=self.item_id,
             n_reasks=self.n_reasks,
         )
-        ended = replace(outcome, usage=self.usage, n_asked=self.n_asked)
+        ended = replace(outcome, usage=self.usage, n_replies=self.n_replies)
         if outcome.status not in REASKED or self.n_reasks >= self.max_reasks:
             return ended
         request = self.request.reask()
@@ -87,14 +87,14 @@ class Chain:
         self.n_reasks += 1
         return None
 
-    def follow_stored(self, stored: AnswerStore) -> Outcome | None:
+    def replay_stored(self, stored: AnswerStore) -> Outcome | None:
         """Follow the chain through stored answers; None where the next request has none."""
         while (answer := stored.get(self.key)) is not None:
-            if (outcome := self.take(answer, stored)) is not None:
+            if (outcome := self.record(answer, stored)) is not None:
                 return outcome
         return None
 
-    def failed(self, failure: TryFailedError) -> Outcome:
+    def failure_outcome(self, failure: TryFailedError) -> Outcome:
         """Return the outcome of a request without a reply."""
         return Outcome(
             item_id=self.item_id,
@@ -106,44 +106,49 @@ class Chain:
             model="",
             usage=self.usage,
             n_reasks=self.n_reasks,
-            n_asked=self.n_asked,
+            n_replies=self.n_replies,
         )
 
 
-class Results:
+class OutcomeSink:
     """Outcomes handed on and counted; how many requests in a row failed with no end in sight."""
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
         self.totals = Totals()
-        self.n_failed_in_a_row = 0
+        self.n_consecutive_failures = 0
         self._on_outcome = on_outcome
 
-    def take_stored(self, chain: Chain, store: AnswerStore) -> bool:
+    def resolve_from_store(self, chain: RequestChain, store: AnswerStore) -> bool:
         """Count an item, and hand on its outcome if the store has it."""
         self.totals.n_items += 1
-        if (outcome := chain.follow_stored(store)) is None:
+        if (outcome := chain.replay_stored(store)) is None:
             return False
         self.totals.n_from_store += 1
-        self.hand_on(outcome)
+        self.emit(outcome)
         return True
 
-    def hand_on(self, outcome: Outcome, *twins: str) -> None:
+    def emit(self, outcome: Outcome, *duplicate_ids: str) -> None:
         """Hand on an outcome, and as many more for items that asked the same."""
-        for each in (outcome, *(replace(outcome, item_id=name, n_asked=0) for name in twins)):
+        for each in (
+            outcome,
+            *(replace(outcome, item_id=name, n_replies=0) for name in duplicate_ids),
+        ):
             self.totals.statuses[each.status] += 1
             self._on_outcome(each)
 
-    def received(self, answer: Answer) -> None:
+    def count_reply(self, answer: Answer) -> None:
         """Count an answer that was asked for."""
-        self.n_failed_in_a_row = 0
-        self.totals.n_asked += 1
+        self.n_consecutive_failures = 0
+        self.totals.n_replies += 1
         self.totals.usage += answer.usage
 
-    def failed(self, chain: Chain, failure: TryFailedError) -> Outcome:
+    def count_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
         """Count a request without a reply and return its outcome."""
-        if failure.verdict != "reject" or not self.totals.n_asked:
-            self.n_failed_in_a_row += 1  # a rejected request among others speaks for itself alone
-        return chain.failed(failure)
+        if failure.verdict != "reject" or not self.totals.n_replies:
+            self.n_consecutive_failures += (
+                1  # a rejected request among others speaks for itself alone
+            )
+        return chain.failure_outcome(failure)
 
 
 async def ask(
@@ -171,13 +176,15 @@ async def ask(
         raised, once what is under way is stored or was given up.
     """
     run = _Run(client, store, policy, on_outcome)
-    await see_to_all(iter(items), run.see_to, concurrency=policy.concurrency, check_stop=check_stop)
+    await run_workers(
+        iter(items), run.process_item, concurrency=policy.concurrency, check_stop=check_stop
+    )
     return run.results.totals
 
 
-async def see_to_all(
+async def run_workers(
     items: Iterator[T],
-    see_to: Callable[[T], Awaitable[None]],
+    handle: Callable[[T], Awaitable[None]],
     *,
     concurrency: int,
     check_stop: Callable[[], None] = lambda: None,
@@ -197,7 +204,7 @@ async def see_to_all(
     async def work() -> None:
         try:
             while not errors and (item := next(items, None)) is not None:
-                await see_to(item)
+                await handle(item)
         except Exception as error:
             errors.append(error)
 
@@ -230,35 +237,35 @@ class _Run:
         policy: AskPolicy,
         on_outcome: Callable[[Outcome], None],
     ) -> None:
-        self.results = Results(on_outcome)
+        self.results = OutcomeSink(on_outcome)
         self._error: InputError | None = None
         self._client, self._store, self._policy = client, store, policy
-        self._twins: dict[str, list[str]] = {}
+        self._waiting_ids: dict[str, list[str]] = {}
 
-    async def see_to(self, item: Item) -> None:
+    async def process_item(self, item: Item) -> None:
         """Give the outcome of an item: from the store, with a twin's, or by asking."""
-        chain = Chain(item.id, item.request, self._policy.max_reasks)
-        if self.results.take_stored(chain, self._store):
+        chain = RequestChain(item.id, item.request, self._policy.max_reasks)
+        if self.results.resolve_from_store(chain, self._store):
             await asyncio.sleep(0)
-        elif (key := chain.first_key) in self._twins:
-            self._twins[key].append(item.id)
+        elif (key := chain.first_key) in self._waiting_ids:
+            self._waiting_ids[key].append(item.id)
         else:
-            self._twins[key] = []
-            outcome = await self._asked(chain)
-            twins = self._twins.pop(key)
+            self._waiting_ids[key] = []
+            outcome = await self._request_outcome(chain)
+            duplicate_ids = self._waiting_ids.pop(key)
             if outcome is not None:
-                self.results.hand_on(outcome, *twins)
+                self.results.emit(outcome, *duplicate_ids)
         if self._error is not None:
             raise self._error
 
-    async def _asked(self, chain: Chain) -> Outcome | None:
+    async def _request_outcome(self, chain: RequestChain) -> Outcome | None:
         """Ask, and store each answer, until there is an outcome; None if the run stops first."""
         while self._error is None:
             try:
                 answer = await self._client.ask(chain.request, chain.key)
             except TryFailedError as failure:
-                return self._failed(chain, failure)
-            self.results.received(answer)
+                return self._handle_failure(chain, failure)
+            self.results.count_reply(answer)
             try:
                 self._store.add(answer)
             except OSError as error:
@@ -268,16 +275,16 @@ class _Run:
                     "there and run again to go on."
                 )
                 return None
-            chain.n_asked += 1
-            if (outcome := chain.take(answer)) is not None:
+            chain.n_replies += 1
+            if (outcome := chain.record(answer)) is not None:
                 return outcome
         return None
 
-    def _failed(self, chain: Chain, failure: TryFailedError) -> Outcome:
-        outcome = self.results.failed(chain, failure)
+    def _handle_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
+        outcome = self.results.count_failure(chain, failure)
         if failure.verdict == "stop":
             self._halt(f"the server refuses all requests: {failure}")
-        elif (n_failed := self.results.n_failed_in_a_row) >= self._policy.give_up_after:
+        elif (n_failed := self.results.n_consecutive_failures) >= self._policy.give_up_after:
             self._halt(
                 f"{n_failed} requests failed in a row, the last with {failure}. "
                 "All answers so far are stored; mend the cause and run again."

@@ -25,7 +25,7 @@ class OpenAIChatClient(Connection):
 
     ``base_url`` and ``secret`` take the place of theirs: the stand-in's port is known only once it
     runs, and a server that the job starts has a key of its own. Otherwise the key is read from the
-    environment here. ``budget`` and ``obituary`` are as in `Connection`.
+    environment here. ``budget`` and ``exit_reason`` are as in `Connection`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class OpenAIChatClient(Connection):
         base_url: str | None = None,
         secret: Secret | None = None,
         budget: Budget | None = None,
-        obituary: Callable[[], str | None] = lambda: None,
+        exit_reason: Callable[[], str | None] = lambda: None,
     ) -> None:
         super().__init__(
             settings.asking,
@@ -44,7 +44,7 @@ class OpenAIChatClient(Connection):
             secret=secret or Secret.from_environment(settings.api_key_env),
             headers=settings.headers,
             budget=budget,
-            obituary=obituary,
+            exit_reason=exit_reason,
         )
         self._output_limit_key = settings.output_limit_key
 

@@ -44,7 +44,7 @@ redirection (3xx): it is not followed."""
 
 _STOP_CODES = frozenset({"insufficient_quota", "invalid_api_key", "model_not_found"})
 
-HOPELESS_AFTER = 20
+MAX_INITIAL_HTTP_500 = 20
 """Answers of status 500, and no other, after which a server is given up: it cannot do what is asked
 (a reply format it does not know), and says so in this way."""
 
@@ -83,7 +83,7 @@ class Connection:
     secret, headers
         The key, kept here and in the HTTP clients alone; further headers (``openai.Omit()``
         leaves one out).
-    obituary
+    exit_reason
         Asked when a connection breaks: how the server ended, or None while it runs.
     """
 
@@ -96,9 +96,9 @@ class Connection:
         secret: Secret,
         headers: Mapping[str, Any] | None = None,
         budget: Budget | None = None,
-        obituary: Callable[[], str | None] = lambda: None,
+        exit_reason: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._policy, self._secret, self._obituary = policy, secret, obituary
+        self._policy, self._secret, self._exit_reason = policy, secret, exit_reason
         self._headers = {"Content-Type": "application/json"} | dict(headers or {})
         self.meter = Meter(policy.requests_per_minute, policy.tokens_per_minute, budget)
         self._clients = [
@@ -186,7 +186,7 @@ class Connection:
             self.meter.settle(call, None if isinstance(error, perhaps_billed) else Usage())
             if isinstance(error, httpx2.TransportError):
                 self._note(type(error).__name__, self._secret.scrub(str(error)))
-                if (end := self._obituary()) is not None:
+                if (end := self._exit_reason()) is not None:
                     told = f"{end}\nAll answers so far are stored; run again to go on."
                     raise InputError(told) from None
             raise
@@ -221,7 +221,7 @@ class Connection:
     def _is_hopeless(self) -> bool:
         """Say whether nothing but error 500 ever came back, and often enough."""
         only_500 = self._failed.keys() == {"http_500"} and not self._is_answered
-        return only_500 and self._failed["http_500"] >= HOPELESS_AFTER
+        return only_500 and self._failed["http_500"] >= MAX_INITIAL_HTTP_500
 
     def _data(self, content: bytes) -> Any:
         try:
@@ -233,7 +233,7 @@ class Connection:
 
 def _hopeless(failure: TryFailedError) -> TryFailedError:
     """Return a failure that ends the run, with what may help."""
-    words = f"{failure.detail} (all of the first {HOPELESS_AFTER} answers)"
+    words = f"{failure.detail} (all of the first {MAX_INITIAL_HTTP_500} answers)"
     if any(word in failure.detail for word in FORMAT_WORDS):
         words += (
             ". The server may not know this reply_format: try json_object_schema, json_object "

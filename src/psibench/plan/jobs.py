@@ -152,13 +152,13 @@ def part_scoring(
     """
     verify = plan.benchmarks[benchmark].generated.verify
     assert verify is not None
-    return {"section": verify.scoring(reranker, complete=complete)} | _scorer(plan, reranker)
+    return {"section": verify.score_params(reranker, complete=complete)} | _scorer(plan, reranker)
 
 
 def pair_scoring(plan: Plan, benchmark: str, reranker: str) -> dict[str, Any]:
     """Return what decides a reranker's scores of a benchmark's recalled documents."""
     negatives = plan.benchmarks[benchmark].negatives
-    return {"section": negatives.scoring(reranker)} | _scorer(plan, reranker)
+    return {"section": negatives.score_params(reranker)} | _scorer(plan, reranker)
 
 
 def _scorer(plan: Plan, reranker: str) -> dict[str, Any]:

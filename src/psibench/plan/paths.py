@@ -40,7 +40,7 @@ from psibench.translate.quality import JUDGE_TRANSLATION
 
 SCORES = {"verify": "scores", "false_negatives": "pair_scores"}
 """Folders of what rerankers say for a filter, by the key of its section."""
-NOTHING = r"(?!)none"
+NEVER_MATCHES = r"(?!)none"
 """Matches nothing, not even the empty string."""
 PAIR = "{query_lang}-{corpus_lang}"
 KEYS = sorted({key for section in GENERATED_RECIPES.values() for key in section.model_fields})
@@ -78,7 +78,7 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
         (one.id, f"(?:runs/[^/]+|scores|tables)/{language}-{language}[.]")
         for one in plan.evaluated
         for language in one.native
-        if plan.searched_as(one.id, language, language) != one.id
+        if plan.run_source(one.id, language, language) != one.id
     )
     patterns["searched"] = f"(?!{patterns['shared']})(?:{patterns['benchmarks']})"
     return patterns
@@ -117,7 +117,7 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "api": models(EmbeddingApiModel),
         "reranking": models(RerankModel),
         "fused": models(FusionModel),
-        "given": models(RunFilesModel),
+        "external runs": models(RunFilesModel),
         "generated": [one.id for one in every if one.is_generated],
         "raw": [name for name, one in plan.views.items() if one.view == RAW],
         **{f"having {key}": having(key) for key in KEYS},
@@ -135,13 +135,13 @@ def _has(section: Benchmark, key: str) -> bool:
 
 
 def _any_of(names: Iterable[str]) -> str:
-    return "|".join(map(re.escape, names)) or NOTHING
+    return "|".join(map(re.escape, names)) or NEVER_MATCHES
 
 
 def _where(ends: Iterable[tuple[str, str]]) -> str:
     """Match benchmarks where their paths go on as the patterns given with them say."""
     every = sorted(ends, key=lambda one: one[0], reverse=True)
-    return "|".join(f"{re.escape(name)}(?=/{end})" for name, end in every) or NOTHING
+    return "|".join(f"{re.escape(name)}(?=/{end})" for name, end in every) or NEVER_MATCHES
 
 
 def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
@@ -298,7 +298,7 @@ def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
     return files + _manifests(plan, reranker_downloads(entry))
 
 
-def encoder_inputs(plan: Plan, benchmark: str) -> list[str]:
+def persona_encoder_inputs(plan: Plan, benchmark: str) -> list[str]:
     """List what the choice of a benchmark's personas waits for, likewise."""
     return _checkpoint_inputs(plan, plan.encoders[benchmark])
 
@@ -317,7 +317,7 @@ def _manifests(plan: Plan, downloads: Iterable[Download]) -> list[str]:
     return [f"{plan.config.store}/checkpoints/{one.name}.json" for one in downloads]
 
 
-def given_runs(
+def external_run_files(
     plan: Plan, benchmark: str, model: str, query_lang: str, corpus_lang: str
 ) -> list[str]:
     """List the files of the user's that are a model's run on a language pair."""
@@ -362,9 +362,9 @@ def held_out(plan: Plan, training: str, *, table: str) -> list[str]:
     return [path for name in tested for path in domain_tables(plan, name, language, table=table)]
 
 
-def trained_alone(plan: Plan) -> list[str]:
+def unevaluated_model_manifests(plan: Plan) -> list[str]:
     """List the models that are trained and evaluated nowhere."""
-    return [f"{one.folder}/model.json" for one in plan.trained_alone.values()]
+    return [f"{one.folder}/model.json" for one in plan.unevaluated_models.values()]
 
 
 def base_inputs(plan: Plan, trained: str) -> list[str]:
@@ -384,9 +384,7 @@ def task_shards(
     return [f"{folder}/{shard}.{table}.parquet" for shard in shards]
 
 
-def asked_table(
-    plan: Plan, benchmark: str, lang: str, domain: str, *, task: str
-) -> str | list[str]:
+def task_table(plan: Plan, benchmark: str, lang: str, domain: str, *, task: str) -> str | list[str]:
     """Return the table with a domain's rows of a task, nothing where there is no such task."""
     has = task in plan.benchmarks[benchmark].tasks
     return build_table(plan, benchmark, lang, domain=domain, table=task) if has else []
@@ -504,12 +502,14 @@ def judge_tables(
 
 def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> str:
     """Return a model's encodings that have the texts of a benchmark or view in a language."""
-    return f"results/{plan.encoded_as(benchmark, model, lang)}/encodings/{model}/{lang}.parquet"
+    return (
+        f"results/{plan.encoding_source(benchmark, model, lang)}/encodings/{model}/{lang}.parquet"
+    )
 
 
-def encoded_before(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
+def prior_encodings(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
     """List the encodings that share texts with one, and are made before it: none, or one."""
-    names = plan.encoded_before(benchmark, model, lang)
+    names = plan.prior_encoding_source(benchmark, model, lang)
     return [f"results/{name}/encodings/{model}/{lang}.parquet" for name in names]
 
 
@@ -519,7 +519,7 @@ def encoding_shards(plan: Plan, benchmark: str, model: str, lang: str) -> list[s
     return [f"results/{benchmark}/encodings/{model}/{lang}/{shard}.parquet" for shard in shards]
 
 
-def own_texts(
+def text_filter_tables(
     plan: Plan,
     benchmark: str,
     model: str,
@@ -534,7 +534,7 @@ def own_texts(
 
     Of a pair, the domains that are in both languages; of a part, its own.
     """
-    if plan.encoded_as(benchmark, model, lang) == benchmark and not part:
+    if plan.encoding_source(benchmark, model, lang) == benchmark and not part:
         return []
     among = domains(plan, benchmark, lang, query_lang, corpus_lang, part)
     return plan.named[benchmark].tables(lang, table, domains=among)
@@ -551,26 +551,28 @@ def fused_runs(
 ) -> list[str]:
     """List the runs that a model is fused of."""
     pair = f"{query_lang}-{corpus_lang}"
-    every = plan.searching(model, benchmark)
+    every = plan.component_models(model, benchmark)
     return [f"results/{benchmark}/runs/{one}/{pair}.parquet" for one in every]
 
 
 def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) -> list[str]:
     """List the encodings of documents that say what the models fused read of them."""
-    every = plan.searching(model, benchmark)
+    every = plan.component_models(model, benchmark)
     return [
         encodings(plan, benchmark, one, corpus_lang)
         for one in every
-        if plan.reads(one) == "encoded"
+        if plan.visibility_source(one) == "encoded"
     ]
 
 
 def reads_all(plan: Plan, benchmark: str, model: str) -> bool:
     """Say whether one of the models fused reads whole documents."""
-    return any(plan.reads(one) == "all" for one in plan.searching(model, benchmark))
+    return any(
+        plan.visibility_source(one) == "all" for one in plan.component_models(model, benchmark)
+    )
 
 
-def shared_runs(plan: Plan) -> list[str]:
+def run_path_templates(plan: Plan) -> list[str]:
     """List what a job takes from another view's runs: paths of runs/, {model}/{pair}.
 
     Of every model that searches; those of rerankers and fused models have what they saw beside.
@@ -585,12 +587,12 @@ def shared_runs(plan: Plan) -> list[str]:
     ]
 
 
-def wider_runs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
+def source_runs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
     """List the runs of a wider view that a benchmark or view takes its own from."""
-    name = plan.searched_as(benchmark, query_lang, corpus_lang)
+    name = plan.run_source(benchmark, query_lang, corpus_lang)
     return [
         f"results/{name}/runs/{path.format(query_lang=query_lang, corpus_lang=corpus_lang)}"
-        for path in shared_runs(plan)
+        for path in run_path_templates(plan)
     ]
 
 
@@ -600,7 +602,7 @@ def compared_models(
     """List the models of a language pair: their tables, and what a reader has to know."""
     pair, found = f"{query_lang}-{corpus_lang}", list[dict[str, str | bool | None]]()
     for model in plan.models_of(benchmark, query_lang, corpus_lang):
-        run, reads = f"results/{benchmark}/runs/{model}/{pair}", plan.reads(model)
+        run, reads = f"results/{benchmark}/runs/{model}/{pair}", plan.visibility_source(model)
         vectors = encodings(plan, benchmark, model, corpus_lang)
         found.append(
             {
@@ -616,7 +618,7 @@ def compared_models(
     return found
 
 
-def read_of_models(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
+def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
     """List what the models of a pair are scored by, less what the scoring itself writes."""
     pair = benchmark, query_lang, corpus_lang
     found = [
@@ -625,14 +627,16 @@ def read_of_models(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
         for kind in ("run", "encodings", "seen")
         if model[kind]
     ]
-    if plan.searched_as(*pair) == benchmark:
+    if plan.run_source(*pair) == benchmark:
         return found
     labels = {"query_lang": query_lang, "corpus_lang": corpus_lang}
-    made = {f"results/{benchmark}/runs/{path}".format(**labels) for path in shared_runs(plan)}
+    made = {
+        f"results/{benchmark}/runs/{path}".format(**labels) for path in run_path_templates(plan)
+    }
     return [path for path in found if path not in made]
 
 
-def compared_domains(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
+def domain_similarity_jobs(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
     """Return by which model the domains of a benchmark are compared, and in which languages.
 
     The first that makes vectors; languages that it is read in, with two or more domains. Documents

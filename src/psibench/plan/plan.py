@@ -42,10 +42,10 @@ from psibench.plan.config import (
     Config,
     TrainedModel,
     first_stage_of,
-    models_below,
     resolve_llms,
     resolve_prices,
     resolve_rerankers,
+    upstream_models,
 )
 from psibench.plan.texts import (
     PlannedTexts,
@@ -173,7 +173,7 @@ class Plan:
         return [model for model in found if self.models[model].kind not in tiny.only_here]
 
     @cached_property
-    def trained_alone(self) -> dict[str, TrainedModel]:
+    def unevaluated_models(self) -> dict[str, TrainedModel]:
         """The models of trainings none of whose models is evaluated: made for later, by id.
 
         Of the other trainings, what is evaluated is what is trained.
@@ -205,14 +205,14 @@ class Plan:
         assert isinstance(entry, RerankModel)
         return first_stage_of(entry, self.named[benchmark].section, self.config)
 
-    def searching(self, model: str, benchmark: str) -> list[str]:
+    def component_models(self, model: str, benchmark: str) -> list[str]:
         """List the models whose runs one is made of, first of all: itself, where it searches."""
         entry = self.models[model]
         if isinstance(entry, RerankModel):
-            return self.searching(self.first_stage(model, benchmark), benchmark)
+            return self.component_models(self.first_stage(model, benchmark), benchmark)
         return list(entry.of) if isinstance(entry, FusionModel) else [model]
 
-    def reads(self, model: str) -> Literal["all", "encoded", "seen", "unknown"]:
+    def visibility_source(self, model: str) -> Literal["all", "encoded", "seen", "unknown"]:
         """Say where it is known what a model reads of documents.
 
         ``all``: all of them; ``encoded``: its encodings say; ``seen``: a table beside its run does,
@@ -221,7 +221,7 @@ class Plan:
         """
         entry = self.models[model]
         if isinstance(entry, FusionModel):
-            parts = {self.reads(one) for one in entry.of}
+            parts = {self.visibility_source(one) for one in entry.of}
             return "unknown" if "unknown" in parts and "all" not in parts else "seen"
         if isinstance(entry, RerankModel):
             return "seen"
@@ -309,7 +309,7 @@ class Plan:
 
     # Views share texts and runs
 
-    def encoded_as(self, benchmark: str, model: str, lang: str) -> str:
+    def encoding_source(self, benchmark: str, model: str, lang: str) -> str:
         """Return the benchmark or view whose encodings have a model's of another in a language.
 
         The raw view has those of a benchmark and of its tiny subset, where the model recalls false
@@ -325,15 +325,15 @@ class Plan:
         )
         return raw if is_wanted else planned.base
 
-    def encoded_before(self, benchmark: str, model: str, lang: str) -> list[str]:
+    def prior_encoding_source(self, benchmark: str, model: str, lang: str) -> list[str]:
         """List what shares texts with a benchmark or view and is encoded before it: none, or one.
 
         All candidates come after the benchmark's own encodings.
         """
-        first = self.encoded_as(self.named[benchmark].base, model, lang)
+        first = self.encoding_source(self.named[benchmark].base, model, lang)
         return [] if first == benchmark else [first]
 
-    def searched_as(self, benchmark: str, query_lang: str, corpus_lang: str) -> str:
+    def run_source(self, benchmark: str, query_lang: str, corpus_lang: str) -> str:
         """Return the benchmark or view whose runs are those of another on a language pair.
 
         A run of the raw view has a benchmark's queries too, with the same documents, if the removal
@@ -410,7 +410,7 @@ class Plan:
 
     def _cut(self, planned: PlannedBenchmark, model: str, lang: str) -> list[str]:
         is_there = not planned.view or lang in planned.native
-        is_first = is_there and not self.encoded_before(planned.id, model, lang)
+        is_first = is_there and not self.prior_encoding_source(planned.id, model, lang)
         count = 1
         if is_first and isinstance(self.models[model], EncoderModel):
             minutes = self.gpu_minutes(planned.id, model, lang)
@@ -529,7 +529,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], errors_at: ErrorsAt)
             runs = [
                 (row, plan.named[row["benchmark"]].domains(row["query_lang"], row["corpus_lang"]))
                 for row in plan.runs
-                if name in plan.searching(row["model"], row["benchmark"])
+                if name in plan.component_models(row["model"], row["benchmark"])
             ]
             with errors_at(f"model {name!r}"):
                 check_run_files(entry, runs)
@@ -595,7 +595,7 @@ def _taken(
     """Return the models whose runs are reranked or fused: the first stages, then what is fused."""
     found = dict[str, Model]()
     for name, entry in entries.items():
-        for first in models_below(entry, config) if isinstance(entry, RerankModel) else ():
+        for first in upstream_models(entry, config) if isinstance(entry, RerankModel) else ():
             if first not in known or isinstance(known[first], RerankModel):
                 raise InputError(
                     f"model {name!r}: its first stage is {first!r}; allowed: a model that "
@@ -604,7 +604,7 @@ def _taken(
                 )
             found[first] = known[first]
     for name, entry in (dict(entries) | found).items():
-        for one in models_below(entry, config) if isinstance(entry, FusionModel) else ():
+        for one in upstream_models(entry, config) if isinstance(entry, FusionModel) else ():
             if one not in known or isinstance(known[one], RerankModel | FusionModel):
                 raise InputError(
                     f"model {name!r}: `of` names {one!r}; allowed: models that search, as "

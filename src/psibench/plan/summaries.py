@@ -12,7 +12,7 @@ from psibench.llm.sections import Price, price_of
 from psibench.plan.benchmarks import BY_DOMAIN
 from psibench.plan.paths import (
     build_table,
-    compared_domains,
+    domain_similarity_jobs,
     encodings,
     first_stage,
     translators_of,
@@ -82,7 +82,7 @@ def mitigation_costs(plan: Plan) -> list[dict[str, Any]]:
             cost: dict[str, Any] = {**labels, "model": model}
             cost["encodings"] = {
                 one: encodings(plan, name, one, labels["corpus_lang"])
-                for one in plan.searching(model, name)
+                for one in plan.component_models(model, name)
                 if plan.is_vector(one)
             }
             if isinstance(entry, RerankModel):
@@ -203,7 +203,7 @@ def language_files(plan: Plan) -> list[dict[str, Any]]:
             files["relocation"] = [f"{folder}/relocation.parquet"]
         compared = [
             f"{folder}/similarity/{model}/{lang}.parquet"
-            for model, lang in compared_domains(plan, name)
+            for model, lang in domain_similarity_jobs(plan, name)
         ]
         if compared:
             files["similarity"] = compared
