@@ -3,7 +3,7 @@
 A table is declared beside the stage that writes it; those of several capabilities in `tables`.
 """
 
-from psibench.filters import audit, decide, mixtures, negatives, study, verify
+from psibench.filters import audit, decide, margin_counts, mixtures, negatives, study, verify
 from psibench.probes import comparison, cosines, reading, regression, retrieval, saliency
 from psibench.probes.tables import PROBE_TABLE
 from psibench.tables import SPECS
@@ -24,9 +24,9 @@ STAGE_SPECS = (
     comparison.PROBE_COMPARISON,
     verify.SEGMENT_SCORES,
     verify.MARGINS,
-    verify.MARGIN_TABLE,
-    verify.RERANKER_TABLE,
-    verify.CELL_TABLE,
+    margin_counts.MARGIN_TABLE,
+    margin_counts.RERANKER_TABLE,
+    margin_counts.CELL_TABLE,
     decide.DECISIONS,
     decide.SCORING_SAVINGS,
     audit.AUDIT_TABLE,

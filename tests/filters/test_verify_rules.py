@@ -18,19 +18,21 @@ from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.filters.decide import DECISIONS, evidence_targets
-from psibench.filters.verify import (
+from psibench.filters.margin_counts import (
     CELL_TABLE,
     MARGIN_TABLE,
+    count_by_cell,
+    count_by_position,
+    margin_conditions,
+)
+from psibench.filters.verify import (
     MARGINS,
     VerifyAgreement,
     VerifyMargin,
     VerifyNecessity,
     as_table,
     consensus_margins,
-    count_by_cell,
-    count_by_position,
     decide_verify,
-    margin_conditions,
     pairs_to_score,
 )
 from psibench.tables import conform

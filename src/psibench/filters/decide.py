@@ -151,7 +151,7 @@ def target_parts(candidates: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame
     Of a document and what is left of it without the evidence it is the document.
     """
     targets = evidence_targets(candidates)
-    if parts != SPAN_PARTS:
+    if tuple(parts) != SPAN_PARTS:
         return targets
     return targets.with_columns(targets=pl.lit(["document"], dtype=pl.List(pl.String)))
 

@@ -27,20 +27,22 @@ from psibench.filters.decide import (
     single_positions,
     target_parts,
 )
+from psibench.filters.margin_counts import (
+    CELL_TABLE,
+    COUNTS,
+    CountCondition,
+    count_by_cell,
+    count_by_position,
+    margin_conditions,
+)
 from psibench.filters.mixtures import read_length_bins, with_length_bins
 from psibench.filters.verify import (
-    CELL_TABLE,
-    MARGIN_TABLE,
     SEGMENT_SCORES,
-    CountCondition,
     Verify,
     VerifyMargin,
     VerifySection,
     consensus_margins,
-    count_by_cell,
-    count_by_position,
     decide_verify,
-    margin_conditions,
     target_leads,
 )
 from psibench.metrics.aggregate import UncertaintySettings
@@ -82,9 +84,7 @@ _SCORED = (
 PSI_FIELDS = ("psi", "psi_low", "psi_high", "psi_same", "p_shape")
 _LEFT_OUT = Column("left_out", STRING, "reranker left out; none for the whole panel")
 
-FILTER_COUNTS = TableSpec(
-    "filter_counts", (*_CONDITION, *MARGIN_TABLE.columns[2:]), key=("condition",)
-)
+FILTER_COUNTS = TableSpec("filter_counts", (*_CONDITION, *COUNTS), key=("condition",))
 
 FILTER_PSI = TableSpec("filter_psi", (*_CONDITION, *_SCORED), key=("condition", "model", "metric"))
 
@@ -231,15 +231,11 @@ def panel_votes(
         raise InputError(f"rerankers: {section.rerankers}; a study of a panel needs two or more")
     targets, parts = target_parts(candidates, section.parts), section.parts
     leads = target_leads(scores, targets, rerankers=section.rerankers, parts=parts)
-    # A margin's own rule is its threshold; what `passes` says is whether more are asked.
-    is_kept = pl.col("lead") >= section.threshold if isinstance(section, VerifyMargin) else None
     votes = targets.select("query_id")
     for name in section.rerankers:
         of_reranker = leads.filter(reranker=name)
-        vote = (section.passes if is_kept is None else is_kept).alias(name)
-        votes = votes.join(
-            of_reranker.select("query_id", vote), on="query_id", how="left", maintain_order="left"
-        )
+        vote = of_reranker.select("query_id", section.keeps.alias(name))
+        votes = votes.join(vote, on="query_id", how="left", maintain_order="left")
     return votes.drop("query_id")
 
 
