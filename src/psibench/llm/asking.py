@@ -1,8 +1,8 @@
-"""The asking of every LLM stage: a stream of items in, one outcome per item out.
+"""Concurrent requests of an LLM stage: a stream of items in, one outcome per item out.
 
-Answers stored before are used; the rest is asked, stored the moment it arrives, and asked again as
-another sample where the reply is malformed. Memory is bounded: a worker draws its next item when
-it is done with the last, and nothing waits in between.
+Stored answers are used; the rest is asked, stored the moment it arrives, and asked again as another
+sample if the reply is malformed. Memory is bounded: a worker takes its next item when it has
+finished the last, and there is no queue between the items and the workers.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from psibench.llm.usage import Usage
 T = TypeVar("T")
 
 CHECK_EVERY_S = 0.2
-"""How often it is checked whether the job has to end."""
+"""Seconds between two checks whether the job has to end."""
 
 GRACE_S = 10.0
-"""How long requests under way may take once it has."""
+"""Seconds that running requests get after the job was told to end."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Item:
 
 @dataclass
 class Totals:
-    """What a run did: ``statuses`` counts outcomes, ``usage`` is of the replies received."""
+    """Counts of a run: ``statuses`` of outcomes, ``n_replies`` and ``usage`` of replies."""
 
     n_items: int = 0
     n_from_store: int = 0
@@ -51,7 +51,10 @@ class Totals:
 
 @dataclass
 class RequestChain:
-    """One item's requests: the first, and its re-asks."""
+    """One item's requests: the first, and its re-asks.
+
+    ``key`` is that of the current request, ``first_key`` that of the first.
+    """
 
     item_id: str
     request: Request
@@ -59,6 +62,8 @@ class RequestChain:
     n_reasks: int = 0
     n_replies: int = 0
     usage: Usage = field(default_factory=Usage)
+    key: str = field(init=False)
+    first_key: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.key = self.first_key = self.request.key
@@ -66,7 +71,8 @@ class RequestChain:
     def record(self, answer: Answer, stored: AnswerStore | None = None) -> Outcome | None:
         """Judge an answer to the current request; None if the next sample is to be asked.
 
-        Where another sample would not mend it, ``stored`` may have that sample's answer already.
+        If the context window is full, asking again does not help: then the next sample is used
+        only if its answer is in ``stored`` already.
         """
         self.usage += answer.usage
         outcome = interpret(
@@ -76,19 +82,19 @@ class RequestChain:
             item_id=self.item_id,
             n_reasks=self.n_reasks,
         )
-        ended = replace(outcome, usage=self.usage, n_replies=self.n_replies)
+        final = replace(outcome, usage=self.usage, n_replies=self.n_replies)
         if outcome.status not in REASKED or self.n_reasks >= self.max_reasks:
-            return ended
+            return final
         request = self.request.reask()
         key = request.key
         if outcome.reason == CONTEXT_FULL and (stored is None or key not in stored):
-            return ended
+            return final
         self.request, self.key = request, key
         self.n_reasks += 1
         return None
 
     def replay_stored(self, stored: AnswerStore) -> Outcome | None:
-        """Follow the chain through stored answers; None where the next request has none."""
+        """Record stored answers one after the other; None if the next request has none."""
         while (answer := stored.get(self.key)) is not None:
             if (outcome := self.record(answer, stored)) is not None:
                 return outcome
@@ -111,7 +117,10 @@ class RequestChain:
 
 
 class OutcomeSink:
-    """Outcomes handed on and counted; how many requests in a row failed with no end in sight."""
+    """Counts outcomes and passes them to ``on_outcome``; counts consecutive failures, too.
+
+    ``n_consecutive_failures`` are requests without a reply since the last reply.
+    """
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
         self.totals = Totals()
@@ -119,7 +128,7 @@ class OutcomeSink:
         self._on_outcome = on_outcome
 
     def resolve_from_store(self, chain: RequestChain, store: AnswerStore) -> bool:
-        """Count an item, and hand on its outcome if the store has it."""
+        """Count an item; emit its outcome and return True if the store has it."""
         self.totals.n_items += 1
         if (outcome := chain.replay_stored(store)) is None:
             return False
@@ -128,7 +137,7 @@ class OutcomeSink:
         return True
 
     def emit(self, outcome: Outcome, *duplicate_ids: str) -> None:
-        """Hand on an outcome, and as many more for items that asked the same."""
+        """Count and pass on an outcome, and a copy for each item with an equal request."""
         for each in (
             outcome,
             *(replace(outcome, item_id=name, n_replies=0) for name in duplicate_ids),
@@ -137,17 +146,18 @@ class OutcomeSink:
             self._on_outcome(each)
 
     def count_reply(self, answer: Answer) -> None:
-        """Count an answer that was asked for."""
+        """Count a reply received from the server."""
         self.n_consecutive_failures = 0
         self.totals.n_replies += 1
         self.totals.usage += answer.usage
 
     def count_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
-        """Count a request without a reply and return its outcome."""
+        """Count a request without a reply and return its outcome.
+
+        One rejected request says nothing about the server, unless none was answered yet.
+        """
         if failure.verdict != "reject" or not self.totals.n_replies:
-            self.n_consecutive_failures += (
-                1  # a rejected request among others speaks for itself alone
-            )
+            self.n_consecutive_failures += 1
         return chain.failure_outcome(failure)
 
 
@@ -160,20 +170,19 @@ async def ask(
     *,
     check_stop: Callable[[], None] = lambda: None,
 ) -> Totals:
-    """Ask items and hand each outcome to ``on_outcome`` as it comes about.
+    """Ask items and pass each outcome to ``on_outcome`` as soon as it is known.
 
-    After an error no further request is sent; those under way are waited for, and stored.
-    ``check_stop`` raises if the job has to end.
+    After an error no further request is sent; running ones are waited for, and stored.
+    ``check_stop`` raises if the job has to end. Errors are raised after the last outcome.
 
     Raises
     ------
     BudgetReachedError
-        After the last outcome, if the budget ended the run.
+        If the budget ended the run.
     InputError
-        Likewise, if the server refuses all requests, is gone, or answers cannot be stored.
+        If the server refuses all requests, is gone, or answers cannot be stored.
     Exception
-        What ``items`` raised, after the outcomes of the items before it; what ``check_stop``
-        raised, once what is under way is stored or was given up.
+        An error of ``items`` or ``check_stop``; the latter also if running requests were given up.
     """
     run = _Run(client, store, policy, on_outcome)
     await run_workers(
@@ -189,10 +198,10 @@ async def run_workers(
     concurrency: int,
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """See to all items, so many at once; each is drawn when another is done.
+    """Process all items with ``concurrency`` workers.
 
-    After an error, or once ``check_stop`` has raised, no further item is drawn; what is under way
-    is waited for, in the second case for `GRACE_S` at most.
+    A worker takes its next item when it has finished the last. After an error no further item is
+    taken; running ones are waited for, after ``check_stop`` raised for at most `GRACE_S`.
 
     Raises
     ------
@@ -209,15 +218,16 @@ async def run_workers(
             errors.append(error)
 
     workers = [asyncio.create_task(work()) for _ in range(concurrency)]
-    pending, give_up_at = set(workers), float("inf")
+    pending = set(workers)
+    give_up_at: float | None = None
     try:
-        while pending and time.monotonic() < give_up_at:
+        while pending and (give_up_at is None or time.monotonic() < give_up_at):
             _, pending = await asyncio.wait(pending, timeout=CHECK_EVERY_S)
-            if give_up_at == float("inf"):
+            if give_up_at is None:
                 try:
                     check_stop()
-                except Exception as told:
-                    errors.append(told)
+                except Exception as stop_error:
+                    errors.append(stop_error)
                     give_up_at = time.monotonic() + GRACE_S
     finally:
         for worker in workers:
@@ -228,7 +238,7 @@ async def run_workers(
 
 
 class _Run:
-    """What the workers of one run share; ``error`` ends it."""
+    """State that the workers of one run share; ``_error``, once set, ends the run."""
 
     def __init__(
         self,
@@ -240,10 +250,10 @@ class _Run:
         self.results = OutcomeSink(on_outcome)
         self._error: InputError | None = None
         self._client, self._store, self._policy = client, store, policy
-        self._waiting_ids: dict[str, list[str]] = {}
+        self._waiting_ids: dict[str, list[str]] = {}  # by key of the running request
 
     async def process_item(self, item: Item) -> None:
-        """Give the outcome of an item: from the store, with a twin's, or by asking."""
+        """Emit an item's outcome: from the store, with a running equal request, or by asking."""
         chain = RequestChain(item.id, item.request, self._policy.max_reasks)
         if self.results.resolve_from_store(chain, self._store):
             await asyncio.sleep(0)
@@ -259,7 +269,7 @@ class _Run:
             raise self._error
 
     async def _request_outcome(self, chain: RequestChain) -> Outcome | None:
-        """Ask, and store each answer, until there is an outcome; None if the run stops first."""
+        """Ask and store answers until there is an outcome; None if the run stops first."""
         while self._error is None:
             try:
                 answer = await self._client.ask(chain.request, chain.key)
@@ -291,5 +301,5 @@ class _Run:
             )
         return outcome
 
-    def _halt(self, words: str) -> None:
-        self._error = self._error or InputError(words)
+    def _halt(self, message: str) -> None:
+        self._error = self._error or InputError(message)
