@@ -98,8 +98,8 @@ def run_score_pairs(
 ) -> None:
     """Score what the protocol of false negatives needs of this reranker and write PAIR_SCORES.
 
-    As `run_score_parts`; ``section`` is what of the benchmark's ``false_negatives`` decides scores
-    (`RerankerPanel.score_params`), ``recall`` the run of the model that recalls (`recalled_pairs`).
+    As `run_score_parts`, with the ``section`` of `RerankerPanel.score_params`. ``recall`` is the
+    run of the first-stage search (`recalled_pairs`).
 
     Raises
     ------

@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one item: a value, or the reason why there is none.
+    """The outcome of one item: a value, or the reason why there is none.
 
     ``status`` is `ok`, with an empty ``reason`` and a ``value``, or `malformed` (with the parser's
     reason), `refused`, `truncated`, `filtered`, or `failed`: no reply, ``text`` is the error; not

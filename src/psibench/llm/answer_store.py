@@ -426,8 +426,8 @@ def _remove_damaged(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        told = f"{path}: damaged, and cannot be removed ({error.strerror}); remove it"
-        raise InputError(told) from error
+        message = f"{path}: damaged, and cannot be removed ({error.strerror}); remove it"
+        raise InputError(message) from error
 
 
 class _Index:

@@ -409,11 +409,11 @@ class _Run:
             logger.warning("%s: %s; asking in smaller ones", name, words)
             self._most_requests = n_requests // 2
         elif state.status == "failed" and batch.is_own:
-            told = f"{name} failed: {words}. Nothing of it was asked; mend it and run again."
-            self._halt(InputError(told))
+            message = f"{name} failed: {words}. Nothing of it was asked; mend it and run again."
+            self._halt(InputError(message))
         elif state.status == "cancelled":
-            told = f"{name} was cancelled; what it had answered is stored. Run again for the rest."
-            self._halt(InputError(told))
+            answered = "what it had answered is stored. Run again for the rest."
+            self._halt(InputError(f"{name} was cancelled; {answered}"))
         if refusal is not None:
             self._halt(InputError(f"the server refuses all requests: {refusal}"))
         if (n_failed := self.results.n_consecutive_failures) >= self._policy.give_up_after:
@@ -560,10 +560,10 @@ def read_result(
     batch_expired, batch_cancelled, request_timeout). Servers also report status 0 with an empty
     body.
     """
-    key, response, told = data["custom_id"], data.get("response"), data.get("error")
-    if isinstance(told, dict):
-        code = str(told.get("code") or "batch_error")
-        words = secret.scrub(str(told.get("message") or ""))[:DETAIL_CHARS]
+    key, response, line_error = data["custom_id"], data.get("response"), data.get("error")
+    if isinstance(line_error, dict):
+        code = str(line_error.get("code") or "batch_error")
+        words = secret.scrub(str(line_error.get("message") or ""))[:DETAIL_CHARS]
         return TryFailedError(secret.scrub(code), words, verdict=verdict_of(500, code))
     if not isinstance(response, dict):
         return TryFailedError("no_response", "the line has neither a response nor an error")

@@ -63,10 +63,10 @@ class OpenAIChatClient(Connection):
                 data, request.model, request.task, key, self._secret, latency_s=latency_s
             )
             # What was used and not told counts as all that was reserved, in this run and the next.
-            call.told = answer.usage if answer.usage != Usage() else None
-            if call.told is None and self.meter.budget is not None:
-                call.told = call.most
-            return replace(answer, usage=call.told or Usage(), n_tries=call.n_tries)
+            call.reported_usage = answer.usage if answer.usage != Usage() else None
+            if call.reported_usage is None and self.meter.budget is not None:
+                call.reported_usage = call.most
+            return replace(answer, usage=call.reported_usage or Usage(), n_tries=call.n_tries)
 
         try:
             return await self.post("/chat/completions", call, body, read)

@@ -117,8 +117,9 @@ class Connection:
         """Post until there is an answer that can be read; at most ``max_reasks`` times more if not.
 
         ``path`` is relative to the address, or a whole address; ``body`` makes the body, when its
-        turn has come; ``read`` takes plain data and the seconds it took, notes in ``call.told``
-        what the answer says it used, as soon as it knows, and may raise TryFailedError.
+        turn has come; ``read`` takes plain data and the seconds it took, puts the
+        usage that the answer reports into ``call.reported_usage`` as soon as it knows it, and may
+        raise TryFailedError.
 
         Raises
         ------
@@ -142,10 +143,10 @@ class Connection:
                     if failure.verdict != "retry" or not n_left:
                         raise
                     continue
-                self.meter.settle(call, call.told, is_usable=True)
+                self.meter.settle(call, call.reported_usage, is_usable=True)
                 return found
             finally:
-                self.meter.settle(call, call.told)  # of no use, and billed perhaps
+                self.meter.settle(call, call.reported_usage)  # of no use, and billed perhaps
         raise AssertionError("not reached")
 
     async def close(self) -> None:
@@ -187,8 +188,8 @@ class Connection:
             if isinstance(error, httpx2.TransportError):
                 self._note(type(error).__name__, self._secret.scrub(str(error)))
                 if (end := self._exit_reason()) is not None:
-                    told = f"{end}\nAll answers so far are stored; run again to go on."
-                    raise InputError(told) from None
+                    message = f"{end}\nAll answers so far are stored; run again to go on."
+                    raise InputError(message) from None
             raise
         if response.status_code < 300:
             self._is_answered = True
@@ -331,8 +332,9 @@ def status_failure(
     """
     body = error if isinstance(error, dict) else {}
     code = str(body.get("code") or body.get("type") or "")
-    said = body.get("message") or body.get("detail") or (error if isinstance(error, str) else text)
-    words = secret.scrub(str(said))[:DETAIL_CHARS]
+    otherwise = error if isinstance(error, str) else text
+    message = body.get("message") or body.get("detail") or otherwise
+    words = secret.scrub(str(message))[:DETAIL_CHARS]
     if 300 <= status < 400:
         host = urlsplit(location).hostname or "another address"
         words = f"the server redirects to {host}; name that in the config if you trust it. {words}"

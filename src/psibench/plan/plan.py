@@ -160,17 +160,17 @@ class Plan:
         tiny subset alone, where there is one. What was trained on a benchmark is not tested on it.
         """
         planned = self.named[benchmark]
-        section, own = planned.section, planned.section.models
-        found = [model for model in self.config.models if own is None or model in own]
+        section, chosen = planned.section, planned.section.models
+        models = [model for model in self.config.models if chosen is None or model in chosen]
         crossed = {query_lang, corpus_lang} & set(planned.translated)
         if crossed and section.translate is not None and section.translate.models is not None:
-            found = [model for model in found if model in section.translate.models]
+            models = [model for model in models if model in section.translate.models]
         trained = self.config.trained
-        found = [m for m in found if m not in trained or self.pool_of(m) != planned.base]
+        models = [m for m in models if m not in trained or self.pool_of(m) != planned.base]
         tiny: Tiny | None = getattr(section, "tiny", None)
         if tiny is None or planned.view == TINY:
-            return found
-        return [model for model in found if self.models[model].kind not in tiny.only_here]
+            return models
+        return [model for model in models if self.models[model].kind not in tiny.only_here]
 
     @cached_property
     def unevaluated_models(self) -> dict[str, TrainedModel]:
@@ -178,9 +178,9 @@ class Plan:
 
         Of the other trainings, what is evaluated is what is trained.
         """
-        own = self.config.trained
-        tested = {own[run["model"]].training for run in self.runs if run["model"] in own}
-        return {name: one for name, one in own.items() if one.training not in tested}
+        trained = self.config.trained
+        tested = {trained[run["model"]].training for run in self.runs if run["model"] in trained}
+        return {name: model for name, model in trained.items() if model.training not in tested}
 
     def pool_of(self, model: str) -> str:
         """Return the benchmark that a trained model was trained on."""
@@ -206,18 +206,22 @@ class Plan:
         return first_stage_of(entry, self.named[benchmark].section, self.config)
 
     def component_models(self, model: str, benchmark: str) -> list[str]:
-        """List the models whose runs one is made of, first of all: itself, where it searches."""
+        """List the retrievers at the root of a model.
+
+        They are the first stage of a reranker, the components of a fusion, else the model itself.
+        """
         entry = self.models[model]
         if isinstance(entry, RerankModel):
             return self.component_models(self.first_stage(model, benchmark), benchmark)
         return list(entry.of) if isinstance(entry, FusionModel) else [model]
 
     def visibility_source(self, model: str) -> Literal["all", "encoded", "seen", "unknown"]:
-        """Say where it is known what a model reads of documents.
+        """Say which table tells how far a model reads each document.
 
-        ``all``: all of them; ``encoded``: its encodings say; ``seen``: a table beside its run does,
-        of each query's positive; ``unknown``: nowhere. A text's head and tail are no beginning of
-        it, which is all that encodings can say. Fused models read what any of them does.
+        ``all``: none, it reads whole documents; ``encoded``: its encodings; ``seen``: the `.seen`
+        table of its run, for each query's positive; ``unknown``: none. Encodings tell how long a
+        beginning was read, and cannot tell a head and a tail. A fusion reads what any of its
+        components does.
         """
         entry = self.models[model]
         if isinstance(entry, FusionModel):
@@ -244,7 +248,7 @@ class Plan:
     def mitigations(
         self, benchmark: str, query_lang: str, corpus_lang: str
     ) -> list[tuple[str, str]]:
-        """List the models of a language pair that mitigate another one of it, each with that."""
+        """List the (mitigation, base model) pairs of a language pair."""
         models = self.models_of(benchmark, query_lang, corpus_lang)
         named = ((model, self.models[model].mitigates) for model in models)
         return [(model, base) for model, base in named if base in models]
@@ -294,9 +298,9 @@ class Plan:
                 isinstance(self.models[one], Bm25Model) for one in recalls
             )
         if isinstance(entry, RerankModel):
-            own = checkpoint_of(self.rerankers[entry.reranker])
+            checkpoint = checkpoint_of(self.rerankers[entry.reranker])
         elif isinstance(entry, EncoderModel) and entry.is_network:
-            own = (entry.checkpoint, entry.revision)
+            checkpoint = (entry.checkpoint, entry.revision)
         else:
             return False
         others = [checkpoint_of(one) for one in panel if one.backend != "bm25"]
@@ -305,16 +309,16 @@ class Plan:
             for one in (self.models[recall] for recall in recalls)
             if isinstance(one, EncoderModel)
         ]
-        return own in others
+        return checkpoint in others
 
     # Views share texts and runs
 
     def encoding_source(self, benchmark: str, model: str, lang: str) -> str:
-        """Return the benchmark or view whose encodings have a model's of another in a language.
+        """Return the benchmark or view whose encodings table has this one's vectors.
 
-        The raw view has those of a benchmark and of its tiny subset, where the model recalls false
-        negatives or the view is evaluated: else nothing asks for its texts. All candidates are
-        more. Translations have no views.
+        The raw view has the texts of a benchmark and of its tiny subset. It is encoded only if the
+        model searches for false negatives or the view is evaluated. The view of all candidates has
+        more texts; translations have no views.
         """
         planned = self.named[benchmark]
         if planned.view in (CANDIDATES, RAW) or lang in planned.translated:
@@ -326,19 +330,19 @@ class Plan:
         return raw if is_wanted else planned.base
 
     def prior_encoding_source(self, benchmark: str, model: str, lang: str) -> list[str]:
-        """List what shares texts with a benchmark or view and is encoded before it: none, or one.
+        """List the benchmark or view that shares texts with this one and is encoded before it.
 
-        All candidates come after the benchmark's own encodings.
+        It is none or one: the view of all candidates comes after the benchmark's encodings.
         """
         first = self.encoding_source(self.named[benchmark].base, model, lang)
         return [] if first == benchmark else [first]
 
     def run_source(self, benchmark: str, query_lang: str, corpus_lang: str) -> str:
-        """Return the benchmark or view whose runs are those of another on a language pair.
+        """Return the benchmark or view whose runs this one reuses (itself if it reuses none).
 
-        A run of the raw view has a benchmark's queries too, with the same documents, if the removal
-        of false negatives leaves the corpus alone; so has the tiny subset's, of the benchmark. Only
-        where each of them is evaluated on all models: what one leaves out is not run for another.
+        The raw view has a benchmark's queries, and the same documents if the removal of false
+        negatives leaves the corpus alone; a benchmark has the queries and documents of its tiny
+        subset. Runs are reused only if both are evaluated on all models.
         """
         planned = self.named[benchmark]
         if planned.view not in ("", TINY) or query_lang != corpus_lang:
@@ -615,10 +619,14 @@ def _taken(
 
 
 def _listed(
-    known: Mapping[str, Model], kind: type = object, but: type | tuple[type, ...] = ()
+    models: Mapping[str, Model], kind: type = object, but: type | tuple[type, ...] = ()
 ) -> str:
-    own = (n for n, e in known.items() if isinstance(e, kind) and not isinstance(e, but))
-    return ", ".join(sorted(own))
+    names = (
+        name
+        for name, entry in models.items()
+        if isinstance(entry, kind) and not isinstance(entry, but)
+    )
+    return ", ".join(sorted(names))
 
 
 def _downloads(
