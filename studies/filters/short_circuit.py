@@ -38,7 +38,7 @@ from psibench.filters.verify import (
     VerifyNecessity,
     VerifySection,
     decide_verify,
-    wanted_scorings,
+    pairs_to_score,
 )
 from psibench.text.segments import POSITIONS
 
@@ -62,8 +62,8 @@ def part_rows(n_documents: int, seed: int, store: Path) -> Iterator[Row]:
         yield compared(
             label,
             scores,
-            wanted=lambda made, name, own=section: wanted_scorings(
-                own.model_validate(own.scoring(name)), made, candidates
+            wanted=lambda made, name, own=section: pairs_to_score(
+                own.model_validate(own.score_params(name)), made, candidates
             ),
             decide=lambda made, own=section: decide_verify(own, made, candidates),
             items=queries,

@@ -8,7 +8,7 @@ from filter_tables import Folder
 from pydantic import TypeAdapter
 
 from psibench.config.rerankers import reranker_params
-from psibench.filters.decide import Place
+from psibench.filters.decide import FlowStep
 from psibench.filters.negatives import (
     FinewebNegatives,
     PanelProtocol,
@@ -76,7 +76,7 @@ class NegativesChain(Folder):
 
         run_score_pairs(
             {
-                "section": (section or self.section).scoring(reranker.name),
+                "section": (section or self.section).score_params(reranker.name),
                 "entry": reranker_params(ENTRY),
             },
             reranker=reranker.name,
@@ -132,7 +132,7 @@ class NegativesChain(Folder):
         chosen = section or self.section
         run_remove_negatives(
             type(chosen).model_validate(chosen.removal()),
-            place=Place("questions", 9, "eng-Latn", "general"),
+            place=FlowStep("questions", 9, "eng-Latn", "general"),
             **self._raw("corpus", "queries", "qrels"),
             negatives=self.path("negatives"),
             scores=scores,

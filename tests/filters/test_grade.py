@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_judge import judge, say
 
-from psibench.filters.decide import Place, part_text
+from psibench.filters.decide import FlowStep, part_text
 from psibench.filters.grade import (
     Grade,
     decide_grades,
@@ -71,7 +71,7 @@ class Chain(Folder):
         names = ("rows", "decisions", "savings", "dropped", "flow")
         run_grade(
             Grade.model_validate(self.params),
-            place=Place(unit, 7, "eng-Latn", "general"),
+            place=FlowStep(unit, 7, "eng-Latn", "general"),
             documents=self.path("documents"),
             candidates=self.path("candidates"),
             grades=[self.path(name) for name in rounds or ("grade_first", "grade_rest")],

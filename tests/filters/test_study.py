@@ -7,6 +7,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
+from psibench.filters.margin_counts import CELL_TABLE
 from psibench.filters.study import (
     FILTER_COUNTS,
     FILTER_PSI,
@@ -20,7 +21,6 @@ from psibench.filters.study import (
     study_conditions,
 )
 from psibench.filters.verify import (
-    CELL_TABLE,
     VerifyMargin,
     VerifyNecessity,
     decide_verify,

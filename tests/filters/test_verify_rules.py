@@ -18,20 +18,22 @@ from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.filters.decide import DECISIONS, evidence_targets
-from psibench.filters.verify import (
+from psibench.filters.margin_counts import (
     CELL_TABLE,
     MARGIN_TABLE,
+    count_by_cell,
+    count_by_position,
+    margin_conditions,
+)
+from psibench.filters.verify import (
     MARGINS,
     VerifyAgreement,
     VerifyMargin,
     VerifyNecessity,
     as_table,
     consensus_margins,
-    count_by_cell,
-    count_by_position,
     decide_verify,
-    margin_pools,
-    wanted_scorings,
+    pairs_to_score,
 )
 from psibench.tables import conform
 from psibench.text.segments import POSITIONS
@@ -183,7 +185,7 @@ def reference(section, targets, scores):
             if leads[-1] < section.floor:
                 break
         elif leads[-1] <= 0:
-            return (False, section.failed, leads[-1], name)
+            return (False, section.failure_code, leads[-1], name)
     lead, by = min(leads), section.rerankers[leads.index(min(leads))]
     if isinstance(section, VerifyMargin) and lead < section.threshold:
         return (False, "target_not_first" if lead < 0 else "margin_below_threshold", lead, by)
@@ -230,8 +232,8 @@ def test_decisions_equal_the_plain_rule_scored_in_turn_or_all_at_once_in_any_ord
     }
     made = complete.clear()
     for name in panel:
-        wanted = wanted_scorings(
-            kind.model_validate(section.scoring(name)), made, candidates
+        wanted = pairs_to_score(
+            kind.model_validate(section.score_params(name)), made, candidates
         ).with_columns(reranker=pl.lit(name))
         assert wanted.is_unique().all()
         keys = ["query_id", "reranker", "part"]
@@ -311,11 +313,11 @@ def margins_of(queries) -> pl.DataFrame:
 
 
 def margin_table(queries, thresholds=THRESHOLDS):
-    return as_table(MARGIN_TABLE, count_by_position(queries, list(margin_pools(thresholds))))
+    return as_table(MARGIN_TABLE, count_by_position(queries, list(margin_conditions(thresholds))))
 
 
 def test_the_cell_table_counts_length_by_position_and_gives_the_budget():
-    pools = list(margin_pools([0.0]))
+    pools = list(margin_conditions([0.0]))
     table = count_by_cell(margins_of(QUERIES), pools, length_bins=["short", "long", "huge"])
     assert table.select(pl.exclude("threshold")).rows()[-8:] == [
         ("failed", "short", 1, 0, 1, None),

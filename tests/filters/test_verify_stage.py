@@ -6,7 +6,7 @@ from fake_reranker import ENTRY, PairReranker
 from filter_tables import Folder, candidate, sampling_of
 
 from psibench.config.rerankers import reranker_params
-from psibench.filters.decide import Place, part_text
+from psibench.filters.decide import FlowStep, part_text
 from psibench.filters.panel import run_score_parts
 from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity, run_verify
 from psibench.tables import read_provenance
@@ -44,7 +44,10 @@ class Chain(Folder):
         section = section or self.section
         made: list = []
         for reranker in rerankers:
-            scoring = {"section": section.scoring(reranker.name), "entry": reranker_params(ENTRY)}
+            scoring = {
+                "section": section.score_params(reranker.name),
+                "entry": reranker_params(ENTRY),
+            }
             run_score_parts(
                 scoring,
                 documents=self.path("documents"),
@@ -66,7 +69,7 @@ class Chain(Folder):
             names += ["margins", "margin_table", "reranker_table", "cell_table"]
         run_verify(
             section,
-            place=Place(self.unit, 3, "eng-Latn", "general"),
+            place=FlowStep(self.unit, 3, "eng-Latn", "general"),
             documents=self.path("documents"),
             sampling=self.path("sampling"),
             candidates=self.path("candidates"),

@@ -27,7 +27,7 @@ def main() -> None:
             on_outcome=lambda outcome: print(outcome.item_id, outcome.status, flush=True),
             check_stop=stop.check,
         )
-    print("asked", totals.n_asked, "from store", totals.n_from_store, flush=True)
+    print("asked", totals.n_replies, "from store", totals.n_from_store, flush=True)
 
 
 if __name__ == "__main__":

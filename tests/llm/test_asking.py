@@ -23,7 +23,7 @@ from llm_helpers import (
 
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Chain, Item
+from psibench.llm.asking import Item, RequestChain
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.limits import Budget, BudgetReachedError
 from psibench.llm.request import Message, Sampling
@@ -38,11 +38,11 @@ def test_each_item_gets_one_outcome_with_value_usage_and_model(tmp_path):
     assert run.error is None
     assert sorted(run.by_item) == sorted(item.id for item in items(20))
     outcome = run.by_item["item-3"]
-    assert (outcome.status, outcome.reason, outcome.n_asked) == ("ok", "", 1)
+    assert (outcome.status, outcome.reason, outcome.n_replies) == ("ok", "", 1)
     assert outcome.value == {"verdict": "yes"}  # copper and mine are in the segment
     assert outcome.model == MODEL
     assert outcome.usage.input_tokens > 10
-    assert (run.totals.n_asked, run.totals.n_from_store) == (20, 0)
+    assert (run.totals.n_replies, run.totals.n_from_store) == (20, 0)
 
 
 def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
@@ -55,7 +55,7 @@ def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
         30,
     )
     for item in items(30)[10:]:
-        assert second.by_item[item.id] == replace(first.by_item[item.id], n_asked=0)
+        assert second.by_item[item.id] == replace(first.by_item[item.id], n_replies=0)
 
 
 def test_outcomes_of_items_before_a_broken_one_are_kept(tmp_path):
@@ -86,7 +86,7 @@ def test_what_has_no_value_becomes_an_outcome_with_its_reason(tmp_path, fault, s
         assert {(o.text, o.n_reasks) for o in run.outcomes} == {('{"verdict', 2)}
     again = ask(items(3), tmp_path)  # stored: a server without faults is not asked
     assert again.statuses == {status: 3}
-    assert again.totals.n_asked == 0
+    assert again.totals.n_replies == 0
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_reply_without_room_that_was_asked_again_before_keeps_its_good_answer(
     with AnswerStore(tmp_path) as store:
         store.add(full)
         store.add(good)
-        outcome = Chain(item.id, item.request, max_reasks=2).follow_stored(store)
+        outcome = RequestChain(item.id, item.request, max_reasks=2).replay_stored(store)
     assert outcome is not None
     assert (outcome.key, outcome.n_reasks) == (good.key, 1)
 
@@ -131,7 +131,7 @@ def test_a_reask_that_succeeds_is_found_again_without_asking(tmp_path):
     assert {(o.item_id, o.status, o.n_reasks, o.usage) for o in again.outcomes} == {
         (o.item_id, o.status, o.n_reasks, o.usage) for o in run.outcomes
     }
-    assert again.totals.n_asked == 0
+    assert again.totals.n_replies == 0
 
 
 def test_free_text_is_taken_as_it_is(tmp_path):

@@ -24,7 +24,7 @@ def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(
     batched = ask(items(10), tmp_path / "batch", batch_settings(server.url))
     single = ask_one_by_one(items(10), tmp_path / "single")
     assert batched.by_item == single.by_item
-    assert (batched.totals.n_items, batched.totals.n_asked) == (10, 10)
+    assert (batched.totals.n_items, batched.totals.n_replies) == (10, 10)
     assert batched.totals.usage.input_tokens == sum(o.usage.input_tokens for o in batched.outcomes)
     assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 10)
     assert records(tmp_path / "batch") == []  # read, and so removed
@@ -45,7 +45,7 @@ def test_items_that_ask_the_same_are_asked_once(server, tmp_path, backend):
     run = ask(same, tmp_path, batch_settings(server.url, backend=backend))
     assert server.stats["n_requests"] == 1
     assert len(run.by_item) == 12
-    assert sum(outcome.n_asked for outcome in run.outcomes) == 1
+    assert sum(outcome.n_replies for outcome in run.outcomes) == 1
 
 
 @both_backends
@@ -106,9 +106,9 @@ def test_requests_that_all_fail_end_the_run(server, tmp_path):
 def test_malformed_replies_are_asked_again_in_further_batches(server, tmp_path):
     run = ask(items(80), tmp_path, batch_settings(server.url, "malformed=0.4,seed=6"))
     assert run.error is None
-    assert run.totals.n_asked == sum(1 + outcome.n_reasks for outcome in run.outcomes)
-    assert run.totals.n_asked == sum(outcome.n_asked for outcome in run.outcomes)
-    assert len(stored(tmp_path)) == run.totals.n_asked == server.stats["n_requests"]
+    assert run.totals.n_replies == sum(1 + outcome.n_reasks for outcome in run.outcomes)
+    assert run.totals.n_replies == sum(outcome.n_replies for outcome in run.outcomes)
+    assert len(stored(tmp_path)) == run.totals.n_replies == server.stats["n_requests"]
     sizes = server.stats["batch_sizes"]
     assert len(sizes) == 3  # once, and two re-asks
     assert sizes[0] == 80 > sizes[1] > sizes[2] > 0

@@ -42,7 +42,7 @@ def test_a_killed_run_is_resumed_without_asking_twice(server, tmp_path, n_wanted
     run = ask(items(n_wanted), tmp_path, batch_settings(server.url))
     assert run.statuses == {"ok": n_wanted}
     # What others may want is stored, too.
-    assert run.totals.n_asked == len(stored(tmp_path)) == 200
+    assert run.totals.n_replies == len(stored(tmp_path)) == 200
     assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 200)
     assert records(tmp_path) == []
 

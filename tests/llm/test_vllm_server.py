@@ -148,7 +148,7 @@ def test_starts_answers_and_leaves_nothing_behind(tmp_path, monkeypatch, caplog)
     outcomes, totals = ask(settings, tmp_path / "store", 20)
     assert [o.status for o in outcomes] == ["ok"] * 20
     assert {o.model for o in outcomes} == {MODEL}
-    assert (totals.n_asked, len(stored(tmp_path / "store"))) == (20, 20)
+    assert (totals.n_replies, len(stored(tmp_path / "store"))) == (20, 20)
     server, worker = pids(tmp_path / "pids")
     assert not is_alive(server)
     assert not is_alive(worker)
@@ -215,7 +215,7 @@ def test_a_killed_launcher_takes_the_server_along(tmp_path):
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(parent, signal.SIGKILL)
         wait_for(lambda: not is_alive(pid))
-        assert "ended with status 137 (SIGKILL)" in server.obituary()
+        assert "ended with status 137 (SIGKILL)" in server.exit_reason()
     wait_for(lambda: not is_alive(worker))
 
 
@@ -274,7 +274,7 @@ def test_a_server_that_dies_while_asked_ends_the_run_at_once(tmp_path):
     assert 9 <= n_stored <= 12  # at most three were under way beside the one that killed it
     assert not any(is_alive(pid) for pid in pids(pid_file))
     _, totals = ask(vllm(), tmp_path / "store", 30)
-    assert (totals.n_asked, totals.n_from_store) == (30 - n_stored, n_stored)
+    assert (totals.n_replies, totals.n_from_store) == (30 - n_stored, n_stored)
 
 
 def test_sigterm_keeps_the_answers_and_stops_the_server(tmp_path):
@@ -293,7 +293,7 @@ def test_sigterm_keeps_the_answers_and_stops_the_server(tmp_path):
     assert 10 + out.count(" ok") <= n_stored < 400
     assert logs(store) == []
     _, totals = ask(vllm(), store, n_stored + 10)
-    assert (totals.n_asked, totals.n_from_store) == (10, n_stored)
+    assert (totals.n_replies, totals.n_from_store) == (10, n_stored)
 
 
 def test_sigterm_while_the_server_starts_stops_it(tmp_path):

@@ -20,7 +20,7 @@ from psibench.encode.api_texts import (
 )
 from psibench.errors import InputError
 from psibench.llm import asking, embeddings
-from psibench.llm.asking import see_to_all
+from psibench.llm.asking import run_workers
 from psibench.llm.connection import TryFailedError
 from psibench.llm.embeddings import (
     EmbeddingClient,
@@ -99,13 +99,13 @@ def ask(entry, requests, folder, *, stop=None, dim=None, job="job"):
     async def run() -> None:
         client = EmbeddingClient(entry, "m", ledger, dim=dim)
 
-        async def see_to(one):
+        async def handle(one):
             texts, role = one
             taken.update(zip(texts, await client.ask(texts, role, 10), strict=True))
 
         checks = {"check_stop": stop.check} if stop else {}
         try:
-            await see_to_all(iter(requests), see_to, concurrency=entry.concurrency, **checks)
+            await run_workers(iter(requests), handle, concurrency=entry.concurrency, **checks)
         finally:
             await client.close()
             ask.taken, ask.used = taken, ledger.spending()

@@ -68,7 +68,7 @@ def test_the_server_gets_the_entrys_settings_for_its_pooling_runner(entry, tmp_p
     server = encoder.server
     del encoder
     gc.collect()
-    assert server.obituary() is None  # not running, and not missed
+    assert server.exit_reason() is None  # not running, and not missed
     assert list(LOGS.glob("*")) == []
 
 

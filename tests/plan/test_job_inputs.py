@@ -66,12 +66,14 @@ def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan)
     for name in ("x", "x-tiny", "x-raw"):
         assert paths.encodings(plan, name, "minilm-static", ENG) == raw
     static = "minilm-static"
-    assert paths.own_texts(plan, "x", static, ENG, table="corpus") == corpus("x", ENG, "a", "b")
-    of_pair = paths.own_texts(plan, "x", static, ENG, SPA, ENG, table="corpus")
+    assert paths.text_filter_tables(plan, "x", static, ENG, table="corpus") == corpus(
+        "x", ENG, "a", "b"
+    )
+    of_pair = paths.text_filter_tables(plan, "x", static, ENG, SPA, ENG, table="corpus")
     assert of_pair == corpus("x", ENG, "b")
-    assert paths.own_texts(plan, "x-raw", static, ENG, table="corpus") == []
-    assert paths.encoded_before(plan, "x-candidates", "minilm-static", ENG) == [raw]
-    assert paths.encoded_before(plan, "x-raw", "minilm-static", ENG) == []
+    assert paths.text_filter_tables(plan, "x-raw", static, ENG, table="corpus") == []
+    assert paths.prior_encodings(plan, "x-candidates", "minilm-static", ENG) == [raw]
+    assert paths.prior_encodings(plan, "x-raw", "minilm-static", ENG) == []
 
 
 def test_runs_of_the_raw_view_are_read_once_and_not_those_a_job_writes_itself():
@@ -80,12 +82,12 @@ def test_runs_of_the_raw_view_are_read_once_and_not_those_a_job_writes_itself():
     runs = [f"{one}/{ENG}-{ENG}" for one in ("bm25", "second")]
     wider = [f"results/x-raw/runs/{path}.parquet" for path in (*runs, f"{runs[1]}.seen")]
     # The slow reranker runs on the tiny subset alone: no run of it serves another view.
-    assert plan.searched_as("x", *pair) == "x"
-    assert paths.read_of_models(plan, "x", *pair) == [f"results/x/runs/{runs[0]}.parquet"]
+    assert plan.run_source("x", *pair) == "x"
+    assert paths.scoring_inputs(plan, "x", *pair) == [f"results/x/runs/{runs[0]}.parquet"]
     every = plan_of(models=["bm25", "second"], tiny={"only_here": []})
-    assert paths.wider_runs(every, "x", *pair) == wider
-    assert paths.read_of_models(every, "x", *pair) == []
-    assert paths.read_of_models(every, "x-raw", *pair) == wider
+    assert paths.source_runs(every, "x", *pair) == wider
+    assert paths.scoring_inputs(every, "x", *pair) == []
+    assert paths.scoring_inputs(every, "x-raw", *pair) == wider
     assert paths.first_stage(every, "x", "second", *pair) == (
         f"results/x/runs/minilm-static/{ENG}-{ENG}.parquet"
     )
@@ -130,9 +132,9 @@ def test_a_translation_reads_its_source_and_what_its_tasks_made():
         "x", DEU, "a", "b"
     )
     folder = f"results/x/build/{DEU}"
-    quoted = paths.asked_table(plan, "x", DEU, "a", task="relocate_spans")
+    quoted = paths.task_table(plan, "x", DEU, "a", task="relocate_spans")
     assert quoted == f"{folder}/relocate_spans.parquet"
-    assert paths.asked_table(plan, "x", DEU, "a", task="judge_refusals") == []
+    assert paths.task_table(plan, "x", DEU, "a", task="judge_refusals") == []
     assert paths.judged_translations(plan, "x") == [f"{folder}/judge_translation.parquet"]
 
 

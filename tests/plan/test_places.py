@@ -4,7 +4,7 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.plan.config import load_config
-from psibench.plan.paths import NOTHING, translator_grades, wildcard_patterns
+from psibench.plan.paths import NEVER_MATCHES, translator_grades, wildcard_patterns
 from psibench.plan.plan import make_plan
 from psibench.plan.summaries import language_files, ledger_places
 
@@ -203,7 +203,7 @@ def test_tasks_of_a_translation():
     steps = [benchmark.flow_step(step) for step in benchmark.steps("spa-Latn", "flow")]
     assert steps == sorted(steps)
     assert set(plan.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
-    assert wildcard_patterns(plan)["compared_translators"] == NOTHING
+    assert wildcard_patterns(plan)["compared_translators"] == NEVER_MATCHES
 
 
 def test_tasks_of_translators_that_are_compared():

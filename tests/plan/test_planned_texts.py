@@ -240,4 +240,4 @@ def test_one_view_alone_is_cut_into_shards():
     for language, first in (("eng-Latn", "mine-raw"), ("deu-Latn", "mine")):
         shards = {name: plan.shards[name, "large", language] for name in views}
         assert [name for name, own in shards.items() if len(own) > 1] == [first]
-    assert plan.encoded_before("mine", "large", "eng-Latn") == ["mine-raw"]
+    assert plan.prior_encoding_source("mine", "large", "eng-Latn") == ["mine-raw"]

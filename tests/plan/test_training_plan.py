@@ -82,12 +82,12 @@ def test_what_is_evaluated_is_trained_and_a_training_by_itself_whole():
     some = {"pool": PLAIN, "test": PLAIN | {"models": ["bm25", IDS[0]]}}
     plan = plan_of(benchmarks=some)
     assert [run["model"] for run in summaries.training_runs(plan)] == [IDS[0]]
-    assert paths.trained_alone(plan) == []
+    assert paths.unevaluated_model_manifests(plan) == []
     alone = plan_of(benchmarks={"pool": PLAIN})
     assert summaries.training_runs(alone) == []
     assert summaries.training_tables(alone) == {}
     folders = [f"results/training/t/models/{name}/model.json" for name in IDS]
-    assert paths.trained_alone(alone) == folders
+    assert paths.unevaluated_model_manifests(alone) == folders
 
 
 def test_a_base_without_positions_is_trained_and_evaluated_so():

@@ -233,8 +233,8 @@ def test_grades_decide_by_the_rule_given_or_by_that_of_the_recipes_paper(name, g
 def test_texts_are_encoded_once_and_a_run_serves_where_documents_are_the_same(
     plan, name, encoded, searched
 ):
-    assert plan.encoded_as(name, "minilm-static", ENG) == encoded
-    assert plan.searched_as(name, ENG, ENG) == searched
+    assert plan.encoding_source(name, "minilm-static", ENG) == encoded
+    assert plan.run_source(name, ENG, ENG) == searched
     path = f"{name}/runs/bm25/{ENG}-{ENG}.parquet"
     patterns = wildcard_patterns(plan)
     assert bool(re.match(patterns["shared"], path)) is (searched != name)
@@ -245,22 +245,22 @@ def test_translations_and_raw_views_without_rows_serve_nobody_else():
     translated = FULL | {"translate": LLM | {"to": ["deu-Latn"]}}
     quiet = FULL | {"false_negatives": FULL["false_negatives"] | {"evaluate_raw": False}}
     plan = plan_of({"full": translated, "quiet": quiet})
-    assert plan.encoded_as("full", "minilm-static", "deu-Latn") == "full"
+    assert plan.encoding_source("full", "minilm-static", "deu-Latn") == "full"
     for pair in (("deu-Latn", "deu-Latn"), ("deu-Latn", ENG)):
-        assert plan.searched_as("full", *pair) == "full"
+        assert plan.run_source("full", *pair) == "full"
     recalling = plan.benchmarks["quiet"].negatives.recall.model
-    assert plan.encoded_as("quiet", recalling, ENG) == "quiet-raw"
-    assert plan.encoded_as("quiet", "another", ENG) == "quiet"  # no table asks for more
-    assert plan.searched_as("quiet", ENG, ENG) == "quiet"
-    assert plan.searched_as("quiet-tiny", ENG, ENG) == "quiet"
-    assert plan.searched_as("quiet-raw", ENG, ENG) == "quiet-raw"
+    assert plan.encoding_source("quiet", recalling, ENG) == "quiet-raw"
+    assert plan.encoding_source("quiet", "another", ENG) == "quiet"  # no table asks for more
+    assert plan.run_source("quiet", ENG, ENG) == "quiet"
+    assert plan.run_source("quiet-tiny", ENG, ENG) == "quiet"
+    assert plan.run_source("quiet-raw", ENG, ENG) == "quiet-raw"
 
 
 @pytest.mark.parametrize("change", [{"models": ["bm25"]}, {"tiny": {"only_here": ["sparse"]}}])
 def test_no_model_is_run_on_a_raw_view_that_leaves_it_out(change):
     plan = plan_of({"full": FULL | change}, models=["bm25", "minilm-static"])
     for name in ("full", "full-tiny"):
-        assert plan.searched_as(name, ENG, ENG) == name
+        assert plan.run_source(name, ENG, ENG) == name
     raw = {run["model"] for run in plan.runs if run["benchmark"] == "full-raw"}
     assert len(raw) == 1
 

@@ -16,8 +16,8 @@ from verification_tables import (
 
 from psibench.config.models import Bm25Model
 from psibench.filters.audit import AUDIT_TABLE
+from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.negatives import JUDGEMENTS
-from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.generate.benchmarks import Controlled, FinewebPosq
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan

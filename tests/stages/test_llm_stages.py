@@ -16,7 +16,7 @@ from psibench.generate.ask import (
 )
 from psibench.generate.recipes import run_assemble
 from psibench.llm.answer_store import stored_answers
-from psibench.llm.asking import Chain, Totals
+from psibench.llm.asking import RequestChain, Totals
 from psibench.llm.connection import TryFailedError
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import (
@@ -331,7 +331,11 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
 def test_a_server_that_refuses_every_request_fails_the_job(folder, monkeypatch):
     def refused(requests, llm, *, on_outcome, **_):
         for item in requests:
-            on_outcome(Chain(item.id, item.request, 0).failed(TryFailedError("http_400", "no")))
+            on_outcome(
+                RequestChain(item.id, item.request, 0).failure_outcome(
+                    TryFailedError("http_400", "no")
+                )
+            )
         return Totals()
 
     monkeypatch.setattr(stage_module, "ask_all", refused)
@@ -346,7 +350,11 @@ def test_one_request_refused_among_others_is_an_outcome(folder, monkeypatch):
 
     def one_refused(requests, llm, *, on_outcome, **options):
         first, *others = requests
-        on_outcome(Chain(first.id, first.request, 0).failed(TryFailedError("http_400", "no")))
+        on_outcome(
+            RequestChain(first.id, first.request, 0).failure_outcome(
+                TryFailedError("http_400", "no")
+            )
+        )
         return real(others, llm, on_outcome=on_outcome, **options)
 
     monkeypatch.setattr(stage_module, "ask_all", one_refused)

@@ -42,7 +42,7 @@ use rule on_cpu as statistics with:
 use rule on_cpu as similarity with:
     input:
         encodings=per_job(paths.encodings, side="lang"),
-        own=per_job(paths.own_texts, side="lang", table="corpus"),
+        own=per_job(paths.text_filter_tables, side="lang", table="corpus"),
     output:
         similarity="results/{benchmark}/similarity/{model}/{lang}.parquet",
     wildcard_constraints:

@@ -174,7 +174,7 @@ def source_domains(wildcards):
 domains = per_job(paths.domains)
 largest_share = per_job(jobs.largest_share)
 encode_minutes = per_job(jobs.encode_minutes)
-encoded_before = per_job(paths.encoded_before)
+prior_encodings = per_job(paths.prior_encodings)
 encoded_before_probe = per_job(paths.encoded_before_probe)
 
 

@@ -5,7 +5,7 @@
 use rule on_cpu as score with:
     input:
         # Runs, and what the models saw of the documents.
-        per_job(paths.read_of_models),
+        per_job(paths.scoring_inputs),
         # Who asks decides which queries count; positives and spans are the searched corpus'.
         asked=per_job(paths.pair_tables, side="query_lang", table="queries"),
         queries=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
@@ -39,8 +39,8 @@ use rule on_cpu as score with:
 # searched again.
 use rule score as score_shared with:
     input:
-        per_job(paths.read_of_models),
-        wider=per_job(paths.wider_runs),
+        per_job(paths.scoring_inputs),
+        wider=per_job(paths.source_runs),
         asked=per_job(paths.pair_tables, side="query_lang", table="queries"),
         queries=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
         qrels=per_job(paths.pair_tables, side="corpus_lang", table="qrels"),
@@ -49,6 +49,6 @@ use rule score as score_shared with:
         buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
         psi="results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet",
         comparisons="results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet",
-        runs=[f"results/{{benchmark}}/runs/{path}" for path in paths.shared_runs(plan)],
+        runs=[f"results/{{benchmark}}/runs/{path}" for path in paths.run_path_templates(plan)],
     wildcard_constraints:
         benchmark=patterns["shared"],

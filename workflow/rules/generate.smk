@@ -24,7 +24,7 @@ use rule on_gpu as personas with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         personas=lambda wildcards: plan.personas[wildcards.benchmark],
-        checkpoint=per_job(paths.encoder_inputs),
+        checkpoint=per_job(paths.persona_encoder_inputs),
     output:
         candidates="results/{benchmark}/build/{lang}{part}/persona_candidates.parquet",
     wildcard_constraints:

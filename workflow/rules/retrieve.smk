@@ -25,7 +25,7 @@ use rule on_gpu as encode with:
         **texts,
         checkpoint=per_job(paths.model_inputs),
         # Views share texts: one after the other, so that each text is encoded once.
-        earlier=lambda wildcards: ancient(encoded_before(wildcards)),
+        earlier=lambda wildcards: ancient(prior_encodings(wildcards)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
     wildcard_constraints:
@@ -114,7 +114,7 @@ use rule on_cpu as embed_api with:
     input:
         **texts,
         tokenizer=per_job(paths.model_inputs),
-        earlier=lambda wildcards: ancient(encoded_before(wildcards)),
+        earlier=lambda wildcards: ancient(prior_encodings(wildcards)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
         usage="results/{benchmark}/encodings/{model}/{lang}.usage.parquet",
@@ -157,8 +157,8 @@ use rule on_gpu as search_vectors with:
         query_encodings=per_job(paths.encodings, side="query_lang"),
         corpus_encodings=per_job(paths.encodings, side="corpus_lang"),
         # Which of these texts are the benchmark's own, where they are another's encodings.
-        own_queries=per_job(paths.own_texts, side="query_lang", table="queries"),
-        own_corpus=per_job(paths.own_texts, side="corpus_lang", table="corpus"),
+        own_queries=per_job(paths.text_filter_tables, side="query_lang", table="queries"),
+        own_corpus=per_job(paths.text_filter_tables, side="corpus_lang", table="corpus"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     wildcard_constraints:
@@ -235,13 +235,13 @@ use rule on_cpu as fuse with:
 # Rankings that somebody else's system made: files of the user's.
 use rule on_cpu as import_run with:
     input:
-        files=per_job(paths.given_runs),
+        files=per_job(paths.external_run_files),
         queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
         judged=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     wildcard_constraints:
-        model=patterns["given"],
+        model=patterns["external runs"],
     params:
         entry=per_job(jobs.entry),
         domains=domains,

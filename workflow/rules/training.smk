@@ -61,7 +61,7 @@ use rule on_cpu as training_results with:
     input:
         psi_table="results/psi_table.parquet",
         scores=[one["scores"] for one in summaries.training_evaluations(plan)],
-        alone=paths.trained_alone(plan),
+        alone=paths.unevaluated_model_manifests(plan),
     output:
         tables=tables_and_csv(
             summaries.training_tables(plan)

@@ -34,9 +34,9 @@ from psibench.llm.standin.locales import ACCENTED
 from psibench.plan.config import (
     Config,
     load_config,
-    models_below,
     trained_models,
     untrained_bases,
+    upstream_models,
 )
 from psibench.train.sections import Training
 
@@ -416,7 +416,7 @@ def _replaced(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[
 def _below(entry: Model, config: Config) -> list[str]:
     """List the models that one rests on."""
     mitigated = [] if entry.mitigates is None else [entry.mitigates]
-    return models_below(entry, config) + mitigated
+    return upstream_models(entry, config) + mitigated
 
 
 def _dense(name: str, entry: Model) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from psibench.encode.api_texts import load_api_texts
 from psibench.encode.job import ENCODED, Source, list_sources, read_ids, read_texts
 from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError
-from psibench.llm.asking import see_to_all
+from psibench.llm.asking import run_workers
 from psibench.llm.embeddings import EmbeddingClient, check_paths, pack
 from psibench.llm.ledger import Ledger
 from psibench.models.checkpoints import checkpoint_identity
@@ -221,15 +221,15 @@ class EmbeddingService:
             self._client = EmbeddingClient(entry, self._model, self._ledger, dim=self._dim)
         client = self._client
 
-        async def see_to(part: range) -> None:
+        async def embed_part(part: range) -> None:
             n_tokens = sum(counts[n] for n in part)
             vectors = await client.ask([sent[todo[n]] for n in part], role, n_tokens)
             self._take([keys[todo[n]] for n in part], vectors)
             progress.advance(n_tokens)
 
         with Progress(title, total=sum(counts), unit="tokens") as progress:
-            await see_to_all(
-                requests, see_to, concurrency=entry.concurrency, check_stop=self._stop.check
+            await run_workers(
+                requests, embed_part, concurrency=entry.concurrency, check_stop=self._stop.check
             )
         self._dim = client.dim
         self._flush()

@@ -95,7 +95,7 @@ def stratum_numbers(thresholds: Sequence[float] = MARGIN_THRESHOLDS) -> pl.Expr:
 
 
 def audit_sample(margins: pl.DataFrame, *, per_stratum: int, seed: int) -> pl.DataFrame:
-    """Draw the queries to audit: so many per stratum, those without a margin left out.
+    """Draw the queries to audit: the same number per stratum, none without a margin.
 
     Returns the rows of ``margins`` drawn, in their order; a smaller stratum is taken whole.
     """

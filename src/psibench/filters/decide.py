@@ -27,7 +27,7 @@ class FilterSection(Section):
     It writes a table of that name with the candidates it keeps, beside NAME.dropped and NAME.flow.
     """
 
-    place: ClassVar[int]
+    flow_step: ClassVar[int]
     """Which filter comes first, and the place in FLOW: the same whatever else a benchmark has, so
     that one that is taken out reruns nothing but what comes after it."""
 
@@ -151,12 +151,12 @@ def target_parts(candidates: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame
     Of a document and what is left of it without the evidence it is the document.
     """
     targets = evidence_targets(candidates)
-    if parts != SPAN_PARTS:
+    if tuple(parts) != SPAN_PARTS:
         return targets
     return targets.with_columns(targets=pl.lit(["document"], dtype=pl.List(pl.String)))
 
 
-def nothing_to_compare(parts: Sequence[str]) -> pl.Expr:
+def incomparable_reason(parts: Sequence[str]) -> pl.Expr:
     """Say why ``targets`` cannot be compared with other parts; null where they can."""
     n_targets = pl.col("targets").list.len()
     return (
@@ -221,7 +221,7 @@ def count_savings(
 
 
 @dataclass(frozen=True)
-class Place:
+class FlowStep:
     """Where what a filter dropped is counted.
 
     ``unit`` is what an item is called in FLOW, ``step`` the filter's place there; a further rule of
@@ -283,7 +283,7 @@ def ledger_rows(
 
 def write_ledger(
     ledger: Iterable[tuple[pl.DataFrame, pl.DataFrame]],
-    place: Place,
+    place: FlowStep,
     outputs: Outputs,
     source: Provenance,
 ) -> None:

@@ -28,15 +28,15 @@ from psibench.filters.decide import (
     SCORING_SAVINGS,
     SPAN_PARTS,
     FilterSection,
+    FlowStep,
     Outputs,
-    Place,
     all_parts,
     candidate_facts,
     count_savings,
+    incomparable_reason,
     kept_items,
     ledger_rows,
     make_decisions,
-    nothing_to_compare,
     part_text,
     target_parts,
     write_ledger,
@@ -71,7 +71,7 @@ class Grade(FilterSection, LlmTaskSection):
     Two rounds: what decides most candidates first, the rest for those still undecided.
     """
 
-    place = 22  # after its two rounds
+    flow_step = 22  # after its two rounds
 
     rule: Literal["segments", "span"] | None = None
     """segments: the target third is graded min_grade or more, and leads every other third by
@@ -85,7 +85,7 @@ class Grade(FilterSection, LlmTaskSection):
     """Grade every part of every candidate, decided or not. The queries kept are the same."""
 
     @property
-    def stage(self) -> str:
+    def rule_label(self) -> str:
         """Name of the rule in decisions and in the ledger."""
         return "span_grades" if self.rule == "span" else "segment_grades"
 
@@ -114,7 +114,7 @@ def wanted_gradings(section: Grade, known: pl.DataFrame, candidates: pl.DataFram
     is_first_round = (is_asked & is_target).any().over("query_id")
     is_high = (_best(is_target) >= section.min_grade).fill_null(False).over("query_id")
     is_next = pl.when(is_first_round).then(is_target).otherwise(~is_target & is_high)
-    is_comparable = nothing_to_compare(section.parts).is_null()
+    is_comparable = incomparable_reason(section.parts).is_null()
     return graded.filter(is_comparable & is_asked & is_next).select("query_id", "part")
 
 
@@ -126,7 +126,7 @@ def decide_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame)
     that is too low, else its lead. Reasons: no_target, no_other_segment, no_grade, grade_low,
     grade_not_above_others.
     """
-    is_target, nothing = pl.col("is_target"), nothing_to_compare(section.parts)
+    is_target, nothing = pl.col("is_target"), incomparable_reason(section.parts)
     target, lead = pl.col("target"), pl.col("target") - pl.col("other")
     graded = (
         _with_grades(section, known, candidates)
@@ -150,7 +150,7 @@ def decide_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame)
         score=pl.when(is_compared).then(pl.when(is_low).then(target).otherwise(lead)),
         decided_by=pl.when(is_compared).then(pl.lit(section.llm)),
     )
-    return make_decisions(section.stage, outcome, reason)
+    return make_decisions(section.rule_label, outcome, reason)
 
 
 def _with_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
@@ -346,7 +346,7 @@ def run_grade_pairs(
 def run_grade(
     section: Grade,
     *,
-    place: Place,
+    place: FlowStep,
     documents: TablePath,
     candidates: TablePath,
     grades: Sequence[TablePath],
@@ -363,10 +363,12 @@ def run_grade(
     decided_by = section.model_dump(mode="json", exclude_unset=True)
     source = judged_source("grade", candidates, [documents, *grades], decided_by)
     facts = candidate_facts(asked, texts)
-    ledger = ledger_rows(decisions, facts, stage=section.stage, step=place.step, unit=place.unit)
+    ledger = ledger_rows(
+        decisions, facts, stage=section.rule_label, step=place.step, unit=place.unit
+    )
     write_ledger([ledger], place, outputs, source)
     savings = count_savings(
-        section.stage,
+        section.rule_label,
         known.with_columns(judge=pl.lit(section.llm)),
         asked.select(query_id="_id"),
         scorers=[section.llm],

@@ -32,8 +32,8 @@ from psibench.filters.decide import (
     SCORE_TEXT,
     SCORING_SAVINGS,
     UNUSABLE_VOTE,
+    FlowStep,
     Outputs,
-    Place,
     as_table,
     candidate_facts,
     count_savings,
@@ -71,12 +71,12 @@ class Recall(Section):
 
 
 class RerankerPanel(Section):
-    """What of both protocols decides the rerankers' scores, and whom they call a candidate."""
+    """Settings of both protocols: the panel, and which recalled documents it calls candidates."""
 
     removes_documents: ClassVar[bool] = False
     """Whether documents leave the corpus; else queries do."""
     keep_more: ClassVar[str] = "raise false_negatives.threshold, min_grade or needed"
-    """What to do where no query is left."""
+    """Advice if no query is left."""
 
     protocol: str
     rerankers: Panel = Field(min_length=1)
@@ -86,18 +86,18 @@ class RerankerPanel(Section):
     """Score every recalled pair with every reranker, decided or not."""
 
     def panel(self) -> dict[str, Any]:
-        """Return what decides the rerankers' part, as plain data."""
+        """Return the parameters that change the panel's candidates, as plain data."""
         keys = {"protocol", "rerankers", "complete", "threshold", "under"}
         return self.model_dump(mode="json", include=keys)
 
-    def scoring(self, reranker: str) -> dict[str, Any]:
-        """Return what decides one reranker's scores: with ``complete`` neither rule nor others."""
+    def score_params(self, reranker: str) -> dict[str, Any]:
+        """Return the parameters that change a reranker's scores: itself alone if ``complete``."""
         if self.complete:
             return {"protocol": self.protocol, "complete": True, "rerankers": [reranker]}
         return self.panel()
 
     def removal(self) -> dict[str, Any]:
-        """Return what decides what is removed, as plain data: the template does not."""
+        """Return the parameters that change what is removed, as plain data: not the template."""
         return self.model_dump(mode="json", exclude={"prompt", "evaluate_raw"})
 
 
@@ -574,7 +574,7 @@ def read_grades(
 def run_remove_negatives(
     section: NegativesProtocol,
     *,
-    place: Place,
+    place: FlowStep,
     corpus: str | Path,
     queries: str | Path,
     qrels: str | Path,

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from psibench.config.rerankers import parse_reranker, reranker_params
 from psibench.filters.decide import as_table, part_text
 from psibench.filters.negatives import PAIR_SCORES, PanelProtocol, recalled_pairs, wanted_pairs
-from psibench.filters.verify import SEGMENT_SCORES, Verify, wanted_scorings
+from psibench.filters.verify import SEGMENT_SCORES, Verify, pairs_to_score
 from psibench.rerankers.protocols import Pair
 from psibench.rerankers.scoring import (
     PAIRS_PER_BLOCK,
@@ -51,11 +51,11 @@ def run_score_parts(
 ) -> None:
     """Score what verification needs of this reranker and write SEGMENT_SCORES.
 
-    ``scoring`` has ``section``, of which the reranker is the last one (`VerifySection.scoring`),
-    and its registry ``entry``; ``earlier`` are the score tables of the rerankers before it, in
-    order. ``portion``, as ``/2-of-3``, are the queries of a job that shares the scores with others
-    (`in_portion`). ``load`` (id, entry, device=...) -> reranker is not called if there is nothing
-    to score.
+    ``scoring`` has ``section``, of which the reranker is the last one
+    (`VerifySection.score_params`), and its registry ``entry``; ``earlier`` are the score tables of
+    the rerankers before it, in order. ``portion``, as ``/2-of-3``, are the queries of a job that
+    shares the scores with others (`in_portion`). ``load`` (id, entry, device=...) -> reranker is
+    not called if there is nothing to score.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def run_score_parts(
     """
     section = TypeAdapter(Verify).validate_python(scoring["section"])
     asked = in_portion(read_table(candidates, CANDIDATES), "_id", portion)
-    wanted = wanted_scorings(section, read_all(earlier, SEGMENT_SCORES), asked)
+    wanted = pairs_to_score(section, read_all(earlier, SEGMENT_SCORES), asked)
     _score(
         SEGMENT_SCORES,
         wanted,
@@ -98,8 +98,8 @@ def run_score_pairs(
 ) -> None:
     """Score what the protocol of false negatives needs of this reranker and write PAIR_SCORES.
 
-    As `run_score_parts`; ``section`` is what of the benchmark's ``false_negatives`` decides scores
-    (`RerankerPanel.scoring`), ``recall`` the run of the model that recalls (`recalled_pairs`).
+    As `run_score_parts`, with the ``section`` of `RerankerPanel.score_params`. ``recall`` is the
+    run of the first-stage search (`recalled_pairs`).
 
     Raises
     ------

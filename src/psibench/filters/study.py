@@ -27,20 +27,22 @@ from psibench.filters.decide import (
     single_positions,
     target_parts,
 )
+from psibench.filters.margin_counts import (
+    CELL_TABLE,
+    COUNTS,
+    CountCondition,
+    count_by_cell,
+    count_by_position,
+    margin_conditions,
+)
 from psibench.filters.mixtures import read_length_bins, with_length_bins
 from psibench.filters.verify import (
-    CELL_TABLE,
-    MARGIN_TABLE,
     SEGMENT_SCORES,
-    Condition,
     Verify,
     VerifyMargin,
     VerifySection,
     consensus_margins,
-    count_by_cell,
-    count_by_position,
     decide_verify,
-    margin_pools,
     target_leads,
 )
 from psibench.metrics.aggregate import UncertaintySettings
@@ -82,9 +84,7 @@ _SCORED = (
 PSI_FIELDS = ("psi", "psi_low", "psi_high", "psi_same", "p_position")
 _LEFT_OUT = Column("left_out", STRING, "reranker left out; none for the whole panel")
 
-FILTER_COUNTS = TableSpec(
-    "filter_counts", (*_CONDITION, *MARGIN_TABLE.columns[2:]), key=("condition",)
-)
+FILTER_COUNTS = TableSpec("filter_counts", (*_CONDITION, *COUNTS), key=("condition",))
 
 FILTER_PSI = TableSpec("filter_psi", (*_CONDITION, *_SCORED), key=("condition", "model", "metric"))
 
@@ -159,7 +159,7 @@ def configured_label(section: VerifySection) -> str:
 
 def study_conditions(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
-) -> tuple[pl.DataFrame, list[Condition]]:
+) -> tuple[pl.DataFrame, list[CountCondition]]:
     """Decide on every candidate, by margin at every threshold of the grid and the section's own.
 
     Returns the `evidence_targets` of the candidates, in their order, with what the conditions read;
@@ -170,10 +170,10 @@ def study_conditions(
     if isinstance(section, VerifyMargin):
         cuts = {f"{cut:g}": cut for cut in (*GRID, section.threshold + 0.0)}  # one row per label
         margins = consensus_margins(scores, queries, rerankers=section.rerankers)
-        pools = margin_pools(sorted(cuts.values()))
+        pools = margin_conditions(sorted(cuts.values()))
         return queries.with_columns(margins.get_column("margin")), list(pools)
     kept = decide_verify(section, scores, candidates).get_column("kept")
-    conditions: list[Condition] = [("all", None, pl.lit(True)), ("kept", None, pl.col("kept"))]
+    conditions: list[CountCondition] = [("all", None, pl.lit(True)), ("kept", None, pl.col("kept"))]
     return queries.with_columns(kept), conditions
 
 
@@ -231,15 +231,11 @@ def panel_votes(
         raise InputError(f"rerankers: {section.rerankers}; a study of a panel needs two or more")
     targets, parts = target_parts(candidates, section.parts), section.parts
     leads = target_leads(scores, targets, rerankers=section.rerankers, parts=parts)
-    # A margin's own rule is its threshold; what `passes` says is whether more are asked.
-    is_kept = pl.col("lead") >= section.threshold if isinstance(section, VerifyMargin) else None
     votes = targets.select("query_id")
     for name in section.rerankers:
         of_reranker = leads.filter(reranker=name)
-        vote = (section.passes if is_kept is None else is_kept).alias(name)
-        votes = votes.join(
-            of_reranker.select("query_id", vote), on="query_id", how="left", maintain_order="left"
-        )
+        vote = of_reranker.select("query_id", section.keeps.alias(name))
+        votes = votes.join(vote, on="query_id", how="left", maintain_order="left")
     return votes.drop("query_id")
 
 
@@ -271,7 +267,7 @@ def reranker_agreement(votes: pl.DataFrame) -> Iterator[dict[str, Any]]:
         }
 
 
-def kept_without(votes: pl.DataFrame) -> dict[str, pl.Series]:
+def leave_one_out_decisions(votes: pl.DataFrame) -> dict[str, pl.Series]:
     """Decide on every query with the whole panel (none) and with each reranker left out.
 
     All rerankers that are left have to vote for a query; an unknown vote is none.
@@ -283,9 +279,10 @@ def kept_without(votes: pl.DataFrame) -> dict[str, pl.Series]:
 
 
 def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Count what the panel keeps without each of its rerankers (`kept_without`), by position.
+    """Count what the panel keeps without each of its rerankers, by position.
 
-    ``queries`` has ``targets``; a query with several of them counts at each.
+    ``kept`` is of `leave_one_out_decisions`. ``queries`` has ``targets``; a query with several of
+    them counts at each.
     """
     whole, targets = kept[WHOLE_PANEL], queries.get_column("targets")
     groups = {"all": targets.is_not_null()}
@@ -349,7 +346,7 @@ def run_filter_study(
     scored, bins = read_all(scores, SEGMENT_SCORES), read_length_bins(sampling)
     votes = panel_votes(section, scored, asked)
     queries, conditions = study_conditions(section, scored, asked)
-    kept = kept_without(votes)
+    kept = leave_one_out_decisions(votes)
     label = configured_label(section)
     counts = count_by_position(queries, conditions)
     written = {

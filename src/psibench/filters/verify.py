@@ -1,21 +1,23 @@
-"""Rerankers filter the candidates: agreement, span necessity or margin, and what each of them is.
+"""Stage `verify`: keep the candidates that a panel of rerankers confirms, by one of three rules.
 
-- ``agreement`` (PosQ, appendix A.2, stage 1a): every reranker puts the target third of the document
-  first.
+- ``agreement`` (PosQ, appendix A.2, stage 1a): every reranker gives the target third of the
+  document the highest score.
 - ``necessity`` (PosIR, section 2.3): every reranker scores the document above itself without the
   span.
 - ``margin`` (Controlled, section 3.1.3 and B.1): m = min over rerankers of (score of the target -
   best score of another third), kept if m >= threshold.
 
-What the papers leave open, and the choice made here. A tie is no first place and shows no need of a
-span (taking the first maximum would favour the beginning, the very effect under study); for margins
-equality passes, at threshold 0 a tie too, as in the paper's formula, compared exactly in float64:
-0.7 - 0.4 is a little below 0.3 there and fails 0.3. A query with several targets (Myopic tags)
-passes if the best of them leads. A query with nothing to compare is dropped: no target or all
-three, a part without text.
+The papers leave some cases open. psibench decides them so:
+
+- Ties fail for agreement and necessity: taking the first maximum would favour the beginning, the
+  very effect under study. For margins equality passes, also a tie at threshold 0, as in the paper's
+  formula. Leads are compared exactly in float64: 0.7 - 0.4 is a little below 0.3 and fails 0.3.
+- A query with several targets (Myopic tags) passes if the best of them leads.
+- A query that cannot be compared is dropped: it has no target, all three thirds are targets, or a
+  part has no text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
@@ -36,19 +38,28 @@ from psibench.filters.decide import (
     SPAN_PARTS,
     TARGET_NOT_FIRST,
     FilterSection,
+    FlowStep,
     Outputs,
-    Place,
     all_parts,
     as_table,
     candidate_facts,
     count_savings,
     evidence_targets,
+    incomparable_reason,
     kept_items,
     ledger_rows,
     make_decisions,
-    nothing_to_compare,
     target_parts,
     write_ledger,
+)
+from psibench.filters.margin_counts import (
+    CELL_TABLE,
+    MARGIN_TABLE,
+    RERANKER_TABLE,
+    count_by_cell,
+    count_by_position,
+    count_by_reranker,
+    margin_conditions,
 )
 from psibench.filters.mixtures import (
     RULE_BALANCE,
@@ -60,13 +71,13 @@ from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import TablePath
 from psibench.tables.schemas import DOCUMENTS
-from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.tables.spec import BOOL, FLOAT64, STRING, Column, TableSpec
 from psibench.tables.stage import stage
 from psibench.text.segments import POSITIONS
 
 MARGIN_THRESHOLDS = (0.0, 0.1, 0.2, 0.3)  # Controlled, table 6
-NO_TEXT = {False: EMPTY_SEGMENT, True: SPAN_IS_DOCUMENT}
-"""Reason to drop a query of which a part has no text; whether the parts are those of its span."""
+NO_TEXT_REASON = {POSITIONS: EMPTY_SEGMENT, SPAN_PARTS: SPAN_IS_DOCUMENT}
+"""Reason code if a part of the document has no text, by the parts that a rule compares."""
 
 # Config.
 
@@ -76,7 +87,7 @@ Panel = Annotated[list[Id], AfterValidator(refuse_repeats), AfterValidator(refus
 class VerifySection(FilterSection):
     """What the verification of every recipe has."""
 
-    place = 10  # balancing has the one after
+    flow_step = 10  # balancing is step 11
 
     rule: str
     rerankers: Panel = Field(min_length=1)
@@ -90,28 +101,33 @@ class VerifySection(FilterSection):
     seed: int = Field(default=42, ge=0)
     """Seed of the downsampling."""
 
-    stage: ClassVar[str]
-    """Name of the rule in decisions and in the ledger."""
+    rule_label: ClassVar[str]
+    """Name of the rule in decisions and in FLOW."""
     parts: ClassVar[tuple[str, ...]] = POSITIONS
     """Parts of the document that are scored, of those `part_text` knows."""
-    failed: ClassVar[str] = TARGET_NOT_FIRST
-    """Reason code of a lead that is not enough."""
+    failure_code: ClassVar[str] = TARGET_NOT_FIRST
+    """Reason code if the lead is too small."""
 
     @property
-    def passes(self) -> pl.Expr:
-        """Whether a ``lead`` is enough; where it is not, no further reranker is asked."""
+    def keeps(self) -> pl.Expr:
+        """Whether a reranker's ``lead`` keeps the query."""
         return pl.col("lead") > 0
 
     @property
-    def dropped_for(self) -> pl.Expr:
-        """Reason code of a query by its deciding ``lead``; null where it is kept."""
-        return pl.when(pl.col("lead") <= 0).then(pl.lit(self.failed))
+    def continues_scoring(self) -> pl.Expr:
+        """Whether a reranker's ``lead`` lets the next one score the query."""
+        return self.keeps
 
-    def scoring(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
-        """Return what of the section decides one reranker's scores, as plain data.
+    @property
+    def drop_reason(self) -> pl.Expr:
+        """Reason code of a query by its deciding ``lead``; null if it is kept."""
+        return pl.when(~self.keeps).then(pl.lit(self.failure_code))
 
-        These are the rerankers up to it; with ``complete``, or the section's own, it alone. A
-        threshold, balancing and its seed decide no score.
+    def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
+        """Return the parameters that change this reranker's scores, as plain data.
+
+        They are the rule and the rerankers up to this one; with ``complete`` (the argument or the
+        setting) this one alone. A threshold, balancing and its seed change no score.
         """
         is_complete = complete or self.complete
         before = [] if is_complete else self.rerankers[: self.rerankers.index(reranker)]
@@ -120,14 +136,14 @@ class VerifySection(FilterSection):
 
 
 class VerifyAgreement(VerifySection):
-    """Every reranker puts the target third of the document first (PosQ, appendix A.2)."""
+    """Every reranker scores the target third of the document highest (PosQ, appendix A.2)."""
 
     rule: Literal["agreement"] = "agreement"
     """Without it: the rule of the recipe's paper, agreement for fineweb_posq."""
     balance: bool = True
     """Then downsample every position to the smallest one."""
 
-    stage = "agreement"
+    rule_label = "agreement"
 
 
 class VerifyNecessity(VerifySection):
@@ -136,9 +152,9 @@ class VerifyNecessity(VerifySection):
     rule: Literal["necessity"] = "necessity"
     """Without it: the rule of the recipe's paper, necessity for posir."""
 
-    stage = "span_necessity"
+    rule_label = "span_necessity"
     parts = SPAN_PARTS
-    failed = SPAN_NOT_NEEDED
+    failure_code = SPAN_NOT_NEEDED
 
 
 class VerifyMargin(VerifySection):
@@ -150,31 +166,37 @@ class VerifyMargin(VerifySection):
     """Smallest lead of the target over the best other third, in scores from 0 to 1. A change
     scores nothing again."""
 
-    stage = "margin"
+    rule_label = "margin"
 
     @property
     def floor(self) -> float:
-        """Lead below which no further reranker is asked: 0 or the threshold; none is below -1.
+        """Lead below which scoring stops: the threshold, or 0 if that is lower.
 
-        0 is the lowest threshold of the margin table.
+        The margin table counts from threshold 0 on. With ``complete`` it is -1, the smallest
+        possible lead.
         """
         return -1.0 if self.complete else min(0.0, self.threshold)
 
     @property
-    def passes(self) -> pl.Expr:
-        """Whether a ``lead`` reaches the floor."""
+    def keeps(self) -> pl.Expr:
+        """Whether a reranker's ``lead`` reaches the threshold."""
+        return pl.col("lead") >= self.threshold
+
+    @property
+    def continues_scoring(self) -> pl.Expr:
+        """Whether a reranker's ``lead`` reaches the floor."""
         return pl.col("lead") >= self.floor
 
     @property
-    def dropped_for(self) -> pl.Expr:
-        """Reason code of a query by its margin, the deciding ``lead``; null where it is kept."""
-        lead = pl.col("lead")
-        reason = pl.when(lead < 0).then(pl.lit(TARGET_NOT_FIRST)).otherwise(pl.lit(MARGIN_BELOW))
-        return pl.when(lead < self.threshold).then(reason)
+    def drop_reason(self) -> pl.Expr:
+        """Reason code of a query by its margin, the deciding ``lead``; null if it is kept."""
+        is_behind = pl.col("lead") < 0
+        reason = pl.when(is_behind).then(pl.lit(self.failure_code)).otherwise(pl.lit(MARGIN_BELOW))
+        return pl.when(~self.keeps).then(reason)
 
-    def scoring(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
-        """Return what decides one reranker's scores: the floor in place of the threshold."""
-        made = super().scoring(reranker, complete=complete)
+    def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
+        """Return the parameters that change this reranker's scores: of the threshold the floor."""
+        made = super().score_params(reranker, complete=complete)
         return made | {"threshold": 0.0 if made["complete"] else self.floor}
 
 
@@ -201,56 +223,10 @@ MARGINS = TableSpec(
         Column("query_id", STRING, "query id"),
         Column("margin", FLOAT64, "consensus margin in [-1, 1]; null if there is none", True),
         Column("reranker", STRING, "least favourable reranker, the first of equal ones", True),
-        Column("is_exact", BOOL, "false where margin is null or, scoring having stopped, a bound"),
+        Column("is_exact", BOOL, "false if margin is null, or a bound since scoring stopped early"),
         Column("reason", STRING, "why there is no margin; empty if there is one"),
     ),
     key=("query_id",),
-)
-
-_CONDITION = (
-    Column(
-        "condition", STRING, "all, no_margin, failed (below the lowest threshold), m>=threshold"
-    ),
-    Column("threshold", FLOAT64, "threshold of the condition", True),
-)
-
-MARGIN_TABLE = TableSpec(
-    "margin_table",
-    (
-        *_CONDITION,
-        Column("n", INT64, "queries that meet the condition"),
-        Column("share", FLOAT64, "their share of all queries; null if there is none", True),
-        *(Column(f"n_{name}", INT64, f"of them, with target {name}") for name in POSITIONS),
-        *(Column(f"share_{name}", FLOAT64, f"n_{name} / n", True) for name in POSITIONS),
-    ),
-    key=("condition",),
-)
-
-RERANKER_TABLE = TableSpec(
-    "reranker_table",
-    (
-        Column("reranker", STRING, "reranker id"),
-        Column("condition", STRING, "shown (scored whole), lead>=threshold"),
-        *MARGIN_TABLE.columns[1:2],
-        Column("n", INT64, "queries that meet the condition under this reranker alone"),
-        Column("share", FLOAT64, "their share of those shown to it; null if there is none", True),
-        *MARGIN_TABLE.columns[4:],
-    ),
-    key=("reranker", "condition"),
-)
-
-CELL_TABLE = TableSpec(
-    "cell_table",
-    (
-        *_CONDITION,
-        Column("length_bin", STRING, "length bin, or all"),
-        *(
-            Column(f"n_{name}", INT64, f"queries that meet the condition, with target {name}")
-            for name in POSITIONS
-        ),
-        Column("budget", INT64, "smallest cell of the condition; in the row all, times bins", True),
-    ),
-    key=("condition", "length_bin"),
 )
 
 # The rules.
@@ -262,77 +238,87 @@ def target_leads(
     """Compute how far the best target part of a query leads its best other part.
 
     ``scores`` are SEGMENT_SCORES rows; those of other queries, rerankers and parts are ignored.
-    ``targets`` has ``query_id`` and ``targets``; a query with nothing to compare has no row.
-    Returns a row per query and reranker that scored it: ``query_id``, ``reranker``, ``number`` (of
-    the reranker), and ``lead``, null where a part has no text.
+    ``targets`` has ``query_id`` and ``targets``; a query that cannot be compared has no row.
+    Returns a row per query and reranker that scored it: ``query_id``, ``reranker``,
+    ``reranker_index``, and ``lead``, null if a part has no text.
     """
-    panel = pl.DataFrame({"reranker": rerankers}, {"reranker": pl.String}).with_row_index("number")
+    names = pl.DataFrame({"reranker": rerankers}, {"reranker": pl.String})
+    panel = names.with_row_index("reranker_index")
     score, is_target = pl.col("score"), pl.col("targets").list.contains(pl.col("part"))
     lead = score.filter(is_target).max() - score.filter(~is_target).max()
     return (
         scores.filter(pl.col("part").is_in(parts))
-        .join(targets.filter(nothing_to_compare(parts).is_null()), on="query_id")
+        .join(targets.filter(incomparable_reason(parts).is_null()), on="query_id")
         .join(panel, on="reranker")
-        .group_by("query_id", "reranker", "number")
+        .group_by("query_id", "reranker", "reranker_index")
         .agg(lead=pl.when(score.null_count() == 0).then(lead))
     )
 
 
 def deciding_leads(
-    scores: pl.DataFrame,
+    leads: pl.DataFrame,
     targets: pl.DataFrame,
-    passes: pl.Expr,
+    continues: pl.Expr,
     *,
     rerankers: Sequence[str],
     parts: Sequence[str],
 ) -> pl.DataFrame:
-    """Find the lead that decides on each query: under the first reranker it fails, or the least.
+    """Find the lead that decides on each query.
 
-    ``passes`` says whether a ``lead`` is enough; a query without one fails. Of equal least leads it
-    is that of the first reranker. Other arguments are those of `target_leads`. Returns a row per
-    query, in order of ``targets``: ``query_id, number, reranker, lead, passes``, and ``reason``,
-    why there is no lead. Where there is nothing to compare no reranker is named.
+    It is the lead under the first reranker that stops the scoring of the query, else its smallest
+    lead; of equal ones that of the first reranker. ``continues`` says of a ``lead`` whether scoring
+    goes on; without a lead it stops. ``leads`` are those of `target_leads`, made of the other
+    arguments. Returns a row per query, in order of ``targets``: ``query_id, reranker_index,
+    reranker, lead, continues``, and ``reason``, why there is no lead. A query that cannot be
+    compared has no reranker.
 
     Raises
     ------
     InputError
         If a reranker has not scored a query that passes under the others.
     """
-    leads = target_leads(scores, targets, rerankers=rerankers, parts=parts)
-    leads = leads.with_columns(passes=passes.fill_null(False))
-    failed = leads.filter(~pl.col("passes")).sort("number").unique("query_id", keep="first")
-    passed = leads.join(failed, on="query_id", how="anti")
-    nothing, without_text = nothing_to_compare(parts), pl.lit(NO_TEXT[parts == SPAN_PARTS])
-    n_passed = targets.select(nothing.is_null().sum()).item() - failed.height
+    leads = leads.with_columns(continues=continues.fill_null(False))
+    stopped = leads.filter(~pl.col("continues")).sort("reranker_index")
+    stopped = stopped.unique("query_id", keep="first")
+    passed = leads.join(stopped, on="query_id", how="anti")
+    incomparable = incomparable_reason(parts)
+    n_passed = targets.select(incomparable.is_null().sum()).item() - stopped.height
     if passed.height != n_passed * len(rerankers):
         raise InputError(
             f"{n_passed} queries fail under none of the rerankers {', '.join(rerankers)} and need "
             f"{n_passed * len(rerankers)} leads; found {passed.height}. Score them again."
         )
-    least = passed.sort("lead", "number").unique("query_id", keep="first")
-    found = targets.join(
-        pl.concat([failed, least]), on="query_id", how="left", maintain_order="left"
+    smallest = passed.sort("lead", "reranker_index").unique("query_id", keep="first")
+    decided = targets.join(
+        pl.concat([stopped, smallest]), on="query_id", how="left", maintain_order="left"
     )
-    reason = pl.coalesce(nothing, pl.when(pl.col("lead").is_null()).then(without_text))
-    return found.with_columns(pl.col("passes").fill_null(False), reason=reason)
+    no_text = pl.when(pl.col("lead").is_null()).then(pl.lit(NO_TEXT_REASON[tuple(parts)]))
+    return decided.with_columns(
+        pl.col("continues").fill_null(False), reason=pl.coalesce(incomparable, no_text)
+    )
 
 
 def consensus_margins(
     scores: pl.DataFrame, targets: pl.DataFrame, *, rerankers: Sequence[str], floor: float = -1
 ) -> pl.DataFrame:
-    """Compute the consensus margin of every query, its least lead over the panel: MARGINS rows.
+    """Compute the consensus margin of every query, its smallest lead over the panel: MARGINS rows.
 
     A query stops at the first reranker under which its lead is below ``floor``; that lead is its
     margin, an upper bound of the exact one (``is_exact`` false). No count at thresholds of
     ``floor`` or more changes; no lead is below -1. ``scores`` and ``targets`` are as in
     `target_leads`.
     """
-    lead = pl.col("lead")
-    found = deciding_leads(scores, targets, lead >= floor, rerankers=rerankers, parts=POSITIONS)
-    is_last = pl.col("number") == len(rerankers) - 1
-    margins = found.with_columns(
+    leads = target_leads(scores, targets, rerankers=rerankers, parts=POSITIONS)
+    continues = pl.col("lead") >= floor
+    deciding = deciding_leads(leads, targets, continues, rerankers=rerankers, parts=POSITIONS)
+    return _margins(deciding, n_rerankers=len(rerankers))
+
+
+def _margins(deciding: pl.DataFrame, *, n_rerankers: int) -> pl.DataFrame:
+    lead, is_last = pl.col("lead"), pl.col("reranker_index") == n_rerankers - 1
+    margins = deciding.with_columns(
         margin=lead,
-        is_exact=lead.is_not_null() & (pl.col("passes") | is_last),
+        is_exact=lead.is_not_null() & (pl.col("continues") | is_last),
         reason=pl.col("reason").fill_null(""),
     )
     return as_table(MARGINS, margins)
@@ -346,127 +332,42 @@ def decide_verify(
     ``score`` is the target's lead over the best other part: under the reranker that dropped the
     query, or the smallest of the panel.
     """
-    found = deciding_leads(
-        scores,
-        target_parts(candidates, section.parts),
-        section.passes,
-        rerankers=section.rerankers,
-        parts=section.parts,
-    )
-    named = found.rename({"query_id": "item_id", "reranker": "decided_by"})
-    reason = pl.coalesce("reason", section.dropped_for)
-    return make_decisions(section.stage, named.with_columns(score="lead"), reason)
+    _, deciding = _section_leads(section, scores, target_parts(candidates, section.parts))
+    return _decisions(section, deciding)
 
 
-def wanted_scorings(
+def _section_leads(
+    section: VerifySection, scores: pl.DataFrame, targets: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the `target_leads` and `deciding_leads` of a section."""
+    over: dict[str, Any] = {"rerankers": section.rerankers, "parts": section.parts}
+    leads = target_leads(scores, targets, **over)
+    return leads, deciding_leads(leads, targets, section.continues_scoring, **over)
+
+
+def _decisions(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
+    named = deciding.rename({"query_id": "item_id", "reranker": "decided_by"})
+    reason = pl.coalesce("reason", section.drop_reason)
+    return make_decisions(section.rule_label, named.with_columns(score="lead"), reason)
+
+
+def pairs_to_score(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
 ) -> pl.DataFrame:
-    """List what the last reranker of the section has to score: what passed under those before it.
+    """List what the last reranker of the section has to score.
 
-    ``section`` is as `VerifySection.scoring` gives it, ``scores`` has the SEGMENT_SCORES rows of
-    all rerankers before the last. Returns ``query_id`` and ``part``, in order of the candidates and
-    the parts; every part of every candidate if the section is ``complete``.
+    These are the queries that every reranker before it lets pass. ``section`` is made of
+    `VerifySection.score_params`; ``scores`` has the SEGMENT_SCORES rows of all rerankers before the
+    last. Returns ``query_id`` and ``part``, in order of the candidates and the parts; every part of
+    every candidate if the section is ``complete``.
     """
-    asked, parts = target_parts(candidates, section.parts), section.parts
+    targets, parts = target_parts(candidates, section.parts), section.parts
     if not section.complete:
-        asked = asked.filter(nothing_to_compare(parts).is_null())
-        leads = target_leads(scores, asked, rerankers=section.rerankers[:-1], parts=parts)
-        failed = leads.filter(~section.passes.fill_null(False))
-        asked = asked.join(failed, on="query_id", how="anti", maintain_order="left")
-    return all_parts(asked, parts)
-
-
-# Counts by threshold and by length bin.
-
-Condition = tuple[str, float | None, pl.Expr]
-"""One row of a table of thresholds: its label, the threshold, which queries count."""
-
-
-def margin_pools(thresholds: Sequence[float]) -> Iterator[Condition]:
-    """Yield the rows of Controlled's Table 6: all, no_margin, failed, then cumulative pools."""
-    margin = pl.col("margin")
-    yield "all", None, pl.lit(True)
-    yield "no_margin", None, margin.is_null()
-    yield "failed", None, margin < thresholds[0]
-    for cut in thresholds:
-        yield f"m>={cut:g}", cut, margin >= cut
-
-
-def count_by_position(
-    queries: pl.DataFrame, conditions: Sequence[Condition]
-) -> Iterator[dict[str, Any]]:
-    """Count the queries that meet each condition, by target position (Controlled, table 6).
-
-    ``queries`` has ``targets`` and what the conditions read. A query with several targets counts at
-    each of them, so shares by position may add up to more than 1 for such data.
-    """
-    for label, threshold, members in conditions:
-        targets = queries.filter(members).get_column("targets")
-        n, counts = len(targets), _position_counts(targets)
-        row: dict[str, Any] = {"condition": label, "threshold": threshold, "n": n, **counts}
-        row |= {"share": n / queries.height if queries.height else None}
-        yield row | {f"share_{p}": counts[f"n_{p}"] / n if n else None for p in POSITIONS}
-
-
-def _position_counts(targets: pl.Series) -> dict[str, int]:
-    return {f"n_{name}": int(targets.list.contains(name).sum()) for name in POSITIONS}
-
-
-def count_by_reranker(
-    scores: pl.DataFrame,
-    targets: pl.DataFrame,
-    *,
-    rerankers: Sequence[str],
-    thresholds: Sequence[float],
-) -> pl.DataFrame:
-    """Count what one reranker alone would have kept, by target position: RERANKER_TABLE rows.
-
-    Whether a panel's preference for a position is its own or of one of them: Controlled's panel
-    keeps 69.75 % beginnings of candidates that are a third each (table 6). A reranker counts the
-    queries that it was shown; where scoring stops at the first failure, those after the first are
-    shown what the ones before left.
-    """
-    leads = target_leads(scores, targets, rerankers=rerankers, parts=POSITIONS)
-    known = leads.drop_nulls("lead").join(targets, on="query_id")
-    conditions: list[Condition] = [("shown", None, pl.lit(True))]
-    conditions += [(f"lead>={cut:g}", cut, pl.col("lead") >= cut) for cut in thresholds]
-    rows = [
-        {"reranker": name, **row}
-        for name in rerankers
-        for row in count_by_position(known.filter(reranker=name), conditions)
-    ]
-    return as_table(RERANKER_TABLE, rows)
-
-
-def count_by_cell(
-    queries: pl.DataFrame, conditions: Sequence[Condition], *, length_bins: Sequence[str]
-) -> pl.DataFrame:
-    """Count the queries in every cell of length bin and position (Controlled, table 8).
-
-    ``queries`` has ``targets``, ``length_bin`` and what the conditions read.
-
-    Returns
-    -------
-    CELL_TABLE rows: per condition one row per bin, in their order, and then ``all``. ``budget`` is
-    the smallest cell of a filtered pool, per bin, and the sum over bins in the row all; null for
-    the others.
-    """
-    rows = []
-    for label, threshold, members in conditions:
-        chosen = queries.filter(members)
-        cells = {
-            name: _position_counts(chosen.filter(length_bin=name)["targets"])
-            for name in length_bins
-        }
-        smallest = min(n for counts in cells.values() for n in counts.values())
-        is_pool = threshold is not None or label == "kept"
-        every = chosen.filter(pl.col("length_bin").is_in(length_bins))
-        cells["all"] = _position_counts(every["targets"])
-        for name, counts in cells.items():
-            budget = smallest * len(length_bins) if name == "all" else smallest
-            row: dict[str, Any] = {"condition": label, "threshold": threshold, "length_bin": name}
-            rows.append({**row, **counts, "budget": budget if is_pool else None})
-    return as_table(CELL_TABLE, rows)
+        targets = targets.filter(incomparable_reason(parts).is_null())
+        leads = target_leads(scores, targets, rerankers=section.rerankers[:-1], parts=parts)
+        stopped = leads.filter(~section.continues_scoring.fill_null(False))
+        targets = targets.join(stopped, on="query_id", how="anti", maintain_order="left")
+    return all_parts(targets, parts)
 
 
 # The stage.
@@ -476,7 +377,7 @@ def count_by_cell(
 def run_verify(
     section: Verify,
     *,
-    place: Place,
+    place: FlowStep,
     documents: TablePath,
     sampling: TablePath,
     candidates: TablePath,
@@ -496,63 +397,72 @@ def run_verify(
     InputError
         If balancing would leave nothing.
     """
-    asked, scored = read_table(candidates, CANDIDATES), read_all(scores, SEGMENT_SCORES)
-    facts = candidate_facts(asked, read_table(documents, DOCUMENTS))
+    entered, all_scores = read_table(candidates, CANDIDATES), read_all(scores, SEGMENT_SCORES)
+    facts = candidate_facts(entered, read_table(documents, DOCUMENTS))
     source = derived(
         "verify",
         [candidates, documents, sampling, *scores],
         params=section.model_dump(mode="json"),
     )
-    decided = [(section.stage, decide_verify(section, scored, asked))]
+    targets = target_parts(entered, section.parts)
+    leads, deciding = _section_leads(section, all_scores, targets)
+    decisions_by_rule = {section.rule_label: _decisions(section, deciding)}
+    kept = kept_items(entered, decisions_by_rule[section.rule_label])
     if section.balance:
-        left = evidence_targets(kept_items(asked, decided[0][1]))
-        decided.append((RULE_BALANCE, balance_positions(left, seed=section.seed)))
+        balanced = balance_positions(evidence_targets(kept), seed=section.seed)
+        decisions_by_rule[RULE_BALANCE] = balanced
+        kept = kept_items(kept, balanced)
     ledger = [
-        ledger_rows(made, facts, stage=rule, step=place.step + further, unit=place.unit)
-        for further, (rule, made) in enumerate(decided)
+        ledger_rows(decisions, facts, stage=rule, step=place.step + offset, unit=place.unit)
+        for offset, (rule, decisions) in enumerate(decisions_by_rule.items())
     ]
     write_ledger(ledger, place, outputs, source)
     savings = count_savings(
-        section.stage,
-        scored,
-        asked.select(query_id="_id"),
+        section.rule_label,
+        all_scores,
+        entered.select(query_id="_id"),
         scorers=section.rerankers,
         parts=section.parts,
     )
-    written = {
-        "decisions": (pl.concat(made for _, made in decided), DECISIONS),
+    tables = {
+        "decisions": (pl.concat(decisions_by_rule.values()), DECISIONS),
         "savings": (savings, SCORING_SAVINGS),
     }
     if isinstance(section, VerifyMargin):
-        tables = _margin_tables(section, scored, asked, facts, read_length_bins(sampling))
-        written |= tables
-        known = tables["margins"][0].select("margin", _id="query_id")
-        asked = asked.join(known, on="_id", how="left", maintain_order="left")
-    for _, made in decided:
-        asked = kept_items(asked, made)
-    for name, (frame, spec) in (written | {"rows": (asked, CANDIDATES)}).items():
+        margins = _margins(deciding, n_rerankers=len(section.rerankers))
+        tables["margins"] = margins, MARGINS
+        tables |= _margin_counts(
+            section, margins, leads, targets, evidence_targets(facts), read_length_bins(sampling)
+        )
+        by_id = margins.select("margin", _id="query_id")
+        kept = kept.join(by_id, on="_id", how="left", maintain_order="left")
+    for name, (frame, spec) in (tables | {"rows": (kept, CANDIDATES)}).items():
         write_table(frame, outputs[name], spec, provenance=source)
 
 
-def _margin_tables(
+def _margin_counts(
     section: VerifyMargin,
-    scores: pl.DataFrame,
-    candidates: pl.DataFrame,
-    facts: pl.DataFrame,
+    margins: pl.DataFrame,
+    leads: pl.DataFrame,
+    targets: pl.DataFrame,
+    single_targets: pl.DataFrame,
     length_bins: Sequence[str],
 ) -> dict[str, tuple[pl.DataFrame, TableSpec]]:
-    """Make the tables that only the rule ``margin`` has, by the names of the outputs."""
-    targets, panel = evidence_targets(candidates), section.rerankers
-    margins = consensus_margins(scores, targets, rerankers=panel, floor=section.floor)
-    known = margins.select("margin", "query_id")
+    """Make the tables of counts that only the rule ``margin`` has, by the names of the outputs.
+
+    ``single_targets`` has one target per query, as in the tables of the steps before.
+    """
+    margin = margins.select("margin", "query_id")
     thresholds = sorted({*MARGIN_THRESHOLDS, section.threshold})
-    pools = list(margin_pools(thresholds))
-    by_position = count_by_position(known.join(targets, on="query_id"), pools)
-    by_reranker = count_by_reranker(scores, targets, rerankers=panel, thresholds=thresholds)
-    in_cells = evidence_targets(facts).join(known, on="query_id")
+    conditions = list(margin_conditions(thresholds))
+    by_position = count_by_position(margin.join(targets, on="query_id"), conditions)
+    by_reranker = count_by_reranker(
+        leads, targets, rerankers=section.rerankers, thresholds=thresholds
+    )
+    queries = single_targets.join(margin, on="query_id")
+    by_cell = count_by_cell(queries, conditions, length_bins=length_bins)
     return {
-        "margins": (margins, MARGINS),
         "margin_table": (as_table(MARGIN_TABLE, by_position), MARGIN_TABLE),
         "reranker_table": (by_reranker, RERANKER_TABLE),
-        "cell_table": (count_by_cell(in_cells, pools, length_bins=length_bins), CELL_TABLE),
+        "cell_table": (by_cell, CELL_TABLE),
     }

@@ -23,7 +23,7 @@ from psibench.generate.recipes import JUDGING, TASKS, step_spec, tasks_of
 from psibench.lines import read_records
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore, stored_usage
-from psibench.llm.asking import Chain, Item
+from psibench.llm.asking import Item, RequestChain
 from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import Prompt, load_prompt, requests_of
 from psibench.llm.request import Request
@@ -268,8 +268,8 @@ def _stored(
     found: dict[str, Outcome] = {}
     with AnswerStore(folder) as answers:
         for item in requests if answers.look_up(keys) == len(keys) else ():
-            chain = Chain(item.id, item.request, asking.llm.asking.max_reasks)
-            outcome = chain.follow_stored(answers)
+            chain = RequestChain(item.id, item.request, asking.llm.asking.max_reasks)
+            outcome = chain.replay_stored(answers)
             if outcome is None:
                 break
             found[item.id] = outcome
@@ -313,7 +313,7 @@ def _ask_missing(
         asking.llm.model,
         totals.n_items,
         totals.n_from_store,
-        totals.n_asked,
+        totals.n_replies,
         ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
     )
     return found

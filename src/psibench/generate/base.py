@@ -154,7 +154,9 @@ class GeneratedBenchmark(BenchmarkBase):
     def filters(self) -> list[str]:
         """Names of the filters that its candidates pass, in order."""
         found = {name: getattr(self, name) for name in type(self).model_fields}
-        of = {name: part.place for name, part in found.items() if isinstance(part, FilterSection)}
+        of = {
+            name: part.flow_step for name, part in found.items() if isinstance(part, FilterSection)
+        }
         return sorted(of, key=of.__getitem__)
 
     @model_validator(mode="before")

@@ -315,7 +315,7 @@ def place_of(section: GeneratedBenchmark, step: str) -> int:
     if step in LEDGER_ORDER:
         return LEDGER_ORDER[step]
     if step in section.filters:
-        place: int = getattr(section, step).place
+        place: int = getattr(section, step).flow_step
         return place
     judges = [one.name for one in judging_of(section) if one.name not in LEDGER_ORDER]
     if step in judges:

@@ -49,13 +49,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one item: a value, or the reason why there is none.
+    """The outcome of one item: a value, or the reason why there is none.
 
     ``status`` is `ok`, with an empty ``reason`` and a ``value``, or `malformed` (with the parser's
     reason), `refused`, `truncated`, `filtered`, or `failed`: no reply, ``text`` is the error; not
     stored, asked again next time. ``key`` is that of the last request made for the item; ``usage``
     is of all replies to it, ``n_reasks`` of which were to re-asks, whenever they were asked;
-    ``n_asked`` were received in this run.
+    ``n_replies`` were received in this run.
     """
 
     item_id: str
@@ -67,7 +67,7 @@ class Outcome:
     model: str
     usage: Usage
     n_reasks: int = 0
-    n_asked: int = 0
+    n_replies: int = 0
 
 
 def interpret(

@@ -70,7 +70,7 @@ PAUSES_S = (0.0, 0.1, 1.0, 5.0)
 """Pauses before the folder is listed anew: another machine may show an old listing for a while."""
 
 
-class Place(NamedTuple):
+class LogOffset(NamedTuple):
     """Where an answer is: a log, and the byte its line begins at."""
 
     log: str
@@ -97,7 +97,7 @@ class AnswerStore:
     def __init__(self, folder: str | Path, *, fsync_every_s: float = 1.0) -> None:
         self.folder = Path(folder)
         self._fsync_every_s = fsync_every_s
-        self._known: dict[str, tuple[Place, ...]] = {}
+        self._known: dict[str, tuple[LogOffset, ...]] = {}
         self._indexes: list[_Index] | None = None
         self._damaged: set[str] = set()
         self._reader: tuple[str, BinaryIO] | None = None
@@ -160,7 +160,7 @@ class AnswerStore:
             except OSError:
                 self._end()
             raise
-        place = Place(self._log.name, self._size)
+        place = LogOffset(self._log.name, self._size)
         self._known[answer.key] = (*self._known.get(answer.key, ()), place)
         self._size += len(line)
         if time.monotonic() - self._synced_at >= self._fsync_every_s:
@@ -266,7 +266,7 @@ class AnswerStore:
 
     def _find(self, keys: Iterable[str], indexes: "list[_Index]") -> None:
         new = [key for key in keys if key not in self._known]
-        heads, found = sorted(set(map(_head, new))), defaultdict[int, set[Place]](set)
+        heads, found = sorted(set(map(_head, new))), defaultdict[int, set[LogOffset]](set)
         for first in range(0, len(heads), KEYS_PER_QUERY):
             some = heads[first : first + KEYS_PER_QUERY]
             query = (
@@ -275,10 +275,10 @@ class AnswerStore:
             )
             for index in indexes:
                 for head, name, at in index.rows(query, some):
-                    found[head].add(Place(name, at))
+                    found[head].add(LogOffset(name, at))
         self._known |= {key: tuple(sorted(found[_head(key)])) for key in new}
 
-    def _answer_at(self, place: Place) -> Answer | None:
+    def _answer_at(self, place: LogOffset) -> Answer | None:
         if self._reader is None or self._reader[0] != place.log:
             if self._reader is not None:
                 self._reader[1].close()
@@ -426,8 +426,8 @@ def _remove_damaged(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        told = f"{path}: damaged, and cannot be removed ({error.strerror}); remove it"
-        raise InputError(told) from error
+        message = f"{path}: damaged, and cannot be removed ({error.strerror}); remove it"
+        raise InputError(message) from error
 
 
 class _Index:

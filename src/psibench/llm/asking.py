@@ -1,8 +1,8 @@
-"""The asking of every LLM stage: a stream of items in, one outcome per item out.
+"""Concurrent requests of an LLM stage: a stream of items in, one outcome per item out.
 
-Answers stored before are used; the rest is asked, stored the moment it arrives, and asked again as
-another sample where the reply is malformed. Memory is bounded: a worker draws its next item when
-it is done with the last, and nothing waits in between.
+Stored answers are used; the rest is asked, stored the moment it arrives, and asked again as another
+sample if the reply is malformed. Memory is bounded: a worker takes its next item when it has
+finished the last, and there is no queue between the items and the workers.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from psibench.llm.usage import Usage
 T = TypeVar("T")
 
 CHECK_EVERY_S = 0.2
-"""How often it is checked whether the job has to end."""
+"""Seconds between two checks whether the job has to end."""
 
 GRACE_S = 10.0
-"""How long requests under way may take once it has."""
+"""Seconds that running requests get after the job was told to end."""
 
 
 @dataclass(frozen=True)
@@ -40,33 +40,39 @@ class Item:
 
 @dataclass
 class Totals:
-    """What a run did: ``statuses`` counts outcomes, ``usage`` is of the replies received."""
+    """Counts of a run: ``statuses`` of outcomes, ``n_replies`` and ``usage`` of replies."""
 
     n_items: int = 0
     n_from_store: int = 0
-    n_asked: int = 0
+    n_replies: int = 0
     usage: Usage = field(default_factory=Usage)
     statuses: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
-class Chain:
-    """One item's requests: the first, and its re-asks."""
+class RequestChain:
+    """One item's requests: the first, and its re-asks.
+
+    ``key`` is that of the current request, ``first_key`` that of the first.
+    """
 
     item_id: str
     request: Request
     max_reasks: int
     n_reasks: int = 0
-    n_asked: int = 0
+    n_replies: int = 0
     usage: Usage = field(default_factory=Usage)
+    key: str = field(init=False)
+    first_key: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.key = self.first_key = self.request.key
 
-    def take(self, answer: Answer, stored: AnswerStore | None = None) -> Outcome | None:
+    def record(self, answer: Answer, stored: AnswerStore | None = None) -> Outcome | None:
         """Judge an answer to the current request; None if the next sample is to be asked.
 
-        Where another sample would not mend it, ``stored`` may have that sample's answer already.
+        If the context window is full, asking again does not help: then the next sample is used
+        only if its answer is in ``stored`` already.
         """
         self.usage += answer.usage
         outcome = interpret(
@@ -76,25 +82,25 @@ class Chain:
             item_id=self.item_id,
             n_reasks=self.n_reasks,
         )
-        ended = replace(outcome, usage=self.usage, n_asked=self.n_asked)
+        final = replace(outcome, usage=self.usage, n_replies=self.n_replies)
         if outcome.status not in REASKED or self.n_reasks >= self.max_reasks:
-            return ended
+            return final
         request = self.request.reask()
         key = request.key
         if outcome.reason == CONTEXT_FULL and (stored is None or key not in stored):
-            return ended
+            return final
         self.request, self.key = request, key
         self.n_reasks += 1
         return None
 
-    def follow_stored(self, stored: AnswerStore) -> Outcome | None:
-        """Follow the chain through stored answers; None where the next request has none."""
+    def replay_stored(self, stored: AnswerStore) -> Outcome | None:
+        """Record stored answers one after the other; None if the next request has none."""
         while (answer := stored.get(self.key)) is not None:
-            if (outcome := self.take(answer, stored)) is not None:
+            if (outcome := self.record(answer, stored)) is not None:
                 return outcome
         return None
 
-    def failed(self, failure: TryFailedError) -> Outcome:
+    def failure_outcome(self, failure: TryFailedError) -> Outcome:
         """Return the outcome of a request without a reply."""
         return Outcome(
             item_id=self.item_id,
@@ -106,44 +112,53 @@ class Chain:
             model="",
             usage=self.usage,
             n_reasks=self.n_reasks,
-            n_asked=self.n_asked,
+            n_replies=self.n_replies,
         )
 
 
-class Results:
-    """Outcomes handed on and counted; how many requests in a row failed with no end in sight."""
+class OutcomeSink:
+    """Counts outcomes and passes them to ``on_outcome``; counts consecutive failures, too.
+
+    ``n_consecutive_failures`` are requests without a reply since the last reply.
+    """
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
         self.totals = Totals()
-        self.n_failed_in_a_row = 0
+        self.n_consecutive_failures = 0
         self._on_outcome = on_outcome
 
-    def take_stored(self, chain: Chain, store: AnswerStore) -> bool:
-        """Count an item, and hand on its outcome if the store has it."""
+    def resolve_from_store(self, chain: RequestChain, store: AnswerStore) -> bool:
+        """Count an item; emit its outcome and return True if the store has it."""
         self.totals.n_items += 1
-        if (outcome := chain.follow_stored(store)) is None:
+        if (outcome := chain.replay_stored(store)) is None:
             return False
         self.totals.n_from_store += 1
-        self.hand_on(outcome)
+        self.emit(outcome)
         return True
 
-    def hand_on(self, outcome: Outcome, *twins: str) -> None:
-        """Hand on an outcome, and as many more for items that asked the same."""
-        for each in (outcome, *(replace(outcome, item_id=name, n_asked=0) for name in twins)):
+    def emit(self, outcome: Outcome, *duplicate_ids: str) -> None:
+        """Count and pass on an outcome, and a copy for each item with an equal request."""
+        for each in (
+            outcome,
+            *(replace(outcome, item_id=name, n_replies=0) for name in duplicate_ids),
+        ):
             self.totals.statuses[each.status] += 1
             self._on_outcome(each)
 
-    def received(self, answer: Answer) -> None:
-        """Count an answer that was asked for."""
-        self.n_failed_in_a_row = 0
-        self.totals.n_asked += 1
+    def count_reply(self, answer: Answer) -> None:
+        """Count a reply received from the server."""
+        self.n_consecutive_failures = 0
+        self.totals.n_replies += 1
         self.totals.usage += answer.usage
 
-    def failed(self, chain: Chain, failure: TryFailedError) -> Outcome:
-        """Count a request without a reply and return its outcome."""
-        if failure.verdict != "reject" or not self.totals.n_asked:
-            self.n_failed_in_a_row += 1  # a rejected request among others speaks for itself alone
-        return chain.failed(failure)
+    def count_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
+        """Count a request without a reply and return its outcome.
+
+        One rejected request says nothing about the server, unless none was answered yet.
+        """
+        if failure.verdict != "reject" or not self.totals.n_replies:
+            self.n_consecutive_failures += 1
+        return chain.failure_outcome(failure)
 
 
 async def ask(
@@ -155,37 +170,38 @@ async def ask(
     *,
     check_stop: Callable[[], None] = lambda: None,
 ) -> Totals:
-    """Ask items and hand each outcome to ``on_outcome`` as it comes about.
+    """Ask items and pass each outcome to ``on_outcome`` as soon as it is known.
 
-    After an error no further request is sent; those under way are waited for, and stored.
-    ``check_stop`` raises if the job has to end.
+    After an error no further request is sent; running ones are waited for, and stored.
+    ``check_stop`` raises if the job has to end. Errors are raised after the last outcome.
 
     Raises
     ------
     BudgetReachedError
-        After the last outcome, if the budget ended the run.
+        If the budget ended the run.
     InputError
-        Likewise, if the server refuses all requests, is gone, or answers cannot be stored.
+        If the server refuses all requests, is gone, or answers cannot be stored.
     Exception
-        What ``items`` raised, after the outcomes of the items before it; what ``check_stop``
-        raised, once what is under way is stored or was given up.
+        An error of ``items`` or ``check_stop``; the latter also if running requests were given up.
     """
     run = _Run(client, store, policy, on_outcome)
-    await see_to_all(iter(items), run.see_to, concurrency=policy.concurrency, check_stop=check_stop)
+    await run_workers(
+        iter(items), run.process_item, concurrency=policy.concurrency, check_stop=check_stop
+    )
     return run.results.totals
 
 
-async def see_to_all(
+async def run_workers(
     items: Iterator[T],
-    see_to: Callable[[T], Awaitable[None]],
+    handle: Callable[[T], Awaitable[None]],
     *,
     concurrency: int,
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """See to all items, so many at once; each is drawn when another is done.
+    """Process all items with ``concurrency`` workers.
 
-    After an error, or once ``check_stop`` has raised, no further item is drawn; what is under way
-    is waited for, in the second case for `GRACE_S` at most.
+    A worker takes its next item when it has finished the last. After an error no further item is
+    taken; running ones are waited for, after ``check_stop`` raised for at most `GRACE_S`.
 
     Raises
     ------
@@ -197,20 +213,21 @@ async def see_to_all(
     async def work() -> None:
         try:
             while not errors and (item := next(items, None)) is not None:
-                await see_to(item)
+                await handle(item)
         except Exception as error:
             errors.append(error)
 
     workers = [asyncio.create_task(work()) for _ in range(concurrency)]
-    pending, give_up_at = set(workers), float("inf")
+    pending = set(workers)
+    give_up_at: float | None = None
     try:
-        while pending and time.monotonic() < give_up_at:
+        while pending and (give_up_at is None or time.monotonic() < give_up_at):
             _, pending = await asyncio.wait(pending, timeout=CHECK_EVERY_S)
-            if give_up_at == float("inf"):
+            if give_up_at is None:
                 try:
                     check_stop()
-                except Exception as told:
-                    errors.append(told)
+                except Exception as stop_error:
+                    errors.append(stop_error)
                     give_up_at = time.monotonic() + GRACE_S
     finally:
         for worker in workers:
@@ -221,7 +238,7 @@ async def see_to_all(
 
 
 class _Run:
-    """What the workers of one run share; ``error`` ends it."""
+    """State that the workers of one run share; ``_error``, once set, ends the run."""
 
     def __init__(
         self,
@@ -230,35 +247,35 @@ class _Run:
         policy: AskPolicy,
         on_outcome: Callable[[Outcome], None],
     ) -> None:
-        self.results = Results(on_outcome)
+        self.results = OutcomeSink(on_outcome)
         self._error: InputError | None = None
         self._client, self._store, self._policy = client, store, policy
-        self._twins: dict[str, list[str]] = {}
+        self._waiting_ids: dict[str, list[str]] = {}  # by key of the running request
 
-    async def see_to(self, item: Item) -> None:
-        """Give the outcome of an item: from the store, with a twin's, or by asking."""
-        chain = Chain(item.id, item.request, self._policy.max_reasks)
-        if self.results.take_stored(chain, self._store):
+    async def process_item(self, item: Item) -> None:
+        """Emit an item's outcome: from the store, with a running equal request, or by asking."""
+        chain = RequestChain(item.id, item.request, self._policy.max_reasks)
+        if self.results.resolve_from_store(chain, self._store):
             await asyncio.sleep(0)
-        elif (key := chain.first_key) in self._twins:
-            self._twins[key].append(item.id)
+        elif (key := chain.first_key) in self._waiting_ids:
+            self._waiting_ids[key].append(item.id)
         else:
-            self._twins[key] = []
-            outcome = await self._asked(chain)
-            twins = self._twins.pop(key)
+            self._waiting_ids[key] = []
+            outcome = await self._request_outcome(chain)
+            duplicate_ids = self._waiting_ids.pop(key)
             if outcome is not None:
-                self.results.hand_on(outcome, *twins)
+                self.results.emit(outcome, *duplicate_ids)
         if self._error is not None:
             raise self._error
 
-    async def _asked(self, chain: Chain) -> Outcome | None:
-        """Ask, and store each answer, until there is an outcome; None if the run stops first."""
+    async def _request_outcome(self, chain: RequestChain) -> Outcome | None:
+        """Ask and store answers until there is an outcome; None if the run stops first."""
         while self._error is None:
             try:
                 answer = await self._client.ask(chain.request, chain.key)
             except TryFailedError as failure:
-                return self._failed(chain, failure)
-            self.results.received(answer)
+                return self._handle_failure(chain, failure)
+            self.results.count_reply(answer)
             try:
                 self._store.add(answer)
             except OSError as error:
@@ -268,21 +285,21 @@ class _Run:
                     "there and run again to go on."
                 )
                 return None
-            chain.n_asked += 1
-            if (outcome := chain.take(answer)) is not None:
+            chain.n_replies += 1
+            if (outcome := chain.record(answer)) is not None:
                 return outcome
         return None
 
-    def _failed(self, chain: Chain, failure: TryFailedError) -> Outcome:
-        outcome = self.results.failed(chain, failure)
+    def _handle_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
+        outcome = self.results.count_failure(chain, failure)
         if failure.verdict == "stop":
             self._halt(f"the server refuses all requests: {failure}")
-        elif (n_failed := self.results.n_failed_in_a_row) >= self._policy.give_up_after:
+        elif (n_failed := self.results.n_consecutive_failures) >= self._policy.give_up_after:
             self._halt(
                 f"{n_failed} requests failed in a row, the last with {failure}. "
                 "All answers so far are stored; mend the cause and run again."
             )
         return outcome
 
-    def _halt(self, words: str) -> None:
-        self._error = self._error or InputError(words)
+    def _halt(self, message: str) -> None:
+        self._error = self._error or InputError(message)

@@ -25,7 +25,7 @@ from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import CHECK_EVERY_S, Chain, Item, Results, Totals
+from psibench.llm.asking import CHECK_EVERY_S, Item, OutcomeSink, RequestChain, Totals
 from psibench.llm.client import call_of, filtered_answer, read_answer
 from psibench.llm.connection import (
     DETAIL_CHARS,
@@ -110,9 +110,9 @@ class _Batch:
     """One batch, of this run or an earlier one.
 
     ``requests`` are request keys by task, ``most`` the tokens they can use at most; ``server`` null
-    is api.openai.com; ``batch_id`` is None until the batch is created. `OF_A_RUN` are not recorded:
-    the money reserved, whether this run made it, what its replies used so far, when the log was
-    told how it stands.
+    is api.openai.com; ``batch_id`` is None until the batch is created. The `TRANSIENT_FIELDS` are
+    not saved: the money reserved, whether this run made it, the usage of its replies so far, and
+    when its progress was last logged.
     """
 
     name: str
@@ -126,7 +126,7 @@ class _Batch:
     reserved_usd: float = 0.0
     is_own: bool = False
     used: Usage = field(default_factory=Usage)
-    told_s: float = -math.inf
+    last_logged_s: float = -math.inf
 
     @cached_property
     def tasks(self) -> dict[str, str]:
@@ -134,20 +134,20 @@ class _Batch:
         return {key: task for task, keys in self.requests.items() for key in keys}
 
     @property
-    def most_of_one(self) -> Usage:
-        """What a request counts whose usage the server does not tell: its share of the most."""
+    def max_usage_per_request(self) -> Usage:
+        """Usage charged to a request if the server reports none: an equal share of ``most``."""
         n = max(1, len(self.tasks))
         return Usage(math.ceil(self.most.input_tokens / n), math.ceil(self.most.output_tokens / n))
 
 
-OF_A_RUN = frozenset({"reserved_usd", "is_own", "used", "told_s"})
+TRANSIENT_FIELDS = frozenset({"reserved_usd", "is_own", "used", "last_logged_s"})
 
 
 @dataclass
 class _Waiting:
     """Items that wait for the answer to one request: the first one's chain, and all their ids."""
 
-    chain: Chain
+    chain: RequestChain
     item_ids: list[str]
     n_tries: int = 0
 
@@ -163,7 +163,7 @@ class _Run:
         budget: Budget | None,
         server: "BatchServer",
     ) -> None:
-        self.results = Results(on_outcome)
+        self.results = OutcomeSink(on_outcome)
         self._settings, self._policy, self._store = settings, settings.asking, store
         self._budget, self._server, self._folder = budget, server, store.folder / "batches"
         self._most_requests = settings.batch.max_requests
@@ -176,8 +176,8 @@ class _Run:
     def go(self, items: Iterable[Item], check_stop: Callable[[], None]) -> None:
         """Send, await and read until nothing is left to be done."""
         for item in items:
-            chain = Chain(item.id, item.request, self._policy.max_reasks)
-            if not self.results.take_stored(chain, self._store):
+            chain = RequestChain(item.id, item.request, self._policy.max_reasks)
+            if not self.results.resolve_from_store(chain, self._store):
                 self._wait(_Waiting(chain, [item.id]))
         self._await_earlier()
         while True:
@@ -220,12 +220,12 @@ class _Run:
         answer = replace(answer, n_tries=waiting.n_tries + 1 if waiting else 1)
         with writing_to(self._store.folder):
             self._store.add(answer)
-        self.results.received(answer)
+        self.results.count_reply(answer)
         if waiting is None:
             return
-        waiting.chain.n_asked += 1
-        if (outcome := waiting.chain.follow_stored(self._store)) is not None:
-            self.results.hand_on(outcome, *waiting.item_ids[1:])
+        waiting.chain.n_replies += 1
+        if (outcome := waiting.chain.replay_stored(self._store)) is not None:
+            self.results.emit(outcome, *waiting.item_ids[1:])
         else:
             waiting.n_tries = 0
             self._wait(waiting)
@@ -239,8 +239,8 @@ class _Run:
             self._to_ask.append(key)
             return
         del self._waiting[key]
-        outcome = self.results.failed(waiting.chain, failure)
-        self.results.hand_on(outcome, *waiting.item_ids[1:])
+        outcome = self.results.count_failure(waiting.chain, failure)
+        self.results.emit(outcome, *waiting.item_ids[1:])
 
     # From waiting requests to batches
 
@@ -263,13 +263,13 @@ class _Run:
                 continue
             if n_bytes + len(line) > most_bytes:
                 break
-            most_of_one = call_of(request).most
-            money = 0.0 if self._budget is None else self._budget.reserve(most_of_one)
+            max_usage_per_request = call_of(request).most
+            money = 0.0 if self._budget is None else self._budget.reserve(max_usage_per_request)
             if money is None:
                 self._is_short = True
                 break
             reserved_usd += money
-            most += most_of_one
+            most += max_usage_per_request
             lines.append(line)
             n_bytes += len(line)
             requests.setdefault(request.task, []).append(self._to_ask.popleft())
@@ -327,7 +327,9 @@ class _Run:
         self._to_ask = deque(key for key in self._to_ask if key not in awaited)
 
     def _write(self, batch: _Batch) -> None:
-        record = {name: kept for name, kept in asdict(batch).items() if name not in OF_A_RUN}
+        record = {
+            name: kept for name, kept in asdict(batch).items() if name not in TRANSIENT_FIELDS
+        }
         with writing_to(self._folder):
             write_text(json.dumps(record) + "\n", self._path(batch.name))
 
@@ -347,9 +349,9 @@ class _Run:
         elif state.status in ("completed", "expired", "cancelled", "failed"):
             refusal = self._read(batch, state)
             self._forget(batch, ask_again=state.status == "failed")
-            self._see_to(batch, state, refusal)
-        elif time.monotonic() - batch.told_s >= PROGRESS_S:
-            batch.told_s, counts = time.monotonic(), state.request_counts
+            self._handle_finished_batch(batch, state, refusal)
+        elif time.monotonic() - batch.last_logged_s >= PROGRESS_S:
+            batch.last_logged_s, counts = time.monotonic(), state.request_counts
             done = f"{counts.completed + counts.failed} of {counts.total}" if counts else "some"
             logger.info("batch %s: %s, %s requests done", state.id, state.status, done)
 
@@ -366,7 +368,7 @@ class _Run:
                     refusal = result if result.verdict == "stop" else refusal
                     continue
                 if result.usage == Usage() and self._budget is not None:
-                    result = replace(result, usage=batch.most_of_one)
+                    result = replace(result, usage=batch.max_usage_per_request)
                 batch.used += result.usage
                 if key not in self._store:
                     self._answered(result)
@@ -391,7 +393,9 @@ class _Run:
             self._budget.settle(batch.reserved_usd, batch.used)
             self._is_short &= self._budget.free_usd < FURTHER_SHARE * self._budget.limit_usd
 
-    def _see_to(self, batch: _Batch, state: "Batch", refusal: TryFailedError | None) -> None:
+    def _handle_finished_batch(
+        self, batch: _Batch, state: "Batch", refusal: TryFailedError | None
+    ) -> None:
         """Go on, slow down or halt, as the end of a batch asks for."""
         name, n_requests = f"batch {state.id}", len(batch.tasks)
         errors = (state.errors.data if state.errors else None) or []
@@ -405,14 +409,14 @@ class _Run:
             logger.warning("%s: %s; asking in smaller ones", name, words)
             self._most_requests = n_requests // 2
         elif state.status == "failed" and batch.is_own:
-            told = f"{name} failed: {words}. Nothing of it was asked; mend it and run again."
-            self._halt(InputError(told))
+            message = f"{name} failed: {words}. Nothing of it was asked; mend it and run again."
+            self._halt(InputError(message))
         elif state.status == "cancelled":
-            told = f"{name} was cancelled; what it had answered is stored. Run again for the rest."
-            self._halt(InputError(told))
+            answered = "what it had answered is stored. Run again for the rest."
+            self._halt(InputError(f"{name} was cancelled; {answered}"))
         if refusal is not None:
             self._halt(InputError(f"the server refuses all requests: {refusal}"))
-        if (n_failed := self.results.n_failed_in_a_row) >= self._policy.give_up_after:
+        if (n_failed := self.results.n_consecutive_failures) >= self._policy.give_up_after:
             self._halt(InputError(f"{n_failed} requests failed in a row; see their outcomes"))
 
 
@@ -556,10 +560,10 @@ def read_result(
     batch_expired, batch_cancelled, request_timeout). Servers also report status 0 with an empty
     body.
     """
-    key, response, told = data["custom_id"], data.get("response"), data.get("error")
-    if isinstance(told, dict):
-        code = str(told.get("code") or "batch_error")
-        words = secret.scrub(str(told.get("message") or ""))[:DETAIL_CHARS]
+    key, response, line_error = data["custom_id"], data.get("response"), data.get("error")
+    if isinstance(line_error, dict):
+        code = str(line_error.get("code") or "batch_error")
+        words = secret.scrub(str(line_error.get("message") or ""))[:DETAIL_CHARS]
         return TryFailedError(secret.scrub(code), words, verdict=verdict_of(500, code))
     if not isinstance(response, dict):
         return TryFailedError("no_response", "the line has neither a response nor an error")

@@ -25,7 +25,7 @@ class OpenAIChatClient(Connection):
 
     ``base_url`` and ``secret`` take the place of theirs: the stand-in's port is known only once it
     runs, and a server that the job starts has a key of its own. Otherwise the key is read from the
-    environment here. ``budget`` and ``obituary`` are as in `Connection`.
+    environment here. ``budget`` and ``exit_reason`` are as in `Connection`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class OpenAIChatClient(Connection):
         base_url: str | None = None,
         secret: Secret | None = None,
         budget: Budget | None = None,
-        obituary: Callable[[], str | None] = lambda: None,
+        exit_reason: Callable[[], str | None] = lambda: None,
     ) -> None:
         super().__init__(
             settings.asking,
@@ -44,7 +44,7 @@ class OpenAIChatClient(Connection):
             secret=secret or Secret.from_environment(settings.api_key_env),
             headers=settings.headers,
             budget=budget,
-            obituary=obituary,
+            exit_reason=exit_reason,
         )
         self._output_limit_key = settings.output_limit_key
 
@@ -63,10 +63,10 @@ class OpenAIChatClient(Connection):
                 data, request.model, request.task, key, self._secret, latency_s=latency_s
             )
             # What was used and not told counts as all that was reserved, in this run and the next.
-            call.told = answer.usage if answer.usage != Usage() else None
-            if call.told is None and self.meter.budget is not None:
-                call.told = call.most
-            return replace(answer, usage=call.told or Usage(), n_tries=call.n_tries)
+            call.reported_usage = answer.usage if answer.usage != Usage() else None
+            if call.reported_usage is None and self.meter.budget is not None:
+                call.reported_usage = call.most
+            return replace(answer, usage=call.reported_usage or Usage(), n_tries=call.n_tries)
 
         try:
             return await self.post("/chat/completions", call, body, read)

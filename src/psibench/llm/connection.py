@@ -44,7 +44,7 @@ redirection (3xx): it is not followed."""
 
 _STOP_CODES = frozenset({"insufficient_quota", "invalid_api_key", "model_not_found"})
 
-HOPELESS_AFTER = 20
+MAX_INITIAL_HTTP_500 = 20
 """Answers of status 500, and no other, after which a server is given up: it cannot do what is asked
 (a reply format it does not know), and says so in this way."""
 
@@ -83,7 +83,7 @@ class Connection:
     secret, headers
         The key, kept here and in the HTTP clients alone; further headers (``openai.Omit()``
         leaves one out).
-    obituary
+    exit_reason
         Asked when a connection breaks: how the server ended, or None while it runs.
     """
 
@@ -96,9 +96,9 @@ class Connection:
         secret: Secret,
         headers: Mapping[str, Any] | None = None,
         budget: Budget | None = None,
-        obituary: Callable[[], str | None] = lambda: None,
+        exit_reason: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._policy, self._secret, self._obituary = policy, secret, obituary
+        self._policy, self._secret, self._exit_reason = policy, secret, exit_reason
         self._headers = {"Content-Type": "application/json"} | dict(headers or {})
         self.meter = Meter(policy.requests_per_minute, policy.tokens_per_minute, budget)
         self._clients = [
@@ -117,8 +117,9 @@ class Connection:
         """Post until there is an answer that can be read; at most ``max_reasks`` times more if not.
 
         ``path`` is relative to the address, or a whole address; ``body`` makes the body, when its
-        turn has come; ``read`` takes plain data and the seconds it took, notes in ``call.told``
-        what the answer says it used, as soon as it knows, and may raise TryFailedError.
+        turn has come; ``read`` takes plain data and the seconds it took, puts the
+        usage that the answer reports into ``call.reported_usage`` as soon as it knows it, and may
+        raise TryFailedError.
 
         Raises
         ------
@@ -142,10 +143,10 @@ class Connection:
                     if failure.verdict != "retry" or not n_left:
                         raise
                     continue
-                self.meter.settle(call, call.told, is_usable=True)
+                self.meter.settle(call, call.reported_usage, is_usable=True)
                 return found
             finally:
-                self.meter.settle(call, call.told)  # of no use, and billed perhaps
+                self.meter.settle(call, call.reported_usage)  # of no use, and billed perhaps
         raise AssertionError("not reached")
 
     async def close(self) -> None:
@@ -186,9 +187,9 @@ class Connection:
             self.meter.settle(call, None if isinstance(error, perhaps_billed) else Usage())
             if isinstance(error, httpx2.TransportError):
                 self._note(type(error).__name__, self._secret.scrub(str(error)))
-                if (end := self._obituary()) is not None:
-                    told = f"{end}\nAll answers so far are stored; run again to go on."
-                    raise InputError(told) from None
+                if (end := self._exit_reason()) is not None:
+                    message = f"{end}\nAll answers so far are stored; run again to go on."
+                    raise InputError(message) from None
             raise
         if response.status_code < 300:
             self._is_answered = True
@@ -221,7 +222,7 @@ class Connection:
     def _is_hopeless(self) -> bool:
         """Say whether nothing but error 500 ever came back, and often enough."""
         only_500 = self._failed.keys() == {"http_500"} and not self._is_answered
-        return only_500 and self._failed["http_500"] >= HOPELESS_AFTER
+        return only_500 and self._failed["http_500"] >= MAX_INITIAL_HTTP_500
 
     def _data(self, content: bytes) -> Any:
         try:
@@ -233,7 +234,7 @@ class Connection:
 
 def _hopeless(failure: TryFailedError) -> TryFailedError:
     """Return a failure that ends the run, with what may help."""
-    words = f"{failure.detail} (all of the first {HOPELESS_AFTER} answers)"
+    words = f"{failure.detail} (all of the first {MAX_INITIAL_HTTP_500} answers)"
     if any(word in failure.detail for word in FORMAT_WORDS):
         words += (
             ". The server may not know this reply_format: try json_object_schema, json_object "
@@ -331,8 +332,9 @@ def status_failure(
     """
     body = error if isinstance(error, dict) else {}
     code = str(body.get("code") or body.get("type") or "")
-    said = body.get("message") or body.get("detail") or (error if isinstance(error, str) else text)
-    words = secret.scrub(str(said))[:DETAIL_CHARS]
+    otherwise = error if isinstance(error, str) else text
+    message = body.get("message") or body.get("detail") or otherwise
+    words = secret.scrub(str(message))[:DETAIL_CHARS]
     if 300 <= status < 400:
         host = urlsplit(location).hostname or "another address"
         words = f"the server redirects to {host}; name that in the config if you trust it. {words}"

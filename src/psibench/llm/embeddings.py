@@ -199,7 +199,7 @@ class EmbeddingClient(Connection):
 
         def read(data: Any, _: float) -> np.ndarray:
             counted = read_tokens(data, entry)
-            call.told = Usage(n_tokens if counted is None else counted)
+            call.reported_usage = Usage(n_tokens if counted is None else counted)
             vectors = read_vectors(data, entry, n_texts=len(texts))
             if self.dim not in (None, vectors.shape[1]):
                 raise InputError(

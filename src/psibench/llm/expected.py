@@ -115,17 +115,17 @@ class RequestCounter:
         """Return the output tokens of replies, as billed or else counted."""
         counts = self.count_texts([reply.text for reply in replies])
         known = [reply.output_tokens for reply in replies]
-        return [n if told is None else told for told, n in zip(known, counts, strict=True)]
+        return [n if billed is None else billed for billed, n in zip(known, counts, strict=True)]
 
     def count_requests(self, requests: Sequence[Request]) -> list[int]:
         """Count the input tokens of requests: messages, what goes around them, the schema."""
         pieces = [[m.content for m in r.messages] + self._schema(r) for r in requests]
-        ordered = sorted({text for own in pieces for text in own})
+        ordered = sorted({text for texts in pieces for text in texts})
         counts = dict(zip(ordered, self.count_texts(ordered), strict=True))
         around = [self._per_message * len(request.messages) for request in requests]
         return [
-            extra + sum(counts[text] for text in own)
-            for extra, own in zip(around, pieces, strict=True)
+            extra + sum(counts[text] for text in texts)
+            for extra, texts in zip(around, pieces, strict=True)
         ]
 
     def _schema(self, request: Request) -> list[str]:
@@ -236,12 +236,12 @@ def estimate_requests(
         outputs = [llm.sampling.max_output_tokens or 0] * len(kept)
     else:
         outputs = counter.count_replies(replies)
-    own = np.array([sizes[key] for key, *_ in kept], dtype=float)
+    lengths = np.array([sizes[key] for key, *_ in kept], dtype=float)
     n, n_chars = len(sizes), sum(sizes.values())
     return {
         "requests": n,
-        "input_tokens": infer_total(own, np.array(inputs, dtype=float), n, n_chars),
-        "output_tokens": infer_total(own, np.array(outputs, dtype=float), n, n_chars),
+        "input_tokens": infer_total(lengths, np.array(inputs, dtype=float), n, n_chars),
+        "output_tokens": infer_total(lengths, np.array(outputs, dtype=float), n, n_chars),
     }
 
 

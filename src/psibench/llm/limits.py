@@ -16,7 +16,7 @@ class Call:
 
     ``most`` are the most tokens that one HTTP request can use, as the budget counts, ``guess``
     those it is taken to use, as the pace counts. ``is_under_way``: one is admitted and not yet
-    settled; ``reserved_usd`` is reserved for it; ``told`` is what its answer says it used.
+    settled; ``reserved_usd`` is reserved for it; ``reported_usage`` is of its answer.
     """
 
     most: Usage
@@ -24,7 +24,7 @@ class Call:
     n_tries: int = 0
     is_under_way: bool = False
     reserved_usd: float = 0.0
-    told: Usage | None = None
+    reported_usage: Usage | None = None
 
 
 class BudgetReachedError(InputError):
@@ -85,7 +85,7 @@ class Budget:
         return reserved_usd is not None
 
     def end(self, call: Call, used: Usage | None, *, is_usable: bool) -> None:  # noqa: ARG002
-        """Settle what a call reserved; None is what was perhaps used: it counts as all of it."""
+        """Replace a call's reservation by its usage; None (unknown) counts as the reservation."""
         self.settle(call.reserved_usd, call.most if used is None else used)
 
     def reached(self) -> BudgetReachedError:
@@ -156,7 +156,7 @@ class Meter:
                 raise self.budget.reached()
             self._settled.clear()
             await self._settled.wait()
-        call.is_under_way, call.told = True, None
+        call.is_under_way, call.reported_usage = True, None
         wait_s = max(self._requests.take(1), self._tokens.take(call.guess))
         if wait_s > 0:
             await asyncio.sleep(wait_s)

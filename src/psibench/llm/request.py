@@ -41,7 +41,7 @@ class ResponseSchema:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What of it a request is known by."""
+        """The fields of the schema that enter the request's hash."""
         return {key: value for key, value in vars(self).items() if (key, value) != ("form", "json")}
 
     def reply_with(self, value: Mapping[str, Any]) -> str:

@@ -62,7 +62,7 @@ def ask_all(
         budget = Budget(settings.budget_usd, price, spent_usd=spent_usd, is_batch=is_batch)
 
     async def run(
-        base_url: str | None, secret: Secret | None, obituary: Callable[[], str | None]
+        base_url: str | None, secret: Secret | None, exit_reason: Callable[[], str | None]
     ) -> Totals:
         async with contextlib.AsyncExitStack() as stack:
             if settings.backend == "stand-in" and base_url is None:
@@ -70,7 +70,7 @@ def ask_all(
 
                 base_url = await stack.enter_async_context(serving(StandIn()))
             client = OpenAIChatClient(
-                settings, base_url=base_url, secret=secret, budget=budget, obituary=obituary
+                settings, base_url=base_url, secret=secret, budget=budget, exit_reason=exit_reason
             )
             stack.push_async_callback(client.close)
             return await ask(
@@ -98,5 +98,5 @@ def ask_all(
                 settings.model, settings.vllm, log=log, revision=settings.revision
             ) as server:
                 server.start(check_stop)
-                return asyncio.run(run(server.base_url, server.secret, server.obituary))
+                return asyncio.run(run(server.base_url, server.secret, server.exit_reason))
         return asyncio.run(run(settings.base_url, None, lambda: None))

@@ -249,16 +249,16 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price:
     return prices[max(fitting, key=len)]
 
 
-def load_llms(own: Mapping[str, Any] | None = None) -> dict[str, LlmSettings]:
+def load_llms(entries: Mapping[str, Any] | None = None) -> dict[str, LlmSettings]:
     """Read the shipped language models, id -> settings.
 
-    ``own`` entries, typed or plain as a config has them, take their place.
+    ``entries`` of a config, typed or plain, take their place.
     """
     kind = TypeAdapter(dict[Id, LlmSettings])
-    return read_entries(LLMS, kind) | validated(own or {}, kind, "config key llms")
+    return read_entries(LLMS, kind) | validated(entries or {}, kind, "config key llms")
 
 
-def load_prices(own: Mapping[str, Any] | None = None) -> dict[str, Price]:
-    """Read the shipped prices, model name -> price; ``own`` entries likewise."""
+def load_prices(entries: Mapping[str, Any] | None = None) -> dict[str, Price]:
+    """Read the shipped prices, model name -> price; a config's ``entries`` take their place."""
     kind = TypeAdapter(dict[str, Price])
-    return read_entries(PRICES, kind) | validated(own or {}, kind, "config key prices")
+    return read_entries(PRICES, kind) | validated(entries or {}, kind, "config key prices")

@@ -186,15 +186,15 @@ def shard_documents(tables: Mapping[str, pl.DataFrame], shard: str) -> dict[str,
     """
     number, n_shards = map(int, shard.split("-of-"))
     documents = tables[DOCUMENTS_TABLE]
-    mine = [zlib.crc32(doc_id.encode()) % n_shards == number for doc_id in documents["_id"]]
-    own = documents.filter(pl.Series(mine, dtype=pl.Boolean))
-    of_own = dict(tables) | {DOCUMENTS_TABLE: own}
+    is_in_shard = [zlib.crc32(doc_id.encode()) % n_shards == number for doc_id in documents["_id"]]
+    kept = documents.filter(pl.Series(is_in_shard, dtype=pl.Boolean))
+    of_shard = dict(tables) | {DOCUMENTS_TABLE: kept}
     for name, frame in tables.items():
-        column = next((one for one in ("doc_id", "pos_corpus_id") if one in frame.columns), None)
-        if name != DOCUMENTS_TABLE and column is not None and own.height < documents.height:
-            ids = own.select(pl.col("_id").alias(column))
-            of_own[name] = frame.join(ids, on=column, how="semi", maintain_order="left")
-    return of_own
+        column = next((key for key in ("doc_id", "pos_corpus_id") if key in frame.columns), None)
+        if name != DOCUMENTS_TABLE and column is not None and kept.height < documents.height:
+            ids = kept.select(pl.col("_id").alias(column))
+            of_shard[name] = frame.join(ids, on=column, how="semi", maintain_order="left")
+    return of_shard
 
 
 def with_judgements(rows: pl.DataFrame, judgements: pl.DataFrame) -> pl.DataFrame:

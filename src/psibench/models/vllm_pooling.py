@@ -123,7 +123,7 @@ class VllmEncoder:
 
     def _end(self) -> str | None:
         """Say how the server ended, if it does: a dying engine's takes its time."""
-        return self.server.obituary(within_s=END_S)
+        return self.server.exit_reason(within_s=END_S)
 
     def _refused(self, words: str) -> InputError:
         return InputError(f"checkpoint {self.entry.checkpoint!r}: vLLM gave {words}")

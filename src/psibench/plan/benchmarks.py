@@ -165,13 +165,13 @@ class PlannedBenchmark:
 
         A translation has those of the language it is made from.
         """
-        found = {lang: parts_of(self.section, own) for lang, own in self.native.items()}
+        found = {lang: parts_of(self.section, domains) for lang, domains in self.native.items()}
         source = found.get(self.section.language, {})
         return found | dict.fromkeys(self.translated, source)
 
     def part_of(self, lang: str, domain: str) -> str:
         """Return the part of a language that has a domain."""
-        return next(part for part, own in self.parts[lang].items() if domain in own)
+        return next(part for part, domains in self.parts[lang].items() if domain in domains)
 
     def domains(
         self, lang: str, corpus_lang: str | None = None, part: str | None = None
@@ -265,17 +265,17 @@ class PlannedBenchmark:
 
     def tables(self, lang: str, table: str, *, domains: list[str] | None = None) -> list[str]:
         """List one table in a language, domain by domain: of all, or of ``domains``."""
-        own = self.domains(lang) if domains is None else domains
-        return [f"results/{self.id}/data/{lang}/{domain}/{table}.parquet" for domain in own]
+        chosen = self.domains(lang) if domains is None else domains
+        return [f"results/{self.id}/data/{lang}/{domain}/{table}.parquet" for domain in chosen]
 
     def task_tables(self, task: str, lang: str, part: str = "") -> dict[str, str | list[str]]:
         """Return the tables that a task's items are made of in a part of a language, by name.
 
         A path of all domains, or a list of one of each.
         """
-        own, build = self.tasks[task], f"results/{self.id}/build"
-        if not own.translates:
-            return {read: f"{build}/{lang}{part}/{read}.parquet" for read in own.task.reads}
+        planned, build = self.tasks[task], f"results/{self.id}/build"
+        if not planned.translates:
+            return {read: f"{build}/{lang}{part}/{read}.parquet" for read in planned.task.reads}
         source, domains = self.section.language, self.domains(lang, part=part)
         places: dict[str, str | list[str]] = {
             "documents": self.tables(source, "corpus", domains=domains),
@@ -291,12 +291,12 @@ class PlannedBenchmark:
         elif task.startswith(JUDGE_TRANSLATOR):
             number = task.removeprefix(JUDGE_TRANSLATOR)
             places["documents"] = [f"{build}/{lang}/{TRANSLATOR}{number}.parquet"]
-        return {read: places[read] for read in own.task.reads}
+        return {read: places[read] for read in planned.task.reads}
 
     def flow_step(self, step: str) -> int:
         """Return the place of a step in FLOW."""
-        own = step.rstrip("0123456789") if step.startswith(SAMPLED) else step
-        return LEDGER_ORDER[own] if own in LEDGER_ORDER else place_of(self.generated, step)
+        name = step.rstrip("0123456789") if step.startswith(SAMPLED) else step
+        return LEDGER_ORDER[name] if name in LEDGER_ORDER else place_of(self.generated, step)
 
     def steps(self, lang: str, table: str) -> list[str]:
         """List the steps of a language that have a table ``dropped``, ``flow`` or ``usage``.
@@ -373,17 +373,18 @@ def _tasks(section: Benchmark) -> Iterator[tuple[str, PlannedTask]]:
     if isinstance(section, GeneratedBenchmark):
         usual = section.shards
         kinds = {one.name: one.kind for one in judging_of(section)}
-        for task, own in tasks_of(section):
+        for task, task_section in tasks_of(section):
             few = task.name in kinds and not task.name.startswith("grade_")
-            planned = PlannedTask(task, own, 1 if few else usual, kinds.get(task.name))
+            planned = PlannedTask(task, task_section, 1 if few else usual, kinds.get(task.name))
             yield _prompt_key(task.name), planned
     for name, asked in asked_in_translation(section.translate).items():
         assert section.translate is not None
         many = name in ("translate", "relocate_spans")
         shards = (section.translate.shards or usual) if many else 1
-        own, found = LlmTaskSection(llm=asked.llm, prompt=asked.prompt), translation_task(name)
-        assert found is not None
-        yield f"translate, task {name}", PlannedTask(found, own, shards)
+        task_section = LlmTaskSection(llm=asked.llm, prompt=asked.prompt)
+        translation = translation_task(name)
+        assert translation is not None
+        yield f"translate, task {name}", PlannedTask(translation, task_section, shards)
 
 
 def _prompt_key(task: str) -> str:

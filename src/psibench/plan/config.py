@@ -273,7 +273,7 @@ def first_stage_of(entry: RerankModel, section: Benchmark, config: Config) -> st
     return entry.first_stage or section.first_stage or config.search.first_stage
 
 
-def models_below(entry: Model, config: Config) -> list[str]:
+def upstream_models(entry: Model, config: Config) -> list[str]:
     """List the models whose runs one reranks, on any benchmark, or fuses."""
     if isinstance(entry, RerankModel):
         sections = config.benchmarks.values()

@@ -26,9 +26,9 @@ from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 DEVICES = Path("/dev")
 READERS = 4
-"""So many files of a source are read at once: more wait for one disk or one network."""
+"""Files of a source that are read at once: more would wait for one disk or one network."""
 READER_BYTES = 32 << 20
-"""Of so many bytes a process of its own begins to be worth its start."""
+"""Bytes from which on a reading process is worth its start."""
 
 # Parameters: from a source to a benchmark's tables
 
@@ -89,9 +89,10 @@ def counted(plan: Plan, benchmark: str, *, step: str) -> dict[str, Any]:
 
 
 def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any]:
-    """Return what of a benchmark's grades decides, its rule filled in: in the first no grade.
+    """Return the parameters of a grading stage, with its rule filled in.
 
-    The template decides what is asked, and nothing of what is made of it.
+    The first round leaves out ``min_grade`` and ``min_lead``, because no grade is known when it
+    asks. The template is left out: it changes the requests, not how their grades are used.
     """
     section = plan.benchmarks[benchmark].generated
     assert section.grade is not None
@@ -118,27 +119,27 @@ def clean(plan: Plan, benchmark: str) -> dict[str, Any]:
 
 
 def entry(plan: Plan, model: str) -> dict[str, Any]:
-    """Return what of a model's entry decides its results."""
+    """Return the fields of a model's registry entry that change its results."""
     return retrieval_params(plan.models[model])
 
 
 def model_version(plan: Plan, model: str) -> int:
-    """Return the version of what a model's backend computes."""
+    """Return the version of the computation of a model's backend."""
     return MODEL_VERSIONS[plan.models[model].backend]
 
 
 def persona_entry(plan: Plan, benchmark: str) -> dict[str, Any]:
-    """Return what of the entry of the encoder that chooses a benchmark's personas decides."""
+    """Return the fields of the persona encoder's registry entry that change its results."""
     return retrieval_params(plan.encoders[benchmark])
 
 
 def persona_version(plan: Plan, benchmark: str) -> int:
-    """Return the version of what that encoder's backend computes."""
+    """Return the version of the computation of the persona encoder's backend."""
     return MODEL_VERSIONS[plan.encoders[benchmark].backend]
 
 
 def reranker_entry(plan: Plan, model: str) -> dict[str, Any]:
-    """Return what of the entry of the reranker behind a model decides its scores."""
+    """Return the fields of the registry entry of a model's reranker that change its scores."""
     return reranker_params(plan.rerankers[plan.reranker_of(model)])
 
 
@@ -151,18 +152,18 @@ def part_scoring(
     """
     verify = plan.benchmarks[benchmark].generated.verify
     assert verify is not None
-    return {"section": verify.scoring(reranker, complete=complete)} | _scorer(plan, reranker)
+    return {"section": verify.score_params(reranker, complete=complete)} | _scorer(plan, reranker)
 
 
 def pair_scoring(plan: Plan, benchmark: str, reranker: str) -> dict[str, Any]:
     """Return what decides a reranker's scores of a benchmark's recalled documents."""
     negatives = plan.benchmarks[benchmark].negatives
-    return {"section": negatives.scoring(reranker)} | _scorer(plan, reranker)
+    return {"section": negatives.score_params(reranker)} | _scorer(plan, reranker)
 
 
 def _scorer(plan: Plan, reranker: str) -> dict[str, Any]:
-    own = plan.rerankers[reranker]
-    return {"entry": reranker_params(own), "reranker_version": RERANKER_VERSIONS[own.backend]}
+    scorer = plan.rerankers[reranker]
+    return {"entry": reranker_params(scorer), "reranker_version": RERANKER_VERSIONS[scorer.backend]}
 
 
 def prefixes_ids(plan: Plan, benchmark: str) -> bool:
@@ -208,14 +209,14 @@ def encoder_mib(plan: Plan, model: str) -> int:
 
     Three times, where they may be compiled for a CPU: as loaded, as converted, as laid out anew.
     """
-    own = plan.models[model]
-    assert isinstance(own, EncoderModel)
-    millions = own.parameters_m or 0
+    encoder = plan.models[model]
+    assert isinstance(encoder, EncoderModel)
+    millions = encoder.parameters_m or 0
     return max(6000, int(3000 + (13 if millions < MOST_WEIGHTS / 1e6 else 5) * millions))
 
 
 def base(plan: Plan, trained: str) -> dict[str, Any]:
-    """Return what of a base decides what is trained from it."""
+    """Return the settings of a base that change the models trained from it."""
     section = plan.config.trained[trained].settings
     decides = section.model_dump(mode="json", exclude={"licence", "parameters_m"})
     return decides | {"learning_rate": section.rate}
@@ -281,21 +282,21 @@ def largest_share(
 
 
 def share_of_place(plan: Plan, benchmark: str) -> float:
-    """Bound the share of the largest domain of any language, likewise."""
+    """Bound the share of the largest domain over all languages: three times the mean, at most 1."""
     return min(1, 3 / max(1, len(plan.benchmarks[benchmark].places)))
 
 
 def tokens_per_batch(plan: Plan, model: str) -> int:
     """Return the padded tokens in one forward pass of a model: its own, or the settings'."""
-    own = plan.models[model]
-    assert isinstance(own, EncoderModel)
-    return own.tokens_per_batch or plan.config.encoding.tokens_per_batch
+    encoder = plan.models[model]
+    assert isinstance(encoder, EncoderModel)
+    return encoder.tokens_per_batch or plan.config.encoding.tokens_per_batch
 
 
 def scoring_tokens(plan: Plan, reranker: str) -> int:
-    """Return the padded tokens in one forward pass of a reranker, likewise."""
-    own = plan.rerankers[reranker].tokens_per_batch
-    return own or plan.config.encoding.tokens_per_batch
+    """Return the padded tokens in one forward pass of a reranker: its own, or the settings'."""
+    tokens = plan.rerankers[reranker].tokens_per_batch
+    return tokens or plan.config.encoding.tokens_per_batch
 
 
 def encode_minutes(plan: Plan, benchmark: str, model: str, lang: str) -> int:
@@ -316,7 +317,7 @@ def ask_minutes(plan: Plan, benchmark: str, task: str) -> int:
 
 
 def budgeted(plan: Plan, benchmark: str, task: str) -> int:
-    """Return 1 if a task's model has a budget, else 0: what of a resource its jobs take."""
+    """Return the units of `budgeted_llm` that a task's job takes: 1 if its model has a budget."""
     llm = plan.llms[plan.benchmarks[benchmark].tasks[task].section.llm]
     return int(llm.budget_usd is not None)
 
@@ -338,9 +339,9 @@ def threads(
 
 
 def chain_threads(plan: Plan, benchmark: str, lang: str) -> int:
-    """Return the threads of such a job that comes after another of its sort: two at least.
+    """Return the threads of a model job whose jobs run one after another: at least two.
 
-    Nothing of its benchmark runs beside it.
+    No other job of its benchmark runs at the same time.
     """
     return max(2, threads(plan, benchmark, lang))
 
@@ -351,9 +352,9 @@ def gpus(plan: Plan, model: str | None = None) -> int:
     None where there are none: there jobs share the cores. A SLURM profile asks for its own number,
     except of models that vLLM runs.
     """
-    own = plan.models[model] if model else None
-    if isinstance(own, VllmModel):
-        return own.vllm.gpus
+    encoder = plan.models[model] if model else None
+    if isinstance(encoder, VllmModel):
+        return encoder.vllm.gpus
     return int(plan.config.encoding.device != "cpu" and has_gpus())
 
 

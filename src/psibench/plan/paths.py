@@ -1,8 +1,10 @@
 """The paths of a run: what wildcards may stand for, and the files that jobs read.
 
-Functions are asked with the wildcards of a job by their names: ``benchmark`` (or view), ``lang``,
-``query_lang``, ``corpus_lang``, ``part`` (of a language's domains, ``""`` for all), ``domain``,
-``model``, ``reranker``, ``task``. Paths are relative to the working directory; the Snakefile has
+The arguments of a function are the wildcards of a job: ``benchmark`` (or view), ``lang``,
+``query_lang``, ``corpus_lang``, ``domain``, ``model``, ``reranker``, ``task``, ``training``,
+``trained``, ``probe``, and ``number`` (of a judge). Three more are written N-of-M: ``part`` is a
+slice of a language's domains (``""`` for all), ``portion`` a slice of a filter's queries, ``shard``
+a slice of a task or an encoding. Paths are relative to the working directory; the Snakefile has
 their grammar.
 """
 
@@ -15,7 +17,7 @@ from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.models import Bm25Model, FusionModel, RerankModel, RunFilesModel
 from psibench.config.rerankers import checkpoint_of
 from psibench.filters.negatives import FinewebNegatives
-from psibench.filters.verify import VerifyMargin
+from psibench.filters.verify import VerifyMargin, VerifySection
 from psibench.generate.benchmarks import (
     GENERATED_RECIPES,
     RAW,
@@ -39,71 +41,78 @@ from psibench.probes.settings import OF_QUERIES, SEARCHING, why_not
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 SCORES = {"verify": "scores", "false_negatives": "pair_scores"}
-"""Folders of what rerankers say for a filter, by the key of its section."""
-NOTHING = r"(?!)none"
-"""Matches nothing, not even the empty string."""
+"""Folders of the rerankers' scores for a filter, by the key of its section."""
+NEVER_MATCHES = r"(?!)none"
+"""A pattern that matches nothing, not even the empty string."""
 PAIR = "{query_lang}-{corpus_lang}"
 KEYS = sorted({key for section in GENERATED_RECIPES.values() for key in section.model_fields})
-"""Keys of generated benchmarks' sections: ``having KEY`` are the benchmarks that have one."""
+"""Keys of the sections of generated benchmarks, for the patterns ``having KEY``."""
 
 # Wildcards
 
 
 def wildcard_patterns(plan: Plan) -> dict[str, str]:
-    """Return a regular expression for each sort of a config's own ids, by the sort's name.
+    """Return one regular expression per kind of id.
 
-    ``having KEY``: the benchmarks whose section has a key that is not null. Those of a benchmark at
-    some paths alone end in a look at what comes next: ``native ...`` and
-    ``translations`` at the languages that it is read in or translated to, ``encoded ...``,
-    ``asked ...``, ``searched`` and ``shared`` where a job does it so.
+    ``having KEY`` are the benchmarks whose section has a key that is not null. Some patterns of
+    benchmarks end in a lookahead: they match only before certain paths. These are ``native ...``
+    and ``translations`` (at the languages that a benchmark is read in, or translated to),
+    ``encoded ...`` and ``asked ...`` (at the encodings and tasks that run whole or in shards),
+    ``searched`` and ``shared`` (at the language pairs with runs of their own, or another view's).
     """
     # The longer of two ids that begin alike comes first.
-    patterns = {sort: _any_of(sorted(set(ids), reverse=True)) for sort, ids in _ids(plan).items()}
-    sorts: dict[str, Callable[[PlannedBenchmark], bool]] = {
-        "direct": lambda one: not one.is_generated,
-        "having false_negatives": lambda one: _has(one.section, "false_negatives"),
-        "unpurged": lambda one: one.is_generated and not _has(one.section, "false_negatives"),
+    patterns = {kind: _any_of(sorted(set(ids), reverse=True)) for kind, ids in _ids(plan).items()}
+    every = plan.benchmarks.values()
+    predicates: dict[str, Callable[[PlannedBenchmark], bool]] = {
+        "direct": lambda planned: not planned.is_generated,
+        "having false_negatives": _is_purged,
+        "unpurged": lambda planned: planned.is_generated and not _is_purged(planned),
     }
-    for sort, fits in sorts.items():
-        own = [one for one in plan.benchmarks.values() if fits(one)]
-        patterns[f"native {sort}"] = _at_languages((one.id, one.native) for one in own)
-    patterns["translations"] = _at_languages((b.id, b.translated) for b in plan.benchmarks.values())
+    for kind, applies in predicates.items():
+        natives = ((planned.id, planned.native) for planned in every if applies(planned))
+        patterns[f"native {kind}"] = _at_languages(natives)
+    patterns["translations"] = _at_languages((planned.id, planned.translated) for planned in every)
     patterns["parts"] = f"(?:{patterns['parts']})?"
     for name, in_shards in (("whole", False), ("in shards", True)):
         patterns[f"encoded {name}"] = _encoded(plan, in_shards=in_shards)
-        patterns[f"asked {name}"] = _asked(plan, in_shards=in_shards)
         patterns[f"asked {name} by vllm"] = _asked(plan, in_shards=in_shards, by_vllm=True)
         patterns[f"asked {name} without vllm"] = _asked(plan, in_shards=in_shards, by_vllm=False)
-    patterns["shared"] = _where(
-        (one.id, f"(?:runs/[^/]+|scores|tables)/{language}-{language}[.]")
-        for one in plan.evaluated
-        for language in one.native
-        if plan.searched_as(one.id, language, language) != one.id
+    patterns["asked in shards"] = _asked(plan, in_shards=True)
+    patterns["shared"] = _with_lookahead(
+        (planned.id, f"(?:runs/[^/]+|scores|tables)/{language}-{language}[.]")
+        for planned in plan.evaluated
+        for language in planned.native
+        if plan.run_source(planned.id, language, language) != planned.id
     )
     patterns["searched"] = f"(?!{patterns['shared']})(?:{patterns['benchmarks']})"
     return patterns
 
 
 def _ids(plan: Plan) -> dict[str, list[str]]:
-    """Return the ids of each sort."""
+    """Return the ids of each kind."""
     every = plan.benchmarks.values()
 
-    def models(kind: type | tuple[type, ...], but: type | tuple[()] = ()) -> list[str]:
-        own = plan.models.items()
-        return [m for m, entry in own if isinstance(entry, kind) and not isinstance(entry, but)]
+    def models(kind: type | tuple[type, ...], excluding: type | tuple[()] = ()) -> list[str]:
+        return [
+            model
+            for model, entry in plan.models.items()
+            if isinstance(entry, kind) and not isinstance(entry, excluding)
+        ]
 
     def having(key: str) -> list[str]:
-        return [one.id for one in every if _has(one.section, key)]
+        return [planned.id for planned in every if _has(planned.section, key)]
 
-    checked = {name: getattr(plan.benchmarks[name].section, "verify") for name in having("verify")}  # noqa: B009
-    margin = [name for name, section in checked.items() if isinstance(section, VerifyMargin)]
+    verified = having("verify")
+    margin = [name for name in verified if isinstance(_verify(plan, name), VerifyMargin)]
     return {
         "benchmarks": list(plan.named),
         "not views": list(plan.benchmarks),
         "languages": [language for one in every for language in one.languages],
-        "domains": [place.domain for one in every for place in one.places],
-        "parts": [part for one in every for own in one.parts.values() for part in own if part],
-        "tasks": [task for one in every for task in one.tasks],
+        "domains": [place.domain for planned in every for place in planned.places],
+        "parts": [
+            part for planned in every for parts in planned.parts.values() for part in parts if part
+        ],
+        "tasks": [task for planned in every for task in planned.tasks],
         "downloads": list(plan.downloads),
         "rerankers": list(plan.rerankers),
         "models": list(plan.models),
@@ -113,20 +122,20 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "vector": models((EncoderModel, EmbeddingApiModel)),
         "encoded": models(EncoderModel),
         "encoded by vllm": models(VllmModel),
-        "encoded without vllm": models(EncoderModel, but=VllmModel),
+        "encoded without vllm": models(EncoderModel, excluding=VllmModel),
         "api": models(EmbeddingApiModel),
         "reranking": models(RerankModel),
         "fused": models(FusionModel),
-        "given": models(RunFilesModel),
-        "generated": [one.id for one in every if one.is_generated],
-        "raw": [name for name, one in plan.views.items() if one.view == RAW],
+        "external runs": models(RunFilesModel),
+        "generated": [planned.id for planned in every if planned.is_generated],
+        "raw": [name for name, planned in plan.views.items() if planned.view == RAW],
         **{f"having {key}": having(key) for key in KEYS},
-        "studied": [name for name, section in checked.items() if len(section.rerankers) > 1],
+        "studied": _studied(plan),
         "margin": margin,
-        "verified": [name for name in checked if name not in margin],
+        "verified": [name for name in verified if name not in margin],  # by the other rules
         "translated": having("translate"),
-        "quality": [one.id for one in every if JUDGE_TRANSLATION.name in one.tasks],
-        "compared_translators": [one.id for one in every if translators_of(one)],
+        "quality": [planned.id for planned in every if JUDGE_TRANSLATION.name in planned.tasks],
+        "compared_translators": [planned.id for planned in every if translators_of(planned)],
     }
 
 
@@ -134,48 +143,68 @@ def _has(section: Benchmark, key: str) -> bool:
     return getattr(section, key, None) is not None
 
 
+def _is_purged(planned: PlannedBenchmark) -> bool:
+    return _has(planned.section, "false_negatives")
+
+
+def _verify(plan: Plan, benchmark: str) -> VerifySection | None:
+    section: VerifySection | None = getattr(plan.benchmarks[benchmark].section, "verify", None)
+    return section
+
+
+def _studied(plan: Plan) -> list[str]:
+    """List the benchmarks with a filter study: those verified by two rerankers or more."""
+    sections = ((name, _verify(plan, name)) for name in plan.benchmarks)
+    return [name for name, verify in sections if verify and len(verify.rerankers) > 1]
+
+
 def _any_of(names: Iterable[str]) -> str:
-    return "|".join(map(re.escape, names)) or NOTHING
+    return "|".join(map(re.escape, names)) or NEVER_MATCHES
 
 
-def _where(ends: Iterable[tuple[str, str]]) -> str:
-    """Match benchmarks where their paths go on as the patterns given with them say."""
-    every = sorted(ends, key=lambda one: one[0], reverse=True)
-    return "|".join(f"{re.escape(name)}(?=/{end})" for name, end in every) or NOTHING
+def _with_lookahead(ends: Iterable[tuple[str, str]]) -> str:
+    """Match each benchmark before the paths that its pattern matches."""
+    every = sorted(ends, key=lambda pair: pair[0], reverse=True)
+    return "|".join(f"{re.escape(name)}(?=/{end})" for name, end in every) or NEVER_MATCHES
 
 
 def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """Match a benchmark where its path goes on /data/{lang}/ or /build/{lang}/ of these languages.
+    """Match a benchmark before /data/{lang}/ and /build/{lang}/ of these languages.
 
     A language may be native in one benchmark and a translation in another.
     """
-    return _where((name, f"(?:data|build)/(?:{_any_of(own)})/") for name, own in languages if own)
+    return _with_lookahead(
+        (name, f"(?:data|build)/(?:{_any_of(langs)})/") for name, langs in languages if langs
+    )
 
 
 def _asked(plan: Plan, *, in_shards: bool, by_vllm: bool | None = None) -> str:
-    """Match a benchmark where its path goes on /build/{lang}{part}/{task}: of tasks asked so."""
+    """Match a benchmark before /build/{lang}{part}/{task} of tasks that run in shards, or whole."""
     ends = []
     for name, planned in plan.benchmarks.items():
         for lang in planned.languages:
             tasks = [
                 task
-                for task, own in planned.tasks.items()
+                for task, asked in planned.tasks.items()
                 if (len(planned.task_shards(task, lang)) > 1) is in_shards
-                and by_vllm in (None, plan.llms[own.section.llm].backend == "vllm")
+                and by_vllm in (None, plan.llms[asked.section.llm].backend == "vllm")
             ]
             if tasks:
                 parts = "(?:/[0-9]+-of-[0-9]+)?"
                 ends.append((name, f"build/{re.escape(lang)}{parts}/(?:{_any_of(tasks)})[./]"))
-    return _where(ends)
+    return _with_lookahead(ends)
 
 
 def _encoded(plan: Plan, *, in_shards: bool) -> str:
-    """Match a benchmark where its path goes on /encodings/{model}/{lang}: of encodings made so."""
-    made: dict[str, list[str]] = {}
+    """Match a benchmark before /encodings/{model}/{lang} of encodings in shards, or whole."""
+    encodings_of: dict[str, list[str]] = {}
     for (name, model, language), shards in plan.shards.items():
         if isinstance(plan.models[model], EncoderModel) and (len(shards) > 1) is in_shards:
-            made.setdefault(name, []).append(f"{re.escape(model)}/{re.escape(language)}")
-    return _where((name, f"encodings/(?:{'|'.join(own)})[./]") for name, own in made.items())
+            path = f"{re.escape(model)}/{re.escape(language)}"
+            encodings_of.setdefault(name, []).append(path)
+    return _with_lookahead(
+        (name, f"encodings/(?:{'|'.join(paths)})[./]") for name, paths in encodings_of.items()
+    )
 
 
 # Tables of a benchmark, domain by domain
@@ -197,8 +226,8 @@ def domain_tables(
     plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str, view: str = ""
 ) -> list[str]:
     """List one table of the domains of a language, of a benchmark or of a view of it."""
-    own = plan.named[view_id(benchmark, view) if view else benchmark]
-    return own.tables(lang, table, domains=own.domains(lang, part=part))
+    planned = plan.named[view_id(benchmark, view) if view else benchmark]
+    return planned.tables(lang, table, domains=planned.domains(lang, part=part))
 
 
 def language_tables(
@@ -209,23 +238,23 @@ def language_tables(
     ``of``: ``all`` languages, the one that it is translated from (``source``), or those that it is
     ``translated`` to.
     """
-    own = plan.named[benchmark]
+    planned = plan.named[benchmark]
     languages = {
-        "all": own.languages,
-        "source": [own.section.language],
-        "translated": own.translated,
+        "all": planned.languages,
+        "source": [planned.section.language],
+        "translated": planned.translated,
     }
     return [
         path
         for language in languages[of]
-        for path in own.tables(language, table, domains=own.domains(language, part=part))
+        for path in domain_tables(plan, benchmark, language, part, table=table)
     ]
 
 
 def language_domains(plan: Plan, benchmark: str) -> dict[str, list[str]]:
     """Return the domains of each language of a benchmark, in order."""
-    own = plan.named[benchmark]
-    return {language: own.domains(language) for language in own.languages}
+    planned = plan.named[benchmark]
+    return {language: planned.domains(language) for language in planned.languages}
 
 
 def pair_tables(
@@ -239,14 +268,14 @@ def pair_tables(
     table: str,
 ) -> list[str]:
     """List one table of the domains of a pair, in ``lang``: one of the two."""
-    own = plan.named[benchmark]
-    return own.tables(lang, table, domains=own.domains(query_lang, corpus_lang, part))
+    planned = plan.named[benchmark]
+    return planned.tables(lang, table, domains=planned.domains(query_lang, corpus_lang, part))
 
 
 def build_table(
     plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None, *, table: str
 ) -> str:
-    """Return a table on the way to a benchmark, of a part of a language or of a domain's part."""
+    """Return a table of a benchmark's build: of a part of a language, or of a domain's part."""
     if domain is not None:
         part = plan.named[benchmark].part_of(lang, domain)
     return f"results/{plan.named[benchmark].base}/build/{lang}{part}/{table}.parquet"
@@ -255,56 +284,57 @@ def build_table(
 def source_table(
     plan: Plan, benchmark: str, part: str = "", domain: str | None = None, *, table: str
 ) -> str:
-    """Return a table in the language translated from, of a part of it or a domain's own."""
-    own = plan.named[benchmark]
+    """Return a table in the language translated from: of one part, or of one domain."""
+    planned = plan.named[benchmark]
+    lang = planned.section.language
     if domain is None:
-        return build_table(plan, benchmark, own.section.language, part, table=table)
-    return own.tables(own.section.language, table, domains=[domain])[0]
+        return build_table(plan, benchmark, lang, part, table=table)
+    return planned.tables(lang, table, domains=[domain])[0]
 
 
 def text_parts_of_domains(plan: Plan, benchmark: str) -> list[str]:
-    """List the texts to translate by domain: the table that has those of each."""
-    own = plan.named[benchmark]
-    lang = own.section.language
+    """List, for each domain, the table that has its texts to translate."""
+    planned = plan.named[benchmark]
+    lang = planned.section.language
     return [
         build_table(plan, benchmark, lang, domain=domain, table="text_parts")
-        for domain in own.domains(lang)
+        for domain in planned.domains(lang)
     ]
 
 
-# What is read of the world: sources, checkpoints, runs
+# External inputs: sources, checkpoints, runs
 
 
 def sources_of(
     plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None
 ) -> list[str]:
-    """List the local files that domains of a benchmark in a language, or one, are read from."""
-    own = [domain] if domain is not None else domains(plan, benchmark, lang, part=part)
-    every = (plan.sources[benchmark, lang, one] for one in own)
-    return list(dict.fromkeys(path for files in every for path in files))
+    """List the local files that the domains of a language, or one domain, are read from."""
+    chosen = [domain] if domain is not None else domains(plan, benchmark, lang, part=part)
+    files_of_each = (plan.sources[benchmark, lang, name] for name in chosen)
+    return list(dict.fromkeys(path for files in files_of_each for path in files))
 
 
 def model_inputs(plan: Plan, model: str) -> list[str]:
-    """List what a model's encoding waits for: its checkpoint's files, its download, or training."""
+    """List the inputs of a model's encoding: its checkpoint's files, its download, or training."""
     if model in plan.config.trained:
         return [f"{plan.config.trained[model].folder}/model.json"]
     return _checkpoint_inputs(plan, plan.models[model])
 
 
 def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
-    """List what a reranker's scoring waits for, likewise."""
+    """List the inputs of a reranker's scoring: its checkpoint's files, or its download."""
     entry = plan.rerankers[reranker]
     files = checkpoint_files(checkpoint_of(entry)[0])
     return files + _manifests(plan, reranker_downloads(entry))
 
 
-def encoder_inputs(plan: Plan, benchmark: str) -> list[str]:
-    """List what the choice of a benchmark's personas waits for, likewise."""
+def persona_encoder_inputs(plan: Plan, benchmark: str) -> list[str]:
+    """List the inputs of the persona encoder: its checkpoint's files, or its download."""
     return _checkpoint_inputs(plan, plan.encoders[benchmark])
 
 
 def tokenizer_inputs(plan: Plan) -> list[str]:
-    """List what counting tokens waits for: the download of its tokenizer, or nothing."""
+    """List the inputs of counting tokens: the download of the tokenizer, or nothing."""
     return _manifests(plan, tokenizer_downloads(plan.config.length_tokenizer))
 
 
@@ -314,13 +344,13 @@ def _checkpoint_inputs(plan: Plan, entry: ModelBase) -> list[str]:
 
 
 def _manifests(plan: Plan, downloads: Iterable[Download]) -> list[str]:
-    return [f"{plan.config.store}/checkpoints/{one.name}.json" for one in downloads]
+    return [f"{plan.config.store}/checkpoints/{download.name}.json" for download in downloads]
 
 
-def given_runs(
+def external_run_files(
     plan: Plan, benchmark: str, model: str, query_lang: str, corpus_lang: str
 ) -> list[str]:
-    """List the files of the user's that are a model's run on a language pair."""
+    """List the user's run files of a model on a language pair."""
     entry = plan.models[model]
     assert isinstance(entry, RunFilesModel)
     return run_files(
@@ -332,7 +362,7 @@ def given_runs(
     )
 
 
-# Training: the pool, what is not trained on, and what is trained
+# Training: the pool, the texts held out of it, and the models
 
 
 def pool_tables(plan: Plan, training: str, *, table: str) -> list[str]:
@@ -348,31 +378,31 @@ def pool_domains(plan: Plan, training: str) -> list[str]:
 
 
 def held_out(plan: Plan, training: str, *, table: str) -> list[str]:
-    """List a table of what its models are evaluated or probed on, in the language of the pool.
+    """List a table of the evaluation and probe data of the models of a training.
 
-    ``table``: corpus, or qrels.
+    It is in the language of the pool; ``table`` is corpus, or qrels.
     """
-    models = {name for name, one in plan.config.trained.items() if one.training == training}
+    models = {name for name, model in plan.config.trained.items() if model.training == training}
     language = plan.pool_language(training)
+    evaluated = [(run["benchmark"], run["model"], run["corpus_lang"]) for run in plan.runs]
+    evaluated += [(job["benchmark"], job["model"], job["lang"]) for job in probed(plan)]
     tested = dict.fromkeys(
-        one["benchmark"]
-        for one in [*plan.runs, *probed(plan)]
-        if one["model"] in models and one.get("lang", one.get("corpus_lang")) == language
+        name for name, model, lang in evaluated if model in models and lang == language
     )
     return [path for name in tested for path in domain_tables(plan, name, language, table=table)]
 
 
-def trained_alone(plan: Plan) -> list[str]:
-    """List the models that are trained and evaluated nowhere."""
-    return [f"{one.folder}/model.json" for one in plan.trained_alone.values()]
+def unevaluated_model_manifests(plan: Plan) -> list[str]:
+    """List the manifests of the trained models that are not evaluated."""
+    return [f"{model.folder}/model.json" for model in plan.unevaluated_models.values()]
 
 
 def base_inputs(plan: Plan, trained: str) -> list[str]:
-    """List what the training of a model waits for: its base's files, or its download."""
+    """List the inputs of the training of a model: its base's files, or its download."""
     return _checkpoint_inputs(plan, plan.config.trained[trained].base_entry)
 
 
-# On the way to a benchmark: tasks, scores, judges
+# A benchmark's build: tasks, scores, judges
 
 
 def task_shards(
@@ -384,22 +414,20 @@ def task_shards(
     return [f"{folder}/{shard}.{table}.parquet" for shard in shards]
 
 
-def asked_table(
-    plan: Plan, benchmark: str, lang: str, domain: str, *, task: str
-) -> str | list[str]:
-    """Return the table with a domain's rows of a task, nothing where there is no such task."""
+def task_table(plan: Plan, benchmark: str, lang: str, domain: str, *, task: str) -> str | list[str]:
+    """Return the table of a task in a domain; empty if the benchmark has no such task."""
     has = task in plan.benchmarks[benchmark].tasks
     return build_table(plan, benchmark, lang, domain=domain, table=task) if has else []
 
 
 def judged_translations(plan: Plan, benchmark: str) -> list[str]:
-    """List the grades of all languages that a benchmark is translated to."""
-    folder, own = f"results/{benchmark}/build", plan.named[benchmark].translated
-    return [f"{folder}/{language}/{JUDGE_TRANSLATION.name}.parquet" for language in own]
+    """List the tables of grades of all languages that a benchmark is translated to."""
+    folder, task = f"results/{benchmark}/build", JUDGE_TRANSLATION.name
+    return [f"{folder}/{language}/{task}.parquet" for language in plan.named[benchmark].translated]
 
 
 def translators_of(planned: PlannedBenchmark) -> list[str]:
-    """List the names of the translators that are compared on a benchmark; none where none are."""
+    """List the names of the translators that are compared on a benchmark, if any are."""
     translate = planned.section.translate
     quality = translate and translate.quality
     return list((quality and quality.translators) or ())
@@ -409,11 +437,11 @@ def translator_grades(plan: Plan, benchmark: str) -> dict[str, list[str]]:
     """Return the tables of each translator's grades on a sample, one per language, by name."""
     planned, folder = plan.benchmarks[benchmark], f"results/{benchmark}/build"
     return {
-        one: [
+        translator: [
             f"{folder}/{language}/{JUDGE_TRANSLATOR}{number}.parquet"
             for language in planned.translated
         ]
-        for number, one in enumerate(translators_of(planned), start=1)
+        for number, translator in enumerate(translators_of(planned), start=1)
     }
 
 
@@ -426,7 +454,7 @@ def candidates_before(
     *,
     step: str | None = None,
 ) -> str:
-    """Return the table with the candidates that a filter is given, or that become the queries."""
+    """Return the table of the candidates that a filter reads; of the queries-to-be without step."""
     name = plan.benchmarks[benchmark].candidates_before(step)
     return build_table(plan, benchmark, lang, part, domain, table=name)
 
@@ -442,10 +470,10 @@ def score_tables(
     *,
     of: str,
 ) -> list[str]:
-    """List the scores of the rerankers of a filter, in order: all portions of all of them.
+    """List the scores of a filter's rerankers, in order.
 
-    With a ``reranker`` and a ``portion`` those before it, of this portion. ``of`` is ``verify`` or
-    ``false_negatives``.
+    With a ``reranker`` those of the rerankers before it, with a ``portion`` of this portion alone.
+    ``of`` is the filter: ``verify`` or ``false_negatives``.
     """
     panel = getattr(plan.benchmarks[benchmark].section, of).rerankers
     if reranker is not None:
@@ -453,8 +481,8 @@ def score_tables(
     folder = SCORES[of]
     shares = plan.portions(benchmark, lang, of) if portion is None else [portion]
     return [
-        build_table(plan, benchmark, lang, part, domain, table=f"{folder}/{one}{share}")
-        for one in panel
+        build_table(plan, benchmark, lang, part, domain, table=f"{folder}/{name}{share}")
+        for name in panel
         for share in shares
     ]
 
@@ -462,14 +490,14 @@ def score_tables(
 def study_scores(plan: Plan, benchmark: str, lang: str, part: str = "") -> list[str]:
     """List every reranker's scores of all candidates, in the panel's order."""
     panel = plan.benchmarks[benchmark].generated.verify.rerankers  # type: ignore[union-attr]
-    return [f"results/{benchmark}/study/{lang}{part}/scores/{one}.parquet" for one in panel]
+    return [f"results/{benchmark}/study/{lang}{part}/scores/{name}.parquet" for name in panel]
 
 
 def study_tables(plan: Plan, tables: Iterable[str]) -> list[str]:
-    """List the tables of every filter study: of benchmarks with two rerankers or more."""
+    """List the tables of every filter study."""
     return [
         f"results/{name}/study/{language}{part}/{table}.csv"
-        for name in _ids(plan)["studied"]
+        for name in _studied(plan)
         for language in plan.benchmarks[name].native
         for part in plan.benchmarks[name].parts[language]
         for table in tables
@@ -477,7 +505,7 @@ def study_tables(plan: Plan, tables: Iterable[str]) -> list[str]:
 
 
 def recall_table(plan: Plan, benchmark: str, lang: str, part: str = "") -> str:
-    """Return the run whose first documents are possible false negatives."""
+    """Return the run of the first-stage search, whose top documents may be false negatives."""
     model = plan.benchmarks[benchmark].negatives.recall.model
     folder = "runs" if plan.recalls_by_run(benchmark) else "recall"
     return f"results/{benchmark}-raw/{folder}/{model}/{lang}-{lang}{part}.parquet"
@@ -491,7 +519,7 @@ def judge_tables(
     domain: str | None = None,
     number: str | None = None,
 ) -> list[str]:
-    """List the grades of the judges of false negatives; those before judge ``number``."""
+    """List the grades of the judges of false negatives; with ``number`` of those before it."""
     section = plan.benchmarks[benchmark].negatives
     n_judges = len(section.judges) if isinstance(section, FinewebNegatives) else 0
     until = n_judges if number is None else min(int(number) - 1, n_judges)
@@ -503,23 +531,25 @@ def judge_tables(
 
 
 def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> str:
-    """Return a model's encodings that have the texts of a benchmark or view in a language."""
-    return f"results/{plan.encoded_as(benchmark, model, lang)}/encodings/{model}/{lang}.parquet"
+    """Return the encodings table that has the texts of a benchmark or view in a language."""
+    return (
+        f"results/{plan.encoding_source(benchmark, model, lang)}/encodings/{model}/{lang}.parquet"
+    )
 
 
-def encoded_before(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
-    """List the encodings that share texts with one, and are made before it: none, or one."""
-    names = plan.encoded_before(benchmark, model, lang)
+def prior_encodings(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
+    """List the encodings that share texts with this one and are made before it: none, or one."""
+    names = plan.prior_encoding_source(benchmark, model, lang)
     return [f"results/{name}/encodings/{model}/{lang}.parquet" for name in names]
 
 
 def encoding_shards(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
-    """List the parts of an encoding that several jobs share."""
+    """List the shards of an encoding that several jobs make."""
     shards = plan.shards[benchmark, model, lang]
     return [f"results/{benchmark}/encodings/{model}/{lang}/{shard}.parquet" for shard in shards]
 
 
-def own_texts(
+def text_filter_tables(
     plan: Plan,
     benchmark: str,
     model: str,
@@ -530,11 +560,11 @@ def own_texts(
     *,
     table: str,
 ) -> list[str]:
-    """List the tables of a benchmark's own texts, where its encodings have others' too.
+    """List the tables that restrict shared encodings to a benchmark's texts.
 
-    Of a pair, the domains that are in both languages; of a part, its own.
+    Empty if nothing is shared. A pair has the domains that are in both languages, a part its own.
     """
-    if plan.encoded_as(benchmark, model, lang) == benchmark and not part:
+    if plan.encoding_source(benchmark, model, lang) == benchmark and not part:
         return []
     among = domains(plan, benchmark, lang, query_lang, corpus_lang, part)
     return plan.named[benchmark].tables(lang, table, domains=among)
@@ -549,60 +579,61 @@ def first_stage(plan: Plan, benchmark: str, model: str, query_lang: str, corpus_
 def fused_runs(
     plan: Plan, benchmark: str, model: str, query_lang: str, corpus_lang: str
 ) -> list[str]:
-    """List the runs that a model is fused of."""
+    """List the input runs of a fusion."""
     pair = f"{query_lang}-{corpus_lang}"
-    every = plan.searching(model, benchmark)
-    return [f"results/{benchmark}/runs/{one}/{pair}.parquet" for one in every]
+    parts = plan.component_models(model, benchmark)
+    return [f"results/{benchmark}/runs/{part}/{pair}.parquet" for part in parts]
 
 
 def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) -> list[str]:
-    """List the encodings of documents that say what the models fused read of them."""
-    every = plan.searching(model, benchmark)
+    """List the encodings that tell how much of each document the fused models read."""
     return [
-        encodings(plan, benchmark, one, corpus_lang)
-        for one in every
-        if plan.reads(one) == "encoded"
+        encodings(plan, benchmark, part, corpus_lang)
+        for part in plan.component_models(model, benchmark)
+        if plan.visibility_source(part) == "encoded"
     ]
 
 
 def reads_all(plan: Plan, benchmark: str, model: str) -> bool:
     """Say whether one of the models fused reads whole documents."""
-    return any(plan.reads(one) == "all" for one in plan.searching(model, benchmark))
+    parts = plan.component_models(model, benchmark)
+    return any(plan.visibility_source(part) == "all" for part in parts)
 
 
-def shared_runs(plan: Plan) -> list[str]:
-    """List what a job takes from another view's runs: paths of runs/, {model}/{pair}.
+def run_path_templates(plan: Plan) -> list[str]:
+    """List the files below runs/ that a view takes from another view, with {query_lang} in them.
 
-    Of every model that searches; those of rerankers and fused models have what they saw beside.
+    Every retriever has one; rerankers and fusions also have a ``.seen`` table.
     """
-    return [
-        path
-        for model in plan.config.models
-        if not isinstance(plan.models[model], RunFilesModel)
-        for path in [f"{model}/{PAIR}.parquet"]
-        + [f"{model}/{PAIR}.seen.parquet"]
-        * isinstance(plan.models[model], RerankModel | FusionModel)
-    ]
+    templates = []
+    for model in plan.config.models:
+        entry = plan.models[model]
+        if isinstance(entry, RunFilesModel):
+            continue
+        templates.append(f"{model}/{PAIR}.parquet")
+        if isinstance(entry, RerankModel | FusionModel):
+            templates.append(f"{model}/{PAIR}.seen.parquet")
+    return templates
 
 
-def wider_runs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
-    """List the runs of a wider view that a benchmark or view takes its own from."""
-    name = plan.searched_as(benchmark, query_lang, corpus_lang)
+def source_runs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
+    """List the runs of another view that the runs of a benchmark or view are a part of."""
+    name = plan.run_source(benchmark, query_lang, corpus_lang)
     return [
         f"results/{name}/runs/{path.format(query_lang=query_lang, corpus_lang=corpus_lang)}"
-        for path in shared_runs(plan)
+        for path in run_path_templates(plan)
     ]
 
 
 def compared_models(
     plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
 ) -> list[dict[str, str | bool | None]]:
-    """List the models of a language pair: their tables, and what a reader has to know."""
-    pair, found = f"{query_lang}-{corpus_lang}", list[dict[str, str | bool | None]]()
+    """List the models of a language pair: their tables, and how far their reading is known."""
+    pair, models = f"{query_lang}-{corpus_lang}", list[dict[str, str | bool | None]]()
     for model in plan.models_of(benchmark, query_lang, corpus_lang):
-        run, reads = f"results/{benchmark}/runs/{model}/{pair}", plan.reads(model)
+        run, reads = f"results/{benchmark}/runs/{model}/{pair}", plan.visibility_source(model)
         vectors = encodings(plan, benchmark, model, corpus_lang)
-        found.append(
+        models.append(
             {
                 "model": model,
                 "kind": plan.models[model].kind,
@@ -613,34 +644,36 @@ def compared_models(
                 "on_filter_panel": plan.on_filter_panel(benchmark, model),
             }
         )
-    return found
+    return models
 
 
-def read_of_models(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
-    """List what the models of a pair are scored by, less what the scoring itself writes."""
+def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
+    """List the input files of the scoring of a language pair, without those that it writes."""
     pair = benchmark, query_lang, corpus_lang
-    found = [
+    inputs = [
         str(model[kind])
         for model in compared_models(plan, *pair)
         for kind in ("run", "encodings", "seen")
         if model[kind]
     ]
-    if plan.searched_as(*pair) == benchmark:
-        return found
+    if plan.run_source(*pair) == benchmark:
+        return inputs
     labels = {"query_lang": query_lang, "corpus_lang": corpus_lang}
-    made = {f"results/{benchmark}/runs/{path}".format(**labels) for path in shared_runs(plan)}
-    return [path for path in found if path not in made]
+    written = {
+        f"results/{benchmark}/runs/{path}".format(**labels) for path in run_path_templates(plan)
+    }
+    return [path for path in inputs if path not in written]
 
 
-def compared_domains(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
-    """Return by which model the domains of a benchmark are compared, and in which languages.
+def domain_similarity_jobs(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
+    """List the (model, language) pairs under which the domains of a benchmark are compared.
 
-    The first that makes vectors; languages that it is read in, with two or more domains. Documents
-    without queries are not evaluated, nor compared.
+    The model is the first one with vectors; the languages are native and have two domains or more.
+    Documents without queries are neither evaluated nor compared.
     """
     model = next((model for model in plan.config.models if plan.is_vector(model)), None)
     native = plan.benchmarks[benchmark].native if benchmark in plan.queried else {}
-    return [(model, lang) for lang, own in native.items() if model is not None and len(own) > 1]
+    return [(model, lang) for lang, names in native.items() if model is not None and len(names) > 1]
 
 
 # Probes
@@ -649,20 +682,22 @@ def compared_domains(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
 def probed(plan: Plan) -> list[dict[str, str]]:
     """List the jobs of all probes: probe, benchmark, model and lang.
 
-    Of models that have one vector per text and are evaluated on the language, of services those
-    that are named. Evidence known by class alone is not moved, and documents alone have none.
+    Models are probed that have one vector per text and are evaluated on the language. Embedding
+    APIs are probed only if the config names them. Probes of queries need evidence spans, so that
+    benchmarks without spans or without queries are left out.
     """
-    asked = plan.config.probes
-    own = [name for name in plan.benchmarks if asked.benchmarks is None or name in asked.benchmarks]
+    settings = plan.config.probes
+    chosen = settings.benchmarks
+    names = [name for name in plan.benchmarks if chosen is None or name in chosen]
     return [
         {"probe": probe, "benchmark": name, "model": model, "lang": lang}
-        for probe in asked.names
-        for name in own
+        for probe in settings.names
+        for name in names
         if probe not in OF_QUERIES
         or not isinstance(plan.benchmarks[name].section, FinewebPosqRelease | Documents)
         for lang in plan.benchmarks[name].languages
         for model in plan.models_of(name, lang, lang)
-        if (not plan.is_api(model) if asked.models is None else model in asked.models)
+        if (not plan.is_api(model) if settings.models is None else model in settings.models)
         and why_not(plan.models[model], probe) is None
     ]
 
@@ -685,29 +720,29 @@ def compared_probes(plan: Plan) -> list[dict[str, str]]:
 
 
 def compared_rows(plan: Plan, side: str) -> list[str]:
-    """List the probes' own tables that are compared, of the ``model`` or the ``other``."""
+    """List the probe tables that are compared, of the ``model`` or the ``other``."""
     path = "results/probes/{probe}/{benchmark}/{model}/{lang}.parquet"
-    return [path.format(**one | {"model": one[side]}) for one in compared_probes(plan)]
+    return [path.format(**labels | {"model": labels[side]}) for labels in compared_probes(plan)]
 
 
 def probe_psi(plan: Plan) -> list[str]:
-    """List the PSI tables of what is probed and has queries, where they stand beside."""
+    """List the PSI tables of the probed benchmarks with queries; none without `probes.psi`."""
+    if not plan.config.probes.psi:
+        return []
     path = "results/{benchmark}/tables/{lang}-{lang}.psi.parquet"
-    own = [
-        one for one in probed(plan) if plan.config.probes.psi and one["benchmark"] in plan.queried
-    ]
-    return list(dict.fromkeys(path.format(**labels) for labels in own))
+    jobs = (labels for labels in probed(plan) if labels["benchmark"] in plan.queried)
+    return list(dict.fromkeys(path.format(**labels) for labels in jobs))
 
 
 def probe_queries(plan: Plan, benchmark: str, lang: str, probe: str, *, table: str) -> list[str]:
-    """List the queries or qrels of a language that a probe asks; none where it asks none."""
+    """List the queries or qrels of a language if the probe reads queries, else none."""
     return domain_tables(plan, benchmark, lang, table=table) if probe in OF_QUERIES else []
 
 
 def encoded_before_probe(
     plan: Plan, benchmark: str, model: str, lang: str, probe: str
 ) -> list[str]:
-    """List the encodings of the corpus that a probe searches, which are made before it."""
+    """List the encodings of the corpus that a probe searches; none if it does not search."""
     return [encodings(plan, benchmark, model, lang)] if probe in SEARCHING else []
 
 

@@ -42,10 +42,10 @@ from psibench.plan.config import (
     Config,
     TrainedModel,
     first_stage_of,
-    models_below,
     resolve_llms,
     resolve_prices,
     resolve_rerankers,
+    upstream_models,
 )
 from psibench.plan.texts import (
     PlannedTexts,
@@ -160,27 +160,27 @@ class Plan:
         tiny subset alone, where there is one. What was trained on a benchmark is not tested on it.
         """
         planned = self.named[benchmark]
-        section, own = planned.section, planned.section.models
-        found = [model for model in self.config.models if own is None or model in own]
+        section, chosen = planned.section, planned.section.models
+        models = [model for model in self.config.models if chosen is None or model in chosen]
         crossed = {query_lang, corpus_lang} & set(planned.translated)
         if crossed and section.translate is not None and section.translate.models is not None:
-            found = [model for model in found if model in section.translate.models]
+            models = [model for model in models if model in section.translate.models]
         trained = self.config.trained
-        found = [m for m in found if m not in trained or self.pool_of(m) != planned.base]
+        models = [m for m in models if m not in trained or self.pool_of(m) != planned.base]
         tiny: Tiny | None = getattr(section, "tiny", None)
         if tiny is None or planned.view == TINY:
-            return found
-        return [model for model in found if self.models[model].kind not in tiny.only_here]
+            return models
+        return [model for model in models if self.models[model].kind not in tiny.only_here]
 
     @cached_property
-    def trained_alone(self) -> dict[str, TrainedModel]:
+    def unevaluated_models(self) -> dict[str, TrainedModel]:
         """The models of trainings none of whose models is evaluated: made for later, by id.
 
         Of the other trainings, what is evaluated is what is trained.
         """
-        own = self.config.trained
-        tested = {own[run["model"]].training for run in self.runs if run["model"] in own}
-        return {name: one for name, one in own.items() if one.training not in tested}
+        trained = self.config.trained
+        tested = {trained[run["model"]].training for run in self.runs if run["model"] in trained}
+        return {name: model for name, model in trained.items() if model.training not in tested}
 
     def pool_of(self, model: str) -> str:
         """Return the benchmark that a trained model was trained on."""
@@ -205,23 +205,27 @@ class Plan:
         assert isinstance(entry, RerankModel)
         return first_stage_of(entry, self.named[benchmark].section, self.config)
 
-    def searching(self, model: str, benchmark: str) -> list[str]:
-        """List the models whose runs one is made of, first of all: itself, where it searches."""
+    def component_models(self, model: str, benchmark: str) -> list[str]:
+        """List the retrievers at the root of a model.
+
+        They are the first stage of a reranker, the components of a fusion, else the model itself.
+        """
         entry = self.models[model]
         if isinstance(entry, RerankModel):
-            return self.searching(self.first_stage(model, benchmark), benchmark)
+            return self.component_models(self.first_stage(model, benchmark), benchmark)
         return list(entry.of) if isinstance(entry, FusionModel) else [model]
 
-    def reads(self, model: str) -> Literal["all", "encoded", "seen", "unknown"]:
-        """Say where it is known what a model reads of documents.
+    def visibility_source(self, model: str) -> Literal["all", "encoded", "seen", "unknown"]:
+        """Say which table tells how far a model reads each document.
 
-        ``all``: all of them; ``encoded``: its encodings say; ``seen``: a table beside its run does,
-        of each query's positive; ``unknown``: nowhere. A text's head and tail are no beginning of
-        it, which is all that encodings can say. Fused models read what any of them does.
+        ``all``: none, it reads whole documents; ``encoded``: its encodings; ``seen``: the `.seen`
+        table of its run, for each query's positive; ``unknown``: none. Encodings tell how long a
+        beginning was read, and cannot tell a head and a tail. A fusion reads what any of its
+        components does.
         """
         entry = self.models[model]
         if isinstance(entry, FusionModel):
-            parts = {self.reads(one) for one in entry.of}
+            parts = {self.visibility_source(one) for one in entry.of}
             return "unknown" if "unknown" in parts and "all" not in parts else "seen"
         if isinstance(entry, RerankModel):
             return "seen"
@@ -244,7 +248,7 @@ class Plan:
     def mitigations(
         self, benchmark: str, query_lang: str, corpus_lang: str
     ) -> list[tuple[str, str]]:
-        """List the models of a language pair that mitigate another one of it, each with that."""
+        """List the (mitigation, base model) pairs of a language pair."""
         models = self.models_of(benchmark, query_lang, corpus_lang)
         named = ((model, self.models[model].mitigates) for model in models)
         return [(model, base) for model, base in named if base in models]
@@ -294,9 +298,9 @@ class Plan:
                 isinstance(self.models[one], Bm25Model) for one in recalls
             )
         if isinstance(entry, RerankModel):
-            own = checkpoint_of(self.rerankers[entry.reranker])
+            checkpoint = checkpoint_of(self.rerankers[entry.reranker])
         elif isinstance(entry, EncoderModel) and entry.is_network:
-            own = (entry.checkpoint, entry.revision)
+            checkpoint = (entry.checkpoint, entry.revision)
         else:
             return False
         others = [checkpoint_of(one) for one in panel if one.backend != "bm25"]
@@ -305,16 +309,16 @@ class Plan:
             for one in (self.models[recall] for recall in recalls)
             if isinstance(one, EncoderModel)
         ]
-        return own in others
+        return checkpoint in others
 
     # Views share texts and runs
 
-    def encoded_as(self, benchmark: str, model: str, lang: str) -> str:
-        """Return the benchmark or view whose encodings have a model's of another in a language.
+    def encoding_source(self, benchmark: str, model: str, lang: str) -> str:
+        """Return the benchmark or view whose encodings table has this one's vectors.
 
-        The raw view has those of a benchmark and of its tiny subset, where the model recalls false
-        negatives or the view is evaluated: else nothing asks for its texts. All candidates are
-        more. Translations have no views.
+        The raw view has the texts of a benchmark and of its tiny subset. It is encoded only if the
+        model searches for false negatives or the view is evaluated. The view of all candidates has
+        more texts; translations have no views.
         """
         planned = self.named[benchmark]
         if planned.view in (CANDIDATES, RAW) or lang in planned.translated:
@@ -325,20 +329,20 @@ class Plan:
         )
         return raw if is_wanted else planned.base
 
-    def encoded_before(self, benchmark: str, model: str, lang: str) -> list[str]:
-        """List what shares texts with a benchmark or view and is encoded before it: none, or one.
+    def prior_encoding_source(self, benchmark: str, model: str, lang: str) -> list[str]:
+        """List the benchmark or view that shares texts with this one and is encoded before it.
 
-        All candidates come after the benchmark's own encodings.
+        It is none or one: the view of all candidates comes after the benchmark's encodings.
         """
-        first = self.encoded_as(self.named[benchmark].base, model, lang)
+        first = self.encoding_source(self.named[benchmark].base, model, lang)
         return [] if first == benchmark else [first]
 
-    def searched_as(self, benchmark: str, query_lang: str, corpus_lang: str) -> str:
-        """Return the benchmark or view whose runs are those of another on a language pair.
+    def run_source(self, benchmark: str, query_lang: str, corpus_lang: str) -> str:
+        """Return the benchmark or view whose runs this one reuses (itself if it reuses none).
 
-        A run of the raw view has a benchmark's queries too, with the same documents, if the removal
-        of false negatives leaves the corpus alone; so has the tiny subset's, of the benchmark. Only
-        where each of them is evaluated on all models: what one leaves out is not run for another.
+        The raw view has a benchmark's queries, and the same documents if the removal of false
+        negatives leaves the corpus alone; a benchmark has the queries and documents of its tiny
+        subset. Runs are reused only if both are evaluated on all models.
         """
         planned = self.named[benchmark]
         if planned.view not in ("", TINY) or query_lang != corpus_lang:
@@ -410,7 +414,7 @@ class Plan:
 
     def _cut(self, planned: PlannedBenchmark, model: str, lang: str) -> list[str]:
         is_there = not planned.view or lang in planned.native
-        is_first = is_there and not self.encoded_before(planned.id, model, lang)
+        is_first = is_there and not self.prior_encoding_source(planned.id, model, lang)
         count = 1
         if is_first and isinstance(self.models[model], EncoderModel):
             minutes = self.gpu_minutes(planned.id, model, lang)
@@ -529,7 +533,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], errors_at: ErrorsAt)
             runs = [
                 (row, plan.named[row["benchmark"]].domains(row["query_lang"], row["corpus_lang"]))
                 for row in plan.runs
-                if name in plan.searching(row["model"], row["benchmark"])
+                if name in plan.component_models(row["model"], row["benchmark"])
             ]
             with errors_at(f"model {name!r}"):
                 check_run_files(entry, runs)
@@ -595,7 +599,7 @@ def _taken(
     """Return the models whose runs are reranked or fused: the first stages, then what is fused."""
     found = dict[str, Model]()
     for name, entry in entries.items():
-        for first in models_below(entry, config) if isinstance(entry, RerankModel) else ():
+        for first in upstream_models(entry, config) if isinstance(entry, RerankModel) else ():
             if first not in known or isinstance(known[first], RerankModel):
                 raise InputError(
                     f"model {name!r}: its first stage is {first!r}; allowed: a model that "
@@ -604,7 +608,7 @@ def _taken(
                 )
             found[first] = known[first]
     for name, entry in (dict(entries) | found).items():
-        for one in models_below(entry, config) if isinstance(entry, FusionModel) else ():
+        for one in upstream_models(entry, config) if isinstance(entry, FusionModel) else ():
             if one not in known or isinstance(known[one], RerankModel | FusionModel):
                 raise InputError(
                     f"model {name!r}: `of` names {one!r}; allowed: models that search, as "
@@ -615,10 +619,14 @@ def _taken(
 
 
 def _listed(
-    known: Mapping[str, Model], kind: type = object, but: type | tuple[type, ...] = ()
+    models: Mapping[str, Model], kind: type = object, but: type | tuple[type, ...] = ()
 ) -> str:
-    own = (n for n, e in known.items() if isinstance(e, kind) and not isinstance(e, but))
-    return ", ".join(sorted(own))
+    names = (
+        name
+        for name, entry in models.items()
+        if isinstance(entry, kind) and not isinstance(entry, but)
+    )
+    return ", ".join(sorted(names))
 
 
 def _downloads(

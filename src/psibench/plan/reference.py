@@ -44,10 +44,10 @@ def schema_text() -> str:
     schema.pop("required", None)
     for sections in chapters().values():
         for section in sections:
-            told = schema if section is Config else schema["$defs"][section.__name__]
+            described = schema if section is Config else schema["$defs"][section.__name__]
             for name in section.model_fields:
                 if meaning := _meaning(section, name):
-                    told["properties"][name]["description"] = meaning
+                    described["properties"][name]["description"] = meaning
     return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -56,8 +56,8 @@ def reference_text() -> str:
     parts = [INTRODUCTION]
     for title, sections in chapters().items():
         parts.append(f"\n## {title}\n")
-        told: dict[str, str] = {}
-        parts += ["\n".join(_section(section, told)) for section in sections]
+        first_in: dict[str, str] = {}
+        parts += ["\n".join(_section(section, first_in)) for section in sections]
     return "\n".join(parts)
 
 
@@ -85,8 +85,8 @@ def _visit(kind: Any, path: tuple[str, ...], found: dict[type[Section], str]) ->
         _visit(member, (*path, "ID") if get_origin(kind) is dict else path, found)
 
 
-def _section(section: type[Section], told: dict[str, str]) -> Iterator[str]:
-    """Describe a section; ``told``: rows of the chapter so far and the sections they are in."""
+def _section(section: type[Section], first_in: dict[str, str]) -> Iterator[str]:
+    """Describe a section; ``first_in``: rows of the chapter so far, by row the section it is in."""
     summary = (section.__doc__ or "").strip().splitlines()[0]
     yield f"\n### {section.__name__}\n"
     yield f"{summary}\n"
@@ -94,7 +94,7 @@ def _section(section: type[Section], told: dict[str, str]) -> Iterator[str]:
     for name, info in section.model_fields.items():
         meaning = " ".join(_meaning(section, name).split())
         row = f"| `{name}` | {_type(info)} | {_default(info)} | {meaning} |"
-        first = told.setdefault(row, section.__name__)
+        first = first_in.setdefault(row, section.__name__)
         if first == section.__name__:
             rows.append(row)
         else:

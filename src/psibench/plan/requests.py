@@ -56,7 +56,7 @@ WORDS_PER_TOKEN = 0.75
 
 @dataclass(frozen=True)
 class Requests:
-    """What a task asks: how many requests, and what is in one.
+    """The requests of a task: how many, and what is in one.
 
     Attributes
     ----------

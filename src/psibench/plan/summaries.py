@@ -12,7 +12,7 @@ from psibench.llm.sections import Price, price_of
 from psibench.plan.benchmarks import BY_DOMAIN
 from psibench.plan.paths import (
     build_table,
-    compared_domains,
+    domain_similarity_jobs,
     encodings,
     first_stage,
     translators_of,
@@ -57,8 +57,8 @@ def training_evaluations(plan: Plan) -> list[dict[str, Any]]:
     """List the language pairs that trained models are evaluated on, with their scores."""
     found = []
     for pair in evaluated_pairs(plan):
-        own = plan.models_of(**pair)
-        if models := [model for model in own if model in plan.config.trained]:
+        trained = plan.config.trained
+        if models := [model for model in plan.models_of(**pair) if model in trained]:
             scores = "results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet"
             schemes = plan.named[pair["benchmark"]].section.buckets
             found.append(
@@ -82,7 +82,7 @@ def mitigation_costs(plan: Plan) -> list[dict[str, Any]]:
             cost: dict[str, Any] = {**labels, "model": model}
             cost["encodings"] = {
                 one: encodings(plan, name, one, labels["corpus_lang"])
-                for one in plan.searching(model, name)
+                for one in plan.component_models(model, name)
                 if plan.is_vector(one)
             }
             if isinstance(entry, RerankModel):
@@ -105,7 +105,7 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
     ``usage``: tables of all domains, or lists of one of each.
     """
     planned, places = plan.benchmarks[benchmark], []
-    every = [(lang, *own) for lang in planned.languages for own in planned.parts[lang].items()]
+    every = [(lang, *part) for lang in planned.languages for part in planned.parts[lang].items()]
     for lang, part, domains in every:
         folder = f"results/{benchmark}/build/{lang}"
         place: dict[str, Any] = {"lang": lang, "domains": domains, "documents": []}
@@ -203,7 +203,7 @@ def language_files(plan: Plan) -> list[dict[str, Any]]:
             files["relocation"] = [f"{folder}/relocation.parquet"]
         compared = [
             f"{folder}/similarity/{model}/{lang}.parquet"
-            for model, lang in compared_domains(plan, name)
+            for model, lang in domain_similarity_jobs(plan, name)
         ]
         if compared:
             files["similarity"] = compared
@@ -225,10 +225,10 @@ def example_files(plan: Plan) -> list[dict[str, str]]:
     found = []
     for name, planned in plan.queried.items():
         for lang in planned.languages:
-            own = planned.domains(lang)
-            n = min(len(own), MAX_EXAMPLE_DOMAINS)
+            domains = planned.domains(lang)
+            n = min(len(domains), MAX_EXAMPLE_DOMAINS)
             for place in range(n):
-                domain = own[round(place * (len(own) - 1) / max(1, n - 1))]
+                domain = domains[round(place * (len(domains) - 1) / max(1, n - 1))]
                 folder = f"results/{name}/data/{lang}/{domain}"
                 tables = {table: f"{folder}/{table}.parquet" for table in ("corpus", "queries")}
                 found.append({"benchmark": name, "lang": lang, "domain": domain, **tables})

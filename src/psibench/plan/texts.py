@@ -88,7 +88,7 @@ class LengthBin:
         return self.n_documents * max(0.0, share)
 
     def pieces(self, tokens: int, overlap: int = 0) -> float:
-        """Sum the windows, chunks or parts of so many tokens that they are cut into.
+        """Sum the windows, chunks or parts of ``tokens`` tokens that they are cut into.
 
         A document of L tokens has one, and one more for each k >= 0 with L > tokens + k * step.
         """
@@ -317,7 +317,7 @@ def planned_texts(
     is_translated = section.translate is not None and language in section.translate.to
     source, sample = section.language if is_translated else language, section.sample
     given = [section.language] if section.corpora is None else [c.language for c in section.corpora]
-    spoken = [own or section.language for own in given]
+    spoken = [lang or section.language for lang in given]
     n_documents = spoken.count(source) * (sample.n_documents or 0)
     per_unit = tokens_per_unit(sample.unit, source) * (TRANSLATION_GROWTH if is_translated else 1)
     bins = _bins(sample.edges, sample.shares, n_documents, per_unit)
@@ -354,7 +354,7 @@ def queries_per_document(section: GeneratedBenchmark) -> float:
 
 
 def writing_items(section: GeneratedBenchmark, task: str, n_documents: float) -> float:
-    """Return the items of a writing task: what it is asked about, of so many documents."""
+    """Return the number of items of a writing task, of a number of documents."""
     if isinstance(section, Posir):
         asked = section.propose_questions
         return n_documents * asked.share * (1 if task == "propose_questions" else asked.n_questions)

@@ -30,7 +30,7 @@ from psibench.llm.sections import MILLION, LlmSettings, price_of
 from psibench.llm.usage import Usage
 from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.measured import Measured, sized
-from psibench.plan.paths import compared_domains, probed
+from psibench.plan.paths import domain_similarity_jobs, probed
 from psibench.plan.plan import Plan
 from psibench.plan.requests import RequestTokens, requests_of, serving_minutes, tokens_of
 from psibench.plan.texts import (
@@ -330,7 +330,7 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
     asked = [
         (run["benchmark"], model, language)
         for run in plan.runs
-        for model in plan.searching(run["model"], run["benchmark"])
+        for model in plan.component_models(run["model"], run["benchmark"])
         for language in (run["query_lang"], run["corpus_lang"])
     ]
     asked += [
@@ -339,10 +339,14 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
         if view.view == RAW
         for language in view.native
     ]
-    asked += [(name, *one) for name in plan.benchmarks for one in compared_domains(plan, name)]
+    asked += [
+        (name, *one) for name in plan.benchmarks for one in domain_similarity_jobs(plan, name)
+    ]
     vectors = [one for one in asked if plan.is_vector(one[1])]
     return list(
-        dict.fromkeys((plan.encoded_as(name, model, at), model, at) for name, model, at in vectors)
+        dict.fromkeys(
+            (plan.encoding_source(name, model, at), model, at) for name, model, at in vectors
+        )
     )
 
 
@@ -365,7 +369,7 @@ def _retrieval(plan: Plan, measured: Measured) -> Iterator[Row]:
         yield row
     for run in dict.fromkeys(tuple(run.values()) for run in plan.runs):
         name, model, queries, documents = run
-        if plan.searched_as(name, queries, documents) != name:
+        if plan.run_source(name, queries, documents) != name:
             continue
         found, entry = measured.texts(name, documents), plan.models[model]
         pair = queries if queries == documents else f"{queries}-{documents}"
@@ -424,7 +428,7 @@ def _searched(plan: Plan, row: Row, model: str, texts: PlannedTexts, n_domains: 
 def _trained(plan: Plan, measured: Measured) -> Iterator[Row]:
     """Yield the rows of models that are trained."""
     encoding = plan.config.encoding
-    evaluated = {run["model"] for run in plan.runs} | set(plan.trained_alone)
+    evaluated = {run["model"] for run in plan.runs} | set(plan.unevaluated_models)
     for model, trained in plan.config.trained.items():
         if model not in evaluated:
             continue

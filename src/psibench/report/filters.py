@@ -9,10 +9,10 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.filters.audit import AUDIT_TABLE, RATES, wilson_interval
+from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.mixtures import MIXTURE_CELLS, RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
 from psibench.filters.study import POSITION_SHIFT, position_shift
-from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.llm.sections import Price, price_of
 from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm

@@ -161,7 +161,7 @@ class VllmProcess:
         except (ValueError, LookupError, TypeError):
             raise InputError(self._words(f"answers GET /version with {status}")) from None
 
-    def obituary(self, within_s: float = 0.0) -> str | None:
+    def exit_reason(self, within_s: float = 0.0) -> str | None:
         """Say how the server ended, and of what; None while it runs, ``within_s`` waited for."""
         deadline = time.monotonic() + within_s
         while self._launcher is not None and _status(self._launcher) is None:
@@ -215,7 +215,7 @@ class VllmProcess:
         """Wait for health; False if the server ended because the port was taken."""
         told = time.monotonic()
         while time.monotonic() < deadline:
-            if (words := self.obituary()) is not None:
+            if (words := self.exit_reason()) is not None:
                 printed = f"{words}\n{last_lines(self._log)}".lower()
                 if any(hint in printed for hint in PORT_TAKEN):
                     return False

@@ -1,0 +1,154 @@
+"""Counts of queries by margin: at each threshold, under each reranker alone, by length bin.
+
+These are Controlled's tables 6 and 8; the filter study counts other thresholds in the same way.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from psibench.filters.decide import as_table
+from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.text.segments import POSITIONS
+
+CountCondition = tuple[str, float | None, pl.Expr]
+"""One row of a table of counts: its label, its threshold, and which queries count."""
+
+# Tables.
+
+_THRESHOLD = Column("threshold", FLOAT64, "threshold of the condition", True)
+_CONDITION = (
+    Column(
+        "condition", STRING, "all, no_margin, failed (below the lowest threshold), m>=threshold"
+    ),
+    _THRESHOLD,
+)
+_COUNTS_BY_POSITION = (
+    *(Column(f"n_{name}", INT64, f"of them, with target {name}") for name in POSITIONS),
+    *(Column(f"share_{name}", FLOAT64, f"n_{name} / n", True) for name in POSITIONS),
+)
+COUNTS = (
+    Column("n", INT64, "queries that meet the condition"),
+    Column("share", FLOAT64, "their share of all queries; null if there is none", True),
+    *_COUNTS_BY_POSITION,
+)
+"""Columns of `count_by_position`."""
+
+MARGIN_TABLE = TableSpec("margin_table", (*_CONDITION, *COUNTS), key=("condition",))
+
+RERANKER_TABLE = TableSpec(
+    "reranker_table",
+    (
+        Column("reranker", STRING, "reranker id"),
+        Column("condition", STRING, "shown (all parts scored), lead>=threshold"),
+        _THRESHOLD,
+        Column("n", INT64, "queries that meet the condition under this reranker alone"),
+        Column("share", FLOAT64, "their share of those shown to it; null if there is none", True),
+        *_COUNTS_BY_POSITION,
+    ),
+    key=("reranker", "condition"),
+)
+
+CELL_TABLE = TableSpec(
+    "cell_table",
+    (
+        *_CONDITION,
+        Column("length_bin", STRING, "length bin, or all"),
+        *(
+            Column(f"n_{name}", INT64, f"queries that meet the condition, with target {name}")
+            for name in POSITIONS
+        ),
+        Column("budget", INT64, "smallest cell of the condition; in the row all, times bins", True),
+    ),
+    key=("condition", "length_bin"),
+)
+
+# Counts.
+
+
+def margin_conditions(thresholds: Sequence[float]) -> Iterator[CountCondition]:
+    """Yield the conditions of Controlled's table 6: all, no_margin, failed, m>=each threshold."""
+    margin = pl.col("margin")
+    yield "all", None, pl.lit(True)
+    yield "no_margin", None, margin.is_null()
+    yield "failed", None, margin < thresholds[0]
+    for cut in thresholds:
+        yield f"m>={cut:g}", cut, margin >= cut
+
+
+def count_by_position(
+    queries: pl.DataFrame, conditions: Sequence[CountCondition]
+) -> Iterator[dict[str, Any]]:
+    """Count the queries that meet each condition, by target position (Controlled, table 6).
+
+    ``queries`` has ``targets`` and what the conditions read. A query with several targets counts at
+    each of them, so shares by position may add up to more than 1 for such data.
+    """
+    for label, threshold, members in conditions:
+        targets = queries.filter(members).get_column("targets")
+        n, counts = len(targets), _position_counts(targets)
+        row: dict[str, Any] = {"condition": label, "threshold": threshold, "n": n, **counts}
+        row |= {"share": n / queries.height if queries.height else None}
+        yield row | {f"share_{p}": counts[f"n_{p}"] / n if n else None for p in POSITIONS}
+
+
+def _position_counts(targets: pl.Series) -> dict[str, int]:
+    return {f"n_{name}": int(targets.list.contains(name).sum()) for name in POSITIONS}
+
+
+def count_by_reranker(
+    leads: pl.DataFrame,
+    targets: pl.DataFrame,
+    *,
+    rerankers: Sequence[str],
+    thresholds: Sequence[float],
+) -> pl.DataFrame:
+    """Count what one reranker alone would have kept, by target position: RERANKER_TABLE rows.
+
+    ``leads`` is of `psibench.filters.verify.target_leads`, ``targets`` has ``query_id`` and
+    ``targets``. The table shows whether the preference of a panel for a position comes from all
+    rerankers or from one of them: Controlled's panel keeps 69.75 % beginnings of candidates that
+    are a third each (table 6). A reranker counts the queries that it scored; if scoring stops at
+    the first failure, each later reranker sees only the queries that passed the earlier ones.
+    """
+    scored = leads.drop_nulls("lead").join(targets, on="query_id")
+    conditions: list[CountCondition] = [("shown", None, pl.lit(True))]
+    conditions += [(f"lead>={cut:g}", cut, pl.col("lead") >= cut) for cut in thresholds]
+    rows = [
+        {"reranker": name, **row}
+        for name in rerankers
+        for row in count_by_position(scored.filter(reranker=name), conditions)
+    ]
+    return as_table(RERANKER_TABLE, rows)
+
+
+def count_by_cell(
+    queries: pl.DataFrame, conditions: Sequence[CountCondition], *, length_bins: Sequence[str]
+) -> pl.DataFrame:
+    """Count the queries in every cell of length bin and position (Controlled, table 8).
+
+    ``queries`` has ``targets``, ``length_bin`` and what the conditions read.
+
+    Returns
+    -------
+    CELL_TABLE rows: per condition one row per bin, in their order, and then ``all``. ``budget`` is
+    the smallest cell of a filtered pool, per bin, and the sum over bins in the row all; null for
+    the others.
+    """
+    rows = []
+    for label, threshold, members in conditions:
+        chosen = queries.filter(members)
+        cells = {
+            name: _position_counts(chosen.filter(length_bin=name)["targets"])
+            for name in length_bins
+        }
+        smallest = min(n for counts in cells.values() for n in counts.values())
+        is_pool = threshold is not None or label == "kept"  # kept: of the filter study
+        every = chosen.filter(pl.col("length_bin").is_in(length_bins))
+        cells["all"] = _position_counts(every["targets"])
+        for name, counts in cells.items():
+            budget = smallest * len(length_bins) if name == "all" else smallest
+            row: dict[str, Any] = {"condition": label, "threshold": threshold, "length_bin": name}
+            rows.append({**row, **counts, "budget": budget if is_pool else None})
+    return as_table(CELL_TABLE, rows)
