@@ -6,7 +6,7 @@ import yaml
 
 from psibench.cli import main
 from psibench.tables import Provenance, write_table
-from psibench.tables.schemas import QRELS
+from psibench.tables.schemas import QRELS, QUERIES
 
 ROWS = pl.DataFrame({"query-id": ["q1", "q2"], "corpus-id": ["d1", "d2"], "score": [1, 1]})
 MADE = Provenance("build", 1, params={"seed": 42, "pair": (1, 2)}, queries_by="people")
@@ -299,3 +299,19 @@ def test_many_domains_are_counted_and_a_few_named(tmp_path, capsys):
         "    eng-Latn: 12 domains (d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, ...)\n"
         in capsys.readouterr().out
     )
+
+
+@pytest.mark.parametrize(("n_documents", "said"), [(400, "a PSI of 0.1"), (4, "no PSI is found")])
+def test_queries_are_said_to_find_a_psi_before_a_model_is_run(tmp_path, capsys, n_documents, said):
+    rows = [
+        {"_id": f"q{d}-{third}", "text": "what", "pos_corpus_id": f"d{d}", "pos_char_length": 90}
+        | {"pos_char_span": [30 * third, 30 * third + 9], "target_position": None}
+        for d in range(n_documents)
+        for third in range(3)
+    ]
+    path = tmp_path / "queries.parquet"
+    frame = pl.DataFrame(rows).with_columns(pos_token_length=pl.lit(None, pl.Int32))
+    write_table(frame, path, QUERIES, provenance=MADE)
+    assert main(["check", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert f"thirds: {3 * n_documents:,} queries of {n_documents} documents; {said}" in printed

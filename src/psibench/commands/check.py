@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ from psibench.generate.benchmarks import (
     section_at,
 )
 from psibench.generate.loaders import Loader
+from psibench.metrics.buckets import assign, bucket_scheme
+from psibench.metrics.design import MEAN, smallest_psi
+from psibench.metrics.inference import document_table
+from psibench.metrics.query_scores import evidence_positions
 from psibench.models.checkpoints import local_folder
 from psibench.plan.config import load_config, resolve_rerankers
 from psibench.plan.plan import Plan, make_plan
@@ -33,6 +38,7 @@ from psibench.sources.documents import read_documents
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
 from psibench.tables.provenance import hash_params
+from psibench.tables.schemas import QUERIES
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.passages import cut_documents
 
@@ -85,7 +91,27 @@ def check_table(path: Path) -> str:
         )
     if hash_params(record["params"]) != record["params_hash"]:
         raise InputError(f"{path}: its params do not hash to params_hash; the record was changed")
-    return f"{path}: {name}, {table.num_rows} rows, unchanged since written\n" + _lines(record)
+    found = f"{path}: {name}, {table.num_rows} rows, unchanged since written\n" + _lines(record)
+    return found + (f"\n  {power_line(read_table(path, QUERIES))}" if name == "queries" else "")
+
+
+def power_line(queries: pl.DataFrame) -> str:
+    """Say of QUERIES rows how small a PSI over thirds a test of them finds, most times."""
+    positions = evidence_positions(queries)
+    scheme = bucket_scheme("thirds")
+    members = assign(positions, scheme)
+    documents = queries["pos_corpus_id"].rank("dense").to_numpy().astype(np.int64)
+    table = document_table(
+        np.ones(queries.height), documents, *astuple(members), n_buckets=len(scheme.buckets)
+    )
+    psi = smallest_psi(table.counts) if table.counts.size else None
+    held = f"thirds: {len(members.query_index):,} queries of {len(table.counts):,} documents"
+    if psi is None:
+        return f"{held}; no PSI is found within documents: they hold too few thirds, or are too few"
+    return (
+        f"{held}; a PSI of {psi:.2f} is found in 8 of 10 cases (mean {MEAN:g}, scores falling "
+        "evenly), a smaller one less often"
+    )
 
 
 def check_config(*paths: Path) -> str:

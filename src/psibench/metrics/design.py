@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from psibench.metrics.inference import LEAST_INFORMATION, DocumentTable, FloatArray, information
+from psibench.metrics.inference import (
+    FEWEST_DOCUMENTS,
+    LEAST_INFORMATION,
+    DocumentTable,
+    FloatArray,
+    information,
+)
 
 MEAN = 0.6
 """Mean score that is assumed where no run is known."""
@@ -43,14 +49,15 @@ def smallest_psi(
     -------
     float or None
         In (0, 1); None with fewer than two buckets, where positions differ hardly within
-        documents, or where no PSI is found that often.
+        documents or in fewer than `FEWEST_DOCUMENTS`, or where no PSI is found that often.
     """
     from scipy.optimize import brentq
     from scipy.stats import chi2, ncx2
 
     sizes = counts.sum(axis=0)
     info = information(DocumentTable(counts, counts, np.arange(len(sizes)), 0.0, 1.0)).shape
-    if len(sizes) < 2 or info < LEAST_INFORMATION:
+    several = int(((counts > 0).sum(axis=1) >= 2).sum())
+    if len(sizes) < 2 or info < LEAST_INFORMATION or several < FEWEST_DOCUMENTS:
         return None
     critical = chi2.isf(alpha / PENALTY, 2)
     needed = brentq(lambda value: ncx2.sf(critical, 2, value) - power, 1e-6, 1e3)
