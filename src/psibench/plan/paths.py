@@ -454,7 +454,7 @@ def candidates_before(
     *,
     step: str | None = None,
 ) -> str:
-    """Return the table of the candidates that a filter reads; of the queries-to-be without step."""
+    """Return the table of the candidates that ``step`` reads; without it, of the final ones."""
     name = plan.benchmarks[benchmark].candidates_before(step)
     return build_table(plan, benchmark, lang, part, domain, table=name)
 
