@@ -4,13 +4,12 @@ import sys
 from pathlib import Path
 
 import polars as pl
-from psibench.tables.quality_schemas import RELOCATION, TRANSLATION_QUALITY
 
 from psibench.commands.check import check_table
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.negatives import JUDGEMENTS
 from psibench.tables import read_table
-from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.build_schemas import FLOW, LLM_USAGE, RELOCATION, TRANSLATION_QUALITY
 from psibench.tables.domains import OfDomain
 from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import ATTRITION, BUCKET_SCORES, COMPARISONS, PSI_TABLE, QUERIES

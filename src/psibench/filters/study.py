@@ -306,7 +306,7 @@ def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Itera
 # The stage.
 
 
-@stage("filter_study", version=2, each="domains")
+@stage("filter_study", version=3, each="domains")
 def run_filter_study(
     section: Verify,
     *,

@@ -48,7 +48,7 @@ class Costly:
     depth: int = 0
 
 
-@stage("mitigations", version=1)
+@stage("mitigations", version=2)
 def run_mitigations(
     *,
     psi_table: str | Path,

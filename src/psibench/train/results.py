@@ -157,7 +157,7 @@ class Evaluation:
     models: list[str]
 
 
-@stage("training_results", version=1)
+@stage("training_results", version=2)
 def run_training_results(
     *,
     psi_table: str | Path,
