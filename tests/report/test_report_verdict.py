@@ -77,6 +77,7 @@ def visible(**changes: Any) -> dict[str, Any]:
             "Compared between documents, it differs by position from the",
         ),
         (BETWEEN, "size", "at equal documents it cannot be told"),
+        (BETWEEN | {"psi_low": None, "psi_high": None}, "size", "Published PSI 0.250; at equal"),
         (
             {"p_adjusted": None, "test": None, "n_informative_documents": 12}
             | {"flags": "too_few_documents"},

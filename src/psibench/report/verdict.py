@@ -261,6 +261,7 @@ def _share_given(row: Row) -> str:
 
 def _size(row: Row) -> str:
     published = f"Published PSI {number(row['psi'])} {interval(row['psi_low'], row['psi_high'])}"
+    published = published.rstrip()  # few documents have no interval
     if row["psi_same"] is None:
         return f"{published}; at equal documents it cannot be told."
     same = (
