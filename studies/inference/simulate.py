@@ -108,7 +108,9 @@ def measure_large_row() -> None:
         n = len(sample.scores)
         control = draw_scores(np.full(n, 0.4), rng)
         seen = rng.random(n) < 0.8
-        row = RowData(sample.scores, q.documents, q.lengths, q.positions, seen, control)
+        row = RowData(
+            sample.scores, q.documents, q.lengths, q.positions, seen=seen, control=control
+        )
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         start = time.process_time()
         estimate_row(row, np.arange(n), q.buckets, n_buckets=world.n_buckets)

@@ -316,7 +316,7 @@ def equal_means(table: DocumentTable) -> PositionTest:
 
 def _test_rows(rows: FloatArray, table: DocumentTable) -> PositionTest:
     """Test whether rows (n_documents, n_buckets) have mean 0 in shape and in each bucket."""
-    rows = np.where(np.abs(rows) > 1e-12 * np.abs(table.sums).max(initial=0.0), rows, 0.0)
+    rows[np.abs(rows) <= 1e-12 * np.abs(table.sums).max(initial=0.0)] = 0.0
     rows = rows[rows.any(axis=1)]
     statistic: FloatArray = rows.sum(axis=0)
     n_documents, n_buckets = rows.shape
@@ -326,14 +326,16 @@ def _test_rows(rows: FloatArray, table: DocumentTable) -> PositionTest:
     shape = _contrast(rows @ slope_and_bend)
     buckets = {}
     if n_buckets > 2:
-        weight = rows**2
-        effective = weight.sum(axis=0) ** 2 / np.maximum((weight**2).sum(axis=0), 1e-300)
-        is_tested = effective >= FEWEST_OF_A_BUCKET
+        squares = rows**2
+        spread = squares.sum(axis=0)
+        fourth = np.einsum("dk,dk->k", squares, squares)
+        is_tested = spread**2 >= FEWEST_OF_A_BUCKET * np.maximum(fourth, 1e-300)
         if table.sums.min() >= 0:  # scores, not differences of scores
             mean = table.mean / table.score_limit
             is_tested &= table.bucket_sizes * min(mean, 1 - mean) >= FEWEST_OF_A_KIND
-        for k in np.flatnonzero(is_tested):
-            buckets[int(k)] = _contrast(rows[rows[:, k] != 0][:, [k]])
+        held = np.count_nonzero(rows, axis=0)
+        for k in np.flatnonzero(is_tested).tolist():
+            buckets[k] = Contrast(float(statistic[k] ** 2 / spread[k]), 1, int(held[k]))
     p_bucket = min((len(buckets) * one.p for one in buckets.values()), default=None)
     p_bucket = None if p_bucket is None else min(1.0, p_bucket)
     return PositionTest(
@@ -743,9 +745,7 @@ def truncation_effect(
         means = np.bincount(owner, weights=values) / sizes
         return values - means[owner]
 
-    design = np.column_stack(
-        [within((column.ravel() == k).astype(np.float64)) for k in range(len(used))]
-    )
+    design = np.array([within((column == k).astype(np.float64)) for k in range(len(used))]).T
     cut, score = within(is_cut.astype(np.float64)), within(scores.astype(np.float64))
     normal = _pinv(design.T @ design)
     cut = cut - design @ (normal @ (design.T @ cut))

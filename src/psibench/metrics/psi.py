@@ -517,12 +517,8 @@ def _least_means(table: DocumentTable, profile: Profile, alpha: float) -> FloatA
     """
     from scipy.special import betaincinv
 
-    held = table.counts > 0
-    scores = np.divide(table.sums, table.counts, out=np.zeros_like(table.sums), where=held)
-    spread = np.where(held, scores, -np.inf).max(axis=0) - np.where(held, scores, np.inf).min(
-        axis=0
-    )
-    best = np.where(spread <= ROUNDING, profile.means, table.score_limit)
+    scatter = np.abs(table.sums - table.counts * table.bucket_means).max(axis=0)
+    best = np.where(scatter <= ROUNDING, profile.means, table.score_limit)
     n = _holding(table)
     lost = n * (1 - np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0))
     bounds = betaincinv(np.maximum(n - lost, ROUNDING), lost + 1, alpha) * best
