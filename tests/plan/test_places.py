@@ -62,6 +62,15 @@ def test_corpora_take_the_benchmarks_language_and_passages():
     assert (section.domain, section.corpora, section.passages.max_words) == ("b", None, 90)
 
 
+def test_ids_of_several_domains_get_the_domain_in_front():
+    plan = plan_of(
+        one=several(("a", "eng-Latn"), ("a", "spa-Latn")),
+        two=several(("a", "eng-Latn"), ("b", "eng-Latn")),
+    )
+    assert plan.benchmarks["one"].id_prefix("a") == ""
+    assert plan.benchmarks["two"].id_prefix("b") == "b/"
+
+
 @pytest.fixture
 def release(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
