@@ -1,6 +1,8 @@
 """What is said of a row follows from its figures, and nothing else is said."""
 
+import re
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,6 +217,40 @@ def test_every_combination_of_figures_says_no_more_than_they_bear() -> None:
             assert flags != "at_floor"
         if "no evidence of a position effect" in found.depends.lower():
             assert p == 0.2
+
+
+def normalised(sentence: str) -> str:
+    """A sentence with its figures and labels left out, as docs/psi.md has it."""
+    sentence = re.sub("\u2068[^\u2069]*\u2069", "…", sentence)
+    sentence = re.sub(r"p [<=>] ?[\d.]+\d", "p …", sentence)
+    return re.sub(r"\d[\d.,]*\d( %)?", "…", re.sub(r"\[[^]]*\]", "[…]", sentence))
+
+
+def test_the_page_names_each_sentence_and_no_other() -> None:
+    grid = product(
+        (None, 0.01, 0.2),  # adjusted p
+        (None, 0.01, 0.2),  # against the control
+        ("within", "between"),
+        (None, 0.5, 1.0),  # share given
+        (None, 0.01, 0.2),  # of the evidence given, and of documents read whole
+        ("within", "between"),
+        ("", "at_floor", "at_ceiling", "confounded", "given_unknown", "no_lengths"),
+        (None, "position-blind"),
+        ({}, {"control": None, "psi_same": None, "length_imbalance": 0.3}),
+        ((None, None, None), (-0.2, -0.3, -0.1), (-0.2, -0.5, 0.1)),  # truncation
+    )
+    found = set()
+    for p, against, test, seen, p_seen, test_seen, flags, control, changes, cost in grid:
+        row = psi_row("a", p_adjusted=p, p_control_adjusted=against, test=test) | changes
+        row |= {"seen": seen, "flags": flags}
+        row |= dict(zip(("truncation", "truncation_low", "truncation_high"), cost, strict=True))
+        seen_row = visible(p_adjusted=p_seen, p_control_adjusted=against, test=test_seen)
+        whole = psi_row("a", evidence="whole", p_control_adjusted=against)
+        text = " ".join(said(row, seen_row, whole, **({"a": control} if control else {})).sentences)
+        found |= {normalised(one) for one in re.split(r"(?<=[.])\s(?=[A-Z])", text)}
+    page = (Path(__file__).parents[2] / "docs" / "psi.md").read_text(encoding="utf-8")
+    rows = page.split("| said | rests on |")[1].split("\n\n")[0].splitlines()[2:]
+    assert found == {row.split(" | ")[0].removeprefix("| ") for row in rows}
 
 
 def test_effects_come_first_and_what_finds_next_to_nothing_last() -> None:
