@@ -49,6 +49,9 @@ use rule score as score_shared with:
         buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
         psi="results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet",
         comparisons="results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet",
-        runs=[f"results/{{benchmark}}/runs/{path}" for path in paths.run_path_templates(plan)],
+        runs=[
+            f"results/{{benchmark}}/runs/{path}"
+            for path in paths.run_path_templates(plan)
+        ],
     wildcard_constraints:
         benchmark=patterns["shared"],

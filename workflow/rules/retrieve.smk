@@ -157,7 +157,9 @@ use rule on_gpu as search_vectors with:
         query_encodings=per_job(paths.encodings, side="query_lang"),
         corpus_encodings=per_job(paths.encodings, side="corpus_lang"),
         # Which of these texts are the benchmark's own, where they are another's encodings.
-        own_queries=per_job(paths.text_filter_tables, side="query_lang", table="queries"),
+        own_queries=per_job(
+            paths.text_filter_tables, side="query_lang", table="queries"
+        ),
         own_corpus=per_job(paths.text_filter_tables, side="corpus_lang", table="corpus"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
