@@ -117,6 +117,35 @@ def test_one_file_twice_differs_in_nothing(tmp_path, capsys):
     assert "No evidence that their profiles differ (p = 1.000)." in printed
 
 
+@pytest.mark.parametrize(
+    ("factor", "n_documents", "loss", "code", "said"),
+    [
+        pytest.param(0.9, N_DOCUMENTS, "0.02", 1, "new is worse than old by 0.02", id="worse"),
+        pytest.param(0.99, N_DOCUMENTS, "0.02", 0, "not worse", id="significant, but small"),
+        pytest.param(0.5, 20, "0.02", 0, "20 documents, and 30 are needed", id="large, not tested"),
+        pytest.param(1.1, N_DOCUMENTS, "0.02", 0, "not worse", id="better"),
+    ],
+)
+def test_a_build_fails_only_where_the_loss_is_large_and_significant(
+    tmp_path, capsys, factor, n_documents, loss, code, said
+):
+    old = base_scores(n_documents) * 0.8
+    files = [
+        write(tmp_path / f"{name}.parquet", table(scores))
+        for name, scores in (("new", np.clip(old * factor, 0, 1)), ("old", old))
+    ]
+    assert main(["compare", *files, "--fail-if-worse", loss]) == code
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("loss", ["0", "2", "-0.1", "much"])
+def test_a_loss_that_is_none_is_refused(tmp_path, capsys, loss):
+    path = write(tmp_path / "a.parquet", table(base_scores()))
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", path, path, f"--fail-if-worse={loss}"])
+    assert "give a loss above 0 and at most 1" in capsys.readouterr().err
+
+
 def test_too_few_documents_are_said_to_be_too_few(compare):
     printed = compare(table(base_scores(20)), table(TRUNCATED[:20]))
     assert "Whether their means differ cannot be told: 20 documents are asked about" in printed

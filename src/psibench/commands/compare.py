@@ -1,6 +1,7 @@
 """`psibench compare`: whether two systems differ, and whether their profiles over positions do."""
 
 import argparse
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,11 +22,12 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
 from psibench.metrics.comparison import bucket_differences
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
+from psibench.metrics.inference import FEWEST_DOCUMENTS
 from psibench.metrics.query_scores import document_numbers
 from psibench.report.plots import SERIES, LineStyle, draw_curves, write_figure
 from psibench.report.scores import bucket_axis
 from psibench.report.verdict import comparison_sentences
-from psibench.report.wording import p_value, split_pair
+from psibench.report.wording import ALPHA, change, p_text, p_value, split_pair
 from psibench.tables import Provenance, content_hash, read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import queries_by
@@ -33,6 +35,8 @@ from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
 
 WIDTH = 100
 FILES = "comparison"
+WORSE = 1
+"""Exit code where --fail-if-worse finds the first system worse."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,11 @@ class System:
     """The first bucket scheme of its benchmark; None where that is not known."""
 
 
-def run_compare(args: argparse.Namespace) -> None:
-    """Compare two systems, print what differs, and write it where ``--out`` says."""
+def run_compare(args: argparse.Namespace) -> int:
+    """Compare two systems, print what differs, and write it where ``--out`` says.
+
+    Returns the exit code: `WORSE` where ``--fail-if-worse`` says so, else 0.
+    """
     refuse_file("--out", args.out)
     first, second = _systems(args)
     pair = (first.evaluated.model, second.evaluated.model)
@@ -79,6 +86,27 @@ def run_compare(args: argparse.Namespace) -> None:
         record = _provenance((first, second), metrics, schemes)
         write_result(tables.comparisons, COMPARISONS, args.out / FILES, provenance=record)
         print(f"\nWritten to {args.out}")
+    if args.fail_if_worse is None:
+        return 0
+    row = tables.comparisons.filter(evidence="all", metric=metrics[0]).row(0, named=True)
+    return _judge(row, pair, args.fail_if_worse)
+
+
+def _judge(row: dict[str, Any], pair: tuple[str, str], loss: float) -> int:
+    """Say whether the first system's mean is worse by so much and significantly; the exit code."""
+    p = row["p_difference"]
+    is_worse = p is not None and p <= ALPHA and row["difference"] <= -loss
+    why = (
+        f"no p: {row['n_documents']} documents, and {FEWEST_DOCUMENTS} are needed"
+        if p is None
+        else p_text(p)
+    )
+    print(
+        f"psibench compare: {pair[0]} is {'' if is_worse else 'not '}worse than {pair[1]} by "
+        f"{loss:g} in {row['metric']} beyond chance ({change(row['difference'])}, {why})",
+        file=sys.stderr,
+    )
+    return WORSE if is_worse else 0
 
 
 # --- The two systems ------------------------------------------------------------------------
@@ -383,6 +411,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "--out", type=Path, metavar="DIR", help="for comparison.csv, .parquet, .png and .svg"
     )
+    shown.add_argument(
+        "--fail-if-worse",
+        type=_loss,
+        metavar="LOSS",
+        help=f"as 0.02: exit with {WORSE} where the first system's mean is lower by that much or "
+        "more, and significantly (p at most .05), for CI",
+    )
+
+
+def _loss(text: str) -> float:
+    """Read a loss of a mean score, above 0 and at most 1."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 < found <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a loss above 0 and at most 1, as 0.02")
+    return found
 
 
 COMMAND = Command(
