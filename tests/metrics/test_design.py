@@ -4,18 +4,23 @@ import numpy as np
 import pytest
 
 from psibench.metrics.design import smallest_psi
-from psibench.metrics.inference import document_table, within_documents
+from psibench.metrics.inference import DocumentTable, document_table, within_documents
+
+
+def table_of(counts: np.ndarray) -> DocumentTable:
+    """Queries by document and bucket, whatever they score."""
+    return DocumentTable(counts, counts, np.arange(counts.shape[1]), 0.0, 1.0)
 
 
 def test_two_buckets_by_hand():
     # Noncentrality for .8 at .05 / 1.5: 10.73. 400 documents of two queries: sum of squares of
     # c = 0, 1 about 1/2 is 200. Loss sqrt(10.73 * .85 * .25 * .8 / 200) = .0955, of .5 + .0955 / 2.
-    found = smallest_psi(np.ones((400, 2)), mean=0.5)
+    found = smallest_psi(table_of(np.ones((400, 2))), mean=0.5)
     assert found == pytest.approx(0.0955 / (0.5 + 0.0955 / 2), rel=0.01)
 
 
 def test_four_times_the_documents_find_half_the_loss():
-    few, many = (smallest_psi(np.ones((n, 3))) for n in (500, 2000))
+    few, many = (smallest_psi(table_of(np.ones((n, 3)))) for n in (500, 2000))
     assert few / many == pytest.approx(2, rel=0.1)
 
 
@@ -28,12 +33,12 @@ def test_four_times_the_documents_find_half_the_loss():
     ],
 )
 def test_a_design_that_finds_nothing_says_so(counts):
-    assert smallest_psi(counts) is None
+    assert smallest_psi(table_of(counts)) is None
 
 
 def test_the_headline_test_finds_it_about_as_often():
     counts = np.ones((400, 3))
-    psi = smallest_psi(counts, mean=0.6, correlation=0.0)
+    psi = smallest_psi(table_of(counts), mean=0.6, correlation=0.0)
     rng = np.random.default_rng(1)
     documents, buckets = np.repeat(np.arange(400), 3), np.tile(np.arange(3), 400)
     levels = 0.6 / (1 - psi / 2) * (1 - psi * buckets / 2)

@@ -104,7 +104,7 @@ def power_line(queries: pl.DataFrame) -> str:
     table = document_table(
         np.ones(queries.height), documents, *astuple(members), n_buckets=len(scheme.buckets)
     )
-    psi = smallest_psi(table.counts) if table.counts.size else None
+    psi = smallest_psi(table)
     held = f"thirds: {len(members.query_index):,} queries of {len(table.counts):,} documents"
     if psi is None:
         return f"{held}; no PSI is found within documents: they hold too few thirds, or are too few"

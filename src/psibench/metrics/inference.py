@@ -17,7 +17,7 @@ Everything is computed from two arrays of shape (n_documents, n_buckets), the nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -37,10 +37,12 @@ LEAST_INFORMATION = 0.10
 """Share of the comparison between buckets that must lie within documents; see `Information`."""
 
 FEWEST_OF_A_BUCKET = 20.0
+"""Effective informative documents that a bucket needs to be tested against the rest: with fewer,
+rare misses (or rare hits) reject too often at the small p that many buckets ask for."""
+
 FEWEST_OF_A_KIND = 20.0
-"""Effective informative documents that a bucket needs to be tested against the rest, and hits and
-misses that are to be expected in it: with fewer, rare misses (or rare hits) reject too often at
-the small p that many buckets ask for, and one without any looks certain (`studies/inference`)."""
+"""Hits, and misses, that are to be expected in such a bucket: one that happens to have none would
+look certain (`studies/inference`)."""
 
 DRAWS = 1024
 """Points of the normal distribution that stand for a row's sampling errors."""
@@ -266,6 +268,11 @@ def contrasts(n_buckets: int) -> FloatArray:
     return np.column_stack([x, x**2 - (x**2).mean()])
 
 
+def least_of(p_values: Sequence[float]) -> float | None:
+    """Return the least of several p-values times their number (Bonferroni); None of none."""
+    return min(1.0, len(p_values) * min(p_values)) if p_values else None
+
+
 def combined_p(*p_values: float | None) -> float | None:
     """Combine p-values of one hypothesis that may depend on each other; None is left out.
 
@@ -336,8 +343,7 @@ def _test_rows(rows: FloatArray, table: DocumentTable) -> PositionTest:
         held = np.count_nonzero(rows, axis=0)
         for k in np.flatnonzero(is_tested).tolist():
             buckets[k] = Contrast(float(statistic[k] ** 2 / spread[k]), 1, int(held[k]))
-    p_bucket = min((len(buckets) * one.p for one in buckets.values()), default=None)
-    p_bucket = None if p_bucket is None else min(1.0, p_bucket)
+    p_bucket = least_of([one.p for one in buckets.values()])
     return PositionTest(
         combined_p(shape.p, p_bucket),
         shape.p,
@@ -618,7 +624,7 @@ def between_documents(
     both, each = contrasts(n_buckets), np.eye(n_buckets)
     tested = np.flatnonzero((holding >= FEWEST_DOCUMENTS) & (n_buckets > 2))
     by_bucket = [p for k in tested if (p := p_value(each[:, [k]])) is not None]
-    p_bucket = min(1.0, len(by_bucket) * min(by_bucket)) if by_bucket else None
+    p_bucket = least_of(by_bucket)
     p_shape = p_value(both)
     p = combined_p(p_shape, p_bucket)
     return PositionTest(p, p_shape, p_bucket, p_value(both[:, :1]), n_documents, total)
@@ -763,11 +769,11 @@ def truncation_effect(
 def clustered_effect(sums: FloatArray, weights: FloatArray, *, level: float) -> Effect:
     """Estimate ``sum of sums / sum of weights``, documents as independent units.
 
-    ``sums`` and ``weights`` (n_documents,) are a document's part of both, weights all of one sign
-    or 0 in total effect on it. A value v is tested by whether ``sums - v weights`` have mean 0, as
-    in `within_documents` with one degree of freedom; the interval holds what is not rejected, so
-    that it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where
-    weights are equal.
+    ``sums`` and ``weights`` (n_documents,) are each document's part of both; weights are 0 or more,
+    and not all 0. A value v is tested by whether ``sums - v weights`` have mean 0, as in
+    `within_documents` with one degree of freedom; the interval holds what is not rejected, so that
+    it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where weights
+    are equal, and unbounded (infinite ends) where some four documents have nearly all the weight.
     """
     from scipy.stats import beta
 

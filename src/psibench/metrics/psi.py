@@ -130,13 +130,12 @@ def lower_end(profile: Profile, test: PositionTest, *, alpha: float) -> float:
     precision = np.asarray(np.linalg.pinv(profile.covariance, hermitian=True), dtype=np.float64)
     flat, each = np.ones((n_buckets, 1)), np.eye(n_buckets)
     centre = _fit(flat, profile.means, precision)
-    tried = [(contrasts(n_buckets), test.shape)]
-    tried += [(each[:, [k]], contrast) for k, contrast in test.buckets.items()]
+    tried = [(contrasts(n_buckets), test.shape, alpha)]
+    of_each = alpha / max(len(test.buckets), 1)
+    tried += [(each[:, [k]], contrast, of_each) for k, contrast in test.buckets.items()]
     ends = [0.0]
-    for number, (directions, contrast) in enumerate(tried):
-        share = 0.0
-        if contrast is not None:
-            share = contrast.unexplained(alpha / (len(test.buckets) if number else 1))
+    for directions, contrast, level in tried:
+        share = contrast.unexplained(level) if contrast else 0.0
         if share > 0:
             fitted = _fit(np.hstack([flat, directions]), profile.means, precision)
             ends.append(float(psi_of_columns((centre + share * (fitted - centre))[:, None])[0]))
