@@ -236,15 +236,17 @@ def test_the_page_names_each_sentence_and_no_other() -> None:
         ("within", "between"),
         ("", "at_floor", "at_ceiling", "confounded", "given_unknown", "no_lengths"),
         (None, "position-blind"),
+        (0.001, 0.5),  # of this model alone
         ({}, {"control": None, "psi_same": None, "length_imbalance": 0.3}),
         ((None, None, None), (-0.2, -0.3, -0.1), (-0.2, -0.5, 0.1)),  # truncation
     )
     found = set()
-    for p, against, test, seen, p_seen, test_seen, flags, control, changes, cost in grid:
+    for p, against, test, seen, p_seen, test_seen, flags, control, alone, changes, cost in grid:
         row = psi_row("a", p_adjusted=p, p_control_adjusted=against, test=test) | changes
-        row |= {"seen": seen, "flags": flags}
+        row |= {"seen": seen, "flags": flags, "p_position": alone}
         row |= dict(zip(("truncation", "truncation_low", "truncation_high"), cost, strict=True))
         seen_row = visible(p_adjusted=p_seen, p_control_adjusted=against, test=test_seen)
+        seen_row["p_position"] = alone
         whole = psi_row("a", evidence="whole", p_control_adjusted=against)
         text = " ".join(said(row, seen_row, whole, **({"a": control} if control else {})).sentences)
         found |= {normalised(one) for one in re.split(r"(?<=[.])\s(?=[A-Z])", text)}

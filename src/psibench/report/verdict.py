@@ -115,7 +115,7 @@ def _depends(row: Row, finding: str, control: str | None) -> str:
             else "the data leave"
         )
         return f"Not tested: {why} {n} documents that could show an effect, and 30 are needed."
-    p = f"adjusted {p_text(row['p_adjusted'])}"
+    p = _p_of_position(row)
     if row["test"] == "between":
         how = "Compared between documents, adjusted for length only"
         found = (
@@ -193,7 +193,7 @@ def _truncation(row: Row, visible: Row | None, whole: Row | None, control: str |
             "At equal document and position, evidence that is not wholly inside its input costs "
             f"{cost} of the score (effect {ends})."
             if row["truncation"] < 0 and row["truncation_high"] < 0
-            else f"What truncation costs cannot be told from nothing (effect {ends})."
+            else f"What truncation costs cannot be told from nothing{ends and f' (effect {ends})'}."
         )
     if visible is not None and visible["psi"] is not None and control != "position-blind":
         said.append(_on_visible(visible))
@@ -214,7 +214,7 @@ def _on_visible(visible: Row) -> str:
             f"{visible['n_informative_documents']} documents could show an effect, and 30 are "
             "needed."
         )
-    p = f"adjusted {p_text(visible['p_adjusted'])}"
+    p = _p_of_position(visible)
     if visible["p_adjusted"] > ALPHA:
         return (
             f"On the evidence it was given: no evidence of a position effect ({p})"
@@ -245,6 +245,16 @@ def _against_control(row: Row) -> tuple[bool, str] | None:
         return None
     told = f"beyond the position-blind control (adjusted {p_text(p)})"
     return (True, told) if p <= ALPHA else (False, f"without evidence that it goes {told}")
+
+
+def _p_of_position(row: Row) -> str:
+    """Return the adjusted p in words; beside it the model's own where that alone is significant.
+
+    Intervals are not adjusted: one that excludes 0 would contradict the adjusted p without it.
+    """
+    adjusted, alone = row["p_adjusted"], row["p_position"]
+    own = f", of this model alone {p_text(alone)}" if alone <= ALPHA < adjusted else ""
+    return f"adjusted {p_text(adjusted)}{own}"
 
 
 def _excluded(row: Row) -> str:
