@@ -51,9 +51,14 @@ def visible(**changes: Any) -> dict[str, Any]:
         ({"p_control_adjusted": None}, "beyond", "cannot be compared with the position-blind"),
         ({"control": None}, "beyond", "No position-blind control was run"),
         (
-            {"p_adjusted": 0.06},
+            {"p_adjusted": 0.06, "p_position": 0.06},
             "depends",
             "No evidence of a position effect (adjusted p = 0.060); a PSI above 0.270 is excluded.",
+        ),
+        (
+            {"p_adjusted": 0.06, "p_position": 0.03},
+            "depends",
+            "No evidence of a position effect (adjusted p = 0.060, of this model alone p = 0.030);",
         ),
         (BETWEEN, "depends", "Compared between documents, adjusted for length only: scores differ"),
         (
@@ -139,7 +144,7 @@ def test_a_model_that_was_given_most_or_is_to_be_cut_off_gets_no_advice(
         ),
         ({"p_control_adjusted": None}, "neglect, unless it is the questions"),
         (
-            {"p_adjusted": 0.2},
+            {"p_adjusted": 0.2, "p_position": 0.2},
             "no evidence of a position effect (adjusted p = 0.200); a PSI above 0.270",
         ),
         ({"p_adjusted": None}, "position is not tested: 400 documents could show an effect"),
