@@ -145,6 +145,12 @@ def _power_cells() -> Iterator[Cell]:
         for profile in ("middle", "one_bad"):
             yield cell(f"{layout}, n 1200, PSI {psi:g}, {profile}",
                        World(layout, psi=psi, profile=profile))  # fmt: skip
+    for layout, n, mean in (
+        ("controlled", 1200, 0.6), ("squad", 1200, 0.6), ("squad", 5000, 0.7),
+        ("free-6", 1200, 0.6), ("free-20", 5000, 0.6), ("fineweb", 600, 0.5), ("nine", 1200, 0.7), ("free-6", 1200, 0.9),
+    ):  # fmt: skip
+        yield Cell(4, f"{layout}, n {n}, mean {mean:g}, the smallest PSI", "design",
+                   World(layout, n, mean), POWERS)  # fmt: skip
     yield cell("fineweb, PSI .1 in the middle, n 1200, mean .7",
                World("fineweb", psi=0.1, mean=0.7, profile="middle"))  # fmt: skip
 

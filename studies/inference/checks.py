@@ -24,6 +24,7 @@ from worlds import (
 )
 
 from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference
+from psibench.metrics.design import smallest_psi
 from psibench.metrics.inference import (
     DocumentTable,
     FloatArray,
@@ -148,6 +149,16 @@ def within_power(
     p = np.array([_p_values(within_documents(draw(world, rng).table)) for _ in range(replicates)])
     for column, name in enumerate(TESTS):
         yield share(f"p_{name} <= .05", reject(p[:, column]), least.get(name))
+
+
+def design(world: World, rng: np.random.Generator, replicates: int) -> Iterator[Finding]:
+    """How often the headline test finds the PSI that such a benchmark is said to find in .8."""
+    psi = smallest_psi(draw(world, rng).table, mean=world.mean, correlation=world.correlation)
+    assert psi is not None
+    found = replace(world, psi=psi)
+    p = [number(within_documents(draw(found, rng).table).p) for _ in range(replicates)]
+    yield Finding("smallest PSI", psi, 0.0, 1)
+    yield share("p_position <= .05 at it", reject(p), 0.7, 0.9)
 
 
 # --- Intervals and bias ------------------------------------------------------------------------
@@ -518,7 +529,7 @@ def beyond_window(queries: Queries, rng: np.random.Generator) -> FloatArray:
 CHECKS: dict[str, Check] = {
     check.__name__: check
     for check in (
-        within_size, within_power, coverage, bucket_intervals, between_size,
+        within_size, within_power, design, coverage, bucket_intervals, between_size,
         between_power, between_shuffled, comparison, difference_of_means, difference_of_psi,
         jackknife, newton, confounded, truncation,
     )
