@@ -147,7 +147,8 @@ def _power_cells() -> Iterator[Cell]:
                        World(layout, psi=psi, profile=profile))  # fmt: skip
     for layout, n, mean in (
         ("controlled", 1200, 0.6), ("squad", 1200, 0.6), ("squad", 5000, 0.7),
-        ("free-6", 1200, 0.6), ("free-20", 5000, 0.6), ("fineweb", 600, 0.5), ("nine", 1200, 0.7), ("free-6", 1200, 0.9),
+        ("free-6", 1200, 0.6), ("free-20", 5000, 0.6), ("fineweb", 600, 0.5),
+        ("nine", 1200, 0.7), ("free-6", 1200, 0.9),
     ):  # fmt: skip
         yield Cell(4, f"{layout}, n {n}, mean {mean:g}, the smallest PSI", "design",
                    World(layout, n, mean), POWERS)  # fmt: skip

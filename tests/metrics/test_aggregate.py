@@ -394,6 +394,22 @@ def test_what_is_known_by_class_alone_has_no_rows_of_visible_evidence():
     assert row.select(same).equals(plain.select(same))
 
 
+def test_models_are_not_compared_within_documents_that_hardly_hold_several_positions():
+    # Of 2,040 documents 40 hold both thirds: no test between documents either, of unknown lengths.
+    def frame(seed: int) -> pl.DataFrame:
+        scores = np.random.default_rng(seed).random(2080)
+        starts = [10, 700] * 1040
+        held = [f"d{i // 2 if i < 80 else i:04d}" for i in range(2080)]
+        rows = list(zip(starts, scores.tolist(), strict=True))
+        return made(rows, document_id=held).with_columns(pos_char_length=None)
+
+    found = tables(frame(1), frame(2), schemes=["thirds"], pairs=[("m0", "m1")])
+    assert found.psi.filter(evidence="all")["test"].to_list() == [None, None]
+    row = found.comparisons.filter(evidence="all").row(0, named=True)
+    assert (row["p_profile"], row["p_hit"], row["p_miss"]) == (None, None, None)
+    assert row["p_difference"] is not None
+
+
 def test_between_documents_of_unknown_length_nothing_is_tested():
     frame = many().with_columns(document_id=pl.col("query_id"), pos_char_length=None)
     row = psi(frame, schemes=["thirds"]).filter(evidence="all").row(0, named=True)

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from psibench.errors import InputError
-from psibench.metrics.inference import draw_errors
-from psibench.metrics.psi import RowData, estimate_row, invert_psi, psi_of_columns
+from psibench.metrics.inference import Contrast, PositionTest, Profile, draw_errors
+from psibench.metrics.psi import RowData, estimate_row, invert_psi, lower_end, psi_of_columns
 
 ESTIMATES = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
 SAME = ("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected", "best_same", "drop")
@@ -145,6 +145,7 @@ def test_constant_scores_have_psi_zero_and_an_interval_that_is_not_empty(value):
     assert row.psi_high == row.psi_same_high == pytest.approx(1 - 0.05 ** (1 / 40))
     assert buckets.mean.tolist() == pytest.approx([value] * 3)
     assert buckets.low.tolist() == pytest.approx([value * 0.025 ** (1 / 40)] * 3)
+    assert buckets.high.tolist() == pytest.approx([1 - (1 - value) * 0.025 ** (1 / 40)] * 3)
 
 
 @pytest.mark.parametrize(("n_documents", "missed"), [(60, 0), (60, 1), (150, 2)])
@@ -156,6 +157,26 @@ def test_rare_misses_bound_psi_by_clopper_and_pearson(n_documents, missed):
     least = stats.beta.ppf(0.05, n_documents - missed, missed + 1)
     assert row.psi_same_low == 0
     assert row.psi_same_high >= 1 - least - 1e-9
+    assert row.drop_high >= 1 - stats.beta.ppf(0.025, n_documents - missed, missed + 1) - 1e-9
+
+
+def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
+    # Means with errors alike: the fit is the bucket's own mean and that of the eight others.
+    means = np.array([0.6] * 4 + [0.3] + [0.5] * 4)
+    profile = Profile(means, np.zeros((100, 9)), np.eye(9) * 0.02**2, 100)
+    contrast = Contrast(20.0, 1, 100)
+    none = {k: Contrast(0.0, 1, 100) for k in range(9) if k != 4}
+    test = PositionTest(0.001, None, 0.001, None, 100, np.zeros(9), buckets={4: contrast} | none)
+    share = contrast.unexplained(0.05 / 9)
+    low, high = (means.mean() + share * (end - means.mean()) for end in (0.3, 0.55))
+    assert lower_end(profile, test, alpha=0.05) == pytest.approx(1 - low / high)
+
+
+def test_the_corrected_value_is_zero_where_the_test_finds_nothing_at_all():
+    rows = [estimate(*controlled(seed, [1.0] * 6, n_documents=60)) for seed in range(30)]
+    nothing = [row.psi_same_corrected for row in rows if row.p_position > 0.5]
+    assert len(nothing) > 5
+    assert set(nothing) == {0.0}
 
 
 def test_fewer_than_thirty_documents_have_no_interval():

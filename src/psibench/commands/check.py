@@ -109,8 +109,8 @@ def power_line(queries: pl.DataFrame) -> str:
     if psi is None:
         return f"{held}; no PSI is found within documents: they hold too few thirds, or are too few"
     return (
-        f"{held}; a PSI of {psi:.2f} is found in about 8 of 10 cases (mean {MEAN:g}, scores falling "
-        "evenly), a smaller one less often"
+        f"{held}; a PSI of {psi:.2f} is found in about 8 of 10 cases (mean {MEAN:g}, scores that "
+        "fall evenly), a smaller one less often"
     )
 
 
