@@ -173,7 +173,7 @@ def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
 
 
 def test_the_corrected_value_is_zero_where_the_test_finds_nothing_at_all():
-    rows = [estimate(*controlled(seed, [1.0] * 6, n_documents=60)) for seed in range(30)]
+    rows = [estimate(*controlled(seed, [1.0] * 8, n_documents=60)) for seed in range(100)]
     nothing = [row.psi_same_corrected for row in rows if row.p_position > 0.5]
     assert len(nothing) > 5
     assert set(nothing) == {0.0}
