@@ -225,7 +225,11 @@ def tables_and_csv(names):
 
 
 def complete_rules(named):
-    """Set what follows from the name that stages are called by: logs, benchmarks, the stage."""
+    """Set what follows from the name that stages are called by: logs, benchmarks, the stage.
+
+    By setters of Snakemake's that its documentation does not promise: look here first when its
+    version is raised in the lock.
+    """
     for name, proxy in named.items():
         made = proxy.rule
         if not made.script:
