@@ -204,6 +204,26 @@ def test_the_presets_are_estimated_without_network(preset, n_documents, n_reques
     assert [row["items_high"] for row in asked] == n_requests
 
 
+@pytest.mark.parametrize(
+    ("preset", "fewest", "most"),
+    [
+        # A tenth of 208,530 candidates of 13,902 documents, and a half of them.
+        ("fineweb_posq", "20,853 queries", "104,265 queries of 13,902 documents"),
+        ("posir", "27,993 queries", "139,965 queries"),
+    ],
+)
+def test_the_smallest_psi_is_said_at_the_fewest_and_the_most_queries(preset, fewest, most, capsys):
+    path = str(CONFIG_FOLDER / "presets" / f"{preset}.yaml")
+    printed = estimate(capsys, "--config", path).splitlines()
+    low, high = [line for line in printed if f"{preset.replace('_', '-')}, eng-Latn: t" in line]
+    assert fewest in low
+    assert most in high
+    # PosIR asks about one third of a document.
+    said = "no PSI is found within documents" if preset == "posir" else "; a PSI of 0.0"
+    assert said in low
+    assert said in high
+
+
 def test_tasks_that_judge_are_ranges_by_the_papers_figures(folder, capsys):
     table = planned(capsys, config(folder, benchmarks={"mine": JUDGED}))
     counts = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from psibench.metrics.design import smallest_psi
+from psibench.metrics.design import evenly_spread, smallest_psi
 from psibench.metrics.inference import DocumentTable, document_table, within_documents
 
 
@@ -48,3 +48,12 @@ def test_the_headline_test_finds_it_about_as_often():
         table = document_table(scores, documents, np.arange(1200), buckets, n_buckets=3)
         found += within_documents(table).p <= 0.05
     assert 0.6 < found / 150 < 0.95
+
+
+def test_queries_are_dealt_out_to_documents_and_those_of_one_to_its_buckets():
+    assert evenly_spread(7, 3).counts.tolist() == [[1, 1, 1], [0, 1, 1], [1, 0, 1]]
+    assert evenly_spread(6, 3, n_held=1).counts.tolist() == [[2, 0, 0], [0, 2, 0], [0, 0, 2]]
+    left = evenly_spread(300, 200, n_candidates=600).counts
+    assert left.sum() == 300
+    assert left.max() == 1  # a candidate at most in each third
+    assert len(set(left.sum(axis=1))) == 3  # one, two or three of a document are left

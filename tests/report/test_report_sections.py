@@ -25,6 +25,7 @@ def test_numbers_have_three_decimals_and_missing_ones_a_dash() -> None:
     assert number(float("nan")) == "–"
     assert interval(0.1, 0.2) == "[0.100, 0.200]"
     assert interval(None, 0.2) == ""
+    assert interval(float("-inf"), float("inf")) == "[−∞, ∞]"
     assert count(1234.0) == "1,234"
     assert count(10.234) == "10.23"
 

@@ -21,6 +21,7 @@ from psibench.config.sections import Encoding
 from psibench.encode.job import open_encoder, revisions_of
 from psibench.errors import InputError
 from psibench.metrics.aggregate import ResultTables
+from psibench.metrics.design import evenly_spread, smallest_psi_text
 from psibench.models.checkpoints import EMBEDDED_PREFIX, checkpoint_folder
 from psibench.models.counting import token_counter
 from psibench.models.declared import declared_length
@@ -233,7 +234,10 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
         yield ""
         yield format_verdicts(found.results.psi, {CONTROL: "position-blind"})
         yield ""
+        row = found.results.psi.row(0, named=True)
+        table = evenly_spread(row["n_queries"], row["n_documents"])
         yield f"Queries: {author_text('simulation')}."
+        yield smallest_psi_text(table)
 
 
 def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:

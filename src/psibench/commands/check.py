@@ -27,7 +27,7 @@ from psibench.generate.benchmarks import (
 )
 from psibench.generate.loaders import Loader
 from psibench.metrics.buckets import assign, bucket_scheme
-from psibench.metrics.design import MEAN, smallest_psi
+from psibench.metrics.design import smallest_psi_text
 from psibench.metrics.inference import document_table
 from psibench.metrics.query_scores import evidence_positions
 from psibench.models.checkpoints import local_folder
@@ -104,14 +104,7 @@ def power_line(queries: pl.DataFrame) -> str:
     table = document_table(
         np.ones(queries.height), documents, *astuple(members), n_buckets=len(scheme.buckets)
     )
-    psi = smallest_psi(table)
-    held = f"thirds: {len(members.query_index):,} queries of {len(table.counts):,} documents"
-    if psi is None:
-        return f"{held}; no PSI is found within documents: they hold too few thirds, or are too few"
-    return (
-        f"{held}; a PSI of {psi:.2f} is found in about 8 of 10 cases (mean {MEAN:g}, scores that "
-        "fall evenly), a smaller one less often"
-    )
+    return smallest_psi_text(table)
 
 
 def check_config(*paths: Path) -> str:

@@ -57,6 +57,8 @@ def run_estimate(args: argparse.Namespace) -> None:
         costs = paid.filter(pl.col("tokens_in_high") > 0, by=row["by"])
         has_price = costs["usd_high"].null_count() == 0
         print("\n".join(_payer(measured, row, has_price=has_price)))
+    for line in _designs(measured):
+        print(line)
     print(NOTE)
 
 
@@ -121,6 +123,28 @@ def _payer(measured: "Measured", row: dict[str, Any], *, has_price: bool) -> Ite
         left = " to ".join(dict.fromkeys(f"{one:,.2f}" for one in lows))
         told = f"  budget {entry.budget_usd:g} USD, spent {money(spent)}, left after this {left}"
         yield f"{told}{lack}"
+
+
+def _designs(measured: "Measured") -> Iterator[str]:
+    """Say of each benchmark that is written which PSI it finds, at the fewest and most queries."""
+    from psibench.generate.benchmarks import Posir
+    from psibench.metrics.design import evenly_spread, smallest_psi_text
+
+    for planned in measured.plan.benchmarks.values():
+        for language in planned.languages if planned.is_generated else ():
+            counts = measured.counts(planned.id, language)
+            if counts is None or language in planned.translated:
+                continue
+            n_held = 1 if isinstance(planned.section, Posir) else 3  # it draws a document's third
+            for n in dict.fromkeys(map(round, counts.left)):
+                table = evenly_spread(
+                    n,
+                    counts.texts.n_documents,
+                    n_candidates=round(counts.candidates),
+                    n_held=n_held,
+                )
+                said = smallest_psi_text(table, spread=", spread evenly but for what filters take")
+                yield f"{planned.id}, {language}: {said}"
 
 
 COMMAND = Command(

@@ -8,6 +8,7 @@ from psibench.metrics.inference import (
     FEWEST_DOCUMENTS,
     LEAST_INFORMATION,
     DocumentTable,
+    document_table,
     information,
 )
 
@@ -65,3 +66,35 @@ def smallest_psi(
     loss = np.sqrt(needed * VARIANCE * mean * (1 - mean) * (1 - correlation) / spread)
     psi = float(loss / (mean + loss * middle))
     return psi if psi < 1 else None
+
+
+def evenly_spread(
+    n_queries: int, n_documents: int, *, n_candidates: int = 0, n_held: int = 3, n_buckets: int = 3
+) -> DocumentTable:
+    """Deal queries out to documents in turn, and those of a document to its buckets in turn.
+
+    A document holds ``n_held`` of the buckets. Of ``n_candidates``, if there are more, as many are
+    drawn as there are queries. Scores are 1.
+    """
+    number = np.arange(n_queries)
+    if n_candidates > n_queries:
+        number = np.random.default_rng(0).choice(n_candidates, n_queries, replace=False)
+    document, turn = number % max(1, n_documents), number // max(1, n_documents)
+    bucket = (document + turn % n_held) % n_buckets
+    index = np.arange(n_queries)
+    return document_table(np.ones(n_queries), document, index, bucket, n_buckets=n_buckets)
+
+
+def smallest_psi_text(table: DocumentTable, *, spread: str = "") -> str:
+    """Say of queries over thirds which PSI is found in them, most times.
+
+    ``spread`` says how they are spread over documents and thirds, if that is not known.
+    """
+    held = f"thirds: {table.counts.sum():,.0f} queries of {len(table.counts):,} documents{spread}"
+    psi = smallest_psi(table)
+    if psi is None:
+        return f"{held}; no PSI is found within documents: they hold too few thirds, or are too few"
+    return (
+        f"{held}; a PSI of {psi:.2f} is found in about 8 of 10 cases (mean {MEAN:g}, scores that "
+        "fall evenly), a smaller one less often"
+    )

@@ -191,7 +191,7 @@ def _truncation(row: Row, visible: Row | None, whole: Row | None, control: str |
         cost = number(-row["truncation"])
         said.append(
             "At equal document and position, evidence that is not wholly inside its input costs "
-            f"{cost} of the score (effect {ends})."
+            f"{cost} of the score (effect {ends}, of this model alone)."
             if row["truncation"] < 0 and row["truncation_high"] < 0
             else f"What truncation costs cannot be told from nothing{ends and f' (effect {ends})'}."
         )

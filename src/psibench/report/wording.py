@@ -1,4 +1,4 @@
-"""Numbers and names as a reader sees them. The page's script repeats the number forms."""
+"""Numbers and names as a reader sees them."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -28,11 +28,11 @@ STATISTIC_TEXTS = {
 
 
 def number(value: float | None) -> str:
-    """Return three decimals with a true minus, or a dash for nothing."""
-    if value is None or not math.isfinite(value):
+    """Return three decimals with a true minus, ∞ for an end without bound, a dash for nothing."""
+    if value is None or math.isnan(value):
         return MISSING
-    text = f"{abs(value):.3f}"
-    return f"\N{MINUS SIGN}{text}" if value < 0 and float(text) else text
+    text = f"{abs(value):.3f}" if math.isfinite(value) else "\N{INFINITY}"
+    return f"\N{MINUS SIGN}{text}" if value < 0 and text != "0.000" else text
 
 
 def p_value(value: float | None) -> str:

@@ -328,7 +328,7 @@ PSI_TABLE = TableSpec(
         # How much of it is truncation?
         Column("seen", FLOAT64, "share of the queries whose evidence the model was given", True),
         *with_interval("truncation", "change of score where it was not, all else equal"),
-        Column("p_truncation", FLOAT64, "p of no such change", True),
+        Column("p_truncation", FLOAT64, "p of no such change; not adjusted", True),
         # What the row rests on.
         Column("n_documents", INT64, "documents asked about"),
         Column("n_effective_documents", FLOAT64, "as many documents of equal numbers of queries"),
@@ -344,7 +344,12 @@ PSI_TABLE = TableSpec(
         ),
         Column("info_min", FLOAT64, "least share of a contrast that lies within documents"),
         Column("info_shape", FLOAT64, "the same of slope and bend"),
-        Column("p_confounded", FLOAT64, "p of equal profiles, plain and at equal documents", True),
+        Column(
+            "p_confounded",
+            FLOAT64,
+            "p of equal profiles, plain and at equal documents; not adjusted",
+            True,
+        ),
         Column("psi_noise_mean", FLOAT64, "mean PSI by noise of independent queries", True),
         Column("psi_noise_p95", FLOAT64, "its 95th percentile", True),
         Column("flags", STRING, "warnings, separated by commas; docs/psi.md says what each is"),
@@ -371,16 +376,18 @@ COMPARISONS = TableSpec(
         Column("mean", FLOAT64, "mean over the queries", True),
         Column("other_mean", FLOAT64, "the other's", True),
         *with_interval("difference", "difference of the means", low=BY_DOCUMENT),
-        Column("p_difference", FLOAT64, "p of equal means", True),
+        Column("p_difference", FLOAT64, "p of equal means; not adjusted", True),
         Column("psi_same", FLOAT64, "PSI at equal documents, corrected for noise", True),
         Column("other_psi_same", FLOAT64, "the other's", True),
         *with_interval("psi_difference", "difference of the two"),
-        Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
+        Column(
+            "p_profile", FLOAT64, "p of profiles of one shape, on both scales; not adjusted", True
+        ),
         Column("p_hit", FLOAT64, "the same on the hit scale", True),
         Column("p_miss", FLOAT64, "the same on the miss scale", True),
         Column("n_cut", INT64, "queries whose evidence only the longer input holds", True),
         *with_interval("cut_gain", "mean score gained on them by the longer input"),
-        Column("p_cut_gain", FLOAT64, "p of no gain", True),
+        Column("p_cut_gain", FLOAT64, "p of no gain; not adjusted", True),
         *with_interval("uncut_gain", "the same where the shorter input holds all: near 0"),
     ),
     key=(*_names(*_PAIR), "domain", "model", "other", "relation", *_names(_METRIC, *_VIEW)),
@@ -507,7 +514,9 @@ MITIGATIONS = TableSpec(
             "psi_same_after", "PSI at equal documents of the model, corrected", low=BY_DOCUMENT
         ),
         *with_interval("psi_same_difference", "after less before", low=BY_DOCUMENT),
-        Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
+        Column(
+            "p_profile", FLOAT64, "p of profiles of one shape, on both scales; not adjusted", True
+        ),
         Column("mean_before", FLOAT64, "mean over the queries, of the base", True),
         Column("mean_after", FLOAT64, "the same of the model", True),
         *with_interval("mean_difference", "after less before, query by query", low=BY_DOCUMENT),
