@@ -5,7 +5,14 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from report_tables import svg_texts
 
-from psibench.report.plots import as_image, draw_heat_map, model_styles
+from psibench.report.plots import (
+    Axis,
+    LineStyle,
+    as_image,
+    draw_curves,
+    draw_heat_map,
+    model_styles,
+)
 
 CELLS = {"row": pl.String, "column": pl.String, "value": pl.Float64}
 
@@ -28,6 +35,18 @@ def test_a_plot_is_described_and_the_same_again():
 def test_no_two_models_look_the_same():
     controls = {f"m{i}": None for i in range(36)} | {"a": "position-blind", "b": "truncating"}
     assert len(set(model_styles(controls).values())) == 38
+
+
+def test_the_legend_shows_each_line_with_its_name():
+    styles = {"a": LineStyle("#0072b2", "o"), "b": LineStyle("#d55e00")}
+    points = [(name, bucket, 0.5, 0.4, 0.6) for name in styles for bucket in "xy"]
+    lines = pl.DataFrame(points, schema=["line", "bucket", "mean", "low", "high"], orient="row")
+    axis = Axis(("x", "y"), ((0.0, 0.5), (0.5, 1.0)), "place")
+    (legend,) = draw_curves(lines, axis, styles, y_text="score").legends
+    shown = zip(legend.get_texts(), legend.get_lines(), strict=True)
+    assert {text.get_text(): line.get_color() for text, line in shown} == {
+        name: style.colour for name, style in styles.items()
+    }
 
 
 def test_every_value_of_a_heat_map_is_in_its_cell():

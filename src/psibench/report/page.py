@@ -96,7 +96,7 @@ class ReportInput(Scored):
     probes: str = ""
 
 
-@stage("report", version=6)
+@stage("report", version=7)
 def run_report(
     *,
     psi_table: str | Path,

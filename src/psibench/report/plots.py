@@ -144,6 +144,7 @@ def draw_curves(
     figure, ax = _panel(size, axis, limit or y_limit(lines), y_text)
     buckets = pl.DataFrame({"bucket": axis.labels}, schema={"bucket": pl.String})
     numbers = pl.col("^(mean|low|high|plain)$").cast(pl.Float64)
+    drawn: list[Any] = []
     for name, style in styles.items():
         means = lines.filter(line=name)
         line = buckets.join(means, on="bucket", how="left", maintain_order="left").select(numbers)
@@ -156,10 +157,11 @@ def draw_curves(
             dots = (0, (3.0, 2.0))
             ax.plot(axis.places, line["plain"], color=style.colour, linewidth=0.9, linestyle=dots)
         look = {**_look(style), "linewidth": 1.8, "zorder": 3, "clip_on": False}
-        ax.plot(axis.places, line["mean"], label=name, **look)
+        drawn += ax.plot(axis.places, line["mean"], **look)
     if len(styles) > 1 and not in_front:
         names = [cut(name, LONGEST_NAME) for name in styles]
-        figure.legend(labels=names, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+        look = {"loc": "outside lower center", "ncols": 2, "frameon": False, "fontsize": 9}
+        figure.legend(drawn, names, **look)  # labels alone would name the bands, too
     return figure
 
 

@@ -57,7 +57,7 @@ SIGNS = (
 sign that means the front."""
 
 
-@stage("probe_page", version=3)
+@stage("probe_page", version=4)
 def run_probe_page(
     *,
     table: str | Path,
