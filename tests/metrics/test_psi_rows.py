@@ -121,6 +121,18 @@ def test_a_late_bucket_found_better_has_a_negative_drop():
     assert row.worst_same == 0
 
 
+def test_a_drop_has_no_interval_where_one_document_holds_the_last_bucket():
+    scores, documents, buckets = controlled(5, [1.0, 0.9, 0.8], n_documents=80)
+    found = np.flatnonzero(np.bincount(documents, scores) == 3)  # in all three buckets
+    one, two = (
+        estimate(scores[kept], documents[kept], buckets[kept])
+        for kept in ((buckets < 2) | np.isin(documents, found[:n]) for n in (1, 2))
+    )
+    assert (one.drop_low, one.drop_high) == (None, None)
+    assert one.drop is not None
+    assert two.drop_low < two.drop < two.drop_high
+
+
 # --- Intervals ------------------------------------------------------------------------------------
 
 

@@ -527,16 +527,21 @@ def _least_means(table: DocumentTable, profile: Profile, alpha: float) -> FloatA
 def _drop(
     table: DocumentTable, profile: Profile | None, level: float
 ) -> tuple[float | None, float | None, float | None]:
-    """1 - last / first bucket mean, with Student's t interval on the scale of log ratios."""
+    """1 - last / first bucket mean, with Student's t interval on the scale of log ratios.
+
+    No interval where one document alone holds the first or the last bucket, or where nothing is
+    found in the last.
+    """
     if profile is None or profile.means[0] <= 0 or len(profile.means) < 2:
         return None, None, None
     first, last = profile.means[0], profile.means[-1]
     value = 1 - last / first
-    if last <= 0:
+    holding = _holding(table)[[0, -1]]
+    if last <= 0 or holding.min() < 2:
         return float(value), None, None
     rows = np.zeros(len(profile.means))
     rows[0], rows[-1] = -1 / first, 1 / last
-    quantile = _student(_holding(table)[[0, -1]], level).max()
+    quantile = _student(holding, level).max()
     reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
     least = _least_means(table, profile, (1 - level) / 2)
     return (
