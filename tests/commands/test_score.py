@@ -7,7 +7,13 @@ import pytest
 
 from psibench.cli import main
 from psibench.tables import read_provenance, read_table
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
+from psibench.tables.schemas import (
+    BUCKET_SCORES,
+    CORRECTED_SCORES,
+    LABEL_AGREEMENT,
+    PSI_TABLE,
+    QUERY_SCORES,
+)
 
 N_QUERIES = 80
 FILE_ENDS = (("queries", "parquet"), ("qrels", "tsv"))
@@ -346,3 +352,82 @@ def test_mixed_and_several_spans_are_scored_apart(labelled):
     buckets = read_table(labelled / "out" / "bucket_scores.parquet", BUCKET_SCORES)
     own = buckets.filter(metric="ndcg@10", evidence="all").select("bucket", "n_queries")
     assert own.rows() == [("beginning", 70), ("middle", 40), ("end", 40)]
+
+
+def graded(files, *, n=60, rejected=(0, 2, 4, 6, 8, 10)):
+    """Human grades of the first queries' documents, and of one that was thought not to answer."""
+    rows = [f"{q}\td{i}\t{int(i not in rejected)}\n" for i, q in enumerate(IDS[:n])]
+    text = "query-id\tcorpus-id\tscore\n" + "".join(rows) + "q01\tx\t1\n"
+    (files / "people.tsv").write_text(text)
+    return files / "people.tsv"
+
+
+def test_human_grades_show_where_labels_err_and_correct_the_means(files, capsys):
+    wanted = {"buckets": "squad", "metrics": "mrr@10", "labelled": graded(files)}
+    assert main(arguments(files, **wanted)) == 0
+    printed = capsys.readouterr().out
+    agreement = read_table(files / "out" / "label_agreement.parquet", LABEL_AGREEMENT)
+    # 61 pairs: six positives that people reject, and x, which the qrels do not have.
+    row = agreement.row(0, named=True)
+    assert [row[n] for n in ("bucket", "n_pairs", "n_relevant", "n_human_relevant")] == [
+        *("all", 61, 60, 55)
+    ]
+    assert row["agreement"] == pytest.approx(54 / 61)
+    early, late = (
+        agreement.row(by_predicate=pl.col("bucket") == name, named=True)
+        for name in ("0-100", "500-3120")
+    )
+    assert (early["n_pairs"], early["agreement"], late["agreement"]) == (30, 0.8, 1.0)
+    assert early["agreement_low"] < 0.8 < early["agreement_high"]
+    # Chance has all six on one side in 2 * C(30, 6) / C(60, 6) = .024.
+    assert early["p_position"] == pytest.approx(0.024, abs=0.006)
+    assert "Agreement depends on where the evidence is (p = 0.02" in printed
+
+    table = read_table(files / "out" / "corrected_scores.parquet", CORRECTED_SCORES)
+    rows = {row["bucket"]: row for row in table.iter_rows(named=True)}
+    # Of 60: 24 score 1, 29 score 1/2, q01 finds x first; six are out. The 60 scored .75 as all.
+    assert rows["all"]["mean"] == 0.75
+    assert rows["all"]["corrected"] == pytest.approx((24 + 14.5 + 1) / 54)
+    assert (rows["all"]["n_graded"], rows["all"]["n_out"]) == (60, 6)
+    assert rows["0-100"]["corrected"] == 1
+    assert rows["500-3120"]["corrected"] == pytest.approx((14.5 + 1) / 30)
+    assert rows["200-300"]["corrected"] is None
+    assert "bm25   500-3120       40      30    0  0.500      0.517  [" in printed
+    assert "labelled" in read_provenance(files / "out" / "corrected_scores.parquet")["inputs"]
+    assert (files / "out" / "label_agreement.csv").is_file()
+
+
+def test_graded_queries_that_were_not_drawn_from_all_are_warned_of(files, capsys):
+    path = graded(files, n=80)
+    lines = path.read_text().splitlines(keepends=True)
+    rows = [line for i, line in enumerate(lines[:-1]) if i < 25 or i % 2]  # 40 even, 12 odd ids
+    path.write_text("".join(rows))
+    assert main(arguments(files, buckets="squad", labelled=path)) == 0
+    assert "warning: " in (printed := capsys.readouterr().err)
+    assert "people.tsv: graded queries are spread over squad unlike all queries (p = " in printed
+
+
+def test_few_human_grades_show_agreement_and_correct_nothing(files, capsys):
+    assert main(arguments(files, buckets="squad", labelled=graded(files, n=40))) == 0
+    assert "40 queries graded: no corrected values, 50 are needed." in capsys.readouterr().out
+    table = read_table(files / "out" / "corrected_scores.parquet", CORRECTED_SCORES)
+    assert table["corrected"].null_count() == table.height
+    agreement = pl.read_parquet(files / "out" / "label_agreement.parquet")
+    assert agreement["agreement"][0] == pytest.approx(34 / 41)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("q05\t", "other\t"), "query ids that are not among the queries: 'other'"),
+        (("q05\td5", "q04\td4"), "query 'q04', document 'd4' is graded 2 times"),
+        (("\td", "\tdoc"), "none of the 61 graded documents holds the evidence of its query"),
+        (("q05\td5\t1", "q05\td5\tyes"), "people.tsv, line 7: score is 'yes'"),
+        (("score", "verdict"), "missing columns score"),
+    ],
+)
+def test_human_grades_that_do_not_fit_are_refused(files, capsys, change, message):
+    path = graded(files)
+    path.write_text(path.read_text().replace(*change))
+    assert main(arguments(files, labelled=path)) == 2
+    assert message in capsys.readouterr().err

@@ -150,7 +150,7 @@ def _system(
             "query_scores.parquet of `psibench score`, or the ids of two models"
         )
     options = argparse.Namespace(**vars(args) | {"metrics": args.metrics or list(HEADLINE_METRICS)})
-    name, scores = score_run(path, *judgements, options)
+    name, scores, _ = score_run(path, *judgements, options)
     given = {f"run:{path.name}": path}
     for kind in ("queries", "qrels"):
         given |= {f"{kind}:{file.name}": file for file in getattr(args, kind)}

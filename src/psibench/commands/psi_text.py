@@ -1,15 +1,17 @@
 """The PSI table and what it says, as text for a terminal."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
 from psibench.commands.text_table import UNDEFINED, Form, frame_lines
 from psibench.llm.sections import STAND_IN_PREFIX
+from psibench.metrics.labels import FEWEST_GRADED, FEWEST_OF_A_BUCKET
 from psibench.metrics.psi import FLAGS
 from psibench.report.verdict import verdicts
-from psibench.report.wording import p_value
+from psibench.report.wording import ALPHA, interval, p_text, p_value
+from psibench.tables.spec import POOLED
 
 AUTHORS = {
     "simulation": "simulated known-item queries; no person and no language model wrote them",
@@ -75,6 +77,71 @@ def format_verdicts(table: pl.DataFrame, controls: Mapping[str, str | None]) -> 
     ]
     isolates = str.maketrans("", "", "\u2068\u2069")  # for pages; a terminal shows them as boxes
     return "\n".join(lines).translate(isolates)
+
+
+def format_labels(
+    agreement: pl.DataFrame, corrected: pl.DataFrame, *, metric: str, scheme: str
+) -> str:
+    """Lay out how qrels and human grades agree, and the means that the grades lead to.
+
+    ``agreement`` and ``corrected`` are LABEL_AGREEMENT and CORRECTED_SCORES, of which one metric
+    and one scheme are shown.
+    """
+    every = agreement.row(by_predicate=pl.col("buckets") == POOLED, named=True)
+    placed = agreement.filter(pl.col("buckets") == scheme)
+    ends = interval(every["agreement_low"], every["agreement_high"])
+    kappa = "" if every["kappa"] is None else f" (Cohen's kappa {every['kappa']:.2f})"
+    found = corrected.filter(pl.col("buckets").is_in([POOLED, scheme]), metric=metric)
+    n_graded = corrected.filter(pl.col("buckets") == POOLED)["n_graded"][0]
+    return "\n".join(
+        [
+            f"Labels: people graded {every['n_pairs']} pairs; the qrels agree on "
+            f"{every['agreement']:.3f} {ends} of them{kappa}.",
+            f"Agreement by {scheme}, where the document holds the evidence:",
+            *frame_lines(
+                placed.select(
+                    "bucket",
+                    graded="n_pairs",
+                    relevant="n_human_relevant",
+                    agree="agreement",
+                    interval=pl.concat_list("agreement_low", "agreement_high"),
+                ),
+                n_text=1,
+            ),
+            _of_agreement(placed["p_position"][0]),
+            f"{metric} had people graded all queries:",
+            *frame_lines(
+                found.select(
+                    "model",
+                    "bucket",
+                    queries="n_queries",
+                    graded="n_graded",
+                    out="n_out",
+                    mean="mean",
+                    corrected="corrected",
+                    interval=pl.concat_list("corrected_low", "corrected_high"),
+                ),
+                n_text=2,
+            ),
+            *_of_few(n_graded, found),
+        ]
+    )
+
+
+def _of_agreement(p: float | None) -> str:
+    if p is None:
+        return "Whether agreement depends on position cannot be told: it does not vary."
+    if p <= ALPHA:
+        return f"Agreement depends on where the evidence is ({p_text(p)})."
+    return f"No evidence that agreement depends on where the evidence is ({p_text(p)})."
+
+
+def _of_few(n_graded: int, found: pl.DataFrame) -> Iterator[str]:
+    """Say what has no corrected value."""
+    if n_graded < FEWEST_GRADED:
+        yield f"{n_graded} queries graded: no corrected values, {FEWEST_GRADED} are needed."
+    elif found["corrected"].null_count():
+        yield f"-: fewer than {FEWEST_OF_A_BUCKET} graded, or none of them relevant."
 
 
 def author_text(author: str) -> str:

@@ -13,7 +13,12 @@ import polars as pl
 
 from psibench import __version__
 from psibench.commands.base import Command, refuse_file, refuse_unwritable, write_result
-from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
+from psibench.commands.psi_text import (
+    author_text,
+    format_labels,
+    format_psi_table,
+    format_verdicts,
+)
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import (
     add_arguments,
@@ -28,11 +33,18 @@ from psibench.formats.checks import (
     keep_known,
     match_qrels,
     refuse_foreign_documents,
+    refuse_repeated_pairs,
 )
 from psibench.formats.runs import doubts, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_schemes
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
+from psibench.metrics.labels import (
+    corrected_scores,
+    human_qrels,
+    label_agreement,
+    sampling_doubts,
+)
 from psibench.metrics.query_scores import query_scores
 from psibench.metrics.ranking import ranking_metrics
 from psibench.tables import Provenance, content_hash, write_table
@@ -40,7 +52,13 @@ from psibench.tables.atomic import write_text
 from psibench.tables.derived import queries_by
 from psibench.tables.provenance import now
 from psibench.tables.ranking import rank_documents
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
+from psibench.tables.schemas import (
+    BUCKET_SCORES,
+    CORRECTED_SCORES,
+    LABEL_AGREEMENT,
+    PSI_TABLE,
+    QUERY_SCORES,
+)
 from psibench.tables.spec import POOLED
 
 STAGE, STAGE_VERSION = "score", 3
@@ -65,7 +83,8 @@ def run_score(args: argparse.Namespace) -> None:
     tokenizer = None
     if limits is not None:
         ends, tokenizer = visible_ends(limits, queries, qrels, args)
-    evaluated = _evaluate(args, queries, qrels, ends)
+    grades = _read_grades(args, queries)
+    evaluated, under_grades = _evaluate(args, queries, qrels, ends, grades)
     author = _queries_by(args.queries)
     tables = result_tables(
         list(evaluated.values()),
@@ -87,12 +106,34 @@ def run_score(args: argparse.Namespace) -> None:
     headline = tables.psi.filter(metric=args.metrics[0], buckets=schemes[0])
     print(f"\n{args.metrics[0]} by {schemes[0]}:")
     print(f"{format_verdicts(headline, controls)}\n")
+    if grades is not None:
+        scored = {name: (one.scores, under_grades[name]) for name, one in evaluated.items()}
+        print(f"{_correct(scored, grades, qrels, schemes, origin, args)}\n")
     if author != "not recorded":
         print(f"Queries: {author_text(author)}.")
     print(f"Tables written to {args.out}")
     if args.report is not None:
         write_text(_page(evaluated.values(), tables, origin, args), args.report)
         print(f"Page written to {args.report}")
+
+
+def _correct(
+    scored: dict[str, tuple[pl.DataFrame, pl.DataFrame]],
+    grades: pl.DataFrame,
+    qrels: pl.DataFrame,
+    schemes: Sequence[str],
+    origin: Provenance,
+    args: argparse.Namespace,
+) -> str:
+    """Write what the grades of --labelled say of labels and scores; return the short of it."""
+    scores, _ = next(iter(scored.values()))
+    agreement = label_agreement(grades, qrels, scores, schemes=schemes)
+    corrected = corrected_scores(scored, grades, metrics=args.metrics, schemes=schemes)
+    for frame, spec in ((agreement, LABEL_AGREEMENT), (corrected, CORRECTED_SCORES)):
+        write_result(frame, spec, args.out / spec.name, provenance=origin)
+    for doubt in sampling_doubts(corrected, scheme=schemes[0]):
+        print(f"warning: {args.labelled}: {doubt}", file=sys.stderr)
+    return format_labels(agreement, corrected, metric=args.metrics[0], scheme=schemes[0])
 
 
 def _of_own_files(args: argparse.Namespace) -> argparse.Namespace:
@@ -109,11 +150,13 @@ def _evaluate(
     queries: pl.DataFrame,
     qrels: pl.DataFrame,
     ends: Sequence[pl.DataFrame | None],
-) -> dict[str, Evaluated]:
-    """Score every run; by the name of its model."""
+    grades: pl.DataFrame | None,
+) -> tuple[dict[str, Evaluated], dict[str, pl.DataFrame]]:
+    """Score every run, of graded queries under these grades too; by the name of its model."""
     evaluated: dict[str, Evaluated] = {}
+    under_grades: dict[str, pl.DataFrame] = {}
     for path, end in zip(args.run, ends, strict=True):
-        model, scores = score_run(path, queries, qrels, args, ends=end)
+        model, scores, run = score_run(path, queries, qrels, args, ends=end)
         if model in evaluated:
             raise InputError(f"{path}: a second run of the model {model!r}; rename the file")
         evaluated[model] = Evaluated(
@@ -124,11 +167,14 @@ def _evaluate(
             reading_known=end is not None,
             on_filter_panel=model in args.on_filter_panel,
         )
+        if grades is not None:
+            human = human_qrels(qrels, grades)
+            under_grades[model] = ranking_metrics(run, human, metrics=args.metrics)
     if args.control is not None and args.control not in evaluated:
         raise InputError(
             f"--control {args.control!r} is none of the models scored: {', '.join(evaluated)}"
         )
-    return evaluated
+    return evaluated, under_grades
 
 
 def _check_options(args: argparse.Namespace) -> list[int | None] | None:
@@ -165,6 +211,22 @@ def read_judgements(args: argparse.Namespace) -> tuple[pl.DataFrame, pl.DataFram
     return judged, kept
 
 
+def _read_grades(args: argparse.Namespace, queries: pl.DataFrame) -> pl.DataFrame | None:
+    """Read and check the human grades of --labelled, as qrels; None if none are given."""
+    if args.labelled is None:
+        return None
+    source = str(args.labelled)
+    grades = read_qrels(args.labelled)
+    refuse_repeated_pairs(grades, source=source)
+    known = keep_known(
+        grades.rename({"query-id": "query_id"}),
+        queries,
+        source=source,
+        ignore_unknown=args.ignore_unknown,
+    )
+    return known.rename({"query_id": "query-id"})
+
+
 def score_run(
     path: Path,
     queries: pl.DataFrame,
@@ -172,8 +234,8 @@ def score_run(
     args: argparse.Namespace,
     *,
     ends: pl.DataFrame | None = None,
-) -> tuple[str, pl.DataFrame]:
-    """Return the name that a run's file has for its model, and its per-query scores.
+) -> tuple[str, pl.DataFrame, pl.DataFrame]:
+    """Return the name that a run's file has for its model, its per-query scores, and the run.
 
     `ends`: how far the model read into each query's positive; None: not known.
     """
@@ -197,7 +259,7 @@ def score_run(
     scores = scores.join(domains, on="query_id", how="left", maintain_order="left").with_columns(
         domain=pl.coalesce("own_domain", "domain")
     )
-    return file.model, scores.drop("own_domain")
+    return file.model, scores.drop("own_domain"), run
 
 
 def _reversed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -239,6 +301,7 @@ def _provenance(
         given = getattr(args, name) or []
         files |= {f"{name}:{i}" if len(given) > 1 else name: path for i, path in enumerate(given)}
     files |= {f"run:{path.name}": path for path in args.run}
+    files |= {} if args.labelled is None else {"labelled": args.labelled}
     options = (
         *("benchmark", "language", "metrics", "length_buckets"),
         *("by_domain", "run_part", "control", "lower_is_better", "max_tokens"),

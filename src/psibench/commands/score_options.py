@@ -39,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="score runs that ship with psibench, of the documentation of Python; tables and page "
         "go to psibench-example, or --out and --report",
     )
+    parser.add_argument_group("labels").add_argument(
+        "--labelled",
+        type=Path,
+        metavar="FILE",
+        help="human grades of some of the queries, drawn at random, in a file as --qrels takes: "
+        "how often the qrels agree by position, and means corrected for where they do not",
+    )
     _add_rows(parser.add_argument_group("rows of the tables"))
     add_tolerance(parser.add_argument_group("what to accept"))
     _add_reading(parser.add_argument_group("what the models read (rows of visible evidence)"))

@@ -47,6 +47,7 @@ from psibench.filters.verify import (
 )
 from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.buckets import assign, bucket_scheme
+from psibench.metrics.labels import cohen_kappa
 from psibench.metrics.psi import RowData, estimate_row
 from psibench.metrics.query_scores import document_numbers
 from psibench.tables import Provenance, read_table, write_table
@@ -240,30 +241,20 @@ def panel_votes(
 
 
 def reranker_agreement(votes: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Compare the votes of every two rerankers, over the queries on which both are known.
-
-    kappa = (observed - expected) / (1 - expected) agreement (J. Cohen, 1960); scikit-learn has it
-    without the null where chance alone gives full agreement, and takes a second to import.
-    """
+    """Compare the votes of every two rerankers, over the queries on which both are known."""
     for reranker, other in combinations(votes.columns, 2):
         known = votes.select(reranker, other).drop_nulls()
         left, right = known.get_columns()
-        n, n_left, n_right = known.height, int(left.sum()), int(right.sum())
+        n = known.height
         both, neither = int((left & right).sum()), int((~left & ~right).sum())
-        observed = (both + neither) / n if n else None
-        by_chance = n_left * n_right + (n - n_left) * (n - n_right)
-        kappa = None
-        if observed is not None and by_chance < n * n:
-            expected = by_chance / (n * n)
-            kappa = (observed - expected) / (1 - expected)
         yield {
             "reranker": reranker,
             "other": other,
             "n": n,
             "n_both_pass": both,
             "n_both_fail": neither,
-            "agreement": observed,
-            "kappa": kappa,
+            "agreement": (both + neither) / n if n else None,
+            "kappa": cohen_kappa(left.to_numpy(), right.to_numpy()),
         }
 
 

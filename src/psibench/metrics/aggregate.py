@@ -180,7 +180,7 @@ def result_tables(
         for scheme in schemes
         for metric in metrics
     ]
-    psi = _adjusted(_frame([row for _, rows in made for row in rows], PSI_TABLE))
+    psi = _adjusted(rows_frame([row for _, rows in made for row in rows], PSI_TABLE))
     related = [(model, blind, "control") for model in models if blind and model is not blind]
     given = {"shorter_input": windows, "mitigation": mitigations, "given": pairs}
     related += [
@@ -199,9 +199,9 @@ def result_tables(
         )
     ]
     return ResultTables(
-        buckets=_frame([row for rows, _ in made for row in rows], BUCKET_SCORES),
+        buckets=rows_frame([row for rows, _ in made for row in rows], BUCKET_SCORES),
         psi=psi,
-        comparisons=_frame(compared, COMPARISONS),
+        comparisons=rows_frame(compared, COMPARISONS),
     )
 
 
@@ -239,7 +239,7 @@ def _shared(
     return _Queries(
         document_numbers(frame),
         frame.get_column("pos_char_length").cast(pl.Float64).fill_null(np.nan).to_numpy(),
-        frame.select(_order_in_document()).to_series().to_numpy(),
+        frame.select(order_in_document()).to_series().to_numpy(),
         parts,
         members,
         unplaced,
@@ -255,7 +255,7 @@ def _found(frame: pl.DataFrame) -> BoolArray:
     return frame.get_column("target_position").cast(pl.String).ne_missing(UNKNOWN).to_numpy()
 
 
-def _order_in_document() -> pl.Expr:
+def order_in_document() -> pl.Expr:
     """Return what a document's queries are ordered by: the middle of the evidence, or its class."""
     target = pl.col("target_position").cast(pl.String)
     place = target.replace_strict(THIRDS, [1 / 6, 3 / 6, 5 / 6], default=3 / 6)
@@ -511,7 +511,7 @@ def _window_figures(
     return figures
 
 
-def _frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:
+def rows_frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:
     """Collect rows into the columns of a table; NaN becomes null."""
     listed = list(rows)
     columns = {name: [row[name] for row in listed] for name in spec.column_names}

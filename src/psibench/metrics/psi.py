@@ -432,7 +432,7 @@ def estimate_row(
         "psi_noise_p95": None if noise is None else float(np.quantile(noise, 0.95)),
         "flags": _flags(table, test, is_within, p_confounded, min_bucket_size, no_lengths),
     }
-    return figures, _buckets(table, raw, same, n_buckets, level)
+    return figures, bucket_figures(table, raw, same, n_buckets, level)
 
 
 def effect_figures(name: str, effect: Effect | None) -> dict[str, float | None]:
@@ -563,7 +563,7 @@ def _student(n_documents: FloatArray, level: float) -> FloatArray:
     return np.asarray(t.ppf((1 + level) / 2, np.maximum(n_documents - 1, 1)))
 
 
-def _buckets(
+def bucket_figures(
     table: DocumentTable, raw: Profile | None, same: Profile | None, n_buckets: int, level: float
 ) -> dict[str, np.ndarray]:
     """Means and intervals of all buckets of the scheme."""

@@ -393,6 +393,51 @@ COMPARISONS = TableSpec(
     key=(*_names(*_PAIR), "domain", "model", "other", "relation", *_names(_METRIC, *_VIEW)),
 )
 
+LABEL_AGREEMENT = TableSpec(
+    "label_agreement",
+    (
+        Column("buckets", STRING, "bucket scheme; all: the row of all graded pairs"),
+        Column(
+            "bucket",
+            STRING,
+            "bucket label, of graded documents that hold their query's evidence; or all",
+        ),
+        Column("n_pairs", INT64, "graded pairs of a query and a document"),
+        Column("n_relevant", INT64, "of them, relevant to the benchmark: in the qrels above 0"),
+        Column("n_human_relevant", INT64, "of them, relevant to people"),
+        *with_interval("agreement", "share of them on which both agree", low=BY_DOCUMENT),
+        Column("kappa", FLOAT64, "Cohen's kappa; null if all are relevant to the benchmark", True),
+        Column("p_position", FLOAT64, "exact p of one agreement in all buckets of the row", True),
+    ),
+    key=("buckets", "bucket"),
+)
+
+CORRECTED_SCORES = TableSpec(
+    "corrected_scores",
+    (
+        _MODEL,
+        _METRIC,
+        Column("buckets", STRING, "bucket scheme; all: the row of the mean over all queries"),
+        Column("bucket", STRING, "bucket label, or all"),
+        Column("n_queries", INT64, "queries of it"),
+        Column("n_graded", INT64, "of them, with a human grade of the document with the evidence"),
+        Column(
+            "n_out",
+            INT64,
+            "of these, out under human grades: without a relevant document; in a bucket, whose "
+            "document with the evidence is not relevant",
+        ),
+        Column("mean", FLOAT64, "mean under the benchmark's labels; null in an empty bucket", True),
+        *with_interval(
+            "corrected",
+            "mean had people graded all queries; null with fewer than 50 graded, or 10 in the "
+            "bucket",
+            low=BY_DOCUMENT,
+        ),
+    ),
+    key=("model", "metric", "buckets", "bucket"),
+)
+
 STATISTICS = TableSpec(
     "statistics",
     (

@@ -1,0 +1,362 @@
+"""Human grades of some queries: how the benchmark's labels agree, and scores corrected by them.
+
+A benchmark's labels are a language model's or a rule's. People grade some of its queries, drawn at
+random: (query, document, grade) as in qrels. Two things are made of them.
+
+- *Agreement by position*: of the documents that hold the evidence, how many do people call relevant
+  too? Of a judge who favours beginnings, fewer do there.
+- *Corrected scores*: the mean, and that of each bucket, if people had graded all queries, by
+  prediction-powered inference (Angelopoulos et al., Science 382, 2023; tuned as in
+  arXiv:2311.01453; of retrieval metrics arXiv:2601.18777): the mean under the benchmark's labels,
+  and what the graded queries show it to be off by.
+
+Scores under human grades are those of `human_qrels`. A query left without a relevant document is
+out, as everywhere in psibench; one whose evidence document is not relevant is in no bucket, since
+nothing is known of where its evidence is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.metrics.aggregate import order_in_document, rows_frame
+from psibench.metrics.buckets import assign, bucket_scheme
+from psibench.metrics.inference import (
+    PSEUDO_QUERIES,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    contrasts,
+    document_table,
+    exchangeable,
+    raw_profile,
+    renumbered,
+)
+from psibench.metrics.psi import bucket_figures
+from psibench.metrics.query_scores import document_numbers
+from psibench.tables.schemas import CORRECTED_SCORES, LABEL_AGREEMENT
+from psibench.tables.spec import POOLED
+
+FEWEST_GRADED = 50
+"""Graded queries that corrected scores need."""
+FEWEST_OF_A_BUCKET = 10
+"""Graded queries of a bucket that its corrected mean needs."""
+UNLIKELY = 0.001
+"""p below which the graded queries are not taken for drawn at random."""
+TINY = 1e-12
+
+
+def human_qrels(qrels: pl.DataFrame, grades: pl.DataFrame) -> pl.DataFrame:
+    """Return the qrels of the graded queries, human grades in place of the benchmark's.
+
+    Both in the columns of QRELS; pairs that people did not grade keep the benchmark's.
+    """
+    pair = ["query-id", "corpus-id"]
+    rest = qrels.join(grades, on="query-id", how="semi").join(grades, on=pair, how="anti")
+    return pl.concat([rest, grades.select(rest.columns)])
+
+
+# --- Do the labels agree? --------------------------------------------------------------------
+
+
+def label_agreement(
+    grades: pl.DataFrame, qrels: pl.DataFrame, scores: pl.DataFrame, *, schemes: Sequence[str]
+) -> pl.DataFrame:
+    """Count how often the benchmark and people agree on whether a document is relevant.
+
+    Parameters
+    ----------
+    grades, qrels : columns of QRELS. Relevant is a grade above 0; what the qrels lack is not
+        relevant to the benchmark.
+    scores : QUERY_SCORES of any model, for where each query's evidence is.
+
+    Returns
+    -------
+    LABEL_AGREEMENT rows: one of all graded pairs, with Cohen's kappa if the benchmark has labels of
+    both kinds among them; and one per bucket of pairs of a query and the document that holds its
+    evidence. Intervals are those of bucket means, documents as units.
+
+    Raises
+    ------
+    InputError
+        If no pair is of a query and the document that holds its evidence.
+    """
+    labels = qrels.select("query-id", "corpus-id", machine=pl.col("score") > 0)
+    pairs = grades.join(labels, on=["query-id", "corpus-id"], how="left").select(
+        query_id="query-id",
+        document_id="corpus-id",
+        human=pl.col("score") > 0,
+        machine=pl.col("machine").fill_null(value=False),
+    )
+    placed = scores.join(pairs, on=["query_id", "document_id"], maintain_order="left")
+    if placed.is_empty():
+        given, wanted = grades["corpus-id"][0], scores["document_id"][0]
+        raise InputError(
+            f"none of the {grades.height} graded documents holds the evidence of its query; they "
+            f"are like {given!r}, those like {wanted!r}"
+        )
+    machine, human = (pairs[name].to_numpy() for name in ("machine", "human"))
+    documents = pairs["document_id"].rank("dense").to_numpy().astype(np.int64)
+    everything = np.arange(len(human)), np.zeros(len(human), np.int64)
+    row = _agreement(machine, human, documents, *everything, n_buckets=1)[0]
+    kappa = cohen_kappa(machine, human) if not machine.all() else None  # else 0 whoever grades
+    rows = [{"buckets": POOLED, "bucket": POOLED, "kappa": kappa} | row]
+
+    machine, human = (placed[name].to_numpy() for name in ("machine", "human"))
+    documents = document_numbers(placed)
+    lengths = placed["pos_char_length"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    order = placed.select(order_in_document()).to_series().to_numpy()
+    for name in schemes:
+        scheme = bucket_scheme(name)
+        members = assign(placed, scheme)
+        sequence = np.argsort(order[members.query_index], kind="stable")
+        query, bucket = members.query_index[sequence], members.bucket_index[sequence]
+        p = position_p((machine == human)[query], documents[query], bucket, lengths[query])
+        found = _agreement(machine, human, documents, query, bucket, n_buckets=len(scheme.buckets))
+        rows += [
+            {"buckets": name, "bucket": label, "p_position": p} | row
+            for label, row in zip(scheme.labels, found, strict=True)
+        ]
+    columns = dict.fromkeys(LABEL_AGREEMENT.column_names)
+    return rows_frame((columns | row for row in rows), LABEL_AGREEMENT)
+
+
+def _agreement(
+    machine: BoolArray,
+    human: BoolArray,
+    documents: IntArray,
+    query: IntArray,
+    bucket: IntArray,
+    *,
+    n_buckets: int,
+) -> list[dict[str, Any]]:
+    """Counts of relevant pairs, and the share that agrees with its interval, bucket by bucket."""
+
+    def count(which: BoolArray) -> IntArray:
+        return np.bincount(bucket[which[query]], minlength=n_buckets)
+
+    same = (machine == human).astype(np.float64)
+    table = document_table(same, documents, query, bucket, n_buckets=n_buckets)
+    profile = raw_profile(table) if len(table.buckets) else None
+    figures = bucket_figures(table, profile, None, n_buckets, 0.95)
+    columns = {
+        "n_pairs": figures["n_queries"],
+        "n_relevant": count(machine),
+        "n_human_relevant": count(human),
+        "agreement": figures["mean"],
+        "agreement_low": figures["low"],
+        "agreement_high": figures["high"],
+    }
+    return [
+        dict(zip(columns, (value.item() for value in values), strict=True))
+        for values in zip(*columns.values(), strict=True)
+    ]
+
+
+def cohen_kappa(left: BoolArray, right: BoolArray) -> float | None:
+    """Return (observed - expected) / (1 - expected) agreement (J. Cohen, 1960).
+
+    None where chance alone gives full agreement, or nothing is given. scikit-learn has it without
+    the None, and takes a second to import. Arrays of shape (n,).
+    """
+    n, n_left, n_right = len(left), int(left.sum()), int(right.sum())
+    by_chance = n_left * n_right + (n - n_left) * (n - n_right)
+    if by_chance == n * n:
+        return None
+    expected = by_chance / (n * n)
+    return float(((left == right).mean() - expected) / (1 - expected))
+
+
+def position_p(
+    agrees: BoolArray,
+    documents: IntArray,
+    buckets: IntArray,
+    lengths: FloatArray,
+    *,
+    shuffles: int = 9_999,
+) -> float | None:
+    """p-value of "agreement does not depend on the bucket", against a slope or a bend; exact.
+
+    Documents of one length stratum with equally many graded queries are exchangeable, as in
+    `between_documents`, whose chi-square limit needs more disagreements than 50 to 200 grades have.
+    So the documents' agreements are shuffled over their sequences of buckets, `shuffles` times from
+    a fixed seed; the statistic is the Mahalanobis distance of slope and bend. With lengths that are
+    not known (NaN) all documents are one stratum.
+
+    Arrays of shape (n_memberships,), a document's queries in order of position. None where no
+    shuffle differs from another: everything agrees, say.
+    """
+    rng = np.random.default_rng(shuffles)
+    known = np.zeros(len(lengths)) if np.isnan(lengths).any() else lengths
+    held, column, _ = renumbered(buckets)
+    if len(held) < 2:
+        return None
+    directions = contrasts(len(held))[column]
+    sums, covariance = np.zeros((shuffles + 1, 2)), np.zeros((2, 2))  # the first is not shuffled
+    for rows in exchangeable(documents, known, 5):
+        order = np.tile(np.arange(len(rows)), (shuffles + 1, 1))
+        order[1:] = rng.permuted(order[1:], axis=1)
+        own = agrees[rows] - agrees[rows].mean(axis=0)
+        along = directions[rows] - directions[rows].mean(axis=0)
+        sums += np.einsum("sdq,dqc->sc", own[order], along, optimize=True)
+        together = np.einsum("dia,djb->ijab", along, along, optimize=True)
+        covariance += np.einsum("ij,ijab->ab", own.T @ own, together) / (len(rows) - 1)
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > 1e-10 * max(values.max(), 1.0)
+    if not kept.any():
+        return None
+    distance = ((sums @ vectors[:, kept]) ** 2 / values[kept]).sum(axis=1)
+    return float((distance >= distance[0] * (1 - 1e-9)).mean())
+
+
+# --- What would scores be? -------------------------------------------------------------------
+
+
+def corrected_mean(
+    machine: FloatArray, human: FloatArray, graded: BoolArray, documents: IntArray
+) -> tuple[float, float, float] | None:
+    """Mean score over the queries with a relevant document, had people graded all.
+
+    With M a query's score under the benchmark's labels, Y under human grades, V whether it has a
+    relevant document then (else Y counts 0), bars for means over all queries and _L over the n of N
+    that are graded::
+
+        value = (lambda (Mbar - Mbar_L) + (V Y)bar_L) / Vbar_L
+
+    Where no query is out and lambda is 1 that is ``Mbar + (Y - M)bar_L``. lambda is the slope of
+    ``V (Y - value)`` on M over the graded queries, in [0, 1] (PPI++, section 6; graded queries are
+    among all here, so that it is the regression estimator of double sampling). A query adds
+    ``lambda (M - Mbar) / N + [graded] (V (Y - value) - lambda (M - Mbar)) / n``, over Vbar_L, to
+    the error; its variance is the sum of squares by document, and a term for errors of labels that
+    so few grades did not meet (`DocumentTable.small_bucket_variance`). The interval holds both
+    Student's t, of the documents that were graded, and Wilson's of as many queries as have this
+    variance: near 0 and 1 the one is short on this side, the other on that (`studies/inference`).
+    Nor is it shorter than documents could hide that were never drawn.
+
+    Parameters
+    ----------
+    machine, human : float arrays of shape (n_queries,)
+        Scores in [0, 1]; human is NaN where a query was not graded, or is out.
+    graded : bool array of shape (n_queries,)
+    documents : int array of shape (n_queries,)
+
+    Returns
+    -------
+    value, low, high of the 95 % interval; or None
+        None with fewer than `FEWEST_OF_A_BUCKET` graded queries, or if all of them are out.
+    """
+    from scipy.stats import t as student
+
+    n, kept = int(graded.sum()), graded & ~np.isnan(human)
+    if n < FEWEST_OF_A_BUCKET or not kept.any():
+        return None
+    relevant = kept.astype(np.float64)  # V
+    gain = np.where(kept, human, 0.0)  # V Y
+    share, centred = relevant[graded].mean(), machine - machine.mean()
+    value = (gain[graded].mean() - centred[graded].mean()) / share
+    own = centred[graded] - centred[graded].mean()
+    if own @ own > 0:
+        slope = float(np.clip(own @ (gain - value * relevant)[graded] / (own @ own), 0, 1))
+        value = (gain[graded].mean() - slope * centred[graded].mean()) / share
+    else:
+        slope = 1.0
+    rest = np.where(graded, gain - value * relevant - slope * centred, 0.0) / n
+    _, document, _ = renumbered(documents)
+    errors = np.bincount(document, slope * centred / len(machine) + rest)
+    n_graded = len(np.unique(documents[graded]))
+    variance = float(errors @ errors) * n_graded / max(n_graded - 2, 1)
+    variance += PSEUDO_QUERIES / (n + PSEUDO_QUERIES) * float(machine.var()) / n
+    reach = float(student.ppf(0.975, max(n_graded - 1, 1))) * np.sqrt(variance) / share
+    value = float(np.clip(value, 0, 1))
+    smooth = (n * value + PSEUDO_QUERIES * machine.mean()) / (n + PSEUDO_QUERIES)
+    r = reach**2 / max(smooth * (1 - smooth), TINY)
+    half = np.sqrt(r * value * (1 - value) + (r / 2) ** 2)
+    alike = 0.025 ** (1 / len(errors))
+    low = min(value - reach, (value + r / 2 - half) / (1 + r), value * alike)
+    high = max(value + reach, (value + r / 2 + half) / (1 + r), 1 - (1 - value) * alike)
+    return value, max(float(low), 0.0), min(float(high), 1.0)
+
+
+def corrected_scores(
+    models: Mapping[str, tuple[pl.DataFrame, pl.DataFrame]],
+    grades: pl.DataFrame,
+    *,
+    metrics: Sequence[str],
+    schemes: Sequence[str],
+) -> pl.DataFrame:
+    """Correct each model's mean, and those of buckets: CORRECTED_SCORES rows.
+
+    Parameters
+    ----------
+    models : of each model its QUERY_SCORES, all of the same queries in the same order, and the
+        scores of graded queries under `human_qrels` (`query_id` and metrics; none of a query that
+        is out).
+    grades : columns of QRELS; a query counts as graded if the document that holds its evidence is.
+    """
+    rows = []
+    for model, (scores, human) in models.items():
+        held = grades.select(query_id="query-id", document_id="corpus-id", grade="score")
+        grade = scores.join(
+            held, on=["query_id", "document_id"], how="left", maintain_order="left"
+        ).get_column("grade")
+        graded = grade.is_not_null().to_numpy()
+        holds = (grade > 0).fill_null(value=False).to_numpy()
+        documents = document_numbers(scores)
+        theirs = scores.select("query_id").join(
+            human, on="query_id", how="left", maintain_order="left"
+        )
+        places = [(POOLED, POOLED, np.arange(scores.height))]
+        for name in schemes:
+            scheme, members = bucket_scheme(name), assign(scores, bucket_scheme(name))
+            places += [
+                (name, label, members.query_index[members.bucket_index == k])
+                for k, label in enumerate(scheme.labels)
+            ]
+        for metric in metrics:
+            machine = scores[metric].to_numpy()
+            people = np.where(graded, theirs[metric].fill_null(np.nan).to_numpy(), np.nan)
+            for scheme_name, bucket, own in places:
+                in_place = people if scheme_name == POOLED else np.where(holds, people, np.nan)
+                arrays = machine[own], in_place[own], graded[own], documents[own]
+                found = corrected_mean(*arrays) if graded.sum() >= FEWEST_GRADED else None
+                value, low, high = found or (None, None, None)
+                rows.append(
+                    {
+                        "model": model,
+                        "metric": metric,
+                        "buckets": scheme_name,
+                        "bucket": bucket,
+                        "n_queries": len(own),
+                        "n_graded": int(graded[own].sum()),
+                        "n_out": int((graded & np.isnan(in_place))[own].sum()),
+                        "mean": float(machine[own].mean()) if len(own) else None,
+                        "corrected": value,
+                        "corrected_low": low,
+                        "corrected_high": high,
+                    }
+                )
+    return rows_frame(rows, CORRECTED_SCORES)
+
+
+def sampling_doubts(corrected: pl.DataFrame, *, scheme: str) -> Iterator[str]:
+    """Say if graded queries are spread over the buckets of a scheme unlike all queries.
+
+    ``corrected``: CORRECTED_SCORES. By the chi-square test of independence, at `UNLIKELY`.
+    """
+    from scipy.stats import chi2_contingency
+
+    model, metric = corrected.row(0)[:2]
+    own = corrected.filter(pl.col("n_queries") > 0, model=model, metric=metric, buckets=scheme)
+    counts = own.select("n_graded", rest=pl.col("n_queries") - pl.col("n_graded")).to_numpy()
+    if len(counts) > 1 and counts.any(axis=0).all():
+        p = float(chi2_contingency(counts).pvalue)
+        if p < UNLIKELY:
+            yield (
+                f"graded queries are spread over {scheme} unlike all queries (p = {p:.1g}); were "
+                "they drawn at random? If only in each bucket, the corrected mean of all is off"
+            )

@@ -1,0 +1,98 @@
+"""Human grades against a benchmark's labels: figures worked out by hand."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.metrics.labels import cohen_kappa, corrected_mean, human_qrels, position_p
+
+ALONE = np.arange(20)
+"""Each query has a document of its own."""
+FIRST = ALONE < 10
+
+
+def test_graded_pairs_replace_labels_and_other_queries_are_left_out():
+    columns = ("query-id", "corpus-id", "score")
+    qrels = pl.DataFrame(
+        [("q1", "d1", 1), ("q1", "d2", 2), ("q2", "d1", 1)], schema=columns, orient="row"
+    )
+    grades = pl.DataFrame([("q1", "d1", 0), ("q1", "d9", 1)], schema=columns, orient="row")
+    found = human_qrels(qrels, grades)
+    assert sorted(found.rows()) == [("q1", "d1", 0), ("q1", "d2", 2), ("q1", "d9", 1)]
+
+
+def test_labels_that_people_confirm_leave_the_mean_as_it_is():
+    # 12 of 20 find; of the ten graded only three do, which says nothing about the labels.
+    machine = np.isin(ALONE, [0, 1, 2, *range(11, 20)]).astype(float)
+    found = corrected_mean(machine, np.where(FIRST, machine, np.nan), FIRST, ALONE)
+    # Squared errors .24 / 20 * 10 / 8 = .015, for errors not met 2 / 12 * .24 / 10 = .004;
+    # t of 9 is 2.262: .6 -+ 2.262 * sqrt(.019). Wilson's, .307 to .836, lies in it.
+    assert found == pytest.approx((0.6, 0.288, 0.912), abs=5e-4)
+
+
+def test_what_people_reject_is_out():
+    # 12 of 20 find, six of the ten graded; two of these six are no answers: (.6 - .2) / .8.
+    machine = np.isin(ALONE, [*range(6), *range(14, 20)]).astype(float)
+    human = np.where(FIRST & (ALONE > 1), machine, np.nan)
+    value, low, high = corrected_mean(machine, human, FIRST, ALONE)
+    assert value == pytest.approx(0.5)
+    assert low < 0.5 < high
+
+
+def test_scores_that_labels_do_not_predict_are_those_of_the_graded_alone():
+    machine = np.isin(ALONE, [*range(5), *range(12, 20)]).astype(float)
+    human = np.where(FIRST, 0.4 + 0.2 * (ALONE % 5 == 0), np.nan)  # .44, found or not
+    assert corrected_mean(machine, human, FIRST, ALONE)[0] == pytest.approx(0.44)
+
+
+@pytest.mark.parametrize(
+    ("graded", "human"),
+    [
+        pytest.param(ALONE < 9, np.where(ALONE < 9, 1.0, np.nan), id="nine graded"),
+        pytest.param(FIRST, np.full(20, np.nan), id="all of them out"),
+    ],
+)
+def test_too_little_gives_no_corrected_mean(graded, human):
+    assert corrected_mean(np.ones(20), human, graded, ALONE) is None
+
+
+def test_no_interval_is_empty_where_all_is_found():
+    found = corrected_mean(np.ones(20), np.where(FIRST, 1.0, np.nan), FIRST, ALONE)
+    # All of 20 documents are found with a chance of .025.
+    assert found == pytest.approx((1, 0.025 ** (1 / 20), 1))
+
+
+def test_position_p_is_the_exact_one():
+    # Three disagreements, all of them among the four documents of the first of two buckets: as
+    # many in either is 2 * C(4, 3) / C(8, 3) = 8 / 56.
+    agrees = np.arange(8) > 2
+    p = position_p(agrees, np.arange(8), np.arange(8) // 4, np.full(8, np.nan))
+    assert p == pytest.approx(8 / 56, abs=0.012)
+
+
+def test_position_p_has_a_document_count_once():
+    # Twenty documents with two queries each, both in the document's bucket, and in one document
+    # of the first bucket both are wrong: no more than one of ten against none of ten.
+    documents = np.repeat(np.arange(20), 2)
+    p = position_p(documents > 0, documents, documents // 10, np.full(40, np.nan))
+    assert p == 1
+
+
+@pytest.mark.parametrize(
+    ("agrees", "buckets"),
+    [
+        pytest.param(np.ones(8, bool), np.arange(8) // 4, id="everything agrees"),
+        pytest.param(np.arange(8) > 2, np.zeros(8, int), id="one bucket"),
+        pytest.param(np.ones(0, bool), np.zeros(0, int), id="none in a bucket"),
+    ],
+)
+def test_position_p_needs_something_to_compare(agrees, buckets):
+    assert position_p(agrees, np.arange(len(agrees)), buckets, np.ones(len(agrees))) is None
+
+
+def test_kappa():
+    # Both say yes to 4 of 10, no to 3: observed .7, by chance .6 * .5 + .4 * .5 = .5.
+    left = np.array([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], bool)
+    right = np.array([1, 1, 1, 1, 0, 0, 1, 0, 0, 0], bool)
+    assert cohen_kappa(left, right) == pytest.approx(0.4)
+    assert cohen_kappa(left | True, left | True) is None
