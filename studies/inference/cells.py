@@ -14,7 +14,7 @@ CLAIMS = {
     3: "The corrected PSI is biased by at most .02 from a PSI of .1 on, with up to 6 buckets",
     4: "Power within documents",
     5: "Where documents hold one third each, the row says so and the fallback has its size",
-    6: "Two systems: sizes, and coverage of the difference of PSI",
+    6: "Two systems, and five: sizes, and coverage of the difference of PSI",
     7: "Standard errors by influence are those of the jackknife within 2 %",
     8: "Confounding and truncation",
     9: "Cost",
@@ -226,6 +226,21 @@ def _pair_cells() -> Iterator[Cell]:
                    "difference_of_psi", pair, POWERS)  # fmt: skip
 
 
+def _several_cells() -> Iterator[Cell]:
+    def cell(name: str, world: World, *gains: float) -> Cell:
+        return Cell(6, f"five systems, {name}", "several_systems", world, SIZES_OTHER,
+                    (("gains", gains or (0.0,) * 5),))  # fmt: skip
+
+    for n in (30, 60, 100):
+        yield cell(f"equal, {n} documents", World("free-6", 6 * n))
+    yield cell("equal, 60 documents, mean .9", World("free-6", 360, mean=0.9))
+    yield cell("equal, 60 documents, correlation .5", World("free-6", 360, correlation=0.5))
+    yield cell("equal, 60 documents of one query", World("one-query", 60))
+    for n in (60, 100):
+        gains = (0.0, 0.0, 0.0, 0.08, 0.16)
+        yield cell(f"three equal, {n} documents", World("free-6", 6 * n), *gains)
+
+
 def _jackknife_cells() -> Iterator[Cell]:
     for layout in ("squad", "free-3", "free-6", "nine", "controlled", "fineweb"):
         world = World(layout=layout, psi=0.1)
@@ -294,6 +309,7 @@ CELLS = [
     *_power_cells(),
     *_between_cells(),
     *_pair_cells(),
+    *_several_cells(),
     *_jackknife_cells(),
     *_confounding_cells(),
     *_other_cells(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,12 @@ from worlds import (
     true_raw_psi,
 )
 
-from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference
+from psibench.metrics.comparison import (
+    compare_profiles,
+    mean_difference,
+    psi_difference,
+    step_down_p,
+)
 from psibench.metrics.design import smallest_psi
 from psibench.metrics.inference import (
     DocumentTable,
@@ -373,6 +379,45 @@ def difference_of_means(pair: Pair, rng: np.random.Generator, replicates: int) -
     yield share("p <= .05, queries as units", naive)
 
 
+def several_systems(
+    world: World, rng: np.random.Generator, replicates: int, *, gains: tuple[float, ...]
+) -> Iterator[Finding]:
+    """How often any pair of equal systems is called unlike, and how many of the unlike ones are.
+
+    Half of each system's level in a document is shared by all. Beside it Bonferroni's adjustment
+    of the same p-values, and of paired t-tests with queries as units.
+    """
+    from scipy.stats import ttest_rel
+
+    pairs = list(combinations(range(len(gains)), 2))
+    equal = np.array([gains[a] == gains[b] for a, b in pairs])
+    named = ("max-T", "Bonferroni", "Bonferroni, queries as units")
+    each: dict[str, list[FloatArray]] = {name: [] for name in named}
+    for _ in range(replicates):
+        q = draw_queries(world, rng)
+        shared = expected_scores(world, q, rng)
+        scores = [
+            draw_scores(np.clip((shared + expected_scores(world, q, rng)) / 2 + gain, 0, 1), rng)
+            for gain in gains
+        ]
+        alone = [mean_difference(scores[a], scores[b], q.documents, level=LEVEL) for a, b in pairs]
+        naive = np.array([ttest_rel(scores[a], scores[b]).pvalue for a, b in pairs])
+        found = (
+            step_down_p(np.array(scores), q.documents),
+            len(pairs) * np.array([number(one.p if one else None) for one in alone]),
+            len(pairs) * naive,
+        )
+        for name, p in zip(named, found, strict=True):
+            each[name].append(p <= 0.05)
+    bounds = {named[0]: (SIZE[0] if equal.all() else None, 0.065)}
+    for name, hits in each.items():
+        false = np.array(hits)[:, equal].any(axis=1)
+        yield share(f"any equal pair p <= .05, {name}", false, *bounds.get(name, ()))
+    if not equal.all():
+        for name, hits in each.items():
+            yield average(f"unlike pairs found, {name}", np.array(hits)[:, ~equal].mean(axis=1))
+
+
 def difference_of_psi(
     pair: Pair, rng: np.random.Generator, replicates: int, *, least: float = 0.93
 ) -> Iterator[Finding]:
@@ -530,7 +575,7 @@ CHECKS: dict[str, Check] = {
     check.__name__: check
     for check in (
         within_size, within_power, design, coverage, bucket_intervals, between_size,
-        between_power, between_shuffled, comparison, difference_of_means, difference_of_psi,
-        jackknife, newton, confounded, truncation,
+        between_power, between_shuffled, comparison, difference_of_means, several_systems,
+        difference_of_psi, jackknife, newton, confounded, truncation,
     )
 }  # fmt: skip

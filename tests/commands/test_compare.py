@@ -1,7 +1,8 @@
-"""Two systems on the same queries: what `psibench compare` reads, says and writes."""
+"""Systems on the same queries: what `psibench compare` reads, says and writes."""
 
 import csv
 import json
+from itertools import combinations
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,7 @@ import pytest
 from psibench.cli import main
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
+from psibench.tables.schemas import COMPARED, COMPARISONS, PSI_TABLE, QUERY_SCORES
 
 N_DOCUMENTS = 120
 THIRDS = ("beginning", "middle", "end")
@@ -185,6 +186,133 @@ def test_tables_and_figure_are_written(compare, tmp_path):
     assert str(tmp_path) not in json.dumps(record)
 
 
+# --- Three and more ---------------------------------------------------------------------------
+
+
+def noisy(scores: np.ndarray, seed: int) -> np.ndarray:
+    return np.clip(scores + np.random.default_rng(seed).normal(0, 0.1, scores.shape), 0, 1)
+
+
+FOUR = {
+    "third": 0.7 * base_scores(),
+    "one": noisy(base_scores(), 1),
+    "cut": TRUNCATED,
+    "two": noisy(base_scores(), 2),
+}
+"""One and two are one system with noise of its own, cut lacks the last third of documents."""
+
+
+def compare_all(tmp_path, systems: dict[str, np.ndarray], *options) -> int:
+    files = [write(tmp_path / f"{name}.parquet", table(y)) for name, y in systems.items()]
+    return main(["compare", *files, "--buckets", "thirds", *map(str, options)])
+
+
+def test_several_systems_are_ranked_grouped_and_their_profiles_compared(tmp_path, capsys):
+    assert compare_all(tmp_path, FOUR) == 0
+    printed = capsys.readouterr().out
+    lines = [line.split() for line in printed.splitlines()]
+    rows = [line for line in lines if line[:1] and line[0] in "1234"]
+    systems, means, profiles = rows[:4], rows[4:8], rows[8:12]
+    assert {row[1] for row in systems[:2]} == {"one", "two"}
+    assert [row[1] for row in systems[2:]] == ["cut", "third"]
+    assert [row[5] for row in systems] == ["a", "a", "b", "c"]  # after mean and both ends
+    assert "Means differ in 5 of 6 pairs (family-wise p at most .05)." in printed
+    # Difference above the diagonal, p below it.
+    lead = float(systems[0][2]) - float(systems[3][2])
+    assert float(means[0][5]) == pytest.approx(lead, abs=0.0011)
+    assert means[3][2:] == ["<0.001", "<0.001", "<0.001", "·"]
+    assert float(means[1][2]) > 0.05
+    assert profiles[0][4] == "<0.001"  # of cut and the best; in three of six pairs
+    assert "(p at most .05 by Holm's method): 1 and 3, 2 and 3, 3 and 4." in " ".join(
+        printed.split()
+    )
+    assert "mean by bucket, at equal documents" in printed
+
+
+def test_tables_of_several_systems_have_a_row_a_pair_and_there_is_a_page(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert compare_all(tmp_path, FOUR, "--out", out) == 0
+    assert sorted(p.name for p in out.iterdir()) == [
+        f"comparison.{suffix}" for suffix in ("csv", "html", "parquet", "png", "svg")
+    ]
+    rows = read_table(out / "comparison.parquet", COMPARED)
+    assert list(zip(rows["model"], rows["other"], strict=True)) == list(combinations(FOUR, 2))
+    assert (rows["p_difference_adjusted"] >= rows["p_difference"]).all()
+    # Holm: the least of six p-values times 6, the largest as it is or as the one before it.
+    p = rows["p_profile"].sort()
+    assert rows["p_profile_adjusted"].min() == pytest.approx(6 * p[0])
+    assert rows["p_profile_adjusted"].max() >= p[5]
+    page = (out / "comparison.html").read_text()
+    for text in (
+        "4 systems on the same 360 queries, on 120 documents.",
+        "1 two</bdi>",
+        "Curves by position",
+    ):
+        assert text in page
+    assert page.count("<img ") == len(FOUR)
+    record = read_provenance(out / "comparison.parquet")
+    assert sorted(record["inputs"]) == [
+        f"{place}:scores:{name}.parquet" for place, name in zip("abcd", FOUR, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "code", "said"),
+    [
+        pytest.param("third", 1, "third is worse than one by 0.05", id="worse than all"),
+        pytest.param("cut", 1, "cut is not worse than third", id="worse than some"),
+        pytest.param("two", 0, "two is not worse than one", id="not told from the best"),
+    ],
+)
+def test_a_build_fails_where_the_first_is_worse_than_any_family_wise(
+    tmp_path, capsys, first, code, said
+):
+    systems = {first: FOUR[first]} | FOUR
+    assert compare_all(tmp_path, systems, "--fail-if-worse", 0.05) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert "family-wise p" in error
+    assert len(error.splitlines()) == 3  # one a pair of the first
+
+
+def test_a_loss_that_is_significant_alone_may_not_be_so_of_ten_pairs(tmp_path, capsys):
+    # Lower by .01 in 38 of 60 documents and higher in 22: T = 16 / sqrt(60) = 2.07, p .04 alone.
+    worse = np.where(np.arange(60) < 38, -0.01, 0.01)[:, None]
+    old = 0.9 * base_scores(60)
+    two = {"new": old + worse, "old": old}
+    five = two | {f"other{n}": noisy(old, n) for n in range(3)}
+    assert compare_all(tmp_path, two, "--fail-if-worse", 0.001) == 1
+    assert compare_all(tmp_path, five, "--fail-if-worse", 0.001, "--out", tmp_path / "out") == 0
+    row = read_table(tmp_path / "out/comparison.parquet", COMPARED).row(0, named=True)
+    assert row["p_difference"] < 0.05 < row["p_difference_adjusted"]
+
+
+def test_several_systems_on_few_documents_are_not_told_apart(tmp_path, capsys):
+    few = {name: scores[:20] for name, scores in FOUR.items()}
+    assert compare_all(tmp_path, few, "--fail-if-worse", 0.05, "--out", tmp_path / "out") == 0
+    out, error = capsys.readouterr()
+    assert "Whether means differ cannot be told: 20 documents are asked about" in out
+    assert "of 6 it cannot be told" in " ".join(out.split())
+    assert "20 documents, and 30 are needed" in error
+    assert (tmp_path / "out/comparison.html").is_file()
+
+
+def test_one_file_three_times_is_three_systems_that_are_alike(tmp_path, capsys):
+    path = write(tmp_path / "a.parquet", table(base_scores()))
+    assert main(["compare", path, path, path]) == 0
+    printed = capsys.readouterr().out
+    for name in ("1 a", "2 a (2)", "3 a (3)"):
+        assert name in printed
+    assert "Means differ in 0 of 3 pairs" in printed
+
+
+@pytest.mark.parametrize("n", [1, 27])
+def test_too_few_or_too_many_systems_are_refused(tmp_path, capsys, n):
+    path = write(tmp_path / "a.parquet", table(base_scores()))
+    assert main(["compare", *[path] * n]) == 2
+    assert f"{n} systems given; name two to 26" in capsys.readouterr().err
+
+
 # --- Where the systems come from --------------------------------------------------------------
 
 
@@ -233,7 +361,7 @@ def test_a_file_with_the_scores_of_several_models_is_refused_with_what_to_do(res
     path = results / "b/scores/eng-Latn-eng-Latn.parquet"
     assert run(path, path, "--results", results) == 2
     error = capsys.readouterr().err
-    assert "scores of 2 models (long, short); name two of them" in error
+    assert "scores of 2 models (long, short); name two or more" in error
 
 
 def test_several_benchmarks_or_pairs_have_to_be_chosen_from(results, capsys):

@@ -1,13 +1,19 @@
-"""Two systems on the same queries."""
+"""Two systems on the same queries, and several."""
+
+from itertools import combinations, product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from psibench.metrics.comparison import (
     compare_profiles,
+    groups_not_told_apart,
     mean_difference,
     psi_difference,
+    step_down_p,
 )
 
 
@@ -132,6 +138,59 @@ def test_difference_of_means_has_documents_as_units():
 def test_difference_of_means_needs_thirty_documents():
     assert mean_difference(np.ones(29), np.zeros(29), np.arange(29), level=0.95) is None
     assert mean_difference(np.ones(0), np.zeros(0), np.arange(0), level=0.95) is None
+
+
+# --- Several systems ------------------------------------------------------------------------------
+
+
+def every_flip(sums):
+    """Step-down max-T of sums (n_pairs, n_documents) over all sign vectors, by definition."""
+    length = np.sqrt((sums**2).sum(axis=1))
+    found = np.abs(sums.sum(axis=1)) / length
+    flipped = [np.abs(sums @ signs) / length for signs in product([-1, 1], repeat=sums.shape[1])]
+    p = np.zeros(len(sums))
+    least = 0.0
+    for place in np.argsort(-found):
+        rest = found <= found[place]
+        reaches = [flip[rest].max() >= found[place] - 1e-9 for flip in flipped]
+        p[place] = least = max(least, np.mean(reaches))
+    return p
+
+
+def test_family_wise_p_is_the_share_of_all_sign_flips():
+    # Four systems on 10 documents of 1 to 3 queries: 1,024 flips.
+    rng = np.random.default_rng(5)
+    documents = np.repeat(np.arange(10), [1, 2, 3, 1, 2, 3, 1, 2, 3, 2])
+    scores = rng.choice([0.0, 0.5, 1.0], (4, len(documents)))
+    scores += np.array([[0.5], [0.1], [0.0], [0.0]])
+    differences = np.array([scores[a] - scores[b] for a, b in combinations(range(4), 2)])
+    exact = every_flip(np.array([np.bincount(documents, weights=one) for one in differences]))
+    assert 0.001 < exact.min() < 0.1 < exact.max() < 0.99
+    found = step_down_p(scores, documents + 7)
+    assert found == pytest.approx(exact, abs=0.02)  # 4 standard errors of 9,999 flips
+    assert step_down_p(1 - scores, documents) == pytest.approx(found)
+
+
+def test_systems_that_are_alike_have_a_family_wise_p_of_1():
+    # The first two have the same sum in each of 40 documents of two queries, the third one less.
+    scores = np.array([[0.3, 0.6] * 40, [0.6, 0.3] * 40, [0.1, 0.2] * 40])
+    found = step_down_p(scores, np.repeat(np.arange(40), 2))
+    assert found.tolist() == [1.0, 0.0001, 0.0001]  # no flip but the data themselves
+
+
+@given(
+    st.integers(2, 6).flatmap(
+        lambda n: st.tuples(st.just(n), st.sets(st.sampled_from(list(combinations(range(n), 2)))))
+    )
+)
+def test_systems_share_a_group_exactly_where_they_do_not_differ(case):
+    n, differ = case
+    groups = groups_not_told_apart(n, sorted(differ))
+    shared = {pair for group in groups for pair in combinations(group, 2)}
+    assert shared == set(combinations(range(n), 2)) - differ
+    assert {one for group in groups for one in group} == set(range(n))
+    assert not any(set(one) < set(other) for one in groups for other in groups)
+    assert groups == sorted(set(groups))
 
 
 # --- PSI ------------------------------------------------------------------------------------------

@@ -8,7 +8,14 @@ from scipy import stats
 
 from psibench.errors import InputError
 from psibench.metrics.inference import Contrast, PositionTest, Profile, draw_errors
-from psibench.metrics.psi import RowData, estimate_row, invert_psi, lower_end, psi_of_columns
+from psibench.metrics.psi import (
+    RowData,
+    estimate_row,
+    invert_psi,
+    lower_end,
+    mean_interval,
+    psi_of_columns,
+)
 
 ESTIMATES = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
 SAME = ("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected", "best_same", "drop")
@@ -274,6 +281,16 @@ def test_bucket_means_and_their_intervals():
     np.testing.assert_allclose(buckets.low, [0.272, np.nan, np.nan, np.nan], atol=0.005)
     np.testing.assert_allclose(buckets.high, [0.458, np.nan, np.nan, np.nan], atol=0.005)
     assert np.isnan(buckets.same_mean).all()
+
+
+def test_interval_of_the_mean_is_that_of_a_bucket_of_all_queries():
+    scores, documents, buckets = controlled(4, [1.0, 0.8, 0.6])
+    by_bucket = row_of(scores, documents, np.zeros_like(buckets))[1]
+    assert mean_interval(scores, documents) == (by_bucket.low[0], by_bucket.high[0])
+    assert by_bucket.low[0] < scores.mean() < by_bucket.high[0]
+    # All 60 documents found: those never drawn may be missed, 1 - .025^(1 / 60) of them.
+    low, high = mean_interval(np.ones(180), np.repeat(np.arange(60), 3))
+    assert (low, high) == (pytest.approx(0.025 ** (1 / 60)), 1.0)
 
 
 def test_interval_of_a_bucket_of_few_documents_has_students_quantile():

@@ -37,16 +37,25 @@ def test_no_two_models_look_the_same():
     assert len(set(model_styles(controls).values())) == 38
 
 
-def test_the_legend_shows_each_line_with_its_name():
-    styles = {"a": LineStyle("#0072b2", "o"), "b": LineStyle("#d55e00")}
+def curves(styles: dict[str, LineStyle]) -> Figure:
     points = [(name, bucket, 0.5, 0.4, 0.6) for name in styles for bucket in "xy"]
     lines = pl.DataFrame(points, schema=["line", "bucket", "mean", "low", "high"], orient="row")
     axis = Axis(("x", "y"), ((0.0, 0.5), (0.5, 1.0)), "place")
-    (legend,) = draw_curves(lines, axis, styles, y_text="score").legends
+    return draw_curves(lines, axis, styles, y_text="score")
+
+
+def test_the_legend_shows_each_line_with_its_name():
+    styles = {"a": LineStyle("#0072b2", "o"), "b": LineStyle("#d55e00")}
+    (legend,) = curves(styles).legends
     shown = zip(legend.get_texts(), legend.get_lines(), strict=True)
     assert {text.get_text(): line.get_color() for text, line in shown} == {
         name: style.colour for name, style in styles.items()
     }
+
+
+def test_a_long_legend_does_not_take_the_room_of_the_plot():
+    few, many = (model_styles({f"m{n}": None for n in range(size)}) for size in (4, 26))
+    assert curves(many).get_figheight() > curves(few).get_figheight() + 1.5  # 13 lines, not 2
 
 
 def test_every_value_of_a_heat_map_is_in_its_cell():

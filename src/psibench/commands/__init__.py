@@ -10,7 +10,7 @@ COMMANDS = {
     "init": "write a config for a corpus of your own",
     "score": "nDCG and PSI of any retriever's run",
     "audit": "what a model reads of a corpus: documents cut, tokens never embedded; no queries",
-    "compare": "two systems on the same queries: means, PSI and profiles",
+    "compare": "systems on the same queries: means, PSI and profiles",
     "show": "print a PSI table",
     "check": "verify a table's provenance, or validate a config",
     "estimate": "say what language models and embedding APIs will be asked, and the cost",

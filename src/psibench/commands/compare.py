@@ -1,13 +1,16 @@
-"""`psibench compare`: whether two systems differ, and whether their profiles over positions do."""
+"""`psibench compare`: whether systems differ, and whether their profiles over positions do."""
 
 import argparse
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,30 +21,42 @@ from psibench.commands.score_options import add_judgements, add_tolerance
 from psibench.commands.text_table import Form, frame_lines
 from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
-from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
+from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
 from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
-from psibench.metrics.comparison import bucket_differences
+from psibench.metrics.comparison import bucket_differences, step_down_p
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
-from psibench.metrics.inference import FEWEST_DOCUMENTS
+from psibench.metrics.inference import FEWEST_DOCUMENTS, IntArray
+from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import document_numbers
-from psibench.report.plots import SERIES, LineStyle, draw_curves, write_figure
+from psibench.report.comparison import (
+    MEANS_NOTE,
+    PROFILES_NOTE,
+    PSI_HEAD,
+    Ranked,
+    ranked,
+    render_comparison,
+    section,
+)
+from psibench.report.plots import draw_curves, model_styles, write_figure
 from psibench.report.scores import bucket_axis
 from psibench.report.verdict import comparison_sentences
 from psibench.report.wording import ALPHA, change, p_text, p_value, split_pair
 from psibench.tables import Provenance, content_hash, read_table
+from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import queries_by
-from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
+from psibench.tables.schemas import COMPARED, COMPARISONS, PSI_TABLE, QUERY_SCORES
 
 WIDTH = 100
 FILES = "comparison"
+MOST_SYSTEMS = len(ascii_lowercase)
 WORSE = 1
 """Exit code where --fail-if-worse finds the first system worse."""
 
 
 @dataclass(frozen=True)
 class System:
-    """One of the two: its per-query scores, and where they came from."""
+    """One system: its per-query scores, and where they came from."""
 
     evaluated: Evaluated
     files: dict[str, Path]
@@ -53,77 +68,141 @@ class System:
 
 
 def run_compare(args: argparse.Namespace) -> int:
-    """Compare two systems, print what differs, and write it where ``--out`` says.
+    """Compare systems, print what differs, and write it where ``--out`` says.
 
     Returns the exit code: `WORSE` where ``--fail-if-worse`` says so, else 0.
     """
     refuse_file("--out", args.out)
-    first, second = _systems(args)
-    pair = (first.evaluated.model, second.evaluated.model)
-    scores = first.evaluated.scores, second.evaluated.scores
-    _refuse_other_queries(pair, scores)
-    metrics = _metrics(args.metrics, *scores)
-    schemes = _schemes(args.buckets, first.scheme or second.scheme, scores[0])
+    systems = _systems(args)
+    scores = {one.evaluated.model: one.evaluated.scores for one in systems}
+    names, first = list(scores), systems[0].evaluated.scores
+    documents = document_numbers(first)
+    _refuse_other_queries(scores)
+    metrics = _metrics(args.metrics, list(scores.values()))
+    own = next((one.scheme for one in systems if one.scheme), None)
+    labels = next((one.labels for one in systems if one.labels), RowLabels("custom", "und", "und"))
+    schemes = _schemes(args.buckets, own, first)
     tables = result_tables(
-        [first.evaluated, second.evaluated],
-        labels=first.labels or second.labels or RowLabels("custom", "und", "und"),
+        [one.evaluated for one in systems],
+        labels=labels,
         metrics=metrics,
         schemes=schemes,
         length_buckets=False,
-        pairs=[pair],
+        pairs=list(combinations(names, 2)),
     )
+    is_pair = len(systems) == 2
+    compared = tables.comparisons
+    if not is_pair:
+        compared = _adjusted(compared, scores, documents, metrics)
+    sections = []
     for scheme in schemes:
         for metric in metrics:
             of = {"buckets": scheme, "metric": metric}
-            found = tables.comparisons.filter(**of)
-            profiles = _profiles(pair, scores, metric, scheme, tables.buckets.filter(**of))
-            test = tables.psi.filter(model=pair[0], evidence="all", **of)["test"][0]
-            print("\n".join(_block(found, profiles, test)))
-            if args.out is not None and of == {"buckets": schemes[0], "metric": metrics[0]}:
+            found, buckets = compared.filter(**of), tables.buckets.filter(evidence="all", **of)
+            psi = tables.psi.filter(evidence="all", **of)
+            if is_pair:
+                pair = (names[0], names[1])
+                profiles = _profiles(pair, (first, scores[pair[1]]), metric, scheme, buckets)
                 is_same = bool(profiles["is_same"].any())
-                _draw(tables.buckets.filter(**of), pair, args.out, is_same=is_same)
+                print("\n".join(_block(found, profiles, psi["test"][0])))
+            else:
+                ends = {
+                    name: mean_interval(frame.get_column(metric).to_numpy(), documents)
+                    for name, frame in scores.items()
+                }
+                order = ranked(found.filter(evidence="all"), psi, buckets, ends)
+                is_same = order.kind != "plain"
+                print("\n".join(_several(order, found.row(0, named=True))))
+                if args.out is not None:
+                    sections.append(section(order, buckets, metric=metric, scheme=scheme))
+            if args.out is not None and of == {"buckets": schemes[0], "metric": metrics[0]}:
+                _draw(buckets, names, args.out, is_same=is_same)
     if args.out is not None:
-        record = _provenance((first, second), metrics, schemes)
-        write_result(tables.comparisons, COMPARISONS, args.out / FILES, provenance=record)
+        record = _provenance(systems, metrics, schemes)
+        spec = COMPARISONS if is_pair else COMPARED
+        write_result(compared, spec, args.out / FILES, provenance=record)
+        if not is_pair:
+            page = render_comparison(sections, compared.row(0, named=True), provenance=record)
+            write_text(page, args.out / f"{FILES}.html")
         print(f"\nWritten to {args.out}")
     if args.fail_if_worse is None:
         return 0
-    row = tables.comparisons.filter(evidence="all", metric=metrics[0]).row(0, named=True)
-    return _judge(row, pair, args.fail_if_worse)
+    rows = compared.filter(
+        evidence="all", metric=metrics[0], buckets=schemes[0], model=names[0]
+    ).iter_rows(named=True)
+    return max([_judge(row, args.fail_if_worse) for row in rows])
 
 
-def _judge(row: dict[str, Any], pair: tuple[str, str], loss: float) -> int:
+def _adjusted(
+    compared: pl.DataFrame,
+    scores: Mapping[str, pl.DataFrame],
+    documents: IntArray,
+    metrics: Sequence[str],
+) -> pl.DataFrame:
+    """Add what COMPARED has beside COMPARISONS: p-values over all pairs."""
+    pairs = list(combinations(scores, 2))
+    found = []
+    for metric in metrics:
+        values = np.array([frame.get_column(metric).to_numpy() for frame in scores.values()])
+        of_pairs = step_down_p(values, documents).tolist()
+        found += [(metric, *pair, "all", p) for pair, p in zip(pairs, of_pairs, strict=True)]
+    on = ("metric", "model", "other", "evidence")
+    by_flips = pl.DataFrame(found, schema=[*on, "p_flips"], orient="row")
+    return compared.join(by_flips, on=on, how="left", maintain_order="left").select(
+        *COMPARISONS.column_names,
+        # No less than that of the pair by itself, of which it is the same test but for chance.
+        p_difference_adjusted=pl.when(
+            pl.col("p_difference").is_not_null() & pl.col("p_flips").is_not_null()
+        ).then(pl.max_horizontal("p_difference", "p_flips")),
+        p_profile_adjusted=pl.col("p_profile")
+        .map_batches(lambda p: pl.Series(holm(p.to_numpy())), return_dtype=pl.Float64)
+        .over("metric", "buckets", "evidence")
+        .fill_nan(None),
+    )
+
+
+def _judge(row: Mapping[str, Any], loss: float) -> int:
     """Say whether the first system's mean is worse by so much and significantly; the exit code."""
-    p = row["p_difference"]
+    p = row.get("p_difference_adjusted", row["p_difference"])
     is_worse = p is not None and p <= ALPHA and row["difference"] <= -loss
+    family = "family-wise " if "p_difference_adjusted" in row else ""
     why = (
         f"no p: {row['n_documents']} documents, and {FEWEST_DOCUMENTS} are needed"
         if p is None
-        else p_text(p)
+        else f"{family}{p_text(p)}"
     )
     print(
-        f"psibench compare: {pair[0]} is {'' if is_worse else 'not '}worse than {pair[1]} by "
-        f"{loss:g} in {row['metric']} beyond chance ({change(row['difference'])}, {why})",
+        f"psibench compare: {row['model']} is {'' if is_worse else 'not '}worse than "
+        f"{row['other']} by {loss:g} in {row['metric']} beyond chance "
+        f"({change(row['difference'])}, {why})",
         file=sys.stderr,
     )
     return WORSE if is_worse else 0
 
 
-# --- The two systems ------------------------------------------------------------------------
+# --- The systems ----------------------------------------------------------------------------
 
 
-def _systems(args: argparse.Namespace) -> tuple[System, System]:
-    """Read both systems, each a model of a run, a run file or a file of per-query scores."""
+def _systems(args: argparse.Namespace) -> list[System]:
+    """Read the systems, each a model of a run, a run file or a file of per-query scores."""
     judgements = None
+    if not 2 <= len(args.systems) <= MOST_SYSTEMS:
+        raise InputError(
+            f"{len(args.systems)} systems given; name two to {MOST_SYSTEMS}: models of a run, run "
+            "files or files of per-query scores"
+        )
     if (args.queries is None) != (args.qrels is None):
         raise InputError("--queries and --qrels go together; give both or none")
     if args.queries is not None:
         judgements = read_judgements(args)
-    first, second = (_system(text, judgements, args) for text in args.systems)
-    if first.evaluated.model == second.evaluated.model:
-        other = replace(second.evaluated, model=f"{second.evaluated.model} (2)")
-        second = replace(second, evaluated=other)
-    return first, second
+    found: list[System] = []
+    for text in args.systems:
+        system = _system(text, judgements, args)
+        model, taken = system.evaluated.model, {one.evaluated.model for one in found}
+        again = (f"{model} ({number})" for number in range(2, MOST_SYSTEMS + 1))
+        name = next(name for name in (model, *again) if name not in taken)
+        found.append(replace(system, evaluated=replace(system.evaluated, model=name)))
+    return found
 
 
 def _system(
@@ -136,12 +215,14 @@ def _system(
             raise InputError(f"{path}: no such file")
         return _model_of_run(text, args)
     if _holds_scores(path):
-        name = path.resolve().parent.name if path.stem == "query_scores" else path.stem
+        name = path.stem.removeprefix("query_scores-")  # as `psibench score` names several
+        if name == "query_scores":
+            name = path.resolve().parent.name
         scores = read_table(path, QUERY_SCORES)
         if (models := scores["model"].unique().sort()).len() > 1:
             raise InputError(
-                f"{path}: scores of {models.len()} models ({', '.join(models)}); name two of them, "
-                "and their results folder with --results"
+                f"{path}: scores of {models.len()} models ({', '.join(models)}); name two or "
+                "more of them, and their results folder with --results"
             )
         return System(_evaluated(name, scores), {f"scores:{path.name}": path})
     if judgements is None:
@@ -217,31 +298,31 @@ def _only(given: str | None, there: set[str], option: str, model: str) -> str:
     return given or listed
 
 
-def _refuse_other_queries(
-    names: tuple[str, str], scores: tuple[pl.DataFrame, pl.DataFrame]
-) -> None:
-    first, second = scores
+def _refuse_other_queries(scores: Mapping[str, pl.DataFrame]) -> None:
+    (name, first), *others = scores.items()
     same = ["query_id", "document_id"]
-    both = first.join(second, on=same, how="semi").height
-    if both < max(first.height, second.height):
-        raise InputError(
-            f"{names[0]!r} has scores of {first.height} queries and {names[1]!r} of "
-            f"{second.height}; {both} are the same, of the same documents. Two systems are "
-            "compared on the same queries: score both with the same --queries and --qrels"
-        )
+    for other, second in others:
+        both = first.join(second, on=same, how="semi").height
+        if both < max(first.height, second.height):
+            raise InputError(
+                f"{name!r} has scores of {first.height} queries and {other!r} of "
+                f"{second.height}; {both} are the same, of the same documents. Systems are "
+                "compared on the same queries: score all with the same --queries and --qrels"
+            )
 
 
-def _metrics(asked: list[str] | None, first: pl.DataFrame, second: pl.DataFrame) -> list[str]:
+def _metrics(asked: list[str] | None, scores: Sequence[pl.DataFrame]) -> list[str]:
     known = [
         name
-        for name in first.columns
-        if name not in QUERY_SCORES.column_names and name in second.columns
+        for name in scores[0].columns
+        if name not in QUERY_SCORES.column_names and all(name in frame.columns for frame in scores)
     ]
     lacking = [name for name in asked or [] if name not in known]
     if lacking or not known:
+        which, each = ("both", "either") if len(scores) == 2 else ("all", "each")
         raise InputError(
-            f"no scores of both for the metrics {', '.join(lacking) or 'of either'}; both have "
-            f"{', '.join(known) or 'none'}"
+            f"no scores of {which} for the metrics {', '.join(lacking) or f'of {each}'}; {which} "
+            f"have {', '.join(known) or 'none'}"
         )
     parse_metrics(asked or known)
     return asked or known
@@ -275,7 +356,7 @@ def _profiles(
     """
     scheme = bucket_scheme(scheme_name)
     members = assign(scores[0], scheme)
-    first, second = (buckets.filter(model=name, evidence="all") for name in pair)
+    first, second = (buckets.filter(model=name) for name in pair)
     is_same = all(frame["same_mean"].count() > 0 for frame in (first, second))
     one, other = (frame.get_column(metric).to_numpy() for frame in scores)
     found = bucket_differences(
@@ -343,24 +424,53 @@ def _block(found: pl.DataFrame, profiles: pl.DataFrame, test: str | None) -> Ite
         yield textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
 
 
-def _draw(buckets: pl.DataFrame, pair: tuple[str, str], out: Path, *, is_same: bool) -> None:
-    """Draw both profiles with their intervals; ``buckets``: BUCKET_SCORES of one scheme, metric."""
-    of_all = buckets.filter(evidence="all")
+def _several(found: Ranked, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield one scheme and metric of three or more systems; ``row``: one of COMPARED."""
+    yield (
+        f"\n{row['metric']}, {row['buckets']}: {row['n_queries']} queries on "
+        f"{row['n_documents']} documents"
+    )
+    ends = {name: pl.concat_list(f"{name}_low", f"{name}_high") for name in ("mean", "psi")}
+    shown = found.systems.select(
+        "system", "mean", within=ends["mean"], group="group", psi="psi", between=ends["psi"]
+    )
+    heads: Sequence[str] = ("system", "mean", "interval", "group", PSI_HEAD, "interval")
+    yield from frame_lines(shown, n_text=1, heads=heads)
+    yield textwrap.fill(found.means_said, WIDTH)
+    numbers = found.means.columns[1:]
+    for title, matrix, said in (
+        ("differences of means, p", found.means, MEANS_NOTE),
+        ("p of profiles over positions", found.profiles, PROFILES_NOTE),
+    ):
+        yield ""
+        yield from frame_lines(matrix, n_text=1, heads=(title, *numbers))
+        yield textwrap.fill(said, WIDTH)
+    yield textwrap.fill(found.profiles_said, WIDTH)
+    yield ""
+    heads = (f"mean by bucket, {found.kind}", "queries", *numbers)
+    yield from frame_lines(found.buckets, n_text=1, heads=heads)
+
+
+def _draw(buckets: pl.DataFrame, names: Sequence[str], out: Path, *, is_same: bool) -> None:
+    """Draw all profiles with their intervals; ``buckets``: BUCKET_SCORES of one scheme, metric."""
     kind, column = ("at equal documents", "same_") if is_same else ("plain means", "")
-    lines = of_all.select(
+    lines = buckets.select(
         "bucket", line="model", **{name: f"{column}{name}" for name in ("mean", "low", "high")}
     )
-    styles = {pair[0]: LineStyle(SERIES[0], "o"), pair[1]: LineStyle(SERIES[1], "s", (4.0, 2.0))}
-    axis = bucket_axis(of_all, of_all["buckets"][0])
-    figure = draw_curves(lines, axis, styles, y_text=f"{of_all['metric'][0]}, {kind}")
+    styles = {
+        name: replace(style, dash=(4.0, 2.0) if number % 2 else ())
+        for number, (name, style) in enumerate(model_styles(dict.fromkeys(names)).items())
+    }
+    axis = bucket_axis(buckets, buckets["buckets"][0])
+    figure = draw_curves(lines, axis, styles, y_text=f"{buckets['metric'][0]}, {kind}")
     write_figure(figure, out / FILES)
 
 
 def _provenance(
-    systems: tuple[System, System], metrics: Sequence[str], schemes: Sequence[str]
+    systems: Sequence[System], metrics: Sequence[str], schemes: Sequence[str]
 ) -> Provenance:
     inputs = {}
-    for place, system in zip("ab", systems, strict=True):
+    for place, system in zip(ascii_lowercase, systems, strict=False):
         for name, path in system.files.items():
             inputs[f"{place}:{name}"] = content_hash(path)
     asked = {queries_by(path) for s in systems for path in s.files.values() if _holds_scores(path)}
@@ -378,13 +488,13 @@ def _provenance(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the two systems, where they are, and what to compare."""
+    """Add the systems, where they are, and what to compare."""
     parser.add_argument(
         "systems",
-        nargs=2,
+        nargs="+",
         metavar="SYSTEM",
-        help="two, each the id of a model of a run, a run file (with --queries and --qrels), or a "
-        "query_scores.parquet",
+        help="two or more, each the id of a model of a run, a run file (with --queries and "
+        "--qrels), or a query_scores.parquet",
     )
     models = parser.add_argument_group("models of a run")
     models.add_argument(
@@ -407,16 +517,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="squad, thirds, relative-20 (any relative-N) or all of these; default: the "
         "benchmark's first, or the first that places every query",
     )
-    shown.add_argument("--metrics", nargs="+", metavar="METRIC", help="default: all that both have")
+    shown.add_argument("--metrics", nargs="+", metavar="METRIC", help="default: all that all have")
     shown.add_argument(
-        "--out", type=Path, metavar="DIR", help="for comparison.csv, .parquet, .png and .svg"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="for comparison.csv, .parquet, .png and .svg, of three or more systems .html, too",
     )
     shown.add_argument(
         "--fail-if-worse",
         type=_loss,
         metavar="LOSS",
-        help=f"as 0.02: exit with {WORSE} where the first system's mean is lower by that much or "
-        "more, and significantly (p at most .05), for CI",
+        help=f"as 0.02: exit with {WORSE} where the first system's mean is lower than that of the "
+        "second, or of any other, by that much or more, and significantly (p at most .05, of "
+        "several family-wise), for CI",
     )
 
 
@@ -432,10 +546,10 @@ def _loss(text: str) -> float:
 
 
 COMMAND = Command(
-    description="Compare two systems on the same queries: the difference of their means, of their "
-    "PSI at equal documents, and whether their profiles over positions differ. Documents count as "
+    description="Compare systems on the same queries: the difference of their means, of their PSI "
+    "at equal documents, and whether their profiles over positions differ. Documents count as "
     "independent, not queries; a difference of profiles is claimed only where hits and misses "
-    "both show it.",
+    "both show it. Of three or more, p-values are adjusted over all pairs.",
     add_arguments=add_arguments,
     run=run_compare,
 )

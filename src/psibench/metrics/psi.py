@@ -603,6 +603,19 @@ def _score_intervals(
     return low, np.maximum(np.minimum(centre + reach, limit), limit - (limit - means) * alike)
 
 
+def mean_interval(
+    scores: FloatArray, documents: IntArray, *, level: float = 0.95
+) -> tuple[float, float]:
+    """Interval of a mean over queries, arrays (n_queries,), by documents; NaN with fewer than two.
+
+    Made as that of a bucket's mean.
+    """
+    every = np.arange(len(scores))
+    table = document_table(scores, documents, every, np.zeros_like(every), n_buckets=1)
+    low, high = _score_intervals(table, raw_profile(table), level)
+    return float(low[0]), float(high[0])
+
+
 def noise_of_independent_queries(table: DocumentTable) -> FloatArray:
     """Plain PSI, (DRAWS,), that chance alone shows if queries are shuffled over positions.
 

@@ -52,6 +52,7 @@ CONTROLS = {
 
 WIDE, SMALL = (5.6, 3.1), (3.6, 2.3)  # inches, as every size here
 MAX_NAME = 28  # characters of a model's id in a plot
+LEGEND_LINES, LEGEND_LINE = 2, 0.2  # as many fit a plot's height; each further one adds so much
 MAX_NAMED_TICKS = 8
 LONG_LABELS = 42
 TINT = 0.42  # ink on the bars stays readable in light and dark
@@ -160,8 +161,11 @@ def draw_curves(
         drawn += ax.plot(axis.places, line["mean"], **look)
     if len(styles) > 1 and not in_front:
         names = [cut(name, LONGEST_NAME) for name in styles]
-        look = {"loc": "outside lower center", "ncols": 2, "frameon": False, "fontsize": 9}
+        n_columns = 2 if max(map(len, names)) <= MAX_NAME else 1
+        look = {"loc": "outside lower center", "ncols": n_columns, "frameon": False, "fontsize": 9}
         figure.legend(drawn, names, **look)  # labels alone would name the bands, too
+        n_more = -(-len(names) // n_columns) - LEGEND_LINES
+        figure.set_figheight(size[1] + LEGEND_LINE * max(n_more, 0))
     return figure
 
 

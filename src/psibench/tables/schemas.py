@@ -393,6 +393,28 @@ COMPARISONS = TableSpec(
     key=(*_names(*_PAIR), "domain", "model", "other", "relation", *_names(_METRIC, *_VIEW)),
 )
 
+COMPARED = TableSpec(
+    "compared",
+    (
+        *COMPARISONS.columns,
+        Column(
+            "p_difference_adjusted",
+            FLOAT64,
+            "p_difference, family-wise over all pairs of a metric (step-down max-T over "
+            "documents); null of visible evidence, whose queries differ from pair to pair",
+            True,
+        ),
+        Column(
+            "p_profile_adjusted",
+            FLOAT64,
+            "p_profile, over all pairs of a metric, scheme and view (Holm)",
+            True,
+        ),
+    ),
+    key=COMPARISONS.key,
+)
+"""Of three or more systems, a row per pair."""
+
 LABEL_AGREEMENT = TableSpec(
     "label_agreement",
     (

@@ -1,0 +1,228 @@
+"""Three or more systems on the same queries: means, groups, profiles over positions.
+
+The terminal and the page of `psibench compare` show the same tables.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase
+from typing import Any
+
+import polars as pl
+
+from psibench.metrics.comparison import groups_not_told_apart
+from psibench.metrics.inference import FEWEST_DOCUMENTS
+from psibench.report.scores import bucket_axis, small_multiples
+from psibench.report.tables import FigureView, Form, render_page, slug, table_of, with_ends
+from psibench.report.views import simulation_note
+from psibench.report.wording import ALPHA, SCHEME_TEXTS, change, p_value, pair_text
+from psibench.tables import Provenance
+from psibench.tables.provenance import now
+
+PSI_HEAD = "PSI at equal documents, without noise"
+MEANS_NOTE = (
+    "Above the diagonal: mean of the row's system less that of the column's. Below: p of that "
+    "difference, family-wise over all pairs (step-down max-T, signs of documents flipped)."
+)
+PROFILES_NOTE = (
+    "Above the diagonal: p that two profiles differ in hits and in misses, adjusted over all pairs "
+    "by Holm's method. Below: p of that pair alone."
+)
+Pair = tuple[int, int]
+Rows = Mapping[Pair, Mapping[str, Any]]
+"""COMPARED row of two systems, by their places from 0; the better one is first."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Systems in one metric and bucket scheme, numbered from the highest mean on.
+
+    Attributes
+    ----------
+    names : as in the tables, in this order.
+    systems : frame of system, mean and psi with their intervals, and group: letters, of which two
+        systems share one exactly where no difference of their means is shown; null where untested.
+    means, profiles : frames of text, a row and a column per system: `MEANS_NOTE`, `PROFILES_NOTE`.
+    buckets : frame of bucket, queries and a column of means per system.
+    kind : what means these are: at equal documents, or plain where some system has no such.
+    means_said, profiles_said : what may be said of both.
+    """
+
+    names: list[str]
+    systems: pl.DataFrame
+    means: pl.DataFrame
+    profiles: pl.DataFrame
+    buckets: pl.DataFrame
+    kind: str
+    means_said: str
+    profiles_said: str
+
+
+def ranked(
+    compared: pl.DataFrame,
+    psi: pl.DataFrame,
+    buckets: pl.DataFrame,
+    intervals: Mapping[str, tuple[float, float]],
+) -> Ranked:
+    """Order systems by their means and say what tells them apart.
+
+    Parameters
+    ----------
+    compared, psi, buckets
+        Rows of COMPARED, PSI_TABLE and BUCKET_SCORES of one metric and scheme, all evidence.
+    intervals
+        Ends of the interval of each system's mean.
+    """
+    psi = psi.sort("mean", descending=True, maintain_order=True)
+    names = psi["model"].to_list()
+    rows: dict[Pair, Mapping[str, Any]] = {}
+    for row in compared.iter_rows(named=True):
+        one, other = names.index(row["model"]), names.index(row["other"])
+        gain = abs(row["mean"] - row["other_mean"])
+        rows[min(one, other), max(one, other)] = row | {"difference": gain}
+    numbers = [str(number) for number in range(1, len(names) + 1)]
+    numbered = pl.Series("System", [f"{n} {name}" for n, name in zip(numbers, names, strict=True)])
+    kind, column = "at equal documents", "same_mean"
+    if psi["psi_same"].null_count():
+        kind, column = "plain", "mean"
+    by_bucket = buckets.filter(model=names[0]).select("bucket", queries="n_queries")
+    means = {n: buckets.filter(model=m)[column] for n, m in zip(numbers, names, strict=True)}
+    low, high = zip(*(intervals[name] for name in names), strict=True)
+    return Ranked(
+        names,
+        psi.select(
+            system=numbered,
+            mean="mean",
+            mean_low=pl.Series(low).fill_nan(None),
+            mean_high=pl.Series(high).fill_nan(None),
+            group=pl.Series(_letters(len(names), rows), dtype=pl.String),
+            psi="psi_same_corrected",
+            psi_low="psi_same_low",
+            psi_high="psi_same_high",
+        ),
+        _matrix(numbered, rows, ("difference", change), ("p_difference_adjusted", p_value)),
+        _matrix(numbered, rows, ("p_profile_adjusted", p_value), ("p_profile", p_value)),
+        by_bucket.with_columns(**means).filter(pl.col("queries") > 0),
+        kind,
+        _means_said(rows),
+        _profiles_said(rows, psi["test"][0]),
+    )
+
+
+def _differ(rows: Rows, column: str) -> list[Pair]:
+    return [pair for pair, row in rows.items() if row[column] is not None and row[column] <= ALPHA]
+
+
+def _untold(rows: Rows, column: str) -> int:
+    return sum(row[column] is None for row in rows.values())
+
+
+def _letters(n: int, rows: Rows) -> list[str | None]:
+    """Write groups as letters, a for that of the highest mean; null where means are not tested."""
+    if _untold(rows, "p_difference_adjusted"):
+        return [None] * n
+    found = [""] * n
+    for number, group in enumerate(
+        groups_not_told_apart(n, _differ(rows, "p_difference_adjusted"))
+    ):
+        turn, letter = divmod(number, len(ascii_lowercase))
+        for place in group:
+            found[place] += f"{ascii_lowercase[letter]}{turn or ''}"
+    return [*found]
+
+
+def _matrix(
+    numbered: pl.Series, rows: Rows, above: tuple[str, Form], below: tuple[str, Form]
+) -> pl.DataFrame:
+    cells = [["·"] * len(numbered) for _ in numbered]
+    for (i, j), row in rows.items():
+        cells[i][j], cells[j][i] = (form(row[column]) for column, form in (above, below))
+    columns = {str(n): column for n, column in enumerate(zip(*cells, strict=True), start=1)}
+    return pl.DataFrame([numbered]).with_columns(**{n: pl.Series(c) for n, c in columns.items()})
+
+
+def _means_said(rows: Rows) -> str:
+    if _untold(rows, "p_difference_adjusted"):
+        n_documents = next(iter(rows.values()))["n_documents"]
+        return (
+            f"Whether means differ cannot be told: {n_documents} documents are asked about, and "
+            f"{FEWEST_DOCUMENTS} are needed."
+        )
+    n_differ = len(_differ(rows, "p_difference_adjusted"))
+    return (
+        f"Means differ in {n_differ} of {len(rows)} pairs (family-wise p at most .05). Of two "
+        "systems that share a letter there is no evidence that their means differ."
+    )
+
+
+def _profiles_said(rows: Rows, test: str | None) -> str:
+    differ, untold = _differ(rows, "p_profile_adjusted"), _untold(rows, "p_profile_adjusted")
+    said = f"profiles differ in {len(differ)} of {len(rows)} pairs (p at most .05 by Holm's method)"
+    if test == "between":
+        said = f"compared between documents, adjusted for length only: {said}"
+    if differ:
+        said += ": " + ", ".join(f"{i + 1} and {j + 1}" for i, j in sorted(differ))
+    if untold:
+        said += (
+            f"; of {untold} it cannot be told: too few documents inform the comparison, or one of "
+            "the two finds nothing or everything"
+        )
+    return f"{said[0].upper()}{said[1:]}."
+
+
+# --- The page
+
+
+def section(found: Ranked, buckets: pl.DataFrame, *, metric: str, scheme: str) -> dict[str, Any]:
+    """Return what the page shows of one metric and scheme; ``buckets`` as of `ranked`."""
+    more: dict[str, Any] = {"n_names": 1, "css": "compact"}
+    systems = table_of(
+        "Systems",
+        found.systems,
+        {
+            "System": "system",
+            "Mean": with_ends("mean"),
+            "Group": "group",
+            PSI_HEAD: with_ends("psi"),
+        },
+        note=found.means_said,
+        **more,
+    )
+    of_profiles = f"{found.profiles_said} {PROFILES_NOTE}"
+    means = table_of("Differences of means", found.means, note=MEANS_NOTE, **more)
+    profiles = table_of("Profiles over positions", found.profiles, note=of_profiles, **more)
+    prefix = "same_" if found.kind != "plain" else ""
+    columns = {name: f"{prefix}{name}" for name in ("mean", "low", "high")}
+    lines = buckets.select("bucket", line="model", **columns)
+    panels = small_multiples(lines, bucket_axis(buckets, scheme), found.names, metric=metric)
+    caption = f"Means by bucket, {found.kind}, with intervals; the other systems are faint."
+    return {
+        "id": slug(metric, scheme),
+        "title": f"{metric} by {SCHEME_TEXTS.get(scheme, scheme)}",
+        "tables": (systems, means, profiles),
+        "curves": FigureView("Curves by position", caption, panels),
+    }
+
+
+def render_comparison(
+    sections: Sequence[Mapping[str, Any]], row: Mapping[str, Any], *, provenance: Provenance
+) -> str:
+    """Return the page of sections; ``row``: a row of COMPARED, of all evidence."""
+    author = str(provenance.queries_by)
+    n_systems = len(provenance.params["systems"])
+    pair = pair_text(row["query_lang"], row["corpus_lang"])
+    where = "" if row["benchmark"] == "custom" else f" of {row['benchmark']}, {pair}"
+    about = (
+        f"{n_systems} systems on the same {row['n_queries']:,} queries, on "
+        f"{row['n_documents']:,} documents{where}."
+    )
+    return render_page(
+        "comparison.html",
+        title="Systems compared",
+        created=now(),
+        made_of={"queries by": author, **provenance.inputs},
+        run_title="",
+        about=about,
+        note=simulation_note(author),
+        sections=sections,
+    )
