@@ -12,8 +12,14 @@ from psibench.commands import COMMANDS, EXAMPLES, load_command
 from psibench.errors import InputError, missing_extra
 
 BAD_INPUT = 2
-UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What moves a terminal's cursor, colours it or turns it round, and what cannot be encoded."""
+STYLE = r"\x1b\[(?:[012]|1;3[13])m"
+UNPRINTABLE = re.compile(
+    rf"(?!{STYLE})[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What moves a terminal's cursor, colours it or turns it round, and what cannot be encoded.
+
+But for `STYLE`: bold, dim, red and yellow of the words of `show`, which hide nothing.
+"""
 
 
 class PlainText:
@@ -65,7 +71,7 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code, or 2 with one message on standard error for bad input.
 
-    What is printed holds no control characters but ends of lines and tabs.
+    What is printed holds no control characters but ends of lines, tabs and `STYLE`.
 
     argparse itself exits with 2 on a wrong option. Other exceptions are bugs and keep their
     traceback.

@@ -60,7 +60,7 @@ def arguments(files, **changes) -> list[str]:
     return listed
 
 
-def test_writes_all_tables_and_prints_the_psi_table(files, capsys):
+def test_writes_all_tables_and_prints_what_they_come_to(files, capsys):
     assert main(arguments(files, buckets="squad", metrics="mrr@10")) == 0
     psi = read_table(files / "out" / "psi_table.parquet", PSI_TABLE)
     row = psi.row(0, named=True)
@@ -80,8 +80,10 @@ def test_writes_all_tables_and_prints_the_psi_table(files, capsys):
         "query_scores.parquet",
     ]
     printed = capsys.readouterr().out
-    assert "bm25   all     all     mrr@10  squad    all            80    80  0.750  0.5" in printed
-    assert "\nmrr@10 by squad:\nbm25: " in printed
+    assert "custom: mrr@10 by squad\n" in printed
+    assert "bm25   0.750  " in printed
+    assert "  not shown" in printed  # without a control
+    assert "\nbm25  Depends on position" in printed
 
 
 def test_the_report_is_a_page_of_the_tables(files, capsys):

@@ -19,20 +19,77 @@ def shown(tmp_path, capsys):
     return show
 
 
-def test_each_benchmark_gets_its_headline_rows(shown):
+def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown):
+    rows = [
+        psi_row("m", seen=0.7, truncation=-0.2, truncation_low=-0.3, truncation_high=-0.1),
+        psi_row("m", evidence="visible", p_adjusted=0.2),
+        psi_row("few", p_adjusted=None, p_control_adjusted=None, n_informative_documents=12),
+        psi_row("plain", psi_same=None, test="between"),
+        psi_row("hidden-scheme", buckets="relative-20"),
+        psi_row("hidden-length", length_bucket="Q1"),
+        psi_row("hidden-metric", metric="mrr@10"),
+    ]
+    printed = shown(rows)
+    assert "hidden" not in printed
+    title, _, header, *table = printed.strip().splitlines()
+    assert title == "docs: ndcg@10 by thirds"
+    assert header.split() == ["model", "mean", "documents", "p", "control", "given"]
+    assert [line.split() for line in table[:3]] == [
+        "m 0.500 0.220 [0.170, 0.270] 0.002 0.020 70 % truncation".split(),
+        "plain 0.500 0.250 [0.200, 0.300]* 0.002 0.020 100 % not shown".split(),
+        "few 0.500 0.220 [0.170, 0.270] – – 100 % not testable".split(),
+    ]
+    assert "\nm      30.0 % of the evidence is cut: shorter passages" in printed
+    assert "\nfew    12 documents could show an effect, 30 are needed" in printed
+    assert "* Of plain means" in printed
+    assert "psi_table.parquet\n" in printed
+    assert "\x1b" not in printed
+
+
+def test_other_languages_and_views_are_a_line_each(shown):
+    rows = [psi_row("m"), psi_row("few", p_adjusted=None)]
+    other = {"query_lang": "deu-Latn", "corpus_lang": "deu-Latn", "n_queries": 900}
+    rows += [row | other | {"psi_same": 0.3} for row in rows]
+    rows += [row | {"benchmark": "docs-raw"} for row in rows]
+    printed = shown([*rows, psi_row("c", benchmark="else")])
+    assert "\ndocs, eng-Latn: ndcg@10 by thirds\n" in printed
+    assert "\nelse: ndcg@10 by thirds\n" in printed
+    said = "1 sensitive, 1 not testable; largest PSI"
+    assert f"\ndocs, deu-Latn: {said} 0.300 (m)\n" in printed
+    assert f"\ndocs-raw, eng-Latn: {said} 0.220 (m)\n" in printed
+    assert "docs-raw, deu-Latn" not in printed
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_a_terminal_has_colour_unless_it_is_not_wanted(
+    shown, monkeypatch, environment, is_coloured
+):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in {"TERM": "xterm-256color", "FORCE_COLOR": "1", **environment}.items():
+        monkeypatch.setenv(name, value)
+    printed = shown([psi_row("m\x1b[8m")])
+    assert ("\x1b[1;31msensitive" in printed) == is_coloured
+    assert "\x1b[8m" not in printed  # which would hide what follows
+
+
+def test_long_gives_each_benchmark_its_headline_rows(shown):
     rows = [
         psi_row("m"),
         psi_row("hidden-scheme", buckets="relative-20"),
         psi_row("hidden-length", length_bucket="Q1"),
         psi_row("other", benchmark="c"),
     ]
-    printed = shown(rows)
+    printed = shown(rows, "--long")
     assert "hidden" not in printed
     blocks = printed.split("\n\n")
     assert blocks[0].startswith("\ndocs\n")
     assert "0.250     0.220  0.170-0.270  0.002" in blocks[0]
     # A benchmark's table is followed by what may be said of each model.
-    assert blocks[1].startswith("m: Scores depend on where in the document the evidence is")
+    said = "m, sensitive: Scores depend on where in the document the evidence is"
+    assert blocks[1].startswith(f"ndcg@10 by thirds:\n{said}")
     assert blocks[2].startswith("c\n")
     assert "Queries: questions written by people." in printed
 
@@ -42,12 +99,13 @@ def test_verdicts_of_several_metrics_are_told_apart(shown):
         [
             psi_row("m", metric="ndcg@10"),
             psi_row("m", metric="mrr@10"),
-        ]
+        ],
+        "--long",
     )
     scheme = psi_row("m")["buckets"]
-    assert printed.count("\nm: Scores depend") == 2
+    assert printed.count("\nm, sensitive: Scores depend") == 2
     for metric in ("ndcg@10", "mrr@10"):
-        assert f"\n{metric} by {scheme}:\nm: Scores depend" in printed
+        assert f"\n{metric} by {scheme}:\nm, sensitive: Scores depend" in printed
 
 
 def test_all_shows_every_row(shown):
@@ -67,7 +125,7 @@ def test_a_row_of_all_that_was_given_is_not_shown_where_everything_was(shown):
     """The view of visible evidence repeats the row above it if nothing was cut."""
     repeated = psi_row("m", evidence="visible", seen=1.0)
     other = psi_row("m", evidence="whole", n_queries=200, mean=0.625)
-    printed = shown([psi_row("m", seen=1.0), repeated, other])
+    printed = shown([psi_row("m", seen=1.0), repeated, other], "--long")
     assert "visible" not in printed
     assert printed.count(" 0.625 ") == 1
     assert " 100% " in printed
@@ -78,7 +136,8 @@ def test_flags_are_explained_once(shown):
         [
             psi_row("m", flags="confounded, small_buckets"),
             psi_row("m", benchmark="c", flags="confounded"),
-        ]
+        ],
+        "--long",
     )
     assert printed.count("confounded: the published PSI mixes position with document") == 1
     assert printed.count("small_buckets: a bucket has few queries") == 1

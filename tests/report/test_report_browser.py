@@ -97,10 +97,11 @@ def test_panels_of_verification_fit_the_page(tmp_path: Path, width: int) -> None
 
 @pytest.mark.parametrize("width", [1340, 500])
 def test_answers_and_figure_fit_the_page(small: ReportInput, tmp_path: Path, width: int) -> None:
-    """Nothing on top scrolls, and the figure's text is legible."""
+    """Nothing on top scrolls, unfolded either, and the figures' text is legible."""
     page = tmp_path / "report.html"
     write(small, page)
     script = """
+      document.querySelector("#verdicts details").open = true;
       const image = document.querySelector("#verdicts img");
       const found = {
         wide: scrolls("#verdicts .scroll").length, table: scrolls("#psi .scroll").length,
@@ -109,7 +110,8 @@ def test_answers_and_figure_fit_the_page(small: ReportInput, tmp_path: Path, wid
     found = measured(page, tmp_path / "profile", width, script)
     assert found["wide"] == 0
     if width == 1340:
-        assert (found["table"], found["scale"]) == (0, 1)
+        assert found["table"] == 0
+        assert found["scale"] > 0.75
 
 
 ARABIC = "الغطاء أزرق. الصندوق أحمر، رقم 42 (B). الحبل طويل."

@@ -10,7 +10,7 @@ from report_tables import FORBIDDEN, psi_row, report_input, undefined_row
 
 from psibench.metrics.psi import FLAGS
 from psibench.report.page import render_report
-from psibench.report.verdict import Verdict, control_reading, verdicts
+from psibench.report.verdict import WORDS, Verdict, verdicts
 
 BETWEEN = {"test": "between", "flags": "between_documents", "psi_same": None} | {
     "psi_same_low": None,
@@ -215,8 +215,14 @@ def test_every_combination_of_figures_says_no_more_than_they_bear() -> None:
             assert seen == 0.5
             assert control != "position-blind"
             assert flags != "at_floor"
+            assert (p, against_seen) != (0.01, 0.01) or found.word == "sensitive"
         if "position-sensitive beyond" in text:
             assert (p, against, test) == (0.01, 0.01, "within")
+            assert found.word == "sensitive"
+        assert (found.word == "not testable") == (p is None or flags == "at_floor")
+        if found.word == "sensitive":
+            beyond = (p, against, test), (p_seen, against_seen, test_seen)
+            assert (0.01, 0.01, "within") in beyond
         if "Scores depend on where in the document" in text:
             assert (p, test) == (0.01, "within")
             assert flags != "at_floor"
@@ -240,12 +246,16 @@ def test_the_page_names_each_sentence_and_no_other() -> None:
         (None, 0.01, 0.2),  # of the evidence given, and of documents read whole
         ("within", "between"),
         ("", "at_floor", "at_ceiling", "confounded", "given_unknown", "no_lengths"),
-        (None, "position-blind"),
+        (None, "position-blind", "truncating"),
         (0.001, 0.5),  # of this model alone
-        ({}, {"control": None, "psi_same": None, "length_imbalance": 0.3}),
+        (
+            {},
+            {"control": None, "psi_same": None, "psi_same_high": None}
+            | {"drop_low": -0.1, "length_imbalance": 0.3},
+        ),
         ((None, None, None), (-0.2, -0.3, -0.1), (-0.2, -0.5, 0.1)),  # truncation
     )
-    found = set()
+    found, advice = set(), set()
     for p, against, test, seen, p_seen, test_seen, flags, control, alone, changes, cost in grid:
         row = psi_row("a", p_adjusted=p, p_control_adjusted=against, test=test) | changes
         row |= {"seen": seen, "flags": flags, "p_position": alone}
@@ -253,11 +263,58 @@ def test_the_page_names_each_sentence_and_no_other() -> None:
         seen_row = visible(p_adjusted=p_seen, p_control_adjusted=against, test=test_seen)
         seen_row["p_position"] = alone
         whole = psi_row("a", evidence="whole", p_control_adjusted=against)
-        text = " ".join(said(row, seen_row, whole, **({"a": control} if control else {})).sentences)
-        found |= {normalised(one) for one in re.split(r"(?<=[.])\s(?=[A-Z])", text)}
+        one = said(row, seen_row, whole, **({"a": control} if control else {}))
+        found |= {
+            normalised(text) for text in re.split(r"(?<=[.])\s(?=[A-Z])", " ".join(one.sentences))
+        }
+        advice.add(normalised(one.advice))
+    assert found == documented("| said | rests on |")
+    assert advice == documented("| what to do | said of |")
+    assert {f"*{word}*" for word in WORDS} == documented("| word | rests on |")
+
+
+def documented(header: str) -> set[str]:
+    """The first column of a table of docs/psi.md."""
     page = (Path(__file__).parents[2] / "docs" / "psi.md").read_text(encoding="utf-8")
-    rows = page.split("| said | rests on |")[1].split("\n\n")[0].splitlines()[2:]
-    assert found == {row.split(" | ")[0].removeprefix("| ") for row in rows}
+    rows = page.split(header)[1].split("\n\n")[0].splitlines()[2:]
+    return {row.split(" | ")[0].removeprefix("| ") for row in rows}
+
+
+CUT = {"seen": 0.7, "truncation": -0.2, "truncation_low": -0.3, "truncation_high": -0.1}
+UNCLEAR = CUT | {"truncation_high": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_visible", "word"),
+    [
+        ({}, None, "sensitive"),
+        ({"p_control_adjusted": 0.06}, None, "not shown"),
+        ({"control": None, "p_control_adjusted": None}, None, "not shown"),
+        ({"p_adjusted": 0.06}, None, "not shown"),
+        ({"p_adjusted": 0.06, **CUT}, {}, "not shown"),
+        (BETWEEN, None, "not shown"),
+        (CUT, None, "truncation"),
+        (CUT, {"p_adjusted": 0.06}, "truncation"),
+        (CUT, {"p_adjusted": None, "flags": "too_few_documents, at_ceiling"}, "truncation"),
+        (CUT, {"p_control_adjusted": 0.06}, "truncation"),
+        (CUT, {"test": "between"}, "truncation"),
+        (CUT | {"p_control_adjusted": None}, None, "truncation"),
+        (CUT, {}, "sensitive"),
+        (UNCLEAR, {"p_adjusted": 0.06}, "sensitive"),
+        (UNCLEAR | {"p_control_adjusted": 0.06}, {}, "sensitive"),
+        (UNCLEAR | {"p_control_adjusted": 0.06}, {"p_control_adjusted": 0.06}, "not shown"),
+        ({"p_adjusted": None, "test": None, "flags": "too_few_documents"}, None, "not testable"),
+        ({"p_adjusted": None, "flags": "too_few_documents, at_ceiling"}, None, "not testable"),
+        ({"flags": "at_floor", **CUT}, {}, "not testable"),
+        ({"psi": None}, None, "not testable"),
+    ],
+)
+def test_a_row_comes_to_this_word(
+    changes: dict[str, Any], of_visible: dict[str, Any] | None, word: str
+) -> None:
+    rows = [psi_row("a") | changes]
+    rows += [] if of_visible is None else [visible(**of_visible)]
+    assert said(*rows).word == word
 
 
 def test_effects_come_first_and_what_finds_next_to_nothing_last() -> None:
@@ -288,24 +345,20 @@ def test_row_without_a_psi_says_why(changes: dict[str, Any], text: str) -> None:
 @pytest.mark.parametrize(
     ("control", "changes", "text"),
     [
-        ("position-blind", {}, "the questions themselves differ in difficulty by position"),
-        (
-            "position-blind",
-            {"p_adjusted": 0.4},
-            "no evidence that the benchmark's questions differ",
-        ),
-        ("position-blind", {"p_adjusted": None}, "Not tested: the data leave 400 documents"),
+        ("position-blind", {}, "the questions differ by position"),
+        ("position-blind", {"p_adjusted": 0.4}, "no evidence that the questions differ"),
+        ("position-blind", {"p_adjusted": None}, "400 documents could show an effect"),
         ("position-blind", {"flags": "at_floor"}, "Finds next to nothing"),
-        ("truncating", {"seen": 0.6}, "Late evidence is found worse, as it must be."),
+        ("truncating", {"seen": 0.6}, "late evidence is found worse, as it must be."),
         ("truncating", {"seen": 0.6, "drop_low": -0.1}, "not of late evidence found worse"),
-        ("truncating", {"seen": 0.6, "p_adjusted": 0.4}, "could be missed here, too"),
+        ("truncating", {"seen": 0.6, "p_adjusted": 0.4}, "could be missed, too"),
         ("truncating", {}, "too short here to cut anything"),
-        ("truncating", {"p_adjusted": None}, "Not tested"),
+        ("truncating", {"p_adjusted": None}, "400 documents could show an effect"),
         ("truncating", {"psi": None}, "Nothing is found in any bucket"),
     ],
 )
 def test_controls_are_read_in_words(control: str, changes: dict[str, Any], text: str) -> None:
-    assert text in control_reading(psi_row("c", **changes), control)
+    assert text in said(psi_row("c", **changes), c=control).advice
 
 
 def test_every_flag_is_shown_with_its_text() -> None:

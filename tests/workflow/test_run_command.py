@@ -47,7 +47,7 @@ def test_the_table_is_printed_of_what_is_up_to_date(project: Project) -> None:
     done = run(project.folder, "psibench.cli", "run", "--cores", "1", "config.yaml")
     assert done.returncode == 0, done.stderr
     assert "Nothing to be done" in done.stdout + done.stderr
-    assert re.search(r"(?m)^tiny$", done.stdout)
+    assert re.search(r"(?m)^tiny: ndcg@10 by ", done.stdout)
     files = (
         "results/psi_table.csv results/bucket_scores.csv results/report.html results/published.html"
     )

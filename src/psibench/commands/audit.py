@@ -12,7 +12,7 @@ import polars as pl
 
 from psibench.commands.base import Command, refuse_below, refuse_file, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
-from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
+from psibench.commands.psi_text import author_lines, long_lines
 from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RerankModel, RunFilesModel
@@ -229,15 +229,10 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
             "input is in a third's and not in the document's."
         )
     if found.results is not None:
-        yield ""
-        yield format_psi_table(found.results.psi)
-        yield ""
-        yield format_verdicts(found.results.psi, {CONTROL: "position-blind"})
-        yield ""
         row = found.results.psi.row(0, named=True)
-        table = evenly_spread(row["n_queries"], row["n_documents"])
-        yield f"Queries: {author_text('simulation')}."
-        yield smallest_psi_text(table)
+        yield from long_lines(found.results.psi)
+        yield from ("", *author_lines("simulation"))
+        yield smallest_psi_text(evenly_spread(row["n_queries"], row["n_documents"]))
 
 
 def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:

@@ -1,16 +1,32 @@
 """The PSI table and what it says, as text for a terminal."""
 
+import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import polars as pl
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from psibench.commands.text_table import UNDEFINED, Form, frame_lines
 from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.metrics.labels import FEWEST_GRADED, FEWEST_OF_A_BUCKET
 from psibench.metrics.psi import FLAGS
-from psibench.report.verdict import verdicts
-from psibench.report.wording import ALPHA, interval, p_text, p_value
+from psibench.report.verdict import WORDS, Row, Verdict, verdicts
+from psibench.report.views import headline_metric, headlines
+from psibench.report.wording import (
+    ALPHA,
+    estimate,
+    interval,
+    number,
+    p_text,
+    p_value,
+    pair_text,
+    percent,
+)
 from psibench.tables.spec import POOLED
 
 AUTHORS = {
@@ -45,11 +61,44 @@ def _from_to(ends: list[float | None]) -> str:
 
 
 FORMS: dict[str, Form] = {"interval": _from_to, "p": p_value, "p control": p_value, "given": ".0%"}
-WIDTH = 100
+WIDTH, WIDE = 100, 200
+"""Columns of sentences; of tables where no terminal says how many it has."""
+ISOLATES = str.maketrans("", "", "\u2068\u2069")
+"""Marks around names that are for pages; a terminal shows them as boxes."""
+STYLES = {"sensitive": "bold red", "truncation": "bold yellow", "not testable": "dim"}
+BY_PAIR = ("benchmark", "query_lang", "corpus_lang")
 
 
-def format_psi_table(table: pl.DataFrame) -> str:
-    """Lay out a PSI table in aligned columns, numbers with three decimals.
+def print_glance(table: pl.DataFrame, file: Path) -> None:
+    """Print what a PSI table comes to: by model a row that ends in a word, and what to do.
+
+    This is of the slices that a page leads with. Each other language pair is a line, and each
+    benchmark that is a view of another one. Colour and width are the terminal's. ``file`` is where
+    the table is, for the command that says more.
+    """
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = console.width if sys.stdout.isatty() else WIDE
+    rows = _headline(table).filter(metric=headline_metric(table))
+    leading = headlines(rows, rows["corpus_lang"].unique(maintain_order=True).to_list())
+    shorter = []
+    for (name, *pair), own in rows.group_by(BY_PAIR, maintain_order=True):
+        is_leading = pair == [leading[name][side] for side in BY_PAIR[1:]]
+        is_view = any(name.startswith(f"{other}-") for other in leading)
+        found = verdicts(own.to_dicts(), controls=_controls(table))
+        by_model = {row["model"]: row for row in own.filter(evidence="all").to_dicts()}
+        title = _title(table, name, *pair)
+        if is_leading and not is_view:
+            console.print(f"\n{title}: {own['metric'][0]} by {own['buckets'][0]}")
+            for block in _word_tables(found, by_model, width=console.width):
+                console.print(block)
+        elif is_leading or not is_view:
+            shorter.append(f"{title}: {_in_short(found, by_model)}")
+    console.print(*(["", *shorter, ""] if shorter else [""]), sep="\n")
+    console.print(f"Why, in sentences, and all views of the evidence: psibench show --long {file}")
+
+
+def long_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]:
+    """Yield a PSI table's rows and the sentences on each model, by benchmark and language pair.
 
     ``same-doc`` and ``interval`` are the PSI at equal documents, ``p`` and ``p control`` the
     adjusted ones, ``given`` the share of queries whose evidence the model was given. A row of
@@ -58,25 +107,94 @@ def format_psi_table(table: pl.DataFrame) -> str:
     """
     is_all, n_queries = pl.col("evidence") == "all", pl.col("n_queries")
     of_all = pl.when(is_all).then(n_queries).forward_fill()
-    kept = table.filter(is_all | (n_queries != of_all))
-    return "\n".join(frame_lines(kept.select(**COLUMNS), FORMS, n_text=6))
-
-
-def format_flags(table: pl.DataFrame) -> str:
-    """Say what the flags that occur in a PSI table mean, a line each."""
+    headline = _headline(table)
+    for (name, *pair), own in (table if every_row else headline).group_by(
+        BY_PAIR, maintain_order=True
+    ):
+        yield f"\n{_title(table, name, *pair)}"
+        kept = own.filter(is_all | (n_queries != of_all))
+        yield from frame_lines(kept.select(**COLUMNS), FORMS, n_text=6)
+        mine = dict(zip(BY_PAIR, (name, *pair), strict=True))
+        for (metric,), rows in headline.filter(**mine).group_by("metric", maintain_order=True):
+            yield f"\n{metric} by {rows['buckets'][0]}:"
+            for one in verdicts(rows.to_dicts(), controls=_controls(table)):
+                text = f"{one.model}, {one.word}: {' '.join(one.sentences)}".translate(ISOLATES)
+                yield textwrap.fill(text, WIDTH, subsequent_indent="  ")
     raised = {name for flags in table["flags"] for name in flags.split(", ") if name}
-    return "\n".join(f"{name}: {text}" for name, text in FLAGS.items() if name in raised)
+    if raised:
+        yield "\nFlags:"
+        yield from (f"{name}: {text}" for name, text in FLAGS.items() if name in raised)
+        yield "docs/psi.md says how to read a row."
 
 
-def format_verdicts(table: pl.DataFrame, controls: Mapping[str, str | None]) -> str:
-    """Say what the rows of one benchmark, language pair, metric and scheme allow to conclude."""
-    pooled = table.filter(domain="all", length_bucket="all")
-    lines = [
-        textwrap.fill(f"{one.model}: {' '.join(one.sentences)}", WIDTH, subsequent_indent="  ")
-        for one in verdicts(pooled.to_dicts(), controls=controls)
-    ]
-    isolates = str.maketrans("", "", "\u2068\u2069")  # for pages; a terminal shows them as boxes
-    return "\n".join(lines).translate(isolates)
+def author_lines(queries_by: str) -> Iterator[str]:
+    """Say in words who wrote queries, from the names that provenance gives."""
+    for author in queries_by.split(", "):
+        model = author.removeprefix("llm:")
+        if model.startswith(STAND_IN_PREFIX):
+            yield f"Queries: {STAND_IN_AUTHOR.format(model=model)}."
+        elif author not in ("", "not recorded"):
+            written = f"written by {model}" if model != author else author
+            yield f"Queries: {AUTHORS.get(author, written)}."
+
+
+def _headline(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of each benchmark's first bucket scheme over all domains and lengths."""
+    is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
+    return table.filter(is_first, domain=POOLED, length_bucket=POOLED)
+
+
+def _controls(table: pl.DataFrame) -> dict[str, str | None]:
+    return dict.fromkeys(table["control"], "position-blind")
+
+
+def _title(table: pl.DataFrame, name: str, asked: str, searched: str) -> str:
+    """Name a benchmark, and where it has several the language pair."""
+    several = table.filter(benchmark=name).select(BY_PAIR).n_unique() > 1
+    return f"{name}, {pair_text(asked, searched)}" if several else name
+
+
+def _word_tables(
+    found: Sequence[Verdict], by_model: Mapping[str, Row], *, width: int
+) -> Iterator[RenderableType]:
+    """Yield the figures that the words rest on, a row per model, and a line per model on each."""
+    gap, is_narrow = 2 if width > 90 else 1, width < 80
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    table.add_column("\nmodel", overflow="fold", min_width=8 if is_narrow else None)
+    for heading in ("\nmean", "PSI at equal\ndocuments", "\np", "p against\ncontrol", "\ngiven"):
+        table.add_column(heading, justify="right", no_wrap=not is_narrow)
+    table.add_column(no_wrap=not is_narrow)
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    is_plain = False
+    for one in found:
+        row, style = by_model[one.model], STYLES.get(one.word, "")
+        name = "psi_same" if row["psi_same"] is not None or row["psi"] is None else "psi"
+        is_plain |= name == "psi"
+        table.add_row(
+            one.model,
+            number(row["mean"]),
+            estimate(row[name], row[f"{name}_low"], row[f"{name}_high"]) + "*" * (name == "psi"),
+            p_value(row["p_adjusted"]),
+            p_value(row["p_control_adjusted"]),
+            percent(row["seen"], 0),
+            Text(one.word, style),
+        )
+        lines.add_row(Text(one.model, style), one.advice.translate(ISOLATES))
+    yield table
+    yield "* Of plain means, which mix position with document.\n" if is_plain else ""
+    yield lines
+
+
+def _in_short(found: Sequence[Verdict], by_model: Mapping[str, Row]) -> str:
+    """Return how many models have which word, and the largest PSI among those that are tested."""
+    counts = Counter(one.word for one in found)
+    said = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
+    tested = [by_model[one.model] for one in found if one.word != "not testable"]
+    sizes = [(row["psi_same"], row["model"]) for row in tested if row["psi_same"] is not None]
+    if not sizes:
+        return said
+    size, model = max(sizes)
+    return f"{said}; largest PSI {number(size)} ({model})"
 
 
 def format_labels(
@@ -142,11 +260,3 @@ def _of_few(n_graded: int, found: pl.DataFrame) -> Iterator[str]:
         yield f"{n_graded} queries graded: no corrected values, {FEWEST_GRADED} are needed."
     elif found["corrected"].null_count():
         yield f"-: fewer than {FEWEST_OF_A_BUCKET} graded, or none of them relevant."
-
-
-def author_text(author: str) -> str:
-    """Say in words who wrote queries, from the name that provenance gives."""
-    model = author.removeprefix("llm:")
-    if model.startswith(STAND_IN_PREFIX):
-        return STAND_IN_AUTHOR.format(model=model)
-    return AUTHORS.get(author) or (f"written by {model}" if model != author else author)

@@ -171,7 +171,7 @@ def show_results(targets: Sequence[str]) -> None:
     asked = targets or ["all" if (RESULTS / "psi_table.parquet").is_file() else "probes"]
     names = dict.fromkeys(TABLES[stem] for t in asked if (stem := Path(t).stem) in TABLES)
     for name in names:
-        run_show(argparse.Namespace(file=RESULTS / f"{name}.parquet", all=False))
+        run_show(argparse.Namespace(file=RESULTS / f"{name}.parquet", long=False, all=False))
     files = [
         path
         for target in asked

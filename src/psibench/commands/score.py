@@ -13,12 +13,7 @@ import polars as pl
 
 from psibench import __version__
 from psibench.commands.base import Command, refuse_file, refuse_unwritable, write_result
-from psibench.commands.psi_text import (
-    author_text,
-    format_labels,
-    format_psi_table,
-    format_verdicts,
-)
+from psibench.commands.psi_text import author_lines, format_labels, print_glance
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import (
     add_arguments,
@@ -69,7 +64,7 @@ N_REVERSED = 1_000
 
 
 def run_score(args: argparse.Namespace) -> None:
-    """Score every run, write the tables and the page, print the PSI table and what it says."""
+    """Score every run, write the tables and the page, print what the PSI table comes to."""
     args = with_example(args) if args.example else _of_own_files(args)
     limits = _check_options(args)
     queries, qrels = read_judgements(args)
@@ -101,16 +96,11 @@ def run_score(args: argparse.Namespace) -> None:
         write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
     for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
         write_result(frame, spec, args.out / spec.name, provenance=origin)
-    print(format_psi_table(tables.psi))
-    controls = {args.control: "position-blind"} if args.control else {}
-    headline = tables.psi.filter(metric=args.metrics[0], buckets=schemes[0])
-    print(f"\n{args.metrics[0]} by {schemes[0]}:")
-    print(f"{format_verdicts(headline, controls)}\n")
+    print_glance(tables.psi, args.out / f"{PSI_TABLE.name}.parquet")
     if grades is not None:
         scored = {name: (one.scores, under_grades[name]) for name, one in evaluated.items()}
-        print(f"{_correct(scored, grades, qrels, schemes, origin, args)}\n")
-    if author != "not recorded":
-        print(f"Queries: {author_text(author)}.")
+        print(f"\n{_correct(scored, grades, qrels, schemes, origin, args)}\n")
+    print(*author_lines(author), sep="\n")
     print(f"Tables written to {args.out}")
     if args.report is not None:
         write_text(_page(evaluated.values(), tables, origin, args), args.report)

@@ -181,42 +181,6 @@ def draw_changes(
     return figure
 
 
-def draw_drops(rows: Sequence[Mapping[str, Any]]) -> "Figure":
-    """Draw how much worse late evidence is found than early, the first row on top.
-
-    Each row has ``name``, ``style``, ``drop``, ``drop_low`` and ``drop_high`` (None: not known).
-    Markers of those that are ``plain`` are open: of plain means. Those that are ``faint`` mean
-    nothing by themselves and do not widen the axis. Intervals are cut at -100 %.
-    """
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    size = (5.2, 1.0 + 0.3 * len(rows))
-    figure, ax = _axes(size, {"axes.grid.axis": "x", "axes.spines.left": False})
-    ax.axvline(0, color=INK, linewidth=1, zorder=1)
-    ax.set_yticks(range(len(rows)), [row["name"] for row in rows], parse_math=False)
-    values = [-0.05, 0.05]
-    for place, (row, label) in enumerate(zip(rows, ax.get_yticklabels(), strict=True)):
-        colour = FAINT if row["faint"] else row["style"].colour
-        label.set_color(CONTROL if row["faint"] else INK)
-        ends = row["drop_low"], row["drop_high"]
-        if None not in ends:
-            ax.hlines(place, *ends, color=colour, linewidth=2, zorder=2)
-        fill = "none" if row["plain"] else colour
-        look = {"markerfacecolor": fill, "markeredgecolor": colour, "markersize": 7}
-        ax.plot(row["drop"], place, marker=row["style"].marker, zorder=3, **look)
-        if not row["faint"]:
-            values += [row["drop"], *(max(end, -1.0) for end in ends if end is not None)]
-    ax.set_ylim(len(rows) - 0.5, -0.5)
-    margin = 0.06 * (max(values) - min(values))
-    ax.set_xlim(min(values) - margin, max(values) + margin)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    ax.xaxis.set_major_formatter(
-        FuncFormatter(lambda share, _: f"{100 * share:.0f} %".replace("-", "\N{MINUS SIGN}"))
-    )
-    ax.set_xlabel("\u2190 late found better   \u00b7   late found worse \u2192")
-    return figure
-
-
 def draw_histogram(bins: pl.DataFrame, *, x_text: str) -> "Figure":
     """Draw how many queries have their evidence in each bin: bin_low, bin_high, n_queries."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
@@ -297,11 +261,6 @@ def draw_heat_map(cells: pl.DataFrame) -> "Figure":
             look["color"] = LIGHT if image.norm(value) >= DARKER else DARK
             ax.text(column, row, text.removeprefix("0") if is_numbered else text, **look)
     return figure
-
-
-def short_name(name: str) -> str:
-    """Cut the middle out of a model's id that is too long for a plot."""
-    return name if len(name) <= MAX_NAME else f"{name[:16]}\u2026{name[16 - MAX_NAME + 1 :]}"
 
 
 def _axes(size: tuple[float, float], changes: dict[str, Any] | None = None) -> tuple["Figure", Any]:

@@ -1,10 +1,10 @@
-"""What models score by position: answers, the PSI table, controls, truncation, curves.
+"""What models score by position: curves and answers, the PSI table, first stages.
 
 The page of ``psibench score --report`` is this alone (`render_scores`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -17,9 +17,6 @@ from psibench.report.plots import (
     Axis,
     LineStyle,
     draw_curves,
-    draw_drops,
-    model_styles,
-    short_name,
     y_limit,
 )
 from psibench.report.tables import (
@@ -29,13 +26,18 @@ from psibench.report.tables import (
     Panel,
     Table,
     chip,
-    figure_of,
     panel,
     render_page,
     table_of,
     with_ends,
 )
-from psibench.report.verdict import control_reading, has_flag, place, verdicts
+from psibench.report.verdict import (
+    WORDS,
+    Verdict,
+    has_flag,
+    place,
+    verdicts,
+)
 from psibench.report.views import (
     PAIR,
     BenchmarkInfo,
@@ -47,7 +49,7 @@ from psibench.report.views import (
     main_scheme,
     schemes_of,
 )
-from psibench.report.wording import ALPHA, SCHEME_TEXTS, p_value, pair_text, percent
+from psibench.report.wording import SCHEME_TEXTS, p_value, pair_text, percent
 from psibench.tables.spec import POOLED
 
 # --- the page
@@ -89,7 +91,12 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     )
     lead = pl.DataFrame(ordered, schema=lead.schema)
     n_pairs = dict(inputs.psi_table.group_by("benchmark").agg(PAIR.n_unique()).iter_rows())
-    curves = [(info, curve_figures(rows, info, models, metric=metric)) for info in benchmarks]
+    curves = {info.id: curve_figures(rows, info, models, metric=metric) for info in benchmarks}
+    said = [answers(lead, info, controls, curves[info.id]) for info in benchmarks]
+    others = [
+        (info, [figure for name, figure in curves[info.id].items() if name != scheme])
+        for info, scheme, *_ in said
+    ]
     return {
         "title": inputs.title,
         "created": inputs.created,
@@ -100,7 +107,8 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         "n_models": len(models),
         "models": _model_table(models),
         "scheme_texts": SCHEME_TEXTS,
-        "answers": [answers(lead, info, controls) for info in benchmarks],
+        "answers": said,
+        "words": WORDS,
         "leading_pairs": {
             name: pair_text(line["query_lang"], line["corpus_lang"])
             for name, line in leading.items()
@@ -111,9 +119,8 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         "flags": {
             name: text for name, text in FLAGS.items() if lead["flags"].str.contains(name).any()
         },
-        "curves": [(info, figures) for info, figures in curves if figures],
+        "curves": [(info, figures) for info, figures in others if figures],
         "comparison": full_and_tiny_figure(rows, benchmarks, metric=metric),
-        "controls": control_readings(lead, controls),
         "first_stages": first_stages(every, benchmarks, models, metric=metric),
     }
 
@@ -151,7 +158,7 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
         "Truncation": with_ends("truncation"),
         "Drop": "drop",
         "Queries": "n_queries",
-        "Documents": "n_documents",
+        "Docs": "n_documents",
         "Flags": "flags",
     }
     forms: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "Given": percent}
@@ -184,92 +191,68 @@ QUESTIONS = (
 
 
 def answers(
-    lead: pl.DataFrame, info: BenchmarkInfo, controls: Mapping[str, str | None]
-) -> tuple[BenchmarkInfo, str, Table | None, FigureView | None]:
-    """Return benchmark, bucket scheme, the verdicts on its models, and late against early.
+    lead: pl.DataFrame,
+    info: BenchmarkInfo,
+    controls: Mapping[str, str | None],
+    curves: Mapping[str, FigureView],
+) -> tuple[BenchmarkInfo, str, FigureView | None, Table | None]:
+    """Return benchmark, bucket scheme, curves with words, and the sentences behind these.
 
-    ``lead`` are the leading PSI rows of one metric.
+    ``lead`` are the leading PSI rows of one metric; ``curves`` are by bucket scheme.
     """
-    rows = _main_rows(lead, info).to_dicts()
+    rows = lead.filter(benchmark=info.id, buckets=main_scheme(lead, info) or "").to_dicts()
     if not rows:
         return info, "", None, None
+    scheme = rows[0]["buckets"]
     by_model = {row["model"]: row for row in rows if row["evidence"] == "all"}
-    lines, looks, shown = [], [], []
-    for one in verdicts(rows, controls=controls):
+    found = verdicts(rows, controls=controls)
+    lines = []
+    for one in found:
         row, control = by_model[one.model], controls.get(one.model)
-        shown.append(row)
-        chips = [chip(f"{control} control" if control else row["kind"])]
+        chips = [_word_chip(one), chip(f"{control} control" if control else row["kind"])]
         chips += [chip(n, "warn", FLAGS[n]) for n in UNSAID_FLAGS if has_flag(row, n)]
         name = Markup("<bdi>{}</bdi> {}").format(one.model, Markup(" ").join(chips))
         lines.append((name, one.depends, one.beyond, one.truncation, one.size))
-        p = row["p_control_adjusted"] if row["test"] == "within" else None
-        is_beyond = one.finding == "depends" and p is not None and p <= ALPHA
-        looks.append(f"{one.finding}{' beyond' if is_beyond else ''}")
     table = Table(
         f"Answers for {info.id}",
         ("Model", *QUESTIONS),
         tuple(lines),
         n_names=1,
         prose=range(1, 5),
-        looks=tuple(looks),
+        looks=tuple(_css(one) for one in found),
         css="answers",
     )
-    return info, rows[0]["buckets"], table, drop_figure(shown, controls)
+    curve = curves.get(scheme)
+    if curve is not None:
+        by_name = {one.name: one for one in curve.panels}
+        said = [
+            replace(
+                by_name.pop(one.model),
+                name=Markup("{} {}").format(one.model, _word_chip(one)),
+                note=one.advice,
+            )
+            for one in found
+            if one.model in by_name
+        ]
+        curve = replace(curve, panels=(*said, *by_name.values()))
+    return info, scheme, curve, table
 
 
-def _main_rows(lead: pl.DataFrame, info: BenchmarkInfo) -> pl.DataFrame:
-    """Return a benchmark's leading PSI rows of its main bucket scheme, in page order."""
-    return lead.filter(benchmark=info.id, buckets=main_scheme(lead, info) or "")
+def _css(one: Verdict) -> str:
+    return one.word.replace(" ", "-")
 
 
-def drop_figure(rows: Sequence[Row], controls: Mapping[str, str | None]) -> FigureView | None:
-    """Return how much worse late evidence is found than early, a row per model.
-
-    ``rows`` are PSI rows over all evidence, in the order shown; those at the floor go last. None
-    where no row has a drop.
-    """
-    styles = model_styles(controls)
-    known = [
-        {
-            **row,
-            "name": short_name(row["model"]) + (" (control)" if controls[row["model"]] else ""),
-            "style": styles[row["model"]],
-            "plain": row["psi_same"] is None or has_flag(row, "between_documents"),
-            "faint": has_flag(row, "at_floor"),
-        }
-        for row in rows
-        if row["drop"] is not None
-    ]
-    if not known:
-        return None
-    known.sort(key=lambda row: row["faint"])
-    caption = "1 − last / first bucket at equal documents, with its interval."
-    if any(row["plain"] for row in known):
-        caption += " Open markers: of plain means, which mix position with document."
-    if any(row["faint"] for row in known):
-        caption += " Pale: finds next to nothing."
-    return figure_of(draw_drops(known), "Late against early evidence", caption)
+def _word_chip(one: Verdict) -> Markup:
+    return chip(one.word, f"word {_css(one)}", WORDS[one.word])
 
 
-# --- controls, first stages
+# --- first stages
 
 FIRST_STAGE_NOTE = (
     "A reranker orders what its first stage found: where that misses the relevant document, no "
     "reranker can bring it back, so that a first stage which misses late evidence makes a reranker "
     "look position-sensitive. Recall at a reranker's depth is its first stage's."
 )
-
-
-def control_readings(
-    lead: pl.DataFrame, controls: Mapping[str, str | None]
-) -> dict[str, list[tuple[str, str, str]]]:
-    """Return benchmark, model and what it says of each control's rows over all queries."""
-    found: dict[str, list[tuple[str, str, str]]] = {"position-blind": [], "truncating": []}
-    for row in lead.filter(evidence="all").iter_rows(named=True):
-        if control := controls.get(row["model"]):
-            place = f"{row['benchmark']}, {row['buckets']}"
-            found[control].append((place, row["model"], control_reading(row, control)))
-    return found
 
 
 def first_stages(
@@ -372,21 +355,22 @@ def small_multiples(
 
 def curve_figures(
     rows: pl.DataFrame, info: BenchmarkInfo, models: Sequence[ModelInfo], *, metric: str
-) -> list[FigureView]:
-    """Return one figure of means by position per bucket scheme of a benchmark.
+) -> dict[str, FigureView]:
+    """Return a figure of means by position for each bucket scheme of a benchmark.
 
     ``rows`` are the leading rows of ``bucket_scores`` (one slice per benchmark, one metric);
     only ``evidence = all`` is drawn. A benchmark without such rows has no figure.
     """
     mine = rows.filter(benchmark=info.id, evidence="all")
-    figures = []
+    figures = {}
     for scheme in schemes_of(mine, info.id):
         table = mine.filter(buckets=scheme)
         lines = lines_at_equal_documents(table)
         names = [model.id for model in models if model.id in set(table["model"])]
         panels = small_multiples(lines, bucket_axis(table, scheme), names, metric=metric)
         caption = _curve_caption(lines, table.row(0, named=True))
-        figures.append(FigureView(SCHEME_TEXTS.get(scheme, scheme), caption, panels))
+        title = f"{metric} by {SCHEME_TEXTS.get(scheme, scheme)}"
+        figures[scheme] = FigureView(title, caption, panels)
     return figures
 
 

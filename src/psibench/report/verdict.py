@@ -1,4 +1,4 @@
-"""What the figures of one model on one benchmark allow to say, in sentences.
+"""What the figures of one model on one benchmark allow to say, in one word and in sentences.
 
 Four questions, in this order: does the score depend on where in the document the evidence is; is
 it the model, or the questions; how much of it is truncation; how large could it still be. Each
@@ -23,6 +23,16 @@ MORE = (
     "evidence."
 )
 FINDINGS = ("depends", "none", "untested", "floor", "undefined")
+WORDS = {
+    "sensitive": "Scores depend on where the evidence is, beyond the position-blind control; where "
+    "the cut is shown to cost some of the score, on the evidence that was given, too.",
+    "truncation": "Scores depend on where the evidence is. That evidence beyond the input costs "
+    "some of the score is shown, an effect on the evidence that was given is not.",
+    "not shown": "A position effect of the model's own was tested for and not shown. That is no "
+    "evidence that there is none.",
+    "not testable": "Too few documents could show an effect, or next to nothing is found.",
+}
+"""The words that a verdict comes to, and what they mean."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +40,18 @@ class Verdict:
     """What is said of one model.
 
     ``finding`` is depends, none (no evidence), untested (too few documents), floor (finds next to
-    nothing) or undefined (no PSI). Then the answers to the four questions; empty where a question
-    does not arise.
+    nothing) or undefined (no PSI); ``word`` one of `WORDS`, ``advice`` what to do. Then the answers
+    to the four questions; empty where a question does not arise.
     """
 
     model: str
     finding: str
+    word: str
+    advice: str
     depends: str
-    beyond: str
-    truncation: str
-    size: str
+    beyond: str = ""
+    truncation: str = ""
+    size: str = ""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -57,23 +69,110 @@ def verdict(
     the evidence it was given, ``whole`` over the documents it read to their end, None where that is
     not known; ``control`` is position-blind or truncating if the model is a control.
     """
-    finding = finding_of(row)
+    finding, word = finding_of(row), word_of(row, visible)
+    told = (row["model"], finding, word, _advice(row, word, visible, control))
     if finding == "undefined":
-        return Verdict(row["model"], finding, undefined_text(row), "", "", "")
+        return Verdict(*told, undefined_text(row))
     if finding == "floor":
         text = (
             f"Finds next to nothing here (mean {number(row['mean'])}): whether that little depends "
             "on position says nothing about the model."
         )
-        return Verdict(row["model"], finding, text, "", _share_given(row), "")
+        return Verdict(*told, text, truncation=_share_given(row))
     return Verdict(
-        row["model"],
-        finding,
+        *told,
         _depends(row, finding, control),
         _beyond(row, finding, control),
         _truncation(row, visible, whole, control),
         _size(row),
     )
+
+
+def word_of(row: Row, visible: Row | None) -> str:
+    """Return which of `WORDS` a model's rows over all and over the given evidence come to."""
+    finding = finding_of(row)
+    if finding in ("undefined", "floor", "untested"):
+        return "not testable"
+    if finding == "none":
+        return "not shown"
+    views = [visible] if visible is not None and is_cut(row) else []
+    if costs_score(row):
+        return "sensitive" if any(map(_is_beyond, views)) else "truncation"
+    return "sensitive" if any(map(_is_beyond, [row, *views])) else "not shown"
+
+
+def is_cut(row: Row) -> bool:
+    """Return whether some evidence is known to lie beyond the model's input."""
+    return row["seen"] is not None and row["seen"] < 1.0
+
+
+def costs_score(row: Row) -> bool:
+    """Return whether evidence beyond the input is shown to cost some of the score."""
+    high = row["truncation_high"]
+    return is_cut(row) and high is not None and row["truncation"] < 0 and high < 0
+
+
+def _is_beyond(row: Row) -> bool:
+    """Return whether positions within documents matter beyond the position-blind control."""
+    is_found = finding_of(row) == "depends" and row["test"] == "within"
+    against = _against_control(row)
+    return is_found and against is not None and against[0]
+
+
+def _advice(row: Row, word: str, visible: Row | None, control: str | None) -> str:
+    """Return what to do about a word, short enough for a line of a terminal."""
+    if word == "not testable":
+        return _untested(row)
+    is_found = finding_of(row) == "depends"
+    cut = percent(1 - row["seen"]) if is_cut(row) else ""
+    if control == "position-blind":
+        return (
+            "A control: the questions differ by position; read the others against it."
+            if is_found
+            else "A control: no evidence that the questions differ by position."
+        )
+    if control == "truncating":
+        return _of_truncating_control(row)
+    if word == "sensitive":
+        lowest = f"Lowest in {isolate(row['worst_same'] or row['worst_bucket'])}"
+        if is_cut(row) and (visible is None or not _is_beyond(visible)):
+            return f"{lowest}; {cut} of the evidence is cut: give it more, then measure again."
+        return f"{lowest}: measure windows, fusion or a reranker (docs/mitigations.md)."
+    if word == "truncation":
+        return f"{cut} of the evidence is cut: shorter passages, more max_tokens or windows."
+    if is_found and row["test"] == "between":
+        return "Depends on position, or on the document: ask about several places of each."
+    if is_found and row["control"] is None:
+        return "Depends on position; so may the questions: add the position-blind control."
+    if is_found:
+        return "Depends on position, not shown to exceed the control: it may be the questions."
+    own = _own_p(row)
+    bound = _excluded(row) or "; more documents would tell more"
+    return f"No evidence of an effect{own and f' ({own})'}{bound}."
+
+
+def _of_truncating_control(row: Row) -> str:
+    if row["seen"] == 1.0:
+        return "A control: documents are too short here to cut anything off."
+    if finding_of(row) == "none":
+        return "A control: no effect of what it is known to do; others' could be missed, too."
+    if row["drop_low"] is not None and row["drop_low"] > 0:
+        return "A control: late evidence is found worse, as it must be."
+    return "A control: an effect, but not of late evidence found worse; look closer first."
+
+
+def _untested(row: Row) -> str:
+    """Return what to do where nothing is tested."""
+    finding, n = finding_of(row), row["n_informative_documents"]
+    if finding == "undefined":
+        return undefined_text(row)
+    if finding == "floor":
+        return "Finds next to nothing: check its prompts, its length and the labels first."
+    if has_flag(row, "no_lengths"):
+        return "Needs the documents' lengths (pos_char_length) to be tested."
+    if has_flag(row, "at_ceiling"):
+        return "Finds nearly everything: harder queries or more documents would tell."
+    return f"{n} documents could show an effect, 30 are needed: more documents would tell."
 
 
 def finding_of(row: Row) -> str:
@@ -136,7 +235,7 @@ def _depends(row: Row, finding: str, control: str | None) -> str:
         else ""
     )
     beyond = ""
-    if row["seen"] is not None and row["seen"] < 1.0 and control is None:
+    if is_cut(row) and control is None:
         share = percent(1 - row["seen"])
         beyond = f"; of {share} of the queries it is not wholly inside the model's input"
     return f"Scores depend on where in the document the evidence is ({p}){ends}{beyond}."
@@ -192,7 +291,7 @@ def _truncation(row: Row, visible: Row | None, whole: Row | None, control: str |
         said.append(
             "At equal document and position, evidence that is not wholly inside its input costs "
             f"{cost} of the score (effect {ends}, of this model alone)."
-            if row["truncation"] < 0 and row["truncation_high"] < 0
+            if costs_score(row)
             else f"What truncation costs cannot be told from nothing{ends and f' (effect {ends})'}."
         )
     if visible is not None and visible["psi"] is not None and control != "position-blind":
@@ -252,9 +351,13 @@ def _p_of_position(row: Row) -> str:
 
     Intervals are not adjusted: one that excludes 0 would contradict the adjusted p without it.
     """
-    adjusted, alone = row["p_adjusted"], row["p_position"]
-    own = f", of this model alone {p_text(alone)}" if alone <= ALPHA < adjusted else ""
-    return f"adjusted {p_text(adjusted)}{own}"
+    own = _own_p(row)
+    return f"adjusted {p_text(row['p_adjusted'])}{own and f', {own}'}"
+
+
+def _own_p(row: Row) -> str:
+    alone = row["p_position"]
+    return f"of this model alone {p_text(alone)}" if alone <= ALPHA < row["p_adjusted"] else ""
 
 
 def _excluded(row: Row) -> str:
@@ -307,27 +410,6 @@ def place(row: Row) -> tuple[int, float]:
     """Return what PSI rows are ordered by: effects first, the largest before; no PSI last."""
     size = row["psi_same_corrected"]
     return FINDINGS.index(finding_of(row)), -(size if size is not None else 0.0)
-
-
-def control_reading(row: Row, control: str) -> str:
-    """Return what a control's PSI row says about its benchmark."""
-    said = verdict(row, control=control)
-    if control == "position-blind":
-        return f"{said.depends} {said.beyond}".strip()
-    if said.finding in ("undefined", "floor", "untested"):
-        return said.depends
-    if row["seen"] is not None and row["seen"] >= 1.0:
-        return "It was given all evidence: documents are too short here to cut anything."
-    if said.finding == "none":
-        return (
-            "No effect of what it is known to do: an effect as large of another model could be "
-            "missed here, too."
-        )
-    if row["drop_low"] is not None and row["drop_low"] > 0:
-        return "Late evidence is found worse, as it must be."
-    return (
-        "An effect, but not of late evidence found worse: look closer before reading other models."
-    )
 
 
 def comparison_sentences(row: Row, names: tuple[str, str], test: str | None) -> list[str]:
