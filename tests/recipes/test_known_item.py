@@ -4,7 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.generate.loaders.known_item import Draw, match_thirds, simulate_known_items
+from psibench.generate.loaders.known_item import (
+    Draw,
+    match_thirds,
+    simulate_known_items,
+    why_no_query,
+)
 from psibench.sources.python_docs import read_python_docs
 from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.text.segments import POSITIONS, tag_myopic, tag_posq
@@ -26,7 +31,8 @@ def documents(*texts):
 def check_invariants(docs, queries, dropped, *, n_terms, queries_per_third=1):
     """Every promise of the recipe, recomputed from the texts."""
     texts = dict(docs.select("_id", "text").iter_rows())
-    stems = {doc_id: set(tokenise(text).stems) for doc_id, text in texts.items()}
+    stems = {doc_id: tokenise(text).stems for doc_id, text in texts.items()}
+    distinct = {doc_id: set(found) for doc_id, found in stems.items()}
     for row in queries.iter_rows(named=True):
         text, (start, end) = texts[row["pos_corpus_id"]], row["pos_char_span"]
         terms, wanted = row["text"].split(" "), set(tokenise(row["text"]).stems)
@@ -41,8 +47,13 @@ def check_invariants(docs, queries, dropped, *, n_terms, queries_per_third=1):
         assert tag_myopic(start, end, len(text)) == (row["target_position"],)
         outside = tokenise(text[:start]).stems + tokenise(text[end:]).stems
         assert not wanted & set(outside)
-        holders = [doc_id for doc_id, found in stems.items() if wanted <= found]
-        assert holders == [row["pos_corpus_id"]]
+        own = row["pos_corpus_id"]
+        assert wanted <= distinct[own]
+        width = len(stems[own])
+        for other, found in stems.items():  # nowhere else as close together
+            if other != own and wanted <= distinct[other]:
+                stretches = range(max(1, len(found) - width + 1))
+                assert not any(wanted <= set(found[at : at + width]) for at in stretches)
     per_document = Counter(queries.select("pos_corpus_id", "target_position").iter_rows())
     assert all(
         per_document[doc_id, position] == queries_per_third
@@ -180,3 +191,75 @@ def test_matching_goes_by_the_ratio_of_span_lengths_and_stops_where_draws_run_ou
     ((_, spread),) = match_thirds([[draw(1.0, 100)], [draw(1.0, 200)], [draw(1.0, 100)]], 3)
     assert spread == pytest.approx(np.log(2) / 0.25)
     assert match_thirds([[], [draw(1.0)], [draw(1.0)]], 1) == []
+
+
+def made_up(words, n_documents, n_words=120):
+    """Documents of words drawn from a vocabulary."""
+    rng = np.random.default_rng(1)
+    return [" ".join(rng.choice(words, n_words)) for _ in range(n_documents)]
+
+
+SYLLABLES = "ba de fi go lu ma ne pi ro su ta ve".split()
+VOCABULARY = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES]
+
+
+def test_one_giant_that_holds_every_word_does_not_answer_for_all():
+    rng = np.random.default_rng(2)
+    texts = made_up(VOCABULARY, 60)
+    alone, _ = simulate_known_items(documents(*texts), seed=0)
+    giant = " ".join(rng.choice(VOCABULARY, 125_000))
+    queries, dropped = simulate_known_items(documents(*texts, giant), seed=0)
+    assert len(queries) > 0.9 * len(alone) > 100
+    # of itself: every word occurs in each of its thirds
+    own = dropped.filter(doc_id="d60")
+    assert own["reason"].to_list() == ["no_unambiguous_span"] * 3
+
+
+def test_what_stands_as_close_together_in_a_longer_document_is_answered_there():
+    filler = " ".join(["filler"] * 50)
+    docs = documents(FRUIT, f"{filler} {FRUIT} {filler}", TREES)
+    _, dropped = simulate_known_items(docs, seed=0, **SMALL)
+    assert dropped.filter(doc_id="d0").select("reason", "detail").unique().rows() == [
+        ("answerable_elsewhere", "d1")
+    ]
+    apart = FRUIT.replace(" ", f" {filler} ")
+    queries, _ = simulate_known_items(documents(FRUIT, apart, TREES), seed=0, **SMALL)
+    assert "d0" in queries["pos_corpus_id"].to_list()
+
+
+LETTERS = {
+    "hebrew": "אבגדהוזחטיכלמנסעפצקרשת",
+    "arabic with points": ["بَ", "تِ", "جُ", "د", "رّ", "سْ", "ع", "ف", "ق", "ك", "ل", "م"],
+    "persian with joiners": ["ب", "ت\u200c", "ج", "د", "ر", "س", "ع", "ف", "ق", "ک", "ل", "م"],
+    "hindi": ["का", "खि", "गी", "घु", "चू", "छे", "जै", "टो", "डौ", "ता", "दि", "नी"],
+}
+
+
+@pytest.mark.parametrize("letters", LETTERS.values(), ids=LETTERS)
+@pytest.mark.parametrize("between", [" ", " 👩\u200d🌾 ", " \u200f"])
+def test_sixty_documents_of_any_spaced_script_give_queries(letters, between):
+    rng = np.random.default_rng(3)
+    words = ["".join(rng.choice(list(letters), 4)) for _ in range(400)]
+    docs = documents(*(text.replace(" ", between) for text in made_up(words, 60)))
+    queries, dropped = simulate_known_items(docs, seed=0)
+    assert len(queries) > 60
+    check_invariants(docs, queries, dropped, n_terms=5)
+
+
+@pytest.mark.parametrize(
+    ("texts", "advice"),
+    [
+        (["👩\u200d🌾 🍎 🍐 🍊"] * 3, "signs alone, as emoji"),
+        ([FRUIT], "add documents"),
+        ([FRUIT, FRUIT, TREES, TREES], "leave out copies"),
+        ([FRUIT, f"{FRUIT} {TREES}", TREES], "in document 'd1'"),
+        (["我喜欢吃苹果和香蕉我们一起去公园玩"] * 2, "text_too_short"),
+    ],
+)
+def test_why_there_is_no_query_goes_by_the_reason(texts, advice):
+    docs = documents(*texts)
+    queries, dropped = simulate_known_items(docs, seed=0, **SMALL)
+    assert queries.is_empty()
+    said = why_no_query(docs, dropped)
+    assert advice in said
+    assert f"no known-item query from {len(texts)} documents; planned queries dropped: " in said

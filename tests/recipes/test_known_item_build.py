@@ -19,9 +19,9 @@ def test_a_corpus_that_gives_no_query_is_refused_with_the_reasons(tmp_path):
     with pytest.raises(InputError) as raised:
         section(tmp_path).build(count_whitespace_tokens)
     message = str(raised.value)
-    assert "made no query from 1 documents" in message
+    assert "no known-item query from 1 documents" in message
     assert "text_too_short 3" in message  # one planned query per third
-    assert "passages: {}" in message
+    assert "Keys that decide: passages, n_terms and queries_per_third" in message
 
 
 def test_a_local_folder_laid_out_as_a_dataset_is_tracked_file_by_file(tmp_path):

@@ -113,7 +113,7 @@ def build_params(
     return params
 
 
-@stage("build", version=3)
+@stage("build", version=4)
 def run_build(
     section: Mapping[str, Any],
     *,

@@ -14,7 +14,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.generate.base import qrels_of_positives
-from psibench.generate.loaders.known_item import simulate_known_items
+from psibench.generate.loaders.known_item import simulate_known_items, why_no_query
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.query_scores import query_scores
 from psibench.models.protocols import Role, TokenizedText
@@ -225,12 +225,7 @@ def ask_known_items(
     """
     made, left_out = simulate_known_items(documents, seed=seed)
     if made.is_empty():
-        counts = left_out["reason"].value_counts(sort=True).rows()
-        reasons = ", ".join(f"{reason} {count}" for reason, count in counts)
-        raise InputError(
-            f"--queries: no known-item query can be drawn from {documents.height} documents "
-            f"({reasons}); they need some dozens of documents of a hundred words or more"
-        )
+        raise InputError(f"--queries: {why_no_query(documents, left_out)}")
     chosen = sample_ids(made["pos_corpus_id"].unique().to_list(), max(1, n_queries // 3), seed)
     ordered = documents.sort("_id", descending=True)  # as ties rank
     lengths = ordered.select(pos_corpus_id="_id", pos_char_length=pl.col("text").str.len_chars())

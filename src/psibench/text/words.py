@@ -1,16 +1,23 @@
 """Words of a text with their exact offsets, their stems, and which of them carry meaning.
 
-The word pattern is the one BM25 indexes with (two or more word characters), so that a term taken
-from a text is a term of its lexical index.
+A word is two or more letters or digits, as BM25 indexes them. Combining marks are parts of words
+(vowel signs of Hindi, points of Hebrew and Arabic), and so are signs without width between letters
+(joiners of Persian and of Indian scripts, soft hyphens).
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from functools import cache
 
+import regex
 import Stemmer
 
-WORD = re.compile(r"\b\w\w+\b")
+LETTER = r"[\p{L}\p{N}\p{M}_]"
+JOINERS = "\u00ad\u034f\u200c\u200d\u2060"
+WORD = regex.compile(rf"[\p{{L}}\p{{N}}_](?:{LETTER}|[{JOINERS}]+(?={LETTER}))+")
+_CONTENT = regex.compile(rf"[\p{{L}}\p{{M}}{JOINERS}]{{3,}}")
+_JOINER = re.compile(f"[{JOINERS}]")
 
 # English words that say nothing about a topic: articles, pronouns, prepositions, conjunctions,
 # auxiliaries, and adverbs of degree, time and manner that fit in any text.
@@ -59,10 +66,11 @@ def tokenise(text: str) -> Words:
     """Find the words of ``text``, with offsets into ``text`` itself, and stem them.
 
     Lower-casing happens word by word, so offsets stay exact where it changes a word's length.
+    Words that look the same, with accents as letters of their own or with joiners, have one stem.
     An empty text has no words.
     """
     found = list(WORD.finditer(text))
-    stems = stemmer().stemWords([match.group().lower() for match in found])
+    stems = stemmer().stemWords([_folded(match.group()) for match in found])
     return Words(
         tuple(match.start() for match in found),
         tuple(match.end() for match in found),
@@ -70,6 +78,12 @@ def tokenise(text: str) -> Words:
     )
 
 
+def _folded(word: str) -> str:
+    if not word.isascii():
+        word = _JOINER.sub("", unicodedata.normalize("NFC", word))
+    return word.lower()
+
+
 def is_content_word(word: str) -> bool:
     """Say whether a word may carry meaning: three or more letters, letters only, no stop word."""
-    return len(word) > 2 and word.isalpha() and word.lower() not in STOP_WORDS
+    return _CONTENT.fullmatch(word) is not None and word.lower() not in STOP_WORDS

@@ -7,7 +7,7 @@ probability is their mixture of popularity and discrimination, tf x log(N / df).
 added, so that a score by position says something about the retriever and not about the queries:
 
 - the terms of a query occur in the known document inside the evidence span and nowhere else, and
-  no other document has them all;
+  no other document has them all in a stretch of as many words as the known document has;
 - a document gives queries for all three thirds, or none;
 - of many draws per third, those three are kept that are close to one another in discrimination
   (sum of the idf), term frequency and span length.
@@ -85,7 +85,10 @@ class KnownItem(Loader):
             queries_per_third=self.queries_per_third,
         )
         if queries.is_empty():
-            raise InputError(_no_queries(documents, dropped))
+            raise InputError(
+                f"{why_no_query(documents, dropped)} Keys that decide: passages, n_terms and "
+                "queries_per_third."
+            )
         return complete_build(
             documents,
             queries,
@@ -120,6 +123,7 @@ class LexicalIndex:
         self.texts = texts
         self.words = [tokenise(text) for text in texts]
         self.documents_of: defaultdict[str, set[int]] = defaultdict(set)
+        self._places: dict[int, dict[str, np.ndarray]] = {}
         for number, words in enumerate(self.words):
             for stem in words.stems:
                 self.documents_of[stem].add(number)
@@ -131,9 +135,38 @@ class LexicalIndex:
             if min_frequency <= len(documents) <= most
         }
 
-    def is_answered_by_one(self, stems: Sequence[str]) -> bool:
-        """Say whether exactly one document holds all the stems."""
-        return len(set.intersection(*(self.documents_of[stem] for stem in stems))) == 1
+    def other_answer(self, number: int, stems: Sequence[str]) -> int | None:
+        """Return another document that holds the stems as close together; None if none does.
+
+        All of them, in a stretch of as many words as document ``number`` has.
+        """
+        holders = set.intersection(*(self.documents_of[stem] for stem in stems)) - {number}
+        width = len(self.words[number])
+        return next((one for one in sorted(holders) if self._are_within(one, stems, width)), None)
+
+    def _are_within(self, number: int, stems: Sequence[str], width: int) -> bool:
+        """Say whether some ``width`` consecutive words of a document hold all the stems."""
+        if len(self.words[number]) <= width:
+            return True
+        if number not in self._places:
+            found = places_of_stems(self.words[number])
+            self._places[number] = {stem: np.array(places) for stem, places in found.items()}
+        places = [self._places[number][stem] for stem in stems]
+        numbers = np.repeat(np.arange(len(places)), [len(one) for one in places])
+        at = np.concatenate(places)
+        order = np.argsort(at)
+        at, is_of = at[order], numbers[order] == np.arange(len(places))[:, None]
+        # The last place of each stem up to every place; before its first, none near enough.
+        latest = np.maximum.accumulate(np.where(is_of, at, -width), axis=1).min(axis=0)
+        return bool((at - latest < width).any())
+
+
+def places_of_stems(words: Words) -> dict[str, list[int]]:
+    """Return the numbers of the words of each stem, ascending."""
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for place, stem in enumerate(words.stems):
+        places[stem].append(place)
+    return places
 
 
 @dataclass(frozen=True)
@@ -154,41 +187,54 @@ def _draw_queries(
     n_terms: int,
     n_queries: int,
     rng: np.random.Generator,
-) -> list[Draw] | str:
+) -> list[Draw] | tuple[str, int | None]:
     """Draw ``N_DRAWS * n_queries`` queries from spans of one range of a document.
 
     A span's window is placed uniformly among those that hold enough terms; of its terms,
     ``n_terms`` are drawn without replacement with probability proportional to tf x idf. Returns the
-    distinct draws that no other document answers; or the reason code why there is none.
+    distinct draws that no other document answers; or the reason code why there is none, and which
+    document answers them.
     """
     words = index.words[number]
     low = int(np.searchsorted(words.starts, char_range[0], side="left"))
     high = int(np.searchsorted(words.ends, char_range[1], side="right"))
     inside = range(low, max(low, high))
     if len(inside) < n_terms:
-        return "text_too_short"
+        return "text_too_short", None
     terms = _eligible_terms(index, number, inside)
     width = min(MAX_SPAN_WORDS, len(inside))
-    starts = np.arange(inside.start, inside.stop - width + 1)[:, None]
-    windows = (terms.first >= starts) & (terms.last < starts + width)  # terms wholly in each
-    windows = windows[windows.sum(axis=1) >= n_terms]
+    windows = _windows_with(terms, n_terms, inside, width)
     if not len(windows):
-        return "no_unambiguous_span"
-    allowed = windows[rng.integers(len(windows), size=N_DRAWS * n_queries)]
+        return "no_unambiguous_span", None
+    starts = windows[rng.integers(len(windows), size=N_DRAWS * n_queries)][:, None]
+    allowed = (terms.first >= starts) & (terms.last < starts + width)
     draws: dict[str, Draw] = {}
+    other = None
     for chosen in _draw_terms(terms.frequency * terms.idf, allowed, n_terms, rng):
-        if index.is_answered_by_one([terms.stems[i] for i in chosen]):
+        answer = index.other_answer(number, [terms.stems[i] for i in chosen])
+        if answer is None:
             draw = _as_draw(index.texts[number], words, terms, chosen)
             draws[draw.text] = draw
-    return list(draws.values()) or "answerable_elsewhere"
+        else:
+            other = answer
+    return list(draws.values()) or ("answerable_elsewhere", other)
+
+
+def _windows_with(terms: _Terms, n_terms: int, inside: range, width: int) -> np.ndarray:
+    """Return the first words of the windows inside a range that hold enough terms whole."""
+    n_windows = len(inside) - width + 1
+    first = np.maximum(terms.last - width + 1 - inside.start, 0)  # window that holds a term
+    last = np.minimum(terms.first - inside.start, n_windows - 1)
+    fits = first <= last
+    begins = np.bincount(first[fits], minlength=n_windows + 1)
+    ends = np.bincount(last[fits] + 1, minlength=n_windows + 1)
+    return np.flatnonzero(np.cumsum(begins - ends)[:n_windows] >= n_terms) + inside.start
 
 
 def _eligible_terms(index: LexicalIndex, number: int, inside: range) -> _Terms:
     """Find the content words of a range that occur nowhere else in the document."""
     words, text = index.words[number], index.texts[number]
-    occurrences: dict[str, list[int]] = defaultdict(list)
-    for i, stem in enumerate(words.stems):
-        occurrences[stem].append(i)
+    occurrences = places_of_stems(words)
     rows = []
     for stem in dict.fromkeys(words.stems[i] for i in inside):
         first, last = occurrences[stem][0], occurrences[stem][-1]
@@ -326,7 +372,8 @@ def simulate_known_items(
     the order they are looked for:
     ``text_too_short``: the third has fewer words than a query;
     ``no_unambiguous_span``: no span there holds enough terms found nowhere else in the text;
-    ``answerable_elsewhere``: every query drawn is matched in full by another document;
+    ``answerable_elsewhere``: every query drawn is matched in full by another document, in a stretch
+    of as many words as this one has (detail: the id of one such document);
     ``unmatched``: too few triples of draws are close enough to one another (score: the largest
     spread of those found);
     ``unbalanced``: the document failed at another third.
@@ -341,19 +388,21 @@ def simulate_known_items(
             position: _draw_queries(index, number, char_range, n_terms, queries_per_third, rng)
             for position, char_range in inner_thirds(len(text)).items()
         }
-        reasons = {position: found for position, found in drawn.items() if isinstance(found, str)}
+        reasons = {position: found for position, found in drawn.items() if isinstance(found, tuple)}
         worst, matched = None, []
         if not reasons:
-            thirds = [found for found in drawn.values() if not isinstance(found, str)]
+            thirds = [found for found in drawn.values() if not isinstance(found, tuple)]
             matched = match_thirds(thirds, queries_per_third)
             worst = max(spread for _, spread in matched)
             if len(matched) < queries_per_third or worst > max_spread:
-                reasons = dict.fromkeys(POSITIONS, "unmatched")
+                reasons = dict.fromkeys(POSITIONS, ("unmatched", None))
         for (third, position), k in product(enumerate(POSITIONS), range(queries_per_third)):
             item_id = f"{doc_id}-{position}-{k + 1}"
             if reasons:
-                lost = (item_id, doc_id, reasons.get(position, "unbalanced"))
-                dropped.append(Dropped(STAGE, "queries", *lost, None, worst, position, len(text)))
+                reason, other = reasons.get(position, ("unbalanced", None))
+                detail = None if other is None else documents["_id"][other]
+                lost = (item_id, doc_id, reason, detail, worst, position, len(text))
+                dropped.append(Dropped(STAGE, "queries", *lost))
             else:
                 draw = matched[k][0][third]
                 span, answer = [draw.start, draw.end], text[draw.start : draw.end]
@@ -361,12 +410,32 @@ def simulate_known_items(
     return pl.DataFrame(kept, QUERIES_SCHEMA, orient="row"), dropped_frame(dropped)
 
 
-def _no_queries(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:
-    """Say why no query could be made, and what would help."""
-    reasons = dropped.group_by("reason").len().sort("len", descending=True).iter_rows()
-    counts = ", ".join(f"{reason} {count}" for reason, count in reasons) or "none planned"
+ADVICE = {
+    "text_too_short": "most thirds have fewer words than a query: take documents of a hundred "
+    "words or more. Words are letters between spaces or marks; signs alone, as emoji, are none",
+    "no_unambiguous_span": "a third needs words that some of the documents share, not most, and "
+    "that it has nowhere else: add documents, and cut long ones into passages. Text without spaces "
+    "between words, as Chinese, has too few: let a language model write the queries "
+    "(docs/generation.md)",
+    "answerable_elsewhere": "other documents hold the same words as close together: leave out "
+    "copies and collections of the others' texts",
+    "unmatched": "queries of the three thirds differ too much in how rare their words are, how "
+    "often they occur or how far apart they stand: take longer documents, or ask for fewer",
+}
+"""What helps, by the reason that most thirds failed for."""
+
+
+def why_no_query(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:
+    """Say that documents gave no query, why, and what would help."""
+    counts = dropped["reason"].value_counts(sort=True).sort("count", "reason", descending=True)
+    listed = ", ".join(f"{reason} {count}" for reason, count in counts.iter_rows())
+    failed = counts.filter(pl.col("reason") != "unbalanced")["reason"]
+    advice = ADVICE[failed[0]]
+    if failed[0] == "answerable_elsewhere":
+        named = dropped["detail"].drop_nulls().value_counts().sort("count", "detail")
+        found, count = named.row(-1)
+        advice += f" ({count} are found in document {found!r})"
     return (
-        f"known_item made no query from {documents.height} documents; planned queries dropped: "
-        f"{counts}. It needs some dozens of documents of a hundred words or more that share a "
-        "vocabulary: add documents, cut long ones (`passages: {}`), or lower n_terms."
+        f"no known-item query from {documents.height} documents; planned queries dropped: "
+        f"{listed}. {advice[0].upper()}{advice[1:]}."
     )
