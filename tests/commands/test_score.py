@@ -86,6 +86,50 @@ def test_writes_all_tables_and_prints_what_they_come_to(files, capsys):
     assert "\nbm25  Depends on position" in printed
 
 
+def test_without_a_folder_the_table_is_printed_and_nothing_written(files, capsys):
+    before = sorted(files.iterdir())
+    given = arguments(files, buckets="squad", metrics="mrr@10")
+    given = [word for word in given if word not in ("--out", str(files / "out"))]
+    assert main(given) == 0
+    printed = capsys.readouterr().out
+    assert "mrr@10 by squad" in printed
+    assert "show --long" not in printed
+    assert "Nothing written: with --out DIR the tables are" in printed
+    assert sorted(files.iterdir()) == before
+    assert main([*given, "--report", str(files / "page.html")]) == 2
+    assert "--report needs --out DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["query_id", "query-id", "qid", "q_id", "id"])
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_the_ids_of_queries_may_have_the_names_of_runs_and_qrels(files, name, suffix, capsys):
+    assert main(arguments(files)) == 0
+    expected = (files / "out" / "psi_table.csv").read_text()
+    queries = pl.read_parquet(files / "queries.parquet").rename({"_id": name})
+    path = files / f"named.{suffix}"
+    queries.write_parquet(path) if suffix == "parquet" else queries.write_ndjson(path)
+    assert main(arguments(files, queries=path)) == 0
+    assert (files / "out" / "psi_table.csv").read_text() == expected
+
+
+def test_of_an_own_id_and_another_the_own_counts(files):
+    queries = pl.read_parquet(files / "queries.parquet").with_columns(id=pl.lit("other"))
+    queries.write_parquet(files / "both.parquet")
+    assert main(arguments(files, queries=files / "both.parquet")) == 0
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_a_misspelt_name_beside_a_class_is_not_passed_over(files, suffix, capsys):
+    queries = pl.read_parquet(files / "queries.parquet").rename({"pos_char_span": "pos_char_spam"})
+    queries = queries.with_columns(target_position=pl.lit("end"))
+    path = files / f"misspelt.{suffix}"
+    queries.write_parquet(path) if suffix == "parquet" else queries.write_ndjson(path)
+    assert main(arguments(files, queries=path)) == 2
+    assert "no column 'pos_char_spam' is read; did you mean pos_char_span?" in (
+        capsys.readouterr().err
+    )
+
+
 def test_the_report_is_a_page_of_the_tables(files, capsys):
     page = files / "out" / "page.html"
     assert main(arguments(files, buckets="squad", control="bm25", report=page)) == 0

@@ -115,7 +115,7 @@ def test_the_page_stands_alone_and_has_verdict_table_and_picture(example):
     [
         (["--example", "--run", "a.trec"], "--example has its own; leave out --run"),
         (["--example", "--qrels", "q", "--max-tokens", "9"], "leave out --qrels, --max-tokens"),
-        (["--run", "a.trec"], "--queries, --qrels, --out: not given"),
+        (["--run", "a.trec"], "--queries, --qrels: not given"),
         ([], "try --example"),
     ],
 )

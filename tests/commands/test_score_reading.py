@@ -160,7 +160,10 @@ def test_options_that_do_not_go_together_are_refused(files, capsys, name):
         (lambda records: records[1:], "no text of the positives 'd0' (1 in all)"),
         (lambda records: [*records, records[0] | {"text": "?"}], "documents with two texts 'd0'"),
         (lambda records: [records[0] | {"text": None}, *records[1:]], "without a text 'd0'"),
-        (lambda records: [{"_id": "d0"}, *records[1:]], "corpus.jsonl, line 1: missing text"),
+        (
+            lambda records: [{"_id": "d0"}, *records[1:]],
+            "corpus.jsonl, line 1: missing columns text",
+        ),
         (
             lambda records: [records[0] | {"text": TEXT[:-1]}, *records[1:]],
             "document 'd0' has 1199 characters, and pos_char_length of query 'early0' is 1200 "

@@ -69,12 +69,12 @@ STYLES = {"sensitive": "bold red", "truncation": "bold yellow", "not testable": 
 BY_PAIR = ("benchmark", "query_lang", "corpus_lang")
 
 
-def print_glance(table: pl.DataFrame, file: Path) -> None:
+def print_glance(table: pl.DataFrame, file: Path | None) -> None:
     """Print what a PSI table comes to: by model a row that ends in a word, and what to do.
 
     This is of the slices that a page leads with. Each other language pair is a line, and each
     benchmark that is a view of another one. Colour and width are the terminal's. ``file`` is where
-    the table is, for the command that says more.
+    the table is, for the command that says more; None where it is not kept.
     """
     console = Console(highlight=False, markup=False, emoji=False)
     console.width = console.width if sys.stdout.isatty() else WIDE
@@ -94,7 +94,9 @@ def print_glance(table: pl.DataFrame, file: Path) -> None:
         elif is_leading or not is_view:
             shorter.append(f"{title}: {_in_short(found, by_model)}")
     console.print(*(["", *shorter, ""] if shorter else [""]), sep="\n")
-    console.print(f"Why, in sentences, and all views of the evidence: psibench show --long {file}")
+    if file is not None:
+        more = "Why, in sentences, and all views of the evidence"
+        console.print(f"{more}: psibench show --long {file}")
 
 
 def long_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]:

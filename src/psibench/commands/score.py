@@ -91,17 +91,23 @@ def run_score(args: argparse.Namespace) -> None:
         control=args.control,
     )
     origin = _provenance(args, tokenizer, schemes, author)
-    for model, file in query_score_files(list(evaluated)).items():
-        frame = evaluated[model].scores.select(pl.lit(model).alias("model"), pl.all())
-        write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
-    for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
-        write_result(frame, spec, args.out / spec.name, provenance=origin)
-    print_glance(tables.psi, args.out / f"{PSI_TABLE.name}.parquet")
+    if args.out is not None:
+        for model, file in query_score_files(list(evaluated)).items():
+            frame = evaluated[model].scores.select(pl.lit(model).alias("model"), pl.all())
+            write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
+        for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
+            write_result(frame, spec, args.out / spec.name, provenance=origin)
+    kept = None if args.out is None else args.out / f"{PSI_TABLE.name}.parquet"
+    print_glance(tables.psi, kept)
     if grades is not None:
         scored = {name: (one.scores, under_grades[name]) for name, one in evaluated.items()}
         print(f"\n{_correct(scored, grades, qrels, schemes, origin, args)}\n")
     print(*author_lines(author), sep="\n")
-    print(f"Tables written to {args.out}")
+    print(
+        "Nothing written: with --out DIR the tables are, and the sentences can be shown"
+        if args.out is None
+        else f"Tables written to {args.out}"
+    )
     if args.report is not None:
         write_text(_page(evaluated.values(), tables, origin, args), args.report)
         print(f"Page written to {args.report}")
@@ -115,12 +121,13 @@ def _correct(
     origin: Provenance,
     args: argparse.Namespace,
 ) -> str:
-    """Write what the grades of --labelled say of labels and scores; return the short of it."""
+    """Write, with --out, what the grades of --labelled say of labels; return the short of it."""
     scores, _ = next(iter(scored.values()))
     agreement = label_agreement(grades, qrels, scores, schemes=schemes)
     corrected = corrected_scores(scored, grades, metrics=args.metrics, schemes=schemes)
-    for frame, spec in ((agreement, LABEL_AGREEMENT), (corrected, CORRECTED_SCORES)):
-        write_result(frame, spec, args.out / spec.name, provenance=origin)
+    if args.out is not None:
+        for frame, spec in ((agreement, LABEL_AGREEMENT), (corrected, CORRECTED_SCORES)):
+            write_result(frame, spec, args.out / spec.name, provenance=origin)
     for doubt in sampling_doubts(corrected, scheme=schemes[0]):
         print(f"warning: {args.labelled}: {doubt}", file=sys.stderr)
     return format_labels(agreement, corrected, metric=args.metrics[0], scheme=schemes[0])
@@ -169,12 +176,14 @@ def _evaluate(
 
 def _check_options(args: argparse.Namespace) -> list[int | None] | None:
     """Check before anything is read what can be checked then; return `token_limits`."""
-    needed = ("run", "queries", "qrels", "out")
+    needed = ("run", "queries", "qrels")
     if lacking := [f"--{name}" for name in needed if getattr(args, name) is None]:
         raise InputError(
             f"{', '.join(lacking)}: not given; name your files, or try --example, whose files "
             "ship with psibench"
         )
+    if args.report is not None and args.out is None:
+        raise InputError("--report needs --out DIR: the page names the tables there")
     if args.report is not None and args.report.parent != args.out:  # which is made
         refuse_unwritable("--report", args.report)
     parse_metrics(args.metrics)
@@ -365,8 +374,9 @@ def query_score_files(models: Sequence[str]) -> dict[str, str]:
 
 COMMAND = Command(
     description="Score runs over queries of which it is known where their evidence is, by span or "
-    "by class: writes psi_table and "
-    "bucket_scores (.csv and .parquet) and per-query scores, and prints the PSI table. Documents "
+    "by class: prints the PSI table and "
+    "what it says, and with --out writes psi_table and bucket_scores (.csv and .parquet) and "
+    "per-query scores. Documents "
     "are ranked by score, ties by document id, the last first, as in trec_eval; a rank column is "
     "not used. Scores that contradict the ranks or the order of the file, and scores that are "
     "mostly tied, are warned of.",

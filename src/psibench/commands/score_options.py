@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + "; a .tsv without a header: msmarco (query, document, rank)",
     )
     add_judgements(files)
-    files.add_argument("--out", type=Path, metavar="DIR", help="for the tables")
+    files.add_argument(
+        "--out", type=Path, metavar="DIR", help="for the tables; without it none are written"
+    )
     files.add_argument(
         "--report",
         type=Path,

@@ -50,6 +50,10 @@ NEEDED = (
     "pos_token_length, positions (every third that holds evidence), domain"
 )
 
+QUERY_IDS = ("query_id", "query-id", "qid", "q_id", "id")
+DOCUMENT_IDS = ("doc_id", "docno", "corpus-id", "id")
+"""Other names of `_id`: those of runs and qrels."""
+
 QRELS_FORMATS: dict[str, tuple[str, ...]] = {
     "parquet": (".parquet", ".parq"),
     "tsv": (".tsv", ".tsv.gz"),
@@ -80,7 +84,8 @@ def read_queries(path: Path) -> pl.DataFrame:
     Raises InputError if the format is unknown, or a column is missing or of another type.
     """
     further = {name: kind for name, kind in QUERY_SCHEMA.items() if name != "_id"}
-    found = read_columns(path, {"_id": TEXT}, further=further, hint=NEEDED)
+    also = {"_id": QUERY_IDS}
+    found = read_columns(path, {"_id": TEXT}, further=further, also=also, hint=NEEDED)
     if missing := _missing(found.columns):
         there = ", ".join(found.columns)
         raise InputError(f"{path}: missing columns {missing}; found {there}; {NEEDED}")
@@ -146,7 +151,9 @@ def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
     """
     frames = []
     for path in paths:
-        every = read_columns(path, {"_id": TEXT, "text": TEXT}, further={"title": TEXT})
+        also = {"_id": DOCUMENT_IDS}
+        columns = {"_id": TEXT, "text": TEXT}
+        every = read_columns(path, columns, further={"title": TEXT}, also=also)
         if "title" not in every.columns:
             every = every.with_columns(title=pl.lit(None, TEXT))
         frames.append(every.filter(pl.col("_id").is_in(ids.implode())))

@@ -1,6 +1,7 @@
 """Rows out of files: which format a file is in, and the typed columns of tables and of lines."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,13 @@ def read_parquet(
     *,
     optional: Sequence[str] = (),
     also: Mapping[str, Sequence[str]] | None = None,
+    own_first: bool = False,
     hint: str = "",
 ) -> pl.DataFrame:
     """Read columns of a Parquet file, and those of `optional` that it has.
 
-    `also` : other names that a column may have in the file.
+    `also` : other names that a column may have in the file; with `own_first` where it does not have
+    its own.
 
     Raises InputError if it is no sound Parquet file, lacks a column, has it twice, or holds text
     that is not UTF-8; `hint` ends the message about missing columns.
@@ -60,7 +63,7 @@ def read_parquet(
     try:
         file = pq.ParquetFile(path)
         found = file.schema_arrow.names
-        names = _names_in(found, columns, also or {}, str(path), hint=hint)
+        names = _names_in(found, columns, also or {}, str(path), own_first=own_first, hint=hint)
         wanted = [*names, *(name for name in optional if name in found)]
         if twice := [name for name in wanted if found.count(name) > 1]:
             raise InputError(f"{path}: columns that occur twice: {', '.join(twice)}")
@@ -89,27 +92,50 @@ ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_
 
 
 def read_columns(
-    path: Path, columns: Mapping[str, Any], *, further: Mapping[str, Any], hint: str = ""
+    path: Path,
+    columns: Mapping[str, Any],
+    *,
+    further: Mapping[str, Any],
+    also: Mapping[str, Sequence[str]] | None = None,
+    hint: str = "",
 ) -> pl.DataFrame:
     """Read columns of a table in their types, and those of ``further`` that it has.
 
     The table is a Parquet or JSON Lines file; the fields of a record may be in its ``metadata``.
+    ``also``: other names that a column may have there, where it is not.
     Raises InputError if a column is missing or of another type, with ``hint`` at the end.
     """
-    kinds = {**columns, **further}
+    kinds, also = {**columns, **further}, also or {}
     if choose_format(path, TABLE_FORMATS) == "parquet":
-        frame = read_parquet(path, list(columns), optional=list(further), hint=hint)
+        frame = read_parquet(
+            path, list(columns), optional=list(further), also=also, own_first=True, hint=hint
+        )
+        _refuse_misspelt(pq.read_schema(path).names, kinds, path)
         return frame.select(typed_column(frame, name, kinds[name], path) for name in frame.columns)
-    rows = []
+    rows, found = [], dict[str, None]()
     for line, record in read_records(path):
         where, metadata = f"{path}, line {line}", record.get("metadata")
         known = {**metadata, **record} if isinstance(metadata, dict) else record
-        if missing := [name for name in columns if name not in known]:
-            listed = f"missing {', '.join(missing)}; found {', '.join(known) or 'none'}"
-            raise InputError("; ".join([f"{where}: {listed}", *([hint] if hint else [])]))
+        if not columns.keys() <= known.keys():
+            own = list(known)
+            names = _names_in(own, list(columns), also, where, own_first=True, hint=hint)
+            known = {names.get(name, name): value for name, value in known.items()}
+        found |= dict.fromkeys(known)
         rows.append({name: _field(known.get(name), name, kinds[name], where) for name in kinds})
+    _refuse_misspelt(found, kinds, path)
     frame = pl.DataFrame(rows, schema=kinds)
     return frame.drop(name for name in further if rows and not frame.get_column(name).count())
+
+
+def _refuse_misspelt(found: Collection[str], known: Collection[str], path: Path) -> None:
+    """Refuse a column that is almost a known one: it would go unread and unsaid."""
+    lacking = [name for name in known if "_" in name[1:] and name not in found]
+    for name in found:
+        if name not in known and (near := get_close_matches(name, lacking, n=1, cutoff=0.85)):
+            raise InputError(
+                f"{path}: no column {name!r} is read; did you mean {near[0]}? Rename it, or leave "
+                "it out"
+            )
 
 
 def typed_column(frame: pl.DataFrame, name: str, kind: Any, path: Path) -> pl.Series:
@@ -220,13 +246,14 @@ def _names_in(
     also: Mapping[str, Sequence[str]],
     where: str,
     *,
+    own_first: bool = False,
     hint: str = "",
 ) -> dict[str, str]:
     """Return what each of the columns is called in a file: its name there -> ours, in our order."""
     names, missing = {}, []
     for column in columns:
         own = [name for name in dict.fromkeys((column, *also.get(column, ()))) if name in found]
-        if len(own) > 1:
+        if len(own) > 1 and not (own_first and own[0] == column):
             raise InputError(
                 f"{where}: {' and '.join(own)} are names of one column, {column}; leave one"
             )
