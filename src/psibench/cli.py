@@ -48,7 +48,8 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="psibench",
         description="Measure how much a retriever's quality depends on where the evidence is.",
-        epilog="psibench COMMAND --help says more of each.",
+        epilog="To begin: `psibench score --example`, or `psibench init` where your texts are. "
+        "psibench COMMAND --help says more of each.",
     )
     parser.add_argument("--version", action="version", version=f"psibench {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -62,10 +62,10 @@ def supported(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if len(names) <= FEW:
         return ", ".join(names)
-    return f"{', '.join(nearest(name, names))}, ... ({len(names)} in all)"
+    listed = nearest(name, names) or get_close_matches(name, names, n=3, cutoff=0)
+    return f"{', '.join(listed)}, ... ({len(names)} in all)"
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are near an unknown one, or the least far ones."""
-    names = sorted(known)
-    return get_close_matches(name, names, n=3) or get_close_matches(name, names, n=3, cutoff=0)
+    """Return up to three known names that are near an unknown one; none if none is."""
+    return get_close_matches(name, sorted(known), n=3)

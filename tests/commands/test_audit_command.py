@@ -90,7 +90,9 @@ def test_the_tail_of_a_cut_document_is_not_in_its_vector(tmp_path, capsys):
     assert f"model:{MODEL}" in record["revisions"]
     assert (out / "audit.png").read_bytes()[:4] == b"\x89PNG"
     assert "<svg" in (out / "audit.svg").read_text()
-    assert "head cosine" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "head cosine" in printed
+    assert "None of the documents compared is read whole" in printed
 
 
 def word_lists(n_documents: int) -> dict[str, str]:
@@ -153,7 +155,7 @@ def test_what_an_embedding_api_is_not_sent_is_counted_without_asking_it(tmp_path
         max_tokens=16,
         tokenizer="embedded:all-MiniLM-L6-v2",
     )
-    monkeypatch.setattr("psibench.commands.audit.find_model", lambda name, max_tokens: entry)
+    monkeypatch.setattr("psibench.commands.audit.find_model", lambda name, **_: entry)
     out = tmp_path / "out"
     (tmp_path / "in").mkdir()
     assert audit(write_corpus(tmp_path / "in", "folder"), "--out", str(out), model="api") == 0
@@ -182,7 +184,7 @@ def test_late_interaction_is_told_what_is_cut_and_why_no_vector_is_compared(tmp_
         ("no-such-model", (), "no id of the registry and no folder"),
         (MODEL, ("--n", "-1"), "--n -1; allowed: 0 or more"),
         (MODEL, ("--max-tokens", "64"), "the registry says it"),
-        (MODEL, ("--queries", "9"), "no known-item query can be drawn from 2 documents"),
+        (MODEL, ("--queries", "9"), "no known-item query from 2 documents"),
         ("minilm-maxsim", ("--queries", "9"), "cannot be searched with: late interaction"),
     ],
 )
@@ -198,3 +200,15 @@ def test_a_share_that_is_none_is_refused(tmp_path, share, capsys):
         audit(tmp_path, f"--max-cut={share}")
     assert ended.value.code == 2
     assert "give a share, as 5% or 0.05" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("no-such-model-of-mine", "no id of the registry and no folder. `psibench models` lists"),
+        ("all-minilm-l6", "did you mean all-minilm-l6-v2"),
+    ],
+)
+def test_only_near_names_are_proposed(tmp_path, model, said, capsys):
+    assert audit(write_corpus(tmp_path, "folder"), model=model) == 2
+    assert said in capsys.readouterr().err

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,6 +82,10 @@ def test_a_valid_config_says_what_it_would_run_and_what_is_not_there_yet(tmp_pat
         "  model bm25: bm25s",
     ]
     assert "not there yet: config key benchmarks.s.source: no file 'not/there.json'" in lines[3]
+    assert lines[4] == (
+        "  paths of a config are read from the folder that psibench runs in, here "
+        f"{Path.cwd()}; {path.name} is in {tmp_path}"
+    )
 
 
 def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, capsys):
@@ -95,8 +101,11 @@ def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, c
     assert main(["check", str(write_config(tmp_path, config))]) == 0
     lines = capsys.readouterr().out.splitlines()
     # 301 + 3 x 101 tokens; 126 are read beside [CLS] and [SEP]: 175 of 604 are not.
-    assert lines[2:5] == [
+    assert lines[0].endswith("my.yaml: valid, but too few documents for a test")
+    assert lines[2:6] == [
         "    eng-Latn, general: 4 documents; words: median 101, nine in ten below 242, at most 301",
+        "      too few documents: with fewer than 30 nothing is tested; docs/own-corpus.md says "
+        "how many are enough",
         "      tokens (embedded:all-MiniLM-L6-v2): median 101, nine in ten below 242, at most 301",
         "      minilm-first-128 is given 128 tokens: it will not see 29% of the text, the end of "
         "25% of the documents",

@@ -1,6 +1,7 @@
 """`psibench models`: what is listed, and as JSON."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -9,6 +10,7 @@ from psibench.cli import main
 from psibench.commands.models import model_row, size_text
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.rerankers import load_rerankers
+from psibench.models.checkpoints import resolve_checkpoint
 
 CHECKPOINT = {"backend": "sentence-transformers", "checkpoint": "owner/name", "max_tokens": 512}
 BCE = "maidalun1020/bce-reranker-base_v1"
@@ -105,5 +107,18 @@ def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):
     assert main(["models", "bgem3"]) == 2
     assert "unknown model 'bgem3'; did you mean bge-m3?" in capsys.readouterr().err
     assert main(["models", "nope"]) == 2
-    near = capsys.readouterr().err.partition("did you mean ")[2].partition("?")[0]
-    assert len(near.split(", ")) == 3  # and not all
+    said = capsys.readouterr().err
+    assert "unknown model 'nope'. `psibench models` lists all" in said
+    assert "did you mean" not in said  # none is near
+
+
+def test_a_folder_with_a_checkpoint_is_checked_as_its_files_give_it(tmp_path, capsys):
+    checkpoint = tmp_path / "mine"
+    shutil.copytree(resolve_checkpoint("embedded:all-MiniLM-L6-v2"), checkpoint)
+    assert main(["models", "--check", str(checkpoint)]) == 0
+    assert f"{checkpoint}: as its checkpoint declares: " in capsys.readouterr().out
+    assert main(["models", str(checkpoint)]) == 0
+    (entry,) = yaml.safe_load(capsys.readouterr().out).values()
+    assert (entry["checkpoint"], entry["backend"]) == (str(checkpoint), "sentence-transformers")
+    assert main(["models", "--check", "nowhere-near-any"]) == 2
+    assert "of a checkpoint of yours give its folder" in capsys.readouterr().err

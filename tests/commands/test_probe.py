@@ -160,3 +160,12 @@ def test_a_checkpoint_in_a_folder_is_probed_at_the_length_asked_for(folder, caps
     checkpoint = local_folder("embedded:all-MiniLM-L6-v2")
     assert probe(folder, "removal", "--n", "2", "--max-tokens", "32", model=str(checkpoint)) == 0
     assert "cosine gap" in capsys.readouterr().out
+
+
+def test_where_no_text_fits_the_input_the_figures_are_said_to_be_the_cuts(folder, capsys):
+    for number in range(6):
+        (folder / "corpus" / f"d{number}.txt").write_text(sentences(number) * 4)
+    assert probe(folder, "insertion", model="minilm-first-128") == 0
+    assert "reads no document's texts to their end" in capsys.readouterr().out
+    assert probe(folder, "insertion", model="minilm-static") == 0
+    assert "to their end" not in capsys.readouterr().out

@@ -19,6 +19,19 @@ def shown(tmp_path, capsys):
     return show
 
 
+def test_without_a_file_the_results_here_are_shown(shown, tmp_path, capsys, monkeypatch):
+    printed = shown([psi_row("m")])
+    monkeypatch.chdir(tmp_path)
+    assert main(["show"]) == 2
+    assert "no results/psi_table.parquet and no results/probe_table.parquet in" in (
+        capsys.readouterr().err
+    )
+    (tmp_path / "results").mkdir()
+    (tmp_path / "psi_table.parquet").rename(tmp_path / "results" / "psi_table.parquet")
+    assert main(["show"]) == 0
+    assert capsys.readouterr().out.splitlines()[:5] == printed.splitlines()[:5]
+
+
 def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown):
     rows = [
         psi_row("m", seen=0.7, truncation=-0.2, truncation_low=-0.3, truncation_high=-0.1),

@@ -43,6 +43,16 @@ def test_a_bucket_that_one_document_holds_has_a_difference_without_interval():
     assert np.isnan([found.low[2], found.high[2]]).all()
 
 
+def test_an_interval_ends_where_a_difference_of_scores_does():
+    # Two documents hold bucket 2, and differ by 1 and 0: Student's t of one degree is far wider.
+    buckets = np.where(np.isin(np.arange(3 * N), (2, 5)), 2, BUCKETS)
+    first = np.where(np.arange(3 * N) == 2, 1.0, 0.0)
+    found = bucket_differences(
+        first, np.zeros(3 * N), DOCUMENTS, QUERIES, buckets, n_buckets=4, same=False
+    )
+    assert (found.low[2], found.value[2], found.high[2]) == (-1.0, 0.5, 1.0)
+
+
 def test_a_system_that_finds_nothing_is_compared_by_plain_means():
     found = differences(FIRST, np.zeros(3 * N))
     assert not found.is_same

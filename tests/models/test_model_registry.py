@@ -244,7 +244,7 @@ def test_the_documented_examples_are_valid_one_of_each_backend_and_cover_them_al
     (example,) = re.findall(r"```yaml\n(registry:.*?)```", text, flags=re.DOTALL)
     entries = validate_registry(yaml.safe_load(example)["registry"], "docs/models.md")
     found = [entry.backend for entry in entries.values()]
-    others = {"bm25s", "static-embeddings", "runs"}  # no checkpoint to choose, or no model
+    others = {"bm25s", "static-embeddings"}  # no checkpoint to choose
     backends = {get_args(cls.model_fields["backend"].annotation)[0] for cls in CLASSES}
     assert set(found) == backends - others
 

@@ -105,3 +105,20 @@ def test_a_prefix_of_a_module_is_refused_with_the_reason(tmp_path: Path) -> None
     done = run(tmp_path, "snakemake", "--configfile", "outer.yaml", "--dry-run", "mine.csv")
     assert done.returncode == 1
     assert "psibench as a module takes no `prefix`" in done.stdout + done.stderr
+
+
+def test_bad_input_ends_with_code_2_and_its_message_last(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    source = {"kind": "files", "paths": ["texts"]}
+    config = {"benchmarks": {"own": {"recipe": "known_item", "source": source}}, "models": ["bm25"]}
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump(config))
+    missing = run(tmp_path, "psibench.cli", "run", "my.yaml")
+    assert missing.returncode == 2
+    assert "texts: no document in this folder" in missing.stderr
+    assert "paths of a config are read from the folder that psibench runs in" in missing.stderr
+    (tmp_path / "texts" / "a.txt").write_text("too short")
+    failed = run(tmp_path, "psibench.cli", "run", "--cores", "1", "my.yaml")
+    assert failed.returncode == 2, failed.stderr
+    last = failed.stderr.strip().splitlines()[-1]
+    assert last.startswith("psibench run: no known-item query from 1 documents;")
+    assert last.endswith("(log: logs/own/build/eng-Latn/general.log)")

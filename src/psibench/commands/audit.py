@@ -24,7 +24,6 @@ from psibench.metrics.aggregate import ResultTables
 from psibench.metrics.design import evenly_spread, smallest_psi_text
 from psibench.models.checkpoints import EMBEDDED_PREFIX, checkpoint_folder
 from psibench.models.counting import token_counter
-from psibench.models.declared import declared_length
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.reading import (
     DOCUMENT_READING,
@@ -116,10 +115,7 @@ def run_audit(args: argparse.Namespace) -> int:
     """Read the corpus as the model would, say what it is not given, and return the exit code."""
     refuse_below(args, {"n": 0, "queries": 0, "max_tokens": 8})
     refuse_file("--out", args.out)
-    entry = find_model(args.model, max_tokens=args.max_tokens)
-    if Path(args.model).is_dir() and args.max_tokens is None and args.model == entry.checkpoint:
-        declared = declared_length(entry, Path(args.model))
-        entry = entry.model_copy(update={"max_tokens": declared or entry.max_tokens})
+    entry = find_model(args.model, max_tokens=args.max_tokens, as_declared=True)
     if reason := next((text for kind, text in UNREADABLE.items() if isinstance(entry, kind)), ""):
         raise InputError(f"model {args.model!r} cannot be audited: {reason}")
     documents = read_document_files([args.corpus], text_column=args.text_column)
@@ -228,6 +224,11 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
             "Cosines of the vector of a document with those of its thirds; what is beyond the "
             "input is in a third's and not in the document's."
         )
+        if found.rows.filter(pl.col("read_chars") == pl.col("n_chars")).drop_nulls().is_empty():
+            yield (
+                "None of the documents compared is read whole: head - tail is what the cut takes "
+                "away, and says nothing of how the model weighs what it reads."
+            )
     if found.results is not None:
         row = found.results.psi.row(0, named=True)
         yield from long_lines(found.results.psi)

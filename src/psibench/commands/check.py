@@ -28,7 +28,7 @@ from psibench.generate.benchmarks import (
 from psibench.generate.loaders import Loader
 from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.design import smallest_psi_text
-from psibench.metrics.inference import document_table
+from psibench.metrics.inference import FEWEST_DOCUMENTS, document_table
 from psibench.metrics.query_scores import evidence_positions
 from psibench.models.checkpoints import local_folder
 from psibench.plan.config import load_config, resolve_rerankers
@@ -107,13 +107,13 @@ def power_line(queries: pl.DataFrame) -> str:
     return smallest_psi_text(table)
 
 
-def check_config(*paths: Path) -> str:
+def check_config(*paths: Path, is_run: bool = False) -> str:
     """Validate a config laid over the default one; return what it would run, and on what texts.
 
     Of several, each is laid over the one before, key by key, as Snakemake does.
 
     All problems of one kind (schema, unknown ids, files, texts) are told at once. Local files and
-    folders need not exist yet: those missing are named.
+    folders need not exist yet, unless it is to be run: those missing are named.
 
     Raises InputError if the workflow would refuse the config, whatever files there were, or cannot
     read a file.
@@ -121,8 +121,10 @@ def check_config(*paths: Path) -> str:
     config, models = load_config(read_configs(paths))
     not_there: list[str] = []
     plan = make_plan(config, models, missing=not_there)
-    missing = f", but {len(not_there)} that it needs not there yet" if not_there else ""
-    lines, problems = [f"{', '.join(map(str, paths))}: valid{missing}"], list[str]()
+    start = _where_paths_start(paths)
+    if is_run and not_there:
+        raise InputError("\n".join(["not there:", *(f"  {what}" for what in not_there), start]))
+    lines, problems = list[str](), list[str]()
     for name, section in config.benchmarks.items():
         lines.append(f"  benchmark {name}: {_steps(section)}")
         lines += [f"    {line}" for line in language_lines(plan, name)]
@@ -140,7 +142,18 @@ def check_config(*paths: Path) -> str:
         lines.append(f"  language model {name}: {llm.model}, backend {llm.backend}{note}")
     lines += [f"  reranker {name}: {entry.backend}" for name, entry in rerankers.items()]
     lines += [f"  not there yet: {what}" for what in not_there]
-    return "\n".join(lines)
+    lines += [f"  {start}"] if not_there else []
+    but = [f"{len(not_there)} that it needs not there yet"] if not_there else []
+    but += [f"{TOO_FEW} for a test"] if any(TOO_FEW in line for line in lines) else []
+    state = f"valid{', but ' if but else ''}{'; '.join(but)}"
+    return "\n".join([f"{', '.join(map(str, paths))}: {state}", *lines])
+
+
+def _where_paths_start(configs: Sequence[Path]) -> str:
+    """Say from where the paths of configs are read."""
+    folder = configs[-1].absolute().parent
+    said = f"paths of a config are read from the folder that psibench runs in, here {Path.cwd()}"
+    return said if folder == Path.cwd() else f"{said}; {configs[-1].name} is in {folder}"
 
 
 def _steps(section: Benchmark) -> str:
@@ -202,6 +215,7 @@ MOST_DOCUMENTS = 10_000
 SAMPLED = 1_000
 """Documents whose tokens are counted."""
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
+TOO_FEW = "too few documents"
 
 
 def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
@@ -225,6 +239,11 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
     if place.passages is not None:
         documents, _ = cut_documents(documents, **place.passages.model_dump())
         yield f"  cut into {documents.height:,} passages; words: {_words(documents)}"
+    if documents.height < FEWEST_DOCUMENTS:
+        yield (
+            f"  {TOO_FEW}: with fewer than {FEWEST_DOCUMENTS} nothing is tested; "
+            "docs/own-corpus.md says how many are enough"
+        )
     yield from (f"  {line}" for line in _reach_lines(plan, documents.get_column("text")))
 
 

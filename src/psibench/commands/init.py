@@ -4,11 +4,15 @@ import argparse
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from psibench.commands.base import Command
 from psibench.config.paths import CONFIG_FOLDER, PROFILES
-from psibench.errors import InputError
+from psibench.config.sources import FilesSource
+from psibench.errors import InputError, MissingError
+from psibench.sources.documents import read_documents
+from psibench.sources.files import find_files
 
 TEMPLATE = CONFIG_FOLDER / "examples" / "own-corpus.yaml"
 TEMPLATE_PATHS = "[docs, README.md, CONTRIBUTING.md]"
@@ -40,6 +44,7 @@ def run_init(args: argparse.Namespace) -> None:
     made = [config] if args.profile is None else [config, args.folder / args.profile]
     if there := [str(path) for path in made if path.exists()]:
         raise InputError(f"{', '.join(there)}: there already, and kept; name another folder")
+    found = find_texts(args.corpus or [args.folder / "texts"], is_named=args.corpus is not None)
     args.folder.mkdir(parents=True, exist_ok=True)
     corpus = [
         path if Path(path).is_absolute() else os.path.relpath(path, args.folder)
@@ -51,11 +56,26 @@ def run_init(args: argparse.Namespace) -> None:
     if args.profile is not None:
         shutil.copytree(PROFILES / args.profile, args.folder / args.profile)
     print("Written:", *made)
-    missing = [args.folder / path for path in corpus if not (args.folder / path).exists()]
-    if missing:
-        print(f"Not there yet: {', '.join(map(os.path.normpath, missing))}. Put your texts there.")
+    print(found)
     here = "" if args.folder == Path() else f"cd {args.folder}; "
     print(f"Next: {here}psibench check {CONFIG_NAME}; psibench run {CONFIG_NAME}")
+
+
+def find_texts(paths: Sequence[str | Path], *, is_named: bool) -> str:
+    """Say what is found of a corpus; of files that hold no text, how to go on.
+
+    Raises InputError if paths that the user has named are missing or hold no file of a known kind.
+    """
+    try:
+        found = find_files(paths)
+        next(read_documents(FilesSource(kind="files", paths=[str(path) for path in paths])).batches)
+    except MissingError as error:
+        if is_named:
+            raise error.under("--corpus") from error
+        return f"Not there yet: {os.path.normpath(paths[0])}. Put your texts there."
+    except InputError as error:
+        return f"Before it can run: {error}"
+    return f"Texts: {len(found):,} file{'s' if len(found) > 1 else ''}."
 
 
 COMMAND = Command(

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a config whose `registry:` is listed too, what to list, and how."""
     parser.add_argument(
-        "ids", nargs="*", metavar="ID", help="show these entries whole, defaults included, as YAML"
+        "ids",
+        nargs="*",
+        metavar="ID",
+        help="show these entries whole, defaults included, as YAML; of a folder with a checkpoint, "
+        "the entry that its files give",
     )
     parser.add_argument("--config", type=config_file, help="also list the entries of this config")
     parser.add_argument("--kind", choices=_choices("kind"), help="list models of this kind only")
@@ -132,14 +136,23 @@ def _departures(entry: "Compared") -> tuple[list[str], list[str], str]:
 
 
 def _named(entries: dict[str, Model], ids: Sequence[str]) -> dict[str, Model]:
-    """Return the entries of these ids, all without any."""
+    """Return the entries of these ids or folders with a checkpoint, all without any."""
+    found = {}
     for name in ids:
-        if name not in entries:
+        if name in entries:
+            found[name] = entries[name]
+        elif Path(name).is_dir():
+            from psibench.commands.probe import find_model
+
+            found[name] = find_model(name, as_declared=True)
+        else:
+            near = nearest(name, entries)
+            meant = f"; did you mean {' or '.join(near)}?" if near else "."
             raise InputError(
-                f"unknown model {name!r}; did you mean {', '.join(nearest(name, entries))}? "
-                "`psibench models` lists all, with --config FILE also those of a config"
+                f"unknown model {name!r}{meant} `psibench models` lists all, with --config FILE "
+                "also those of a config; of a checkpoint of yours give its folder"
             )
-    return {name: entries[name] for name in ids} if ids else entries
+    return found if ids else entries
 
 
 def _choices(field: str) -> list[str]:

@@ -14,10 +14,10 @@ from psibench.commands.show import probe_lines
 from psibench.config.models import SentenceTransformerModel
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
-from psibench.errors import InputError, supported
+from psibench.errors import InputError, nearest
 from psibench.formats.beir import read_qrels, read_queries, read_texts
 from psibench.models.counting import token_counter
-from psibench.models.declared import declared_positions
+from psibench.models.declared import declared_length, declared_positions
 from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE, ProbeRun
@@ -102,10 +102,18 @@ def probe(args: argparse.Namespace) -> None:
         print("no document fits this probe: see what it needs in docs/probes.md", file=sys.stderr)
     for line in probe_lines(found):
         print(line)
+    if not found.is_empty() and "whole" not in found["read"]:
+        print(
+            "\nThe model reads no document's texts to their end: the figures are also what the cut "
+            "takes away."
+        )
 
 
-def find_model(name: str, *, max_tokens: int | None = None) -> Any:
+def find_model(name: str, *, max_tokens: int | None = None, as_declared: bool = False) -> Any:
     """Return the registry's entry of an id, or one made for a folder with a checkpoint.
+
+    The folder's longest input is ``max_tokens``; else what its files name, if ``as_declared`` and
+    they name one; else `MAX_TOKENS`, or its positions where these are fewer.
 
     Raises InputError if it is neither.
     """
@@ -115,17 +123,21 @@ def find_model(name: str, *, max_tokens: int | None = None) -> Any:
             raise InputError(f"--max-tokens: the registry says it of {name!r}; give a folder")
         return known[name]
     if not Path(name).is_dir():
+        near = nearest(name, known)
+        meant = f"; did you mean {' or '.join(near)}?" if near else "."
         raise InputError(
-            f"model {name!r} is no id of the registry and no folder. Supported: "
-            f"{supported(name, known)}; `psibench models` lists all"
+            f"model {name!r} is no id of the registry and no folder{meant} `psibench models` lists "
+            "the ids"
         )
     entry = SentenceTransformerModel(
         backend="sentence-transformers", checkpoint=name, max_tokens=max_tokens or MAX_TOKENS
     )
-    positions = declared_positions(entry)
-    if max_tokens is None and positions is not None and positions < MAX_TOKENS:
-        return entry.model_copy(update={"max_tokens": positions})
-    return entry
+    if max_tokens is not None:
+        return entry
+    most = min(declared_positions(entry) or MAX_TOKENS, MAX_TOKENS)
+    if as_declared:
+        most = declared_length(entry, Path(name)) or most
+    return entry.model_copy(update={"max_tokens": most})
 
 
 def _check(args: argparse.Namespace) -> None:

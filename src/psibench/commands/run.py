@@ -5,7 +5,9 @@ process in psibench's lock and the exit code are Snakemake's own.
 """
 
 import argparse
+import logging
 import os
+import re
 import runpy
 import sys
 from collections.abc import Sequence
@@ -35,6 +37,8 @@ STANDS_IN = (
     "all-MiniLM-L6-v2 and the stand-in are in the place of every model, whatever its name: the "
     "figures say that the chain works, and nothing about the models named."
 )
+LOGGED = re.compile(r"(?m)^\d{4}-\d\d-\d\d [\d:,]+ (?=[A-Z]+ )")
+"""Where a record of a job's log begins (`psibench.cluster.job`)."""
 GIVEN_OTHERWISE = {
     "--configfile": "name the config before `--`",
     "--configfiles": "name the config before `--`",
@@ -80,7 +84,8 @@ def run_workflow(args: argparse.Namespace) -> None:
     Raises
     ------
     InputError
-        If the config is not valid, or an option of Snakemake would run something else.
+        If the config is not valid or names files that are not there, an option of Snakemake would
+        run something else, or all jobs that failed were given bad input: with what they said.
     SystemExit
         With Snakemake's exit code, if it is not 0.
     """
@@ -99,10 +104,11 @@ def run_workflow(args: argparse.Namespace) -> None:
     if configs:
         from psibench.commands.check import check_config
 
-        print(check_config(*configs), flush=True)
+        print(check_config(*configs, is_run=True), flush=True)
         given = ["--configfile", *map(str, configs)]
     given += [] if args.cores is None else ["--cores", args.cores]
     given += ["--dry-run"] if args.dry_run else []
+    failed = _Failed()
     status = run_snakemake(
         [
             *("--snakefile", str(SNAKEFILE), "--workflow-profile", str(PROFILES / "default")),
@@ -113,9 +119,13 @@ def run_workflow(args: argparse.Namespace) -> None:
             *given,
             *options,
             *(["--", *targets] if targets else []),
-        ]
+        ],
+        failed,
     )
     if status:
+        said = {log: input_error(Path(log)) for log in failed.logs}
+        if said and None not in said.values():
+            raise InputError("\n".join(f"{text} (log: {log})" for log, text in said.items()))
         raise SystemExit(status)
     if not args.dry_run and not options:  # with options it may have done anything
         show_results(targets)
@@ -151,9 +161,35 @@ def profile_path(name: str) -> str:
     return str(shipped) if shipped.is_dir() else name
 
 
-def run_snakemake(arguments: Sequence[str]) -> int:
-    """Run Snakemake in this process and with its own output; return its exit code."""
+class _Failed(logging.Handler):
+    """Keeps the logs of the jobs that failed, as Snakemake tells of them."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.logs: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a job's logs, or that it has none."""
+        if record.getMessage().startswith("Error in rule"):
+            self.logs |= dict.fromkeys(getattr(record, "log", None) or ["no log"])
+
+
+def input_error(log: Path) -> str | None:
+    """Return what a job's log says of bad input, if that ended it; None if something else did."""
+    if not log.is_file():
+        return None
+    *_, last = LOGGED.split(log.read_text(encoding="utf-8", errors="replace"))
+    level, _, message = last.partition(" ")
+    return message.strip() if level == "ERROR" and "\nTraceback" not in message else None
+
+
+def run_snakemake(arguments: Sequence[str], failed: logging.Handler) -> int:
+    """Run Snakemake in this process and with its own output; return its exit code.
+
+    ``failed`` is told what Snakemake logs, beside its own handlers.
+    """
     own, sys.argv = sys.argv, ["snakemake", *arguments]
+    logging.getLogger("snakemake").addHandler(failed)
     try:
         with redirect_stdout(sys.__stdout__), redirect_stderr(sys.__stderr__):
             runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
@@ -161,6 +197,7 @@ def run_snakemake(arguments: Sequence[str]) -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     finally:
         sys.argv = own
+        logging.getLogger("snakemake").removeHandler(failed)
     return 0
 
 
@@ -185,7 +222,7 @@ def show_results(targets: Sequence[str]) -> None:
 COMMAND = Command(
     description="Run the workflow in this folder: results/ and store/ are made here. Options of "
     "Snakemake follow after --, as in `psibench run my.yaml -- --until encode`; its exit code is "
-    "the command's.",
+    "the command's, but 2 where jobs failed on bad input alone.",
     add_arguments=add_arguments,
     run=run_workflow,
 )

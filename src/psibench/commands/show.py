@@ -13,6 +13,7 @@ from psibench.commands.psi_text import (
     print_glance,
 )
 from psibench.commands.text_table import Form, frame_lines
+from psibench.errors import InputError
 from psibench.metrics.aggregate import POOLED
 from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE
@@ -26,6 +27,7 @@ PROBE_NAMES = (
 )
 
 MOST_PLACES = 10
+RESULTS = Path("results")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         type=Path,
-        help="a psi_table, probe_table or probe_comparison.parquet",
+        nargs="?",
+        help="a psi_table, probe_table or probe_comparison.parquet; default: the PSI table in "
+        "results, else that of the probes",
     )
     parser.add_argument(
         "--long",
@@ -51,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_show(args: argparse.Namespace) -> None:
     """Print what a table comes to; with ``--long`` a block per benchmark and language pair."""
+    if args.file is None:
+        args = argparse.Namespace(**vars(args) | {"file": _own_results()})
     record = read_provenance(args.file) or {}
     for spec in (PROBE_TABLE, PROBE_COMPARISON):
         if record.get("table") == spec.name:
@@ -62,6 +68,18 @@ def run_show(args: argparse.Namespace) -> None:
     else:
         print_glance(table, args.file)
     print(*author_lines(str(record.get("queries_by") or "")), sep="\n")
+
+
+def _own_results() -> Path:
+    """Return the table of the results here; raise InputError if there is none."""
+    found = [RESULTS / f"{name}.parquet" for name in ("psi_table", "probe_table")]
+    there = next((path for path in found if path.is_file()), None)
+    if there is None:
+        raise InputError(
+            f"no {' and no '.join(map(str, found))} in {Path.cwd()}; name a table, or go to the "
+            "folder of the run"
+        )
+    return there
 
 
 def probe_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]:

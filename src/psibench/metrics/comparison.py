@@ -291,5 +291,6 @@ def bucket_differences(
     held = tables[0].buckets
     value, low, high = (np.full(n_buckets, np.nan) for _ in range(3))
     value[held] = one.means - other.means
-    low[held], high[held] = value[held] - reach, value[held] + reach
+    low[held] = np.maximum(value[held] - reach, -1.0)  # scores are in [0, 1]
+    high[held] = np.minimum(value[held] + reach, 1.0)
     return BucketDifferences(value, low, high, is_same)

@@ -1,0 +1,64 @@
+"""`psibench init`: what it says of the texts that a config is written for."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from psibench.cli import main
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    return tmp_path
+
+
+def test_the_texts_are_counted_and_named_as_seen_from_the_config(folder, capsys):
+    for name in ("one.txt", "two.md"):
+        (folder / "texts" / name).write_text("a text")
+    assert main(["init", "mine", "--corpus", "texts"]) == 0
+    assert "Texts: 2 files." in capsys.readouterr().out
+    written = yaml.safe_load((folder / "mine" / "psibench.yaml").read_text())
+    assert written["benchmarks"]["my-docs"]["source"]["paths"] == ["../texts"]
+
+
+@pytest.mark.parametrize(
+    ("files", "corpus", "said"),
+    [
+        ({}, "nowhere", "nowhere: no such file or folder"),
+        ({}, "texts", "texts: no document in this folder. Supported: .jsonl"),
+        ({"a.pdf": b"%PDF-1.4"}, "texts", "no document in this folder"),
+        ({}, "texts/*.txt", "no file or folder matches"),
+    ],
+)
+def test_a_corpus_that_is_not_there_is_refused_before_anything_is_written(
+    folder, capsys, files, corpus, said
+):
+    for name, content in files.items():
+        (folder / "texts" / name).write_bytes(content)
+    assert main(["init", "mine", "--corpus", corpus]) == 2
+    assert said in capsys.readouterr().err
+    assert not (folder / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.txt", b"\x00\x01", "found binary data"),
+        ("a.txt", b"  \n", "every document is empty"),
+        ("a.jsonl", b'{"body": "a text"}\n', "Set text_column"),
+    ],
+)
+def test_files_that_hold_no_text_as_they_are_are_told(folder, capsys, name, content, said):
+    (folder / "texts" / name).write_bytes(content)
+    assert main(["init", "--corpus", "texts"]) == 0
+    printed = capsys.readouterr().out
+    assert "Before it can run: " in printed
+    assert said in printed
+
+
+def test_without_a_corpus_the_texts_may_come_later(folder, capsys):
+    assert main(["init", "mine"]) == 0
+    assert "Not there yet: mine/texts. Put your texts there." in capsys.readouterr().out
