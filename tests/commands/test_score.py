@@ -4,6 +4,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from scipy.stats import beta
 
 from psibench.cli import main
 from psibench.tables import read_provenance, read_table
@@ -425,9 +426,10 @@ def test_human_grades_show_where_labels_err_and_correct_the_means(files, capsys)
     )
     assert (early["n_pairs"], early["agreement"], late["agreement"]) == (30, 0.8, 1.0)
     assert early["agreement_low"] < 0.8 < early["agreement_high"]
-    # Chance has all six on one side in 2 * C(30, 6) / C(60, 6) = .024.
-    assert early["p_position"] == pytest.approx(0.024, abs=0.006)
-    assert "Agreement depends on where the evidence is (p = 0.02" in printed
+    # Late less early beyond the mean of .9, halved: (30 * .1 - 24 * .1 + 6 * .9) / 2 = 3; squares
+    # (54 * .01 + 6 * .81) / 4 = 1.35; of 60 documents Q / 60 = 3^2 / 1.35 / 60 = 1 / 9.
+    assert early["p_position"] == pytest.approx(beta.sf(1 / 9, 1 / 2, 59 / 2))
+    assert "Agreement depends on where the evidence is (p = 0.009)." in printed
 
     table = read_table(files / "out" / "corrected_scores.parquet", CORRECTED_SCORES)
     rows = {row["bucket"]: row for row in table.iter_rows(named=True)}

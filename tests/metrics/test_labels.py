@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.metrics.labels import cohen_kappa, corrected_mean, human_qrels, position_p
+from psibench.metrics.labels import cohen_kappa, corrected_mean, human_qrels
 
 ALONE = np.arange(20)
 """Each query has a document of its own."""
@@ -60,34 +60,6 @@ def test_no_interval_is_empty_where_all_is_found():
     found = corrected_mean(np.ones(20), np.where(FIRST, 1.0, np.nan), FIRST, ALONE)
     # All of 20 documents are found with a chance of .025.
     assert found == pytest.approx((1, 0.025 ** (1 / 20), 1))
-
-
-def test_position_p_is_the_exact_one():
-    # Three disagreements, all of them among the four documents of the first of two buckets: as
-    # many in either is 2 * C(4, 3) / C(8, 3) = 8 / 56.
-    agrees = np.arange(8) > 2
-    p = position_p(agrees, np.arange(8), np.arange(8) // 4, np.full(8, np.nan))
-    assert p == pytest.approx(8 / 56, abs=0.012)
-
-
-def test_position_p_has_a_document_count_once():
-    # Twenty documents with two queries each, both in the document's bucket, and in one document
-    # of the first bucket both are wrong: no more than one of ten against none of ten.
-    documents = np.repeat(np.arange(20), 2)
-    p = position_p(documents > 0, documents, documents // 10, np.full(40, np.nan))
-    assert p == 1
-
-
-@pytest.mark.parametrize(
-    ("agrees", "buckets"),
-    [
-        pytest.param(np.ones(8, bool), np.arange(8) // 4, id="everything agrees"),
-        pytest.param(np.arange(8) > 2, np.zeros(8, int), id="one bucket"),
-        pytest.param(np.ones(0, bool), np.zeros(0, int), id="none in a bucket"),
-    ],
-)
-def test_position_p_needs_something_to_compare(agrees, buckets):
-    assert position_p(agrees, np.arange(len(agrees)), buckets, np.ones(len(agrees))) is None
 
 
 def test_kappa():

@@ -239,7 +239,7 @@ def _shared(
     return _Queries(
         document_numbers(frame),
         frame.get_column("pos_char_length").cast(pl.Float64).fill_null(np.nan).to_numpy(),
-        frame.select(order_in_document()).to_series().to_numpy(),
+        frame.select(_order_in_document()).to_series().to_numpy(),
         parts,
         members,
         unplaced,
@@ -255,7 +255,7 @@ def _found(frame: pl.DataFrame) -> BoolArray:
     return frame.get_column("target_position").cast(pl.String).ne_missing(UNKNOWN).to_numpy()
 
 
-def order_in_document() -> pl.Expr:
+def _order_in_document() -> pl.Expr:
     """Return what a document's queries are ordered by: the middle of the evidence, or its class."""
     target = pl.col("target_position").cast(pl.String)
     place = target.replace_strict(THIRDS, [1 / 6, 3 / 6, 5 / 6], default=3 / 6)

@@ -601,7 +601,7 @@ def between_documents(
     n_documents, holding = 0, np.zeros(n_buckets)
     if np.isnan(lengths).any():
         return PositionTest(None, None, None, None, 0, total)
-    for rows in exchangeable(documents, lengths, n_strata):  # (n_documents, n_queries) each
+    for rows in _exchangeable(documents, lengths, n_strata):  # (n_documents, n_queries) each
         z = scores[rows] - scores[rows].mean(axis=0)
         labels = np.eye(n_buckets)[column[rows]]  # (documents, queries, buckets)
         holding += labels.any(axis=1).sum(axis=0)
@@ -630,7 +630,7 @@ def between_documents(
     return PositionTest(p, p_shape, p_bucket, p_value(both[:, :1]), n_documents, total)
 
 
-def exchangeable(
+def _exchangeable(
     documents: IntArray, lengths: FloatArray, n_strata: int
 ) -> Iterator[npt.NDArray[np.int64]]:
     """Yield rows of exchangeable documents: arrays (n_documents, n_queries) into the queries."""

@@ -429,7 +429,7 @@ LABEL_AGREEMENT = TableSpec(
         Column("n_human_relevant", INT64, "of them, relevant to people"),
         *with_interval("agreement", "share of them on which both agree", low=BY_DOCUMENT),
         Column("kappa", FLOAT64, "Cohen's kappa; null if all are relevant to the benchmark", True),
-        Column("p_position", FLOAT64, "exact p of one agreement in all buckets of the row", True),
+        Column("p_position", FLOAT64, "p of one agreement in all buckets, against a slope", True),
     ),
     key=("buckets", "bucket"),
 )
