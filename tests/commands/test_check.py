@@ -101,7 +101,9 @@ def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, c
     assert main(["check", str(write_config(tmp_path, config))]) == 0
     lines = capsys.readouterr().out.splitlines()
     # 301 + 3 x 101 tokens; 126 are read beside [CLS] and [SEP]: 175 of 604 are not.
-    assert lines[0].endswith("my.yaml: valid, but too few documents for a test")
+    but = "too few documents for a test; texts that give no query"
+    assert lines[0].endswith(f"my.yaml: valid, but {but}")
+    assert lines.pop(3).startswith("      no known-item query from 4 documents; planned queries ")
     assert lines[2:6] == [
         "    eng-Latn, general: 4 documents; words: median 101, nine in ten below 242, at most 301",
         "      too few documents: with fewer than 30 nothing is tested; docs/own-corpus.md says "
@@ -110,6 +112,15 @@ def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, c
         "      minilm-first-128 is given 128 tokens: it will not see 29% of the text, the end of "
         "25% of the documents",
     ]
+
+
+def test_passages_that_no_text_is_cut_into_are_refused(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("\n\n".join(["word " * 150] * 3))
+    source = {"kind": "files", "paths": [str(tmp_path / "a.txt")]}
+    section = {"recipe": "known_item", "source": source}
+    section["passages"] = {"min_words": 200, "max_words": 200}
+    path = write_config(tmp_path, {"benchmarks": {"b": section}, "models": ["bm25"]})
+    assert "benchmarks.b.passages: no passage of min_words" in refusal(capsys, "check", path)
 
 
 def test_all_unknown_ids_are_told_at_once(tmp_path, capsys):

@@ -26,6 +26,7 @@ from psibench.generate.benchmarks import (
     section_at,
 )
 from psibench.generate.loaders import Loader
+from psibench.generate.loaders.known_item import NO_QUERY, simulate_known_items, why_no_query
 from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.design import smallest_psi_text
 from psibench.metrics.inference import FEWEST_DOCUMENTS, document_table
@@ -145,6 +146,7 @@ def check_config(*paths: Path, is_run: bool = False) -> str:
     lines += [f"  {start}"] if not_there else []
     but = [f"{len(not_there)} that it needs not there yet"] if not_there else []
     but += [f"{TOO_FEW} for a test"] if any(TOO_FEW in line for line in lines) else []
+    but += ["texts that give no query"] if any(NO_QUERY in line for line in lines) else []
     state = f"valid{', but ' if but else ''}{'; '.join(but)}"
     return "\n".join([f"{', '.join(map(str, paths))}: {state}", *lines])
 
@@ -215,6 +217,8 @@ MOST_DOCUMENTS = 10_000
 SAMPLED = 1_000
 """Documents whose tokens are counted."""
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
+SIMULATED = 200
+"""Documents of which known-item queries are made, to see whether there are any."""
 TOO_FEW = "too few documents"
 
 
@@ -238,7 +242,18 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
     )
     if place.passages is not None:
         documents, _ = cut_documents(documents, **place.passages.model_dump())
+        if documents.is_empty():
+            raise InputError(
+                f"config key benchmarks.{name}.passages: no passage of min_words to max_words"
+            )
         yield f"  cut into {documents.height:,} passages; words: {_words(documents)}"
+    section = plan.config.benchmarks[name]
+    if isinstance(section, KnownItem) and documents.height <= SIMULATED:
+        queries, dropped = simulate_known_items(
+            documents, seed=section.seed, n_terms=section.n_terms
+        )
+        if queries.is_empty():
+            yield f"  {why_no_query(documents, dropped)}"
     if documents.height < FEWEST_DOCUMENTS:
         yield (
             f"  {TOO_FEW}: with fewer than {FEWEST_DOCUMENTS} nothing is tested; "

@@ -410,6 +410,7 @@ def simulate_known_items(
     return pl.DataFrame(kept, QUERIES_SCHEMA, orient="row"), dropped_frame(dropped)
 
 
+NO_QUERY = "no known-item query"
 ADVICE = {
     "text_too_short": "most thirds have fewer words than a query: take documents of a hundred "
     "words or more. Words are letters between spaces or marks; signs alone, as emoji, are none",
@@ -427,6 +428,8 @@ ADVICE = {
 
 def why_no_query(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:
     """Say that documents gave no query, why, and what would help."""
+    if documents.is_empty():
+        return f"{NO_QUERY}: no passage of min_words to max_words."
     counts = dropped["reason"].value_counts(sort=True).sort("count", "reason", descending=True)
     listed = ", ".join(f"{reason} {count}" for reason, count in counts.iter_rows())
     failed = counts.filter(pl.col("reason") != "unbalanced")["reason"]
@@ -436,6 +439,6 @@ def why_no_query(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:
         found, count = named.row(-1)
         advice += f" ({count} are found in document {found!r})"
     return (
-        f"no known-item query from {documents.height} documents; planned queries dropped: "
+        f"{NO_QUERY} from {documents.height} documents; planned queries dropped: "
         f"{listed}. {advice[0].upper()}{advice[1:]}."
     )
