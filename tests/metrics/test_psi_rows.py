@@ -179,6 +179,18 @@ def test_rare_misses_bound_psi_by_clopper_and_pearson(n_documents, missed):
     assert row.drop_high >= 1 - stats.beta.ppf(0.025, n_documents - missed, missed + 1) - 1e-9
 
 
+@pytest.mark.parametrize("n_last", [1, 8, 60])
+def test_a_bucket_of_few_queries_bounds_psi_from_above_and_not_from_below(n_last):
+    scores, documents, buckets = controlled(9, [1.0, 0.7, 0.4], n_documents=300)
+    scores = np.where(buckets == 2, documents % 2 == 0, scores).astype(float)  # found by halves
+    kept = (buckets < 2) | (documents < n_last)
+    row, means = row_of(scores[kept], documents[kept], buckets[kept])
+    least = stats.beta.ppf(0.05, (n_last + 1) // 2, n_last // 2 + 1)
+    assert row.psi_high >= 1 - least / means.mean.max() - 1e-9
+    if n_last < 20:  # the two others alone
+        assert 0 < row.psi_low < 1 - means.mean[1] / means.mean[0]
+
+
 def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     # Means with errors alike: the fit is the bucket's own mean and that of the eight others.
     means = np.array([0.6] * 4 + [0.3] + [0.5] * 4)

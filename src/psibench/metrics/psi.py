@@ -22,6 +22,7 @@ from psibench.errors import InputError
 from psibench.metrics.comparison import compare_profiles
 from psibench.metrics.inference import (
     FEWEST_DOCUMENTS,
+    FEWEST_OF_A_BUCKET,
     LEAST_INFORMATION,
     PSEUDO_QUERIES,
     BoolArray,
@@ -117,12 +118,16 @@ class _Worlds:
         return self.centre + self.shape * (psi * self.centre / reach)
 
 
-def lower_end(profile: Profile, test: PositionTest, *, alpha: float) -> float:
+def lower_end(
+    profile: Profile, test: PositionTest, *, alpha: float, known: BoolArray | None = None
+) -> float:
     """Least PSI that the data allow at a level: 0 exactly where the test does not reject.
 
     A test that rejects, found a profile: the slope and bend, or the bucket unlike the rest, that
     fit the bucket means best. What is left of its deviations when they are made so small that the
     test would just reject (`Contrast.unexplained`) has a PSI; the largest of these is returned.
+    Its best and worst bucket are ``known`` ones, bool (n_buckets,), where there are two: PSI is no
+    less with more buckets, and what others rejected says nothing of the mean of a few queries.
     """
     if test.p is None or test.p > alpha:
         return 0.0
@@ -130,6 +135,7 @@ def lower_end(profile: Profile, test: PositionTest, *, alpha: float) -> float:
     precision = np.asarray(np.linalg.pinv(profile.covariance, hermitian=True), dtype=np.float64)
     flat, each = np.ones((n_buckets, 1)), np.eye(n_buckets)
     centre = _fit(flat, profile.means, precision)
+    shown = known if known is not None and known.sum() > 1 else np.ones(n_buckets, np.bool_)
     tried = [(contrasts(n_buckets), test.shape, alpha)]
     of_each = alpha / max(len(test.buckets), 1)
     tried += [(each[:, [k]], contrast, of_each) for k, contrast in test.buckets.items()]
@@ -138,7 +144,8 @@ def lower_end(profile: Profile, test: PositionTest, *, alpha: float) -> float:
         share = contrast.unexplained(level) if contrast else 0.0
         if share > 0:
             fitted = _fit(np.hstack([flat, directions]), profile.means, precision)
-            ends.append(float(psi_of_columns((centre + share * (fitted - centre))[:, None])[0]))
+            left = centre + share * (fitted - centre)
+            ends.append(float(psi_of_columns(left[shown, None])[0]))
     return max(ends)
 
 
@@ -267,6 +274,10 @@ lose. A choice of this project."""
 
 RARE = 3.0
 """Documents' worth of misses in a bucket below which its mean's error is not taken as normal."""
+
+LEAST_SIZE = 0.5
+"""Queries of a bucket, as a share of the median bucket's, below which an inverted PSI says next to
+nothing of its mean: the shape that it keeps shrinks that bucket to the others."""
 
 CONFOUNDED_P = 0.05
 IMBALANCED = 0.10
@@ -489,7 +500,8 @@ def _psi(
     high: float | None = None
     corrected: float | None = None
     if len(table.counts) >= FEWEST_DOCUMENTS:
-        low = lower_end(profile, test, alpha=1 - level)
+        known = _holding(table) >= FEWEST_OF_A_BUCKET
+        low = lower_end(profile, test, alpha=1 - level, known=known)
         high, corrected = invert_psi(
             profile.means,
             draw_errors(profile.covariance),
@@ -497,7 +509,8 @@ def _psi(
             level=level,
             score_limit=table.score_limit,
         )
-        least = _least_means(table, profile, 1 - level)
+        known &= table.bucket_sizes >= LEAST_SIZE * np.median(table.bucket_sizes)
+        least = _least_means(table, profile, 1 - level, known=known)
         high = max(high, 1 - float(least.min() / profile.means.max()))
         corrected = 0.0 if test.p is not None and test.p > 0.5 else max(corrected, low)
     best, worst = (
@@ -506,13 +519,16 @@ def _psi(
     return dict(zip(names, (value, low, high, corrected, best, worst), strict=True))
 
 
-def _least_means(table: DocumentTable, profile: Profile, alpha: float) -> FloatArray:
-    """Lower bounds of the means of buckets with next to no misses, (n_buckets,); of others: means.
+def _least_means(
+    table: DocumentTable, profile: Profile, alpha: float, *, known: BoolArray | None = None
+) -> FloatArray:
+    """Lower bounds of the means of badly known buckets, (n_buckets,); of others: the means.
 
-    The error of a bucket's mean is far from normal where its documents have lost fewer than
-    `RARE` of the best score together. Its lower bound is then Clopper and Pearson's (Biometrika
-    26, 1934) for as many documents: ``alpha^(1 / n)`` of the best where all of n found it. So it
-    is of the mean where all documents score alike, whatever that is.
+    Not well known is a bucket whose documents have lost fewer than `RARE` of the best score
+    together, so that the error of its mean is far from normal, or one that is not ``known``. The
+    bound is Clopper and Pearson's (Biometrika 26, 1934) for as many documents: ``alpha^(1 / n)`` of
+    the best where all of n found it. So it is of the mean where all documents score alike, whatever
+    that is.
     """
     from scipy.special import betaincinv
 
@@ -521,7 +537,8 @@ def _least_means(table: DocumentTable, profile: Profile, alpha: float) -> FloatA
     n = _holding(table)
     lost = n * (1 - np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0))
     bounds = betaincinv(np.maximum(n - lost, ROUNDING), lost + 1, alpha) * best
-    return np.where(lost < RARE, bounds, profile.means)
+    is_bad = (lost < RARE) if known is None else (lost < RARE) | ~known
+    return np.where(is_bad, bounds, profile.means)
 
 
 def _drop(
