@@ -236,7 +236,7 @@ LETTERS = {
 
 
 @pytest.mark.parametrize("letters", LETTERS.values(), ids=LETTERS)
-@pytest.mark.parametrize("between", [" ", " 👩\u200d🌾 ", " \u200f"])
+@pytest.mark.parametrize("between", [" ", " 👩\u200d🌾 ", " \u200f", "\u2069 \u2067"])
 def test_sixty_documents_of_any_spaced_script_give_queries(letters, between):
     rng = np.random.default_rng(3)
     words = ["".join(rng.choice(list(letters), 4)) for _ in range(400)]

@@ -53,6 +53,15 @@ def test_the_legend_shows_each_line_with_its_name():
     }
 
 
+def test_a_line_has_a_gap_where_a_bucket_is_empty():
+    rows = [("a", "first", 0.9, 0.8, 1.0), ("a", "last", 0.5, 0.4, 0.6)]
+    lines = pl.DataFrame(rows, ["line", "bucket", "mean", "low", "high"], orient="row")
+    axis = Axis(("first", "empty", "last"), ((0, 1), (1, 2), (2, 3)), "position")
+    (ax,) = draw_curves(lines, axis, {"a": LineStyle("#0072b2")}, y_text="mean").axes
+    (line,) = ax.get_lines()
+    assert [value == value for value in line.get_ydata()] == [True, False, True]
+
+
 def test_a_long_legend_does_not_take_the_room_of_the_plot():
     few, many = (model_styles({f"m{n}": None for n in range(size)}) for size in (4, 26))
     assert curves(many).get_figheight() > curves(few).get_figheight() + 1.5  # 13 lines, not 2

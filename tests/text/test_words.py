@@ -17,6 +17,7 @@ def test_words_have_exact_offsets_and_stems():
         ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),  # vowel signs and virama
         ("שָׁלוֹם עוֹלָם", ["שָׁלוֹם", "עוֹלָם"]),  # points
         ("می\u200cخواهم \u200fکتاب\u200e", ["می\u200cخواهم", "کتاب"]),  # joiner; marks of direction
+        ("של\u200fום\u2069 \u2067עו\u200bלם", ["של\u200fום", "עו", "לם"]),  # marks; a space
         ("retrie\u00adval and", ["retrie\u00adval", "and"]),
         ("👩\u200d🌾 farm👩\u200d🌾er 🏳️\u200d🌈 x\u200d", ["farm", "er"]),
         ("cafe\u0301 bar", ["cafe\u0301", "bar"]),

@@ -1,11 +1,11 @@
 """Words of a text with their exact offsets, their stems, and which of them carry meaning.
 
 A word is two or more letters or digits, as BM25 indexes them. Combining marks are parts of words
-(vowel signs of Hindi, points of Hebrew and Arabic), and so are signs without width between letters
-(joiners of Persian and of Indian scripts, soft hyphens).
+(vowel signs of Hindi, points of Hebrew and Arabic), and so are format characters between letters
+(joiners of Persian and of Indian scripts, marks of direction, soft hyphens), as in Unicode's word
+boundaries (UAX 29, rule WB4).
 """
 
-import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cache
@@ -14,10 +14,10 @@ import regex
 import Stemmer
 
 LETTER = r"[\p{L}\p{N}\p{M}_]"
-JOINERS = "\u00ad\u034f\u200c\u200d\u2060"
-WORD = regex.compile(rf"[\p{{L}}\p{{N}}_](?:{LETTER}|[{JOINERS}]+(?={LETTER}))+")
-_CONTENT = regex.compile(rf"[\p{{L}}\p{{M}}{JOINERS}]{{3,}}")
-_JOINER = re.compile(f"[{JOINERS}]")
+FORMAT = r"[\p{Cf}--\u200b]"  # but for the space without width
+WORD = regex.compile(rf"(?V1)[\p{{L}}\p{{N}}_](?:{LETTER}|{FORMAT}+(?={LETTER}))+")
+_CONTENT = regex.compile(r"[\p{L}\p{M}\p{Cf}]{3,}")
+_FORMAT = regex.compile(rf"(?V1){FORMAT}+")
 
 # English words that say nothing about a topic: articles, pronouns, prepositions, conjunctions,
 # auxiliaries, and adverbs of degree, time and manner that fit in any text.
@@ -80,7 +80,7 @@ def tokenise(text: str) -> Words:
 
 def _folded(word: str) -> str:
     if not word.isascii():
-        word = _JOINER.sub("", unicodedata.normalize("NFC", word))
+        word = _FORMAT.sub("", unicodedata.normalize("NFC", word))
     return word.lower()
 
 
