@@ -52,6 +52,7 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
                 f"domain-{d:02d}" for d in rng.integers(0, N_DOMAINS, n_documents)[document]
             ],
             "document_id": [f"document-{d:06d}" for d in document],
+            "cluster": pl.Series([None] * len(document), dtype=pl.String),
             "span_start_char": pl.Series(start, dtype=pl.Int32),
             "span_mid_char": middle,
             "pos_char_length": pl.Series(length, dtype=pl.Int32),

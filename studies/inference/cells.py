@@ -131,6 +131,21 @@ def _further_coverage_cells() -> Iterator[Cell]:
                          bias=False)  # fmt: skip
 
 
+def _cluster_cells() -> Iterator[Cell]:
+    """Yield sizes and coverage where slopes differ from one cluster of documents to the next."""
+    for clusters in (12, 40):
+        for layout in ("squad", "controlled", "nine"):
+            world = World(layout, clusters=clusters, cluster_slopes=0.8)
+            name = f"{layout}, {clusters} clusters of unlike slopes"
+            yield Cell(1, name, "within_size", world, SIZES_OTHER)
+            for psi in (0.0, 0.1, 0.3):
+                yield Cell(2, f"{name}, PSI {psi:g}", "coverage", replace(world, psi=psi),
+                           COVERS, (("bias", False),))  # fmt: skip
+        world = World("one-third", clusters=clusters, cluster_slopes=0.8)
+        yield Cell(5, f"one-third, {clusters} clusters of unlike slopes", "between_size", world,
+                   SIZES_OTHER)  # fmt: skip
+
+
 def _power_cells() -> Iterator[Cell]:
     def cell(name: str, world: World, **least: float) -> Cell:
         return Cell(4, name, "within_power", world, POWERS, tuple(least.items()))
@@ -306,6 +321,7 @@ CELLS = [
     *_null_cells(),
     *_coverage_cells(),
     *_further_coverage_cells(),
+    *_cluster_cells(),
     *_power_cells(),
     *_between_cells(),
     *_pair_cells(),

@@ -273,7 +273,9 @@ def between_size(
     for _ in range(replicates):
         sample = draw(world, rng)
         q = sample.queries
-        p.append(_p_values(between_documents(sample.scores, q.documents, q.buckets, q.lengths)))
+        placed = (q.documents, q.buckets, q.lengths)
+        found = between_documents(sample.scores, *placed, units=sample.clusters)
+        p.append(_p_values(found))
         if len(flagged) < 20:
             index = np.arange(len(sample.scores))
             row, _ = estimate_row(sample.row(), index, q.buckets, n_buckets=world.n_buckets)

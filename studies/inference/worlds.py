@@ -54,6 +54,11 @@ class World:
     late_in_long : float
         One third a document only: how much likelier the last third is in the longest documents,
         from 0 to 1.
+    clusters : int
+        Clusters (articles, sites) of as many documents each; 0: none.
+    cluster_slopes : float
+        A cluster has a slope over positions of its own, uniform between plus and minus this, as a
+        share of the score: 0 on average.
     """
 
     layout: str = "squad"
@@ -66,6 +71,8 @@ class World:
     length_effect: float = 0.0
     length_steps: bool = False
     late_in_long: float = 0.0
+    clusters: int = 0
+    cluster_slopes: float = 0.0
 
     @property
     def n_buckets(self) -> int:
@@ -165,7 +172,12 @@ def expected_scores(world: World, queries: Queries, rng: np.random.Generator) ->
         _, chunk = np.unique(documents * 10_000 + number // 2, return_inverse=True)
         start = np.unique(chunk, return_index=True)[1]
         means = _beta(means[start], world.chunk, rng)[chunk.ravel()]
-    return means * world.relative[queries.buckets]
+    relative = world.relative[queries.buckets]
+    if world.clusters:
+        slopes = world.cluster_slopes * rng.uniform(-1, 1, world.clusters)
+        along = queries.buckets / (world.n_buckets - 1) - 0.5
+        relative = relative * (1 + slopes[documents % world.clusters] * along)
+    return np.minimum(means * relative, 1.0)
 
 
 def _beta(means: FloatArray, correlation: float, rng: np.random.Generator) -> FloatArray:
@@ -207,6 +219,7 @@ class Sample:
     queries: Queries
     scores: FloatArray
     n_buckets: int
+    clusters: IntArray | None = None
 
     @property
     def table(self) -> DocumentTable:
@@ -217,20 +230,28 @@ class Sample:
         """The same of other scores."""
         index = np.arange(len(scores))
         return document_table(
-            scores, self.queries.documents, index, self.queries.buckets, n_buckets=self.n_buckets
+            scores,
+            self.queries.documents,
+            index,
+            self.queries.buckets,
+            n_buckets=self.n_buckets,
+            units=self.clusters,
         )
 
     def row(self, *, seen: BoolArray | None = None) -> RowData:
         """What `estimate_row` takes."""
         q = self.queries
-        return RowData(self.scores, q.documents, q.lengths, q.positions, seen=seen)
+        return RowData(
+            self.scores, q.documents, q.lengths, q.positions, seen=seen, clusters=self.clusters
+        )
 
 
 def draw(world: World, rng: np.random.Generator) -> Sample:
     """One benchmark of this world."""
     queries = draw_queries(world, rng)
     scores = draw_scores(expected_scores(world, queries, rng), rng)
-    return Sample(queries, scores, world.n_buckets)
+    clusters = queries.documents % world.clusters if world.clusters else None
+    return Sample(queries, scores, world.n_buckets, clusters)
 
 
 @cache

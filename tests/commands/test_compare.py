@@ -34,6 +34,7 @@ def table(scores: np.ndarray, *, cut: bool = False, name: str = "q", **columns) 
         "query_id": [f"{name}{d:03d}-{third}" for d in range(n) for third in range(3)],
         "domain": "general",
         "document_id": [f"d{d:03d}" for d in range(n) for _ in range(3)],
+        "cluster": None,
         "span_start_char": pl.Series([100, 450, 800] * n, dtype=pl.Int32),
         "span_mid_char": [110.0, 460.0, 810.0] * n,
         "pos_char_length": pl.Series([900] * 3 * n, dtype=pl.Int32),

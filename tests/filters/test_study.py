@@ -123,6 +123,7 @@ def _scored(name, targets, value, model="model") -> dict:
         "query_id": name,
         "domain": "d",
         "document_id": f"of-{name}",
+        "cluster": None,
         "span_start_char": 0,
         "span_mid_char": 1.5,
         "pos_char_length": 9,

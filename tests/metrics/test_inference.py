@@ -191,10 +191,10 @@ def test_one_bucket_in_the_middle_is_found_by_its_own_contrast():
     test = within_documents(table_of(queries, 9))
     assert test.p_bucket < 1e-6 < test.p_shape
     assert test.p == pytest.approx(2 * test.p_bucket, rel=1e-3)
-    share = test.buckets[4].unexplained(0.05 / 9)
+    share = 1 - test.buckets[4].by_chance(0.05 / 9)
     assert 0 < share < 1
     # Rows whose mean is made that much smaller, with their spread about it kept, just reject.
-    n, q = test.buckets[4].n_documents, test.buckets[4].q
+    n, q = test.buckets[4].n_units, test.buckets[4].q
     t2 = (1 - share) ** 2 * n * q / (n - q)
     assert stats.f.sf(t2 * (n - 1) / n, 1, n - 1) == pytest.approx(0.05 / 9)
 
@@ -569,7 +569,7 @@ def test_truncation_by_hand():
     documents, cut = np.repeat(np.arange(40), 2), np.tile([False, True], 40)
     found = truncation_effect(scores, documents, np.zeros(80, int), cut, level=0.95)
     se = (40 / 39 * (30 * 0.25**2 + 10 * 0.75**2)) ** 0.5 / 40
-    assert (found.value, found.n_documents) == (pytest.approx(-0.75), 40)
+    assert (found.value, found.n_units) == (pytest.approx(-0.75), 40)
     assert found.low == pytest.approx(-0.75 - stats.t.ppf(0.975, 39) * se)
     assert found.p == pytest.approx(2 * stats.t.sf(0.75 / se, 39))
 

@@ -10,9 +10,9 @@ from psibench.errors import InputError
 from psibench.metrics.inference import Contrast, PositionTest, Profile, draw_errors
 from psibench.metrics.psi import (
     RowData,
+    ends_of_test,
     estimate_row,
     invert_psi,
-    lower_end,
     mean_interval,
     psi_of_columns,
 )
@@ -33,6 +33,7 @@ def row_of(scores, documents, buckets, *, lengths=None, n_buckets=None, **settin
         buckets * 100.0,
         seen=settings.pop("seen", None),
         control=settings.pop("control", None),
+        clusters=settings.pop("clusters", None),
     )
     n_buckets = n_buckets or int(buckets.max(initial=0)) + 1
     found = estimate_row(data, np.arange(n), buckets, n_buckets=n_buckets, **settings)
@@ -54,6 +55,61 @@ def controlled(seed, profile, *, n_documents=200, mean=0.6):
     documents, buckets = np.repeat(np.arange(n_documents), k), np.tile(np.arange(k), n_documents)
     level = rng.beta(6 * mean, 6 * (1 - mean), n_documents)[documents]
     return hits(rng, level * np.array(profile)[buckets]), documents, buckets
+
+
+# --- Clusters of documents ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_copies_of_a_document_in_one_cluster_add_nothing(within):
+    rng = np.random.default_rng(5)
+    scores, documents, buckets = controlled(4, [1.0, 0.9, 0.8], n_documents=90)
+    if not within:  # each document in one bucket alone
+        buckets = documents % 3
+    control = hits(rng, np.full(270, 0.5))
+    seen = rng.random(270) < 0.7
+    one = estimate(scores, documents, buckets, control=control, seen=seen)
+    copied = [np.tile(part, 3) for part in (scores, buckets, control, seen)]
+    copies = np.concatenate([documents + 90 * k for k in range(3)])
+    clusters = np.tile(documents, 3)
+    many = estimate(
+        *(copied[0], copies, copied[1]), control=copied[2], seen=copied[3], clusters=clusters
+    )
+    assert many.n_clusters == 90
+    assert one.n_clusters is None
+    assert many.test == ("within" if within else "between")
+    tests = ("p_control", "p_position", "p_trend", "p_truncation", "p_confounded")
+    for name in tests if within else ():  # between documents the test itself is another
+        assert getattr(many, name) == pytest.approx(getattr(one, name)), name
+        assert many.truncation_high == pytest.approx(one.truncation_high)
+    as_documents = estimate(copied[0], copies, copied[1])
+    assert as_documents.p_position < many.p_position
+    assert as_documents.psi_high < many.psi_high
+
+
+def test_slopes_that_differ_between_few_clusters_are_no_finding():
+    # One of 12 articles hides what is late, one what is early; in the others place is all the same.
+    def found(seed, clusters):
+        rng = np.random.default_rng(seed)
+        documents, buckets = np.repeat(np.arange(240), 3), np.tile(np.arange(3), 240)
+        slope = rng.uniform(-0.4, 0.4, 12)[documents % 12]
+        scores = hits(rng, 0.5 + slope * (buckets - 1))
+        by = documents % 12 if clusters else None
+        return estimate(scores, documents, buckets, clusters=by).p_trend
+
+    p = np.array([[found(seed, by) for by in (False, True)] for seed in range(60)])
+    by_documents, by_clusters = (p < 0.05).mean(axis=0)
+    assert by_documents > 0.3
+    assert by_clusters < 0.12
+
+
+def test_few_clusters_leave_documents_as_units_and_are_said():
+    rows = controlled(6, [1.0, 0.7, 0.7])
+    plain, few = estimate(*rows), estimate(*rows, clusters=rows[1] % 9)
+    assert few.flags == "few_clusters"
+    assert (few.n_clusters, few.p_position) == (None, plain.p_position)
+    assert estimate(*rows, clusters=rows[1] % 10).n_clusters == 10
+    assert estimate(*rows, clusters=rows[1]).flags == ""  # each document is a cluster
 
 
 # --- Constructed cases ----------------------------------------------------------------------------
@@ -198,9 +254,9 @@ def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     contrast = Contrast(20.0, 1, 100)
     none = {k: Contrast(0.0, 1, 100) for k in range(9) if k != 4}
     test = PositionTest(0.001, None, 0.001, None, 100, np.zeros(9), buckets={4: contrast} | none)
-    share = contrast.unexplained(0.05 / 9)
+    share = 1 - contrast.by_chance(0.05 / 9)
     low, high = (means.mean() + share * (end - means.mean()) for end in (0.3, 0.55))
-    assert lower_end(profile, test, alpha=0.05) == pytest.approx(1 - low / high)
+    assert ends_of_test(profile, test, alpha=0.05)[0] == pytest.approx(1 - low / high)
 
 
 def test_the_corrected_value_is_zero_where_the_test_finds_nothing_at_all():

@@ -16,12 +16,12 @@ C1, C2, C3, C4 = "zeta A x", "alpha  B x", "Only A here", "no question here"
 
 # Reading order; the question "who?" is carried by C1, C2 and, unanswerable, by C3.
 ROWS = [
-    ("q1", "who?", C1, "A", 5, "o"),
-    ("q2", "who?", C2, "B", 7, "o"),
-    ("q3", "who?", C3, None, None, "o"),
-    ("q4", "what?", C1, "x", 7, "o"),
-    ("q5", "what?", C1, "A", 5, "o"),
-    (None, None, C4, None, None, "o"),
+    ("q1", "who?", C1, "A", 5, "art", "o"),
+    ("q2", "who?", C2, "B", 7, "art", "o"),
+    ("q3", "who?", C3, None, None, "art", "o"),
+    ("q4", "what?", C1, "x", 7, "art", "o"),
+    ("q5", "what?", C1, "A", 5, "art", "o"),
+    (None, None, C4, None, None, "art", "o"),
 ]
 
 
@@ -54,6 +54,7 @@ def test_queries_are_the_answerable_questions_in_reading_order():
         "pos_token_length": 3,
         "target_position": None,
         "answer": "B",
+        "cluster": "art",
     }
 
 
@@ -101,7 +102,9 @@ def test_what_is_asked_is_kept_or_dropped_with_a_reason():
 
 
 def many(n=12):
-    return [(f"m{i}", f"text {i}", f"context A {i % 5}", "A", 8, "o") for i in range(n)] + ROWS[2:3]
+    return [
+        (f"m{i}", f"text {i}", f"context A {i % 5}", "A", 8, "art", "o") for i in range(n)
+    ] + ROWS[2:3]
 
 
 def test_tiny_is_the_start_of_pythons_shuffle_over_the_same_corpus(monkeypatch):
@@ -129,7 +132,7 @@ def test_tiny_is_the_start_of_pythons_shuffle_over_the_same_corpus(monkeypatch):
     ],
 )
 def test_white_space_around_a_context_shifts_the_span(context, answer, start, text, span):
-    built = build([("q", "?", context, answer, start, "o")])
+    built = build([("q", "?", context, answer, start, None, "o")])
     assert built.corpus.get_column("text").to_list() == [text]
     assert built.queries.get_column("pos_char_span").to_list() == [span]
     low, high = span

@@ -11,6 +11,7 @@ import pytest
 
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.sources import FilesSource, HubSource, SquadSource
+from psibench.errors import InputError
 from psibench.sources import batches as batching
 from psibench.sources.documents import read_document_files, read_documents
 from psibench.tables import conform
@@ -39,6 +40,17 @@ def keys(batches):
 
 def file_batches(paths, **options):
     return read_documents(FilesSource(kind="files", paths=paths, **options)).batches
+
+
+def test_documents_of_one_cluster_have_it_for_their_origin():
+    sites = ["x", "x", None, 7]
+    write_jsonl("d.jsonl", [{"text": f"t{n}", "site": site} for n, site in enumerate(sites)])
+    [batch] = file_batches(["d.jsonl"], cluster_column="site")
+    origins = batch["origin"].to_list()
+    assert origins[:2] + origins[3:] == ["site x", "site x", "site 7"]
+    assert origins[2].startswith("d.jsonl")
+    with pytest.raises(InputError, match=r"no field 'page' \(cluster_column\); found text, site"):
+        list(file_batches(["d.jsonl"], cluster_column="page"))
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -107,7 +119,7 @@ def test_the_contexts_of_question_files_are_its_documents_sorted():
     Path("s.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
     frame, dropped = collected(SquadSource(kind="squad", paths=["s.json"]))
     assert frame.select("_id", "text").rows() == [("p00000", "a one"), ("p00001", "b two")]
-    assert frame.get_column("origin").to_list()[1] == "s.json: data[0].paragraphs[0] id q0"
+    assert frame.get_column("origin").to_list() == ["s.json 0", "s.json 0"]  # their article
     assert dropped.is_empty()
 
 

@@ -66,9 +66,9 @@ def test_questions_are_read_over_the_splits_in_order(lay_out, kind, streaming):
     name = lay_out(QUESTIONS, SQUAD_COLUMNS, kind=kind)
     frame = read_questions(name, splits=BOTH, streaming=streaming)
     assert frame.drop("context").rows() == [
-        ("q1", "Who?", "Ada", 0, f"{name}/train.{kind}, record 0"),
-        ("q2", "Why?", None, None, f"{name}/train.{kind}, record 1"),
-        ("q3", "What?", "It", 4, f"{name}/validation.{kind}, record 0"),
+        ("q1", "Who?", "Ada", 0, None, f"{name}/train.{kind}, record 0"),
+        ("q2", "Why?", None, None, None, f"{name}/train.{kind}, record 1"),
+        ("q3", "What?", "It", 4, None, f"{name}/validation.{kind}, record 0"),
     ]
 
 

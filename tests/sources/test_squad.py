@@ -34,10 +34,26 @@ def test_questions_are_read_in_order_with_answers_and_origin(write):
     first = write(paragraph("Ada wrote it.", extra, two), paragraph("Bare."), name="a.json")
     second = write(paragraph("é😀 x", question(7, "Where?", "x", 3)), name="b.json")
     assert read_squad_files([first, second]).rows() == [
-        ("q1", "Who?", "Ada wrote it.", "Ada", 0, "a.json: data[0].paragraphs[0] id q1"),
-        ("q2", "What?", "Ada wrote it.", None, None, "a.json: data[0].paragraphs[0] id q2"),
-        (None, None, "Bare.", None, None, "a.json: data[0].paragraphs[1]"),
-        ("7", "Where?", "é😀 x", "x", 3, "b.json: data[0].paragraphs[0] id 7"),
+        (
+            "q1",
+            "Who?",
+            "Ada wrote it.",
+            "Ada",
+            0,
+            "a.json 0",
+            "a.json: data[0].paragraphs[0] id q1",
+        ),
+        (
+            "q2",
+            "What?",
+            "Ada wrote it.",
+            None,
+            None,
+            "a.json 0",
+            "a.json: data[0].paragraphs[0] id q2",
+        ),
+        (None, None, "Bare.", None, None, "a.json 0", "a.json: data[0].paragraphs[1]"),
+        ("7", "Where?", "é😀 x", "x", 3, "b.json 0", "b.json: data[0].paragraphs[0] id 7"),
     ]
 
 

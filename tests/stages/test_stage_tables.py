@@ -54,6 +54,7 @@ def test_columns_only_some_tables_have_are_null_in_the_others(tmp_path):
         "query_id": "q1",
         "domain": "d",
         "document_id": "p",
+        "cluster": None,
         "span_start_char": 0,
         "span_mid_char": 0.5,
         "pos_char_length": 9,

@@ -25,9 +25,9 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
 from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
 from psibench.metrics.comparison import bucket_differences, step_down_p
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
-from psibench.metrics.inference import FEWEST_DOCUMENTS, IntArray
+from psibench.metrics.inference import FEWEST_DOCUMENTS, IntArray, units_of
 from psibench.metrics.psi import mean_interval
-from psibench.metrics.query_scores import document_numbers
+from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
 from psibench.report.comparison import (
     MEANS_NOTE,
     PROFILES_NOTE,
@@ -76,7 +76,7 @@ def run_compare(args: argparse.Namespace) -> int:
     systems = _systems(args)
     scores = {one.evaluated.model: one.evaluated.scores for one in systems}
     names, first = list(scores), systems[0].evaluated.scores
-    documents = document_numbers(first)
+    units = unit_numbers(first)
     _refuse_other_queries(scores)
     metrics = _metrics(args.metrics, list(scores.values()))
     own = next((one.scheme for one in systems if one.scheme), None)
@@ -93,7 +93,7 @@ def run_compare(args: argparse.Namespace) -> int:
     is_pair = len(systems) == 2
     compared = tables.comparisons
     if not is_pair:
-        compared = _adjusted(compared, scores, documents, metrics)
+        compared = _adjusted(compared, scores, units, metrics)
     sections = []
     for scheme in schemes:
         for metric in metrics:
@@ -107,7 +107,7 @@ def run_compare(args: argparse.Namespace) -> int:
                 print("\n".join(_block(found, profiles, psi["test"][0])))
             else:
                 ends = {
-                    name: mean_interval(frame.get_column(metric).to_numpy(), documents)
+                    name: mean_interval(frame.get_column(metric).to_numpy(), units)
                     for name, frame in scores.items()
                 }
                 order = ranked(found.filter(evidence="all"), psi, buckets, ends)
@@ -136,7 +136,7 @@ def run_compare(args: argparse.Namespace) -> int:
 def _adjusted(
     compared: pl.DataFrame,
     scores: Mapping[str, pl.DataFrame],
-    documents: IntArray,
+    units: IntArray,
     metrics: Sequence[str],
 ) -> pl.DataFrame:
     """Add what COMPARED has beside COMPARISONS: p-values over all pairs."""
@@ -144,7 +144,7 @@ def _adjusted(
     found = []
     for metric in metrics:
         values = np.array([frame.get_column(metric).to_numpy() for frame in scores.values()])
-        of_pairs = step_down_p(values, documents).tolist()
+        of_pairs = step_down_p(values, units).tolist()
         found += [(metric, *pair, "all", p) for pair, p in zip(pairs, of_pairs, strict=True)]
     on = ("metric", "model", "other", "evidence")
     by_flips = pl.DataFrame(found, schema=[*on, "p_flips"], orient="row")
@@ -367,6 +367,7 @@ def _profiles(
         members.bucket_index,
         n_buckets=len(scheme.buckets),
         same=is_same,
+        units=units_of(document_numbers(scores[0]), cluster_numbers(scores[0])),
     )
     mean = "same_mean" if is_same else "mean"
     return first.select(

@@ -67,6 +67,10 @@ class HubSource(Section):
     """Column that holds the text (document recipes)."""
     id_column: str | None = None
     """Column that holds the document id; without it the id is made from file and record number."""
+    cluster_column: str | None = None
+    """Column that says what a document is part of (an article, a site, a thread): documents of one
+    cluster are not independent, and tests and intervals count clusters. Passages cut of one
+    document are a cluster without it."""
     streaming: bool = False
     """Read over the network, and keep nothing, instead of downloading each file first. Of Parquet
     files only the columns that are needed are then fetched, and no more records than are read."""
@@ -96,6 +100,10 @@ class FilesSource(Section):
     """Field of a jsonl or parquet record that holds the text."""
     id_column: str | None = None
     """Field that holds the document id; without it the id is made from file and record number."""
+    cluster_column: str | None = None
+    """Field that says what a document is part of (an article, a site, a thread): documents of one
+    cluster are not independent, and tests and intervals count clusters. Passages cut of one
+    document are a cluster without it."""
     where: list[Condition] = Field(default=[])
     """Read only the records that meet all of these conditions, as
     [{column: language, equals: en}, {column: quality.score, at_least: 4}]."""

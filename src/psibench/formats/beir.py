@@ -27,7 +27,7 @@ from psibench.formats.tabular import (
 )
 from psibench.lines import read_json
 from psibench.metrics.buckets import class_of
-from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
+from psibench.metrics.query_scores import CLUSTER, SEVERAL_SPANS, name_some
 
 QUERY_SCHEMA: dict[str, Any] = {
     "_id": TEXT,
@@ -39,6 +39,7 @@ QUERY_SCHEMA: dict[str, Any] = {
     "domain": TEXT,
     "positions": TEXTS,
     SEVERAL_SPANS: SPANS,
+    CLUSTER: TEXT,
 }
 BY_SPAN = ("pos_char_span", SEVERAL_SPANS)
 BY_CLASS = ("target_position", "positions")
@@ -47,7 +48,8 @@ NEEDED = (
     "its positive document, characters from 0; several: pos_char_spans) and pos_char_length "
     "(characters in that document), or target_position (beginning, middle, end or mixed); "
     "optional: pos_corpus_id (that document; else the positive of the highest grade), "
-    "pos_token_length, positions (every third that holds evidence), domain"
+    "pos_token_length, positions (every third that holds evidence), domain, cluster (what that "
+    "document is part of, as an article or a site)"
 )
 
 QUERY_IDS = ("query_id", "query-id", "qid", "q_id", "id")

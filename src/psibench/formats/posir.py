@@ -25,7 +25,7 @@ from psibench.formats.checks import (
     refuse_repeated_pairs,
 )
 from psibench.formats.tabular import NUMBER, SPAN, SPANS, TEXT, TEXTS, read_columns
-from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
+from psibench.metrics.query_scores import CLUSTER, SEVERAL_SPANS, name_some
 from psibench.tables import atomic_path
 
 COLUMNS: Mapping[str, dict[str, Any]] = {
@@ -47,6 +47,7 @@ FURTHER: Mapping[str, dict[str, Any]] = {
         "pos_translated_char_length": NUMBER,
         "positions": TEXTS,
         SEVERAL_SPANS: SPANS,
+        CLUSTER: TEXT,
     }
 }
 """Columns that psibench adds: read where they are there; a value may be null."""

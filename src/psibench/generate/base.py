@@ -17,6 +17,7 @@ from psibench.filters.negatives import NegativesProtocol
 from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
 from psibench.llm.tasks import Gathered, Replied, flow_of, reply_field
+from psibench.metrics.query_scores import CLUSTER
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.spec import POOLED
@@ -215,7 +216,8 @@ def complete_build(
 ) -> Build:
     """Add the length columns to the corpus and to the queries' positives.
 
-    ``queries`` may hold further columns; they come after the declared ones.
+    ``queries`` may hold further columns; they come after the declared ones. Where documents have an
+    ``origin`` and some share theirs, it is their `cluster`, of which queries get a column.
     """
     corpus = with_lengths(documents, count_tokens=count_tokens)
     lengths = corpus.select(
@@ -223,6 +225,8 @@ def complete_build(
         pl.col("char_length").alias("pos_char_length"),
         pl.col("token_length").alias("pos_token_length"),
     )
+    if "origin" in documents.columns and documents["origin"].drop_nulls().is_duplicated().any():
+        lengths = lengths.with_columns(documents["origin"].alias(CLUSTER))
     joined = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
     declared = ["_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length"]
     declared += ["pos_token_length", "target_position"]

@@ -113,7 +113,7 @@ def build_params(
     return params
 
 
-@stage("build", version=4)
+@stage("build", version=5)
 def run_build(
     section: Mapping[str, Any],
     *,
@@ -151,7 +151,7 @@ def run_build(
 # Stages ``assemble`` and ``subset``
 
 
-@stage("assemble", version=2)
+@stage("assemble", version=3)
 def run_assemble(
     *,
     documents: TablePath,
@@ -182,7 +182,7 @@ def assemble(
 ) -> Build:
     """Turn sampled documents and candidates into a benchmark: every document is in the corpus."""
     return complete_build(
-        documents.select("_id", "text"),
+        documents.select("_id", "text", "origin"),
         candidates,
         qrels_of_positives(candidates),
         dropped_frame(),

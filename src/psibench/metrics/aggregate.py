@@ -21,9 +21,15 @@ from psibench.metrics.buckets import (
     bucket_scheme,
 )
 from psibench.metrics.comparison import compare_profiles, mean_difference, psi_differences
-from psibench.metrics.inference import LEAST_INFORMATION, BoolArray, FloatArray, IntArray
+from psibench.metrics.inference import (
+    LEAST_INFORMATION,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    units_of,
+)
 from psibench.metrics.psi import RowData, effect_figures, estimate_row
-from psibench.metrics.query_scores import document_numbers
+from psibench.metrics.query_scores import cluster_numbers, document_numbers
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
 from psibench.tables.spec import POOLED
 
@@ -110,6 +116,13 @@ class _Queries:
     """Queries that a scheme has no bucket for, as their evidence has no one place."""
     found: BoolArray
     """Queries of which it is known where the evidence is."""
+    clusters: IntArray | None
+    """What each query's document is part of."""
+
+    def units(self, chosen: BoolArray) -> IntArray | None:
+        """Return the independent units of some queries; see `units_of`."""
+        clusters = None if self.clusters is None else self.clusters[chosen]
+        return units_of(self.documents[chosen], clusters)
 
 
 # Its products are small: a second thread of BLAS would wait, spinning, for nothing.
@@ -244,6 +257,7 @@ def _shared(
         members,
         unplaced,
         _found(frame),
+        cluster_numbers(frame),
     )
 
 
@@ -321,6 +335,7 @@ def _rows(
                         seen=None if model.seen is None else model.seen[chosen],
                         found=queries.found[chosen],
                         control=None if control is None else control.scores[metric][chosen],
+                        clusters=None if queries.clusters is None else queries.clusters[chosen],
                     ),
                     own.query_index,
                     own.bucket_index,
@@ -453,8 +468,11 @@ def _compared(
             placed.bucket_index[order],
             queries.lengths[chosen],
             within=mine["info_shape"] >= LEAST_INFORMATION,
+            units=queries.units(chosen),
         )
-        means = mean_difference(a[chosen], b[chosen], documents, level=level)
+        means = mean_difference(
+            a[chosen], b[chosen], documents, level=level, units=queries.units(chosen)
+        )
         # The other's figures on these queries are in the table where its view holds the same.
         theirs = found[second.model, "all"] if view == "all" else dict.fromkeys(mine)
         psis = psi_differences(mine, theirs, kind="psi_same")
@@ -479,7 +497,7 @@ def _compared(
         }
         row |= effect_figures("difference", means) | psis
         if view == "all" and relation != "control":
-            row |= _window_figures(first, second, a, b, queries.documents, level)
+            row |= _window_figures(first, second, a, b, queries, level)
         rows.append(dict.fromkeys(COMPARISONS.column_names) | row)
     return rows
 
@@ -489,7 +507,7 @@ def _window_figures(
     shorter: _Model,
     a: FloatArray,
     b: FloatArray,
-    documents: IntArray,
+    queries: _Queries,
     level: float,
 ) -> dict[str, Any]:
     """What the longer input gains on the queries that the shorter one cuts.
@@ -502,7 +520,13 @@ def _window_figures(
         return {}
     cut, whole = longer.seen & ~shorter.seen, shorter.views["whole"]
     gains = {
-        name: mean_difference(a[chosen], b[chosen], documents[chosen], level=level)
+        name: mean_difference(
+            a[chosen],
+            b[chosen],
+            queries.documents[chosen],
+            level=level,
+            units=queries.units(chosen),
+        )
         for name, chosen in (("cut_gain", cut), ("uncut_gain", whole))
     }
     figures = {"n_cut": int(cut.sum())}

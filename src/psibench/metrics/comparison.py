@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from psibench.metrics.inference import (
+    FEWEST_CLUSTERS,
     FEWEST_DOCUMENTS,
     DocumentTable,
     Effect,
@@ -65,6 +66,7 @@ def compare_profiles(
     lengths: FloatArray,
     *,
     within: bool = True,
+    units: IntArray | None = None,
 ) -> ProfileComparison:
     """Compare the position profiles of two systems on the same queries.
 
@@ -76,6 +78,8 @@ def compare_profiles(
         Which query sits in which bucket, a document's queries in order of position.
     within : bool
         Whether documents hold several buckets: `within_documents`, else `between_documents`.
+    units : int array of shape (n_queries,), or None
+        The independent unit of each query's document (see `units_of`).
     """
     if not len(query_index):
         return ProfileComparison(None, None, None)
@@ -89,11 +93,20 @@ def compare_profiles(
             n_buckets = int(bucket_index.max(initial=-1)) + 1
             return within_documents(
                 document_table(
-                    difference, documents, query_index, bucket_index, n_buckets=n_buckets
+                    difference,
+                    documents,
+                    query_index,
+                    bucket_index,
+                    n_buckets=n_buckets,
+                    units=units,
                 )
             )
         return between_documents(
-            difference[query_index], documents[query_index], bucket_index, lengths[query_index]
+            difference[query_index],
+            documents[query_index],
+            bucket_index,
+            lengths[query_index],
+            units=None if units is None else units[query_index],
         )
 
     hit = miss = None
@@ -110,16 +123,25 @@ def compare_profiles(
 
 
 def mean_difference(
-    first: FloatArray, second: FloatArray, documents: IntArray, *, level: float
+    first: FloatArray,
+    second: FloatArray,
+    documents: IntArray,
+    *,
+    level: float,
+    units: IntArray | None = None,
 ) -> Effect | None:
-    """Difference of two systems' mean scores on the same queries, documents as units.
+    """Difference of two systems' mean scores on the same queries, documents (or units) independent.
 
-    Arrays of shape (n_queries,). None with fewer than `FEWEST_DOCUMENTS` documents.
+    Arrays of shape (n_queries,). None with fewer than `FEWEST_DOCUMENTS` documents, or with fewer
+    than `FEWEST_CLUSTERS` units.
     """
-    _, owner, _ = renumbered(documents)
-    n_documents = int(owner.max(initial=-1)) + 1
-    if n_documents < FEWEST_DOCUMENTS:
+    _, owner, sizes = renumbered(documents)
+    if len(sizes) < FEWEST_DOCUMENTS:
         return None
+    if units is not None:
+        _, owner, sizes = renumbered(units)
+        if len(sizes) < FEWEST_CLUSTERS:
+            return None
     sums = np.bincount(owner, weights=first - second).astype(np.float64)
     return clustered_effect(sums, np.bincount(owner).astype(np.float64), level=level)
 
@@ -259,6 +281,7 @@ def bucket_differences(
     n_buckets: int,
     level: float = 0.95,
     same: bool = True,
+    units: IntArray | None = None,
 ) -> BucketDifferences:
     """Difference of two systems' bucket means on the same queries, at equal documents if `same`.
 
@@ -270,7 +293,9 @@ def bucket_differences(
     from scipy.stats import t
 
     def table(scores: FloatArray) -> DocumentTable:
-        return document_table(scores, documents, query_index, bucket_index, n_buckets=n_buckets)
+        return document_table(
+            scores, documents, query_index, bucket_index, n_buckets=n_buckets, units=units
+        )
 
     tables = [table(scores) for scores in (first, second)]
     equal = [same_document_profile(one) for one in tables] if same else [None, None]
@@ -279,13 +304,13 @@ def bucket_differences(
         found or raw_profile(own)
         for found, own in zip(equal if is_same else [None, None], tables, strict=True)
     )
-    influence = one.influence - other.influence
+    influence = tables[0].by_unit(one.influence - other.influence)
     n_units = int(np.abs(influence).max(axis=1, initial=0.0).astype(bool).sum())
     scale = n_units / (n_units - 1) if n_units > 1 else 1.0
     difference = table(first - second)
     floor = difference.small_bucket_variance(difference.bucket_sizes)
     variance = scale * (influence**2).sum(axis=0) + floor
-    holding = (tables[0].counts > 0).sum(axis=0)
+    holding = tables[0].holding
     reach = t.ppf((1 + level) / 2, np.maximum(holding - 1, 1)) * np.sqrt(variance)
     reach[holding < 2] = np.nan
     held = tables[0].buckets

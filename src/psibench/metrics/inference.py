@@ -36,6 +36,10 @@ FEWEST_DOCUMENTS = 30
 LEAST_INFORMATION = 0.10
 """Share of the comparison between buckets that must lie within documents; see `Information`."""
 
+FEWEST_CLUSTERS = 10
+"""Clusters of documents from which on they are the independent units: with fewer nothing can be
+said of further ones, and documents are."""
+
 FEWEST_OF_A_BUCKET = 20.0
 """Effective informative documents that a bucket needs to be tested against the rest: with fewer,
 rare misses (or rare hits) reject too often at the small p that many buckets ask for."""
@@ -69,6 +73,9 @@ class DocumentTable:
         Variance of the scores over all queries.
     score_limit : float
         Largest score a query can have: 1, or the largest seen if a metric goes beyond.
+    units : int64 array of shape (n_documents,), or None
+        Number, from 0, of the independent unit that a document is part of: its cluster (an article,
+        a site). None: each is one by itself.
     """
 
     counts: FloatArray
@@ -76,6 +83,23 @@ class DocumentTable:
     buckets: IntArray
     variance: float
     score_limit: float
+    units: IntArray | None = None
+
+    def by_unit(self, rows: FloatArray) -> FloatArray:
+        """Sum documents' rows, (n_documents, n), over independent units, (n_units, n)."""
+        if self.units is None:
+            return rows
+        return np.stack([np.bincount(self.units, weights=one) for one in rows.T], axis=1)
+
+    @property
+    def fewest_units(self) -> int:
+        """Independent units that a test needs, beside `FEWEST_DOCUMENTS` documents."""
+        return FEWEST_DOCUMENTS if self.units is None else FEWEST_CLUSTERS
+
+    @property
+    def holding(self) -> FloatArray:
+        """Independent units that hold each bucket, (n_buckets,)."""
+        return (self.by_unit(self.counts) > 0).sum(axis=0).astype(np.float64)
 
     @property
     def bucket_sizes(self) -> FloatArray:
@@ -128,6 +152,18 @@ def renumbered(numbers: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     return held, place[numbers], counts[held]
 
 
+def units_of(documents: IntArray, clusters: IntArray | None) -> IntArray | None:
+    """Return the clusters of (n_queries,) queries where `FEWEST_CLUSTERS` or more occur.
+
+    None where documents are the independent units: few clusters, or each one document.
+    """
+    if clusters is None:
+        return None
+    n_clusters = len(renumbered(clusters)[0])
+    is_coarser = n_clusters < len(renumbered(documents)[0])
+    return clusters if is_coarser and n_clusters >= FEWEST_CLUSTERS else None
+
+
 def document_table(
     scores: FloatArray,
     documents: IntArray,
@@ -135,6 +171,7 @@ def document_table(
     bucket_index: IntArray,
     *,
     n_buckets: int,
+    units: IntArray | None = None,
 ) -> DocumentTable:
     """Count queries and sum scores by document and bucket.
 
@@ -149,6 +186,8 @@ def document_table(
         buckets or in none.
     n_buckets : int
         Buckets are numbered 0 to n_buckets - 1.
+    units : int array of shape (n_queries,), or None
+        The independent unit of each query's document (see `units_of`).
 
     Raises
     ------
@@ -185,12 +224,17 @@ def document_table(
     cell = owner * shape[1] + column
     counts: FloatArray = np.bincount(cell, minlength=shape[0] * shape[1]).astype(np.float64)
     sums = np.bincount(cell, scores[query_index], minlength=counts.size).astype(np.float64)
+    of_document = None
+    if units is not None:
+        of_document = np.zeros(len(held), dtype=np.int64)
+        of_document[owner] = renumbered(units[query_index])[1]
     return DocumentTable(
         counts.reshape(shape),
         sums.reshape(shape),
         buckets.astype(np.int64),
         float(scores.var()) if scores.size else 0.0,
         max(1.0, float(scores.max(initial=0.0))),
+        of_document,
     )
 
 
@@ -199,34 +243,31 @@ def document_table(
 
 @dataclass(frozen=True)
 class Contrast:
-    """The statistic ``Q = b' pinv(V) b`` of documents' rows (see `within_documents`)."""
+    """The statistic ``Q = b' pinv(V) b`` of units' rows (see `within_documents`)."""
 
     q: float
     rank: int
-    n_documents: int
+    n_units: int
 
     @property
     def p(self) -> float:
         """p-value of "the rows have mean 0", symmetric about it."""
         from scipy.stats import beta
 
-        half, rest = self.rank / 2, (self.n_documents - self.rank) / 2
-        return float(beta.sf(min(self.q / self.n_documents, 1.0), half, rest))
+        half, rest = self.rank / 2, (self.n_units - self.rank) / 2
+        return float(beta.sf(min(self.q / self.n_units, 1.0), half, rest))
 
-    def unexplained(self, alpha: float) -> float:
-        """Share of the deviation from 0 that is more than chance allows at a level; 0: none.
+    def by_chance(self, alpha: float) -> float:
+        """Size that chance allows at a level, in deviations found: below 1 what is found is not 0.
 
         Deviations this much smaller would just be rejected: Hotelling's ``T^2 = n B / (1 - B)``,
         ``B = Q / n``, grows with their square.
         """
         from scipy.stats import beta
 
-        found = min(self.q / self.n_documents, 1.0)
-        allowed = beta.isf(alpha, self.rank / 2, (self.n_documents - self.rank) / 2)
-        if found <= allowed:
-            return 0.0
-        ratio = allowed * (1 - found) / (found * (1 - allowed))
-        return 1 - float(np.sqrt(ratio))
+        found = min(max(self.q / self.n_units, 1e-12), 1.0)
+        allowed = beta.isf(alpha, self.rank / 2, (self.n_units - self.rank) / 2)
+        return float(np.sqrt(allowed * (1 - found) / (found * (1 - allowed))))
 
 
 @dataclass(frozen=True)
@@ -297,12 +338,14 @@ def within_documents(table: DocumentTable) -> PositionTest:
     statistic ``Q = b' pinv(V) b`` of rank r over G documents with ``U_d != 0`` has, if the U_d
     are symmetric about 0, ``Q / G ~ Beta(r / 2, (G - r) / 2)`` to close approximation: it is
     Hotelling's T^2 of the U_d against 0 in the form with uncentred V. Whatever a document's
-    queries share leaves U_d as it is, and their correlation is in V.
+    queries share leaves U_d as it is, and their correlation is in V. Where clusters of documents
+    are the independent units, U_d is summed over each of them first.
 
     Returns
     -------
     PositionTest
-        No p-value where G is below `FEWEST_DOCUMENTS`, or with fewer than two buckets.
+        No p-value where G is below `FEWEST_DOCUMENTS` (of clusters: `FEWEST_CLUSTERS`), or with
+        fewer than two buckets.
     """
     per_document = table.counts.sum(axis=1, keepdims=True)
     return _test_rows(
@@ -324,10 +367,11 @@ def equal_means(table: DocumentTable) -> PositionTest:
 def _test_rows(rows: FloatArray, table: DocumentTable) -> PositionTest:
     """Test whether rows (n_documents, n_buckets) have mean 0 in shape and in each bucket."""
     rows[np.abs(rows) <= 1e-12 * np.abs(table.sums).max(initial=0.0)] = 0.0
-    rows = rows[rows.any(axis=1)]
+    n_documents, n_buckets = int(rows.any(axis=1).sum()), rows.shape[1]
     statistic: FloatArray = rows.sum(axis=0)
-    n_documents, n_buckets = rows.shape
-    if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS:
+    rows = table.by_unit(rows)
+    rows = rows[rows.any(axis=1)]
+    if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS or len(rows) < table.fewest_units:
         return PositionTest(None, None, None, None, n_documents, statistic)
     slope_and_bend = contrasts(n_buckets)
     shape = _contrast(rows @ slope_and_bend)
@@ -421,7 +465,7 @@ class Profile:
     influence : float64 array of shape (n_documents, n_buckets)
         What each document adds to the means' error, to first order.
     covariance : float64 array of shape (n_buckets, n_buckets)
-        Of the means, documents being the independent units.
+        Of the means, documents (or clusters of them) being the independent units.
     n_documents : int
         Documents that the comparison of buckets rests on.
     """
@@ -441,7 +485,8 @@ def raw_profile(table: DocumentTable) -> Profile:
     influence = (table.sums - table.counts * means) / table.bucket_sizes
     floor = table.small_bucket_variance(table.bucket_sizes)
     n_documents = len(influence)
-    return Profile(means, influence, _covariance(influence, n_documents, floor), n_documents)
+    covariance = _covariance(table.by_unit(influence), n_documents, floor)
+    return Profile(means, influence, covariance, n_documents)
 
 
 def same_document_profile(table: DocumentTable) -> Profile | None:
@@ -491,7 +536,8 @@ def same_document_profile(table: DocumentTable) -> Profile | None:
     influence = means * relative
     floor = table.small_bucket_variance(counts.sum(axis=0))
     n_documents = len(counts)
-    return Profile(means, influence, _covariance(influence, n_documents, floor), n_documents)
+    covariance = _covariance(table.by_unit(influence), n_documents, floor)
+    return Profile(means, influence, covariance, n_documents)
 
 
 def _tied_together(counts: FloatArray, sums: FloatArray, found: BoolArray) -> bool:
@@ -532,7 +578,8 @@ def _pinv(matrix: FloatArray) -> FloatArray:
     return np.linalg.pinv(matrix, rcond=1e-12, hermitian=True).astype(np.float64)
 
 
-def _covariance(influence: FloatArray, n_units: int, floor: FloatArray) -> FloatArray:
+def _covariance(influence: FloatArray, n_documents: int, floor: FloatArray) -> FloatArray:
+    n_units = min(len(influence), n_documents)
     scale = n_units / (n_units - 1) if n_units > 1 else 1.0
     covariance: FloatArray = scale * (influence.T @ influence)
     return covariance + np.diag(floor)
@@ -568,6 +615,7 @@ def between_documents(
     buckets: IntArray,
     lengths: FloatArray,
     *,
+    units: IntArray | None = None,
     n_strata: int = 5,
 ) -> PositionTest:
     """Test whether documents of like length differ by where their evidence is.
@@ -578,7 +626,8 @@ def between_documents(
     score sum of each bucket has a known mean and covariance, of which the statistic is the
     Mahalanobis distance; p from its chi-square limit (Hoeffding's combinatorial limit theorem,
     Annals of Mathematical Statistics 22, 1951), so that no shuffling is done and no smallest p
-    exists.
+    exists. Where clusters of documents are the independent units, that sum is tested by its parts
+    of each cluster, as in `within_documents`.
 
     Parameters
     ----------
@@ -586,6 +635,8 @@ def between_documents(
         Score, document and bucket of each query, those of one document in order of position.
     lengths : float array of shape (n_memberships,)
         Length of the query's document.
+    units : int array of shape (n_memberships,), or None
+        The independent unit of each query's document (see `units_of`).
 
     Returns
     -------
@@ -599,6 +650,7 @@ def between_documents(
     n_buckets = len(used)
     total, covariance = np.zeros(n_buckets), np.zeros((n_buckets, n_buckets))
     n_documents, holding = 0, np.zeros(n_buckets)
+    parts = np.zeros((0 if units is None else int(units.max(initial=-1)) + 1, n_buckets))
     if np.isnan(lengths).any():
         return PositionTest(None, None, None, None, 0, total)
     for rows in _exchangeable(documents, lengths, n_strata):  # (n_documents, n_queries) each
@@ -606,14 +658,21 @@ def between_documents(
         labels = np.eye(n_buckets)[column[rows]]  # (documents, queries, buckets)
         holding += labels.any(axis=1).sum(axis=0)
         labels -= labels.mean(axis=0)
-        total += np.einsum("dq,dqk->k", z, labels)
+        of_documents = np.einsum("dq,dqk->dk", z, labels)
+        total += of_documents.sum(axis=0)
+        if units is not None:
+            np.add.at(parts, units[rows[:, 0]], of_documents)
         together = np.einsum("dik,djl->ijkl", labels, labels, optimize=True)
         covariance += np.einsum("ij,ijkl->kl", z.T @ z, together) / (len(rows) - 1)
         n_documents += len(rows)
-    if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS:
+    parts = parts[parts.any(axis=1)]
+    too_few = units is not None and len(parts) < FEWEST_CLUSTERS
+    if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS or too_few:
         return PositionTest(None, None, None, None, n_documents, total)
 
     def p_value(directions: FloatArray) -> float | None:
+        if units is not None:
+            return _contrast(parts @ directions).p
         values, vectors = np.linalg.eigh(directions.T @ covariance @ directions)
         kept = values > 1e-10 * max(values.max(), 1e-300)
         if not kept.any():
@@ -711,7 +770,11 @@ def confounding(table: DocumentTable, raw: Profile) -> float | None:
     rows = table.sums - expected
     rows -= (raw.influence[:, found] / raw.means[found]) @ curvature[found]
     informs = np.abs(rows).max(axis=1, initial=0.0) > 1e-9 * np.abs(table.sums).max(initial=0.0)
-    return _contrast(rows[informs]).p if int(informs.sum()) >= FEWEST_DOCUMENTS else None
+    if int(informs.sum()) < FEWEST_DOCUMENTS:
+        return None
+    rows = table.by_unit(np.where(informs[:, None], rows, 0.0))
+    rows = rows[rows.any(axis=1)]
+    return _contrast(rows).p if len(rows) >= table.fewest_units else None
 
 
 # --- Truncation -----------------------------------------------------------------------------
@@ -719,22 +782,28 @@ def confounding(table: DocumentTable, raw: Profile) -> float | None:
 
 @dataclass(frozen=True)
 class Effect:
-    """An estimate with its interval and p-value, documents as independent units."""
+    """An estimate with its interval and p-value, documents or clusters as independent units."""
 
     value: float
     low: float
     high: float
     p: float
-    n_documents: int
+    n_units: int
 
 
 def truncation_effect(
-    scores: FloatArray, documents: IntArray, buckets: IntArray, is_cut: BoolArray, *, level: float
+    scores: FloatArray,
+    documents: IntArray,
+    buckets: IntArray,
+    is_cut: BoolArray,
+    *,
+    level: float,
+    units: IntArray | None = None,
 ) -> Effect | None:
     """Score lost where the evidence lies beyond the model's input, at equal document and bucket.
 
     The coefficient delta of ``score = document + bucket + delta [evidence beyond the input]``, by
-    least squares, its error by documents. Arrays of shape (n_memberships,).
+    least squares, its error by documents, or by ``units``. Arrays of shape (n_memberships,).
 
     Returns
     -------
@@ -761,16 +830,19 @@ def truncation_effect(
     informs = np.bincount(owner, weights=cut**2) > 1e-9
     if int(informs.sum()) < FEWEST_DOCUMENTS or weight <= 1e-6 * len(cut):
         return None
-    sums = np.bincount(owner, weights=cut * score).astype(np.float64)
-    weights = np.bincount(owner, weights=cut * cut).astype(np.float64)
+    unit = owner if units is None else units
+    sums = np.bincount(unit, weights=cut * score).astype(np.float64)
+    weights = np.bincount(unit, weights=cut * cut).astype(np.float64)
+    if np.count_nonzero(weights > 1e-9) < FEWEST_CLUSTERS:
+        return None
     return clustered_effect(sums, weights, level=level)
 
 
 def clustered_effect(sums: FloatArray, weights: FloatArray, *, level: float) -> Effect:
     """Estimate ``sum of sums / sum of weights``, documents as independent units.
 
-    ``sums`` and ``weights`` (n_documents,) are each document's part of both; weights are 0 or more,
-    and not all 0. A value v is tested by whether ``sums - v weights`` have mean 0, as in
+    ``sums`` and ``weights`` (n_units,) are each document's (or cluster's) part of both; weights are
+    0 or more, and not all 0. A value v is tested by whether ``sums - v weights`` have mean 0, as in
     `within_documents` with one degree of freedom; the interval holds what is not rejected, so that
     it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where weights
     are equal, and unbounded (infinite ends) where some four documents have nearly all the weight.

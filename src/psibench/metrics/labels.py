@@ -37,7 +37,7 @@ from psibench.metrics.inference import (
     renumbered,
 )
 from psibench.metrics.psi import bucket_figures
-from psibench.metrics.query_scores import document_numbers
+from psibench.metrics.query_scores import document_numbers, unit_numbers
 from psibench.tables.schemas import CORRECTED_SCORES, LABEL_AGREEMENT
 from psibench.tables.spec import POOLED
 
@@ -200,6 +200,7 @@ def corrected_mean(
         Scores in [0, 1]; human is NaN where a query was not graded, or is out.
     graded : bool array of shape (n_queries,)
     documents : int array of shape (n_queries,)
+        The document, or other independent unit, of each query.
 
     Returns
     -------
@@ -262,7 +263,7 @@ def corrected_scores(
         ).get_column("grade")
         graded = grade.is_not_null().to_numpy()
         holds = (grade > 0).fill_null(value=False).to_numpy()
-        documents = document_numbers(scores)
+        documents = unit_numbers(scores)
         theirs = scores.select("query_id").join(
             human, on="query_id", how="left", maintain_order="left"
         )

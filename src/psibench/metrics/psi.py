@@ -4,7 +4,7 @@ The plain PSI is as the papers define it. `estimate_row` makes of one model's qu
 the table says: the published PSI, the same at equal documents, tests and warnings.
 
 An interval starts at 0 exactly where the test of position does not reject; else at the PSI of the
-profile that the test found, less what chance may have added to it (`lower_end`). It ends at the
+profile that the test found, less what chance may have added to it (`ends_of_test`). It ends at the
 largest PSI under which one as small as the observed one is not rare (`invert_psi`), from which the
 value corrected for noise comes too.
 """
@@ -45,6 +45,7 @@ from psibench.metrics.inference import (
     raw_profile,
     same_document_profile,
     truncation_effect,
+    units_of,
     within_documents,
 )
 
@@ -118,19 +119,19 @@ class _Worlds:
         return self.centre + self.shape * (psi * self.centre / reach)
 
 
-def lower_end(
+def ends_of_test(
     profile: Profile, test: PositionTest, *, alpha: float, known: BoolArray | None = None
-) -> float:
-    """Least PSI that the data allow at a level: 0 exactly where the test does not reject.
+) -> tuple[float, float]:
+    """Least and greatest PSI that a test leaves: 0 and more exactly where it does not reject.
 
-    A test that rejects, found a profile: the slope and bend, or the bucket unlike the rest, that
-    fit the bucket means best. What is left of its deviations when they are made so small that the
-    test would just reject (`Contrast.unexplained`) has a PSI; the largest of these is returned.
-    Its best and worst bucket are ``known`` ones, bool (n_buckets,), where there are two: PSI is no
-    less with more buckets, and what others rejected says nothing of the mean of a few queries.
+    What a test found is a profile: the slope and bend, or the bucket unlike the rest, that fit the
+    bucket means best. Its deviations less what chance may have added (`Contrast.by_chance`) have a
+    PSI: the largest is the lower end. Slope and bend with what chance may have taken away have the
+    upper one.
+    The lower end's best and worst bucket are ``known`` ones, bool (n_buckets,), where there are
+    two: PSI is no less with more buckets, and what others rejected says nothing of the mean of a
+    few queries.
     """
-    if test.p is None or test.p > alpha:
-        return 0.0
     n_buckets = len(profile.means)
     precision = np.asarray(np.linalg.pinv(profile.covariance, hermitian=True), dtype=np.float64)
     flat, each = np.ones((n_buckets, 1)), np.eye(n_buckets)
@@ -139,14 +140,18 @@ def lower_end(
     tried = [(contrasts(n_buckets), test.shape, alpha)]
     of_each = alpha / max(len(test.buckets), 1)
     tried += [(each[:, [k]], contrast, of_each) for k, contrast in test.buckets.items()]
-    ends = [0.0]
+    low = high = 0.0
     for directions, contrast, level in tried:
-        share = contrast.unexplained(level) if contrast else 0.0
-        if share > 0:
-            fitted = _fit(np.hstack([flat, directions]), profile.means, precision)
-            left = centre + share * (fitted - centre)
-            ends.append(float(psi_of_columns(left[shown, None])[0]))
-    return max(ends)
+        if contrast is None:
+            continue
+        chance = contrast.by_chance(level)
+        found = _fit(np.hstack([flat, directions]), profile.means, precision) - centre
+        if chance < 1:
+            left = centre + (1 - chance) * found
+            low = max(low, float(psi_of_columns(left[shown, None])[0]))
+        if contrast is test.shape:
+            high = float(psi_of_columns((centre + (1 + chance) * found)[:, None])[0])
+    return low if test.p is not None and test.p <= alpha else 0.0, high
 
 
 def _fit(design: FloatArray, means: FloatArray, precision: FloatArray) -> FloatArray:
@@ -289,6 +294,8 @@ FLAGS = {
     "between documents of like length",
     "too_few_documents": "too few documents inform the test",
     "confounded": "the published PSI mixes position with document",
+    "few_clusters": "documents are taken as independent: there are too few clusters of them for "
+    "what is found to hold of others",
     "small_buckets": "a bucket has few queries",
     "at_floor": "finds next to nothing: a PSI means nothing here",
     "at_ceiling": "finds nearly everything: no room for a position effect",
@@ -321,6 +328,10 @@ class RowData:
         not.
     control : float64 array of shape (n_queries,), or None
         Scores of the position-blind control on the same queries.
+    clusters : int64 array of shape (n_queries,), or None
+        Number, from 0, of what the query's document is part of (an article, a site). Where there
+        are `FEWEST_CLUSTERS` or more, tests and intervals take them as independent in place of
+        documents.
     """
 
     scores: FloatArray
@@ -330,6 +341,7 @@ class RowData:
     seen: BoolArray | None = None
     found: BoolArray | None = None
     control: FloatArray | None = None
+    clusters: IntArray | None = None
 
 
 def estimate_row(
@@ -381,7 +393,10 @@ def estimate_row(
     queries, buckets = np.asarray(query_index, np.int64), np.asarray(bucket_index, np.int64)
     order = np.argsort(row.positions[queries], kind="stable")
     queries, buckets = queries[order], buckets[order]
-    table = document_table(row.scores, row.documents, queries, buckets, n_buckets=n_buckets)
+    units = units_of(row.documents, row.clusters)
+    table = document_table(
+        row.scores, row.documents, queries, buckets, n_buckets=n_buckets, units=units
+    )
     raw = raw_profile(table) if len(table.buckets) else None
     same = same_document_profile(table)
     info = information(table)
@@ -390,7 +405,11 @@ def estimate_row(
     is_within = info.shape >= LEAST_INFORMATION
     scores, lengths = row.scores[queries], row.lengths[queries]
     placed = (row.documents[queries], buckets)
-    test = within_documents(table) if is_within else between_documents(scores, *placed, lengths)
+    of_placed = None if units is None else units[queries]
+    if is_within:
+        test = within_documents(table)
+    else:
+        test = between_documents(scores, *placed, lengths, units=of_placed)
     plain = _psi(table, raw, equal_means(table) if raw else None, level)
     has_psi = plain["psi"] is not None
     equal = _psi(table, same if has_psi and is_within else None, test, level)
@@ -401,12 +420,22 @@ def estimate_row(
     against = cut = None
     if row.control is not None:
         against = compare_profiles(
-            row.scores, row.control, row.documents, queries, buckets, row.lengths, within=is_within
+            row.scores,
+            row.control,
+            row.documents,
+            queries,
+            buckets,
+            row.lengths,
+            within=is_within,
+            units=units,
         )
     if row.seen is not None:
-        cut = truncation_effect(scores, *placed, ~row.seen[queries], level=level)
+        cut = truncation_effect(scores, *placed, ~row.seen[queries], level=level, units=of_placed)
     p_confounded = confounding(table, raw) if raw and is_within and has_psi else None
     no_lengths = bool(np.isnan(lengths).any())
+    few_clusters = False
+    if row.clusters is not None and units is None:
+        few_clusters = len(np.unique(row.clusters)) < len(table.counts)
     figures = {
         "n_buckets": len(table.buckets),
         "smallest_bucket": int(table.bucket_sizes.min()) if len(table.buckets) else 0,
@@ -434,6 +463,7 @@ def estimate_row(
         "n_documents": len(table.counts),
         "n_effective_documents": effective_documents(table),
         "n_informative_documents": test.n_documents,
+        "n_clusters": None if table.units is None else int(table.units.max(initial=-1)) + 1,
         "intra_document_correlation": intra_document_correlation(scores, *placed),
         "length_imbalance": length_imbalance(lengths, buckets),
         "info_min": info.least,
@@ -441,7 +471,9 @@ def estimate_row(
         "p_confounded": p_confounded,
         "psi_noise_mean": None if noise is None else float(noise.mean()),
         "psi_noise_p95": None if noise is None else float(np.quantile(noise, 0.95)),
-        "flags": _flags(table, test, is_within, p_confounded, min_bucket_size, no_lengths),
+        "flags": _flags(
+            table, test, is_within, p_confounded, min_bucket_size, no_lengths, few_clusters
+        ),
     }
     return figures, bucket_figures(table, raw, same, n_buckets, level)
 
@@ -466,6 +498,7 @@ def _flags(
     p_confounded: float | None,
     min_bucket_size: int,
     lacks_lengths: bool,
+    few_clusters: bool,
 ) -> str:
     if not len(table.buckets):
         return ""
@@ -476,6 +509,7 @@ def _flags(
         "between_documents": not is_within and len(table.buckets) > 1,
         "too_few_documents": untested and not no_lengths,
         "confounded": p_confounded is not None and p_confounded < CONFOUNDED_P,
+        "few_clusters": few_clusters,
         "small_buckets": table.bucket_sizes.min() < min_bucket_size,
         "at_floor": mean < FLOOR,
         "at_ceiling": mean > CEILING,
@@ -500,8 +534,8 @@ def _psi(
     high: float | None = None
     corrected: float | None = None
     if len(table.counts) >= FEWEST_DOCUMENTS:
-        known = _holding(table) >= FEWEST_OF_A_BUCKET
-        low = lower_end(profile, test, alpha=1 - level, known=known)
+        known = (table.counts > 0).sum(axis=0) >= FEWEST_OF_A_BUCKET
+        low, high_of_test = ends_of_test(profile, test, alpha=1 - level, known=known)
         high, corrected = invert_psi(
             profile.means,
             draw_errors(profile.covariance),
@@ -509,6 +543,8 @@ def _psi(
             level=level,
             score_limit=table.score_limit,
         )
+        if table.units is not None:  # the covariance of few clusters is not well known
+            high = max(high, high_of_test)
         known &= table.bucket_sizes >= LEAST_SIZE * np.median(table.bucket_sizes)
         least = _least_means(table, profile, 1 - level, known=known)
         high = max(high, 1 - float(least.min() / profile.means.max()))
@@ -534,7 +570,7 @@ def _least_means(
 
     scatter = np.abs(table.sums - table.counts * table.bucket_means).max(axis=0)
     best = np.where(scatter <= ROUNDING, profile.means, table.score_limit)
-    n = _holding(table)
+    n = table.holding
     lost = n * (1 - np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0))
     bounds = betaincinv(np.maximum(n - lost, ROUNDING), lost + 1, alpha) * best
     is_bad = (lost < RARE) if known is None else (lost < RARE) | ~known
@@ -553,7 +589,7 @@ def _drop(
         return None, None, None
     first, last = profile.means[0], profile.means[-1]
     value = 1 - last / first
-    holding = _holding(table)[[0, -1]]
+    holding = table.holding[[0, -1]]
     if last <= 0 or holding.min() < 2:
         return float(value), None, None
     rows = np.zeros(len(profile.means))
@@ -568,16 +604,11 @@ def _drop(
     )
 
 
-def _holding(table: DocumentTable) -> FloatArray:
-    """Documents that hold each bucket, (n_used_buckets,)."""
-    return (table.counts > 0).sum(axis=0).astype(np.float64)
-
-
-def _student(n_documents: FloatArray, level: float) -> FloatArray:
-    """Quantile of Student's t for so many documents."""
+def _student(n_units: FloatArray, level: float) -> FloatArray:
+    """Quantile of Student's t for so many independent units."""
     from scipy.stats import t
 
-    return np.asarray(t.ppf((1 + level) / 2, np.maximum(n_documents - 1, 1)))
+    return np.asarray(t.ppf((1 + level) / 2, np.maximum(n_units - 1, 1)))
 
 
 def bucket_figures(
@@ -606,7 +637,7 @@ def _score_intervals(
     leave a symmetric interval far too short (`studies/inference`). No interval is shorter than
     documents could hide that were never drawn (see `_least_means`): at either end as many of them.
     """
-    limit, sizes, holding = table.score_limit, table.bucket_sizes, _holding(table)
+    limit, sizes, holding = table.score_limit, table.bucket_sizes, table.holding
     means = np.minimum(profile.means, limit)
     smooth = (sizes * means + PSEUDO_QUERIES * table.mean) / (sizes + PSEUDO_QUERIES)
     room = smooth * (limit - smooth)

@@ -8,6 +8,7 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.metrics.buckets import MIXED, length_bucket, third_of_span
 from psibench.metrics.definitions import DEFAULT_METRICS
+from psibench.metrics.inference import units_of
 from psibench.metrics.ranking import ranking_metrics
 
 SEVERAL_SPANS = "pos_char_spans"
@@ -15,6 +16,8 @@ SEVERAL_SPANS = "pos_char_spans"
 as `pos_char_span` is for these."""
 EVIDENCE_LISTS = ("positions", SEVERAL_SPANS)
 """Further columns of queries that say where evidence is: every third it is in, and its spans."""
+CLUSTER = "cluster"
+"""Further column of queries that says what their positive is part of: an article, a site."""
 NAMED = 5
 """How many ids an error message lists."""
 
@@ -39,7 +42,7 @@ def query_scores(
 
     Returns
     -------
-    (n_queries, 12 + n_metrics) frame in the columns of the query-scores table, ordered by query id.
+    (n_queries, 13 + n_metrics) frame in the columns of the query-scores table, ordered by query id.
     `target_position` is the declared one, else the third the span's middle falls in, of several
     spans (`pos_char_spans`) the one all fall in, or mixed. `target_positions` lists those of the
     column `positions` where queries carry several, or of several spans. A query without a span is
@@ -57,8 +60,11 @@ def query_scores(
     evidence = _evidence(_with_visible_end(queries, visible_char_end)).join(
         evidence_documents(queries, qrels), on="query_id", how="left"
     )
-    columns = ["query_id", "domain", "document_id", *_EVIDENCE_COLUMNS, *metrics]
+    columns = ["query_id", "domain", "document_id", CLUSTER, *_EVIDENCE_COLUMNS, *metrics]
+    cluster = pl.col(CLUSTER) if CLUSTER in queries.columns else pl.lit(None)
+    part_of = queries.select(query_id="_id", cluster=cluster.cast(pl.String))
     joined = evidence.join(scores, on="query_id", how="inner").with_columns(domain=pl.lit(domain))
+    joined = joined.join(part_of, on="query_id", how="left")
     return joined.select(columns).sort("query_id")
 
 
@@ -66,6 +72,25 @@ def document_numbers(scores: pl.DataFrame) -> np.ndarray:
     """Number the documents of QUERY_SCORES rows from 1, int64 (n_queries,); ids are a domain's."""
     numbers = scores.select(pl.struct("domain", "document_id").rank("dense")).to_series()
     return numbers.to_numpy().astype(np.int64)
+
+
+def cluster_numbers(scores: pl.DataFrame) -> np.ndarray | None:
+    """Number the clusters of QUERY_SCORES rows from 1, int64 (n_queries,); None without any.
+
+    A document of no cluster is one by itself.
+    """
+    if CLUSTER not in scores.columns or not scores[CLUSTER].count():
+        return None
+    alone = pl.when(pl.col(CLUSTER).is_null()).then("document_id")
+    numbers = scores.select(pl.struct("domain", CLUSTER, alone.alias("alone")).rank("dense"))
+    return numbers.to_series().to_numpy().astype(np.int64)
+
+
+def unit_numbers(scores: pl.DataFrame) -> np.ndarray:
+    """Number the independent units of QUERY_SCORES rows: clusters, or documents (`units_of`)."""
+    documents = document_numbers(scores)
+    units = units_of(documents, cluster_numbers(scores))
+    return documents if units is None else units
 
 
 def evidence_documents(queries: pl.DataFrame, qrels: pl.DataFrame) -> pl.DataFrame:

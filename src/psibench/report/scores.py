@@ -180,7 +180,7 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
 
 # --- the answers on top
 
-UNSAID_FLAGS = ("filter_panel", "small_buckets", "at_ceiling")
+UNSAID_FLAGS = ("filter_panel", "few_clusters", "small_buckets", "at_ceiling")
 """Flags that the verdict's sentences do not put in words."""
 QUESTIONS = (
     "Does the score depend on where the evidence is?",

@@ -81,8 +81,9 @@ def no_text(source: FilesSource | HubSource) -> str:
 
 
 def document_columns(source: FilesSource | HubSource) -> list[str]:
-    """List the columns that text and id of a document are read from."""
-    return [source.text_column, *_id_columns(source)]
+    """List the columns that text, id and cluster of a document are read from."""
+    cluster = [source.cluster_column] if source.cluster_column else []
+    return [source.text_column, *_id_columns(source), *cluster]
 
 
 def document_rows(
@@ -90,13 +91,15 @@ def document_rows(
 ) -> Iterator[Row]:
     """Yield id, text and origin of each record; a null is a blank text.
 
+    Where ``cluster_column`` holds a value, that is its origin.
+
     The id is what ``id_column`` holds. Without it, local files may have it in ``_id`` or ``id``;
     else it is made from file and record number (from 0; what ``where`` leaves out is counted): it
     depends on no other file. A text file's is its path without suffix.
 
     Raises InputError if a record has no text or id where they should be.
     """
-    column, ids = source.text_column, _id_columns(source)
+    column, ids, cluster = source.text_column, _id_columns(source), source.cluster_column
     for origin, record, counted in records:
         text = record.get(column)
         if not isinstance(text, str) and (text is not None or column not in record):
@@ -111,7 +114,15 @@ def document_rows(
             key = counted
         else:
             raise InputError(f"{origin}: no id in field {ids[0]!r}; found {', '.join(record)}")
-        yield key, require_text(text or "", column, origin=origin), origin
+        text = require_text(text or "", column, origin=origin)
+        if cluster is not None:
+            if cluster not in record:
+                raise InputError(
+                    f"{origin}: no field {cluster!r} (cluster_column); found {', '.join(record)}"
+                )
+            if record[cluster] is not None:
+                origin = f"{cluster} {require_id(record[cluster], cluster, origin=origin)}"
+        yield key, text, origin
 
 
 def _id_columns(source: FilesSource | HubSource) -> Sequence[str]:
@@ -126,5 +137,5 @@ def _contexts(questions: pl.DataFrame) -> pl.DataFrame:
     return distinct.with_row_index("number").select(
         pl.format("p{}", pl.col("number").cast(pl.String).str.zfill(5)).alias("_id"),
         pl.col("context").str.strip_chars().alias("text"),
-        "origin",
+        pl.coalesce("article", "origin").alias("origin"),
     )

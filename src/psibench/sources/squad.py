@@ -12,9 +12,9 @@ from psibench.reading import parse_json, read_text_file, shown
 from psibench.sources.checks import refuse_repeated, require_columns, require_id, require_text
 from psibench.sources.records import source_records
 
-Row = tuple[str | None, str | None, str, str | None, int | None, str]
+Row = tuple[str | None, str | None, str, str | None, int | None, str | None, str]
 EXPECTED = "a SQuAD-format JSON file"
-COLUMNS = ("_id", "question", "context", "answer", "answer_start", "origin")
+COLUMNS = ("_id", "question", "context", "answer", "answer_start", "article", "origin")
 SCHEMA = dict.fromkeys(COLUMNS, pl.String) | {"answer_start": pl.Int32}
 
 
@@ -39,11 +39,13 @@ def read_hub_questions(source: HubSource) -> pl.DataFrame:
     """
     rows: list[Row] = []
     columns = ("id", "question", "context", "answers")
-    for origin, record in source_records(source, columns):
+    for origin, record in source_records(source, (*columns, "title")):
         require_columns(record, columns, origin)
         context = check_context(record["context"], origin=origin)
         answer, start = _first_answer(record["answers"], origin)
-        rows.append(question_row(record, context, answer, start, origin))
+        article = record.get("title")
+        article = None if article is None else require_text(article, "title", origin=origin)
+        rows.append(question_row(record, context, answer, start, article, origin))
     return questions_frame(rows, where=source.name)
 
 
@@ -65,7 +67,12 @@ def check_context(context: object, *, origin: str) -> str:
 
 
 def question_row(
-    record: Mapping[str, Any], context: str, answer: str | None, start: int | None, origin: str
+    record: Mapping[str, Any],
+    context: str,
+    answer: str | None,
+    start: int | None,
+    article: str | None,
+    origin: str,
 ) -> Row:
     """Make a row of a question (id, question) and its first answer, if it has one.
 
@@ -80,7 +87,7 @@ def question_row(
             )
     identifier = require_id(record["id"], "id", origin=origin)
     question = require_text(record["question"], "question", origin=origin)
-    return identifier, question, context, answer, start, origin
+    return identifier, question, context, answer, start, article, origin
 
 
 def _read_file(path: str | Path) -> Iterator[Row]:
@@ -94,9 +101,11 @@ def _read_file(path: str | Path) -> Iterator[Row]:
             raise TypeError(f"'data' is a {type(articles).__name__}")
         for number, article in enumerate(articles):
             place = f"{path}: data[{number}]"
+            title = article.get("title") or f"{Path(path).name} {number}"
+            title = require_text(title, "title", origin=place)
             for index, paragraph in enumerate(article["paragraphs"]):
                 place = f"{path}: data[{number}].paragraphs[{index}]"
-                yield from _read_paragraph(paragraph, place)
+                yield from _read_paragraph(paragraph, title, place)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(
             f"{place}: not SQuAD format ({type(error).__name__}: {error}). Expected "
@@ -105,11 +114,11 @@ def _read_file(path: str | Path) -> Iterator[Row]:
         ) from error
 
 
-def _read_paragraph(paragraph: dict[str, Any], origin: str) -> Iterator[Row]:
+def _read_paragraph(paragraph: dict[str, Any], article: str, origin: str) -> Iterator[Row]:
     context = check_context(paragraph["context"], origin=origin)
     questions = paragraph.get("qas", [])
     if not questions:
-        yield (None, None, context, None, None, origin)
+        yield (None, None, context, None, None, article, origin)
     for question in questions:
         where = f"{origin} id {require_id(question['id'], 'id', origin=origin)}"
         answer, start = None, None
@@ -120,7 +129,7 @@ def _read_paragraph(paragraph: dict[str, Any], origin: str) -> Iterator[Row]:
                 raise InputError(
                     f"{where}: answer_start is {shown(start)}; expected a whole number"
                 )
-        yield question_row(question, context, answer, start, where)
+        yield question_row(question, context, answer, start, article, where)
 
 
 def _first_answer(answers: Any, origin: str) -> tuple[str | None, int | None]:

@@ -26,7 +26,12 @@ DOCUMENTS = TableSpec(
     (
         Column("_id", STRING, "document id, unique"),
         Column("text", STRING, "document text, stripped"),
-        Column("origin", STRING, "where it was read: file and record, or a source's own address"),
+        Column(
+            "origin",
+            STRING,
+            "where it was read: file and record, a source's own address, or its cluster: documents "
+            "of one origin are parts of one whole",
+        ),
     ),
     open=True,
 )
@@ -39,6 +44,7 @@ QUESTIONS = TableSpec(
         Column("context", STRING, "the passage the question was asked about"),
         Column("answer", STRING, "first answer's text; null when unanswerable", True),
         Column("answer_start", INT32, "first answer's start in context, characters", True),
+        Column("article", STRING, "what the context is a part of; null if not known", True),
         Column("origin", STRING, "file and record it was read from"),
     ),
     key=(),
@@ -166,6 +172,12 @@ QUERY_SCORES = TableSpec(
         Column("query_id", STRING, "query id"),
         Column("domain", STRING, "domain of the query"),
         Column("document_id", STRING, "the positive that holds the evidence; unique in its domain"),
+        Column(
+            "cluster",
+            STRING,
+            "what it is part of: an article, a site, the file it was cut from; null if unknown",
+            True,
+        ),
         Column(
             "span_start_char",
             INT32,
@@ -333,6 +345,13 @@ PSI_TABLE = TableSpec(
         Column("n_documents", INT64, "documents asked about"),
         Column("n_effective_documents", FLOAT64, "as many documents of equal numbers of queries"),
         Column("n_informative_documents", INT64, "documents that inform the test"),
+        Column(
+            "n_clusters",
+            INT64,
+            "clusters of documents (articles, sites) that tests and intervals take as independent; "
+            "null: documents are",
+            True,
+        ),
         Column(
             "intra_document_correlation",
             FLOAT64,

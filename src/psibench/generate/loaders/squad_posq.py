@@ -76,7 +76,8 @@ def build_squad_posq(
     InputError
         If no question has an answer.
     """
-    contexts = sorted(questions.get_column("context").unique().to_list())
+    of_context = questions.unique("context", keep="first").sort("context")
+    contexts = of_context.get_column("context").to_list()
     answered = questions.filter(pl.col("_id").is_not_null() & pl.col("answer_start").is_not_null())
     if answered.is_empty():
         raise InputError("no question with an answer in the source; SQuAD-PosQ needs answer spans")
@@ -84,7 +85,11 @@ def build_squad_posq(
     ids = dict(zip(contexts, context_ids(len(contexts)), strict=True))
     answered = answered.with_columns(_context_id(answered, ids))
     chosen = chosen.with_columns(_context_id(chosen, ids))
-    documents = pl.DataFrame({"_id": list(ids.values()), "text": [c.strip() for c in contexts]})
+    documents = of_context.select(
+        pl.Series("_id", list(ids.values())),
+        pl.Series("text", [context.strip() for context in contexts]),
+        origin="article",
+    )
     return complete_build(
         documents,
         _queries(chosen),
