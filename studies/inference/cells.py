@@ -146,6 +146,39 @@ def _cluster_cells() -> Iterator[Cell]:
                    SIZES_OTHER)  # fmt: skip
 
 
+def _uneven_worlds(psi: float) -> Iterator[tuple[str, World]]:
+    """Yield few documents, few queries in a bucket, and few documents that have most queries."""
+    for layout, documents in (("free-3", 32), ("fineweb", 32), ("free-3", 45), ("squad", 45)):
+        each = 5 if layout == "squad" else 6
+        yield f"{layout}, {documents} documents", World(layout, documents * each, psi=psi)
+    for layout, last in (
+        ("free-3", 1),
+        ("free-3", 8),
+        ("free-3", 40),
+        ("free-6", 1),
+        ("free-6", 40),
+    ):
+        for mean in (0.5, 0.9):
+            yield (
+                f"{layout}, mean {mean:g}, {last} queries in the last bucket",
+                World(layout, mean=mean, psi=psi, last=last),
+            )
+    for layout, n in (("squad", 1200), ("free-3", 1200), ("free-3", 360), ("free-6", 1200)):
+        for mean in (0.3, 0.6):
+            yield (
+                f"{layout}, n {n}, mean {mean:g}, heavy-tailed",
+                World(layout, n, mean, psi, heavy_tailed=True),
+            )
+
+
+def _uneven_cells() -> Iterator[Cell]:
+    for name, world in _uneven_worlds(0.0):
+        yield Cell(1, name, "within_size", world, SIZES)
+    for psi in (0.0, 0.1, 0.3):
+        for name, world in _uneven_worlds(psi):
+            yield Cell(2, f"{name}, PSI {psi:g}", "coverage", world, COVERS, (("bias", False),))
+
+
 def _power_cells() -> Iterator[Cell]:
     def cell(name: str, world: World, **least: float) -> Cell:
         return Cell(4, name, "within_power", world, POWERS, tuple(least.items()))
@@ -256,6 +289,20 @@ def _several_cells() -> Iterator[Cell]:
         yield cell(f"three equal, {n} documents", World("free-6", 6 * n), *gains)
 
 
+def _beyond_cells() -> Iterator[Cell]:
+    """Yield what is found beyond a control: one near in mean, one far below, and one that falls."""
+    options = (("bounds", (None, None)), ("alone", True))
+    for layout, each, weaker, shared in (
+        ("fineweb", 6, 0.6, 0.0), ("squad", 5, 0.4, 0.0), ("fineweb", 6, 0.6, 0.2),
+    ):  # fmt: skip
+        for extra in (0.1, 0.2, 0.3, 0.4):
+            for documents in (60, 300, 1200):
+                own = 1 - (1 - shared) * (1 - extra)
+                pair = Pair("hit", layout, each * documents, (0.8, weaker), (own, shared))
+                name = f"{layout}, {documents} documents, PSI {own:g} beside {shared:g} (power)"
+                yield Cell(6, name, "comparison", pair, POWERS, options)
+
+
 def _jackknife_cells() -> Iterator[Cell]:
     for layout in ("squad", "free-3", "free-6", "nine", "controlled", "fineweb"):
         world = World(layout=layout, psi=0.1)
@@ -291,6 +338,11 @@ def _confounding_cells() -> Iterator[Cell]:
     for documents in (60, 120):
         yield cell(f"nine, {documents} documents, reads everything", "truncation",
                    World("nine", 9 * documents, mean=0.7), SIZES_OTHER)  # fmt: skip
+    for layout, documents, each in (("nine", 45, 9), ("squad", 120, 5), ("squad", 240, 5)):
+        yield cell(f"{layout}, {documents} documents, reads everything", "truncation",
+                   World(layout, each * documents, mean=0.7), SIZES_OTHER)  # fmt: skip
+    yield cell("squad, n 3000, reads everything, heavy-tailed", "truncation",
+               World(n_queries=3000, mean=0.5, heavy_tailed=True), SIZES_OTHER)  # fmt: skip
     yield cell("squad, n 3000, the cut takes .2", "truncation",
                World(n_queries=3000, mean=0.7, length_effect=0.2), SIZES_OTHER,
                delta=0.2)  # fmt: skip
@@ -322,10 +374,12 @@ CELLS = [
     *_coverage_cells(),
     *_further_coverage_cells(),
     *_cluster_cells(),
+    *_uneven_cells(),
     *_power_cells(),
     *_between_cells(),
     *_pair_cells(),
     *_several_cells(),
+    *_beyond_cells(),
     *_jackknife_cells(),
     *_confounding_cells(),
     *_other_cells(),

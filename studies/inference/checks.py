@@ -353,19 +353,25 @@ def comparison(
     bounds: Bounds = (None, 0.07),
     scales: Bounds = (None, None),
     within: bool = True,
+    alone: bool = False,
 ) -> Iterator[Finding]:
-    """How often two systems' profiles are called unlike."""
-    p = []
+    """How often two systems' profiles are called unlike; ``alone``: the first one's unlike flat."""
+    p, own = [], []
     for _ in range(replicates):
         q, first, second = draw_pair(pair, rng)
         found = compare_profiles(
             first, second, q.documents, np.arange(len(first)), q.buckets, q.lengths, within=within
         )
         p.append((number(found.p), number(found.p_hit), number(found.p_miss)))
+        if alone:
+            sample = Sample(q, first, int(q.buckets.max()) + 1)
+            own.append(number(within_documents(sample.table).p))
     each = np.array(p)
     yield share("p <= .05, both scales", reject(each[:, 0]), *bounds)
     yield share("p <= .05, hit scale", reject(each[:, 1]), *scales)
     yield share("p <= .05, miss scale", reject(each[:, 2]), *scales)
+    if alone:
+        yield share("p_position <= .05 of the first", reject(own))
 
 
 def difference_of_means(pair: Pair, rng: np.random.Generator, replicates: int) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ by construction. Scores are values of nDCG@10 with one positive: a miss, or one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -59,6 +59,12 @@ class World:
     cluster_slopes : float
         A cluster has a slope over positions of its own, uniform between plus and minus this, as a
         share of the score: 0 on average.
+    heavy_tailed : bool
+        Few documents have most queries (1 + a Lomax variable of shape 1.5, at most a tenth of all;
+        layouts of varying numbers), and levels are lognormal (sigma 1, at most 1): most documents
+        are hard and a few easy, in place of `correlation`.
+    last : int
+        Queries of the last bucket, if not as many as fall into it.
     """
 
     layout: str = "squad"
@@ -73,6 +79,8 @@ class World:
     late_in_long: float = 0.0
     clusters: int = 0
     cluster_slopes: float = 0.0
+    heavy_tailed: bool = field(default=False, repr=False)  # not in the seed of the true means
+    last: int = field(default=0, repr=False)
 
     @property
     def n_buckets(self) -> int:
@@ -131,6 +139,9 @@ def draw_queries(world: World, rng: np.random.Generator) -> Queries:
         if varies
         else np.full(n_documents, per_document)
     )
+    if world.heavy_tailed and varies:
+        tail = rng.pareto(1.5, n_documents) * (per_document - 1) / 2  # of mean per_document - 1
+        sizes = 1 + np.minimum(tail, world.n_queries / 10).astype(np.int64)
     documents = np.repeat(np.arange(n_documents), sizes)
     within = rng.random(len(documents))
     if world.layout in ("one-third", "one-query"):
@@ -145,7 +156,13 @@ def draw_queries(world: World, rng: np.random.Generator) -> Queries:
     buckets = (
         np.minimum(positions // 100, n_buckets - 1) if by_characters else within * n_buckets
     ).astype(np.int64)
-    return Queries(documents, buckets, length[documents], positions)
+    lengths = length[documents]
+    if world.last:
+        last = rng.permutation(np.flatnonzero(buckets == n_buckets - 1))
+        kept = np.delete(np.arange(len(buckets)), last[world.last :])
+        documents = np.unique(documents[kept], return_inverse=True)[1]
+        buckets, positions, lengths = buckets[kept], positions[kept], lengths[kept]
+    return Queries(documents, buckets, lengths, positions)
 
 
 def _edges_of_thirds(late: FloatArray) -> FloatArray:
@@ -165,7 +182,12 @@ def expected_scores(world: World, queries: Queries, rng: np.random.Generator) ->
     first = np.unique(documents, return_index=True)[1]
     length = queries.lengths[first]
     rank = _length_rank(world, length)
-    level = _beta(world.mean + world.length_effect * (0.5 - rank), world.correlation, rng)
+    mean = world.mean + world.length_effect * (0.5 - rank)
+    level = (
+        np.minimum(mean * rng.lognormal(-0.5, 1.0, len(mean)), 1.0)
+        if world.heavy_tailed
+        else _beta(mean, world.correlation, rng)
+    )
     means = level[documents]
     if world.chunk:
         number = np.arange(len(documents)) - first[documents]
