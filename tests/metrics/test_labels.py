@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.metrics.labels import cohen_kappa, corrected_mean, human_qrels
+from psibench.metrics.labels import cohen_kappa, corrected_mean, human_qrels, label_agreement
 
 ALONE = np.arange(20)
 """Each query has a document of its own."""
@@ -60,6 +60,29 @@ def test_no_interval_is_empty_where_all_is_found():
     found = corrected_mean(np.ones(20), np.where(FIRST, 1.0, np.nan), FIRST, ALONE)
     # All of 20 documents are found with a chance of .025.
     assert found == pytest.approx((1, 0.025 ** (1 / 20), 1))
+
+
+def test_agreement_takes_clusters_for_units():
+    # 60 documents of 12 articles; in the first two articles every label is wrong.
+    ids = [f"q{i:02d}" for i in range(60)]
+    scores = pl.DataFrame(
+        {
+            "query_id": ids,
+            "domain": "all",
+            "document_id": ids,
+            "target_position": [("beginning", "end")[i % 2] for i in range(60)],
+            "cluster": [f"article {i // 5}" for i in range(60)],
+        }
+    )
+    qrels = pl.DataFrame({"query-id": ids, "corpus-id": ids, "score": 1})
+    grades = qrels.with_columns(score=pl.Series([0] * 10 + [1] * 50))
+    alone, by_article = (
+        label_agreement(grades, qrels, frame, schemes=["thirds"]).row(0, named=True)
+        for frame in (scores.drop("cluster"), scores)
+    )
+    assert alone["agreement"] == by_article["agreement"] == pytest.approx(5 / 6)
+    assert alone["agreement_low"] > 0.7
+    assert by_article["agreement_low"] < 0.6
 
 
 def test_kappa():

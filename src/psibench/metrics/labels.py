@@ -25,7 +25,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.aggregate import rows_frame
-from psibench.metrics.buckets import assign, bucket_scheme
+from psibench.metrics.buckets import Memberships, assign, bucket_scheme
 from psibench.metrics.inference import (
     PSEUDO_QUERIES,
     BoolArray,
@@ -35,9 +35,10 @@ from psibench.metrics.inference import (
     equal_means,
     raw_profile,
     renumbered,
+    units_of,
 )
 from psibench.metrics.psi import bucket_figures
-from psibench.metrics.query_scores import document_numbers, unit_numbers
+from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
 from psibench.tables.schemas import CORRECTED_SCORES, LABEL_AGREEMENT
 from psibench.tables.spec import POOLED
 
@@ -79,8 +80,9 @@ def label_agreement(
     LABEL_AGREEMENT rows: one of all graded pairs, with Cohen's kappa if the benchmark has labels of
     both kinds among them; and one per bucket of pairs of a query and the document that holds its
     evidence. Intervals are those of bucket means, `p_position` is of `equal_means` against a slope:
-    documents as units. (Against a bend as well its size is up to .09 with so few disagreements;
-    exchanges of documents, as in `between_documents`, find half as much: `studies/inference`.)
+    documents (or their clusters) as units. Against a bend as well its size is up to .09 with so few
+    disagreements; exchanges of documents, as in `between_documents`, find half as much
+    (`studies/inference`).
 
     Raises
     ------
@@ -88,33 +90,29 @@ def label_agreement(
         If no pair is of a query and the document that holds its evidence.
     """
     labels = qrels.select("query-id", "corpus-id", machine=pl.col("score") > 0)
-    pairs = grades.join(labels, on=["query-id", "corpus-id"], how="left").select(
+    judged = grades.join(labels, on=["query-id", "corpus-id"], how="left").select(
         query_id="query-id",
-        document_id="corpus-id",
+        graded="corpus-id",
         human=pl.col("score") > 0,
         machine=pl.col("machine").fill_null(value=False),
     )
-    placed = scores.join(pairs, on=["query_id", "document_id"], maintain_order="left")
+    pairs = scores.join(judged, on="query_id", maintain_order="left")
+    placed = pairs.filter(pl.col("graded") == pl.col("document_id"))
     if placed.is_empty():
         given, wanted = grades["corpus-id"][0], scores["document_id"][0]
         raise InputError(
             f"none of the {grades.height} graded documents holds the evidence of its query; they "
             f"are like {given!r}, those like {wanted!r}"
         )
-    machine, human = (pairs[name].to_numpy() for name in ("machine", "human"))
-    documents = pairs["document_id"].rank("dense").to_numpy().astype(np.int64)
-    everything = np.arange(len(human)), np.zeros(len(human), np.int64)
-    row = _agreement(machine, human, documents, *everything, n_buckets=1)[0]
-    kappa = cohen_kappa(machine, human) if not machine.all() else None  # else 0 whoever grades
+    everything = Memberships(np.arange(pairs.height), np.zeros(pairs.height, np.int64))
+    kappa = None
+    if not pairs["machine"].all():  # else it is 0 whoever grades
+        kappa = cohen_kappa(pairs["machine"].to_numpy(), pairs["human"].to_numpy())
+    row = _agreement(pairs, everything, n_buckets=1)[0]
     rows = [{"buckets": POOLED, "bucket": POOLED, "kappa": kappa} | row]
-
-    machine, human = (placed[name].to_numpy() for name in ("machine", "human"))
-    documents = document_numbers(placed)
     for name in schemes:
         scheme = bucket_scheme(name)
-        held = assign(placed, scheme)
-        place = held.query_index, held.bucket_index
-        found = _agreement(machine, human, documents, *place, n_buckets=len(scheme.buckets))
+        found = _agreement(placed, assign(placed, scheme), n_buckets=len(scheme.buckets))
         rows += [
             {"buckets": name, "bucket": label, "kappa": None} | row
             for label, row in zip(scheme.labels, found, strict=True)
@@ -123,21 +121,24 @@ def label_agreement(
 
 
 def _agreement(
-    machine: BoolArray,
-    human: BoolArray,
-    documents: IntArray,
-    query: IntArray,
-    bucket: IntArray,
-    *,
-    n_buckets: int,
+    pairs: pl.DataFrame, members: Memberships, *, n_buckets: int
 ) -> list[dict[str, Any]]:
     """Counts of relevant pairs, and the share that agrees with its interval, bucket by bucket."""
+    query, bucket = members.query_index, members.bucket_index
+    machine, human = (pairs[name].to_numpy() for name in ("machine", "human"))
 
     def count(which: BoolArray) -> IntArray:
         return np.bincount(bucket[which[query]], minlength=n_buckets)
 
-    same = (machine == human).astype(np.float64)
-    table = document_table(same, documents, query, bucket, n_buckets=n_buckets)
+    documents = document_numbers(pairs)
+    table = document_table(
+        (machine == human).astype(np.float64),
+        documents,
+        query,
+        bucket,
+        n_buckets=n_buckets,
+        units=units_of(documents, cluster_numbers(pairs)),
+    )
     is_empty = not len(table.buckets)
     profile = None if is_empty else raw_profile(table)
     figures = bucket_figures(table, profile, None, n_buckets, 0.95)
