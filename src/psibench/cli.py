@@ -21,6 +21,8 @@ UNPRINTABLE = re.compile(
 But for `STYLE`: bold, dim, red and yellow of the words of `show`, which hide nothing.
 """
 
+UNENCODED = re.compile(r"[\ud800-\udfff]")
+
 
 class PlainText:
     """A stream that shows the control characters of third parties' texts in place of sending them.
@@ -84,6 +86,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> int:
+    for word in given:
+        if UNENCODED.search(word):  # of the system's bytes, as tables could not hold it
+            print(f"psibench: {word!r} is not UTF-8; rename the file", file=sys.stderr)
+            return BAD_INPUT
     asked = next((word for word in given if not word.startswith("-")), None)
     args = build_parser(asked).parse_args(given)
     try:

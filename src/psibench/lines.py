@@ -4,17 +4,23 @@ import csv
 import gzip
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
 from psibench.reading import SNIFFED_BYTES, binary_kind, parse_json, require_file
 
+MOST_LINE_CHARS = 1 << 28
+MOST_JSON_CHARS = 1 << 30
+"""Of a file that is read whole; a gzip file of a megabyte may unpack to as many."""
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+
+def read_lines(path: Path, *, most_chars: int = MOST_LINE_CHARS) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end) of a UTF-8 text file, .gz or not.
 
-    Raises InputError if the file is missing, binary, not UTF-8 or a damaged gzip file.
+    Raises InputError if the file is missing, binary, not UTF-8 or a damaged gzip file, or a line
+    has more than ``most_chars``.
     """
     require_file(path, expected="a text file")
     try:
@@ -22,7 +28,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             if (found := binary_kind(stream.read(SNIFFED_BYTES))) is not None:
                 raise InputError(f"{path}: found {found}, expected a text file in UTF-8")
         with _open(path, "rt") as stream:
-            for number, line in enumerate(stream, 1):
+            for number, line in enumerate(iter(partial(stream.readline, most_chars + 1), ""), 1):
+                if len(line) > most_chars:
+                    raise InputError(f"{path}, line {number}: more than {most_chars:,} characters")
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise InputError(
@@ -75,8 +83,15 @@ def read_delimited(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, 
 
 def read_json(path: Path) -> Any:
     """Parse a whole JSON file, .gz or not."""
-    text = "\n".join(line for _, line in read_lines(path))
-    return parse_json(text, where=str(path), what="not JSON, or truncated")
+    lines, n_chars = list[str](), 0
+    for _, line in read_lines(path, most_chars=MOST_JSON_CHARS):
+        lines.append(line)
+        n_chars += len(line) + 8  # its place in the list
+        if n_chars > MOST_JSON_CHARS:
+            raise InputError(
+                f"{path}: more than {MOST_JSON_CHARS:,} characters; give lines of JSON"
+            )
+    return parse_json("\n".join(lines), where=str(path), what="not JSON, or truncated")
 
 
 def _open(path: Path, mode: str) -> Any:
@@ -88,5 +103,5 @@ def _open(path: Path, mode: str) -> Any:
 def _undecodable_line(path: Path) -> int:
     """Find the line, from 1, of the first byte that is not UTF-8."""
     with _open(path, "rb") as stream:
-        lines = enumerate(stream, 1)
+        lines = enumerate(iter(partial(stream.readline, MOST_JSON_CHARS), b""), 1)
         return next((n for n, line in lines if line.decode(errors="ignore").encode() != line), 1)

@@ -1,16 +1,13 @@
 """YAML of plain values: apart from `psibench.reading`, so that jobs over tables load no parser."""
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import yaml
 
 from psibench.errors import InputError
-from psibench.reading import shown
-
-MOST_YAML_VALUES = 1_000_000
-"""A config has a few thousand; more come from aliases of aliases."""
+from psibench.reading import refuse_aliases, shown
 
 
 def parse_yaml(text: str, *, where: str) -> Any:
@@ -27,7 +24,7 @@ def parse_yaml(text: str, *, where: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        _measure(node, {})
+        refuse_aliases(node, _inside)
         return loader.construct_document(node)
     except RecursionError:
         raise InputError(f"{where}: not valid YAML: nested too deep") from None
@@ -65,22 +62,11 @@ def _construct_whole(loader: _Loader, node: yaml.ScalarNode) -> int:
     return found
 
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _Loader.add_constructor("tag:yaml.org,2002:str", _construct_text)
 _Loader.add_constructor("tag:yaml.org,2002:int", _construct_whole)
 
 
-def _measure(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Count the values below a node, those behind an alias each time it is used."""
-    if isinstance(node, yaml.ScalarNode):
-        return 1
-    known = sizes.get(id(node))
-    if known is None:
-        sizes[id(node)] = -1
-        inner = [one for pair in node.value for one in (pair if type(pair) is tuple else (pair,))]
-        known = sizes[id(node)] = 1 + sum(_measure(one, sizes) for one in inner)
-    if known < 0:
-        raise ValueError(f"a value holds itself{node.start_mark}")
-    if known > MOST_YAML_VALUES:
-        raise ValueError(f"aliases stand for more than {MOST_YAML_VALUES:,} values")
-    return known
+def _inside(node: yaml.Node) -> Iterator[yaml.Node]:
+    for one in () if isinstance(node, yaml.ScalarNode) else node.value:
+        yield from one if type(one) is tuple else (one,)

@@ -7,12 +7,15 @@ import json
 import math
 import re
 import reprlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError, MissingError
 
 SNIFFED_BYTES = 4096
+MOST_VALUES = 1_000_000
+"""In a config; it has a few thousand, and more come from aliases of aliases."""
 MAGIC = (
     (b"%PDF", "a PDF document"),
     (b"PAR1", "a Parquet file"),
@@ -93,20 +96,51 @@ def binary_kind(head: bytes) -> str | None:
 # --- JSON and YAML ---------------------------------------------------------------------------
 
 
-def parse_json(text: str, *, where: str, what: str = "not JSON") -> Any:
+def parse_json(
+    text: str | bytes, *, where: str, what: str = "not JSON", unique: bool = True
+) -> Any:
     """Parse JSON.
 
     Raises
     ------
     InputError
-        If it is none, is nested too deep, has a key twice, or a number that is too large.
+        If it is none, is nested too deep, has a key twice (``unique``: else the last one counts),
+        or a number that is too large.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_float=_finite)
+        return json.loads(text, object_pairs_hook=_object if unique else None, parse_float=_finite)
     except RecursionError:
         raise InputError(f"{where}: {what} that can be read: nested too deep") from None
     except ValueError as error:  # not JSON, or an integer of thousands of digits
         raise InputError(f"{where}: {what} ({error})") from error
+
+
+def refuse_aliases(
+    value: Any, inside: Callable[[Any], Iterable[Any]], sizes: dict[int, int] | None = None
+) -> int:
+    """Count the values in a value, those that it holds several times each time.
+
+    Parameters
+    ----------
+    inside
+        What a value holds; nothing, if it is plain.
+
+    Raises
+    ------
+    ValueError
+        If it holds itself, or more than `MOST_VALUES`: whoever walks through it goes on for ever.
+    """
+    sizes = {} if sizes is None else sizes
+    known = sizes.get(id(value))
+    if known is None:
+        sizes[id(value)] = -1
+        known = 1 + sum(refuse_aliases(one, inside, sizes) for one in inside(value))
+        sizes[id(value)] = known
+    if known < 0:
+        raise ValueError(f"a value holds itself{getattr(value, 'start_mark', '')}")  # of YAML's
+    if known > MOST_VALUES:
+        raise ValueError(f"aliases stand for more than {MOST_VALUES:,} values")
+    return known
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import pytest
 from psibench.cli import main
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
+from psibench.plan.config import load_config
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import CORPUS
 from psibench.tables.schemas import QRELS as QRELS_TABLE
@@ -110,6 +111,12 @@ def json_run(score: str) -> str:
     return run_file("jsonl", "@").replace('"@"', score)
 
 
+def mteb(name: object) -> str:
+    """A prediction file of MTEB."""
+    scores = {f"q{n}": {f"d{n}": 2.5} for n in range(4)}
+    return json.dumps({"mteb_model_meta": {"model_name": name}, "en": {"test": scores}})
+
+
 def queries(**changes: object) -> str:
     """Queries as lines, the last one changed."""
     return lines(*QUERIES[:3], QUERIES[3] | changes)
@@ -165,6 +172,11 @@ SCORE = [
     ("run.json", '{"\\udfff": {"d0": 1}}', "half of a surrogate pair"),
     ("run.json", '{"q0": {"": 1}}', "expected an id"),
     ("run.json", "", "not JSON"),
+    ("run.json", mteb("a/b"), None),
+    ("run.json", mteb("a/\ud800"), "field 'model_name' holds half of a surrogate pair"),
+    ("run.json", mteb(["a"]), "model_name is ['a']; expected an id"),
+    ("run.json.gz", gzip.compress(b" " * (1 << 30) + b"1", 1), "more than 1,073,741,824 char"),
+    ("run.jsonl.gz", gzip.compress(b"x" * (1 << 29), 1), "line 1: more than 268,435,456 char"),
     ("run.jsonl", "", "holds none of the queries"),
     ("run.jsonl", "[]", "not a JSON object but list"),
     ("run.jsonl", '{"query_id": "q0"}', "missing columns doc_id, score"),
@@ -542,6 +554,15 @@ def test_the_name_of_a_file(tmp_path, monkeypatch, capsys, name, data, words):
     assert "\x1b" not in told
 
 
+@pytest.mark.parametrize("name", READERS)
+def test_a_name_on_the_command_line_that_is_not_utf8(tmp_path, capsys, name):
+    path = tmp_path / os.fsdecode(b"\xff" + name.encode())
+    assert run(*READERS[name](path)) == REFUSED
+    said = capsys.readouterr().err
+    assert said.endswith("is not UTF-8; rename the file\n")
+    assert said.count("\n") == 1
+
+
 # --- configs ---------------------------------------------------------------------------------
 
 HEAD = (
@@ -555,6 +576,11 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 def llm(**entry: object) -> str:
     own = {"backend": "openai", "model": "m", "base_url": "http://localhost:8000/v1"} | entry
     return json.dumps({"llms": {"mine": own}, "models": ["bm25"]})
+
+
+def embedding_api(**entry: object) -> str:
+    own = {"backend": "embedding-api", "model": "m", "max_tokens": 16, "tokenizer": "words"}
+    return json.dumps({"registry": {"mine": own | entry}, "models": ["bm25"]})
 
 
 CONFIGS = [
@@ -589,6 +615,7 @@ CONFIGS = [
     ("report: {title: !!python/object:os.system x}\n", "not valid YAML"),
     ("report: {title: !!set {a}}\n", "report.title"),
     ('report: {title: "a\\0b"}\n', "holds the control character '\\x00'"),
+    ('report: {title: "\\ud800"}\n', "holds the control character '\\ud800'"),
     ('report: {title: "\\e[31m"}\n', "holds the control character '\\x1b'"),
     ('store: "a\\0b"\n', "holds the control character"),
     ("store: 'a{b}c'\n", "braces in a path mean a wildcard"),
@@ -656,6 +683,17 @@ CONFIGS = [
             {"X-A:": "a"},
         )
     ),
+    *(
+        (embedding_api(**{key: address}), words)
+        for key, words in (("base_url", "base_url: unknown key"), ("url", "registry.mine.url: fo"))
+        for address in (
+            "http://u:secret@h/v1",
+            "https://h/?k=secret",
+            "ftp://secret@h",
+            "http://h/#secret",
+        )
+    ),
+    (embedding_api(url="http://h/v1", query_prompt="x" * 10_001), "at most 10000 characters"),
     (llm(headers={"X-A": 5}), "headers.X-A"),
     (llm(headers=["a"]), "headers"),
     (llm(budget_usd="much"), "budget_usd"),
@@ -677,6 +715,16 @@ def test_a_config(tmp_path, monkeypatch, capsys, content, words):
     assert code == (OK if words is None else REFUSED), said
     assert (words or "") in said
     assert "secret" not in said.replace("secrets", "")
+
+
+@pytest.mark.parametrize("value", ["x", {"a": "x"}], ids=["lists", "mappings"])
+def test_aliases_that_snakemake_lets_pass(value):
+    for _ in range(12):
+        value = (
+            [value] * 10 if isinstance(value, str | list) else dict.fromkeys("abcdefghij", value)
+        )
+    with pytest.raises(InputError, match="config: aliases stand for more than 1,000,000 values"):
+        load_config({"report": value})
 
 
 # --- prompt templates ------------------------------------------------------------------------
@@ -839,6 +887,14 @@ def test_the_record_of_a_table(qrels, capsys, change, words):
     assert code == (OK if words is None else REFUSED), printed.err
     assert (words or "") in printed.err
     assert "\x1b" not in printed.out
+
+
+def test_a_record_s_text_is_one_line_of_what_is_printed(qrels, capsys):
+    changed(qrels, lambda r: r | {"queries_by": "people\n  table: corpus\u2028\x1b[31m"})
+    assert run("check", qrels) == OK
+    printed = capsys.readouterr().out
+    assert r'queries_by: "people\n  table: corpus\u2028\u001b[31m"' in printed
+    assert printed.count("table: ") == 2
 
 
 TABLES = [

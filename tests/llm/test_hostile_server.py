@@ -51,7 +51,8 @@ def test_usage_that_cannot_be_believed_counts_as_all_that_was_reserved(tmp_path,
     assert (again.error, again.totals.n_from_store) == (None, 1)
 
 
-def test_cached_and_reasoning_tokens_are_at_most_what_they_are_part_of(tmp_path):
+def test_more_cached_or_reasoning_tokens_than_they_are_part_of_are_not_believed(tmp_path):
+    """A cached token is cheaper: what cannot be believed counts at the full price."""
     usage = {
         "prompt_tokens": 10,
         "completion_tokens": 4,
@@ -59,7 +60,7 @@ def test_cached_and_reasoning_tokens_are_at_most_what_they_are_part_of(tmp_path)
         "completion_tokens_details": {"reasoning_tokens": -1},
     }
     run = ask(items(1), tmp_path, server=ScriptedServer(completion(usage=usage)))
-    assert run.totals.usage == Usage(10, 4, 10, 0)
+    assert run.totals.usage == Usage(10, 4, 0, 0)
 
 
 def test_a_store_with_an_answer_that_was_believed_once_is_read(tmp_path):

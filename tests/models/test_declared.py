@@ -161,6 +161,9 @@ def test_a_model_pooled_at_its_end_needs_a_token_there(
     path = folder / "tokenizer_config.json"
     own = json.loads(path.read_text()) | {"eos_token": "<|endoftext|>", "add_eos_token": adds}
     path.write_text(json.dumps(own))
+    config = folder / "config.json"  # as of a network that has these words
+    words = {"vocab_size": len(DECODER_VOCABULARY)}
+    config.write_text(json.dumps(json.loads(config.read_text()) | words))
     found, lines = check(RIGHT | {"pooling": "checkpoint", "append": append}, folder)
     assert found == code
     expected = "append: the entry has '', tokenizer_config.json '<|endoftext|>'"

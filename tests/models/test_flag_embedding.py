@@ -191,7 +191,9 @@ class Evil:
 def test_a_head_that_would_run_code_is_refused(load, bge_m3, tmp_path):
     bad = shutil.copytree(bge_m3, tmp_path / "bad")
     torch.save({"weight": Evil(tmp_path / "ran")}, bad / "colbert_linear.pt")
-    with pytest.raises(InputError, match=r"colbert_linear\.pt: found no linear layer"):
+    with pytest.raises(
+        InputError, match=r"colbert_linear\.pt: damaged, or holds more than tensors"
+    ):
         load(bad)
     assert not (tmp_path / "ran").exists()
 

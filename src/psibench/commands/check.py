@@ -174,10 +174,13 @@ def _steps(section: Benchmark) -> str:
 
 def _lines(record: dict[str, Any]) -> str:
     shown = {key: value for key, value in record.items() if value not in (None, {}, [])}
-    return "\n".join(
-        f"  {key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for key, value in sorted(shown.items())
-    )
+    return "\n".join(f"  {_line(key)}: {_line(value)}" for key, value in sorted(shown.items()))
+
+
+def _line(value: Any) -> str:
+    """Write what a record holds on one line, whoever wrote it."""
+    is_plain = isinstance(value, str) and value.isprintable()
+    return str(value) if is_plain else json.dumps(value, ensure_ascii=isinstance(value, str))
 
 
 # --- A benchmark's languages, domains, pairs and translation -----------------------------------

@@ -114,7 +114,7 @@ def _departures(entry: "Compared") -> tuple[list[str], list[str], str]:
     from psibench.models.checkpoints import is_local, resolve_checkpoint
     from psibench.models.declared import compare_with_checkpoint, transformer_folder
     from psibench.models.downloads import download_settings
-    from psibench.models.weights import check_tokenizer
+    from psibench.models.weights import check_files
 
     folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
     if not folder.is_dir():
@@ -124,7 +124,7 @@ def _departures(entry: "Compared") -> tuple[list[str], list[str], str]:
     differing = [str(comparison) for comparison in found if not comparison.agrees]
     if not is_local(entry.checkpoint):
         return keys, differing, ""
-    check_tokenizer(transformer_folder(folder))
+    check_files(transformer_folder(folder))
     example = read_example(folder)
     if example is None:
         return keys, differing, "its card prints no example"

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from psibench.config.model_base import ModelBase, Scoring
+from psibench.config.model_base import ModelBase, Prompt, Scoring
 from psibench.config.secrets import plain_address
 
 
@@ -29,9 +29,9 @@ class EmbeddingApiModel(ModelBase):
     """Where an answer has the vectors: keys with dots between; * stands for every item."""
     tokens_path: str = "usage.total_tokens"
     """Where an answer has the tokens that are paid for."""
-    query_prompt: str = ""
+    query_prompt: Prompt = ""
     """Text put before each query."""
-    document_prompt: str = ""
+    document_prompt: Prompt = ""
     """Text put before each document."""
     max_tokens: int = Field(ge=8)
     """Longest text that the model reads; longer ones are cut here, so that what is visible is

@@ -1,6 +1,6 @@
 """Config files: read, laid over each other, validated; every problem becomes one InputError."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG
 from psibench.config.secrets import refuse_secrets, without_secrets
 from psibench.errors import InputError, supported
-from psibench.reading import read_text_file, shown
+from psibench.reading import read_text_file, refuse_aliases, shown
 
 REPLACED_WHOLE = ("benchmarks", "models")
 
@@ -64,9 +64,21 @@ def composed(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If ``extends`` is no list of shipped configs, or these extend each other in a circle.
+        If ``extends`` is no list of shipped configs, or these extend each other in a circle; or
+        if the config has aliases that stand for millions of values, as Snakemake lets pass.
     """
+    try:
+        refuse_aliases(config, _inside)
+    except (ValueError, RecursionError) as error:
+        found = error if isinstance(error, ValueError) else "nested too deep"
+        raise InputError(f"config: {found}") from error
     return laid_over(read_yaml(DEFAULT_CONFIG), _extended(config, ()), replaced=REPLACED_WHOLE)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _extended(config: Mapping[str, Any], by: tuple[str, ...]) -> dict[str, Any]:

@@ -1,8 +1,14 @@
 """Config that every entry of the model registry has."""
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_serializer, model_serializer, model_validator
+from pydantic import (
+    Field,
+    StringConstraints,
+    field_serializer,
+    model_serializer,
+    model_validator,
+)
 from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
 from psibench.config.base import Commit, Id, Section
@@ -12,6 +18,9 @@ Scoring = Literal["cosine", "maxsim", "mean-maxsim", "sparse"]
 document token; mean-maxsim: their mean; sparse: the sum over shared terms."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
+MOST_PROMPT_CHARS = 10_000
+Prompt = Annotated[str, StringConstraints(max_length=MOST_PROMPT_CHARS)]
+"""Text put before each text of a role: it is tokenized as often as there are texts."""
 
 
 class ModelBase(Section):
@@ -99,9 +108,9 @@ class EncoderModel(ModelBase):
     """embedded:all-MiniLM-L6-v2, a local folder, or a name on the hub."""
     revision: Commit | None = None
     """Commit of the hub repository, 40 hex digits; null is not pinned: the default branch moves."""
-    query_prompt: str | None = None
+    query_prompt: Prompt | None = None
     """Text put before each query; null: as the checkpoint declares, none where it declares none."""
-    document_prompt: str | None = None
+    document_prompt: Prompt | None = None
     """Text put before each document; null: as the checkpoint declares."""
     trust_remote_code: bool = False
     """Run code that comes with the checkpoint. Only with a pinned revision."""

@@ -169,8 +169,15 @@ class TextEncoding:
         import torch
 
         began, vectors = time.perf_counter(), None
-        with contextlib.suppress(torch.OutOfMemoryError):
-            vectors = self._encoder.forward(windows, content)
+        try:
+            with contextlib.suppress(torch.OutOfMemoryError):
+                vectors = self._encoder.forward(windows, content)
+        except IndexError as error:
+            last = max(int(window.max(initial=-1)) for window in windows)
+            raise InputError(
+                f"a text has a token that the model has no vector for, {last} perhaps ({error}): "
+                "its tokenizer is another model's, or has words added that were not trained"
+            ) from error
         if vectors is None:  # no longer in a handler, whose traceback holds the batch's tensors
             self._halve(len(windows), len(windows[0]))
             return None

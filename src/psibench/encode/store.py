@@ -22,7 +22,16 @@ import pyarrow as pa
 
 from psibench.config.sections import Storage
 from psibench.errors import InputError
-from psibench.store.parts import KEY, content_key, key_heads, part_paths, read_part, write_part
+from psibench.store.parts import (
+    KEY,
+    content_key,
+    damaged_part,
+    is_key,
+    key_heads,
+    part_paths,
+    read_part,
+    write_part,
+)
 from psibench.store.vectors import Vectors, cuts, ragged_ranges
 from psibench.tables import read_provenance
 
@@ -325,29 +334,57 @@ def _refuse(folder: Path, flat: np.ndarray, storage: Storage) -> None:
 
 def _read_head(path: Path) -> tuple[np.ndarray, np.ndarray, int]:
     """Read what a part holds but the vectors: keys, vectors per text (int32), dim."""
-    table = _read(path, ["key"], optional=["n_vectors"])
+    table, dim = _read(path, "key", "n_vectors")
     key = table.column("key").combine_chunks()
     keys = np.frombuffer(key.buffers()[1], KEY)[: len(key)]
     counts = np.ones(len(keys), dtype=np.int32)
     if "n_vectors" in table.column_names:
         counts = table.column("n_vectors").to_numpy()
-    return keys, counts, int(table.schema.metadata[b"dim"])
+    return keys, counts, dim
 
 
 def _read_vectors(path: Path) -> Vectors:
     """Read the vectors of a part in the format they are stored in."""
-    table = _read(path, ["values"])
+    table, dim = _read(path, "values", "n_vectors")
     column: Any = table.column("values").combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0)
-    dim = int(table.schema.metadata[b"dim"])
-    if table.schema.metadata[MARKER.encode()] == b"one":
+    if "n_vectors" not in table.column_names:
         return Vectors(column.values.to_numpy().reshape(-1, dim), np.arange(len(column) + 1))
-    return Vectors(column.values.values.to_numpy().reshape(-1, dim), column.offsets.to_numpy())
+    offsets = column.offsets.to_numpy()
+    if not np.array_equal(np.diff(offsets), table.column("n_vectors").to_numpy()):
+        raise damaged_part(path, HOLDS, "n_vectors are not as many as there are")
+    return Vectors(column.values.values.to_numpy().reshape(-1, dim), offsets)
 
 
-def _read(path: Path, columns: list[str], optional: Sequence[str] = ()) -> pa.Table:
-    return read_part(path, columns, marker=MARKER, holds="vectors", optional=optional)
+def _read(path: Path, *names: str) -> tuple[pa.Table, int]:
+    """Read columns of a part, those of `OPTIONAL` if it has them; and its vectors' dimensions."""
+    columns = {name: COLUMNS[name] for name in names}
+    table = read_part(path, columns, marker=MARKER, holds=HOLDS, optional=OPTIONAL)
+    told = (table.schema.metadata or {}).get(b"dim", b"")
+    dim = int(told) if told.isdigit() else 0
+    kind = _vectors_of(table.column("values").type) if "values" in names else None
+    is_several = "n_vectors" in table.column_names
+    if not dim or (kind is not None and kind.list_size != dim):
+        raise damaged_part(path, HOLDS, f"its vectors have no {dim} dimensions")
+    if "values" in names and is_several != pa.types.is_large_list(table.column("values").type):
+        raise damaged_part(path, HOLDS, "it has vectors without their number")
+    return table, dim
+
+
+def _vectors_of(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a vector in a column: of one for each text, or of several."""
+    return kind.value_type if pa.types.is_large_list(kind) else kind
+
+
+def _are_vectors(kind: pa.DataType) -> bool:
+    own = _vectors_of(kind)
+    return pa.types.is_fixed_size_list(own) and pa.types.is_floating(own.value_type)
+
+
+HOLDS = "vectors"
+COLUMNS = {"key": is_key, "n_vectors": pa.types.is_int32, "values": _are_vectors}
+OPTIONAL = ("n_vectors",)
 
 
 def fingerprint_of(encodings: str | Path) -> str:

@@ -27,8 +27,8 @@ from psibench.formats.tabular import (
     read_scored_pairs,
     stem,
 )
-from psibench.lines import read_json
-from psibench.reading import read_bytes
+from psibench.lines import MOST_JSON_CHARS, read_json
+from psibench.reading import identifier, read_bytes
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "query_id": ("q_id", "qid", "query-id"),
@@ -180,7 +180,7 @@ def _read_ranx(path: Path) -> pl.DataFrame:
     data = read_bytes(path, expected="a run that ranx wrote as .lz4")
     try:
         for _ in range(2):
-            data = pa.CompressedInputStream(pa.BufferReader(data), "lz4").read()
+            data = pa.CompressedInputStream(pa.BufferReader(data), "lz4").read(MOST_JSON_CHARS)
         content = cbor2.loads(data)
     except (OSError, cbor2.CBORError) as error:
         raise InputError(
@@ -204,7 +204,11 @@ def _read_mteb(path: Path, part: str | None) -> tuple[pl.DataFrame, str | None]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: {type(content).__name__} at the top; expected an object")
     meta = content.get(META_KEY)
-    model = str((isinstance(meta, dict) and meta.get("model_name")) or NO_NAME)
+    model = identifier(
+        (isinstance(meta, dict) and meta.get("model_name")) or NO_NAME,
+        where=f"{path}, {META_KEY}",
+        column="model_name",
+    )
     parts = _parts({key: value for key, value in content.items() if key != META_KEY}, path)
     names = ", ".join(sorted(parts)) or "none"
     if part is None and len(parts) != 1:

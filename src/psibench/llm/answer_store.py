@@ -29,6 +29,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -46,6 +47,7 @@ LOG, COMPRESSED = ".jsonl", ".jsonl.zst"
 LINE = re.compile(
     rb'\{"sum":"([0-9a-f]{8})(","key":"([0-9a-f]{64})","record":(\{.*\})\})\n', re.DOTALL
 )
+START = b'{"sum":"'
 INDEX = re.compile(r"index-(\d{10})-[0-9a-f]{16}\.sqlite")
 """Name of an index, with the number of its entries."""
 TABLES = """
@@ -65,6 +67,7 @@ FAN_BITS = 3
 entries, 64 to 511, ..."""
 MOST_ENTRIES = 1 << 22
 """Answers in an index that is made by merging."""
+N_SUMS = 1 + len(fields(Usage))
 KEYS_PER_QUERY, LOGS_AT_ONCE = 1000, 64
 PAUSES_S = (0.0, 0.1, 1.0, 5.0)
 """Pauses before the folder is listed anew: another machine may show an old listing for a while."""
@@ -275,6 +278,8 @@ class AnswerStore:
             )
             for index in indexes:
                 for head, name, at in index.rows(query, some):
+                    if not isinstance(at, int) or at < 0:
+                        raise _UnreadableIndexError(index.path)
                     found[head].add(LogOffset(name, at))
         self._known |= {key: tuple(sorted(found[_head(key)])) for key in new}
 
@@ -286,13 +291,23 @@ class AnswerStore:
                 self._reader = place.log, open(self.folder / place.log, "rb")  # noqa: SIM115
             except OSError:
                 self._reader = None
-                return None  # a log that somebody removed
+                self._tell_lost(place.log, 0)  # a log that somebody removed
+                return None
         self._reader[1].seek(place.at)
         answer = read_line(self._reader[1].readline())
         if answer is None and place.log not in self._damaged:
-            self._damaged.add(place.log)
-            scan(self.folder / place.log)  # says how many are lost
+            left = scan(self.folder / place.log, tells=False)
+            self._tell_lost(place.log, len(left.places))
         return answer
+
+    def _tell_lost(self, name: str, n_left: int) -> None:
+        """Say how many answers of a log that an index knows are not there any more."""
+        known = _logs_of(self._indexes or ()).get(name)
+        n_lost = sum(used[0] for used in known.usage.values()) - n_left if known else 0
+        if n_lost > 0 and name not in self._damaged:
+            path = self.folder / name
+            logger.warning("%s: %d answers are lost; their requests are asked again", path, n_lost)
+        self._damaged.add(name)
 
     def _close_indexes(self) -> None:
         for index in self._indexes or ():
@@ -346,26 +361,26 @@ def _head(key: str) -> int:
     return int(key[:15], 16)
 
 
-def _answers_in(log: Path) -> Iterator[tuple[int, Answer]]:
-    """Yield (byte, answer) of a log, and say what is lost of it."""
+def _answers_in(log: Path, *, tells: bool = True) -> Iterator[tuple[int, Answer]]:
+    """Yield (byte, answer) of a log, and perhaps say what is lost of it."""
     at = n_damaged = 0
     with open(log, "rb") as lines:
         for line in lines:
             if (answer := read_line(line)) is not None:
                 yield at, answer
             elif line.endswith(b"\n"):
-                n_damaged += 1
+                n_damaged += max(1, line.count(START))  # as many as the damage has joined
             else:
                 logger.info("%s: the last line is not whole and is passed over", log)
             at += len(line)
-    if n_damaged:
+    if n_damaged and tells:
         logger.warning("%s: %d damaged lines; their requests are asked again", log, n_damaged)
 
 
-def scan(log: Path) -> ScannedLog:
+def scan(log: Path, *, tells: bool = True) -> ScannedLog:
     """Read what an index has to know of a log."""
     size, places, usage = log.stat().st_size, list[tuple[int, int]](), dict[str, list[int]]()
-    for at, answer in _answers_in(log):
+    for at, answer in _answers_in(log, tells=tells):
         places.append((_head(answer.key), at))
         used = [1, *vars(answer.usage).values()]
         before = usage.get(answer.task, [0] * len(used))
@@ -444,14 +459,28 @@ class _Index:
             self.logs = [
                 ScannedLog(name, size, json.loads(usage), []) for name, size, usage in rows
             ]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise _UnreadableIndexError(path) from None
+        if not all(map(_is_log, self.logs)):
+            raise _UnreadableIndexError(path)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
             return self.database.execute(query, values).fetchall()
         except sqlite3.Error:
             raise _UnreadableIndexError(self.path) from None
+
+
+def _is_log(log: ScannedLog) -> bool:
+    """Say whether what an index says of a log may be so, whoever wrote it."""
+    sums = log.usage.values() if isinstance(log.usage, dict) else [None]
+    return (
+        isinstance(log.name, str)
+        and Path(log.name).name == log.name
+        and isinstance(log.size, int)
+        and all(isinstance(one, list) and len(one) == N_SUMS for one in sums)
+        and all(isinstance(n, int) for one in sums if one for n in one)
+    )
 
 
 def _logs_of(indexes: Iterable[_Index]) -> dict[str, ScannedLog]:

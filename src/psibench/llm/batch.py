@@ -28,10 +28,11 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import CHECK_EVERY_S, Item, OutcomeSink, RequestChain, Totals
 from psibench.llm.client import call_of, filtered_answer, read_answer
 from psibench.llm.connection import (
-    DETAIL_CHARS,
+    MOST_REPLY_BYTES,
     TryFailedError,
     failures,
     open_client,
+    server_words,
     status_failure,
     verdict_of,
 )
@@ -51,6 +52,8 @@ ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 MIB = 1 << 20
 MOST_BYTES = 200_000_000
 """OpenAI's limit of an input file: 200 MB, a little less than as many MiB."""
+MOST_OUTPUT_BYTES = 1 << 30
+"""Of an output file, which is read whole."""
 NAME_FIELD = "psibench_batch"
 """Field of a batch's metadata that holds its name."""
 SLACK_S = 3600.0
@@ -400,7 +403,7 @@ class _Run:
         name, n_requests = f"batch {state.id}", len(batch.tasks)
         errors = (state.errors.data if state.errors else None) or []
         given = "; ".join(f"{error.code}: {error.message}" for error in errors[:3])
-        words = self._server.secret.scrub(given) or "no reason given"
+        words = server_words(given, self._server.secret) or "no reason given"
         is_limit = bool(errors) and all(error.code == TOKEN_LIMIT for error in errors)
         if state.status == "failed" and is_limit and self._under_way:
             logger.warning("%s: %s; waiting for another to end", name, words)
@@ -457,7 +460,11 @@ class BatchServer:
     def __init__(self, settings: LlmSettings) -> None:
         self.secret = Secret.from_environment(settings.api_key_env)
         self.client: OpenAI = open_client(
-            settings.asking, settings.base_url, self.secret, headers=settings.headers
+            settings.asking,
+            settings.base_url,
+            self.secret,
+            headers=settings.headers,
+            most_bytes=MOST_OUTPUT_BYTES,
         )
         self._policy, self._window = settings.asking, settings.batch.completion_window
 
@@ -518,14 +525,16 @@ class BatchServer:
     def lines(self, file_id: str, batch: _Batch) -> Iterator[tuple[str, Answer | TryFailedError]]:
         """Yield key and answer or failure of each line of a file; nothing if the file is gone.
 
-        Lines that cannot be read or are of no request of the batch are passed over: what has no
-        line counts as not answered.
+        Lines that cannot be read, are larger than any reply or of no request of the batch are
+        passed over: what has no line counts as not answered.
         """
         content = b""
         with self._known():
             content = self.client.files.content(file_id).content
         for line in content.split(b"\n"):
-            with suppress(ValueError, LookupError, TypeError):
+            if len(line) > MOST_REPLY_BYTES:
+                continue
+            with suppress(ValueError, LookupError, TypeError, RecursionError):
                 data = json.loads(line)
                 key = data["custom_id"]
                 yield key, read_result(data, batch.model, batch.tasks[key], self.secret)
@@ -563,8 +572,8 @@ def read_result(
     key, response, line_error = data["custom_id"], data.get("response"), data.get("error")
     if isinstance(line_error, dict):
         code = str(line_error.get("code") or "batch_error")
-        words = secret.scrub(str(line_error.get("message") or ""))[:DETAIL_CHARS]
-        return TryFailedError(secret.scrub(code), words, verdict=verdict_of(500, code))
+        words = server_words(line_error.get("message"), secret)
+        return TryFailedError(server_words(code, secret), words, verdict=verdict_of(500, code))
     if not isinstance(response, dict):
         return TryFailedError("no_response", "the line has neither a response nor an error")
     status, body = response.get("status_code"), response.get("body")

@@ -7,7 +7,7 @@ from typing import Any
 
 from psibench.config.secrets import Secret
 from psibench.llm.answer import Answer
-from psibench.llm.connection import DETAIL_CHARS, Connection, TryFailedError
+from psibench.llm.connection import Connection, TryFailedError, server_words
 from psibench.llm.limits import Budget, Call
 from psibench.llm.request import Request
 from psibench.llm.sections import STAND_IN_PREFIX, LlmSettings
@@ -117,9 +117,9 @@ def read_answer(
         answer = Answer(
             key=key,
             task=task,
-            model=_word(data.get("model"), secret, MODEL_CHARS),
+            model=server_words(data.get("model"), secret, MODEL_CHARS),
             text=secret.scrub_exactly(_text(message.get("content"))),
-            finish_reason=_word(choice.get("finish_reason"), secret, FINISH_CHARS),
+            finish_reason=server_words(choice.get("finish_reason"), secret, FINISH_CHARS),
             refusal=secret.scrub_exactly(str(refusal)) if refusal else None,
             usage=_usage(data.get("usage")) or Usage(),
             n_tries=1,
@@ -127,7 +127,7 @@ def read_answer(
             created=now(),
         )
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
-        raise TryFailedError("no_choices", secret.scrub(_shown(data))) from None
+        raise TryFailedError("no_choices", server_words(_shown(data), secret)) from None
     if answer.model.startswith(STAND_IN_PREFIX) != model.startswith(STAND_IN_PREFIX):
         raise TryFailedError(
             "stand_in_mismatch",
@@ -138,16 +138,10 @@ def read_answer(
     return answer
 
 
-def _word(given: object, secret: Secret, most: int) -> str:
-    """Return a short text that can be shown and stored, whatever the server put there."""
-    text = secret.scrub(str(given or ""))[:most]
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
-
-
 def _shown(data: object) -> str:
-    """Return the beginning of JSON data; the parser allows deeper nesting than the writer."""
+    """Return JSON data as text; the parser allows deeper nesting than the writer."""
     try:
-        return json.dumps(data)[:DETAIL_CHARS]
+        return json.dumps(data)
     except RecursionError:
         return "deeply nested JSON"
 

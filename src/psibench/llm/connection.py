@@ -33,6 +33,8 @@ T = TypeVar("T")
 Verdict = Literal["retry", "reject", "stop"]
 
 OPENAI_URL = "https://api.openai.com/v1"
+MOST_REPLY_BYTES = 16 << 20
+"""Unpacked, of a chat completion; where more may come, who asks says how much."""
 DETAIL_CHARS = 500
 CONNECTIONS_PER_CLIENT = 128
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -85,6 +87,8 @@ class Connection:
         leaves one out).
     exit_reason
         Asked when a connection breaks: how the server ended, or None while it runs.
+    most_bytes
+        Of a reply, unpacked; a larger one is not read to its end, and its request rejected.
     """
 
     def __init__(
@@ -97,12 +101,13 @@ class Connection:
         headers: Mapping[str, Any] | None = None,
         budget: Budget | None = None,
         exit_reason: Callable[[], str | None] = lambda: None,
+        most_bytes: int = MOST_REPLY_BYTES,
     ) -> None:
         self._policy, self._secret, self._exit_reason = policy, secret, exit_reason
         self._headers = {"Content-Type": "application/json"} | dict(headers or {})
         self.meter = Meter(policy.requests_per_minute, policy.tokens_per_minute, budget)
         self._clients = [
-            open_client(policy, address, secret, around=self._send)
+            open_client(policy, address, secret, around=self._send, most_bytes=most_bytes)
             for _ in range(-(-policy.concurrency // CONNECTIONS_PER_CLIENT))
         ]
         self._turn = itertools.cycle(self._clients)
@@ -183,10 +188,11 @@ class Connection:
             response = await send()
         except BaseException as error:
             # The server may have done the work. What was never answered is not billed.
-            perhaps_billed = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
+            broken_off = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
+            perhaps_billed = (*broken_off, TryFailedError)
             self.meter.settle(call, None if isinstance(error, perhaps_billed) else Usage())
             if isinstance(error, httpx2.TransportError):
-                self._note(type(error).__name__, self._secret.scrub(str(error)))
+                self._note(type(error).__name__, server_words(error, self._secret))
                 if (end := self._exit_reason()) is not None:
                     message = f"{end}\nAll answers so far are stored; run again to go on."
                     raise InputError(message) from None
@@ -195,8 +201,7 @@ class Connection:
             self._is_answered = True
             return response
         self.meter.settle(call, Usage())
-        words = self._secret.scrub(response.text)[:DETAIL_CHARS]
-        self._note(f"http_{response.status_code}", words)
+        self._note(f"http_{response.status_code}", server_words(response.text, self._secret))
         self._say_whether_to_retry(response)
         return response
 
@@ -228,8 +233,8 @@ class Connection:
         try:
             return json.loads(content)
         except (ValueError, RecursionError):
-            words = self._secret.scrub(content[:DETAIL_CHARS].decode("utf-8", "replace"))
-            raise TryFailedError("not_json", words) from None
+            text = content[: 4 * DETAIL_CHARS].decode("utf-8", "replace")
+            raise TryFailedError("not_json", server_words(text, self._secret)) from None
 
 
 def _hopeless(failure: TryFailedError) -> TryFailedError:
@@ -243,6 +248,16 @@ def _hopeless(failure: TryFailedError) -> TryFailedError:
     return TryFailedError(failure.reason, words, verdict="stop")
 
 
+def server_words(given: object, secret: Secret, most: int = DETAIL_CHARS) -> str:
+    """Return words of a server that can be shown, logged and stored: short, without keys.
+
+    What cannot be printed or encoded is escaped.
+    """
+    text = secret.scrub_exactly(str(given or ""))
+    text = secret.scrub(text[: 4 * most])[:most]  # its patterns take long on a long one
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
 def open_client(
     policy: AskPolicy,
     address: str | None,
@@ -250,11 +265,13 @@ def open_client(
     *,
     headers: Mapping[str, str] | None = None,
     around: "Around | None" = None,
+    most_bytes: int = MOST_REPLY_BYTES,
 ) -> Any:
     """Open a client for one call at a time; with ``around``, an asynchronous one for many at once.
 
     ``around`` calls what sends an HTTP request. No redirection is followed, and no request to this
-    machine led through a proxy. The timeout is of one read or write, not of a file.
+    machine led through a proxy. The timeout is of one read or write, not of a file. A reply of more
+    than ``most_bytes``, unpacked, is not read to its end: that raises TryFailedError.
     """
     import httpx2
     from openai import AsyncOpenAI, DefaultAioHttpClient, DefaultHttpxClient, OpenAI
@@ -262,7 +279,26 @@ def open_client(
     class Transport(DefaultAioHttpClient):
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
             assert around is not None
-            return await around(lambda: super(Transport, self).send(request, **options))
+            return await around(lambda: self.send_and_read(request, **options))
+
+        async def send_and_read(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            response = await super().send(request, **(options | {"stream": True}))
+            content = bytearray()
+            async with contextlib.aclosing(response.aiter_bytes()) as parts:
+                async for part in parts:
+                    content += part
+                    _refuse_large(content, most_bytes)
+            return _whole(response, content)
+
+    class OneByOne(DefaultHttpxClient):
+        def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            response = super().send(request, **(options | {"stream": True}))
+            content = bytearray()
+            with contextlib.closing(response):
+                for part in response.iter_bytes():
+                    content += part
+                    _refuse_large(content, most_bytes)
+            return _whole(response, content)
 
     for name in ("httpx2", "openai"):  # else one line per request, or retry
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -278,13 +314,35 @@ def open_client(
         base_url=address or OPENAI_URL,
         api_key=secret.reveal() or "none",
         max_retries=policy.max_tries - 1,
-        http_client=(DefaultHttpxClient if around is None else Transport)(**options),
+        http_client=(OneByOne if around is None else Transport)(**options),
         default_headers=dict(headers or {}),
     )
     client.admin_api_key = None  # these the client takes from the environment unasked
     if address is not None:
         client.organization = client.project = None
     return client
+
+
+def _refuse_large(content: bytearray, most_bytes: int) -> None:
+    if len(content) > most_bytes:
+        words = f"a reply of more than {most_bytes >> 20} MiB, unpacked; it was not read to its end"
+        raise TryFailedError("too_large", words, verdict="reject")
+
+
+def _whole(response: "httpx2.Response", content: bytearray) -> "httpx2.Response":
+    """Return a response whose content was read and unpacked."""
+    import httpx2
+
+    packed = ("content-encoding", "content-length", "transfer-encoding")
+    found = httpx2.Response(
+        response.status_code,
+        headers=[pair for pair in response.headers.multi_items() if pair[0].lower() not in packed],
+        content=bytes(content),
+        request=response.request,
+        extensions=response.extensions,
+    )
+    found.elapsed = response.elapsed
+    return found
 
 
 @contextlib.contextmanager
@@ -312,8 +370,8 @@ def failures(secret: Secret, *, policy: AskPolicy) -> Iterator[None]:
         if isinstance(cause, httpx2.ReadTimeout):
             words = f"no reply within {policy.timeout_s:g} s"
             raise TryFailedError("timeout", words) from None
-        words = secret.scrub(f"{type(cause).__name__} {cause}".strip())
-        raise TryFailedError("connection", words[:DETAIL_CHARS]) from None
+        words = server_words(f"{type(cause).__name__} {cause}".strip(), secret)
+        raise TryFailedError("connection", words) from None
 
 
 def status_failure(
@@ -334,7 +392,7 @@ def status_failure(
     code = str(body.get("code") or body.get("type") or "")
     otherwise = error if isinstance(error, str) else text
     message = body.get("message") or body.get("detail") or otherwise
-    words = secret.scrub(str(message))[:DETAIL_CHARS]
+    words = server_words(message, secret)
     if 300 <= status < 400:
         host = urlsplit(location).hostname or "another address"
         words = f"the server redirects to {host}; name that in the config if you trust it. {words}"

@@ -14,7 +14,7 @@ import numpy as np
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.connection import Connection, TryFailedError
+from psibench.llm.connection import MOST_REPLY_BYTES, Connection, TryFailedError
 from psibench.llm.ledger import EmbeddingCall, Ledger
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
@@ -25,6 +25,8 @@ MOST_TOKENS = 10**9
 """Of one answer: beyond what any service takes at once."""
 MOST_UNREADABLE = 3
 """Tries of a request whose answers cannot be used: they may be paid for."""
+MOST_VECTOR_BYTES = 1 << 19
+"""As JSON: of 20,000 dimensions."""
 MOST_PAUSE_S = 120.0
 """Between two tries, as the `openai` client bounds Retry-After."""
 
@@ -180,6 +182,7 @@ class EmbeddingClient(Connection):
             secret=Secret.from_environment(entry.key_env, key="key_env"),
             headers={} if entry.key_env else {"Authorization": Omit()},
             budget=ledger,
+            most_bytes=max(MOST_REPLY_BYTES, entry.texts_per_request * MOST_VECTOR_BYTES),
         )
         self.dim = dim
         self._entry, self._model = entry, model

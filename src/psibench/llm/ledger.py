@@ -7,6 +7,7 @@ may have done the work.
 """
 
 import json
+import logging
 import math
 import os
 import secrets
@@ -19,9 +20,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from psibench.errors import InputError
 from psibench.llm.limits import Budget, Call
 from psibench.llm.sections import MILLION, Price
 from psibench.llm.usage import Usage
+from psibench.reading import parse_json
+
+logger = logging.getLogger("psibench")
 
 FOLDER = "spending"
 
@@ -150,11 +155,28 @@ class Ledger(Budget):
 
 
 def _lines(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the last line about each request, of all jobs."""
+    """Yield the last line about each request, of all jobs, and tell of damaged ones."""
     for path in sorted(folder.glob("*.jsonl")):
-        last: dict[int, dict[str, Any]] = {}
-        for text in path.read_bytes().splitlines():
-            with suppress(ValueError, LookupError, TypeError):  # broken off: it was not sent
-                line = json.loads(text)
-                last[line["n"]] = line
+        last, n_damaged = dict[int, dict[str, Any]](), 0
+        texts = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+        for text in texts:
+            with suppress(InputError):
+                line = parse_json(text, where=str(path))
+                if _is_line(line):
+                    last[line["n"]] = line
+                    continue
+            n_damaged += text.endswith(b"\n")  # else broken off: it was not sent
+        if n_damaged:
+            words = "what they say was spent does not count; they are"
+            logger.warning("%s: %d damaged lines; %s passed over", path, n_damaged, words)
         yield from last.values()
+
+
+def _is_line(line: object) -> bool:
+    kinds = {"n": int, "job": str, "state": str, "texts": int, "tokens": int}
+    further = dict.fromkeys(("usd", "seconds"), int | float | None)
+    return (
+        isinstance(line, dict)
+        and all(isinstance(line.get(name), kind) for name, kind in (kinds | further).items())
+        and all(0 <= line[name] < math.inf for name in line if isinstance(line[name], int | float))
+    )

@@ -35,9 +35,9 @@ class Usage:
         """Read a request's usage as fields of these names; None if it cannot be believed.
 
         Input and output have to be whole numbers from 0 to MOST_TOKENS. Cached and reasoning
-        tokens are parts of these: at most as many, and none if they are no such numbers. Where
-        ``total_tokens`` is more than both, the rest is output too: thinking that some services
-        leave out of the completion, count against its bound, and bill.
+        tokens are parts of these: none, at the full price, if they are more or no such numbers.
+        Where ``total_tokens`` is more than both, the rest is output too: thinking that some
+        services leave out of the completion, count against its bound, and bill.
         """
         if not isinstance(given, Mapping):
             return None
@@ -49,7 +49,8 @@ class Usage:
             for name in ("total_tokens", "cached_input_tokens", "reasoning_tokens")
         )
         n_output = max(n_output, total - n_input)
-        return cls(n_input, n_output, min(cached, n_input), min(reasoning, n_output))
+        cached, reasoning = cached * (cached <= n_input), reasoning * (reasoning <= n_output)
+        return cls(n_input, n_output, cached, reasoning)
 
 
 def _count(value: Any) -> int | None:

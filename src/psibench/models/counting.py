@@ -8,7 +8,7 @@ import numpy as np
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import EMBEDDED_PREFIX, resolve_checkpoint
-from psibench.models.weights import check_tokenizer
+from psibench.models.weights import check_files
 from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
 WORDS = "words"
@@ -28,7 +28,7 @@ def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
             return PreTrainedTokenizerFast(tokenizer_file=name)
         path = resolve_checkpoint(name, part="tokenizer")
         if Path(path).is_dir():
-            check_tokenizer(Path(path))
+            check_files(Path(path))
         return AutoTokenizer.from_pretrained(path)
     except Exception as error:  # the tokenizers library raises nothing narrower
         raise InputError(

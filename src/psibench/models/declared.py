@@ -19,7 +19,13 @@ from psibench.config.encoders import (
 )
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.errors import InputError
-from psibench.models.checkpoints import local_folder, read_json, read_modules
+from psibench.models.checkpoints import (
+    USES,
+    declared_prompts,
+    local_folder,
+    read_json,
+    read_modules,
+)
 
 logger = logging.getLogger("psibench")
 
@@ -28,7 +34,6 @@ TEXT_INPUT = {"method": "forward", "method_output_name": "last_hidden_state"}
 Compared = SentenceTransformerModel | FlagEmbeddingModel | ColbertModel | VllmModel
 """Backends that use a checkpoint as its maker meant it."""
 
-USES = "config_sentence_transformers.json"
 ROLE_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """Names of prompts that sentence-transformers takes for a role; the first there is."""
 UNLIMITED = 10**9
@@ -190,6 +195,8 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
         entry = with_declared_prompts(entry, folder)
         parts = (_prompts, _pooling, _ending, _length, _similarity)
         return [comparison for part in parts for comparison in part(entry, folder)]
+    except InputError:
+        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise InputError(
             f"{folder}: one of its JSON files is damaged, so that the entry cannot be compared "
@@ -246,15 +253,10 @@ def with_declared_prompts(entry: EncoderModel, folder: Path) -> EncoderModel:
     """
     if not isinstance(entry, Compared) or isinstance(entry, ColbertModel):
         return entry
-    uses, prompts = _declared_prompts(folder)
+    uses, prompts = declared_prompts(folder)
     found = {f"{role}_prompt": _prompt_of(role, uses, prompts) or "" for role in ROLE_NAMES}
     open_ones = {key: text for key, text in found.items() if getattr(entry, key) is None}
     return entry.model_copy(update=open_ones)
-
-
-def _declared_prompts(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    uses = read_json(folder / USES)
-    return uses, {name: text or "" for name, text in (uses.get("prompts") or {}).items()}
 
 
 def _prompt_of(role: str, uses: dict[str, Any], prompts: dict[str, str]) -> str | None:
@@ -264,7 +266,7 @@ def _prompt_of(role: str, uses: dict[str, Any], prompts: dict[str, str]) -> str 
 
 def _prompts(entry: Any, folder: Path) -> Iterator[Comparison]:
     """Compare prompts; empty ones alone declare nothing, since the library writes them itself."""
-    uses, prompts = _declared_prompts(folder)
+    uses, prompts = declared_prompts(folder)
     if not any(prompts.values()):
         return
     for role in ROLE_NAMES:

@@ -11,7 +11,6 @@ offsets of tokens, by which psibench knows how much of a text is visible, and co
 the number format of the transformer. Here they are float32.
 """
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from psibench.models.late import attention_of
 from psibench.models.networks import check_positions, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
-from psibench.models.weights import load_transformer_module
+from psibench.models.weights import load_transformer_module, read_pickled
 from psibench.store.vectors import PART
 from psibench.tables.hashing import hash_file
 from psibench.tables.provenance import hash_params
@@ -179,11 +178,11 @@ def _read_head(path: Path, vectors: str, hidden_size: int) -> Any:
             "like BAAI/bge-m3"
         )
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = read_pickled(path)
         n_outputs = 1 if vectors == "sparse" else len(state["weight"])
         head = torch.nn.Linear(hidden_size, n_outputs)
         head.load_state_dict(state)
-    except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, IndexError) as error:
+    except (RuntimeError, KeyError, TypeError, IndexError) as error:
         raise InputError(
             f"{path}: found no linear layer over {hidden_size} dimensions ({error}); expected a "
             "dict of the tensors weight and bias, as torch.save writes it"

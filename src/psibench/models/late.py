@@ -29,7 +29,7 @@ from psibench.models.networks import check_positions, text_transformer, weights_
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
 from psibench.models.weights import (
-    check_tokenizer,
+    check_files,
     checking_weights,
     read_tensors,
     refuse_untrusted_activations,
@@ -184,7 +184,7 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     import torch
 
     weights = weights_format(device, dtype)
-    check_tokenizer(folder)
+    check_files(folder)
     read = _read_modules if entry.architecture == "auto" else _read_port
     found = read(entry, folder, weights)
     declared = found.settings

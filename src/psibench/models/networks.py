@@ -14,8 +14,8 @@ from typing import Any
 from psibench.config.encoders import Landmark, SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models import architectures, calibration
-from psibench.models.checkpoints import read_json, read_modules
-from psibench.models.declared import TEXT_INPUT, USES, declared_pooling, refuse_more
+from psibench.models.checkpoints import USES, read_json, read_modules
+from psibench.models.declared import TEXT_INPUT, declared_pooling, refuse_more
 from psibench.models.tokenizing import load_tokenizer
 from psibench.models.weights import load_transformer_module, refuse_untrusted_activations
 

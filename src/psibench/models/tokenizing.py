@@ -11,7 +11,7 @@ from psibench.config.encoders import Landmark, SentenceTransformerModel, VllmMod
 from psibench.config.model_base import LateChunking
 from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
-from psibench.models.weights import check_tokenizer
+from psibench.models.weights import check_files
 
 SAMPLE = "a"
 CHUNK = 512  # texts per tokenizer call: offsets are bulky
@@ -30,7 +30,7 @@ def load_tokenizer(
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    check_tokenizer(folder)
+    check_files(folder)
     if as_stored and (folder / "tokenizer.json").is_file():
         return PreTrainedTokenizerFast.from_pretrained(folder)
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)

@@ -4,6 +4,7 @@ transformers fills in weights that are missing at random, leaves out those it ha
 makes a tokenizer of special tokens alone where there is no vocabulary: with a warning at most.
 """
 
+import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.checkpoints import read_json, read_modules
+from psibench.models.checkpoints import (
+    NOT_TENSORS,
+    declared_prompts,
+    read_json,
+    read_modules,
+)
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:
@@ -23,7 +29,6 @@ def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -
     InputError
         If the folder holds none of them.
     """
-    import torch
     from safetensors import safe_open
 
     tensors: dict[str, Any] = {}
@@ -33,7 +38,7 @@ def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -
             tensors |= {name: file.get_tensor(name) for name in names}
     if not tensors:
         for path in sorted(folder.glob("pytorch_model*.bin")):
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = read_pickled(path)
             tensors |= {name: tensor for name, tensor in state.items() if wanted(name)}
     if not tensors:
         raise InputError(
@@ -41,6 +46,25 @@ def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -
             "checkpoint of the architecture that its registry entry names?"
         )
     return tensors
+
+
+def read_pickled(path: Path) -> dict[str, Any]:
+    """Read a dict of tensors that torch.save wrote, without running what a pickle may hold.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged, or holds anything else.
+    """
+    import torch
+
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        raise InputError(f"{path}: {NOT_TENSORS}") from error
+    if not isinstance(state, dict):
+        raise InputError(f"{path}: {NOT_TENSORS}")
+    return state
 
 
 def load_port(
@@ -111,7 +135,7 @@ def load_transformer_module(
     """
     from sentence_transformers.base.modules import Transformer
 
-    check_tokenizer(folder, path)
+    check_files(folder, path)
     with checking_weights(folder):
         return (loader or Transformer).load(
             str(folder),
@@ -223,15 +247,35 @@ VOCABULARIES = (
 )  # fmt: skip
 
 
-def check_tokenizer(folder: Path, path: str = "") -> None:
-    """Refuse a checkpoint that has no tokenizer beside its transformer, in the folder ``path``.
+WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "in_features")
+SIZES = (
+    *("num_hidden_layers", "num_layers", "n_layers", "n_layer", "num_decoder_layers"),
+    *("vocab_size", "intermediate_size", "d_ff", "type_vocab_size", "out_features"),
+)
+"""Keys of a config.json: of a network's width, and of what has weights for each of its parts."""
+PARAMETERS_PER_BYTE = 2
+"""At most: weights of four bits."""
+
+
+def check_files(folder: Path, path: str = "") -> None:
+    """Refuse a checkpoint that is not whole, or that libraries would take for ever over.
+
+    Parameters
+    ----------
+    path
+        Folder of its transformer, with the tokenizer beside it.
 
     Raises
     ------
     InputError
-        If there is no vocabulary in one of the formats that transformers reads, or it has less
-        than half the words that the transformer has vectors for: most of a text would be unknown.
+        If its modules or prompts are none, its config.json describes a network far larger than its
+        weights, there is no vocabulary in one of the formats that transformers reads, the
+        vocabulary has words that the network has no vectors for, or less than half as many: most
+        of a text would be unknown.
     """
+    declared_prompts(folder)
+    for module in {path, *(one["path"] for one in read_modules(folder))}:
+        _check_sizes(folder / module)
     place = folder / path
     if all(next(place.glob(pattern), None) is None for pattern in VOCABULARIES):
         raise InputError(
@@ -240,26 +284,61 @@ def check_tokenizer(folder: Path, path: str = "") -> None:
         )
     config = read_json(place / "config.json")
     wanted = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
-    found = _vocabulary_size(place)
-    if found is not None and isinstance(wanted, int) and found < wanted / 2:
+    found = _vocabulary(place)
+    if found is None or not isinstance(wanted, int):
+        return
+    n_words, last = found
+    if n_words < wanted / 2 or last >= wanted:
         raise InputError(
-            f"{place}: its tokenizer has {found:,} words, its config.json vocab_size {wanted:,}: "
-            "is it cut off, or another model's? Save the model's own beside the weights "
-            "(tokenizer.save_pretrained)"
+            f"{place}: its tokenizer has {n_words:,} words, numbered up to {last:,}, its "
+            f"config.json vocab_size {wanted:,}: is it cut off, or another model's? Save the "
+            "model's own beside the weights (tokenizer.save_pretrained)"
         )
 
 
-def _vocabulary_size(folder: Path) -> int | None:
-    """Count the words of the file that transformers reads first; None if it is of another kind."""
+def _check_sizes(place: Path) -> None:
+    """Refuse a config.json with a size that the weights beside it have no room for."""
+    weights = [path for pattern in ("*.safetensors", "*.bin") for path in place.glob(pattern)]
+    most = PARAMETERS_PER_BYTE * sum(path.stat().st_size for path in weights if path.is_file())
+    config = read_json(place / "config.json")
+    for part in (config, config.get("text_config")) if most else ():
+        if not isinstance(part, dict):
+            continue
+        widths = [part[key] for key in WIDTHS if isinstance(part.get(key), int)]
+        for key in SIZES:
+            size = part.get(key)
+            if isinstance(size, int) and size * max([1, *widths]) > most:
+                raise InputError(
+                    f"{place / 'config.json'}: {key} {size:,} is more than the weights beside it, "
+                    f"{most // PARAMETERS_PER_BYTE:,} bytes, have room for; is one of them another "
+                    "model's?"
+                )
+
+
+def _vocabulary(folder: Path) -> tuple[int, int] | None:
+    """Count the words of the file that transformers reads first, and find the last one's number.
+
+    None if it is of another kind. Words added to a vocabulary are counted; their numbers may be
+    beyond what the network reads.
+    """
     if (folder / "tokenizer.json").is_file():
         stored = read_json(folder / "tokenizer.json")
         words = (stored.get("model") or {}).get("vocab")
-        return None if words is None else len(words) + len(stored.get("added_tokens") or ())
+        if words is None:
+            return None
+        return len(words) + len(stored.get("added_tokens") or ()), _last(words)
     if (folder / "vocab.txt").is_file():
-        return (folder / "vocab.txt").read_bytes().count(b"\n")
+        n_words = (folder / "vocab.txt").read_bytes().count(b"\n")
+        return n_words, n_words - 1
     if (folder / "vocab.json").is_file():
-        return len(read_json(folder / "vocab.json"))
+        words = read_json(folder / "vocab.json")
+        return len(words), _last(words)
     return None
+
+
+def _last(words: Any) -> int:
+    """Return the last number of a vocabulary's words; those of a list are in its order."""
+    return max(words.values(), default=-1) if isinstance(words, dict) else len(words) - 1
 
 
 def set_weights(model: Any, weights: Mapping[str, Any], folder: Path) -> Any:

@@ -28,7 +28,7 @@ from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_if_faster
 from psibench.models.dtypes import fast_dtype
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer
-from psibench.models.weights import check_tokenizer, load_port, read_tensors, set_weights
+from psibench.models.weights import check_files, load_port, read_tensors, set_weights
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -92,7 +92,7 @@ def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointS
 def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     from sentence_transformers import CrossEncoder
 
-    check_tokenizer(folder)
+    check_files(folder)
     trusts, code_revision = (
         getattr(entry, key, None) for key in ("trust_remote_code", "code_revision")
     )

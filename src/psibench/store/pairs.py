@@ -22,6 +22,7 @@ from psibench.store.parts import (
     KEY,
     KEY_BYTES,
     content_key,
+    is_key,
     key_heads,
     part_paths,
     read_part,
@@ -29,6 +30,7 @@ from psibench.store.parts import (
 )
 
 MARKER = "pair-scores"
+COLUMNS = {"key": is_key, "raw": pa.types.is_float64, "score": pa.types.is_float64}
 SUFFIX = ".open"
 """Of journals: scores on their way into a part, which survive `kill -9`."""
 ROW = np.dtype([("key", f"S{KEY_BYTES}"), ("raw", "<f8"), ("score", "<f8"), ("check", "<u4")])
@@ -159,13 +161,15 @@ class PairStore:
         In this order: a journal that vanishes has become a part by then.
         """
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            if path.is_dir():
+                continue
             try:
                 rows = read_journal(path)
             except FileNotFoundError:
                 continue
             yield np.ascontiguousarray(rows["key"]), rows["raw"], rows["score"]
         for path in part_paths(self.folder):
-            table = read_part(path, ["key", "raw", "score"], marker=MARKER, holds="pair scores")
+            table = read_part(path, COLUMNS, marker=MARKER, holds="pair scores")
             raw, score = (table.column(name).to_numpy() for name in ("raw", "score"))
             yield _key_column(table.column("key")), raw, score
 

@@ -5,7 +5,7 @@ same file. Any number of jobs may read and add parts at the same time, without l
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -57,18 +57,25 @@ def write_part(
 
 
 def read_part(
-    path: Path, columns: list[str], *, marker: str, holds: str, optional: Sequence[str] = ()
+    path: Path,
+    columns: Mapping[str, Callable[[pa.DataType], bool]],
+    *,
+    marker: str,
+    holds: str,
+    optional: Sequence[str] = (),
 ) -> pa.Table:
     """Read columns of a part.
 
     Parameters
     ----------
+    columns
+        What is read, and what may be in it.
     marker
         Metadata key that every part of this kind of store has.
     holds
         What the store holds, for the message.
     optional
-        Further columns, read where the part has them.
+        Those of the columns that a part may lack.
 
     Raises
     ------
@@ -77,14 +84,28 @@ def read_part(
     """
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        present = [name for name in optional if name in file.schema_arrow.names]
-        table = file.read([*columns, *present])
-        is_part = marker.encode() in (table.schema.metadata or {})
-        if not is_part or table.column_names != [*columns, *present]:
-            raise pa.ArrowInvalid(f"no part: it has the columns {table.column_names}")
-        return table
+        names = [n for n in columns if n in file.schema_arrow.names or n not in optional]
+        table = file.read(names)
+        table.validate(full=True)
     except (OSError, pa.ArrowException) as error:
-        raise InputError(
-            f"{path}: damaged part of the store of {holds} ({error}). Delete this file; what it "
-            "held is computed again."
-        ) from error
+        raise damaged_part(path, holds, error) from error
+    is_part = marker.encode() in (table.schema.metadata or {})
+    if not is_part or table.column_names != names:
+        raise damaged_part(path, holds, f"no part: it has the columns {table.column_names}")
+    for name, column in zip(names, table.columns, strict=True):
+        if column.null_count or not columns[name](column.type):
+            raise damaged_part(path, holds, f"no part: {name} is {column.type}")
+    return table
+
+
+def is_key(kind: pa.DataType) -> bool:
+    """Say whether a column holds keys."""
+    return bool(kind == pa.binary(KEY_BYTES))
+
+
+def damaged_part(path: Path, holds: str, reason: object) -> InputError:
+    """Return the error of a part that cannot be read."""
+    return InputError(
+        f"{path}: damaged part of the store of {holds} ({reason}). Delete this file; what it "
+        "held is computed again."
+    )

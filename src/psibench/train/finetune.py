@@ -21,7 +21,7 @@ from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, 
 from psibench.models.declared import TEXT_INPUT, transformer_folder
 from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.networks import check_positions, positions_taken_out
-from psibench.models.weights import check_tokenizer, checking_weights, quiet
+from psibench.models.weights import check_files, checking_weights, quiet
 from psibench.stopping import watched_stop
 from psibench.tables import content_hash, read_table
 from psibench.tables.columns import read_columns
@@ -297,7 +297,7 @@ def load_base(entry: Base, *, device: str) -> Any:
         if entry.attention != "auto":
             options["attn_implementation"] = entry.attention
         changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else None
-        check_tokenizer(folder)
+        check_files(folder)
         saved = Transformer.load_config(str(folder))
         kind: Any = Transformer
         landmark: dict[str, Any] = {}

@@ -1,0 +1,171 @@
+"""Replies without end, packed or not, words that cannot be shown, and damaged stores."""
+
+import asyncio
+import json
+import logging
+import zlib
+
+import pytest
+from aiohttp import web
+from llm_helpers import ScriptedServer, answer, ask, items, settings, shorten_pauses
+
+from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.errors import InputError
+from psibench.llm import batch as batches
+from psibench.llm import connection
+from psibench.llm.answer_store import AnswerStore
+from psibench.llm.batch import BatchServer
+from psibench.llm.embeddings import EmbeddingClient
+from psibench.llm.ledger import EmbeddingCall, Ledger
+from psibench.llm.sections import LlmSettings
+from psibench.llm.standin.server import serving
+from psibench.llm.usage import Usage
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_pauses(monkeypatch.setattr)
+
+
+class Flood(ScriptedServer):
+    """Sends blanks, so many MiB of them, plain or packed; counts what was taken of them."""
+
+    def __init__(self, mib: int, *, packed: bool = False) -> None:
+        super().__init__()
+        self.mib, self.packed, self.n_sent = mib, packed, 0
+
+    def app(self) -> web.Application:
+        app = super().app()
+        for path in ("/v1/embeddings", "/v1/files/{id}/content"):
+            app.router.add_route("*", path, self._chat)
+        return app
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        await request.read()
+        self.arrived.append(0.0)
+        pack = zlib.compressobj(9, zlib.DEFLATED, 31)
+        response = web.StreamResponse(headers={"Content-Encoding": "gzip"} if self.packed else {})
+        await response.prepare(request)
+        for _ in range(self.mib):
+            blanks = b" " * MIB
+            await response.write(pack.compress(blanks) if self.packed else blanks)
+            self.n_sent += 1
+        await response.write(pack.flush() if self.packed else b"")
+        return response
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_reply_without_end_is_not_read_to_it(tmp_path, packed):
+    server = Flood(1024, packed=packed)
+    run = ask(items(1), tmp_path, server=server, chosen=settings(timeout_s=60.0, max_tries=3))
+    assert (run.error, run.statuses, server.n_asked) == (None, {"failed": 1}, 1)
+    assert run.outcomes[0].reason == "too_large"
+    assert "a reply of more than 16 MiB, unpacked" in run.outcomes[0].text
+    assert packed or server.n_sent < 200
+
+
+def test_vectors_without_end_are_not_read_to_it(tmp_path):
+    async def run() -> None:
+        async with serving(Flood(1024, packed=True)) as url:
+            entry = EmbeddingApiModel(
+                backend="embedding-api", url=f"{url}/embeddings", model="m", max_tokens=16,
+                tokenizer="words", texts_per_request=1,
+            )  # fmt: skip
+            ledger = Ledger(tmp_path, job="j", usd_per_million=None)
+            client = EmbeddingClient(entry, "m", ledger)
+            try:
+                await client.ask(["a"], "document", 1)
+            finally:
+                await client.close()
+
+    with pytest.raises(InputError, match="too_large: a reply of more than 16 MiB"):
+        asyncio.run(run())
+
+
+def test_an_output_file_without_end_is_not_read_to_it(monkeypatch):
+    monkeypatch.setattr(batches, "MOST_OUTPUT_BYTES", 4 * MIB)
+
+    async def run() -> None:
+        async with serving(Flood(64, packed=True)) as url:
+            own = LlmSettings(backend="openai-batch", model="m", base_url=url, api_key_env=None)
+            server = BatchServer(own)
+            await asyncio.to_thread(lambda: list(server.lines("file-1", None)))
+
+    with pytest.raises(connection.TryFailedError, match="a reply of more than 4 MiB"):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_words_of_a_server_that_cannot_be_shown_are_escaped(tmp_path, caplog, status):
+    error = {"error": {"message": "bad \ud800 \x1b[31m word"}}
+
+    class Odd(ScriptedServer):
+        async def _chat(self, request: web.Request) -> web.Response:
+            return web.json_response(error, status=status)
+
+    run = ask(items(1), tmp_path, server=Odd(), chosen=settings(max_tries=2))
+    assert (run.error, run.statuses) == (None, {"failed": 1})
+    assert r"bad \ud800 \x1b[31m word" in run.outcomes[0].text
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+
+
+def test_more_cached_tokens_than_the_prompt_has_are_none_at_the_full_price():
+    given = {"input_tokens": 10, "output_tokens": 4, "cached_input_tokens": 11}
+    assert Usage.read(given) == Usage(10, 4)
+    assert Usage.read(given | {"cached_input_tokens": 10}) == Usage(10, 4, 10)
+
+
+def test_lost_lines_of_a_log_that_an_index_knows_are_counted_and_asked_again(tmp_path, caplog):
+    with AnswerStore(tmp_path) as store:
+        for number in range(5):
+            store.add(answer(number))
+    (log,) = tmp_path.glob("*.jsonl")
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:2]))
+    with AnswerStore(tmp_path) as store:
+        assert [answer(n).key in store for n in range(5)] == [True, True, False, False, False]
+    assert f"{log}: 3 answers are lost; their requests are asked again" in caplog.text
+
+
+def test_lines_that_a_damage_has_joined_are_counted(tmp_path, caplog):
+    store = AnswerStore(tmp_path)
+    for number in range(4):
+        store.add(answer(number))
+    (log,) = tmp_path.glob("*.jsonl")
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(lines[0] + lines[1][:-1] + lines[2] + lines[3])
+    assert answer(3).key in AnswerStore(tmp_path)
+    assert "2 damaged lines; their requests are asked again" in caplog.text
+
+
+SPENT = {"n": 9, "job": "j", "texts": 1, "tokens": 5, "usd": 0.5, "state": "done", "seconds": 1.0}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x", "[]", "{}", "9" * 5000, "[" * 100_000]
+    + [
+        json.dumps(SPENT | changes)
+        for changes in (
+            {"n": "9"}, {"job": 5}, {"tokens": -5}, {"tokens": 1e300}, {"tokens": "5"},
+            {"usd": -1.0}, {"usd": float("nan")}, {"usd": float("inf")}, {"seconds": []},
+            {"state": None}, {"texts": None},
+        )
+    ],
+    ids=lambda line: line[:60],
+)  # fmt: skip
+def test_a_damaged_line_of_the_spending_does_not_count_and_is_told(tmp_path, caplog, line):
+    ledger = Ledger(tmp_path, job="j", usd_per_million=1.0, limit_usd=1.0)
+    call = EmbeddingCall(Usage(9), n_texts=2, n_tokens=9)
+    assert ledger.begin(call)
+    ledger.end(call, Usage(8), is_usable=True)
+    ledger.close()
+    (tmp_path / "spending" / "x.jsonl").mkdir()  # a folder is passed over
+    (path,) = (path for path in (tmp_path / "spending").iterdir() if path.is_file())
+    path.write_text(path.read_text() + line + "\n")
+    caplog.set_level(logging.WARNING)
+    again = Ledger(tmp_path, job="j", usd_per_million=1.0, limit_usd=1.0)
+    assert again.spent_usd == pytest.approx(8e-6)
+    assert again.spending()["tokens"] == 8
+    assert f"{path}: 1 damaged lines" in caplog.text
