@@ -1,0 +1,74 @@
+"""The GitHub action: its own step, run as a runner runs it."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from psibench.commands.score_example import FOLDER
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def act(tmp_path):
+    """Run the action's last step with arguments; return exit code and job summary."""
+    (step,) = [
+        one
+        for one in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+        if one.get("name") == "run"
+    ]
+    summary = tmp_path / "summary.md"
+
+    def run(arguments):
+        here = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PSIBENCH_ARGUMENTS": arguments,
+            "GITHUB_STEP_SUMMARY": str(summary),
+        }
+        done = subprocess.run(
+            ["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=os.environ | here, check=False
+        )
+        return done.returncode, summary.read_text()
+
+    return run
+
+
+def compare(first, second, loss):
+    runs, judged = (FOLDER / "runs", [FOLDER / f"{name}.parquet" for name in ("queries", "qrels")])
+    files = [str(runs / f"{name}.parquet") for name in (first, second)]
+    options = ["--queries", str(judged[0]), "--qrels", str(judged[1]), "--fail-if-worse", loss]
+    return shlex.join(["compare", *files]) + "\n" + shlex.join(options)
+
+
+def test_a_worse_run_fails_the_build_and_its_table_is_the_summary(act):
+    code, said = act(compare("all-minilm-l6-v2", "bm25", "0.02"))
+    assert code == 1
+    assert "exit code 1" in said
+    assert "all-minilm-l6-v2 is worse than bm25 by 0.02 in ndcg@10 beyond chance" in said
+
+
+def test_a_better_run_passes(act):
+    assert act(compare("bm25", "all-minilm-l6-v2", "0.02"))[0] == 0
+
+
+def test_bad_input_is_told_apart_and_nothing_of_it_is_run(act, tmp_path):
+    code, said = act("compare 'a $(touch owned)' `touch owned` ; touch owned")
+    assert code == 2
+    assert "psibench" in said
+    assert not (tmp_path / "owned").exists()
+
+
+def test_the_example_calls_what_the_action_takes():
+    known = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
+    jobs = yaml.safe_load((ROOT / "examples/ci/retrieval.yaml").read_text())["jobs"]
+    steps = [
+        one for job in jobs.values() for one in job["steps"] if "psibench/" in one.get("uses", "")
+    ]
+    assert len(steps) == 2
+    assert all(set(one["with"]) <= set(known) for one in steps)
