@@ -247,6 +247,14 @@ def test_a_bucket_of_few_queries_bounds_psi_from_above_and_not_from_below(n_last
         assert 0 < row.psi_low < 1 - means.mean[1] / means.mean[0]
 
 
+def test_a_few_queries_that_all_hit_are_no_evidence_of_unequal_bucket_means():
+    scores, documents, buckets = controlled(10, [1.0, 1.0, 1.0], n_documents=300, mean=0.85)
+    scores[buckets == 2] = 1.0
+    kept = (buckets < 2) | (documents < 8)
+    row = estimate(scores[kept], documents[kept], buckets[kept])
+    assert row.psi_low == 0 < row.psi
+
+
 def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     # Means with errors alike: the fit is the bucket's own mean and that of the eight others.
     means = np.array([0.6] * 4 + [0.3] + [0.5] * 4)

@@ -357,10 +357,15 @@ def equal_means(table: DocumentTable) -> PositionTest:
     """Test "all bucket means are equal" with documents as units; not a test of position.
 
     It keeps what documents share out of the error, not out of the means: they differ where
-    buckets hold different documents. The interval of the plain PSI is made of it.
+    buckets hold different documents. The interval of the plain PSI is made of it. Buckets that
+    fewer than `FEWEST_OF_A_BUCKET` documents hold are left out, if two others are held: a few
+    queries that all hit look certain.
     """
-    rest = table.sums - table.counts * table.mean
-    share = table.bucket_sizes / table.counts.sum()
+    known = (table.counts > 0).sum(axis=0) >= FEWEST_OF_A_BUCKET
+    known |= known.sum() < 2
+    counts, sums = table.counts * known, table.sums * known
+    rest = sums - counts * (sums.sum() / counts.sum())
+    share = counts.sum(axis=0) / counts.sum()
     return _test_rows(rest - rest.sum(axis=1, keepdims=True) * share, table)
 
 
