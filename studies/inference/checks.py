@@ -49,7 +49,7 @@ LEVEL = 0.95
 RESOLUTION = 1e-4  # more than that of the inversion
 SIZE = (0.03, 0.07)
 TESTS = ("position", "shape", "bucket", "trend")
-FEWEST_COUNTED = 100  # p-values that a size is judged by
+FEWEST_COUNTED = 100  # answers that a size or a coverage is judged by
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class Finding:
 
     @property
     def holds(self) -> str:
-        """Yes, no; "cautious" for a size below its range; "not given", "too few" p-values."""
+        """Yes, no; "cautious" for a size below its range; "not given", "too few" answers."""
         if not self.target:
             return ""
-        if self.counted < FEWEST_COUNTED and "<= ." in self.what:
+        if self.counted < FEWEST_COUNTED and ("<= ." in self.what or "covered" in self.what):
             return "not given" if self.counted == 0 else "too few"
         if self.high is not None and self.found > self.high:
             return "no"
