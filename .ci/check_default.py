@@ -52,6 +52,7 @@ def main(folder: Path) -> None:
     rows = {row["model"]: row for row in pooled.iter_rows(named=True)}
     blind, cut = rows["minilm-static"], rows["minilm-first-128"]
     assert blind["p_adjusted"] > 0.05, blind
+    assert 100 < blind["n_clusters"] < blind["n_documents"], blind  # pages of the documentation
     assert cut["p_adjusted"] < 0.001 > cut["p_control_adjusted"], cut
     assert cut["psi_same_low"] > 2 * cut["psi_noise_p95"], cut
     assert cut["best_same"] == "beginning", cut
