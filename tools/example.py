@@ -23,7 +23,7 @@ MODELS = ("bm25", "all-minilm-l6-v2", "minilm-maxp", "minilm-static")
 DEPTH = 10
 FIELDS = (
     *("_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length", "pos_token_length"),
-    "target_position",
+    *("target_position", "cluster"),
 )
 
 

@@ -8,8 +8,10 @@ from psibench.generate.controlled import (
     ChooseConfiguration,
     GeneratePositionalQuery,
 )
+from psibench.generate.recipes import assemble
 from psibench.llm.tasks import Replied
 from psibench.tables.dropped import Flow
+from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.segments import POSITIONS
 
 CHOOSE = ChooseConfiguration(llm="x")
@@ -145,6 +147,35 @@ def test_a_query_is_a_candidate_with_its_segment_as_evidence():
     }
     assert gathered.rows["pos_char_span"].to_list() == [[0, 16], [16, 32], [32, 48]]
     assert gathered.rows["answer_in_segment"].to_list() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("position", "answer", "evidence"),
+    [
+        ("middle", "a  railway", "Then a railway came."),  # the sentence of a quote
+        (
+            "middle",
+            "railway came. The",
+            "Then a railway came. The old works ",
+        ),  # two, to the border
+        ("end", "closed", "closed."),  # from the border
+        ("end", "were saved", "Some were saved."),
+        ("end", "a museum", "closed. Some were saved. Rail again."),  # not there: the segment
+        ("end", "e", "closed. Some were saved. Rail again."),  # at several places
+    ],
+)
+def test_the_evidence_of_what_filters_leave_is_the_sentence_of_the_answer(
+    position, answer, evidence
+):
+    text = "Salt was boiled here. It was sold. Then a railway came. The old works closed. "
+    text += "Some were saved. Rail again."
+    tables = {"documents": documents([text]), "choose_configuration": configurations("d0")}
+    replies = [query_reply(position, "what of it", answer)]
+    rows = gather(GENERATE_POSITIONAL_QUERY, GENERATE, tables, replies).rows
+    built = assemble(tables["documents"], rows, count_tokens=count_whitespace_tokens)
+    (start, end) = built.queries["pos_char_span"][0]
+    assert text[start:end] == evidence
+    assert built.queries["target_position"][0] == position
 
 
 def test_blank_and_repeated_queries_are_dropped_whatever_the_third():

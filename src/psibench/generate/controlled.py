@@ -31,6 +31,7 @@ from psibench.llm.tasks import (
 )
 from psibench.tables.build_schemas import CANDIDATES, CONFIGURATIONS
 from psibench.tables.dropped import Dropped
+from psibench.text.alignment import sentence_spans
 from psibench.text.locate import QUOTE_AMBIGUOUS, locate_quote
 from psibench.text.segments import POSITIONS, equal_segments, split_equal
 
@@ -144,6 +145,8 @@ def gather_queries(
 ) -> Gathered:
     """Collect the queries; the evidence span of each is the whole segment it was asked for.
 
+    Filters judge that segment; `evidence_sentences` narrows the span when they are through.
+
     Further columns: the configuration, ``length_bin`` and ``answer_in_segment``, whether the
     answer stands in the segment (see `locate_quote`; at several places, too).
 
@@ -227,6 +230,30 @@ def _candidate(reply: Replied, facts: dict[str, str]) -> tuple[object, ...]:
         *(facts[name] for name in ("persona", "difficulty", "query_length", "length_bin")),
         found.span is not None or found.reason == QUOTE_AMBIGUOUS,
     )
+
+
+def evidence_sentences(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
+    """Narrow evidence spans from segments to the sentences that the answers are quoted from.
+
+    An answer that stands at one place of its segment is evidence with the sentences that it
+    touches, as far as they are in the segment. Others keep the segment, and so do the candidates
+    of recipes that do not say whether the answer stands there.
+    """
+    if "answer_in_segment" not in candidates.columns:
+        return candidates
+    texts = dict(documents.select("_id", "text").iter_rows())
+    sentences = {key: sentence_spans(texts[key]) for key in set(candidates["pos_corpus_id"])}
+    spans = []
+    columns = ("pos_corpus_id", "pos_char_span", "answer")
+    for key, (low, high), answer in candidates.select(columns).iter_rows():
+        span = locate_quote(texts[key][low:high], answer).span or (0, high - low)
+        start, end = low + span[0], low + span[1]
+        touched = [own for own in sentences[key] if own[0] < end and start < own[1]]
+        start = min([start, *(first for first, _ in touched)])
+        end = max([end, *(last for _, last in touched)])
+        spans.append([max(low, start), min(high, end)])
+    kind = candidates.schema["pos_char_span"]
+    return candidates.with_columns(pos_char_span=pl.Series(spans, dtype=kind))
 
 
 def _query(reply: Replied) -> str:

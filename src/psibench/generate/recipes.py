@@ -26,7 +26,11 @@ from psibench.generate.benchmarks import (
     GeneratedBenchmark,
     parse_benchmark,
 )
-from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
+from psibench.generate.controlled import (
+    CHOOSE_CONFIGURATION,
+    GENERATE_POSITIONAL_QUERY,
+    evidence_sentences,
+)
 from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
 from psibench.generate.loaders import Loader
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
@@ -151,7 +155,7 @@ def run_build(
 # Stages ``assemble`` and ``subset``
 
 
-@stage("assemble", version=3)
+@stage("assemble", version=4)
 def run_assemble(
     *,
     documents: TablePath,
@@ -183,7 +187,7 @@ def assemble(
     """Turn sampled documents and candidates into a benchmark: every document is in the corpus."""
     return complete_build(
         documents.select("_id", "text", "origin"),
-        candidates,
+        evidence_sentences(candidates, documents),
         qrels_of_positives(candidates),
         dropped_frame(),
         count_tokens=count_tokens,
