@@ -1,4 +1,4 @@
-"""`psibench publish`: results as the hub's own library reads them back."""
+"""`psibench publish results`: results as the hub's own library reads them back."""
 
 import json
 
@@ -37,7 +37,10 @@ def psi(tmp_path_factory):
 
 def test_each_corpus_has_its_score_and_its_psi_in_the_notes(tmp_path, psi):
     path, table = psi
-    assert main(["publish", str(path), MODEL, str(tmp_path), *OPTIONS, "--revision", "abc"]) == 0
+    assert (
+        main(["publish", "results", str(path), MODEL, str(tmp_path), *OPTIONS, "--revision", "abc"])
+        == 0
+    )
     entries = parse_eval_result_entries(
         yaml.safe_load((tmp_path / ".eval_results" / "two.yaml").read_text())
     )
@@ -66,7 +69,7 @@ def test_a_corpus_asked_in_another_language_is_a_result_of_its_own(tmp_path, psi
     )
     path = tmp_path / "psi_table.parquet"
     write_table(pl.concat([table, asked]), path, PSI_TABLE, provenance=SOURCE)
-    assert main(["publish", str(path), MODEL, str(tmp_path), *OPTIONS]) == 0
+    assert main(["publish", "results", str(path), MODEL, str(tmp_path), *OPTIONS]) == 0
     written = yaml.safe_load((tmp_path / ".eval_results" / "two.yaml").read_text())
     values = {one["dataset"]["task_id"]: one["value"] for one in written}
     assert len(values) == len(written) == 6
@@ -80,7 +83,7 @@ def notes_of(psi, folder, *, change=None):
     path = folder / "psi_table.parquet"
     changed = psi.with_columns(**{n: pl.lit(v, pl.Float64) for n, v in (change or {}).items()})
     write_table(changed, path, PSI_TABLE, provenance=SOURCE)
-    assert main(["publish", str(path), MODEL, str(folder / "out"), *OPTIONS]) == 0
+    assert main(["publish", "results", str(path), MODEL, str(folder / "out"), *OPTIONS]) == 0
     written = yaml.safe_load((folder / "out" / ".eval_results" / "two.yaml").read_text())
     return [one["notes"] for one in written]
 
@@ -101,13 +104,18 @@ def test_the_notes_have_the_adjusted_p_as_other_pages_word_it(tmp_path, psi, p_a
 def test_rows_of_all_domains_are_a_corpus_only_where_that_is_said(tmp_path, psi, capsys):
     path, pooled = tmp_path / "psi_table.parquet", psi[1].filter(domain="all")
     write_table(pooled, path, PSI_TABLE, provenance=SOURCE)
-    command = ["publish", str(path), MODEL, str(tmp_path / "out"), *OPTIONS]
+    command = ["publish", "results", str(path), MODEL, str(tmp_path / "out"), *OPTIONS]
     assert main(command) == 2
     assert "searched as one corpus" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert main([*command, "--pooled"]) == 0
     # Of a table that has both, too: the user says what was searched.
-    assert main(["publish", str(psi[0]), MODEL, str(tmp_path / "both"), *OPTIONS, "--pooled"]) == 0
+    assert (
+        main(
+            ["publish", "results", str(psi[0]), MODEL, str(tmp_path / "both"), *OPTIONS, "--pooled"]
+        )
+        == 0
+    )
     for folder in ("out", "both"):
         written = yaml.safe_load((tmp_path / folder / ".eval_results" / "two.yaml").read_text())
         tasks = [one["dataset"]["task_id"] for one in written]
@@ -133,15 +141,15 @@ def test_what_the_table_does_not_have_is_refused(tmp_path, psi, capsys, change, 
     options |= {name: value for name, value in change.items() if name != "model"}
     named = [word for pair in options.items() for word in pair]
     model = change.get("model", MODEL)
-    assert main(["publish", str(psi[0]), model, str(tmp_path / "out"), *named]) == 2
+    assert main(["publish", "results", str(psi[0]), model, str(tmp_path / "out"), *named]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 def test_results_that_are_there_stay(tmp_path, psi, capsys):
-    assert main(["publish", str(psi[0]), MODEL, str(tmp_path), *OPTIONS]) == 0
+    assert main(["publish", "results", str(psi[0]), MODEL, str(tmp_path), *OPTIONS]) == 0
     path = tmp_path / ".eval_results" / "two.yaml"
     before = path.read_text()
-    assert main(["publish", str(psi[0]), MODEL, str(tmp_path), *OPTIONS]) == 2
+    assert main(["publish", "results", str(psi[0]), MODEL, str(tmp_path), *OPTIONS]) == 2
     assert "is there; remove it" in capsys.readouterr().err
     assert path.read_text() == before

@@ -19,7 +19,7 @@ COMMANDS = {
     "plan": "say how much a config has to encode, and in how many jobs of which length",
     "probe": "what a model's vectors look at: texts changed at known places",
     "prompts": "list the prompt templates, or show what a model gets for one item",
-    "publish": "write a model's results as the hub reads them",
+    "publish": "many runs side by side on one page, or a model's results as the hub reads them",
     "schema": "write config/schema.json and docs/config.md from the typed config",
 }
 """Name, which is the module's, and help in one line."""
@@ -38,8 +38,7 @@ EXAMPLES = {
     "plan": "psibench plan --config my-config.yaml",
     "probe": "psibench probe insertion all-minilm-l6-v2-512 corpus.parquet --out insertion.csv",
     "prompts": "psibench prompts list",
-    "publish": "psibench publish results/psi_table.parquet bm25 bm25-results --benchmark "
-    "python-docs --dataset me/python-docs --source https://example.org/report.html",
+    "publish": "psibench publish leaderboard results --out leaderboard.html",
     "schema": "psibench schema",
 }
 """A whole line that works as it stands, but for names of files."""

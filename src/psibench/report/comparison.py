@@ -95,7 +95,7 @@ def ranked(
             mean="mean",
             mean_low=pl.Series(low).fill_nan(None),
             mean_high=pl.Series(high).fill_nan(None),
-            group=pl.Series(_letters(len(names), rows), dtype=pl.String),
+            group=pl.Series(letters(len(names), rows), dtype=pl.String),
             psi="psi_same_corrected",
             psi_low="psi_same_low",
             psi_high="psi_same_high",
@@ -117,7 +117,7 @@ def _untold(rows: Rows, column: str) -> int:
     return sum(row[column] is None for row in rows.values())
 
 
-def _letters(n: int, rows: Rows) -> list[str | None]:
+def letters(n: int, rows: Rows) -> list[str | None]:
     """Write groups as letters, a for that of the highest mean; null where means are not tested."""
     if _untold(rows, "p_difference_adjusted"):
         return [None] * n

@@ -33,7 +33,6 @@ from psibench.report.tables import (
 )
 from psibench.report.verdict import (
     WORDS,
-    Verdict,
     has_flag,
     place,
     verdicts,
@@ -209,7 +208,7 @@ def answers(
     lines = []
     for one in found:
         row, control = by_model[one.model], controls.get(one.model)
-        chips = [_word_chip(one), chip(f"{control} control" if control else row["kind"])]
+        chips = [word_chip(one.word), chip(f"{control} control" if control else row["kind"])]
         chips += [chip(n, "warn", FLAGS[n]) for n in UNSAID_FLAGS if has_flag(row, n)]
         name = Markup("<bdi>{}</bdi> {}").format(one.model, Markup(" ").join(chips))
         lines.append((name, one.depends, one.beyond, one.truncation, one.size))
@@ -219,7 +218,7 @@ def answers(
         tuple(lines),
         n_names=1,
         prose=range(1, 5),
-        looks=tuple(_css(one) for one in found),
+        looks=tuple(_css(one.word) for one in found),
         css="answers",
     )
     curve = curves.get(scheme)
@@ -228,7 +227,7 @@ def answers(
         said = [
             replace(
                 by_name.pop(one.model),
-                name=Markup("{} {}").format(one.model, _word_chip(one)),
+                name=Markup("{} {}").format(one.model, word_chip(one.word)),
                 note=one.advice,
             )
             for one in found
@@ -238,12 +237,13 @@ def answers(
     return info, scheme, curve, table
 
 
-def _css(one: Verdict) -> str:
-    return one.word.replace(" ", "-")
+def _css(word: str) -> str:
+    return word.replace(" ", "-")
 
 
-def _word_chip(one: Verdict) -> Markup:
-    return chip(one.word, f"word {_css(one)}", WORDS[one.word])
+def word_chip(word: str) -> Markup:
+    """Return one of `WORDS` as a label that says what it means."""
+    return chip(word, f"word {_css(word)}", WORDS[word])
 
 
 # --- first stages

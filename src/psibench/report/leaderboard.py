@@ -1,0 +1,350 @@
+"""Many runs on one page: a table per benchmark, language pair and length, a row per model.
+
+One table has the systems that were asked the same number of queries of one benchmark, by one
+metric and bucket scheme: means of others do not compare. Figures of the papers stand beside those
+of a run of the same data, or alone.
+"""
+
+import base64
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+
+from psibench.config.registry import load_registry
+from psibench.errors import InputError
+from psibench.metrics.comparison import mean_difference, step_down_p
+from psibench.metrics.psi import mean_interval
+from psibench.metrics.query_scores import document_numbers
+from psibench.report.comparison import letters
+from psibench.report.published import DATA_TEXTS, EVERY, published_figures
+from psibench.report.scores import word_chip
+from psibench.report.tables import (
+    TEMPLATES,
+    Columns,
+    Form,
+    Table,
+    chip,
+    render_page,
+    slug,
+    table_of,
+    with_ends,
+)
+from psibench.report.verdict import WORDS, word_of
+from psibench.report.views import PAIR, PREFERRED_METRIC, headline_metric, simulation_note
+from psibench.report.wording import MISSING, SCHEME_TEXTS, count, p_value, percent
+from psibench.tables import read_provenance, read_table
+from psibench.tables.columns import read_columns
+from psibench.tables.io import read_any_table
+from psibench.tables.provenance import now
+from psibench.tables.schemas import PSI_TABLE, PUBLISHED_COMPARISON, QUERY_SCORES
+from psibench.tables.spec import POOLED
+
+REPORT = "report.html"
+LENGTH_TEXTS = {POOLED: "all lengths"}
+DATA = {"data": pl.String, "n_published": pl.Int64, "benchmark": pl.String}
+ASKED = ("benchmark", "pair", "length_bucket", "metric", "buckets", "n_asked")
+"""What the systems of a table share; n_asked: queries of the pair, null where not known."""
+FIGURES = {
+    "Source": "source",
+    "Mean": "mean",
+    "Group": "group",
+    "PSI at equal documents": "psi_same",
+    "Published PSI": "psi",
+    "Adjusted p": "p_adjusted",
+    "p, control": "p_control_adjusted",
+    "Given": "seen",
+}
+"""Heading -> column; one without a value in a table is left out there."""
+FORMS: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "Given": percent}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder of results, and a name that tells it from the other runs."""
+
+    folder: Path
+    name: str
+
+    @property
+    def table(self) -> Path:
+        """Where its PSI table is."""
+        return self.folder / f"{PSI_TABLE.name}.parquet"
+
+    def rows(self) -> pl.DataFrame:
+        """Return a row per benchmark, language pair, length and model, all domains together."""
+        has = read_any_table(self.table).columns
+        if missing := [name for name in PSI_TABLE.column_names if name not in has]:
+            version = (read_provenance(self.table) or {}).get("psibench_version")
+            raise InputError(
+                f"{self.table} is of another version of psibench ({version or 'not recorded'}): no "
+                f"{', '.join(missing)}. Make it again: `psibench run`, or `psibench score`"
+            )
+        psi = read_table(self.table, PSI_TABLE)
+        is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
+        shown = psi.filter(is_first, domain=POOLED, metric=headline_metric(psi))
+        pair, found = ("benchmark", "query_lang", "corpus_lang"), []
+        for _, own in shown.group_by(*pair, "length_bucket", "model", maintain_order=True):
+            views = {row["evidence"]: row for row in own.to_dicts()}
+            found.append(views["all"] | {"word": word_of(views["all"], views.get("visible"))})
+        return pl.DataFrame(found, schema={**shown.schema, "word": pl.String}).with_columns(
+            n_asked=pl.col("n_queries").max().over(pair),
+            source=pl.lit(self.name),
+            is_published=False,
+        )
+
+    def same_data(self) -> pl.DataFrame:
+        """Return which of its benchmarks are a paper's data, query for query: DATA."""
+        path, none = self.folder / f"{PUBLISHED_COMPARISON.name}.parquet", pl.DataFrame(schema=DATA)
+        if not path.is_file():
+            return none
+        on = [name for name in PUBLISHED_COMPARISON.key if name != "benchmark"]
+        found = read_table(path, PUBLISHED_COMPARISON).filter(pl.col("differs").is_null())
+        return found.join(published_figures(), on=on).select(*DATA).unique(maintain_order=True)
+
+
+def runs_of(folders: Sequence[Path]) -> list[Run]:
+    """Name results folders by the ends of their paths, as long as it takes to tell them apart.
+
+    Raises InputError if one has no PSI table, or is given twice.
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    for folder, own in zip(folders, parts, strict=True):
+        if not Run(folder, "").table.is_file():
+            raise InputError(
+                f"{folder}: no {PSI_TABLE.name}.parquet there; name the results folder of a run, "
+                "or the --out of `psibench score`"
+            )
+        if parts.count(own) > 1:
+            raise InputError(f"{folder} is given twice; name each run once")
+    depth = 1
+    while len({own[-depth:] for own in parts}) < len(parts):
+        depth += 1
+    return [Run(one, "/".join(own[-depth:])) for one, own in zip(folders, parts, strict=True)]
+
+
+@lru_cache(maxsize=16)
+def _scores(run: Run, benchmark: str, pair: str, metric: str) -> pl.DataFrame:
+    """Return per-query scores of a benchmark and language pair; no rows if they are not kept.
+
+    They are where a workflow has them, or beside the table as `psibench score` writes them.
+    """
+    of_pair = run.folder / benchmark / "scores" / f"{pair}.parquet"
+    beside = sorted(run.folder.glob(f"{QUERY_SCORES.name}*.parquet"))
+    paths = [of_pair] if of_pair.is_file() else beside
+    columns = (*QUERY_SCORES.key, "domain", "document_id", "length_bucket")
+    found = [read_columns(path, QUERY_SCORES, columns, optional=[metric]) for path in paths]
+    return pl.concat([QUERY_SCORES.empty().select(columns), *found], how="diagonal")
+
+
+def published_rows(same: pl.DataFrame) -> pl.DataFrame:
+    """Return the papers' models as rows, without intervals and what rests on single queries.
+
+    ``same`` as of `Run.same_data`: benchmarks whose names the papers' data have here. Where a paper
+    prints scores by position alone, mean and PSI are those of its buckets. What has no PSI (BEIR)
+    is left out, and Myopic's SQuAD-PosQ, which is PosQ's figure for figure.
+    """
+    kinds = {name: entry.kind for name, entry in load_registry().items()}
+    is_twice = (pl.col("paper") == "Myopic") & (pl.col("data") == "squad_posq")
+    of = {q: pl.col("published").filter(quantity=q) for q in ("mean", "mean_of_buckets", "psi")}
+    buckets = pl.col("published").filter(quantity="bucket_mean")
+    trained = pl.format("{}, trained: {}", "model_name", "column")
+    key = ("data", "query_lang", "corpus_lang", "length_bucket", "buckets", "n_published")
+    return (
+        published_figures()
+        .filter(pl.col("data") != "", ~pl.col("data").str.starts_with("beir-"), ~is_twice)
+        .with_columns(
+            model_name=pl.when(paper="Controlled").then(trained).otherwise("model_name"),
+            kind=pl.col("model").replace_strict(kinds, default="dense"),  # Controlled's, trained
+        )
+        .group_by(*key, "paper", "model_name", "kind", maintain_order=True)
+        .agg(
+            mean=pl.coalesce(of["mean"].first(), of["mean_of_buckets"].first(), buckets.mean()),
+            psi=pl.coalesce(of["psi"].first(), 1 - buckets.min() / buckets.max()),
+            tables=pl.col("table").unique(maintain_order=True).str.join(", "),
+        )
+        .join(same, on=["data", "n_published"], how="left", maintain_order="left")
+        .with_columns(
+            pl.col("benchmark").fill_null(pl.col("data").replace(DATA_TEXTS)),
+            metric=pl.lit(PREFERRED_METRIC),
+            source=pl.format("{}, {}", "paper", "tables"),
+            is_published=True,
+        )
+        .rename({"model_name": "model", "n_published": "n_asked"})
+    )
+
+
+def all_rows(runs: Sequence[Run], *, published: bool) -> pl.DataFrame:
+    """Return the rows of a page in its order: benchmark, language pair, length, highest mean.
+
+    Beside the columns of PSI_TABLE and `ASKED`: source, word, is_published, and is_twice where
+    several runs have a row of a model in one table.
+    """
+    found = [run.rows() for run in runs]
+    if published:
+        same = pl.concat([pl.DataFrame(schema=DATA), *(run.same_data() for run in runs)])
+        found.append(published_rows(same.unique(maintain_order=True)))
+    empty = PSI_TABLE.empty().with_columns(word=pl.lit(None, pl.String))
+    rows = pl.concat([empty, *found], how="diagonal_relaxed").with_row_index("place")
+    pair = PAIR.str.replace(f"^{EVERY}\\b", "mean over languages").alias("pair")
+    is_twice = ~pl.col("is_published") & (pl.len().over(*ASKED, "model", "is_published") > 1)
+    n_asked, is_crossed = pl.col("n_asked"), pl.col("query_lang") != pl.col("corpus_lang")
+    order = [
+        pl.col("place").min().over("benchmark"),
+        is_crossed,
+        n_asked != n_asked.max().over("benchmark", is_crossed),  # the leading pair
+        pl.col("pair"),
+        pl.col("length_bucket") != POOLED,
+        pl.col("length_bucket"),
+        -n_asked,
+        -pl.col("mean"),
+        pl.col("psi"),
+    ]
+    rows = rows.with_columns(pair).with_columns(is_twice=is_twice)
+    return rows.sort(order, nulls_last=True, maintain_order=True).drop("place")
+
+
+def _with_groups(rows: pl.DataFrame, runs: Mapping[str, Run]) -> tuple[pl.DataFrame, str]:
+    """Add the means' intervals and groups to the rows of a table, and say what cannot be told.
+
+    Both need per-query scores; as of `psibench.report.comparison.ranked`, over the rows with such.
+    """
+    one = rows.row(0, named=True)
+    metric, length = one["metric"], one["length_bucket"]
+    kept: dict[int, pl.DataFrame] = {}
+    for place, row in enumerate(rows.iter_rows(named=True)):
+        if (run := runs.get(row["source"])) is None:
+            continue
+        pair = f"{row['query_lang']}-{row['corpus_lang']}"
+        scores = _scores(run, row["benchmark"], pair, metric)
+        mine = scores.filter(pl.col("model") == row["model"])
+        if length != POOLED:
+            mine = mine.filter(length_bucket=length)
+        if mine.height == row["n_queries"] and metric in mine.columns:
+            kept[place] = mine.sort("query_id")
+    untold = rows.with_columns(mean_low=None, mean_high=None, group=None)
+    if len(kept) < 2:
+        return untold, ""
+    asked, *others = (frame.select("query_id", "document_id") for frame in kept.values())
+    if not all(asked.equals(other) for other in others):
+        return untold, "Not all were asked the same queries, so what tells them apart is not said."
+    documents = document_numbers(next(iter(kept.values())))
+    values = np.array([frame[metric].to_numpy() for frame in kept.values()])
+    family = step_down_p(values, documents)
+    compared = {}
+    for (i, j), p in zip(combinations(range(len(values)), 2), family.tolist(), strict=True):
+        alone = mean_difference(values[i], values[j], documents, level=0.95)
+        compared[i, j] = {"p_difference_adjusted": alone and max(alone.p, p)}
+    low, high = zip(*(mean_interval(one, documents) for one in values), strict=True)
+    known = pl.DataFrame(
+        {
+            "place": pl.Series(list(kept), dtype=pl.UInt32),
+            "mean_low": pl.Series(low).fill_nan(None),
+            "mean_high": pl.Series(high).fill_nan(None),
+            "group": pl.Series(letters(len(values), compared), dtype=pl.String),
+        }
+    )
+    numbered = rows.with_row_index("place")
+    return numbered.join(known, on="place", how="left", maintain_order="left"), ""
+
+
+# --- The page
+
+
+def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
+    """Return the table of rows that share `ASKED`; ``folder`` is where the page will lie."""
+    rows, said = _with_groups(rows, runs)
+    has_words, is_of_one = rows["word"].count() > 0, rows["source"].n_unique() == 1
+    columns: Columns = {
+        heading: with_ends(name) if f"{name}_low" in rows.columns else name
+        for heading, name in FIGURES.items()
+        if rows[name].count() and not (is_of_one and name == "source")
+    }
+    one, source = rows.row(0, named=True), rows["source"][0]
+    n_queries = one["n_queries"] or (one["n_asked"] if one["length_bucket"] == POOLED else None)
+    about = [
+        f"{one['metric']} by {SCHEME_TEXTS.get(one['buckets'], one['buckets'])}",
+        f"{count(n_queries)} queries" if n_queries else "",
+        f"{rows.height} models" if rows.height > 1 else "1 model",
+        source if is_of_one and (len(runs) > 1 or source not in runs) else "",
+    ]
+    figures = table_of(
+        " · ".join(filter(None, about)), rows, columns, forms=FORMS, n_names=1, note=said
+    )
+    cells = []
+    for row, others in zip(rows.iter_rows(named=True), figures.rows, strict=True):
+        name = f"{row['model']} ({row['source']})" if row["is_twice"] else row["model"]
+        shown, run = Markup("<bdi>{}</bdi>").format(name), runs.get(row["source"])
+        if run is not None and (page := run.folder / REPORT).is_file():
+            address = quote(Path(os.path.relpath(page, folder)).as_posix())
+            shown = Markup('<a href="{}">{}</a>').format(address, shown)
+        chips = [chip(row["kind"])]
+        if row["is_published"]:
+            chips.append(chip("published", "", row["source"]))
+        shown = Markup(" ").join([shown, *chips])
+        word = word_chip(row["word"]) if row["word"] else MISSING
+        cells.append((shown, *others, *[word] * has_words))
+    header = ("Model", *figures.header, *["Word"] * has_words)
+    return replace(
+        figures,
+        header=header,
+        rows=tuple(cells),
+        prose=[place for place, name in enumerate(header) if name in ("Source", "Word")],
+        looks=tuple(slug("kind", kind) for kind in rows["kind"]),
+        css="" if has_words else "compact",
+    )
+
+
+def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) -> str:
+    """Return the page of rows as of `all_rows`; ``folder`` is where it will lie."""
+    by_name = {run.name: run for run in runs}
+    of_benchmark: dict[str, list[dict[str, Any]]] = {}
+    for _, own in rows.group_by(ASKED, maintain_order=True):
+        row = own.row(0, named=True)
+        tables = of_benchmark.setdefault(row["benchmark"], [])
+        pair, length = row["pair"], row["length_bucket"]
+        is_leading = length == POOLED and (not tables or pair == tables[0]["pair"])
+        about = {"pair": pair, "length": length, "is_leading": is_leading}
+        tables.append(about | {"table": _table(own, by_name, folder)})
+    authors = rows.drop_nulls("queries_by").select("benchmark", "queries_by")
+    notes: dict[str, list[str]] = {}
+    for name, author in authors.unique(maintain_order=True).iter_rows():
+        if note := simulation_note(author):
+            notes.setdefault(note, []).append(name)
+    records = {run.name: read_provenance(run.table) or {} for run in runs}
+    lengths = sorted(set(rows["length_bucket"]), key=lambda name: (name != POOLED, name))
+    script = (TEMPLATES / "leaderboard.js").read_text(encoding="utf-8")
+    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return render_page(
+        "leaderboard.html",
+        title="Leaderboard: means, and how much they depend on position",
+        created=now(),
+        made_of={
+            f"rows of {name}": f"{one.get('rows_hash')}, psibench {one.get('psibench_version')}"
+            for name, one in records.items()
+        },
+        benchmarks=of_benchmark,
+        notes=notes,
+        simulated={name for names in notes.values() for name in names},
+        runs=list(records),
+        has_published=bool(rows["is_published"].any()),
+        length_texts=LENGTH_TEXTS,
+        filters={
+            "benchmarks": [(slug(name), name) for name in of_benchmark],
+            "pairs": [(pair, pair) for pair in sorted(set(rows["pair"]))],
+            "lengths": [(name, LENGTH_TEXTS.get(name, name)) for name in lengths],
+            "kinds": [(slug("kind", kind), kind) for kind in sorted(set(rows["kind"]))],
+        },
+        words=WORDS,
+        script=Markup(script),
+        script_hash=hashed,
+    )
