@@ -274,7 +274,7 @@ def test_simulated_queries_are_said_to_be(tmp_path):
                 .drop("p_bucket")
                 .write_parquet(folder / "psi_table.parquet"),
             ),
-            "is of another version of psibench (not recorded): no p_bucket. Make it again",
+            "psi_table.parquet has no p_bucket: another psibench made it (it says no version)",
         ),
         (lambda folder: run(folder, psi()), "no row to show"),
     ],

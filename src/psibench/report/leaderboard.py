@@ -23,8 +23,9 @@ from markupsafe import Markup
 from psibench.config.registry import load_registry
 from psibench.errors import InputError
 from psibench.metrics.comparison import mean_difference, step_down_p
+from psibench.metrics.inference import units_of
 from psibench.metrics.psi import mean_interval
-from psibench.metrics.query_scores import document_numbers
+from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
 from psibench.report.comparison import letters
 from psibench.report.published import DATA_TEXTS, EVERY, published_figures
 from psibench.report.scores import word_chip
@@ -84,10 +85,10 @@ class Run:
         """Return a row per benchmark, language pair, length and model, all domains together."""
         has = read_any_table(self.table).columns
         if missing := [name for name in PSI_TABLE.column_names if name not in has]:
-            version = (read_provenance(self.table) or {}).get("psibench_version")
+            version = (read_provenance(self.table) or {}).get("psibench_version", "no version")
             raise InputError(
-                f"{self.table} is of another version of psibench ({version or 'not recorded'}): no "
-                f"{', '.join(missing)}. Make it again: `psibench run`, or `psibench score`"
+                f"{self.table} has no {', '.join(missing)}: another psibench made it (it says "
+                f"{version}). Make it again: `psibench run`, or `psibench score`"
             )
         psi = read_table(self.table, PSI_TABLE)
         is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
@@ -141,7 +142,7 @@ def _scores(run: Run, benchmark: str, pair: str, metric: str) -> pl.DataFrame:
     of_pair = run.folder / benchmark / "scores" / f"{pair}.parquet"
     beside = sorted(run.folder.glob(f"{QUERY_SCORES.name}*.parquet"))
     paths = [of_pair] if of_pair.is_file() else beside
-    columns = (*QUERY_SCORES.key, "domain", "document_id", "length_bucket")
+    columns = (*QUERY_SCORES.key, "domain", "document_id", "cluster", "length_bucket")
     found = [read_columns(path, QUERY_SCORES, columns, optional=[metric]) for path in paths]
     return pl.concat([QUERY_SCORES.empty().select(columns), *found], how="diagonal")
 
@@ -237,14 +238,16 @@ def _with_groups(rows: pl.DataFrame, runs: Mapping[str, Run]) -> tuple[pl.DataFr
     asked, *others = (frame.select("query_id", "document_id") for frame in kept.values())
     if not all(asked.equals(other) for other in others):
         return untold, "Not all were asked the same queries, so what tells them apart is not said."
-    documents = document_numbers(next(iter(kept.values())))
+    first = next(iter(kept.values()))
+    units, documents = unit_numbers(first), document_numbers(first)
+    clusters = units_of(documents, cluster_numbers(first))
     values = np.array([frame[metric].to_numpy() for frame in kept.values()])
-    family = step_down_p(values, documents)
+    family = step_down_p(values, units)
     compared = {}
     for (i, j), p in zip(combinations(range(len(values)), 2), family.tolist(), strict=True):
-        alone = mean_difference(values[i], values[j], documents, level=0.95)
+        alone = mean_difference(values[i], values[j], documents, level=0.95, units=clusters)
         compared[i, j] = {"p_difference_adjusted": alone and max(alone.p, p)}
-    low, high = zip(*(mean_interval(one, documents) for one in values), strict=True)
+    low, high = zip(*(mean_interval(one, units) for one in values), strict=True)
     known = pl.DataFrame(
         {
             "place": pl.Series(list(kept), dtype=pl.UInt32),
