@@ -479,3 +479,113 @@ def test_human_grades_that_do_not_fit_are_refused(files, capsys, change, message
     path.write_text(path.read_text().replace(*change))
     assert main(arguments(files, labelled=path)) == 2
     assert message in capsys.readouterr().err
+
+
+# --- runs of chunks
+
+
+def chunk_rows():
+    """Two chunks of each query's document: the first half before the second for all queries."""
+    return [
+        {"query_id": q, "doc_id": f"d{i}", "start": start, "end": start + 500, "score": 1.0 - start}
+        for i, q in enumerate(IDS)
+        for start in (0, 500)
+    ]
+
+
+def write_chunks(files, *, with_table):
+    """Write the run, with places in its rows or as TREC beside a table of chunks."""
+    if not with_table:
+        pl.DataFrame(chunk_rows()).write_ndjson(files / "run.jsonl")
+        return {"run": files / "run.jsonl"}
+    named = [{"chunk_id": f"{r['doc_id']}-{r['start']}", **r} for r in chunk_rows()]
+    lines = [f"{r['query_id']} Q0 {r['chunk_id']} 1 {r['score']} run\n" for r in named]
+    (files / "run.trec").write_text("".join(lines))
+    table = pl.DataFrame(named).select("chunk_id", "doc_id", "start", "end")
+    table.write_ndjson(files / "chunks.jsonl")
+    return {"run": files / "run.trec", "chunks": files / "chunks.jsonl"}
+
+
+@pytest.mark.parametrize("with_table", [False, True])
+def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, with_table, capsys):
+    assert (
+        main(arguments(files, buckets="thirds", **write_chunks(files, with_table=with_table))) == 0
+    )
+    means = read_table(files / "out" / "psi_table.parquet", PSI_TABLE)
+    by_metric = dict(means.filter(length_bucket="all").select("metric", "mean").iter_rows())
+    # Every document is found first. Evidence at 10 is in the first chunk, at 700 in the second.
+    assert by_metric == {
+        "ndcg@10": 1.0,
+        "recall@10": 1.0,
+        "mrr@10": 1.0,
+        "span-recall@1": 0.5,
+        "span-recall@5": 1.0,
+        "span-recall@10": 1.0,
+        "span-whole@10": 1.0,
+        "span-in-chunk@10": 1.0,
+    }
+    buckets = read_table(files / "out" / "bucket_scores.parquet", BUCKET_SCORES)
+    late = buckets.filter(metric="span-recall@1", length_bucket="all", bucket="end")
+    assert late["mean"].to_list() == [0.0]
+    printed = capsys.readouterr().out
+    assert "Of the evidence, in the first chunks:\n" in printed
+    assert "span-recall@1     run        1.000" in printed
+
+
+def test_documents_beside_chunks_count_whole_where_spans_are_asked_for(files, capsys):
+    chunks = write_chunks(files, with_table=False)["run"]
+    given = [*arguments(files, run=chunks, buckets="thirds"), "--run", str(files / "bm25.trec")]
+    assert main(given) == 0
+    assert "no chunks in bm25: nothing of spans is reported" in capsys.readouterr().err
+    assert main([*given, "--metrics", "span-recall@1", "span-recall@2"]) == 0
+    psi = read_table(files / "out" / "psi_table.parquet", PSI_TABLE).filter(length_bucket="all")
+    # bm25 has the odd queries' documents second.
+    assert psi.select("model", "metric", "mean").rows() == [
+        ("run", "span-recall@1", 0.5),
+        ("run", "span-recall@2", 1.0),
+        ("bm25", "span-recall@1", 0.5),
+        ("bm25", "span-recall@2", 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"start": 500},
+            "has the start 500 and the end 500 (1 such rows); allowed: 0 <= start < end",
+        ),
+        ({"end": 1001}, "'d0' is [0, 1001), and the document has 1000 characters (1 such rows)"),
+        ({"start": -1}, "has the start -1 and the end 500"),
+        ({"start": 0.5}, "has the start None and the end 500"),
+        ({"start": None}, "has the start None and the end 500"),
+    ],
+)
+def test_chunks_that_are_nowhere_are_refused(files, change, message, capsys):
+    rows = chunk_rows()
+    rows[0] |= change
+    (files / "run.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(arguments(files, run=files / "run.jsonl")) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_ids_of_chunks_need_a_table_that_has_them(files, capsys):
+    given = write_chunks(files, with_table=True)
+    table = pl.read_ndjson(files / "chunks.jsonl")
+    table.select("chunk_id").with_columns(query_id=pl.lit("q00"), score=1.0).write_csv(
+        files / "ids.csv"
+    )
+    assert main(arguments(files, run=files / "ids.csv")) == 2
+    assert "chunk_id and their table, --chunks FILE" in capsys.readouterr().err
+    for frame, message in (
+        (table.filter(pl.col("doc_id") != "d0"), "ids that are not in --chunks: 'd0-0', 'd0-500'"),
+        (table.with_columns(end="start"), "has the start 0 and the end 0 (160 such rows)"),
+        (pl.concat([table, table.head(1)]), "missing or occur twice: 'd0-0'"),
+    ):
+        frame.write_ndjson(files / "chunks.jsonl")
+        assert main(arguments(files, **given)) == 2
+        assert message in capsys.readouterr().err
+    table.write_ndjson(files / "chunks.jsonl")
+    rows = write_chunks(files, with_table=False)
+    assert main(arguments(files, **rows, chunks=files / "chunks.jsonl")) == 2
+    assert "the rows say where their chunks are; leave --chunks out" in capsys.readouterr().err

@@ -202,6 +202,22 @@ def test_an_undefined_psi_is_null_never_zero(rows):
         assert table[name].to_list() == [None, None, None]
 
 
+def test_queries_without_a_score_of_a_metric_are_left_out_of_its_rows():
+    frame = many(40).with_columns(
+        pl.when(pl.col("query_id") < "q120").then("ndcg@10").alias("span-recall@1")
+    )
+    given = {"metrics": [*METRICS, "span-recall@1"], "control": "m1"}
+    found = tables(frame, frame, **given)
+    rows = found.psi.filter(model="m0", evidence="all").select("metric", "n_queries", "mean")
+    assert rows.rows() == [
+        ("ndcg@10", 240, pytest.approx(frame["ndcg@10"].mean())),
+        ("span-recall@1", 120, pytest.approx(frame["ndcg@10"].head(120).mean())),
+    ]
+    held = found.buckets.filter(model="m0", evidence="all", metric="span-recall@1")
+    assert held["n_queries"].to_list() == [20] * 6
+    assert found.comparisons["n_queries"].to_list() == [240, 120]
+
+
 def test_length_buckets_get_rows_when_two_hold_queries():
     frame = made([(10, 1.0), (20, 0.5), (30, 0.2)], length_bucket=["Q4", "Q1", None])
     assert psi(frame)["length_bucket"].unique(maintain_order=True).to_list() == ["all", "Q1", "Q4"]

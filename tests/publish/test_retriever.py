@@ -105,3 +105,67 @@ def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
         psibench.evaluate(shared_words, results, languages=["fra-Latn"])
     with pytest.raises(InputError, match="name of the control's rows"):
         psibench.evaluate(shared_words, results, model="control", control=shared_words)
+
+
+def halves(queries, corpus, *, k):
+    """Both halves of the documents of `shared_words`, the first one before the second."""
+    found = shared_words(queries, corpus, k=k // 2)
+    return {
+        query_id: {
+            place: 2 * score - (place[1] > 0)
+            for doc_id, score in scored.items()
+            for middle, end in [(len(corpus.texts[doc_id]) // 2, len(corpus.texts[doc_id]))]
+            for place in ((doc_id, 0, middle), (doc_id, middle, end))
+        }
+        for query_id, scored in found.items()
+    }
+
+
+def test_a_retriever_of_chunks_is_scored_by_spans_too(results):
+    options = {"languages": ["eng-Latn"], "buckets": ["thirds"]}
+    found = psibench.evaluate(halves, results, chunks=True, **options)
+    plain = psibench.evaluate(shared_words, results, k=50, **options)
+    means, expected = (
+        dict(one.psi.filter(length_bucket="all").select("metric", "mean").iter_rows())
+        for one in (found, plain)
+    )
+    assert means["ndcg@10"] == expected["ndcg@10"]
+    by_third = dict(
+        found.buckets.filter(metric="span-recall@1", length_bucket="all")
+        .select("bucket", "mean")
+        .iter_rows()
+    )
+    assert by_third["beginning"] > 0 == by_third["end"]  # the first chunk is a first half
+
+    def by_id(queries, corpus, *, k):
+        answer = halves(queries, corpus, k=k)
+        return {q: {repr(place): s for place, s in own.items()} for q, own in answer.items()}
+
+    named = {}
+
+    def remember(queries, corpus, *, k):
+        answer = halves(queries, corpus, k=k)
+        named.update({repr(place): place for own in answer.values() for place in own})
+        return answer
+
+    psibench.evaluate(remember, results, chunks=True, **options)
+    assert psibench.evaluate(by_id, results, chunks=named, **options).psi.equals(found.psi)
+
+
+@pytest.mark.parametrize(
+    ("place", "chunks", "message"),
+    [
+        (("game/d1", 0, 5), False, "with chunks .document id, start, end. for an id"),
+        (("game/d1", 5, 5), True, "has the start 5 and the end 5"),
+        (("game/d1", 0, 9_999), True, r"is \[0, 9999\), and the document has"),
+        (("game/d99", 0, 5), True, "document ids that the benchmark does not"),
+    ],
+)
+def test_chunks_that_are_nowhere_are_refused(results, place, chunks, message):
+    with pytest.raises(InputError, match=message):
+        psibench.evaluate(
+            lambda queries, corpus, *, k: {next(iter(queries)): {place: 1.0}},
+            results,
+            domains=["game"],
+            chunks=chunks,
+        )

@@ -23,8 +23,9 @@ from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
 from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
+from psibench.metrics.chunks import SPAN_KINDS
 from psibench.metrics.comparison import bucket_differences, step_down_p
-from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
+from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.inference import FEWEST_DOCUMENTS, IntArray, units_of
 from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
@@ -230,8 +231,7 @@ def _system(
             f"{path}: a run needs --queries and --qrels to be scored; without them give the "
             "query_scores.parquet of `psibench score`, or the ids of two models"
         )
-    options = argparse.Namespace(**vars(args) | {"metrics": args.metrics or list(HEADLINE_METRICS)})
-    name, scores, _ = score_run(path, *judgements, options)
+    name, scores, _ = score_run(path, *judgements, args)
     given = {f"run:{path.name}": path}
     for kind in ("queries", "qrels"):
         given |= {f"{kind}:{file.name}": file for file in getattr(args, kind)}
@@ -315,16 +315,17 @@ def _metrics(asked: list[str] | None, scores: Sequence[pl.DataFrame]) -> list[st
     known = [
         name
         for name in scores[0].columns
-        if name not in QUERY_SCORES.column_names and all(name in frame.columns for frame in scores)
+        if name not in QUERY_SCORES.column_names
+        and all(name in frame.columns and not frame[name].null_count() for frame in scores)
     ]
     lacking = [name for name in asked or [] if name not in known]
     if lacking or not known:
         which, each = ("both", "either") if len(scores) == 2 else ("all", "each")
         raise InputError(
             f"no scores of {which} for the metrics {', '.join(lacking) or f'of {each}'}; {which} "
-            f"have {', '.join(known) or 'none'}"
+            f"have {', '.join(known) or 'none'} of every query"
         )
-    parse_metrics(asked or known)
+    parse_metrics(asked or known, also=SPAN_KINDS)
     return asked or known
 
 

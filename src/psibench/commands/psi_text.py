@@ -130,6 +130,26 @@ def long_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]
         yield "docs/psi.md says how to read a row."
 
 
+def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
+    """Yield means of the metrics of spans by position, in the first bucket scheme, if any.
+
+    ``buckets`` and ``psi`` are BUCKET_SCORES and PSI_TABLE of one benchmark; p is the adjusted one.
+    """
+    every = {"evidence": "all", "domain": POOLED, "length_bucket": POOLED}
+    of_spans = pl.col("metric").str.starts_with("span-")
+    row, scheme = ["metric", "model"], psi["buckets"].head(1).to_list()
+    own = buckets.filter(of_spans & pl.col("buckets").is_in(scheme) & (pl.col("n_queries") > 0))
+    if own.is_empty():
+        return
+    order = pl.col("metric").cast(pl.Enum(own["metric"].unique(maintain_order=True)))
+    wide = own.filter(**every).pivot("bucket", index=row, values="mean")
+    wide = wide.sort(order, maintain_order=True)
+    p = psi.filter(pl.col("buckets").is_in(scheme), **every).select(*row, p="p_adjusted")
+    yield "Of the evidence, in the first chunks:"
+    yield from frame_lines(wide.join(p, on=row, maintain_order="left"), FORMS, n_text=2)
+    yield ""
+
+
 def author_lines(queries_by: str) -> Iterator[str]:
     """Say in words who wrote queries, from the names that provenance gives."""
     for author in queries_by.split(", "):

@@ -13,7 +13,7 @@ import polars as pl
 
 from psibench import __version__
 from psibench.commands.base import Command, refuse_file, refuse_unwritable, write_result
-from psibench.commands.psi_text import author_lines, format_labels, print_glance
+from psibench.commands.psi_text import author_lines, format_labels, print_glance, span_lines
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import (
     add_arguments,
@@ -21,7 +21,7 @@ from psibench.commands.score_options import (
     visible_ends,
 )
 from psibench.errors import InputError
-from psibench.formats.beir import read_qrels, read_queries
+from psibench.formats.beir import BY_SPAN, read_qrels, read_queries
 from psibench.formats.checks import (
     check_queries,
     evidence_doubts,
@@ -30,9 +30,17 @@ from psibench.formats.checks import (
     refuse_foreign_documents,
     refuse_repeated_pairs,
 )
-from psibench.formats.runs import doubts, read_run
+from psibench.formats.runs import doubts, read_chunks, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_schemes
+from psibench.metrics.chunks import (
+    SPAN_KINDS,
+    SPAN_METRICS,
+    of_documents,
+    rank_run,
+    refuse_beyond,
+    score_queries,
+)
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
 from psibench.metrics.labels import (
     corrected_scores,
@@ -40,13 +48,12 @@ from psibench.metrics.labels import (
     label_agreement,
     sampling_doubts,
 )
-from psibench.metrics.query_scores import query_scores
+from psibench.metrics.query_scores import evidence_documents
 from psibench.metrics.ranking import ranking_metrics
 from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import queries_by
 from psibench.tables.provenance import now
-from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     CORRECTED_SCORES,
@@ -80,6 +87,7 @@ def run_score(args: argparse.Namespace) -> None:
         ends, tokenizer = visible_ends(limits, queries, qrels, args)
     grades = _read_grades(args, queries)
     evaluated, under_grades = _evaluate(args, queries, qrels, ends, grades)
+    args.metrics = args.metrics or _common_metrics(evaluated.values())
     author = _queries_by(args.queries)
     tables = result_tables(
         list(evaluated.values()),
@@ -99,6 +107,8 @@ def run_score(args: argparse.Namespace) -> None:
             write_result(frame, spec, args.out / spec.name, provenance=origin)
     kept = None if args.out is None else args.out / f"{PSI_TABLE.name}.parquet"
     print_glance(tables.psi, kept)
+    for line in span_lines(tables.buckets, tables.psi):
+        print(line)
     if grades is not None:
         scored = {name: (one.scores, under_grades[name]) for name, one in evaluated.items()}
         print(f"\n{_correct(scored, grades, qrels, schemes, origin, args)}\n")
@@ -124,20 +134,20 @@ def _correct(
     """Write, with --out, what the grades of --labelled say of labels; return the short of it."""
     scores, _ = next(iter(scored.values()))
     agreement = label_agreement(grades, qrels, scores, schemes=schemes)
-    corrected = corrected_scores(scored, grades, metrics=args.metrics, schemes=schemes)
+    metrics = of_documents(args.metrics)
+    corrected = corrected_scores(scored, grades, metrics=metrics, schemes=schemes)
     if args.out is not None:
         for frame, spec in ((agreement, LABEL_AGREEMENT), (corrected, CORRECTED_SCORES)):
             write_result(frame, spec, args.out / spec.name, provenance=origin)
     for doubt in sampling_doubts(corrected, scheme=schemes[0]):
         print(f"warning: {args.labelled}: {doubt}", file=sys.stderr)
-    return format_labels(agreement, corrected, metric=args.metrics[0], scheme=schemes[0])
+    return format_labels(agreement, corrected, metric=metrics[0], scheme=schemes[0])
 
 
 def _of_own_files(args: argparse.Namespace) -> argparse.Namespace:
     """Return the options with what `with_example` says of its files."""
     known: dict[str, Any] = {"benchmark": "custom", "language": "und", "kinds": {}}
     known["on_filter_panel"] = ()
-    known["metrics"] = args.metrics or list(HEADLINE_METRICS)
     known["length_buckets"] = args.length_buckets in (None, True)
     return argparse.Namespace(**vars(args) | known)
 
@@ -152,8 +162,10 @@ def _evaluate(
     """Score every run, of graded queries under these grades too; by the name of its model."""
     evaluated: dict[str, Evaluated] = {}
     under_grades: dict[str, pl.DataFrame] = {}
-    for path, end in zip(args.run, ends, strict=True):
-        model, scores, run = score_run(path, queries, qrels, args, ends=end)
+    tables: list[pl.DataFrame | None] = [read_chunks(path) for path in args.chunks or []]
+    tables = tables if len(tables) > 1 else (tables or [None]) * len(args.run)
+    for path, end, chunks in zip(args.run, ends, tables, strict=True):
+        model, scores, run = score_run(path, queries, qrels, args, ends=end, chunks=chunks)
         if model in evaluated:
             raise InputError(f"{path}: a second run of the model {model!r}; rename the file")
         evaluated[model] = Evaluated(
@@ -165,13 +177,28 @@ def _evaluate(
             on_filter_panel=model in args.on_filter_panel,
         )
         if grades is not None:
-            human = human_qrels(qrels, grades)
-            under_grades[model] = ranking_metrics(run, human, metrics=args.metrics)
+            human, metrics = human_qrels(qrels, grades), args.metrics or HEADLINE_METRICS
+            under_grades[model] = ranking_metrics(run, human, metrics=of_documents(metrics))
     if args.control is not None and args.control not in evaluated:
         raise InputError(
             f"--control {args.control!r} is none of the models scored: {', '.join(evaluated)}"
         )
     return evaluated, under_grades
+
+
+def _common_metrics(evaluated: Iterable[Evaluated]) -> list[str]:
+    """Return the default metrics that all runs have; say so where some are of chunks, some not."""
+    of_chunks = {one.model: SPAN_METRICS[0] in one.scores.columns for one in evaluated}
+    if all(of_chunks.values()):
+        return [*HEADLINE_METRICS, *SPAN_METRICS]
+    if any(of_chunks.values()):
+        others = ", ".join(name for name, found in of_chunks.items() if not found)
+        print(
+            f"no chunks in {others}: nothing of spans is reported; name {SPAN_METRICS[1]} among "
+            "--metrics to have documents count as one chunk each",
+            file=sys.stderr,
+        )
+    return list(HEADLINE_METRICS)
 
 
 def _check_options(args: argparse.Namespace) -> list[int | None] | None:
@@ -186,7 +213,14 @@ def _check_options(args: argparse.Namespace) -> list[int | None] | None:
         raise InputError("--report needs --out DIR: the page names the tables there")
     if args.report is not None and args.report.parent != args.out:  # which is made
         refuse_unwritable("--report", args.report)
-    parse_metrics(args.metrics)
+    if args.metrics is not None:
+        parse_metrics(args.metrics, also=SPAN_KINDS)
+        if args.labelled is not None and not of_documents(args.metrics):
+            raise InputError("--labelled corrects metrics of documents; name one, e.g. ndcg@10")
+    if len(args.chunks or [0]) not in (1, len(args.run)):
+        raise InputError(
+            f"{len(args.chunks)} --chunks for {len(args.run)} --run; give one, or one for each"
+        )
     if args.buckets != "all":
         bucket_scheme(args.buckets)
     refuse_file("--out", args.out)
@@ -233,26 +267,39 @@ def score_run(
     args: argparse.Namespace,
     *,
     ends: pl.DataFrame | None = None,
+    chunks: pl.DataFrame | None = None,
 ) -> tuple[str, pl.DataFrame, pl.DataFrame]:
     """Return the name that a run's file has for its model, its per-query scores, and the run.
 
-    `ends`: how far the model read into each query's positive; None: not known.
+    `ends`: how far the model read into each query's positive; None: not known. `chunks`: as of
+    `read_run`.
     """
-    file = read_run(path, run_format=args.run_format, part=args.run_part)
+    file = read_run(path, run_format=args.run_format, part=args.run_part, chunks=chunks)
     known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
     if args.lower_is_better:
         file = replace(file, frame=_reversed(file.frame))
         known = _reversed(known)
-    run = rank_documents(known, source=str(path))
+    run, ranked = rank_run(known, source=str(path))
+    metrics = args.metrics or list(HEADLINE_METRICS)
+    if ranked is not None:
+        if ends is not None:
+            raise InputError(f"{path}: a run of chunks; --max-tokens is of documents read whole")
+        lengths = queries.select(query_id="_id", length="pos_char_length")
+        held = evidence_documents(queries, qrels).join(lengths, on="query_id")
+        refuse_beyond(ranked, held.rename({"document_id": "doc_id"}), source=str(path))
+        if not args.metrics and any(queries[name].count() for name in BY_SPAN):
+            metrics = [*HEADLINE_METRICS, *SPAN_METRICS]
     refuse_foreign_documents(run, qrels.get_column("corpus-id"), source=str(path))
     n_answered = run.get_column("query_id").n_unique()
     if n_answered < queries.height:
         lacking = queries.height - n_answered
         print(f"{path}: no results for {lacking} queries; they score 0", file=sys.stderr)
-    scores = query_scores(
-        run, queries, qrels, domain=POOLED, metrics=args.metrics, visible_char_end=ends
+    scores = score_queries(
+        run, ranked, queries, qrels, metrics=metrics, domain=POOLED, visible_char_end=ends
     )
-    for doubt in (*doubts(file), *_better_reversed(known, qrels, scores, args)):
+    headline = next(iter(of_documents(metrics)), None)
+    reversal = _better_reversed(known, qrels, scores, args, headline) if headline else ()
+    for doubt in (*doubts(file), *reversal):
         print(f"warning: {path}: {doubt}", file=sys.stderr)
     domains = queries.select(query_id="_id", own_domain="domain")
     scores = scores.join(domains, on="query_id", how="left", maintain_order="left").with_columns(
@@ -266,15 +313,18 @@ def _reversed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _better_reversed(
-    run: pl.DataFrame, qrels: pl.DataFrame, scores: pl.DataFrame, args: argparse.Namespace
+    run: pl.DataFrame,
+    qrels: pl.DataFrame,
+    scores: pl.DataFrame,
+    args: argparse.Namespace,
+    metric: str,
 ) -> Iterator[str]:
     """Say what the mean would be with the smallest score first, if that is far better."""
-    metric = args.metrics[0]
     step = -(-scores.height // N_REVERSED)
     some = scores.gather_every(step).select("query_id", metric)
     chosen = some.get_column("query_id").implode()
     other = ranking_metrics(
-        rank_documents(_reversed(run.filter(pl.col("query_id").is_in(chosen)))),
+        rank_run(_reversed(run.filter(pl.col("query_id").is_in(chosen))))[0],
         qrels.filter(pl.col("query-id").is_in(chosen)),
         metrics=[metric],
     )
@@ -296,7 +346,7 @@ def _provenance(
     args: argparse.Namespace, tokenizer: str | None, schemes: Sequence[str], author: str
 ) -> Provenance:
     files: dict[str, Path] = {}
-    for name in ("queries", "qrels", "corpus"):
+    for name in ("queries", "qrels", "corpus", "chunks"):
         given = getattr(args, name) or []
         files |= {f"{name}:{i}" if len(given) > 1 else name: path for i, path in enumerate(given)}
     files |= {f"run:{path.name}": path for path in args.run}

@@ -9,6 +9,7 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.formats.beir import NEEDED, read_texts
 from psibench.formats.runs import RUN_FORMATS
+from psibench.metrics.chunks import SPAN_KINDS, SPAN_METRICS
 from psibench.metrics.definitions import HEADLINE_METRICS
 from psibench.metrics.query_scores import evidence_documents, name_some
 
@@ -26,6 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + "; a .tsv without a header: msmarco (query, document, rank)",
     )
     add_judgements(files)
+    files.add_argument(
+        "--chunks",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="the runs' ids are those of chunks: their chunk_id, doc_id, start, end (characters, "
+        "end exclusive) as .jsonl, .jsonl.gz or .parquet; one for all runs, or one per --run. Not "
+        "needed where the rows of a run have doc_id, start and end",
+    )
     files.add_argument(
         "--out", type=Path, metavar="DIR", help="for the tables; without it none are written"
     )
@@ -97,8 +107,9 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         "--metrics",
         nargs="+",
         metavar="METRIC",
-        help="ndcg@K, recall@K, mrr@K, ndcg-tie-averaged@K "
-        f"(default: {' '.join(HEADLINE_METRICS)})",
+        help="ndcg@K, recall@K, mrr@K, ndcg-tie-averaged@K; of the evidence in the first K chunks "
+        f"{', '.join(f'{kind}@K' for kind in SPAN_KINDS)} (default: {' '.join(HEADLINE_METRICS)}; "
+        f"of runs of chunks also {' '.join(SPAN_METRICS)})",
     )
     group.add_argument(
         "--length-buckets",

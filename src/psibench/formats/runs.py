@@ -21,13 +21,18 @@ import pyarrow as pa
 
 from psibench.errors import InputError
 from psibench.formats.tabular import (
+    NUMBER,
+    TEXT,
     choose_format,
     is_headerless,
     nested_pairs,
+    read_columns,
     read_scored_pairs,
     stem,
 )
 from psibench.lines import MOST_JSON_CHARS, read_json
+from psibench.metrics.chunks import PLACE, refuse_odd_chunks
+from psibench.metrics.query_scores import name_some
 from psibench.reading import identifier, read_bytes
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -36,6 +41,13 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "score": (),
 }
 """Of a run, and what else they may be called in a file."""
+OF_CHUNKS = {
+    "query_id": COLUMNS["query_id"],
+    "chunk_id": ("doc_id", *COLUMNS["doc_id"]),
+    "score": (),
+}
+"""Of a run whose ids are those of chunks."""
+CHUNKS_HINT = "of chunks: doc_id, start and end, or chunk_id and their table, --chunks FILE"
 HEADERLESS = {
     "trec": ("query_id", "Q0", "doc_id", "rank", "score", "run name"),
     "msmarco": ("query_id", "doc_id", "rank"),
@@ -59,7 +71,8 @@ RUN_FORMATS: dict[str, tuple[str, ...]] = {
 class RunFile:
     """Scores as read, not yet ranked, and what to call the model.
 
-    `frame` : (n_pairs, 3) query_id, doc_id (String), score (numeric), in file order.
+    `frame` : (n_pairs, 3) query_id, doc_id (String), score (numeric), in file order; of a run of
+    chunks (n_pairs, 6) with chunk_id (String), start and end (Int64) beside.
     `ranks` : (n_pairs,) Int64, what the file says of the order, null where that is no number; None
     if it says nothing. Documents are ranked by their scores, see `doubts`.
     """
@@ -69,17 +82,24 @@ class RunFile:
     ranks: pl.Series | None = None
 
 
-def read_run(path: Path, *, run_format: str | None = None, part: str | None = None) -> RunFile:
-    """Read a run file.
+def read_run(
+    path: Path,
+    *,
+    run_format: str | None = None,
+    part: str | None = None,
+    chunks: pl.DataFrame | None = None,
+) -> RunFile:
+    """Read a run file: of documents, or of chunks where a table says start and end of each row.
 
-    Raises InputError on an unknown suffix or format, a part where the format has none, or a file
-    that does not hold what its format says.
+    Raises InputError on an unknown suffix or format, a part where the format has none, a file
+    that does not hold what its format says, or chunks that are nowhere.
 
     Parameters
     ----------
     path : the file.
     run_format : a key of `RUN_FORMATS`; by the file's suffix when None.
     part : ``subset/split`` of an MTEB prediction file that holds several.
+    chunks : what the run's ids are, as `read_chunks` returns it; None: documents.
     """
     chosen = choose_format(path, RUN_FORMATS, named=run_format, hint="; set --run-format")
     if chosen == "tsv" and run_format is None and is_headerless(path, HEADERLESS["msmarco"]):
@@ -98,20 +118,70 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
         if run_format is None:
             _refuse_scores(frame, path)
     else:
-        optional = ("rank",)
-        frame = read_scored_pairs(path, chosen, COLUMNS, optional=optional, headerless=HEADERLESS)
+        of_chunks = chunks is not None and chosen not in HEADERLESS
+        frame = read_scored_pairs(
+            path,
+            chosen,
+            OF_CHUNKS if of_chunks else COLUMNS,
+            optional=("rank",) if chosen in HEADERLESS else ("rank", "start", "end"),
+            headerless=HEADERLESS,
+            own_first=of_chunks,
+            hint=CHUNKS_HINT,
+        )
+        frame = frame.rename({"chunk_id": "doc_id"}, strict=False)
     if "rank" in frame.columns:
         ranks = frame.get_column("rank").cast(pl.Int64, strict=False)
         ranks = ranks if ranks.count() else None
-    frame = frame.select(list(COLUMNS))
+    frame = _of_chunks(frame, chunks, path)
     score = pl.col("score").cast(pl.Float64)
     lost = frame.filter(score.is_finite() & ~score.cast(pl.Float32).is_finite())
-    for query_id, doc_id, found in lost.head(1).iter_rows():
+    for query_id, doc_id, found in lost.select(list(COLUMNS)).head(1).iter_rows():
         raise InputError(
             f"{path}: query {query_id!r}, document {doc_id!r} has the score {found}, beyond what "
             f"a 32-bit number holds ({lost.height} such rows); scale the scores"
         )
     return RunFile(frame, model or stem(path), ranks)
+
+
+def _of_chunks(frame: pl.DataFrame, chunks: pl.DataFrame | None, path: Path) -> pl.DataFrame:
+    """Return a run's columns, of chunks with where they are: by the table, or as the rows say."""
+    given = [name for name in PLACE[1:] if name in frame.columns and frame[name].count()]
+    if chunks is not None and given:
+        raise InputError(f"{path}: the rows say where their chunks are; leave --chunks out")
+    if chunks is not None:
+        named = frame.select("query_id", "score", chunk_id="doc_id")
+        unknown = named.join(chunks, on="chunk_id", how="anti").get_column("chunk_id").unique()
+        if len(unknown):
+            raise InputError(f"{path}: ids that are not in --chunks: {name_some(unknown)}")
+        return named.join(chunks, on="chunk_id", how="left", maintain_order="left")
+    if not given:
+        return frame.select(list(COLUMNS))
+    if len(given) < 2:
+        raise InputError(f"{path}: {given[0]} alone; a chunk has start and end, characters")
+    numbers = [pl.col(name).cast(pl.Float64, strict=False) for name in given]
+    whole = (
+        pl.when(number == number.round()).then(number.cast(pl.Int64, strict=False))
+        for number in numbers
+    )
+    place = pl.format("{} [{}, {})", *PLACE)
+    found = frame.select(*COLUMNS, *whole).with_columns(chunk_id=pl.coalesce(place, "doc_id"))
+    refuse_odd_chunks(found, source=str(path))
+    return found
+
+
+def read_chunks(path: Path) -> pl.DataFrame:
+    """Read a table of chunks: (n_chunks, 4) chunk_id, doc_id, start, end, by chunk id.
+
+    Raises InputError if a chunk occurs twice, or is not 0 <= start < end in a document.
+    """
+    kinds = {"chunk_id": TEXT, "doc_id": TEXT, "start": NUMBER, "end": NUMBER}
+    frame = read_columns(path, kinds, further={}, also={"doc_id": COLUMNS["doc_id"]})
+    ids = frame.get_column("chunk_id")
+    if ids.null_count() or ids.is_duplicated().any():
+        twice = name_some(ids.filter(ids.is_duplicated()).unique())
+        raise InputError(f"{path}: chunk ids that are missing or occur twice: {twice}")
+    refuse_odd_chunks(frame, source=str(path))
+    return frame
 
 
 def _refuse_scores(frame: pl.DataFrame, path: Path) -> None:

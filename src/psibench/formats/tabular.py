@@ -87,7 +87,7 @@ EXPECTED: dict[Any, tuple[str, int]] = {
     SPANS: ("lists of [start, end] whole numbers", 2),
 }
 """What a column may hold: how a message says so, and how many lists its values are in."""
-ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_id")
+ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_id", "chunk_id")
 """Columns of any table of a dataset that hold ids of its documents or queries."""
 
 
@@ -204,6 +204,8 @@ def read_scored_pairs(
     *,
     optional: Sequence[str] = (),
     headerless: Mapping[str, Sequence[str]] | None = None,
+    own_first: bool = False,
+    hint: str = "",
 ) -> pl.DataFrame:
     """Read (query id, document id, number) of a table, in file order.
 
@@ -215,10 +217,12 @@ def read_scored_pairs(
     table_format : parquet, a key of `TEXT_FORMATS` or of `headerless`.
     columns : the three columns as they come back, each with the other names it may have in a file.
     headerless : formats without a header, plain or gzipped, and what the fields of a line are.
+    own_first, hint : as of `read_parquet`.
     """
     query, doc, score = columns
+    named: dict[str, Any] = {"own_first": own_first, "hint": hint}
     if table_format == "parquet":
-        frame = read_parquet(path, list(columns), optional=optional, also=columns)
+        frame = read_parquet(path, list(columns), optional=optional, also=columns, **named)
         if not frame.schema[score].is_numeric():
             raise InputError(f"{path}: {score} is {frame.schema[score]}; expected numbers")
         return frame.with_columns(typed_column(frame, name, TEXT, path) for name in (query, doc))
@@ -229,7 +233,7 @@ def read_scored_pairs(
     for line, record in TEXT_FORMATS[table_format](path):
         where = f"{path}, line {line}"
         if not names.keys() <= record.keys() or not names:
-            names = _names_in(list(record), list(columns), columns, where)
+            names = _names_in(list(record), list(columns), columns, where, **named)
         for own, name in names.items():
             read = number if name == score else identifier
             values[name].append(read(record[own], where=where, column=own))

@@ -322,7 +322,8 @@ def _rows(
     for domain, length, part in queries.parts:
         known: list[tuple[BoolArray, tuple[dict[str, Any], dict[str, np.ndarray]]]] = []
         for view, mask in model.views.items():
-            chosen = part & mask
+            # Without a span there is no recall of spans.
+            chosen = part & mask & ~np.isnan(model.scores[metric])
             estimate = next((e for other, e in known if np.array_equal(other, chosen)), None)
             if estimate is None:
                 own = members.among(chosen)
@@ -447,10 +448,13 @@ def _compared(
     """Compare two models on all queries, and on those whose evidence the first one saw."""
     scheme, members = queries.members[scheme_name]
     a, b = first.scores[metric], second.scores[metric]
+    known = ~np.isnan(a + b)
     rows = []
     for view in ("all", "visible"):
-        chosen = first.views.get(view)
-        if chosen is None or not chosen.any() or (view == "visible" and chosen.all()):
+        if view not in first.views:
+            continue
+        chosen = first.views[view] & known
+        if not chosen.any() or (view == "visible" and np.array_equal(chosen, known)):
             continue
         placed = members.among(chosen)
         documents = queries.documents[chosen]

@@ -101,20 +101,26 @@ class Metric:
         return f"{self.kind}@{self.k}"
 
 
-def parse_metric(name: str) -> Metric:
-    """Read a metric name such as ``ndcg@10``; InputError if it names none."""
+def parse_metric(name: str, *, also: Sequence[str] = ()) -> Metric:
+    """Read a metric name such as ``ndcg@10``; InputError if it names none.
+
+    ``also``: kinds that are allowed beside `KINDS`.
+    """
     match = re.fullmatch(r"([a-z-]+)@([1-9][0-9]*)", name)
-    if match is None or match[1] not in KINDS:
-        allowed = ", ".join(f"{kind}@K" for kind in KINDS)
+    if match is None or match[1] not in (*KINDS, *also):
+        allowed = ", ".join(f"{kind}@K" for kind in (*KINDS, *also))
         raise InputError(f"unknown metric {name!r}; allowed: {allowed} with K from 1")
     return Metric(match[1], int(match[2]))
 
 
-def parse_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Read metric names; InputError if there is none, an unknown one or one given twice."""
+def parse_metrics(names: Sequence[str], *, also: Sequence[str] = ()) -> tuple[Metric, ...]:
+    """Read metric names; InputError if there is none, an unknown one or one given twice.
+
+    ``also``: as of `parse_metric`.
+    """
     if not names:
         raise InputError("no metric asked for; name at least one, e.g. ndcg@10")
     repeated = sorted({name for name in names if list(names).count(name) > 1})
     if repeated:
         raise InputError(f"metrics given twice: {', '.join(repeated)}; name each once")
-    return tuple(parse_metric(name) for name in names)
+    return tuple(parse_metric(name, also=also) for name in names)

@@ -16,16 +16,25 @@ from psibench.errors import InputError
 from psibench.formats.built import Dataset, find_datasets
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import fitting_schemes
+from psibench.metrics.chunks import (
+    SPAN_KINDS,
+    SPAN_METRICS,
+    rank_run,
+    refuse_beyond,
+    refuse_odd_chunks,
+    score_queries,
+)
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
-from psibench.metrics.query_scores import name_some, query_scores
+from psibench.metrics.query_scores import name_some
 from psibench.tables.derived import queries_by
-from psibench.tables.ranking import rank_documents
 
 KIND = "run"
 CONTROL = "control"
 
-Results = Mapping[str, Mapping[str, float]]
-"""Scores by document id, by query id; a larger score is better."""
+Chunk = tuple[str, int, int]
+"""Document id, start and end: characters of its text, end exclusive."""
+Results = Mapping[str, Mapping[str | Chunk, float]]
+"""Scores by document id or chunk, by query id; a larger score is better."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +83,10 @@ def evaluate(
     model: str = "retriever",
     control: Search | None = None,
     k: int = 100,
+    chunks: bool | Mapping[str, Chunk] = False,
     languages: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
-    metrics: Sequence[str] = HEADLINE_METRICS,
+    metrics: Sequence[str] | None = None,
     buckets: Sequence[str] | None = None,
     by_domain: bool = False,
 ) -> Evaluation:
@@ -94,7 +104,11 @@ def evaluate(
         A retriever that knows no position: without one the tables cannot say that a position
         effect is the retriever's and not the questions'.
     k
-        Documents to ask for; at least as many as the deepest metric counts.
+        Documents, or chunks, to ask for; at least as many as the deepest metric counts.
+    chunks
+        Whether the retriever scores chunks, as `psibench.metrics.chunks` has them: in place of a
+        document id stands (document id, start, end), or an id that this mapping has. Any other id
+        is a whole document's.
     languages, domains
         Only these; all when None.
     metrics, buckets
@@ -106,12 +120,15 @@ def evaluate(
     ------
     InputError
         If the benchmark is not built, `k` is less than a metric counts, or a ranking names an
-        unknown query or document or has a score that is no number.
+        unknown query or document, a chunk that is not in its document, or has a score that is no
+        number.
     """
-    deepest = max(parse_metrics(metrics), key=lambda metric: metric.k)
+    if metrics is None:
+        metrics = [*HEADLINE_METRICS, *(SPAN_METRICS if chunks is not False else ())]
+    deepest = max(parse_metrics(metrics, also=SPAN_KINDS), key=lambda metric: metric.k)
     if k < deepest.k:
         raise InputError(
-            f"k={k}: {deepest.name} counts {deepest.k} documents; ask for as many, or name metrics "
+            f"k={k}: {deepest.name} counts {deepest.k} results; ask for as many, or name metrics "
             "of fewer"
         )
     root = Path(benchmark)
@@ -122,7 +139,7 @@ def evaluate(
     made: dict[str, list[pl.DataFrame]] = {}
     for language in dict.fromkeys(one.language for one in datasets):
         own = [one for one in datasets if one.language == language]
-        asked = [_ask(retrievers, one, root.resolve().name, k, metrics) for one in own]
+        asked = [_ask(retrievers, one, root.resolve().name, k, chunks, metrics) for one in own]
         scores = pl.concat(frame for frame, _ in asked)
         spans = pl.concat(one.read("queries").select("pos_char_span") for one in own)
         tables = result_tables(
@@ -157,6 +174,7 @@ def _ask(
     dataset: Dataset,
     benchmark: str,
     k: int,
+    chunks: bool | Mapping[str, Chunk],
     metrics: Sequence[str],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Let each retriever search a dataset: per-query scores and rankings, `model` in front."""
@@ -167,7 +185,7 @@ def _ask(
     scores, runs = [], []
     for name, search in retrievers.items():
         source = f"{name}, {dataset.language}/{dataset.domain}"
-        run = ranking_of(search(texts, corpus, k=k), source=source, k=k)
+        run, ranked = _ranked(search(texts, corpus, k=k), source=source, k=k, chunks=chunks)
         for what, found, known in (
             ("query", run.get_column("query_id"), queries.get_column("_id")),
             ("document", run.get_column("doc_id"), documents),
@@ -178,7 +196,11 @@ def _ask(
                     f"{source}: the ranking has {what} ids that the benchmark does not: "
                     f"{name_some(foreign)}; return the ids that were given"
                 )
-        scored = query_scores(run, queries, qrels, domain=dataset.domain, metrics=metrics)
+        if ranked is not None:
+            lengths = pl.read_parquet(corpus.path, columns=["_id", "char_length"])
+            lengths = lengths.select(doc_id="_id", length="char_length")
+            refuse_beyond(ranked, lengths, source=source)
+        scored = score_queries(run, ranked, queries, qrels, metrics=metrics, domain=dataset.domain)
         scores.append(scored.select(pl.lit(name).alias("model"), pl.all()))
         where = {"model": name, "language": dataset.language, "domain": dataset.domain}
         runs.append(run.select(*(pl.lit(v).alias(c) for c, v in where.items()), pl.all()))
@@ -186,22 +208,41 @@ def _ask(
 
 
 def ranking_of(results: Results, *, source: str, k: int | None = None) -> pl.DataFrame:
-    """Rank what a retriever returned: a frame in the columns of the run table.
+    """Rank what a retriever of documents returned: a frame in the columns of the run table.
 
     Raises
     ------
     InputError
         If it is not scores by document id by query id.
     """
-    rows: list[tuple[Any, Any, Any]] = []
+    return _ranked(results, source=source, k=k, chunks=False)[0]
+
+
+def _ranked(
+    results: Results, *, source: str, k: int | None, chunks: bool | Mapping[str, Chunk]
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Rank what a retriever returned, as `rank_run` does."""
+    places: Mapping[Any, Any] = chunks if isinstance(chunks, Mapping) else {}
+    rows: list[tuple[Any, ...]] = []
     try:
         for query_id, scored in results.items():
-            rows += [(query_id, doc_id, float(score)) for doc_id, score in scored.items()]
-        schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}
+            if chunks is False:
+                rows += [(query_id, float(score), found) for found, score in scored.items()]
+                continue
+            for found, score in scored.items():
+                place = places.get(found, found)
+                own = (place,) if isinstance(place, str) else tuple(place)
+                rows.append((query_id, float(score), str(found), *own, *(None,) * (3 - len(own))))
+        of_chunks = {"chunk_id": pl.String, "doc_id": pl.String, "start": pl.Int64, "end": pl.Int64}
+        schema: dict[str, Any] = {"query_id": pl.String, "score": pl.Float64}
+        schema |= {"doc_id": pl.String} if chunks is False else of_chunks
         frame = pl.DataFrame(rows, schema=schema, orient="row")
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise InputError(
             f"{source}: a retriever returns {{query id: {{document id: score}}}}, ids as text and "
-            f"scores as numbers; got {type(results).__name__} ({error})"
+            "scores as numbers; with chunks (document id, start, end) for an id; "
+            f"got {type(results).__name__} ({error})"
         ) from error
-    return rank_documents(frame, top_k=k, source=source)
+    if chunks is not False:
+        refuse_odd_chunks(frame.drop_nulls("start"), source=source)
+    return rank_run(frame, top_k=k, source=source)

@@ -102,7 +102,8 @@ def _refuse_duplicates(frame: pl.DataFrame, source: str) -> None:
         query_id, doc_id, count = twice.row(0)
         raise InputError(
             f"{source} scores document {doc_id!r} {count} times for query {query_id!r} "
-            f"({twice.height} such pairs); allowed: once; keep one score per pair"
+            f"({twice.height} such pairs); allowed: once; keep one score per pair (of chunks: add "
+            "start and end)"
         )
 
 

@@ -1,0 +1,187 @@
+"""Runs of chunks: documents ranked by their best chunk, and how much of the evidence chunks hold.
+
+A chunk is the characters [start, end) of a document. What counts is the evidence *span*, never a
+chunk's id: however a corpus is cut, its runs are scored on the same labels. With E the characters
+of a query's evidence and C those of its first k chunks that are of the evidence's document:
+
+    span-recall@k    |E and C| / |E|
+    span-whole@k     1 if C holds all of E
+    span-in-chunk@k  1 if each evidence span is whole inside one of these chunks
+
+The first is the recall of Smith and Troynikov, "Evaluating Chunking Strategies for Retrieval",
+2024, of characters in place of tokens. Documents score as their best chunk does (MaxP: Dai and
+Callan, SIGIR 2019, arXiv:1905.09217). Of a run of documents each is one chunk, the whole of it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
+from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
+from psibench.tables.ranking import rank_documents
+
+SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk")
+SPAN_METRICS = (
+    *(f"span-recall@{k}" for k in (1, 5, 10)),
+    "span-whole@10",
+    "span-in-chunk@10",
+)
+"""Those of a run of chunks if none are named, beside `HEADLINE_METRICS`."""
+PLACE = ("doc_id", "start", "end")
+
+
+def of_documents(metrics: Sequence[str]) -> list[str]:
+    """Return the metrics that are of documents, not of spans."""
+    return [name for name in metrics if name.partition("@")[0] not in SPAN_KINDS]
+
+
+def refuse_odd_chunks(chunks: pl.DataFrame, *, source: str) -> None:
+    """Refuse chunks, columns chunk_id and `PLACE`, that are not 0 <= start < end."""
+    sound = (pl.col("start") >= 0) & (pl.col("start") < pl.col("end"))
+    odd = chunks.filter(~(sound & pl.col("doc_id").is_not_null()).fill_null(value=False))
+    for chunk_id, doc_id, start, end in odd.select("chunk_id", *PLACE).head(1).iter_rows():
+        raise InputError(
+            f"{source}: chunk {chunk_id!r} of document {doc_id!r} has the start {start} and the "
+            f"end {end} ({odd.height} such rows); allowed: 0 <= start < end, whole numbers, "
+            "characters of the document, end exclusive"
+        )
+
+
+def refuse_beyond(chunks: pl.DataFrame, lengths: pl.DataFrame, *, source: str) -> None:
+    """Refuse chunks that end beyond their document; ``lengths``: doc_id and length, characters."""
+    known = lengths.drop_nulls().group_by("doc_id").agg(pl.col("length").max())
+    beyond = chunks.join(known, on="doc_id").filter(pl.col("end") > pl.col("length"))
+    for *place, length in beyond.sort(PLACE).select(*PLACE, "length").head(1).iter_rows():
+        doc_id, start, end = place
+        raise InputError(
+            f"{source}: a chunk of document {doc_id!r} is [{start}, {end}), and the document has "
+            f"{length} characters ({beyond.height} such rows); start and end must be characters, "
+            "not bytes or tokens, of the text that the queries' spans are of"
+        )
+
+
+def rank_run(
+    scores: pl.DataFrame, *, top_k: int | None = None, source: str = "the run"
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Rank a run of documents, or of chunks: the run of documents, and that of chunks or None.
+
+    Parameters
+    ----------
+    scores : (n_pairs, >=3) frame with query_id, doc_id and score; of chunks also chunk_id, start
+        and end, which then is what is ranked: ties by chunk id, the last first.
+    top_k, source : as of `rank_documents`; chunks are counted where there are any.
+
+    Returns
+    -------
+    Frames in the columns of the run table; that of chunks has chunk_id, start and end beside.
+    """
+    if "chunk_id" not in scores.columns:
+        return rank_documents(scores, top_k, source=source), None
+    renamed = scores.select("query_id", "score", doc_id="chunk_id")
+    ranked = rank_documents(renamed, top_k, source=source).rename({"doc_id": "chunk_id"})
+    places = scores.select("chunk_id", *PLACE).unique("chunk_id")
+    chunks = ranked.join(places, on="chunk_id", how="left", maintain_order="left")
+    best = chunks.group_by("query_id", "doc_id").agg(pl.col("score").max())
+    return rank_documents(best, source=source), chunks
+
+
+def score_queries(
+    run: pl.DataFrame,
+    chunks: pl.DataFrame | None,
+    queries: pl.DataFrame,
+    qrels: pl.DataFrame,
+    *,
+    metrics: Sequence[str],
+    **further: Any,
+) -> pl.DataFrame:
+    """Score every query as `query_scores` does, among the metrics also those of spans.
+
+    ``run`` and ``chunks`` are as `rank_run` returns them; ``further`` goes to `query_scores`.
+    Metrics of spans are null where a query's evidence is known by class alone.
+    """
+    parse_metrics(metrics, also=SPAN_KINDS)
+    plain = of_documents(metrics)
+    own = plain or HEADLINE_METRICS[:1]
+    scores = query_scores(run, queries, qrels, metrics=own, **further)
+    if len(plain) == len(metrics):
+        return scores
+    by_span = span_metrics(run if chunks is None else chunks, queries, qrels, metrics=metrics)
+    joined = scores.join(by_span, on="query_id", how="left", maintain_order="left")
+    return joined.select(*(name for name in scores.columns if name not in own), *metrics)
+
+
+def span_metrics(
+    chunks: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame, *, metrics: Sequence[str]
+) -> pl.DataFrame:
+    """Say how much of each query's evidence the first chunks hold, by the kinds of `SPAN_KINDS`.
+
+    Parameters
+    ----------
+    chunks : ranked: query_id, rank, doc_id, start, end; without the last two, whole documents.
+    queries, qrels : columns of those tables; a span counts up to the end of its document.
+    metrics : names; those of documents are passed over.
+
+    Returns
+    -------
+    (n_queries with a span, 1 + n_metrics) frame: query_id, then Float64 in [0, 1].
+    """
+    length, span = pl.col("pos_char_length").cast(pl.Int64), pl.col("span")
+    columns: dict[str, Any] = {"query_id": "_id", "length": length}
+    spans = queries.select(**columns, span=pl.col("pos_char_span").cast(pl.List(pl.Int64)))
+    if SEVERAL_SPANS in queries.columns:
+        lists = pl.col(SEVERAL_SPANS).cast(pl.List(pl.List(pl.Int64)))
+        spans = pl.concat([spans, queries.select(**columns, span=lists).explode("span")])
+    spans = (
+        spans.drop_nulls("span")
+        .select(
+            "query_id", first=span.list.get(0), last=pl.min_horizontal(span.list.get(1), "length")
+        )
+        .filter(pl.col("first") < pl.col("last"))
+        .with_row_index("span")
+    )
+    if spans.is_empty():
+        raise InputError(
+            f"{', '.join(metrics)}: none of the {queries.height} queries has an evidence span; "
+            "name metrics of documents, e.g. ndcg@10"
+        )
+    if "start" not in chunks.columns:
+        chunks = chunks.with_columns(start=pl.lit(None, pl.Int64), end=pl.lit(None, pl.Int64))
+    wanted = [one for one in parse_metrics(metrics, also=SPAN_KINDS) if one.kind in SPAN_KINDS]
+    held = (
+        spans.join(evidence_documents(queries, qrels), on="query_id")
+        .join(
+            chunks.filter(pl.col("rank") <= max(one.k for one in wanted)),
+            left_on=["query_id", "document_id"],
+            right_on=["query_id", "doc_id"],
+        )
+        .with_columns(
+            # A null passes over: a document without start and end is one chunk.
+            low=pl.max_horizontal("first", "start"),
+            high=pl.min_horizontal("last", "end"),
+        )
+        .filter(pl.col("low") < pl.col("high"))
+        .sort("span", "low")
+    )
+    low, high = pl.col("low"), pl.col("high")
+    reached = high.cum_max().shift(1).over("span")
+    size, found = pl.col("last") - pl.col("first"), pl.col("found").fill_null(0)
+    kinds = {
+        "span-recall": found.sum() / size.sum(),
+        "span-whole": (found == size).all().cast(pl.Float64),
+        "span-in-chunk": pl.col("is_inside").fill_null(value=False).all().cast(pl.Float64),
+    }
+    scored = spans.select("query_id").unique(maintain_order=True)
+    for k in {one.k for one in wanted}:
+        of_spans = (
+            held.filter(pl.col("rank") <= k)
+            .with_columns(new=(high - pl.max_horizontal(low, reached)).clip(0))
+            .group_by("span")
+            .agg(found=pl.col("new").sum(), is_inside=(high - low == size).any())
+        )
+        own = {one.name: kinds[one.kind] for one in wanted if one.k == k}
+        by_query = spans.join(of_spans, on="span", how="left").group_by("query_id").agg(**own)
+        scored = scored.join(by_query, on="query_id", maintain_order="left")
+    return scored

@@ -1,0 +1,126 @@
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.metrics.chunks import rank_run, score_queries, span_metrics
+
+QRELS = {"query-id": ["q", "p"], "corpus-id": ["d", "e"], "score": [1, 1]}
+
+
+def queries(span, several=None, length=100):
+    """Query q with its evidence in d, and p with all of e."""
+    return pl.DataFrame(
+        {
+            "_id": ["q", "p"],
+            "pos_corpus_id": ["d", "e"],
+            "pos_char_span": [span, [0, 10]],
+            "pos_char_spans": [several, None],
+            "pos_char_length": [length, 10],
+            "pos_token_length": [None, None],
+            "target_position": ["beginning", None],
+        },
+        schema_overrides={
+            "pos_char_spans": pl.List(pl.List(pl.Int64)),
+            "pos_token_length": pl.Int64,
+        },
+    )
+
+
+def chunk_run(places, query="q"):
+    """Chunks in the order of their ranks."""
+    rows = [(query, f"{n:03d}", *place, float(-n)) for n, place in enumerate(places)]
+    names = ["query_id", "chunk_id", "doc_id", "start", "end", "score"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+# Ranks:      1              2               3              4
+RANKED = [("d", 10, 30), ("e", 0, 10), ("d", 25, 50), ("d", 0, 100)]
+
+
+@pytest.mark.parametrize(
+    ("span", "several", "expected"),
+    [
+        # [20, 40): 10 of 20 characters by rank 1 and 2; all by 3, cut in two; in one chunk by 4.
+        ([20, 40], None, {1: (0.5, 0, 0), 2: (0.5, 0, 0), 3: (1, 1, 0), 4: (1, 1, 1)}),
+        ([12, 28], None, {1: (1, 1, 1), 4: (1, 1, 1)}),
+        ([60, 70], None, {1: (0, 0, 0), 3: (0, 0, 0), 4: (1, 1, 1)}),
+        # Two spans of 10 characters, in a chunk each; the first alone is half.
+        (None, [[10, 20], [40, 50]], {1: (0.5, 0, 0), 3: (1, 1, 1)}),
+        # [45, 52) is not whole in any of the first three: 5 of 17 + 10 of 17.
+        (None, [[10, 20], [45, 52]], {3: (15 / 17, 0, 0)}),
+        # What is beyond the document is nowhere.
+        ([90, 120], None, {3: (0, 0, 0), 4: (1, 1, 1)}),
+    ],
+)
+def test_evidence_in_the_first_chunks(span, several, expected):
+    run, chunks = rank_run(chunk_run(RANKED))
+    for k, values in expected.items():
+        names = [f"span-recall@{k}", f"span-whole@{k}", f"span-in-chunk@{k}", "mrr@10"]
+        found = score_queries(
+            run,
+            chunks,
+            queries(span, several),
+            pl.DataFrame(QRELS),
+            metrics=names,
+            domain="all",
+        )
+        assert found.columns[-4:] == names
+        # q's document is found by its best chunk; nothing is found for p.
+        assert found.filter(query_id="q").select(names).row(0) == (*map(float, values), 1.0)
+        assert found.filter(query_id="p").select(names).row(0) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_a_document_ranks_by_its_best_chunk():
+    run, _ = rank_run(chunk_run([("a", 0, 9), ("b", 0, 9), ("a", 9, 20), ("c", 3, 4)]))
+    assert run.select("doc_id", "rank", "score").rows() == [
+        ("a", 1, 0.0),
+        ("b", 2, -1.0),
+        ("c", 3, -3.0),
+    ]
+
+
+def test_a_document_without_places_is_one_chunk():
+    run, chunks = rank_run(
+        pl.DataFrame({"query_id": ["q"], "doc_id": ["d"], "score": [1.0]}),
+    )
+    assert chunks is None
+    found = span_metrics(run, queries([20, 40]), pl.DataFrame(QRELS), metrics=["span-in-chunk@1"])
+    assert found.rows() == [("q", 1.0), ("p", 0.0)]
+
+
+def test_evidence_known_by_class_has_no_recall_of_spans():
+    run, chunks = rank_run(chunk_run(RANKED))
+    options = {"metrics": ["ndcg@10", "span-recall@1"], "domain": "all"}
+    found = score_queries(run, chunks, queries(None), pl.DataFrame(QRELS), **options)
+    assert dict(found.select("query_id", "span-recall@1").iter_rows()) == {"q": None, "p": 0.0}
+    by_class, qrels = queries(None).head(1), pl.DataFrame(QRELS).head(1)
+    with pytest.raises(InputError, match="none of the 1 queries has an evidence span"):
+        score_queries(run, chunks, by_class, qrels, **options)
+
+
+places = st.tuples(st.sampled_from("de"), st.integers(0, 20), st.integers(1, 12)).map(
+    lambda one: (one[0], one[1], one[1] + one[2])
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(ranked=st.lists(places, max_size=8), cuts=st.sets(st.integers(0, 30), min_size=2))
+def test_coverage_is_that_of_sets_of_characters(ranked, cuts):
+    ends = sorted(cuts)[: len(cuts) // 2 * 2]
+    spans = [list(pair) for pair in zip(ends[::2], ends[1::2], strict=True)]
+    _, chunks = rank_run(chunk_run(ranked)) if ranked else rank_run(chunk_run(RANKED).clear())
+    metrics = [f"{kind}@3" for kind in ("span-recall", "span-whole", "span-in-chunk")]
+    found = span_metrics(
+        chunks, queries(None, spans, length=40), pl.DataFrame(QRELS), metrics=metrics
+    )
+    own = [set(range(start, end)) for doc, start, end in ranked[:3] if doc == "d"]
+    wanted = [set(range(*span)) for span in spans]
+    evidence, held = set().union(*wanted), set().union(*own)
+    expected = (
+        len(evidence & held) / len(evidence),
+        float(evidence <= held),
+        float(all(any(span <= chunk for chunk in own) for span in wanted)),
+    )
+    assert found.filter(query_id="q").row(0)[1:] == pytest.approx(expected)
