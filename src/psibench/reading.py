@@ -32,6 +32,17 @@ def shown(value: object) -> str:
     return _shown.repr(value)
 
 
+def one_line(text: object, most: int) -> str:
+    """Return the beginning of somebody's text so that it can be shown, logged and stored.
+
+    What cannot be printed, ends of lines among it, is escaped.
+    """
+    cut = str(text)[:most]
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
 # --- Files and their text --------------------------------------------------------------------
 
 

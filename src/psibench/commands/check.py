@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 
 from psibench.all_tables import ALL_TABLES
 from psibench.commands.base import Command, config_file, read_configs
@@ -38,6 +37,7 @@ from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import read_documents
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
+from psibench.tables.io import open_parquet
 from psibench.tables.provenance import hash_params
 from psibench.tables.schemas import QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -82,7 +82,8 @@ def check_table(path: Path) -> str:
     name = record.get("table")
     if name not in ALL_TABLES:
         raise InputError(f"{path}: unknown table {name!r}. Known: {', '.join(ALL_TABLES)}")
-    table = pq.ParquetFile(path).read()
+    with open_parquet(path) as file:
+        table = file.read()
     read_table(path, with_labels(ALL_TABLES[name], table.column_names))
     rows_hash = hash_rows(table)
     if rows_hash != record["rows_hash"]:

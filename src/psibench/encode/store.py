@@ -211,6 +211,11 @@ class _Parts:
             return
         with ThreadPoolExecutor(HEAD_READERS) as pool:
             heads = list(pool.map(_read_head, new))
+        known = next((dim for dim in (self.dim, *(dim for _, _, dim in heads)) if dim > 1), 1)
+        for path, (_, _, dim) in zip(new, heads, strict=True):  # 1: of texts without vectors alone
+            if dim not in (1, known):
+                words = f"its vectors have {dim} dimensions, those of others {known}"
+                raise damaged_part(path, HOLDS, words)
         self._paths += new
         first = self._starts[-1]
         for keys, _, dim in heads:
@@ -362,10 +367,10 @@ def _read(path: Path, *names: str) -> tuple[pa.Table, int]:
     columns = {name: COLUMNS[name] for name in names}
     table = read_part(path, columns, marker=MARKER, holds=HOLDS, optional=OPTIONAL)
     told = (table.schema.metadata or {}).get(b"dim", b"")
-    dim = int(told) if told.isdigit() else 0
+    dim = int(told) if told.isdigit() and len(told) < 9 else 0
     kind = _vectors_of(table.column("values").type) if "values" in names else None
     is_several = "n_vectors" in table.column_names
-    if not dim or (kind is not None and kind.list_size != dim):
+    if not 0 < dim <= MOST_DIM or (kind is not None and kind.list_size != dim):
         raise damaged_part(path, HOLDS, f"its vectors have no {dim} dimensions")
     if "values" in names and is_several != pa.types.is_large_list(table.column("values").type):
         raise damaged_part(path, HOLDS, "it has vectors without their number")
@@ -385,6 +390,7 @@ def _are_vectors(kind: pa.DataType) -> bool:
 HOLDS = "vectors"
 COLUMNS = {"key": is_key, "n_vectors": pa.types.is_int32, "values": _are_vectors}
 OPTIONAL = ("n_vectors",)
+MOST_DIM = 1 << 20
 
 
 def fingerprint_of(encodings: str | Path) -> str:

@@ -69,7 +69,8 @@ def read_parquet(
             raise InputError(f"{path}: columns that occur twice: {', '.join(twice)}")
         table = file.read(columns=wanted).select(wanted)
         table.validate(full=True)
-        return pl.DataFrame(pl.from_arrow(table)).rename(names)
+        bare = table.replace_schema_metadata(None)  # which may hold anything
+        return pl.DataFrame(pl.from_arrow(bare)).rename(names)
     except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(
             f"{path}: not a readable Parquet file, maybe truncated ({error})"

@@ -467,7 +467,7 @@ class _Index:
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
             return self.database.execute(query, values).fetchall()
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeDecodeError):
             raise _UnreadableIndexError(self.path) from None
 
 

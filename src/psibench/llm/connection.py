@@ -21,6 +21,7 @@ from psibench.errors import InputError
 from psibench.llm.limits import Budget, Call, Meter, Turnstile
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
+from psibench.reading import one_line
 
 if TYPE_CHECKING:
     import httpx2
@@ -254,8 +255,7 @@ def server_words(given: object, secret: Secret, most: int = DETAIL_CHARS) -> str
     What cannot be printed or encoded is escaped.
     """
     text = secret.scrub_exactly(str(given or ""))
-    text = secret.scrub(text[: 4 * most])[:most]  # its patterns take long on a long one
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
+    return one_line(secret.scrub(text[: 4 * most]), most)  # its patterns take long on a long one
 
 
 def open_client(

@@ -29,6 +29,8 @@ from psibench.reading import parse_json
 logger = logging.getLogger("psibench")
 
 FOLDER = "spending"
+MOST = 1e15
+"""Of any number in a line."""
 
 
 @dataclass
@@ -178,5 +180,5 @@ def _is_line(line: object) -> bool:
     return (
         isinstance(line, dict)
         and all(isinstance(line.get(name), kind) for name, kind in (kinds | further).items())
-        and all(0 <= line[name] < math.inf for name in line if isinstance(line[name], int | float))
+        and all(0 <= line[name] <= MOST for name in line if isinstance(line[name], int | float))
     )

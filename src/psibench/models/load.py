@@ -14,7 +14,10 @@ from psibench.config.models import (
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, loading
 from psibench.models.declared import warn_of_departures, with_declared_prompts
-from psibench.models.protocols import Encoder
+from psibench.models.protocols import Encoder, Role
+
+ROLES: tuple[Role, ...] = ("query", "document")
+SAMPLE = "a"
 
 
 def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") -> Encoder:
@@ -39,8 +42,17 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
         folder = checkpoint_folder(entry)
         entry = with_declared_prompts(entry, folder)
         encoder = _load(entry, folder, device=device, dtype=dtype)
+        if not isinstance(entry, VllmModel):
+            _run_once(encoder)
     warn_of_departures(entry, folder)
     return encoder
+
+
+def _run_once(encoder: Encoder) -> None:
+    """Encode a word: what is wrong with files that could be loaded shows here."""
+    for role in ROLES:
+        (item,) = encoder.tokenize([SAMPLE], role)
+        encoder.forward(item.windows, item.content)
 
 
 def _load(entry: EncoderModel, folder: Path, *, device: str, dtype: str) -> Encoder:

@@ -283,7 +283,9 @@ def check_files(folder: Path, path: str = "") -> None:
             "the weights (tokenizer.save_pretrained)"
         )
     config = read_json(place / "config.json")
-    wanted = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
+    of_text = config.get("text_config")
+    inner = of_text.get("vocab_size") if isinstance(of_text, dict) else None
+    wanted = config.get("vocab_size") or inner
     found = _vocabulary(place)
     if found is None or not isinstance(wanted, int):
         return
@@ -310,8 +312,8 @@ def _check_sizes(place: Path) -> None:
             if isinstance(size, int) and size * max([1, *widths]) > most:
                 raise InputError(
                     f"{place / 'config.json'}: {key} {size:,} is more than the weights beside it, "
-                    f"{most // PARAMETERS_PER_BYTE:,} bytes, have room for; is one of them another "
-                    "model's?"
+                    f"{most // PARAMETERS_PER_BYTE:,} bytes, have room for; is one of them cut "
+                    "off, or another model's?"
                 )
 
 
@@ -321,24 +323,27 @@ def _vocabulary(folder: Path) -> tuple[int, int] | None:
     None if it is of another kind. Words added to a vocabulary are counted; their numbers may be
     beyond what the network reads.
     """
-    if (folder / "tokenizer.json").is_file():
-        stored = read_json(folder / "tokenizer.json")
-        words = (stored.get("model") or {}).get("vocab")
-        if words is None:
-            return None
-        return len(words) + len(stored.get("added_tokens") or ()), _last(words)
-    if (folder / "vocab.txt").is_file():
-        n_words = (folder / "vocab.txt").read_bytes().count(b"\n")
-        return n_words, n_words - 1
-    if (folder / "vocab.json").is_file():
-        words = read_json(folder / "vocab.json")
-        return len(words), _last(words)
+    for name in ("tokenizer.json", "vocab.txt", "vocab.json"):
+        path = folder / name
+        if not path.is_file():
+            continue
+        if name == "vocab.txt":
+            n_words = path.read_bytes().count(b"\n")
+            return n_words, n_words - 1
+        stored, added = read_json(path), 0
+        words: Any = stored
+        if name == "tokenizer.json":
+            model, further = stored.get("model"), stored.get("added_tokens") or []
+            words = model.get("vocab") if isinstance(model, dict) else None
+            added = len(further) if isinstance(further, list) else 0
+        if isinstance(words, list):  # numbered in its order
+            return len(words) + added, len(words) - 1
+        if isinstance(words, dict):
+            if not all(isinstance(number, int) for number in words.values()):
+                raise InputError(f"{path}: a word of its vocabulary has no number; is it damaged?")
+            return len(words) + added, max(words.values(), default=-1)
+        return None
     return None
-
-
-def _last(words: Any) -> int:
-    """Return the last number of a vocabulary's words; those of a list are in its order."""
-    return max(words.values(), default=-1) if isinstance(words, dict) else len(words) - 1
 
 
 def set_weights(model: Any, weights: Mapping[str, Any], folder: Path) -> Any:

@@ -291,6 +291,7 @@ def _read_domain(asked: OfDomain) -> pl.DataFrame:
             if _may_hold(file.metadata.row_group(number), asked.domain)
         ]
         table = file.read_row_groups(groups)
+        table.validate(full=True)
     frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None)))
     rows = frame.filter(pl.col(DOMAIN.name) == asked.domain)
     return rows if asked.language is None else rows.filter(pl.col(LANGUAGE.name) == asked.language)
