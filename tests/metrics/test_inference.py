@@ -508,6 +508,47 @@ def test_between_documents_takes_out_what_length_quintiles_explain():
     assert naive.p_shape < 1e-3
 
 
+def test_between_documents_a_bucket_is_tested_alone_where_clusters_are_enough():
+    # In the shortest documents, which alone hold the first bucket, everything is found.
+    rng = np.random.default_rng(2)
+    buckets = np.r_[np.tile([0, 1], 30), rng.integers(1, 3, 240)]
+    scores = np.r_[np.ones(60), rng.random(240) < 0.5]
+    documents, lengths = np.arange(300), np.repeat(np.arange(5) * 100.0 + 500, 60)
+
+    def test(n_clusters):
+        return between_documents(
+            scores, documents, buckets, lengths, units=rng.permutation(documents % n_clusters)
+        )
+
+    few, many = test(12), test(60)
+    assert few.p_bucket is None
+    assert few.p == few.p_shape
+    assert 0 < many.p_bucket <= 1
+    assert many.buckets.keys() == {1, 2}
+
+
+def test_a_cluster_whose_documents_cancel_out_does_not_count():
+    # Thirds of 1/3 do not sum to 0 exactly in binary.
+    queries = random_queries(7, n_documents=120)
+    mirrored = [(120 + d, b, float(d == b)) for d in range(3) for b in range(3)]
+
+    def p_shape(held):
+        documents, buckets, scores = (np.array(part) for part in zip(*held, strict=True))
+        units = np.where(documents < 120, documents % 20, 20)
+        index = np.arange(len(scores))
+        table = document_table(scores, documents, index, buckets, n_buckets=3, units=units)
+        return within_documents(table).p_shape
+
+    assert p_shape(queries + mirrored) == pytest.approx(p_shape(queries), rel=1e-12)
+
+
+def test_a_slope_that_no_document_has_is_not_found():
+    queries = [(d, b, float((b == 1) == (d % 3 > 0))) for d in range(60) for b in range(3)]
+    test = within_documents(table_of(queries))
+    assert test.p_trend == 1.0
+    assert test.p_shape < 0.05
+
+
 # --- Describing a row, confounding ----------------------------------------------------------------
 
 

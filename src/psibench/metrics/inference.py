@@ -251,9 +251,11 @@ class Contrast:
 
     @property
     def p(self) -> float:
-        """p-value of "the rows have mean 0", symmetric about it."""
+        """p-value of "the rows have mean 0", symmetric about it; 1 where all rows are 0."""
         from scipy.stats import beta
 
+        if not self.rank:
+            return 1.0
         half, rest = self.rank / 2, (self.n_units - self.rank) / 2
         return float(beta.sf(min(self.q / self.n_units, 1.0), half, rest))
 
@@ -265,6 +267,8 @@ class Contrast:
         """
         from scipy.stats import beta
 
+        if not self.rank:
+            return 1.0
         found = min(max(self.q / self.n_units, 1e-12), 1.0)
         allowed = beta.isf(alpha, self.rank / 2, (self.n_units - self.rank) / 2)
         return float(np.sqrt(allowed * (1 - found) / (found * (1 - allowed))))
@@ -290,7 +294,7 @@ class PositionTest:
     statistic : float array of shape (n_buckets,)
         Score sum of each bucket beyond what its documents lead to expect.
     shape, buckets : Contrast and one per bucket that is tested, by its place
-        What the p-values are of; none between documents.
+        What the p-values are of; none between documents that are units themselves.
     """
 
     p: float | None
@@ -371,24 +375,40 @@ def equal_means(table: DocumentTable) -> PositionTest:
 
 def _test_rows(rows: FloatArray, table: DocumentTable) -> PositionTest:
     """Test whether rows (n_documents, n_buckets) have mean 0 in shape and in each bucket."""
-    rows[np.abs(rows) <= 1e-12 * np.abs(table.sums).max(initial=0.0)] = 0.0
-    n_documents, n_buckets = int(rows.any(axis=1).sum()), rows.shape[1]
+    least = 1e-12 * np.abs(table.sums).max(initial=0.0)
+    rows[np.abs(rows) <= least] = 0.0
+    n_documents = int(rows.any(axis=1).sum())
+    if rows.shape[1] < 2 or n_documents < FEWEST_DOCUMENTS:
+        return PositionTest(None, None, None, None, n_documents, rows.sum(axis=0))
+    could = np.ones(rows.shape[1], dtype=np.bool_)
+    if table.sums.min() >= 0:  # scores, not differences of scores
+        mean = table.mean / table.score_limit
+        could = table.bucket_sizes * min(mean, 1 - mean) >= FEWEST_OF_A_KIND
+    return _test_units(
+        table.by_unit(rows), n_documents, table.fewest_units, least=least, could=could
+    )
+
+
+def _test_units(
+    rows: FloatArray, n_documents: int, fewest: int, *, least: float, could: BoolArray
+) -> PositionTest:
+    """Test rows of independent units, (n_units, n_buckets); values up to ``least`` are rounding.
+
+    By itself a bucket is tested that ``could`` be, if its units count for `FEWEST_OF_A_BUCKET`.
+    """
+    rows = np.where(np.abs(rows) <= least, 0.0, rows)
     statistic: FloatArray = rows.sum(axis=0)
-    rows = table.by_unit(rows)
     rows = rows[rows.any(axis=1)]
-    if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS or len(rows) < table.fewest_units:
+    if len(rows) < fewest:
         return PositionTest(None, None, None, None, n_documents, statistic)
-    slope_and_bend = contrasts(n_buckets)
+    slope_and_bend = contrasts(rows.shape[1])
     shape = _contrast(rows @ slope_and_bend)
     buckets = {}
-    if n_buckets > 2:
+    if rows.shape[1] > 2:
         squares = rows**2
         spread = squares.sum(axis=0)
         fourth = np.einsum("dk,dk->k", squares, squares)
-        is_tested = spread**2 >= FEWEST_OF_A_BUCKET * np.maximum(fourth, 1e-300)
-        if table.sums.min() >= 0:  # scores, not differences of scores
-            mean = table.mean / table.score_limit
-            is_tested &= table.bucket_sizes * min(mean, 1 - mean) >= FEWEST_OF_A_KIND
+        is_tested = could & (spread**2 >= FEWEST_OF_A_BUCKET * np.maximum(fourth, 1e-300))
         held = np.count_nonzero(rows, axis=0)
         for k in np.flatnonzero(is_tested).tolist():
             buckets[k] = Contrast(float(statistic[k] ** 2 / spread[k]), 1, int(held[k]))
@@ -646,8 +666,9 @@ def between_documents(
     Returns
     -------
     PositionTest
-        No p-value where fewer than `FEWEST_DOCUMENTS` documents can be exchanged, or a length is
-        not known (NaN). A bucket is tested by itself where as many hold a query in it.
+        No p-value where fewer than `FEWEST_DOCUMENTS` documents can be exchanged, or these are of
+        fewer than `FEWEST_CLUSTERS` clusters, or a length is not known (NaN). A bucket is tested by
+        itself where as many documents hold a query in it.
     """
     from scipy.stats import chi2
 
@@ -670,14 +691,13 @@ def between_documents(
         together = np.einsum("dik,djl->ijkl", labels, labels, optimize=True)
         covariance += np.einsum("ij,ijkl->kl", z.T @ z, together) / (len(rows) - 1)
         n_documents += len(rows)
-    parts = parts[parts.any(axis=1)]
-    too_few = units is not None and len(parts) < FEWEST_CLUSTERS
-    if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS or too_few:
+    if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS:
         return PositionTest(None, None, None, None, n_documents, total)
+    if units is not None:
+        least, could = 1e-12 * float(np.abs(scores).sum()), holding >= FEWEST_DOCUMENTS
+        return _test_units(parts, n_documents, FEWEST_CLUSTERS, least=least, could=could)
 
     def p_value(directions: FloatArray) -> float | None:
-        if units is not None:
-            return _contrast(parts @ directions).p
         values, vectors = np.linalg.eigh(directions.T @ covariance @ directions)
         kept = values > 1e-10 * max(values.max(), 1e-300)
         if not kept.any():
