@@ -9,7 +9,8 @@
 # make vllm-test      a vLLM that really runs, on CPUs: all tasks, kills, its failures' messages, ten
 #                     minutes; RELEASES="0.27.0 0.30.0": and some requests to these
 # make small          every preset's chain of jobs at small size, an hour; PRESETS="beir myopic": these
-# make peers          what is exported, loaded and scored by mteb, BEIR, ranx, ir-measures, PyTerrier and others
+# make peers          what is exported, loaded and scored by mteb, BEIR, ranx, ir-measures, PyTerrier and others,
+#                     and retrievers of other frameworks and servers, asked by psibench.evaluate
 # make setup          the set-up alone: .venv from requirements.lock
 # make lint           formats, lint, types, workflow lint, schema drift, dry run of each config
 # make bench          speed and memory beside the libraries one would use instead: docs/benchmarks.md
@@ -96,8 +97,9 @@ $(VENV)/.installed-docs: $(VENV)/.installed requirements-docs.lock
 
 setup-peers: $(VENV)/.installed-peers
 
+# uv's links are refused by nltk from 3.10.3 on, where LlamaIndex reads its data.
 $(VENV)/.installed-peers: $(VENV)/.installed requirements-peers.lock
-	@$(INSTALL) -r requirements-peers.lock
+	@UV_LINK_MODE=copy $(INSTALL) -r requirements-peers.lock
 	@touch $@
 
 lint: setup

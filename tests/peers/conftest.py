@@ -15,6 +15,7 @@ from psibench.cli import main
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 REQUIRED = bool(os.environ.get("PSIBENCH_REQUIRE_PEERS"))
 

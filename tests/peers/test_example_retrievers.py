@@ -1,10 +1,11 @@
-"""The example retrievers, through each server's official client.
+"""The example retrievers, through each server's official client and each framework's package.
 
 Qdrant's client brings a search in memory of its own. There is no OpenSearch server on PyPI or in
 Debian: its client talks to a stand-in here, which checks what is asked and answers by shared words.
 """
 
 import json
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
@@ -12,10 +13,13 @@ from threading import Thread
 from typing import ClassVar
 
 import numpy as np
+import polars as pl
 import pytest
-from built_benchmark import DOMAINS, LANGUAGES
+from built_benchmark import DOMAINS, LANGUAGES, table
 
 import psibench
+from psibench.config.models import Bm25Model
+from psibench.search.runs import run_lexical_search
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -41,14 +45,18 @@ def bags(texts):
     return vectors
 
 
+def cosines(asked, searched):
+    asked, searched = bags(asked), bags(searched)
+    asked, searched = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (asked, searched))
+    return asked @ searched.T
+
+
 def by_cosine(queries, corpus, *, k):
     """What the server has to find, computed here."""
-    texts = corpus.texts
-    asked, searched = bags(list(queries.values())), bags(list(texts.values()))
-    asked, searched = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (asked, searched))
+    found = cosines(list(queries.values()), list(corpus.texts.values()))
     return {
-        query: dict(zip(texts, map(float, row), strict=True))
-        for query, row in zip(queries, asked @ searched.T, strict=True)
+        query: dict(zip(corpus.texts, map(float, row), strict=True))
+        for query, row in zip(queries, found, strict=True)
     }
 
 
@@ -164,3 +172,103 @@ def test_opensearchs_client_fills_and_asks_an_index_for_each_domain(peer, exampl
     assert set(StandIn.indices) == {f"two-languages-eng-latn-{domain}" for domain in DOMAINS}
     ran = found.run.filter(domain="game")["query_id"].n_unique()
     assert ran == 108  # every query found something
+
+
+def cut_by_langchain(documents):
+    splitter = import_module("langchain_text_splitters").RecursiveCharacterTextSplitter
+    return splitter(chunk_size=150, chunk_overlap=0).split_documents(documents)
+
+
+def cut_by_llamaindex(documents):
+    splitter = import_module("llama_index.core.node_parser").SentenceSplitter
+    return splitter(chunk_size=64, chunk_overlap=0).get_nodes_from_documents(documents)
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
+@pytest.mark.parametrize(
+    ("framework", "package", "splitter", "text"),
+    [
+        ("langchain", "langchain_core", cut_by_langchain, "page_content"),
+        ("llamaindex", "llama_index.core", cut_by_llamaindex, "text"),
+    ],
+)
+def test_a_framework_ranks_documents_by_the_cosine_of_their_best_piece(
+    peer, example, built, framework, package, splitter, text, cut
+):
+    peer(package)
+    made = example("framework_retrievers")
+    vectors = getattr(made, f"{framework}_vectors")(bags)
+    indexed = []
+
+    def build(documents, k):
+        assert k == 20
+        indexed.append(splitter(documents) if cut else documents)
+        return vectors(indexed[-1], len(indexed[-1]))
+
+    search = getattr(made, f"{framework}_search")(build)
+    options = {"languages": [LANGUAGES[1]], "buckets": ["thirds"]}
+    found = psibench.evaluate(search, built, k=20, **options)
+    assert found.psi["mean"][0] > 0.5
+    for domain, pieces in zip(DOMAINS, indexed, strict=True):
+        assert (len(pieces) > 36) == cut
+        queries = dict(
+            table(built, LANGUAGES[1], "queries", [domain]).select("_id", "text").iter_rows()
+        )
+        scored = cosines(list(queries.values()), [getattr(piece, text) for piece in pieces])
+        for query, row in zip(queries, scored, strict=True):
+            best = {}
+            for piece, cosine in zip(pieces, map(float, row), strict=True):
+                document = piece.metadata[made.ID]
+                best[document] = max(best.get(document, 0), cosine)
+            # Equal cosines may come in any order.
+            expected = sorted(best.values(), reverse=True)[:20]
+            ranked = found.run.filter(query_id=query).sort("rank")["doc_id"]
+            assert [best[document] for document in ranked] == pytest.approx(expected, abs=1e-5)
+
+
+def test_haystacks_bm25_ranks_as_psibenchs_of_the_same_formula(peer, example, built, tmp_path):
+    peer("haystack")
+    made = example("framework_retrievers")
+    okapi = partial(made.haystack_bm25, bm25_algorithm="BM25Okapi")
+    options = {"languages": [LANGUAGES[1]], "buckets": ["thirds"]}
+    found = psibench.evaluate(made.haystack_search(okapi), built, k=20, **options)
+    folders = [built / "data" / LANGUAGES[1] / domain for domain in DOMAINS]
+    run_lexical_search(
+        Bm25Model(backend="bm25s", method="robertson", k1=1.5, b=0.75),
+        model="bm25",
+        corpora=[folder / "corpus.parquet" for folder in folders],
+        queries=[folder / "queries.parquet" for folder in folders],
+        corpus_lang=LANGUAGES[1],
+        top_k=20,
+        output=tmp_path / "run.parquet",
+    )
+    own = pl.read_parquet(tmp_path / "run.parquet").select("query_id", "rank", "doc_id", "score")
+    assert len(own) > 1000
+    # Equal scores may come in any order: at each rank there is a document of the same score.
+    theirs = found.run.select("query_id", "rank", there="doc_id")
+    scores = own.select("query_id", there="doc_id", score_there="score")
+    placed = own.join(theirs, on=["query_id", "rank"]).join(
+        scores, on=["query_id", "there"], how="left"
+    )
+    assert len(placed) == len(own)
+    assert placed["score_there"].to_list() == pytest.approx(placed["score"].to_list(), abs=1e-5)
+
+
+def test_haystacks_pieces_are_found_as_their_document(peer, example, built):
+    splitter = peer("haystack.components.preprocessors").DocumentSplitter
+    made = example("framework_retrievers")
+
+    def build(documents, k):
+        cut = splitter(split_by="word", split_length=20).run(documents=documents)["documents"]
+        return made.haystack_bm25(cut, len(cut))
+
+    options = {"languages": [LANGUAGES[1]], "domains": ["game"], "buckets": ["thirds"]}
+    found = psibench.evaluate(made.haystack_search(build), built, **options)
+    corpus, queries = (
+        dict(table(built, LANGUAGES[1], name, ["game"]).select("_id", "text").iter_rows())
+        for name in ("corpus", "queries")
+    )
+    for query, text in queries.items():
+        expected = {document for document in corpus if words(text) & words(corpus[document])}
+        assert set(found.run.filter(query_id=query)["doc_id"]) == expected
+    assert found.psi["mean"][0] > 0.5
