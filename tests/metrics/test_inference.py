@@ -461,6 +461,11 @@ def test_between_documents_by_hand():
     assert test.p_bucket is None
 
 
+def test_between_documents_that_all_score_alike_none_informs():
+    test = between_documents(np.ones(60), np.arange(60), np.arange(60) % 3, np.full(60, 500.0))
+    assert (test.p, test.n_documents) == (None, 0)
+
+
 def test_between_documents_has_the_covariance_of_all_exchanges():
     # Five strata of three documents with 2 queries and three with 1: 30 documents. All 3! orders of
     # each group are enumerated; a document hands its whole sequence of buckets over.

@@ -12,6 +12,7 @@ from psibench.metrics.psi import FLAGS
 from psibench.report.page import render_report
 from psibench.report.verdict import WORDS, Verdict, verdicts
 
+TOO_FEW = {"p_adjusted": None, "n_informative_documents": 20}
 BETWEEN = {"test": "between", "flags": "between_documents", "psi_same": None} | {
     "psi_same_low": None,
     "psi_same_high": None,
@@ -92,6 +93,12 @@ def visible(**changes: Any) -> dict[str, Any]:
             "Not tested: the data leave 12 documents that could show an effect, and 30 are needed.",
         ),
         (
+            {"p_adjusted": None, "test": None, "n_informative_documents": 39, "n_clusters": 11}
+            | {"flags": "too_few_documents"},
+            "depends",
+            "the data leave fewer than 10 clusters that could show an effect, and 10 are needed.",
+        ),
+        (
             {"flags": "confounded"},
             "size",
             "Published PSI 0.250 [0.200, 0.300] mixes position with document.",
@@ -147,7 +154,7 @@ def test_a_model_that_was_given_most_or_is_to_be_cut_off_gets_no_advice(
             {"p_adjusted": 0.2, "p_position": 0.2},
             "no evidence of a position effect (adjusted p = 0.200); a PSI above 0.270",
         ),
-        ({"p_adjusted": None}, "position is not tested: 400 documents could show an effect"),
+        (TOO_FEW, "position is not tested: 20 documents could show an effect"),
         ({"test": "between"}, "positions within documents cannot be compared."),
     ],
 )
@@ -251,7 +258,7 @@ def test_the_page_names_each_sentence_and_no_other() -> None:
         (
             {},
             {"control": None, "psi_same": None, "psi_same_high": None}
-            | {"drop_low": -0.1, "length_imbalance": 0.3},
+            | {"drop_low": -0.1, "length_imbalance": 0.3, "n_informative_documents": 12},
         ),
         ((None, None, None), (-0.2, -0.3, -0.1), (-0.2, -0.5, 0.1)),  # truncation
     )
@@ -262,6 +269,7 @@ def test_the_page_names_each_sentence_and_no_other() -> None:
         row |= dict(zip(("truncation", "truncation_low", "truncation_high"), cost, strict=True))
         seen_row = visible(p_adjusted=p_seen, p_control_adjusted=against, test=test_seen)
         seen_row["p_position"] = alone
+        seen_row["n_informative_documents"] = row["n_informative_documents"]
         whole = psi_row("a", evidence="whole", p_control_adjusted=against)
         one = said(row, seen_row, whole, **({"a": control} if control else {}))
         found |= {
@@ -347,13 +355,13 @@ def test_row_without_a_psi_says_why(changes: dict[str, Any], text: str) -> None:
     [
         ("position-blind", {}, "the questions differ by position"),
         ("position-blind", {"p_adjusted": 0.4}, "no evidence that the questions differ"),
-        ("position-blind", {"p_adjusted": None}, "400 documents could show an effect"),
+        ("position-blind", TOO_FEW, "20 documents could show an effect"),
         ("position-blind", {"flags": "at_floor"}, "Finds next to nothing"),
         ("truncating", {"seen": 0.6}, "late evidence is found worse, as it must be."),
         ("truncating", {"seen": 0.6, "drop_low": -0.1}, "not of late evidence found worse"),
         ("truncating", {"seen": 0.6, "p_adjusted": 0.4}, "could be missed, too"),
         ("truncating", {}, "too short here to cut anything"),
-        ("truncating", {"p_adjusted": None}, "400 documents could show an effect"),
+        ("truncating", TOO_FEW, "20 documents could show an effect"),
         ("truncating", {"psi": None}, "Nothing is found in any bucket"),
     ],
 )

@@ -710,6 +710,8 @@ def between_documents(
     by_bucket = [p for k in tested if (p := p_value(each[:, [k]])) is not None]
     p_bucket = least_of(by_bucket)
     p_shape = p_value(both)
+    if p_shape is None:  # all score alike
+        n_documents = 0
     p = combined_p(p_shape, p_bucket)
     return PositionTest(p, p_shape, p_bucket, p_value(both[:, :1]), n_documents, total)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.metrics.psi import IMBALANCED
 from psibench.report.wording import ALPHA, change, interval, isolate, number, p_text, percent
 
@@ -163,7 +164,7 @@ def _of_truncating_control(row: Row) -> str:
 
 def _untested(row: Row) -> str:
     """Return what to do where nothing is tested."""
-    finding, n = finding_of(row), row["n_informative_documents"]
+    finding = finding_of(row)
     if finding == "undefined":
         return undefined_text(row)
     if finding == "floor":
@@ -172,7 +173,17 @@ def _untested(row: Row) -> str:
         return "Needs the documents' lengths (pos_char_length) to be tested."
     if has_flag(row, "at_ceiling"):
         return "Finds nearly everything: harder queries or more documents would tell."
-    return f"{n} documents could show an effect, 30 are needed: more documents would tell."
+    found, needed = _informative(row)
+    said = f"{found} could show an effect, {needed} are needed: more documents would tell."
+    return f"{said[0].upper()}{said[1:]}"
+
+
+def _informative(row: Row) -> tuple[str, int]:
+    """Return which units could show an effect where too few do, and how many are needed."""
+    n = row["n_informative_documents"]
+    if n >= FEWEST_DOCUMENTS:  # enough, but parts of too few clusters
+        return f"fewer than {FEWEST_CLUSTERS} clusters", FEWEST_CLUSTERS
+    return f"{n} documents", FEWEST_DOCUMENTS
 
 
 def finding_of(row: Row) -> str:
@@ -207,13 +218,13 @@ def _depends(row: Row, finding: str, control: str | None) -> str:
             "lengths have to be known."
         )
     if finding == "untested":
-        n = row["n_informative_documents"]
+        found, needed = _informative(row)
         why = (
             "it finds nearly everything, which leaves"
             if has_flag(row, "at_ceiling")
             else "the data leave"
         )
-        return f"Not tested: {why} {n} documents that could show an effect, and 30 are needed."
+        return f"Not tested: {why} {found} that could show an effect, and {needed} are needed."
     p = _p_of_position(row)
     if row["test"] == "between":
         how = "Compared between documents, adjusted for length only"
@@ -308,10 +319,10 @@ def _on_visible(visible: Row) -> str:
     if visible["test"] == "between":
         return "On the evidence it was given, positions within documents cannot be compared."
     if visible["p_adjusted"] is None:
+        found, needed = _informative(visible)
         return (
-            "On the evidence it was given, position is not tested: "
-            f"{visible['n_informative_documents']} documents could show an effect, and 30 are "
-            "needed."
+            f"On the evidence it was given, position is not tested: {found} could show an effect, "
+            f"and {needed} are needed."
         )
     p = _p_of_position(visible)
     if visible["p_adjusted"] > ALPHA:
