@@ -329,6 +329,19 @@ def test_a_run_with_none_of_the_judged_documents_is_refused(files, capsys):
     assert not (files / "out").exists()
 
 
+@pytest.mark.parametrize("others", ["site B", None])
+def test_a_document_of_two_clusters_is_refused(files, capsys, others):
+    queries = pl.read_parquet(files / "queries.parquet").with_columns(
+        cluster=pl.when(pl.col("_id") == "q00").then(pl.lit("site A")).otherwise(pl.lit(others)),
+        pos_corpus_id=pl.lit("d0"),
+    )
+    queries.head(2).write_parquet(files / "queries.parquet")
+    (files / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq00\td0\t1\nq01\td0\t1\n")
+    assert main(arguments(files, ignore_unknown=True)) == 2
+    named = f"queries on document 'd0' have the clusters 'site A', {others!r}; a document is part"
+    assert named in capsys.readouterr().err
+
+
 def test_runs_of_one_model_are_refused(files, capsys):
     other = files / "other" / "bm25.trec"
     other.parent.mkdir()

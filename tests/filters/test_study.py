@@ -321,3 +321,19 @@ def test_kappa_is_undefined_where_chance_alone_agrees(votes, agreement, kappa):
     one, two = (pl.Series([row[i] for row in votes], dtype=pl.Boolean) for i in (0, 1))
     (row,) = reranker_agreement(pl.DataFrame({"one": one, "two": two}))
     assert (row["agreement"], row["kappa"]) == (agreement, kappa)
+
+
+def test_clusters_of_documents_are_the_units_of_a_model_s_p(tmp_path):
+    # 20 articles of three documents, whose queries have one third and one score each.
+    queries = {
+        f"q{i:02d}": ([(B, M, E)[(i // 3) % 3]], 0.5, 0.5, (i // 3) % 7 / 7) for i in range(60)
+    }
+    case = Case(tmp_path, queries)
+    by_documents = case.run()["threshold_psi"]["p_position"][0]
+    rows = [
+        _scored(name, row[0], row[3]) | {"cluster": f"article {int(name[1:]) // 3}"}
+        for name, row in queries.items()
+    ]
+    case.write("query_scores", rows)
+    by_articles = case.run(folder="again")["threshold_psi"]["p_position"][0]
+    assert by_articles > by_documents

@@ -49,7 +49,7 @@ from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.labels import cohen_kappa
 from psibench.metrics.psi import RowData, estimate_row
-from psibench.metrics.query_scores import document_numbers
+from psibench.metrics.query_scores import cluster_numbers, document_numbers
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
@@ -196,6 +196,7 @@ def _estimates(
                     documents=document_numbers(kept),
                     lengths=kept.get_column("pos_char_length").to_numpy().astype(np.float64),
                     positions=kept.get_column("span_mid_char").to_numpy(),
+                    clusters=cluster_numbers(kept),
                 ),
                 placed.query_index,
                 placed.bucket_index,
@@ -297,7 +298,7 @@ def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Itera
 # The stage.
 
 
-@stage("filter_study", version=3, each="domains")
+@stage("filter_study", version=4, each="domains")
 def run_filter_study(
     section: Verify,
     *,

@@ -53,7 +53,7 @@ def query_scores(
     ------
     InputError
         If queries and qrels do not cover each other, a span is empty or negative, neither span nor
-        class of a query is known, or a positive has no visible end.
+        class of a query is known, a positive has no visible end, or two clusters.
     """
     scores = ranking_metrics(run, qrels, metrics=metrics)
     _refuse_one_sided(queries, scores)
@@ -65,6 +65,7 @@ def query_scores(
     part_of = queries.select(query_id="_id", cluster=cluster.cast(pl.String))
     joined = evidence.join(scores, on="query_id", how="inner").with_columns(domain=pl.lit(domain))
     joined = joined.join(part_of, on="query_id", how="left")
+    _refuse_several_clusters(joined)
     return joined.select(columns).sort("query_id")
 
 
@@ -143,6 +144,17 @@ def _refuse_one_sided(queries: pl.DataFrame, scores: pl.DataFrame) -> None:
     if len(unknown):
         raise InputError(
             f"queries of the qrels that are not among the queries: {name_some(unknown)}"
+        )
+
+
+def _refuse_several_clusters(scores: pl.DataFrame) -> None:
+    """Refuse documents whose queries name two clusters, or one name one and another none."""
+    found = scores.group_by("document_id").agg(pl.col(CLUSTER).unique()).sort("document_id")
+    for document, clusters in found.filter(pl.col(CLUSTER).list.len() > 1).head(1).iter_rows():
+        named = ", ".join(sorted(repr(name) for name in clusters))
+        raise InputError(
+            f"queries on document {document!r} have the clusters {named}; a document is part of "
+            "one, named by all its queries, or of none"
         )
 
 
