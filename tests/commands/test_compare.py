@@ -179,7 +179,7 @@ def test_tables_and_figure_are_written(compare, tmp_path):
         assert [record["model"] for record in csv.DictReader(stream)] == ["a"]
     assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
     drawing = (out / "comparison.svg").read_text()
-    for text in ("a", "b", "beginning", "middle", "end", "ndcg@10, at equal documents"):
+    for text in ("a", "b", "beginning", "middle", "end", "ndcg@10", "at equal documents"):
         assert f">{text}<" in drawing
     record = read_provenance(out / "comparison.parquet")
     assert sorted(record["inputs"]) == ["a:scores:a.parquet", "b:scores:b.parquet"]

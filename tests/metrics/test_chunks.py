@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.metrics.chunks import rank_run, score_queries, span_metrics
+from psibench.metrics.chunks import GAP, rank_run, score_queries, span_metrics
 
 QRELS = {"query-id": ["q", "p"], "corpus-id": ["d", "e"], "score": [1, 1]}
 
@@ -48,8 +48,11 @@ RANKED = [("d", 10, 30), ("e", 0, 10), ("d", 25, 50), ("d", 0, 100)]
         ([60, 70], None, {1: (0, 0, 0), 3: (0, 0, 0), 4: (1, 1, 1)}),
         # Two spans of 10 characters, in a chunk each; the first alone is half.
         (None, [[10, 20], [40, 50]], {1: (0.5, 0, 0), 3: (1, 1, 1)}),
-        # [45, 52) is not whole in any of the first three: 5 of 17 + 10 of 17.
-        (None, [[10, 20], [45, 52]], {3: (15 / 17, 0, 0)}),
+        # [45, 60) is not whole in any of the first three: 5 and 10 of 25.
+        (None, [[10, 20], [45, 60]], {3: (15 / 25, 0, 0)}),
+        # Cutters strip white space: [20, 54) ends 4 characters after [25, 50), not 5.
+        ([20, 54], None, {1: (10 / 34, 0, 0), 3: (1, 1, 0)}),
+        ([20, 55], None, {3: (30 / 35, 0, 0)}),
         # What is beyond the document is nowhere.
         ([90, 120], None, {3: (0, 0, 0), 4: (1, 1, 1)}),
     ],
@@ -105,6 +108,13 @@ places = st.tuples(st.sampled_from("de"), st.integers(0, 20), st.integers(1, 12)
 )
 
 
+def closed(chunks, start, end):
+    """The characters of a span in these chunks, with the gaps that are closed."""
+    held = sorted(set().union(*chunks) & set(range(start, end)))
+    gaps = zip(held, [*held[1:], end], strict=False)
+    return set(held).union(*(range(a, b) for a, b in gaps if b - a - 1 <= GAP))
+
+
 @settings(deadline=None, max_examples=60)
 @given(ranked=st.lists(places, max_size=8), cuts=st.sets(st.integers(0, 30), min_size=2))
 def test_coverage_is_that_of_sets_of_characters(ranked, cuts):
@@ -116,11 +126,11 @@ def test_coverage_is_that_of_sets_of_characters(ranked, cuts):
         chunks, queries(None, spans, length=40), pl.DataFrame(QRELS), metrics=metrics
     )
     own = [set(range(start, end)) for doc, start, end in ranked[:3] if doc == "d"]
-    wanted = [set(range(*span)) for span in spans]
-    evidence, held = set().union(*wanted), set().union(*own)
+    parts = [(closed(own, *span), [closed([one], *span) for one in own], span) for span in spans]
+    sizes = [end - start for start, end in spans]
     expected = (
-        len(evidence & held) / len(evidence),
-        float(evidence <= held),
-        float(all(any(span <= chunk for chunk in own) for span in wanted)),
+        sum(len(held) for held, *_ in parts) / sum(sizes),
+        float(all(len(held) == end - start for held, _, (start, end) in parts)),
+        float(all(any(len(one) == end - start for one in each) for _, each, (start, end) in parts)),
     )
     assert found.filter(query_id="q").row(0)[1:] == pytest.approx(expected)

@@ -464,7 +464,7 @@ def _draw(buckets: pl.DataFrame, names: Sequence[str], out: Path, *, is_same: bo
         for number, (name, style) in enumerate(model_styles(dict.fromkeys(names)).items())
     }
     axis = bucket_axis(buckets, buckets["buckets"][0])
-    figure = draw_curves(lines, axis, styles, y_text=f"{buckets['metric'][0]}, {kind}")
+    figure = draw_curves(lines, axis, styles, y_text=f"{buckets['metric'][0]}\n{kind}")
     write_figure(figure, out / FILES)
 
 

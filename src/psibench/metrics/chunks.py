@@ -9,8 +9,11 @@ of a query's evidence and C those of its first k chunks that are of the evidence
     span-in-chunk@k  1 if each evidence span is whole inside one of these chunks
 
 The first is the recall of Smith and Troynikov, "Evaluating Chunking Strategies for Retrieval",
-2024, of characters in place of tokens. Documents score as their best chunk does (MaxP: Dai and
-Callan, SIGIR 2019, arXiv:1905.09217). Of a run of documents each is one chunk, the whole of it.
+2024, of characters in place of tokens. What cuts texts may strip white space: a gap of up to `GAP`
+characters between two parts that C holds of a span, or at the span's end, is held too.
+
+Documents score as their best chunk does (MaxP: Dai and Callan, SIGIR 2019, arXiv:1905.09217). Of a
+run of documents each is one chunk, the whole of it.
 """
 
 from collections.abc import Sequence
@@ -31,6 +34,8 @@ SPAN_METRICS = (
 )
 """Those of a run of chunks if none are named, beside `HEADLINE_METRICS`."""
 PLACE = ("doc_id", "start", "end")
+GAP = 4
+"""Characters: an empty line, a line end with some indentation."""
 
 
 def of_documents(metrics: Sequence[str]) -> list[str]:
@@ -163,6 +168,9 @@ def span_metrics(
             high=pl.min_horizontal("last", "end"),
         )
         .filter(pl.col("low") < pl.col("high"))
+        .with_columns(
+            high=pl.when(pl.col("last") - pl.col("high") > GAP).then("high").otherwise("last")
+        )
         .sort("span", "low")
     )
     low, high = pl.col("low"), pl.col("high")
@@ -177,7 +185,8 @@ def span_metrics(
     for k in {one.k for one in wanted}:
         of_spans = (
             held.filter(pl.col("rank") <= k)
-            .with_columns(new=(high - pl.max_horizontal(low, reached)).clip(0))
+            .with_columns(before=pl.when(low - reached > GAP).then(low).otherwise(reached))
+            .with_columns(new=(high - pl.coalesce("before", low)).clip(0))
             .group_by("span")
             .agg(found=pl.col("new").sum(), is_inside=(high - low == size).any())
         )
