@@ -321,11 +321,22 @@ def test_many_domains_are_counted_and_a_few_named(tmp_path, capsys):
     )
 
 
-@pytest.mark.parametrize(("n_documents", "said"), [(400, "a PSI of 0.1"), (4, "no PSI is found")])
-def test_queries_are_said_to_find_a_psi_before_a_model_is_run(tmp_path, capsys, n_documents, said):
+@pytest.mark.parametrize(
+    ("n_documents", "n_clusters", "said"),
+    [
+        (400, 0, "; a PSI of 0.14 "),
+        (400, 10, " in 10 clusters; a PSI of 0.17 "),
+        (400, 9, "; a PSI of 0.14 "),  # documents are the units
+        (4, 0, "; no PSI is found"),
+    ],
+)
+def test_queries_are_said_to_find_a_psi_before_a_model_is_run(
+    tmp_path, capsys, n_documents, n_clusters, said
+):
     rows = [
         {"_id": f"q{d}-{third}", "text": "what", "pos_corpus_id": f"d{d}", "pos_char_length": 90}
         | {"pos_char_span": [30 * third, 30 * third + 9], "target_position": None}
+        | ({"cluster": f"page {d % n_clusters}"} if n_clusters else {})
         for d in range(n_documents)
         for third in range(3)
     ]
@@ -334,4 +345,4 @@ def test_queries_are_said_to_find_a_psi_before_a_model_is_run(tmp_path, capsys, 
     write_table(frame, path, QUERIES, provenance=MADE)
     assert main(["check", str(path)]) == 0
     printed = capsys.readouterr().out
-    assert f"thirds: {3 * n_documents:,} queries of {n_documents} documents; {said}" in printed
+    assert f"thirds: {3 * n_documents:,} queries of {n_documents} documents{said}" in printed

@@ -28,8 +28,13 @@ from psibench.generate.loaders import Loader
 from psibench.generate.loaders.known_item import NO_QUERY, simulate_known_items, why_no_query
 from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.design import smallest_psi_text
-from psibench.metrics.inference import FEWEST_DOCUMENTS, document_table
-from psibench.metrics.query_scores import evidence_positions
+from psibench.metrics.inference import FEWEST_DOCUMENTS, document_table, units_of
+from psibench.metrics.query_scores import (
+    CLUSTER,
+    cluster_numbers,
+    document_numbers,
+    evidence_positions,
+)
 from psibench.models.checkpoints import local_folder
 from psibench.plan.config import load_config, resolve_rerankers
 from psibench.plan.plan import Plan, make_plan
@@ -40,6 +45,7 @@ from psibench.tables.domains import with_labels
 from psibench.tables.io import open_parquet
 from psibench.tables.provenance import hash_params
 from psibench.tables.schemas import QUERIES
+from psibench.tables.spec import POOLED
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.passages import cut_documents
 
@@ -102,9 +108,18 @@ def power_line(queries: pl.DataFrame) -> str:
     positions = evidence_positions(queries)
     scheme = bucket_scheme("thirds")
     members = assign(positions, scheme)
-    documents = queries["pos_corpus_id"].rank("dense").to_numpy().astype(np.int64)
+    named = queries.select(
+        pl.lit(POOLED).alias("domain"),
+        pl.col("pos_corpus_id").alias("document_id"),
+        pl.col(f"^{CLUSTER}$"),
+    )
+    documents = document_numbers(named)
     table = document_table(
-        np.ones(queries.height), documents, *astuple(members), n_buckets=len(scheme.buckets)
+        np.ones(queries.height),
+        documents,
+        *astuple(members),
+        n_buckets=len(scheme.buckets),
+        units=units_of(documents, cluster_numbers(named)),
     )
     return smallest_psi_text(table)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from psibench.metrics.inference import (
@@ -36,7 +38,8 @@ def smallest_psi(
 
     The noncentrality of slope and bend, ``delta^2 info sum n_k (c_k - c)^2 / (s^2 (1 - rho))`` with
     ``c_k = k / (K - 1)`` and delta the loss of the last bucket, is set to what a chi-square of two
-    degrees of freedom needs. `studies/inference` has how often it is found then.
+    degrees of freedom needs; where clusters are the units, Hotelling's T^2 of as many, all of one
+    profile. `studies/inference` has how often it is found then.
 
     Parameters
     ----------
@@ -52,14 +55,19 @@ def smallest_psi(
         documents or in fewer than `FEWEST_DOCUMENTS`, or where no PSI is found that often.
     """
     from scipy.optimize import brentq
-    from scipy.stats import chi2, ncx2
+    from scipy.stats import chi2, f, ncf, ncx2
 
     sizes, info = table.bucket_sizes, information(table).shape
     several = int(((table.counts > 0).sum(axis=1) >= 2).sum())
     if len(sizes) < 2 or info < LEAST_INFORMATION or several < FEWEST_DOCUMENTS:
         return None
-    critical = chi2.isf(alpha / PENALTY, 2)
-    needed = brentq(lambda value: ncx2.sf(critical, 2, value) - power, 1e-6, 1e3)
+    level = alpha / PENALTY
+    if table.units is None:
+        critical, found = chi2.isf(level, 2), partial(ncx2.sf, df=2)
+    else:
+        rest = table.n_units - 2
+        critical, found = f.isf(level, 2, rest), partial(ncf.sf, dfn=2, dfd=rest)
+    needed = brentq(lambda value: found(critical, nc=value) - power, 1e-6, 1e3)
     place = np.arange(len(sizes)) / (len(sizes) - 1)
     middle = float(sizes @ place / sizes.sum())
     spread = info * float(sizes @ (place - middle) ** 2)
@@ -91,6 +99,7 @@ def smallest_psi_text(table: DocumentTable, *, spread: str = "") -> str:
     ``spread`` says how they are spread over documents and thirds, if that is not known.
     """
     held = f"thirds: {table.counts.sum():,.0f} queries of {len(table.counts):,} documents{spread}"
+    held += "" if table.units is None else f" in {table.n_units:,} clusters"
     psi = smallest_psi(table)
     if psi is None:
         return f"{held}; no PSI is found within documents: they hold too few thirds, or are too few"

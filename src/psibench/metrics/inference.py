@@ -92,6 +92,11 @@ class DocumentTable:
         return np.stack([np.bincount(self.units, weights=one) for one in rows.T], axis=1)
 
     @property
+    def n_units(self) -> int:
+        """Independent units: clusters, or documents."""
+        return len(self.counts) if self.units is None else int(self.units.max(initial=-1)) + 1
+
+    @property
     def fewest_units(self) -> int:
         """Independent units that a test needs, beside `FEWEST_DOCUMENTS` documents."""
         return FEWEST_DOCUMENTS if self.units is None else FEWEST_CLUSTERS

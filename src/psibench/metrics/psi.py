@@ -463,7 +463,7 @@ def estimate_row(
         "n_documents": len(table.counts),
         "n_effective_documents": effective_documents(table),
         "n_informative_documents": test.n_documents,
-        "n_clusters": None if table.units is None else int(table.units.max(initial=-1)) + 1,
+        "n_clusters": None if table.units is None else table.n_units,
         "intra_document_correlation": intra_document_correlation(scores, *placed),
         "length_imbalance": length_imbalance(lengths, buckets),
         "info_min": info.least,
