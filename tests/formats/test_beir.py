@@ -7,11 +7,11 @@ from psibench.errors import InputError
 from psibench.formats.beir import QUERY_SCHEMA, read_qrels, read_queries
 
 ROWS = [
-    ("q1", "d1", [0, 10], 100, 30, None, None, None, None),
-    ("q2", None, [5, 9], 50, None, "end", "law", None, None),
+    ("q1", "d1", [0, 10], 100, 30, None, None, None, None, None),
+    ("q2", None, [5, 9], 50, None, "end", "law", None, None, "page 3"),
     # Known by class alone; two spans.
-    ("q3", None, None, None, None, "mixed", None, ["beginning", "end"], None),
-    ("q4", None, None, 40, None, None, None, None, [[0, 3], [20, 30]]),
+    ("q3", None, None, None, None, "mixed", None, ["beginning", "end"], None, None),
+    ("q4", None, None, 40, None, None, None, None, [[0, 3], [20, 30]], None),
 ]
 
 
@@ -30,7 +30,7 @@ def test_parquet_queries_may_lack_the_optional_columns(tmp_path):
     as_frame().select("_id", "pos_char_span", "pos_char_length").write_parquet(
         tmp_path / "q.parquet"
     )
-    assert read_queries(tmp_path / "q.parquet").row(1) == ("q2", None, [5, 9], 50, *[None] * 5)
+    assert read_queries(tmp_path / "q.parquet").row(1) == ("q2", None, [5, 9], 50, *[None] * 6)
     as_frame().select("_id", "target_position").write_parquet(tmp_path / "q.parquet")
     classes = read_queries(tmp_path / "q.parquet").get_column("target_position").to_list()
     assert classes == [None, "end", "mixed", None]
