@@ -325,7 +325,7 @@ def test_many_domains_are_counted_and_a_few_named(tmp_path, capsys):
     ("n_documents", "n_clusters", "said"),
     [
         (400, 0, "; a PSI of 0.14 "),
-        (400, 10, " in 10 clusters; a PSI of 0.17 "),
+        (400, 10, " in 10 clusters; a PSI of 0.18 "),
         (400, 9, "; a PSI of 0.14 "),  # documents are the units
         (4, 0, "; no PSI is found"),
     ],
