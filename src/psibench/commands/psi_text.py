@@ -145,7 +145,7 @@ def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
     wide = own.filter(**every).pivot("bucket", index=row, values="mean")
     wide = wide.sort(order, maintain_order=True)
     p = psi.filter(pl.col("buckets").is_in(scheme), **every).select(*row, p="p_adjusted")
-    yield "Of the evidence, in the first chunks:"
+    yield "\nOf the evidence, in the first chunks:"
     yield from frame_lines(wide.join(p, on=row, maintain_order="left"), FORMS, n_text=2)
     yield ""
 
