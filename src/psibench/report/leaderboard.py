@@ -127,10 +127,13 @@ def runs_of(folders: Sequence[Path]) -> list[Run]:
             )
         if parts.count(own) > 1:
             raise InputError(f"{folder} is given twice; name each run once")
-    depth = 1
-    while len({own[-depth:] for own in parts}) < len(parts):
-        depth += 1
-    return [Run(one, "/".join(own[-depth:])) for one, own in zip(folders, parts, strict=True)]
+    shortest = [2 if own[-1] == "results" else 1 for own in parts]  # which alone says nothing
+    more = 0
+    while True:
+        ends = ["/".join(own[-n - more :]) for own, n in zip(parts, shortest, strict=True)]
+        if len(set(ends)) == len(ends):
+            return [Run(*one) for one in zip(folders, ends, strict=True)]
+        more += 1
 
 
 @lru_cache(maxsize=16)
