@@ -111,6 +111,19 @@ def test_evidence_given_to_the_first_is_compared_apart(compare):
     assert printed.count("profile, evidence given to a: hits") == 1
 
 
+def test_clusters_that_one_system_knows_are_the_units_whichever_is_first(compare):
+    n_queries = 3 * N_DOCUMENTS
+    known = {"cluster": pl.Series([f"article {i // 3 % 12}" for i in range(n_queries)])}
+    one, other = base_scores(), noisy(base_scores(), 1)
+    both = [
+        compare(table(one, **known), table(other)),
+        compare(table(one), table(other, **known)),
+    ]
+    assert both[0] == both[1]
+    assert f"{n_queries} queries on {N_DOCUMENTS} documents in 12 clusters" in both[0]
+    assert both[0] != compare(table(one), table(other))
+
+
 def test_one_file_twice_differs_in_nothing(tmp_path, capsys):
     path = write(tmp_path / "a.parquet", table(base_scores()))
     assert main(["compare", path, path]) == 0

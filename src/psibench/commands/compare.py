@@ -28,7 +28,12 @@ from psibench.metrics.comparison import bucket_differences, step_down_p
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.inference import FEWEST_DOCUMENTS, IntArray, units_of
 from psibench.metrics.psi import mean_interval
-from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
+from psibench.metrics.query_scores import (
+    CLUSTER,
+    cluster_numbers,
+    document_numbers,
+    unit_numbers,
+)
 from psibench.report.comparison import (
     MEANS_NOTE,
     PROFILES_NOTE,
@@ -75,10 +80,11 @@ def run_compare(args: argparse.Namespace) -> int:
     """
     refuse_file("--out", args.out)
     systems = _systems(args)
+    _refuse_other_queries({one.evaluated.model: one.evaluated.scores for one in systems})
+    systems = _same_clusters(systems)
     scores = {one.evaluated.model: one.evaluated.scores for one in systems}
     names, first = list(scores), systems[0].evaluated.scores
     units = unit_numbers(first)
-    _refuse_other_queries(scores)
     metrics = _metrics(args.metrics, list(scores.values()))
     own = next((one.scheme for one in systems if one.scheme), None)
     labels = next((one.labels for one in systems if one.labels), RowLabels("custom", "und", "und"))
@@ -105,7 +111,7 @@ def run_compare(args: argparse.Namespace) -> int:
                 pair = (names[0], names[1])
                 profiles = _profiles(pair, (first, scores[pair[1]]), metric, scheme, buckets)
                 is_same = bool(profiles["is_same"].any())
-                print("\n".join(_block(found, profiles, psi["test"][0])))
+                print("\n".join(_block(found, profiles, psi.row(0, named=True))))
             else:
                 ends = {
                     name: mean_interval(frame.get_column(metric).to_numpy(), units)
@@ -113,7 +119,7 @@ def run_compare(args: argparse.Namespace) -> int:
                 }
                 order = ranked(found.filter(evidence="all"), psi, buckets, ends)
                 is_same = order.kind != "plain"
-                print("\n".join(_several(order, found.row(0, named=True))))
+                print("\n".join(_several(order, found.row(0, named=True), psi["n_clusters"][0])))
                 if args.out is not None:
                     sections.append(section(order, buckets, metric=metric, scheme=scheme))
             if args.out is not None and of == {"buckets": schemes[0], "metric": metrics[0]}:
@@ -311,6 +317,18 @@ def _refuse_other_queries(scores: Mapping[str, pl.DataFrame]) -> None:
             )
 
 
+def _same_clusters(systems: Sequence[System]) -> list[System]:
+    """Give all systems the clusters of the first that knows any: the queries are the same."""
+    frames = [one.evaluated.scores for one in systems]
+    known = next((frame[CLUSTER] for frame in frames if frame[CLUSTER].count()), None)
+    if known is None:
+        return [*systems]
+    return [
+        replace(one, evaluated=replace(one.evaluated, scores=frame.with_columns(known)))
+        for one, frame in zip(systems, frames, strict=True)
+    ]
+
+
 def _metrics(asked: list[str] | None, scores: Sequence[pl.DataFrame]) -> list[str]:
     known = [
         name
@@ -383,14 +401,23 @@ def _profiles(
     ).filter(pl.col("queries") > 0)
 
 
-def _block(found: pl.DataFrame, profiles: pl.DataFrame, test: str | None) -> Iterator[str]:
-    """Yield one scheme and metric: figures, buckets, and what may be said of them."""
+def _heading(row: Mapping[str, Any], n_clusters: int | None) -> str:
+    """Say of a comparison what it is of, and on how many units it rests."""
+    clusters = "" if n_clusters is None else f" in {n_clusters} clusters"
+    return (
+        f"\n{row['metric']}, {row['buckets']}: {row['n_queries']} queries on "
+        f"{row['n_documents']} documents{clusters}"
+    )
+
+
+def _block(found: pl.DataFrame, profiles: pl.DataFrame, psi: Mapping[str, Any]) -> Iterator[str]:
+    """Yield one scheme and metric: figures, buckets, and what may be said of them.
+
+    ``psi``: a PSI_TABLE row of these queries.
+    """
     every = found.filter(evidence="all").row(0, named=True)
     first, second = every["model"], every["other"]
-    yield (
-        f"\n{every['metric']}, {every['buckets']}: {every['n_queries']} queries on "
-        f"{every['n_documents']} documents"
-    )
+    yield _heading(every, psi["n_clusters"])
     rows = []
     for row in found.iter_rows(named=True):
         of = "" if row["evidence"] == "all" else f", evidence given to {first}"
@@ -422,16 +449,13 @@ def _block(found: pl.DataFrame, profiles: pl.DataFrame, test: str | None) -> Ite
     heads = (f"mean by bucket, {kind}", "queries", first, second, "difference", "interval")
     yield from frame_lines(shown, forms, n_text=1, heads=heads)
     yield ""
-    for sentence in comparison_sentences(every, (first, second), test):
+    for sentence in comparison_sentences(every, (first, second), psi["test"]):
         yield textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
 
 
-def _several(found: Ranked, row: Mapping[str, Any]) -> Iterator[str]:
+def _several(found: Ranked, row: Mapping[str, Any], n_clusters: int | None) -> Iterator[str]:
     """Yield one scheme and metric of three or more systems; ``row``: one of COMPARED."""
-    yield (
-        f"\n{row['metric']}, {row['buckets']}: {row['n_queries']} queries on "
-        f"{row['n_documents']} documents"
-    )
+    yield _heading(row, n_clusters)
     ends = {name: pl.concat_list(f"{name}_low", f"{name}_high") for name in ("mean", "psi")}
     shown = found.systems.select(
         "system", "mean", within=ends["mean"], group="group", psi="psi", between=ends["psi"]
@@ -549,9 +573,9 @@ def _loss(text: str) -> float:
 
 COMMAND = Command(
     description="Compare systems on the same queries: the difference of their means, of their PSI "
-    "at equal documents, and whether their profiles over positions differ. Documents count as "
-    "independent, not queries; a difference of profiles is claimed only where hits and misses "
-    "both show it. Of three or more, p-values are adjusted over all pairs.",
+    "at equal documents, and whether their profiles over positions differ. Documents, or "
+    "clusters of them, count as independent, not queries; a difference of profiles is claimed only "
+    "where hits and misses both show it. Of three or more, p-values are adjusted over all pairs.",
     add_arguments=add_arguments,
     run=run_compare,
 )

@@ -259,8 +259,8 @@ class BucketDifferences:
     Attributes
     ----------
     value, low, high : float64 arrays of shape (n_buckets,)
-        Difference of the bucket means and its interval, documents as independent units (Student's
-        t of those that hold the bucket); no interval with fewer than two.
+        Difference of the bucket means and its interval, documents (or clusters) as independent
+        units (Student's t of those that hold the bucket); no interval with fewer than two.
     is_same : bool
         Whether the means are those at equal documents; else they are plain.
     """
@@ -285,10 +285,10 @@ def bucket_differences(
 ) -> BucketDifferences:
     """Difference of two systems' bucket means on the same queries, at equal documents if `same`.
 
-    The variance is that of the differences of influence, a document at a time, so that what both
-    make of a document's queries is used; that of tiny buckets is added as in each profile. Where
-    one of the two has no profile at equal documents, plain means are compared. Other arguments as
-    of `compare_profiles`.
+    The variance is that of the differences of influence, a document (or unit) at a time, so that
+    what both make of a document's queries is used; that of tiny buckets is added as in each
+    profile. Where one of the two has no profile at equal documents, plain means are compared. Other
+    arguments as of `compare_profiles`.
     """
     from scipy.stats import t
 

@@ -507,7 +507,7 @@ class Profile:
 
 
 def raw_profile(table: DocumentTable) -> Profile:
-    """Plain bucket means, of which the published PSI is; documents as independent units.
+    """Plain bucket means, of which the published PSI is; documents (or clusters) as units.
 
     A document's influence on the mean of bucket k is ``(S_dk - N_dk m_k) / n_k``.
     """
@@ -840,8 +840,8 @@ def truncation_effect(
     Returns
     -------
     Effect or None
-        None where fewer than `FEWEST_DOCUMENTS` documents tell the two apart: those in which the
-        bucket does not say whether the evidence was cut.
+        None where fewer than `FEWEST_DOCUMENTS` documents, or `FEWEST_CLUSTERS` units, tell the two
+        apart: those in which the bucket does not say whether the evidence was cut.
     """
     if not is_cut.any() or is_cut.all():
         return None
@@ -871,7 +871,7 @@ def truncation_effect(
 
 
 def clustered_effect(sums: FloatArray, weights: FloatArray, *, level: float) -> Effect:
-    """Estimate ``sum of sums / sum of weights``, documents as independent units.
+    """Estimate ``sum of sums / sum of weights``, documents or clusters as independent units.
 
     ``sums`` and ``weights`` (n_units,) are each document's (or cluster's) part of both; weights are
     0 or more, and not all 0. A value v is tested by whether ``sums - v weights`` have mean 0, as in

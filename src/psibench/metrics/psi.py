@@ -375,9 +375,9 @@ def estimate_row(
         does not exist is None, never 0. `best_bucket`, `worst_bucket`, `best_same` and
         `worst_same` are buckets' numbers.
     buckets : dict of arrays of shape (n_buckets,)
-        Columns of BUCKET_SCORES by name: `n_queries`; `mean`, `low` and `high` with documents as
-        independent units, the interval within the scores' range, none with fewer than two
-        documents; `same_mean`, `same_low` and `same_high` at equal documents (see
+        Columns of BUCKET_SCORES by name: `n_queries`; `mean`, `low` and `high` with documents (or
+        clusters) as independent units, the interval within the scores' range, none with fewer than
+        two; `same_mean`, `same_low` and `same_high` at equal documents (see
         `same_document_profile`). NaN where there is none.
 
     Raises
@@ -656,7 +656,7 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Interval of a mean over queries, arrays (n_queries,), by documents; NaN with fewer than two.
 
-    Made as that of a bucket's mean.
+    Made as that of a bucket's mean. ``documents`` may be other independent units.
     """
     every = np.arange(len(scores))
     table = document_table(scores, documents, every, np.zeros_like(every), n_buckets=1)

@@ -22,7 +22,8 @@ from psibench.tables.provenance import now
 PSI_HEAD = "PSI at equal documents, without noise"
 MEANS_NOTE = (
     "Above the diagonal: mean of the row's system less that of the column's. Below: p of that "
-    "difference, family-wise over all pairs (step-down max-T, signs of documents flipped)."
+    "difference, family-wise over all pairs (step-down max-T, signs of documents or of their "
+    "clusters flipped)."
 )
 PROFILES_NOTE = (
     "Above the diagonal: p that two profiles differ in hits and in misses, adjusted over all pairs "

@@ -272,7 +272,7 @@ BUCKET_SCORES = TableSpec(
         Column("bucket_high", FLOAT64, "upper bound: characters (squad) or share of the length"),
         Column("n_queries", INT64, "queries in the bucket"),
         Column("mean", FLOAT64, "mean of the metric; null in an empty bucket", True),
-        Column("low", FLOAT64, "lower end of its interval, documents as units", True),
+        Column("low", FLOAT64, BY_DOCUMENT, True),
         Column("high", FLOAT64, "upper end of its interval", True),
         Column("same_mean", FLOAT64, "mean at equal documents; null where not to be told", True),
         Column("same_low", FLOAT64, "lower end of its interval", True),
