@@ -150,7 +150,7 @@ def test_an_incomplete_benchmark_leaves_nothing_behind(tmp_path, results, capsys
     damaged = results / "data" / "eng-Latn" / "mining" / "qrels.parquet"
     damaged.write_bytes((results / "data/eng-Latn/game/corpus.parquet").read_bytes())
     assert run(results, tmp_path / "out") == 2
-    assert "missing columns query-id, corpus-id" in capsys.readouterr().err
+    assert "missing columns: query-id, corpus-id" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["release", "results"]
 
 

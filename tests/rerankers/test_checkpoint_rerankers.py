@@ -10,7 +10,13 @@ import tiny_rerankers as tiny
 import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+)
 
 from psibench.config.rerankers import (
     FLAG_PROMPT,
@@ -282,6 +288,14 @@ def test_damaged_weights_are_refused(tmp_path, load):
     tiny.save_bert(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"short")
     with pytest.raises(InputError, match="is one of them cut off"):
+        load("bert", checkpoint=str(tmp_path))
+
+
+def test_a_network_that_fails_at_its_first_pair_is_refused_when_loaded(tmp_path, load):
+    tiny.save_bert(tmp_path)  # its tokenizer numbers the query 0 and the text 1
+    config = BertConfig.from_pretrained(tmp_path, type_vocab_size=1)
+    BertForSequenceClassification(config).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"cannot be loaded \(IndexError"):
         load("bert", checkpoint=str(tmp_path))
 
 

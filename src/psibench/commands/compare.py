@@ -306,6 +306,10 @@ def _only(given: str | None, there: set[str], option: str, model: str) -> str:
 
 def _refuse_other_queries(scores: Mapping[str, pl.DataFrame]) -> None:
     (name, first), *others = scores.items()
+    if first.is_empty():
+        raise InputError(
+            f"{name!r} has scores of no query; score a run of queries that are in the qrels"
+        )
     same = ["query_id", "document_id"]
     for other, second in others:
         both = first.join(second, on=same, how="semi").height
@@ -334,7 +338,12 @@ def _metrics(asked: list[str] | None, scores: Sequence[pl.DataFrame]) -> list[st
         name
         for name in scores[0].columns
         if name not in QUERY_SCORES.column_names
-        and all(name in frame.columns and not frame[name].null_count() for frame in scores)
+        and all(
+            name in frame.columns
+            and frame[name].dtype.is_numeric()
+            and not frame[name].null_count()
+            for frame in scores
+        )
     ]
     lacking = [name for name in asked or [] if name not in known]
     if lacking or not known:

@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.tabular import read_parquet
 from psibench.tables import read_table
+from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 
 TABLES = {spec.name: spec for spec in (CORPUS, QUERIES, QRELS)}
@@ -85,7 +85,7 @@ def _all_prefixed(dataset: Dataset) -> bool:
     return all(
         ids.str.starts_with(f"{dataset.domain}/").all()
         for table, names in columns.items()
-        for ids in read_parquet(dataset.path(table), names).iter_columns()
+        for ids in read_columns(dataset.path(table), TABLES[table], names).iter_columns()
     )
 
 
@@ -98,7 +98,7 @@ def clashing_domains(datasets: Sequence[Dataset]) -> set[str]:
     for language in {dataset.language for dataset in datasets}:
         own = [one for one in datasets if one.language == language]
         for table in ("corpus", "queries"):
-            ids = pl.concat([read_parquet(one.path(table), ["_id"]) for one in own])
+            ids = pl.concat([read_columns(one.path(table), TABLES[table], ["_id"]) for one in own])
             if ids.get_column("_id").is_duplicated().any():
                 return {one.domain for one in datasets} - prefixed_domains(datasets)
     return set()

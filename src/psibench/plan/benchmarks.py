@@ -191,10 +191,14 @@ class PlannedBenchmark:
 
     def place(self, lang: str, domain: str) -> Place:
         """Return one place that it is read from."""
-        for place in self.places:
-            if (place.language, place.domain) == (lang, domain):
-                return place
-        raise InputError(f"benchmark {self.id!r} has no domain {domain!r} in {lang}")
+        if (lang, domain) not in self._place_at:
+            raise InputError(f"benchmark {self.id!r} has no domain {domain!r} in {lang}")
+        return self._place_at[lang, domain]
+
+    @cached_property
+    def _place_at(self) -> dict[tuple[str, str], Place]:
+        """The first place of each language and domain: of files there may be thousands."""
+        return {(place.language, place.domain): place for place in reversed(self.places)}
 
     def section_at(self, lang: str, domain: str) -> Benchmark:
         """Return its section as if one place were all of it."""

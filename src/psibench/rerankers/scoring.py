@@ -26,6 +26,7 @@ from psibench.config.rerankers import (
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity, loading
 from psibench.models.dtypes import pick_device
+from psibench.models.load import SAMPLE
 from psibench.models.protocols import StopCheck
 from psibench.progress import Progress
 from psibench.rerankers.protocols import Pair, PairInput, Reranker, Scores, has_text
@@ -70,10 +71,12 @@ def load_reranker(name: str, entry: RerankerModel, *, device: str = "auto") -> R
         if isinstance(entry, CrossEncoderReranker | FlagReranker):
             from psibench.rerankers.classifiers import load_classifier
 
-            return load_classifier(name, entry, device=device)
-        from psibench.rerankers.decoders import load_decoder
-
-        return load_decoder(name, entry, device=device)
+            load: Load = load_classifier
+        else:
+            from psibench.rerankers.decoders import load_decoder as load
+        reranker = load(name, entry, device=device)
+        reranker.score(reranker.tokenize([(SAMPLE, SAMPLE)]))  # as `load_encoder` does
+        return reranker
 
 
 load_when_needed = lru_cache(maxsize=1)(load_reranker)
