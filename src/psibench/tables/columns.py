@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from psibench.tables.io import conform, open_parquet
+from psibench.tables.io import conform, open_parquet, refuse_twice
 from psibench.tables.spec import TableSpec
 
 BATCH_ROWS = 4096
@@ -43,6 +43,7 @@ def read_columns(
         If the file is missing, not Parquet, truncated, or does not fit ``spec``.
     """
     with open_parquet(path) as file:
+        refuse_twice(file.schema_arrow.names, path)
         found = [*columns, *(name for name in optional if name in file.schema_arrow.names)]
         present = [name for name in found if name in file.schema_arrow.names]
         rows = file.read(present) if ids is None else _matching(file, present, ids)

@@ -254,9 +254,14 @@ def _read_parquet(path: str | Path) -> pa.Table:
     with open_parquet(path) as file:
         table = file.read()
         table.validate(full=True)  # texts that are UTF-8, lists that end where they should
-    if twice := [name for name in table.column_names if table.column_names.count(name) > 1]:
-        raise InputError(f"{path}: columns that occur twice: {', '.join(dict.fromkeys(twice))}")
+    refuse_twice(table.column_names, path)
     return table
+
+
+def refuse_twice(names: Sequence[str], path: TablePath) -> None:
+    """Refuse a Parquet file with two columns of one name."""
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"{path}: columns that occur twice: {', '.join(dict.fromkeys(twice))}")
 
 
 @contextmanager
@@ -280,6 +285,7 @@ def _read_domain(asked: OfDomain) -> pl.DataFrame:
     """Read the row groups that may hold a domain's rows, and these alone."""
     with open_parquet(asked) as file:
         names = file.schema_arrow.names
+        refuse_twice(names, asked.path)
         if DOMAIN.name not in names:
             raise InputError(
                 f"{asked.path}: no column '{DOMAIN.name}'; found {', '.join(names)}. A table of "
