@@ -343,7 +343,9 @@ def _controls_table(controls: pl.DataFrame) -> str:
 
 def _stages(records: Iterable[Mapping[str, Any]]) -> str:
     return _distinct(
-        f"{record['stage']} {record['stage_version']}" for record in records if "stage" in record
+        f"{record['stage']} {record['stage_version']}"
+        for record in records
+        if {"stage", "stage_version"} <= record.keys()
     )
 
 
