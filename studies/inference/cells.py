@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from worlds import Pair, World
 
@@ -138,9 +139,12 @@ def _cluster_cells() -> Iterator[Cell]:
             world = World(layout, clusters=clusters, cluster_slopes=0.8)
             name = f"{layout}, {clusters} clusters of unlike slopes"
             yield Cell(1, name, "within_size", world, SIZES_OTHER)
-            for psi in (0.0, 0.1, 0.3):
-                yield Cell(2, f"{name}, PSI {psi:g}", "coverage", replace(world, psi=psi),
-                           COVERS, (("bias", False),))  # fmt: skip
+            for psi, mean in product((0.0, 0.1, 0.3), (0.5, 0.8)):
+                spread = 0.8 if mean == 0.5 else 0.3  # with more, scores would end at 1
+                known = replace(world, psi=psi, mean=mean, cluster_slopes=spread)
+                of_mean = "" if mean == 0.5 else f", mean {mean:g}"
+                yield Cell(2, f"{name}, PSI {psi:g}{of_mean}", "coverage", known, COVERS,
+                           (("bias", False),))  # fmt: skip
         world = World("one-third", clusters=clusters, cluster_slopes=0.8)
         yield Cell(5, f"one-third, {clusters} clusters of unlike slopes", "between_size", world,
                    SIZES_OTHER)  # fmt: skip

@@ -103,6 +103,16 @@ def test_slopes_that_differ_between_few_clusters_are_no_finding():
     assert by_clusters < 0.12
 
 
+def test_misses_that_every_cluster_has_are_not_rare():
+    # 12 clusters of 30 documents that find 9 of 10: their means are known to some hundredths.
+    rows = controlled(8, [1.0, 1.0, 1.0], n_documents=360, mean=0.9)
+    row, buckets = row_of(*rows, clusters=rows[1] % 12)
+    assert row.n_clusters == 12
+    assert row.psi_same_high < 0.2
+    assert row.drop_high - row.drop_low < 0.3
+    assert (buckets.high - buckets.low < 0.15).all()
+
+
 def test_few_clusters_leave_documents_as_units_and_are_said():
     rows = controlled(6, [1.0, 0.7, 0.7])
     plain, few = estimate(*rows), estimate(*rows, clusters=rows[1] % 9)

@@ -561,7 +561,8 @@ def _least_means(
     """Lower bounds of the means of badly known buckets, (n_buckets,); of others: the means.
 
     Not well known is a bucket whose documents have lost fewer than `RARE` of the best score
-    together, so that the error of its mean is far from normal, or one that is not ``known``. The
+    together (of clusters: that fewer than `RARE` lose in), so that the error of its mean is far
+    from normal, or one that is not ``known``. The
     bound is Clopper and Pearson's (Biometrika 26, 1934) for as many documents: ``alpha^(1 / n)`` of
     the best where all of n found it. So it is of the mean where all documents score alike, whatever
     that is.
@@ -573,6 +574,8 @@ def _least_means(
     n = table.holding
     lost = n * (1 - np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0))
     bounds = betaincinv(np.maximum(n - lost, ROUNDING), lost + 1, alpha) * best
+    if table.units is not None:  # documents of a cluster miss each by itself: clusters that do
+        lost = (table.by_unit(table.counts * best - table.sums) > ROUNDING).sum(axis=0)
     is_bad = (lost < RARE) if known is None else (lost < RARE) | ~known
     return np.where(is_bad, bounds, profile.means)
 
@@ -646,7 +649,7 @@ def _score_intervals(
     centre = (means + r * limit / 2) / (1 + r)
     reach = np.sqrt(r * means * (limit - means) + (r * limit / 2) ** 2) / (1 + r)
     reach[holding < 2] = np.nan
-    alike = ((1 - level) / 2) ** (1 / holding)
+    alike = ((1 - level) / 2) ** (1 / (table.counts > 0).sum(axis=0))
     low = np.minimum(np.maximum(centre - reach, 0.0), means * alike)
     return low, np.maximum(np.minimum(centre + reach, limit), limit - (limit - means) * alike)
 

@@ -60,7 +60,7 @@ class ScoredModel:
     on_filter_panel: bool = False
 
 
-@stage("score", version=9)
+@stage("score", version=10)
 def run_score(
     models: Sequence[ScoredModel],
     *,

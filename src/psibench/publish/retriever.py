@@ -31,8 +31,7 @@ from psibench.tables.derived import queries_by
 KIND = "run"
 CONTROL = "control"
 
-Chunk = tuple[str, int, int]
-"""Document id, start and end: characters of its text, end exclusive."""
+Chunk = tuple[str, int, int]  # document id, start and end: characters of its text, end exclusive
 Results = Mapping[str, Mapping[str | Chunk, float]]
 """Scores by document id or chunk, by query id; a larger score is better."""
 
