@@ -13,7 +13,7 @@ from rich.text import Text
 
 from psibench.commands.text_table import UNDEFINED, Form, frame_lines
 from psibench.llm.sections import STAND_IN_PREFIX
-from psibench.metrics.inference import FEWEST_DOCUMENTS
+from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.metrics.labels import FEWEST_GRADED, FEWEST_OF_A_BUCKET
 from psibench.metrics.psi import FLAGS
 from psibench.report.verdict import WORDS, Row, Verdict, verdicts
@@ -273,7 +273,7 @@ def _of_agreement(p: float | None) -> str:
     if p is None:
         return (
             "Whether agreement depends on position is not tested: it is the same everywhere, or of "
-            f"fewer than {FEWEST_DOCUMENTS} documents."
+            f"fewer than {FEWEST_DOCUMENTS} documents or {FEWEST_CLUSTERS} clusters of them."
         )
     if p <= ALPHA:
         return f"Agreement depends on where the evidence is ({p_text(p)})."
