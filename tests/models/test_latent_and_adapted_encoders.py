@@ -212,9 +212,8 @@ def test_jina_v3_takes_queries_and_documents_in_one_batch(tmp_path, load_tiny):
 
 def test_jina_v3_refuses_texts_without_one_of_its_instructions(tmp_path, load_tiny):
     save_jina_v3(tmp_path)
-    encoder = load_tiny(tmp_path, **V3 | {"query_prompt": ""})
     with pytest.raises(InputError, match="needs query_prompt 'Represent the query"):
-        encode(encoder, TEXTS, "query")
+        load_tiny(tmp_path, **V3 | {"query_prompt": ""})
 
 
 @pytest.mark.parametrize(
