@@ -10,11 +10,12 @@ from psibench.errors import InputError
 from psibench.metrics.inference import Contrast, PositionTest, Profile, draw_errors
 from psibench.metrics.psi import (
     RowData,
-    ends_of_test,
     estimate_row,
     invert_psi,
+    lower_end,
     mean_interval,
     psi_of_columns,
+    upper_end,
 )
 
 ESTIMATES = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
@@ -265,6 +266,16 @@ def test_a_few_queries_that_all_hit_are_no_evidence_of_unequal_bucket_means():
     assert row.psi_low == 0 < row.psi
 
 
+def test_the_upper_end_of_clusters_is_the_slope_with_what_chance_may_have_taken():
+    # Errors alike and means on a line: the fit is the means, and their middle the constant.
+    profile = Profile(np.array([0.6, 0.5, 0.4]), np.zeros((12, 3)), np.eye(3) * 0.02**2, 12)
+    shape = Contrast(6.0, 2, 12)
+    size = 0.1 * (1 + shape.by_chance(0.05))
+    # T^2 = 12 * .5 / .5 = 12; the level's is 12 B / (1 - B), B the beta quantile of 1 and 5: .4507.
+    assert shape.by_chance(0.05) == pytest.approx((0.4507 / 0.5493) ** 0.5, abs=1e-3)
+    assert upper_end(profile, shape, alpha=0.05) == pytest.approx(1 - (0.5 - size) / (0.5 + size))
+
+
 def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     # Means with errors alike: the fit is the bucket's own mean and that of the eight others.
     means = np.array([0.6] * 4 + [0.3] + [0.5] * 4)
@@ -274,7 +285,7 @@ def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     test = PositionTest(0.001, None, 0.001, None, 100, np.zeros(9), buckets={4: contrast} | none)
     share = 1 - contrast.by_chance(0.05 / 9)
     low, high = (means.mean() + share * (end - means.mean()) for end in (0.3, 0.55))
-    assert ends_of_test(profile, test, alpha=0.05)[0] == pytest.approx(1 - low / high)
+    assert lower_end(profile, test, alpha=0.05) == pytest.approx(1 - low / high)
 
 
 def test_the_corrected_value_is_zero_where_the_test_finds_nothing_at_all():

@@ -371,8 +371,9 @@ def equal_means(table: DocumentTable) -> PositionTest:
     queries that all hit look certain.
     """
     known = (table.counts > 0).sum(axis=0) >= FEWEST_OF_A_BUCKET
-    known |= known.sum() < 2
-    counts, sums = table.counts * known, table.sums * known
+    counts, sums = table.counts, table.sums
+    if known.sum() >= 2 and not known.all():
+        counts, sums = counts * known, sums * known
     rest = sums - counts * (sums.sum() / counts.sum())
     share = counts.sum(axis=0) / counts.sum()
     return _test_rows(rest - rest.sum(axis=1, keepdims=True) * share, table)
@@ -401,7 +402,7 @@ def _test_units(
 
     By itself a bucket is tested that ``could`` be, if its units count for `FEWEST_OF_A_BUCKET`.
     """
-    rows = np.where(np.abs(rows) <= least, 0.0, rows)
+    rows[np.abs(rows) <= least] = 0.0
     statistic: FloatArray = rows.sum(axis=0)
     rows = rows[rows.any(axis=1)]
     if len(rows) < fewest:

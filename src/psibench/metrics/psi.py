@@ -4,7 +4,7 @@ The plain PSI is as the papers define it. `estimate_row` makes of one model's qu
 the table says: the published PSI, the same at equal documents, tests and warnings.
 
 An interval starts at 0 exactly where the test of position does not reject; else at the PSI of the
-profile that the test found, less what chance may have added to it (`ends_of_test`). It ends at the
+profile that the test found, less what chance may have added to it (`lower_end`). It ends at the
 largest PSI under which one as small as the observed one is not rare (`invert_psi`), from which the
 value corrected for noise comes too.
 """
@@ -26,6 +26,7 @@ from psibench.metrics.inference import (
     LEAST_INFORMATION,
     PSEUDO_QUERIES,
     BoolArray,
+    Contrast,
     DocumentTable,
     Effect,
     FloatArray,
@@ -119,39 +120,52 @@ class _Worlds:
         return self.centre + self.shape * (psi * self.centre / reach)
 
 
-def ends_of_test(
+def lower_end(
     profile: Profile, test: PositionTest, *, alpha: float, known: BoolArray | None = None
-) -> tuple[float, float]:
-    """Least and greatest PSI that a test leaves: 0 and more exactly where it does not reject.
+) -> float:
+    """Least PSI that the data allow at a level: 0 exactly where the test does not reject.
 
-    What a test found is a profile: the slope and bend, or the bucket unlike the rest, that fit the
-    bucket means best. Its deviations less what chance may have added (`Contrast.by_chance`) have a
-    PSI: the largest is the lower end. Slope and bend with what chance may have taken away have the
-    upper one.
-    The lower end's best and worst bucket are ``known`` ones, bool (n_buckets,), where there are
-    two: PSI is no less with more buckets, and what others rejected says nothing of the mean of a
-    few queries.
+    A test that rejects, found a profile: the slope and bend, or the bucket unlike the rest, that
+    fit the bucket means best. Its deviations less what chance may have added (`Contrast.by_chance`)
+    have a PSI; the largest of these is returned. Its best and worst bucket are ``known`` ones, bool
+    (n_buckets,), where there are two: PSI is no less with more buckets, and what others rejected
+    says nothing of the mean of a few queries.
     """
+    if test.p is None or test.p > alpha:
+        return 0.0
     n_buckets = len(profile.means)
-    precision = np.asarray(np.linalg.pinv(profile.covariance, hermitian=True), dtype=np.float64)
-    flat, each = np.ones((n_buckets, 1)), np.eye(n_buckets)
-    centre = _fit(flat, profile.means, precision)
+    each, of_each = np.eye(n_buckets), alpha / max(len(test.buckets), 1)
     shown = known if known is not None and known.sum() > 1 else np.ones(n_buckets, np.bool_)
     tried = [(contrasts(n_buckets), test.shape, alpha)]
-    of_each = alpha / max(len(test.buckets), 1)
     tried += [(each[:, [k]], contrast, of_each) for k, contrast in test.buckets.items()]
-    low = high = 0.0
-    for directions, contrast, level in tried:
-        if contrast is None:
-            continue
-        chance = contrast.by_chance(level)
-        found = _fit(np.hstack([flat, directions]), profile.means, precision) - centre
-        if chance < 1:
-            left = centre + (1 - chance) * found
-            low = max(low, float(psi_of_columns(left[shown, None])[0]))
-        if contrast is test.shape:
-            high = float(psi_of_columns((centre + (1 + chance) * found)[:, None])[0])
-    return low if test.p is not None and test.p <= alpha else 0.0, high
+    beyond = [
+        (directions, 1 - contrast.by_chance(level))
+        for directions, contrast, level in tried
+        if contrast is not None and contrast.by_chance(level) < 1
+    ]
+    centre, *found = _found(profile, *(directions for directions, _ in beyond))
+    ends = [
+        float(psi_of_columns((centre + share * own)[shown, None])[0])
+        for (_, share), own in zip(beyond, found, strict=True)
+    ]
+    return max(ends, default=0.0)
+
+
+def upper_end(profile: Profile, shape: Contrast, *, alpha: float) -> float:
+    """Greatest PSI that a test of slope and bend leaves: with what chance may have taken away."""
+    centre, found = _found(profile, contrasts(len(profile.means)))
+    return float(psi_of_columns((centre + (1 + shape.by_chance(alpha)) * found)[:, None])[0])
+
+
+def _found(profile: Profile, *directions: FloatArray) -> list[FloatArray]:
+    """Fit the means by a constant, and by it and each of the directions: what these add to it."""
+    precision = np.asarray(np.linalg.pinv(profile.covariance, hermitian=True), dtype=np.float64)
+    flat = np.ones((len(profile.means), 1))
+    centre = _fit(flat, profile.means, precision)
+    return [
+        centre,
+        *(_fit(np.hstack([flat, one]), profile.means, precision) - centre for one in directions),
+    ]
 
 
 def _fit(design: FloatArray, means: FloatArray, precision: FloatArray) -> FloatArray:
@@ -329,7 +343,7 @@ class RowData:
     control : float64 array of shape (n_queries,), or None
         Scores of the position-blind control on the same queries.
     clusters : int64 array of shape (n_queries,), or None
-        Number, from 0, of what the query's document is part of (an article, a site). Where there
+        Number of what the query's document is part of (an article, a site). Where there
         are `FEWEST_CLUSTERS` or more, tests and intervals take them as independent in place of
         documents.
     """
@@ -535,7 +549,7 @@ def _psi(
     corrected: float | None = None
     if len(table.counts) >= FEWEST_DOCUMENTS:
         known = (table.counts > 0).sum(axis=0) >= FEWEST_OF_A_BUCKET
-        low, high_of_test = ends_of_test(profile, test, alpha=1 - level, known=known)
+        low = lower_end(profile, test, alpha=1 - level, known=known)
         high, corrected = invert_psi(
             profile.means,
             draw_errors(profile.covariance),
@@ -543,8 +557,9 @@ def _psi(
             level=level,
             score_limit=table.score_limit,
         )
-        if table.units is not None:  # the covariance of few clusters is not well known
-            high = max(high, high_of_test)
+        if table.units is not None and test.shape is not None:
+            # The covariance of few clusters is not well known.
+            high = max(high, upper_end(profile, test.shape, alpha=1 - level))
         known &= table.bucket_sizes >= LEAST_SIZE * np.median(table.bucket_sizes)
         least = _least_means(table, profile, 1 - level, known=known)
         high = max(high, 1 - float(least.min() / profile.means.max()))
