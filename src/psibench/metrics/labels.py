@@ -37,7 +37,7 @@ from psibench.metrics.inference import (
     renumbered,
     units_of,
 )
-from psibench.metrics.psi import bucket_figures
+from psibench.metrics.psi import bucket_figures, wilson_ends
 from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
 from psibench.tables.schemas import CORRECTED_SCORES, LABEL_AGREEMENT
 from psibench.tables.spec import POOLED
@@ -233,10 +233,10 @@ def corrected_mean(
     value = float(np.clip(value, 0, 1))
     smooth = (n * value + PSEUDO_QUERIES * machine.mean()) / (n + PSEUDO_QUERIES)
     r = reach**2 / max(smooth * (1 - smooth), TINY)
-    half = np.sqrt(r * value * (1 - value) + (r / 2) ** 2)
+    of_wilson = [float(end[0]) for end in wilson_ends(np.array([value]), np.array([r]), 1.0)]
     alike = 0.025 ** (1 / len(errors))
-    low = min(value - reach, (value + r / 2 - half) / (1 + r), value * alike)
-    high = max(value + reach, (value + r / 2 + half) / (1 + r), 1 - (1 - value) * alike)
+    low = min(value - reach, of_wilson[0], value * alike)
+    high = max(value + reach, of_wilson[1], 1 - (1 - value) * alike)
     return value, max(float(low), 0.0), min(float(high), 1.0)
 
 

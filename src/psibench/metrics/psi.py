@@ -11,7 +11,7 @@ value corrected for noise comes too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from psibench.errors import InputError
-from psibench.metrics.comparison import compare_profiles
+from psibench.metrics.comparison import ProfileComparison, compare_profiles
 from psibench.metrics.inference import (
     FEWEST_DOCUMENTS,
     FEWEST_OF_A_BUCKET,
@@ -426,23 +426,12 @@ def estimate_row(
         test = between_documents(scores, *placed, lengths, units=of_placed)
     plain = _psi(table, raw, equal_means(table) if raw else None, level)
     has_psi = plain["psi"] is not None
-    equal = _psi(table, same if has_psi and is_within else None, test, level)
+    equal = _psi(table, same if has_psi and is_within else None, test, level, names=SAME)
     ends_held = {0, n_buckets - 1} <= set(table.buckets.tolist())
     of_ends = (same if is_within else raw) if ends_held else None
     drop, drop_low, drop_high = _drop(table, of_ends, level)
     noise = noise_of_independent_queries(table) if has_psi else None
-    against = cut = None
-    if row.control is not None:
-        against = compare_profiles(
-            row.scores,
-            row.control,
-            row.documents,
-            queries,
-            buckets,
-            row.lengths,
-            within=is_within,
-            units=units,
-        )
+    cut = None
     if row.seen is not None:
         cut = truncation_effect(scores, *placed, ~row.seen[queries], level=level, units=of_placed)
     p_confounded = confounding(table, raw) if raw and is_within and has_psi else None
@@ -455,12 +444,7 @@ def estimate_row(
         "smallest_bucket": int(table.bucket_sizes.min()) if len(table.buckets) else 0,
         "mean_of_buckets": float(raw.means.mean()) if raw else None,
         **plain,
-        "psi_same": equal["psi"],
-        "psi_same_low": equal["psi_low"],
-        "psi_same_high": equal["psi_high"],
-        "psi_same_corrected": equal["psi_corrected"],
-        "best_same": equal["best_bucket"],
-        "worst_same": equal["worst_bucket"],
+        **equal,
         "drop": drop,
         "drop_low": drop_low,
         "drop_high": drop_high,
@@ -469,9 +453,7 @@ def estimate_row(
         "p_shape": test.p_shape,
         "p_bucket": test.p_bucket,
         "p_trend": test.p_trend,
-        "p_control": against.p if against else None,
-        "p_control_hit": against.p_hit if against else None,
-        "p_control_miss": against.p_miss if against else None,
+        **_control_figures(row, queries, buckets, is_within=is_within, units=units),
         "seen": _share_seen(row),
         **effect_figures("truncation", cut),
         "n_documents": len(table.counts),
@@ -497,6 +479,17 @@ def effect_figures(name: str, effect: Effect | None) -> dict[str, float | None]:
     columns = (name, f"{name}_low", f"{name}_high", f"p_{name}")
     found = (None,) * 4 if effect is None else (effect.value, effect.low, effect.high, effect.p)
     return dict(zip(columns, found, strict=True))
+
+
+def _control_figures(
+    row: RowData, queries: IntArray, buckets: IntArray, *, is_within: bool, units: IntArray | None
+) -> dict[str, float | None]:
+    """Return p-values of a profile unlike the control's; null without one."""
+    found = ProfileComparison(None, None, None)
+    if row.control is not None:
+        placed = (row.documents, queries, buckets, row.lengths)
+        found = compare_profiles(row.scores, row.control, *placed, within=is_within, units=units)
+    return {"p_control": found.p, "p_control_hit": found.p_hit, "p_control_miss": found.p_miss}
 
 
 def _share_seen(row: RowData) -> float | None:
@@ -532,15 +525,23 @@ def _flags(
     return ", ".join(name for name, is_raised in raised.items() if is_raised)
 
 
+PLAIN = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
+SAME = (*(name.replace("psi", "psi_same") for name in PLAIN[:4]), "best_same", "worst_same")
+
+
 def _psi(
-    table: DocumentTable, profile: Profile | None, test: PositionTest | None, level: float
+    table: DocumentTable,
+    profile: Profile | None,
+    test: PositionTest | None,
+    level: float,
+    *,
+    names: Sequence[str] = PLAIN,
 ) -> dict[str, float | int | None]:
-    """PSI of a profile, its interval, and the first of its best and worst buckets.
+    """PSI of a profile, its interval, and the first of its best and worst buckets, by ``names``.
 
     Neither interval nor corrected value with fewer than `FEWEST_DOCUMENTS` documents. The corrected
     value is 0 from p = .5 on.
     """
-    names = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
     value = None if profile is None else position_sensitivity_index(profile.means)
     if profile is None or test is None or value is None:
         return dict.fromkeys(names)
@@ -661,12 +662,21 @@ def _score_intervals(
     room = smooth * (limit - smooth)
     # r = t^2 / n_effective, on scores as shares of the limit
     r = _student(holding, level) ** 2 * np.diag(profile.covariance) / np.where(room > 0, room, 1.0)
+    low, high = wilson_ends(means, np.where(holding < 2, np.nan, r), limit)
+    alike = ((1 - level) / 2) ** (1 / (table.counts > 0).sum(axis=0))
+    low = np.minimum(np.maximum(low, 0.0), means * alike)
+    return low, np.maximum(np.minimum(high, limit), limit - (limit - means) * alike)
+
+
+def wilson_ends(means: FloatArray, r: FloatArray, limit: float) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of Wilson's interval of means of scores from 0 to ``limit``.
+
+    ``r`` is the squared quantile over the number of queries (E. Wilson, Journal of the American
+    Statistical Association 22, 1927). Arrays of one shape.
+    """
     centre = (means + r * limit / 2) / (1 + r)
     reach = np.sqrt(r * means * (limit - means) + (r * limit / 2) ** 2) / (1 + r)
-    reach[holding < 2] = np.nan
-    alike = ((1 - level) / 2) ** (1 / (table.counts > 0).sum(axis=0))
-    low = np.minimum(np.maximum(centre - reach, 0.0), means * alike)
-    return low, np.maximum(np.minimum(centre + reach, limit), limit - (limit - means) * alike)
+    return centre - reach, centre + reach
 
 
 def mean_interval(
