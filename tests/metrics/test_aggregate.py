@@ -1,4 +1,5 @@
 from math import log2
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -305,6 +306,30 @@ def test_pairs_of_input_lengths_say_what_truncation_costs():
     assert found["cut_gain"] == pytest.approx(gain)
     assert found["cut_gain_low"] < gain < found["cut_gain_high"]
     assert found["uncut_gain"] is None  # no document is whole in the shorter input
+
+
+def test_copies_of_documents_in_one_cluster_add_nothing_to_a_comparison():
+    def copied(frame: pl.DataFrame, *, cluster: bool) -> pl.DataFrame:
+        own = pl.col("document_id") if cluster else pl.lit(None, pl.String)
+        ids = ("query_id", "document_id")
+        return pl.concat(
+            frame.with_columns(pl.format("{}-{}", name, pl.lit(k)) for name in ids).with_columns(
+                cluster=frame.select(own).to_series() if cluster else own
+            )
+            for k in range(3)
+        )
+
+    seen = (many()["span_start_char"] < 400).cast(pl.Float64).to_list()
+    pair = many(drop=0.1), many(drop=0.4, seed=1, visible=seen, pos_visible=0.5)
+
+    def compared(*frames: pl.DataFrame) -> dict[str, Any]:
+        return tables(*frames, windows=[("m0", "m1")]).comparisons.row(0, named=True)
+
+    once = compared(*pair)
+    clusters, documents = (compared(*(copied(f, cluster=c) for f in pair)) for c in (True, False))
+    for name in ("p_difference", "p_hit", "p_miss", "p_cut_gain", "cut_gain_low", "difference_low"):
+        assert clusters[name] == pytest.approx(once[name]), name
+        assert documents[name] != pytest.approx(once[name], rel=1e-3), name
 
 
 def test_two_input_lengths_score_alike_where_the_shorter_one_holds_the_document():

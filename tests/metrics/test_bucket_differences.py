@@ -34,6 +34,21 @@ def test_the_value_is_the_difference_of_the_profiles(same, of):
     assert np.isnan(found.low[2])
 
 
+def test_copies_of_documents_in_one_cluster_make_no_interval_shorter():
+    first, second, buckets = (np.tile(part, 4) for part in (FIRST, SECOND, BUCKETS))
+    documents = np.concatenate([DOCUMENTS + N * k for k in range(4)])
+    placed = (first, second, documents, np.arange(12 * N), buckets)
+    once = differences(same=False)
+    copies, clusters = (
+        bucket_differences(*placed, n_buckets=4, same=False, units=units)
+        for units in (None, np.tile(DOCUMENTS, 4))
+    )
+    width, of_copies, of_clusters = (one.high[0] - one.low[0] for one in (once, copies, clusters))
+    # Not halves and wholes: the variance added to that of small buckets falls faster.
+    assert of_copies < 0.6 * width
+    assert of_clusters > 0.8 * width
+
+
 def test_a_bucket_that_one_document_holds_has_a_difference_without_interval():
     buckets = np.where(np.arange(3 * N) == 2, 2, BUCKETS)
     found = bucket_differences(
