@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from psibench.filters.decide import count_savings
-
 Decide = Callable[[pl.DataFrame], pl.DataFrame]
 """From scores to decisions."""
 Wanted = Callable[[pl.DataFrame, str], pl.DataFrame]
@@ -46,10 +44,7 @@ def compared(
     if not found.equals(expected):
         raise ValueError(f"{label}: the decisions differ")
     kept = "kept" if "kept" in found.columns else "is_positive"
-    savings = count_savings(label, partly, items, scorers=scorers, parts=parts)
-    per_scorer = savings.filter(pl.col("scorer") != "all").get_column("n_scored")
-    every = savings.row(-1, named=True)
-    counts = " + ".join(map(str, per_scorer))
-    n_complete, n_scored = every["n_complete"], every["n_scored"]
+    n_complete, n_scored = items.height * len(parts) * len(scorers), partly.height
+    counts = " + ".join(str(partly.filter(pl.col(scorer) == name).height) for name in scorers)
     ratio = f"{n_complete / n_scored:.2f}"
     return label, items.height, int(found[kept].sum()), n_complete, n_scored, counts, ratio

@@ -25,7 +25,6 @@ from psibench.filters.negatives import (
     FinewebNegatives,
     Recall,
     Votes,
-    compared_pairs,
     decide_candidates,
     decide_final,
     wanted_pairs,
@@ -109,7 +108,9 @@ def pair_rows(n_documents: int, top_k: int, seed: int, store: Path) -> Iterator[
             scores,
             wanted=lambda known, _, own=rule: wanted_pairs(own, recalled, known),
             decide=lambda known, own=rule: decide_candidates(own, recalled, known),
-            items=compared_pairs(rule, recalled),
+            items=(
+                recalled.filter(~pl.col("is_labelled")) if isinstance(rule, Votes) else recalled
+            ),
         )
     section = FinewebNegatives(
         protocol="fineweb_posq",

@@ -52,7 +52,7 @@ def decided(
         agreement = decide_verify(VerifyAgreement(rerankers=panel), scores, candidates)
         yield f"agreement{' of' if len(panel) > 1 else ','} {label}", kept_of(agreement)
     for threshold in MARGIN_THRESHOLDS:
-        margin = VerifyMargin(rerankers=list(PANEL), threshold=threshold, complete=True)
+        margin = VerifyMargin(rerankers=list(PANEL), threshold=threshold)
         yield f"margin >= {threshold:g}", kept_of(decide_verify(margin, scores, candidates))
     for label, panel in panels.items():
         needed = decide_verify(VerifyNecessity(rerankers=panel), scores, candidates)

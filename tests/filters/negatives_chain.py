@@ -18,8 +18,8 @@ from psibench.filters.negatives import (
 )
 from psibench.filters.panel import run_score_pairs
 
-OUTPUTS = ("corpus", "queries", "qrels", "judgements", "dropped", "flow", "savings")
-OUTPUT_SPECS = {"dropped": "attrition", "savings": "scoring_savings"}
+OUTPUTS = ("corpus", "queries", "qrels", "judgements", "dropped", "flow")
+OUTPUT_SPECS = {"dropped": "attrition"}
 
 
 class NegativesChain(Folder):
@@ -76,7 +76,7 @@ class NegativesChain(Folder):
 
         run_score_pairs(
             {
-                "section": (section or self.section).score_params(reranker.name),
+                "section": (section or self.section).panel(),
                 "entry": reranker_params(ENTRY),
             },
             reranker=reranker.name,

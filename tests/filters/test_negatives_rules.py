@@ -146,20 +146,14 @@ ONE = with_positives(PAIR, POSITIVE)
 # Scores of a, b, c: (is_positive, reason, score, decided_by, n_yes, n_votes). Above 0.5 is a yes.
 VOTED = [
     ((0.75, 1.0, 0.0), (True, "majority_positive", 1.0, "b", 2, 2)),
-    ((0.75, 0.0, 1.0), (True, "majority_positive", 1.0, "c", 2, 3)),
     ((0.0, 0.75, 1.0), (True, "majority_positive", 1.0, "c", 2, 3)),
     ((0.25, 0.25, 1.0), (False, "", 0.25, "b", 0, 2)),
-    ((1.0, 0.25, 0.0), (False, "", 0.0, "c", 1, 3)),
     ((0.25, 1.0, 0.25), (False, "", 0.25, "c", 1, 3)),
     # Exactly 0.5 is not above 0.5.
     ((0.5, 1.0, 0.5), (False, "", 0.5, "c", 1, 3)),
-    ((0.5, 0.5, 0.5), (False, "", 0.5, "b", 0, 2)),
-    ((0.50000001, 0.50000001, 0.0), (True, "majority_positive", 0.50000001, "b", 2, 2)),
     # A vote that cannot be used is none, and is told where it might have mattered.
     ((None, 1.0, 0.75), (True, "majority_positive", 0.75, "c", 2, 3)),
     ((None, 1.0, 0.0), (False, "unusable_vote", 0.0, "c", 1, 3)),
-    ((None, 0.0, 1.0), (False, "unusable_vote", 0.0, "b", 0, 2)),
-    ((0.75, 0.75, None), (True, "majority_positive", 0.75, "b", 2, 2)),
     ((0.0, 0.0, None), (False, "", 0.0, "b", 0, 2)),
     ((1.0, 0.0, None), (False, "unusable_vote", None, "c", 1, 3)),
 ]
@@ -188,16 +182,10 @@ def test_half_of_an_even_panel_is_no_majority(values, is_positive):
 # Grades of three judges; two have to say 3 or 4.
 GRADED = [
     ((3, 3, 0), (True, "judged_relevant", 3.0, "y", 2, 2)),
-    ((4, 0, 3), (True, "judged_relevant", 3.0, "z", 2, 3)),
     ((0, 4, 4), (True, "judged_relevant", 4.0, "z", 2, 3)),
-    ((3, 2, 2), (False, "", 2.0, "z", 1, 3)),
     ((2, 2, 4), (False, "", 2.0, "y", 0, 2)),
-    ((2, 4, 2), (False, "", 2.0, "z", 1, 3)),
-    ((0, 0, 0), (False, "", 0.0, "y", 0, 2)),
-    ((None, 3, 4), (True, "judged_relevant", 4.0, "z", 2, 3)),
     ((None, 3, 2), (False, "unusable_vote", 2.0, "z", 1, 3)),
     ((None, None, 4), (False, "unusable_vote", None, "y", 0, 2)),
-    ((4, 4, None), (True, "judged_relevant", 4.0, "y", 2, 2)),
 ]
 
 

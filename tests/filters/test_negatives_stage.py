@@ -135,20 +135,6 @@ def test_judgements_say_who_judged_which_pair_how(tmp_path):
     assert found.filter(kind="reranker", scorer="a")["raw"].to_list() == [7.5, 10.0, 5.0]
 
 
-def test_savings_count_scorings_and_gradings(tmp_path):
-    savings = whole(tmp_path).read("savings")
-    assert savings.select("rule", "scorer", "n_complete", "n_scored").rows() == [
-        ("majority_of_rerankers", "a", 5, 5),
-        ("majority_of_rerankers", "b", 5, 5),
-        ("majority_of_rerankers", "c", 5, 3),
-        ("majority_of_rerankers", "all", 15, 13),
-        ("majority_of_judges", "x", 3, 3),
-        ("majority_of_judges", "y", 3, 3),
-        ("majority_of_judges", "z", 3, 1),
-        ("majority_of_judges", "all", 9, 7),
-    ]
-
-
 def test_provenance_names_those_who_scored_and_the_thresholds(tmp_path):
     chain = whole(tmp_path)
     record = read_provenance(chain.path("judgements"))
@@ -158,7 +144,7 @@ def test_provenance_names_those_who_scored_and_the_thresholds(tmp_path):
     assert known.items() <= record["params"].items()
     assert read_provenance(chain.path("scores-a"))["params"]["fingerprint"] == f"{'a':0<32}"
     assert "judges" not in read_provenance(chain.path("scores-a"))["params"]["section"]
-    for name in ("corpus", "queries", "qrels", "dropped", "flow", "savings"):
+    for name in ("corpus", "queries", "qrels", "dropped", "flow"):
         assert read_provenance(chain.path(name))["stage"] == "remove_negatives"
 
 

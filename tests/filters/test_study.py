@@ -16,7 +16,6 @@ from psibench.filters.study import (
     LEAVE_ONE_OUT_PSI,
     RERANKER_AGREEMENT,
     configured_label,
-    reranker_agreement,
     run_filter_study,
     study_conditions,
 )
@@ -39,7 +38,7 @@ from psibench.text.segments import POSITIONS
 B, M, E = POSITIONS
 PANEL = ["one", "two"]
 SETTINGS = UncertaintySettings()
-MARGIN = VerifyMargin(rerankers=PANEL, threshold=0.25, complete=True)
+MARGIN = VerifyMargin(rerankers=PANEL, threshold=0.25)
 SPECS = {
     "thresholds": FILTER_COUNTS,
     "threshold_psi": FILTER_PSI,
@@ -174,6 +173,10 @@ def test_a_model_s_mean_and_psi_follow_the_threshold(tmp_path):
 def test_leaving_a_reranker_out_changes_counts_mean_and_psi(tmp_path):
     tables = Case(tmp_path).run(MARGIN.model_copy(update={"threshold": 0.0}))
     # Kept at 0: q1-q4. Without one: q1-q5. Without two: q1-q4 and q6.
+    # Both pass q1-q4, q5 passes under two alone, q6 has no vote of two: (5 * 4 + 0 * 1) / 25 = .8.
+    agreement = tables["agreement"].row(0, named=True)
+    assert (agreement["n"], agreement["agreement"]) == (5, 4 / 5)
+    assert agreement["kappa"] == pytest.approx((0.8 - 0.8) / (1 - 0.8))
     every = tables["leave_one_out"].filter(target_position="all")
     assert every.select("left_out", "n_kept", "n_gained", "n_lost").rows() == [
         ("none", 4, 0, 0),
@@ -299,28 +302,6 @@ def test_the_configured_condition_keeps_what_the_margin_rule_keeps(drawn, thresh
     for label, cut in cuts.items():
         at_cut = VerifyMargin(rerankers=PANEL, threshold=cut)
         assert members[label] == decide_verify(at_cut, scores, candidates)["kept"].to_list()
-
-
-Y, N = True, False
-
-
-@pytest.mark.parametrize(
-    ("votes", "agreement", "kappa"),
-    [
-        ([(Y, Y), (Y, Y)], 1.0, None),  # both always pass: chance alone agrees fully
-        ([(N, N)], 1.0, None),
-        ([(Y, Y), (N, N)], 1.0, 1.0),
-        ([(Y, N), (N, Y)], 0.0, -1.0),
-        ([(Y, Y), (Y, N), (N, Y), (N, N)], 0.5, 0.0),
-        ([(Y, None)], None, None),
-        # 4 of 6 agree; 3 of 6 pass under one, 5 of 6 under the other: (3 * 5 + 3 * 1) / 36 = .5.
-        ([(Y, Y), (Y, Y), (Y, Y), (N, Y), (N, Y), (N, N), (Y, None)], 4 / 6, (4 / 6 - 0.5) / 0.5),
-    ],
-)
-def test_kappa_is_undefined_where_chance_alone_agrees(votes, agreement, kappa):
-    one, two = (pl.Series([row[i] for row in votes], dtype=pl.Boolean) for i in (0, 1))
-    (row,) = reranker_agreement(pl.DataFrame({"one": one, "two": two}))
-    assert (row["agreement"], row["kappa"]) == (agreement, kappa)
 
 
 def test_clusters_of_documents_are_the_units_of_a_model_s_p(tmp_path):

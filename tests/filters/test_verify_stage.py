@@ -1,12 +1,11 @@
 """Candidates under fake rerankers: what is scored, kept, dropped and counted."""
 
 import polars as pl
-import pytest
 from fake_reranker import ENTRY, PairReranker
 from filter_tables import Folder, candidate, sampling_of
 
 from psibench.config.rerankers import reranker_params
-from psibench.filters.decide import FlowStep, part_text
+from psibench.filters.decide import FlowStep
 from psibench.filters.panel import run_score_parts
 from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity, run_verify
 from psibench.tables import read_provenance
@@ -64,9 +63,9 @@ class Chain(Folder):
 
     def verify(self, scores, section=None) -> None:
         section = section or self.section
-        names = ["rows", "decisions", "savings", "dropped", "flow"]
+        names = ["rows", "dropped", "flow"]
         if section.rule == "margin":
-            names += ["margins", "margin_table", "reranker_table", "cell_table"]
+            names += ["margins", "margin_table", "cell_table"]
         run_verify(
             section,
             place=FlowStep(self.unit, 3, "eng-Latn", "general"),
@@ -106,12 +105,6 @@ def panel() -> tuple[PairReranker, PairReranker]:
 def test_margins_decide_and_only_open_queries_reach_the_second_reranker(tmp_path):
     chain, (one, two) = controlled(tmp_path, MARGIN), panel()
     chain.verify(chain.score(one, two))
-    columns = ("item_id", "kept", "reason", "score", "decided_by")
-    assert chain.read("decisions", "decisions").select(columns).rows() == [
-        ("q1", False, "margin_below_threshold", 0.125, "two"),
-        ("q2", True, "", 0.25, "one"),
-        ("q3", False, "target_not_first", -0.25, "one"),
-    ]
     assert chain.read("rows", "candidates").select("_id", "margin").rows() == [("q2", 0.25)]
     columns = ("stage", "item_id", "reason", "detail", "score", "target_position", "char_length")
     assert chain.read("dropped", "attrition").select(columns).rows() == [
@@ -123,12 +116,6 @@ def test_margins_decide_and_only_open_queries_reach_the_second_reranker(tmp_path
     chain.check()
     assert len(one.asked) == 9
     assert {query for query, _ in two.asked} == {"q1", "q2"}
-    savings = chain.read("savings", "scoring_savings")
-    assert savings.select("scorer", "n_complete", "n_scored").rows() == [
-        ("one", 9, 9),
-        ("two", 9, 6),
-        ("all", 18, 15),
-    ]
 
 
 def test_the_margin_tables_count_every_threshold_and_cell(tmp_path):
@@ -155,36 +142,6 @@ def test_the_margin_tables_count_every_threshold_and_cell(tmp_path):
     ]
 
 
-def test_what_each_reranker_alone_keeps_is_counted_by_position(tmp_path):
-    chain = controlled(tmp_path, MARGIN)
-    chain.verify(chain.score(*panel()))
-    table = chain.read("reranker_table", "reranker_table")
-    columns = ("reranker", "condition", "n", "n_beginning", "n_middle", "n_end")
-    rows = table.select(columns).rows()
-    assert rows[0] == ("one", "shown", 3, 1, 1, 1)
-    # q3 leads by -0.25 under the first one, so that the second is not asked about it
-    assert ("one", "lead>=0", 2, 1, 1, 0) in rows
-    assert ("two", "shown", 2, 1, 1, 0) in rows
-    # q1 leads by 0.125 there
-    assert ("two", "lead>=0.1", 2, 1, 1, 0) in rows
-    assert ("two", "lead>=0.2", 1, 0, 1, 0) in rows
-    assert table.filter(reranker="two", condition="lead>=0.2")["share"].to_list() == [0.5]
-
-
-def test_complete_scoring_keeps_the_same_queries_and_gives_exact_margins(tmp_path):
-    chain = controlled(tmp_path, MARGIN)
-    chain.verify(chain.score(*panel()))
-    kept = chain.read("rows", "candidates")
-    one, two = panel()
-    whole = MARGIN.model_copy(update={"complete": True})
-    made = chain.score(one, two, section=whole)
-    assert len(one.asked) == 0  # all of it is in the store
-    assert {query for query, _ in two.asked} == {"q3"}
-    chain.verify(made, section=whole)
-    assert chain.read("rows", "candidates").equals(kept)
-    assert chain.read("savings", "scoring_savings")["n_saved"].to_list() == [0, 0, 0]
-
-
 def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
     rows = [candidate("q1", ["beginning"], [0, 1], length_bin="5-10")]
     chain = Chain(tmp_path, MARGIN, rows, texts=("d", "ab"))  # thirds: "", "", "ab"
@@ -197,7 +154,7 @@ def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
         ("end", 0.5, 5.0),
     ]
     assert (one.asked, two.asked) == ([("q1", "ab")], [])
-    assert chain.read("decisions", "decisions")["reason"].to_list() == ["empty_segment"]
+    assert chain.read("dropped", "attrition")["reason"].to_list() == ["empty_segment"]
     assert chain.read("margin_table", "margin_table").filter(condition="no_margin")["n"][0] == 1
     chain.check()
 
@@ -218,12 +175,11 @@ def test_a_span_has_to_be_needed_under_every_reranker(tmp_path):
     one = fake("one", full | removed)
     two = fake("two", full | removed | {("late", "aaabbb"): 0.75})
     chain.verify(chain.score(one, two))
-    columns = ("rule", "item_id", "reason", "score", "decided_by")
-    assert chain.read("decisions", "decisions").select(columns).rows() == [
-        ("span_necessity", "needed", "", 0.25, "one"),
-        ("span_necessity", "equal", "span_not_needed", 0.0, "one"),
-        ("span_necessity", "late", "span_not_needed", -0.25, "two"),
-        ("span_necessity", "whole", "span_is_document", None, "one"),
+    columns = ("stage", "item_id", "reason", "score", "detail")
+    assert chain.read("dropped", "attrition").select(columns).rows() == [
+        ("span_necessity", "equal", "span_not_needed", 0.0, "by one"),
+        ("span_necessity", "late", "span_not_needed", -0.25, "by two"),
+        ("span_necessity", "whole", "span_is_document", None, "by one"),
     ]
     assert chain.read("rows", "candidates")["_id"].to_list() == ["needed"]
     assert {query for query, _ in two.asked} == {"needed", "late"}
@@ -296,17 +252,3 @@ def test_provenance_says_who_wrote_the_queries_and_who_scored(tmp_path):
         assert record["llm_backend"] == "stand-in"
     assert set(record["revisions"]) == {"reranker:one", "reranker:two"}
     assert read_provenance(chain.path("scores-one"))["params"]["section"]["threshold"] == 0
-
-
-@pytest.mark.parametrize(
-    ("part", "text"),
-    [
-        ("beginning", "ab"),
-        ("middle", "cd"),
-        ("end", "efg"),
-        ("removed", "abefg"),
-        ("document", "abcdefg"),
-    ],
-)
-def test_parts_of_a_document(part, text):
-    assert part_text("abcdefg", [2, 4], part) == text

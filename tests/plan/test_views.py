@@ -27,7 +27,6 @@ FULL = {
     "audit": {"llm": "stand-in-sentence"},
     "false_negatives": JUDGED | {"recall": RECALL, "rerankers": ["embedded-bm25"]},
     "tiny": {},
-    "mixtures": {},
 }
 ABOVE = {"protocol": "posir", "recall": {"model": "bm25"}, "rerankers": ["embedded-bm25"]}
 PURGED = {
@@ -94,7 +93,6 @@ def test_views_with_rows_of_their_own_stand_behind_their_benchmark(plan):
         ("having tiny", ["full"]),
         ("having grade", ["full", "purged"]),
         ("having audit", ["full"]),
-        ("having mixtures", ["full"]),
         ("studied", ["full"]),  # one reranker alone has nobody to agree with
         ("margin", ["full"]),
         ("verified", ["purged"]),

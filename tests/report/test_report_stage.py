@@ -126,10 +126,10 @@ def test_positions_by_stage_come_from_ledger_and_queries(folder: Folder) -> None
 
 def test_workflow_gives_files_under_the_names_that_are_read() -> None:
     plain = {name: one.model_dump(mode="json") for name, one in sections().items()}
-    plain["controlled"] |= {"audit": ASKED, "mixtures": {}}
+    plain["controlled"] |= {"audit": ASKED}
     plan = make_plan(*load_config({"benchmarks": plain}))
     found = verification_files(plan)
-    assert {"margin_table", "audit_table", "mixture_cells"} <= set(found[0])
+    assert {"margin_table", "audit_table"} <= set(found[0])
     assert {name for files in found for name in files} <= set(KEYS)
 
 

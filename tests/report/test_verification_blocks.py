@@ -14,7 +14,6 @@ from verification_tables import (
     cells,
     flow,
     margins,
-    mixtures,
     shifts,
 )
 
@@ -23,7 +22,6 @@ from psibench.report.filters import (
     audit_table,
     cell_table,
     margin_table,
-    mixture_table,
     stage_table,
     verification_blocks,
     view_tables,
@@ -125,14 +123,6 @@ def test_stages_stand_beside_the_published_counts() -> None:
     assert found["balance"][1:5] == ("–",) * 4
 
 
-def test_mixtures_are_summed_by_position_and_shown_per_bin() -> None:
-    cells = mixtures(("begin", ((9, 0, 0), (9, 0, 0))), ("mixed", ((4, 3, 2), (4, 4, 2))))
-    assert mixture_table(cells).rows == (
-        ("begin", "18", "0", "0", "18", "9", "9"),
-        ("mixed", "8", "7", "4", "19", "9", "10"),
-    )
-
-
 def views_of(*rows: dict[str, Any], facts: Sequence[Facts] = (), **views: str) -> list[Table]:
     models = list(dict.fromkeys(row["model"] for row in rows))
     return view_tables(
@@ -190,7 +180,6 @@ def test_blocks_are_those_a_benchmark_has() -> None:
         "Margin: queries kept by threshold",
         "Queries kept by length and position",
         "Audit of the margin by a language model",
-        "Training mixtures",
     ]
     assert blocks(POSQ_FACTS, info=INFOS[1]) == ["Stages beside the published ones", *SHIFTED]
     assert blocks(MARGIN_FACTS, info=INFOS[1]) == []
@@ -198,8 +187,8 @@ def test_blocks_are_those_a_benchmark_has() -> None:
 
 def test_several_domains_are_told_apart() -> None:
     names = blocks(MARGIN_FACTS, MARGIN_FACTS | {"domain": "news"}, info=INFOS[0])
-    assert len(names) == len(set(names)) == 12
-    assert "Training mixtures · eng-Latn · news" in names
+    assert len(names) == len(set(names)) == 10
+    assert "Margin: queries kept by threshold · eng-Latn · news" in names
 
 
 @pytest.mark.parametrize(

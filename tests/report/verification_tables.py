@@ -7,7 +7,6 @@ from report_tables import bucket_rows, frame, psi_row, report_input
 
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
-from psibench.filters.mixtures import MIXTURE_CELLS
 from psibench.filters.negatives import JUDGEMENTS
 from psibench.filters.study import shift_table
 from psibench.report.page import ReportInput
@@ -82,18 +81,6 @@ def shifts(
     )
 
 
-def mixtures(*drawn: tuple[str, tuple[tuple[int, int, int], ...]]) -> pl.DataFrame:
-    """MIXTURE_CELLS: (configuration, queries drawn by bin and position), 9 in the smallest cell."""
-    rows = [
-        {"configuration": name, "length_bin": label, "target_position": position}
-        | {"n_retained": 20, "n_drawn": n, "budget": 9}
-        for name, bins in drawn
-        for label, parts in zip(BINS, bins, strict=False)
-        for position, n in zip(POSITIONS, parts, strict=True)
-    ]
-    return frame(MIXTURE_CELLS, rows)
-
-
 def judged(n_found: int, n_confirmed: int) -> pl.DataFrame:
     """JUDGEMENTS: so many pairs, each with one reranker and one judge."""
     rows = [
@@ -137,7 +124,6 @@ MARGIN_FACTS: dict[str, Any] = {
         ("generate_positional_query", (400, 400, 400), (400, 400, 400)),
         ("margin", (400, 400, 400), (180, 50, 70)),
     ),
-    "mixture_cells": mixtures(("begin", ((9, 0, 0),) * 5), ("uniform", ((3, 3, 3),) * 5)),
 }
 
 POSQ_FACTS: dict[str, Any] = {

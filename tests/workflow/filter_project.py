@@ -79,7 +79,6 @@ def filter_config() -> dict[str, Any]:
             "prompt": "prompts/judges.md",
         },
         "tiny": {"per_position": 2},
-        "mixtures": {},
     }
     above = shared | {
         "recipe": "posir",

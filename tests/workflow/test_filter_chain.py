@@ -21,13 +21,12 @@ TARGETS = [
     f"results/{CHAIN}/attrition.parquet",
     f"results/{ABOVE}/attrition.parquet",
     f"{BUILD}/audit_table.parquet",
-    f"{BUILD}/mixtures.parquet",
     f"{STUDY}/thresholds.csv",
     f"{STUDY}/cells.csv",
 ]
 PAIR = "eng-Latn-eng-Latn"
 AFTER_REMOVAL = {
-    **{"remove_negatives": 1, "tiny": 1, "mixtures": 1, "ledger": 1},
+    **{"remove_negatives": 1, "tiny": 1, "ledger": 1},
     "summaries": 1,
 }
 

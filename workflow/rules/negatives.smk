@@ -105,7 +105,6 @@ use rule on_cpu as remove_negatives with:
         judgements="results/{benchmark}/data/{lang}/{domain}/judgements.parquet",
         dropped="results/{benchmark}/build/{lang}/{domain}/false_negatives.dropped.parquet",
         flow="results/{benchmark}/build/{lang}/{domain}/false_negatives.flow.parquet",
-        savings="results/{benchmark}/build/{lang}/{domain}/false_negatives.savings.parquet",
     wildcard_constraints:
         benchmark=patterns["native having false_negatives"],
     resources:

@@ -1,5 +1,5 @@
-# Candidates become queries only where rerankers agree, and then a language model: scores, grades,
-# decisions. An audit by a language model says how good the margin is.
+# Candidates become queries only where rerankers agree, and then a language model: scores, grades.
+# An audit by a language model says how good the margin is.
 
 
 use rule on_gpu as score_parts with:
@@ -33,8 +33,6 @@ use rule on_cpu as verify with:
         scores=per_job(paths.score_tables, of="verify", reranker=None),
     output:
         **step_tables("verify", "dropped", "flow"),
-        decisions="results/{benchmark}/build/{lang}{part}/decisions.parquet",
-        savings="results/{benchmark}/build/{lang}{part}/scoring_savings.parquet",
     wildcard_constraints:
         benchmark=patterns["verified"],
     params:
@@ -48,10 +46,7 @@ use rule on_cpu as verify with:
 use rule verify as verify_margin with:
     output:
         **step_tables("verify", "dropped", "flow"),
-        decisions="results/{benchmark}/build/{lang}{part}/decisions.parquet",
-        savings="results/{benchmark}/build/{lang}{part}/scoring_savings.parquet",
         margin_table="results/{benchmark}/build/{lang}{part}/margin_table.parquet",
-        reranker_table="results/{benchmark}/build/{lang}{part}/reranker_table.parquet",
         cell_table="results/{benchmark}/build/{lang}{part}/cell_table.parquet",
         margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
     wildcard_constraints:
@@ -86,7 +81,7 @@ use rule on_cpu as grade with:
             "results/{benchmark}/build/{lang}{part}/grade_rest.parquet",
         ],
     output:
-        **step_tables("grade", "decisions", "savings", "dropped", "flow"),
+        **step_tables("grade", "dropped", "flow"),
     wildcard_constraints:
         benchmark=patterns["having grade"],
     params:

@@ -1,4 +1,4 @@
-# Other cuts of a benchmark: a tiny subset, training mixtures, and all candidates for filter studies.
+# Other cuts of a benchmark: a tiny subset, and all candidates for filter studies.
 
 
 use rule on_cpu as tiny with:
@@ -11,21 +11,6 @@ use rule on_cpu as tiny with:
     params:
         section=setting("tiny", "only_here"),
         stage=STAGES["subset"],
-
-
-use rule on_cpu as mixtures with:
-    input:
-        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
-        queries=per_job(paths.domain_tables, table="queries"),
-    output:
-        mixtures="results/{benchmark}/build/{lang}{part}/mixtures.parquet",
-        cells="results/{benchmark}/build/{lang}{part}/mixture_cells.parquet",
-    wildcard_constraints:
-        benchmark=patterns["having mixtures"],
-    params:
-        domains=domains,
-        section=setting("mixtures"),
 
 
 # Every candidate over the whole corpus: what a filter study evaluates.

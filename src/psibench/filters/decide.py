@@ -17,7 +17,7 @@ from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import OutputPath
 from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
 from psibench.tables.schemas import ATTRITION
-from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.tables.spec import TableSpec
 from psibench.text.segments import POSITIONS, equal_segments, tag_posq
 
 
@@ -62,31 +62,15 @@ POSITIVE_REMOVED = "positive_removed"  # the query's positive was removed from t
 NOT_SAMPLED = "not_sampled"  # not drawn when the sample was balanced or cut
 REPEATED_TEXT = "repeated_text"  # its text is in the sample already
 
-DECISIONS = TableSpec(
-    "decisions",
-    (
-        Column("rule", STRING, "rule that decided"),
-        Column("item_id", STRING, "query or document id"),
-        Column("kept", BOOL, "whether the item passed the rule"),
-        Column("reason", STRING, "reason code; empty if kept"),
-        Column("score", FLOAT64, "score that decided; null if there is none", True),
-        Column("decided_by", STRING, "whose score that is: reranker, judge or document", True),
-    ),
-    key=("rule", "item_id"),
-)
-
-SCORING_SAVINGS = TableSpec(
-    "scoring_savings",
-    (
-        Column("rule", STRING, "rule the scores were made for"),
-        Column("scorer", STRING, "reranker or judge, or all"),
-        Column("n_complete", INT64, "scorings if everything is scored"),
-        Column("n_scored", INT64, "scorings made"),
-        Column("n_saved", INT64, "the difference"),
-        Column("share_saved", FLOAT64, "n_saved / n_complete; null if that is 0", True),
-    ),
-    key=("rule", "scorer"),
-)
+DECISIONS: Mapping[str, Any] = {
+    "item_id": pl.String,
+    "kept": pl.Boolean,
+    "reason": pl.String,
+    "score": pl.Float64,
+    "decided_by": pl.String,
+}
+"""What a rule says of queries or documents: the reason code is empty where one is kept; the score
+that decided and whose it is (a reranker's, a judge's, a document's) are null without one."""
 
 
 def as_table(
@@ -170,51 +154,19 @@ def incomparable_reason(parts: Sequence[str]) -> pl.Expr:
 # Decisions.
 
 
-def make_decisions(rule: str, outcome: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
+def make_decisions(outcome: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
     """Make DECISIONS rows of ``item_id`` and, where known, ``score`` and ``decided_by``.
 
     ``reason`` is an item's reason code; null or empty where it is kept.
     """
-    reasons = outcome.with_columns(reason=reason.fill_null(""), rule=pl.lit(rule))
-    return as_table(DECISIONS, reasons.with_columns(kept=pl.col("reason") == ""))
+    reasons = outcome.with_columns(reason=reason.fill_null(""))
+    return with_schema(reasons.with_columns(kept=pl.col("reason") == ""), DECISIONS)
 
 
 def kept_items(items: pl.DataFrame, decisions: pl.DataFrame, key: str = "_id") -> pl.DataFrame:
     """Leave the items that the decisions keep, in their order; an item without one is left out."""
     kept = decisions.filter("kept").select("item_id")
     return items.join(kept, left_on=key, right_on="item_id", how="semi", maintain_order="left")
-
-
-def count_savings(
-    rule: str,
-    scores: pl.DataFrame,
-    items: pl.DataFrame,
-    *,
-    scorers: Sequence[str],
-    parts: Sequence[str] = ("document",),
-) -> pl.DataFrame:
-    """Count the scorings made for a rule against those of scoring everything: SCORING_SAVINGS rows.
-
-    One per scorer, in order, then ``all``. ``scores`` is the table the rule was decided on, its
-    scorers in a column ``reranker`` or ``judge``; a null (no text to score) is a scoring too.
-    ``items`` has the key columns of what entered the rule.
-    """
-    scorer = "judge" if "judge" in scores.columns else "reranker"
-    if "part" in scores.columns:
-        scores = scores.filter(pl.col("part").is_in(parts))
-    made = dict(scores.join(items, on=items.columns, how="semi").group_by(scorer).len().iter_rows())
-    n_scored = [made.get(name, 0) for name in scorers]
-    n_complete = items.height * len(parts)
-    counts = pl.DataFrame(
-        {
-            "scorer": [*scorers, "all"],
-            "n_complete": [*[n_complete] * len(scorers), n_complete * len(scorers)],
-            "n_scored": [*n_scored, sum(n_scored)],
-        }
-    )
-    n_saved = pl.col("n_complete") - pl.col("n_scored")
-    share = (n_saved / pl.col("n_complete")).alias("share_saved")
-    return as_table(SCORING_SAVINGS, counts.with_columns(share, rule=pl.lit(rule), n_saved=n_saved))
 
 
 # The ledger.

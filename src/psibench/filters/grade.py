@@ -21,18 +21,15 @@ from pydantic import Field
 
 from psibench.errors import InputError
 from psibench.filters.decide import (
-    DECISIONS,
     GRADE_LOW,
     GRADE_NOT_ABOVE,
     NO_GRADE,
-    SCORING_SAVINGS,
     SPAN_PARTS,
     FilterSection,
     FlowStep,
     Outputs,
     all_parts,
     candidate_facts,
-    count_savings,
     incomparable_reason,
     kept_items,
     ledger_rows,
@@ -81,8 +78,6 @@ class Grade(FilterSection, LlmTaskSection):
     """Lowest grade of the target, or of the whole document."""
     min_lead: int = Field(default=1, ge=1, le=4)
     """Least lead of the target over every other third (rule segments)."""
-    complete: bool = False
-    """Grade every part of every candidate, decided or not. The queries kept are the same."""
 
     @property
     def rule_label(self) -> str:
@@ -150,7 +145,7 @@ def decide_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame)
         score=pl.when(is_compared).then(pl.when(is_low).then(target).otherwise(lead)),
         decided_by=pl.when(is_compared).then(pl.lit(section.llm)),
     )
-    return make_decisions(section.rule_label, outcome, reason)
+    return make_decisions(outcome, reason)
 
 
 def _with_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
@@ -236,16 +231,11 @@ def round_pairs(
 ) -> pl.DataFrame:
     """Make the PAIRS that a round of grading asks about, in order of the candidates and parts.
 
-    ``graded`` has the GRADES of the first round, None in it. With ``section.complete`` the first
-    round asks about every part that has text, decided or not.
+    ``graded`` has the GRADES of the first round, None in it.
     """
-    if graded is None and section.complete:
-        wanted = all_parts(candidates.select(query_id="_id"), section.parts)
-    else:
-        before = GRADES.empty() if graded is None else graded
-        known = known_grades(section, candidates, documents, before)
-        wanted = wanted_gradings(section, known, candidates)
-    return part_pairs(candidates, documents, wanted)
+    before = GRADES.empty() if graded is None else graded
+    known = known_grades(section, candidates, documents, before)
+    return part_pairs(candidates, documents, wanted_gradings(section, known, candidates))
 
 
 # The tasks that a language model is asked.
@@ -342,7 +332,7 @@ def run_grade_pairs(
     write_table(round_pairs(section, asked, texts, graded), output, PAIRS, provenance=source)
 
 
-@stage("grade", version=1, each="domains")
+@stage("grade", version=2, each="domains")
 def run_grade(
     section: Grade,
     *,
@@ -352,10 +342,10 @@ def run_grade(
     grades: Sequence[TablePath],
     outputs: Outputs,
 ) -> None:
-    """Decide on every candidate and write those kept, the decisions, the dropped, the counts.
+    """Decide on every candidate and write those kept, the dropped, the counts.
 
     ``section`` has its rule filled in; ``grades`` has the GRADES of the rounds; ``outputs`` are
-    rows, decisions, savings, dropped, flow.
+    rows, dropped, flow.
     """
     asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
     known = known_grades(section, asked, texts, read_all(grades, GRADES))
@@ -367,15 +357,6 @@ def run_grade(
         decisions, facts, stage=section.rule_label, step=place.step, unit=place.unit
     )
     write_ledger([ledger], place, outputs, source)
-    savings = count_savings(
-        section.rule_label,
-        known.with_columns(judge=pl.lit(section.llm)),
-        asked.select(query_id="_id"),
-        scorers=[section.llm],
-        parts=section.parts,
-    )
-    write_table(decisions, outputs["decisions"], DECISIONS, provenance=source)
-    write_table(savings, outputs["savings"], SCORING_SAVINGS, provenance=source)
     write_table(kept_items(asked, decisions), outputs["rows"], CANDIDATES, provenance=source)
 
 

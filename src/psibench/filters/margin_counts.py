@@ -1,4 +1,4 @@
-"""Counts of queries by margin: at each threshold, under each reranker alone, by length bin.
+"""Counts of queries by margin: at each threshold, and by length bin.
 
 These are Controlled's tables 6 and 8; the filter study counts other thresholds in the same way.
 """
@@ -17,38 +17,21 @@ CountCondition = tuple[str, float | None, pl.Expr]
 
 # Tables.
 
-_THRESHOLD = Column("threshold", FLOAT64, "threshold of the condition", True)
 _CONDITION = (
     Column(
         "condition", STRING, "all, no_margin, failed (below the lowest threshold), m>=threshold"
     ),
-    _THRESHOLD,
-)
-_COUNTS_BY_POSITION = (
-    *(Column(f"n_{name}", INT64, f"of them, with target {name}") for name in POSITIONS),
-    *(Column(f"share_{name}", FLOAT64, f"n_{name} / n", True) for name in POSITIONS),
+    Column("threshold", FLOAT64, "threshold of the condition", True),
 )
 COUNTS = (
     Column("n", INT64, "queries that meet the condition"),
     Column("share", FLOAT64, "their share of all queries; null if there is none", True),
-    *_COUNTS_BY_POSITION,
+    *(Column(f"n_{name}", INT64, f"of them, with target {name}") for name in POSITIONS),
+    *(Column(f"share_{name}", FLOAT64, f"n_{name} / n", True) for name in POSITIONS),
 )
 """Columns of `count_by_position`."""
 
 MARGIN_TABLE = TableSpec("margin_table", (*_CONDITION, *COUNTS), key=("condition",))
-
-RERANKER_TABLE = TableSpec(
-    "reranker_table",
-    (
-        Column("reranker", STRING, "reranker id"),
-        Column("condition", STRING, "shown (all parts scored), lead>=threshold"),
-        _THRESHOLD,
-        Column("n", INT64, "queries that meet the condition under this reranker alone"),
-        Column("share", FLOAT64, "their share of those shown to it; null if there is none", True),
-        *_COUNTS_BY_POSITION,
-    ),
-    key=("reranker", "condition"),
-)
 
 CELL_TABLE = TableSpec(
     "cell_table",
@@ -95,32 +78,6 @@ def count_by_position(
 
 def _position_counts(targets: pl.Series) -> dict[str, int]:
     return {f"n_{name}": int(targets.list.contains(name).sum()) for name in POSITIONS}
-
-
-def count_by_reranker(
-    leads: pl.DataFrame,
-    targets: pl.DataFrame,
-    *,
-    rerankers: Sequence[str],
-    thresholds: Sequence[float],
-) -> pl.DataFrame:
-    """Count what one reranker alone would have kept, by target position: RERANKER_TABLE rows.
-
-    ``leads`` is of `psibench.filters.verify.target_leads`, ``targets`` has ``query_id`` and
-    ``targets``. The table shows whether the preference of a panel for a position comes from all
-    rerankers or from one of them: Controlled's panel keeps 69.75 % beginnings of candidates that
-    are a third each (table 6). A reranker counts the queries that it scored; if scoring stops at
-    the first failure, each later reranker sees only the queries that passed the earlier ones.
-    """
-    scored = leads.drop_nulls("lead").join(targets, on="query_id")
-    conditions: list[CountCondition] = [("shown", None, pl.lit(True))]
-    conditions += [(f"lead>={cut:g}", cut, pl.col("lead") >= cut) for cut in thresholds]
-    rows = [
-        {"reranker": name, **row}
-        for name in rerankers
-        for row in count_by_position(scored.filter(reranker=name), conditions)
-    ]
-    return as_table(RERANKER_TABLE, rows)
 
 
 def count_by_cell(

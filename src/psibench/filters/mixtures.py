@@ -14,52 +14,30 @@ is contained in a larger one. Only the tiny subset follows the authors' own shuf
 """
 
 import hashlib
-import logging
 import random
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import polars as pl
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from psibench.config.base import Id, Section
+from psibench.config.base import Section
 from psibench.errors import InputError
 from psibench.filters.decide import (
     NO_TARGET,
     NOT_SAMPLED,
     REPEATED_TEXT,
-    as_table,
-    evidence_targets,
     make_decisions,
+    with_schema,
 )
-from psibench.tables import read_table, write_table
-from psibench.tables.build_schemas import CANDIDATES, SAMPLING
-from psibench.tables.derived import derived
-from psibench.tables.domains import OutputPath, TablePath
+from psibench.tables import read_table
+from psibench.tables.build_schemas import SAMPLING
+from psibench.tables.domains import TablePath
 from psibench.tables.schemas import DOCUMENTS
-from psibench.tables.spec import INT64, STRING, Column, TableSpec
-from psibench.tables.stage import stage
 from psibench.text.segments import POSITIONS
 
-logger = logging.getLogger("psibench")
+RULE_BALANCE = "balance"
 
-RULE_BALANCE, RULE_TINY = "balance", "tiny"
-
-# Config.
-
-
-def _refuse_no_part(parts: list[int]) -> list[int]:
-    """Raise ValueError if every part is 0: there would be nothing to draw."""
-    if not any(parts):
-        raise ValueError("one of beginning, middle and end needs a part above 0")
-    return parts
-
-
-Parts = Annotated[
-    list[Annotated[int, Field(ge=0)]],
-    Field(min_length=3, max_length=3),
-    AfterValidator(_refuse_no_part),
-]
 TinyKind = Literal["sparse", "dense", "late-interaction", "reranker", "fusion", "control", "run"]
 
 
@@ -74,42 +52,8 @@ class Tiny(Section):
     """Kinds of models that run on the subset alone, as in the papers; others run on both."""
 
 
-class Mixtures(Section):
-    """Training sets of equal size and length that differ in where the evidence lies."""
-
-    configurations: dict[Id, Parts] = Field(
-        default={"begin": [1, 0, 0], "middle": [0, 1, 0], "end": [0, 0, 1], "uniform": [1, 1, 1]},
-        min_length=1,
-    )
-    """Name -> parts of beginning, middle and end (Controlled, section 3.2.2)."""
-    seed: int = Field(default=42, ge=0)
-    """Seed of the draw (Controlled, appendix D: 42)."""
-
-
-# Tables.
-
-MIXTURES = TableSpec(
-    "mixtures",
-    (
-        Column("configuration", STRING, "training configuration: begin, middle, end, uniform"),
-        Column("query_id", STRING, "query id"),
-        Column("length_bin", STRING, "length bin of its document"),
-        Column("target_position", STRING, "beginning, middle or end"),
-    ),
-    key=("configuration", "query_id"),
-)
-
-MIXTURE_CELLS = TableSpec(
-    "mixture_cells",
-    (
-        Column("configuration", STRING, "training configuration"),
-        Column("length_bin", STRING, "length bin of the document"),
-        Column("target_position", STRING, "beginning, middle or end"),
-        Column("n_retained", INT64, "queries of the cell in the retained pool"),
-        Column("n_drawn", INT64, "of them, drawn for the configuration"),
-        Column("budget", INT64, "the smallest cell of the pool"),
-    ),
-    key=("configuration", "length_bin", "target_position"),
+MIXTURES: Mapping[str, type[pl.DataType]] = dict.fromkeys(
+    ("configuration", "query_id", "length_bin", "target_position"), pl.String
 )
 
 # Draws.
@@ -149,7 +93,7 @@ def balance_positions(targets: pl.DataFrame, *, seed: int) -> pl.DataFrame:
             "Sample more documents, loosen the filters before, or switch balancing off"
         )
     taken = placed.sort("place").group_by("targets").head(min(sizes)).get_column("query_id")
-    return _decide_draw(RULE_BALANCE, targets, taken, pl.lit(NOT_SAMPLED))
+    return _decide_draw(targets, taken, pl.lit(NOT_SAMPLED))
 
 
 def tiny_subset(queries: pl.DataFrame, *, per_position: int, seed: int) -> pl.DataFrame:
@@ -170,10 +114,10 @@ def tiny_subset(queries: pl.DataFrame, *, per_position: int, seed: int) -> pl.Da
     taken = drawn.unique("text", keep="first", maintain_order=True).get_column("query_id")
     is_drawn = pl.col("query_id").is_in(drawn.get_column("query_id").implode())
     why = pl.when(is_drawn).then(pl.lit(REPEATED_TEXT)).otherwise(pl.lit(NOT_SAMPLED))
-    return _decide_draw(RULE_TINY, queries, taken, why)
+    return _decide_draw(queries, taken, why)
 
 
-def _decide_draw(rule: str, targets: pl.DataFrame, taken: pl.Series, why: pl.Expr) -> pl.DataFrame:
+def _decide_draw(targets: pl.DataFrame, taken: pl.Series, why: pl.Expr) -> pl.DataFrame:
     """Keep the queries ``taken``: DECISIONS rows, with ``why`` others with a target are not."""
     reason = (
         pl.when(pl.col("targets").list.len() == 0)
@@ -181,7 +125,7 @@ def _decide_draw(rule: str, targets: pl.DataFrame, taken: pl.Series, why: pl.Exp
         .when(~pl.col("query_id").is_in(taken.implode()))
         .then(why)
     )
-    return make_decisions(rule, targets.with_columns(item_id="query_id"), reason)
+    return make_decisions(targets.with_columns(item_id="query_id"), reason)
 
 
 def draw_mixtures(
@@ -208,8 +152,9 @@ def draw_mixtures(
 
     Returns
     -------
-    MIXTURES rows by configuration, length bin, position and place in the draw; MIXTURE_CELLS rows
-    by configuration, length bin and position, empty cells too.
+    ``configuration, query_id, length_bin, target_position`` by configuration, length bin, position
+    and place in the draw; and by configuration and cell, empty ones too, the queries in the pool
+    (``n_retained``), those drawn (``n_drawn``) and the ``budget``.
     """
     drawn = pool.with_columns(place=draw_order(pool.get_column("query_id"), seed)).sort("place")
     found = drawn.partition_by("length_bin", "target_position", as_dict=True)
@@ -220,12 +165,12 @@ def draw_mixtures(
     }
     if budget is None:
         budget = min(queries.height for queries in cells.values())
-    mixtures, counts = [as_table(MIXTURES)], []
+    mixtures, counts = [pl.DataFrame(schema=MIXTURES)], []
     for configuration, parts in configurations.items():
         for (length_bin, position), queries in cells.items():
             n_drawn = budget * parts[POSITIONS.index(position)] // sum(parts)
             chosen = queries.head(n_drawn).with_columns(configuration=pl.lit(configuration))
-            mixtures.append(as_table(MIXTURES, chosen))
+            mixtures.append(with_schema(chosen, MIXTURES))
             counts.append(
                 {
                     "configuration": configuration,
@@ -236,7 +181,7 @@ def draw_mixtures(
                     "budget": budget,
                 }
             )
-    return pl.concat(mixtures), as_table(MIXTURE_CELLS, counts)
+    return pl.concat(mixtures), pl.DataFrame(counts)
 
 
 def read_length_bins(sampling: TablePath) -> list[str]:
@@ -251,49 +196,3 @@ def with_length_bins(candidates: pl.DataFrame, documents: TablePath) -> pl.DataF
         return candidates
     known = read_table(documents, DOCUMENTS).select(pos_corpus_id="_id", length_bin="length_bin")
     return candidates.join(known, on="pos_corpus_id", how="left", maintain_order="left")
-
-
-# The stage.
-
-
-@stage("mixtures", version=1, each="domains")
-def run_mixtures(
-    section: Mixtures,
-    *,
-    documents: TablePath,
-    queries: TablePath,
-    sampling: TablePath,
-    mixtures: OutputPath,
-    cells: OutputPath,
-) -> None:
-    """Draw the training sets from the queries that all filters kept: MIXTURES, MIXTURE_CELLS.
-
-    ``queries`` is the retained pool, one target each; ``sampling`` names the length bins in order;
-    ``documents`` is read where the queries lack ``length_bin``.
-    """
-    retained = evidence_targets(with_length_bins(read_table(queries, CANDIDATES), documents))
-    drawn, of_cells = draw_mixtures(
-        retained.with_columns(target_position=pl.col("targets").list.first()),
-        length_bins=read_length_bins(sampling),
-        configurations=section.configurations,
-        seed=section.seed,
-    )
-    budget = of_cells.get_column("budget").min()
-    if not budget:  # a table beside the benchmark: no reason to lose the benchmark
-        logger.warning(
-            "mixtures: a cell of length bin and position is empty, and the smallest cell is the "
-            "budget: nothing is drawn. Lower the margin's threshold, sample more documents or use "
-            "fewer length bins"
-        )
-    else:
-        sizes = of_cells.group_by("configuration", maintain_order=True).agg(pl.sum("n_drawn"))
-        for name in sizes.filter(n_drawn=0).get_column("configuration"):
-            logger.warning(
-                "mixtures: configuration %s is empty: the smallest cell of length and position has "
-                "%d queries, too few to be divided", name, budget,
-            )  # fmt: skip
-    source = derived(
-        "mixtures", [queries, documents, sampling], params=section.model_dump(mode="json")
-    )
-    write_table(drawn, mixtures, MIXTURES, provenance=source)
-    write_table(of_cells, cells, MIXTURE_CELLS, provenance=source)

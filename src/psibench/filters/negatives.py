@@ -30,13 +30,11 @@ from psibench.filters.decide import (
     POSITIVE_REMOVED,
     RAW_TEXT,
     SCORE_TEXT,
-    SCORING_SAVINGS,
     UNUSABLE_VOTE,
     FlowStep,
     Outputs,
     as_table,
     candidate_facts,
-    count_savings,
     kept_items,
     ledger_rows,
     make_decisions,
@@ -82,19 +80,11 @@ class RerankerPanel(Section):
     rerankers: Panel = Field(min_length=1)
     """Ids of config/rerankers.yaml or of your own `rerankers`, the cheapest first: what is decided
     is not scored by the next."""
-    complete: bool = False
-    """Score every recalled pair with every reranker, decided or not."""
 
     def panel(self) -> dict[str, Any]:
-        """Return the parameters that change the panel's candidates, as plain data."""
-        keys = {"protocol", "rerankers", "complete", "threshold", "under"}
+        """Return the parameters that change the panel's candidates and scores, as plain data."""
+        keys = {"protocol", "rerankers", "threshold", "under"}
         return self.model_dump(mode="json", include=keys)
-
-    def score_params(self, reranker: str) -> dict[str, Any]:
-        """Return the parameters that change a reranker's scores: itself alone if ``complete``."""
-        if self.complete:
-            return {"protocol": self.protocol, "complete": True, "rerankers": [reranker]}
-        return self.panel()
 
     def removal(self) -> dict[str, Any]:
         """Return the parameters that change what is removed, as plain data: not the template."""
@@ -235,12 +225,6 @@ def with_positives(pairs: pl.DataFrame, positives: pl.DataFrame) -> pl.DataFrame
     )
 
 
-def compared_pairs(panel: RerankerPanel, recalled: pl.DataFrame) -> pl.DataFrame:
-    """List every pair that a reranker scores if it scores all: for posir the positives too."""
-    is_compared = pl.lit(isinstance(panel, AbovePositive)) | ~pl.col("is_labelled")
-    return recalled.filter(is_compared).select(PAIR)
-
-
 def reranker_votes(
     panel: Votes | AbovePositive, recalled: pl.DataFrame, scores: pl.DataFrame
 ) -> pl.DataFrame:
@@ -341,16 +325,16 @@ def wanted_pairs(
 ) -> pl.DataFrame:
     """List the pairs that the next reranker of the panel has to score: ``query_id``, ``doc_id``.
 
-    They are in order of the positives and the pairs; every pair if the section is ``complete``.
-    ``scores`` has the PAIR_SCORES rows of all rerankers before it.
+    They are in order of the pairs, with ``posir`` their positives first. ``scores`` has the
+    PAIR_SCORES rows of all rerankers before it.
     """
-    if panel.complete:
-        return compared_pairs(panel, recalled)
     pairs, votes = recalled.filter(~pl.col("is_labelled")), reranker_votes(panel, recalled, scores)
     decided = deciding_votes(pairs, votes, panel.rerankers, needed=_needed(panel))
     undecided = pairs.join(decided, on=PAIR, how="anti", maintain_order="left")
+    if isinstance(panel, Votes):
+        return undecided.select(PAIR)
     positives = recalled.filter("is_labelled").select(PAIR)
-    return compared_pairs(panel, with_positives(undecided, positives))
+    return with_positives(undecided, positives).select(PAIR)
 
 
 def decide_candidates(
@@ -440,14 +424,14 @@ def remove_false_negatives(
     positive = found.filter("is_positive")
     if isinstance(section, FinewebNegatives):
         by_query = best_pairs(positive, "query_id", "doc_id")
-        decisions = _drop(LEDGER_STAGE, queries, by_query, FALSE_NEGATIVE)
+        decisions = _drop(queries, by_query, FALSE_NEGATIVE)
         left = kept_items(queries, decisions), kept_items(qrels, decisions, key="query-id")
         return Cleaned(corpus, *left, decisions)
     by_document = best_pairs(positive, "doc_id", "query_id")
     removed = by_document.select("score", doc_id="item_id")
     by_query = best_pairs(positives_of(qrels).join(removed, on="doc_id"), "query_id", "doc_id")
-    of_documents = _drop(RULE_ABOVE, corpus, by_document, FALSE_NEGATIVE)
-    of_queries = _drop(RULE_ABOVE, queries, by_query, POSITIVE_REMOVED)
+    of_documents = _drop(corpus, by_document, FALSE_NEGATIVE)
+    of_queries = _drop(queries, by_query, POSITIVE_REMOVED)
     left_qrels = kept_items(qrels, of_queries, key="query-id")
     return Cleaned(
         kept_items(corpus, of_documents),
@@ -471,14 +455,12 @@ def best_pairs(pairs: pl.DataFrame, item: str, other: str) -> pl.DataFrame:
     )
 
 
-def _drop(rule: str, items: pl.DataFrame, dropped: pl.DataFrame, reason: str) -> pl.DataFrame:
+def _drop(items: pl.DataFrame, dropped: pl.DataFrame, reason: str) -> pl.DataFrame:
     """Make DECISIONS rows of the items, of which those in ``dropped`` are dropped."""
     known = items.select(item_id="_id").join(
         dropped, on="item_id", how="left", maintain_order="left"
     )
-    return make_decisions(
-        rule, known, pl.when(pl.col("decided_by").is_not_null()).then(pl.lit(reason))
-    )
+    return make_decisions(known, pl.when(pl.col("decided_by").is_not_null()).then(pl.lit(reason)))
 
 
 def make_judgements(
@@ -570,7 +552,7 @@ def read_grades(
     return pl.concat([GRADES.empty().with_columns(judge=pl.lit("")), *tables], how="diagonal")
 
 
-@stage("remove_negatives", version=1)
+@stage("remove_negatives", version=2)
 def run_remove_negatives(
     section: NegativesProtocol,
     *,
@@ -587,7 +569,7 @@ def run_remove_negatives(
 
     ``negatives`` has the PAIR_DECISIONS by the rerankers, ``scores`` their tables and ``judged``
     the GRADES of the judges, in their order (none for ``posir``); ``outputs`` are corpus, queries,
-    qrels, judgements, dropped, flow, savings.
+    qrels, judgements, dropped, flow.
 
     Raises
     ------
@@ -619,20 +601,11 @@ def run_remove_negatives(
         facts = documents.select("_id", "char_length", doc_id="_id")
         ledger.insert(0, ledger_rows(left.document_decisions, facts, unit="documents", **where))
     write_ledger(ledger, place, outputs, source)
-    compared, panel = compared_pairs(section, recalled), section.rerankers
-    rule = RULE_ABOVE if isinstance(section, PosirNegatives) else RULE_RERANKERS
-    savings = [count_savings(rule, scored, compared, scorers=panel)]
-    if isinstance(section, FinewebNegatives):
-        grades = grades.drop("part")
-        savings.append(
-            count_savings(RULE_JUDGES, grades, found.select(PAIR), scorers=section.judges)
-        )
     judgements = make_judgements(section, found, recalled=recalled, scores=scored, grades=grades)
     for frame, name, spec in (
         (left.corpus, "corpus", CORPUS),
         (left.queries, "queries", QUERIES),
         (left.qrels, "qrels", QRELS),
         (judgements, "judgements", JUDGEMENTS),
-        (pl.concat(savings), "savings", SCORING_SAVINGS),
     ):
         write_table(frame, outputs[name], spec, provenance=source)

@@ -98,8 +98,8 @@ def run_score_pairs(
 ) -> None:
     """Score what the protocol of false negatives needs of this reranker and write PAIR_SCORES.
 
-    As `run_score_parts`, with the ``section`` of `RerankerPanel.score_params`. ``recall`` is the
-    run of the first-stage search (`recalled_pairs`).
+    As `run_score_parts`, with the ``section`` of `RerankerPanel.panel`. ``recall`` is the run of
+    the first-stage search (`recalled_pairs`).
 
     Raises
     ------
@@ -109,10 +109,9 @@ def run_score_pairs(
     """
     panel = TypeAdapter(PanelProtocol).validate_python(scoring["section"])
     asked = read_table(queries, QUERIES)
-    read = () if panel.complete else earlier
     found, labelled = read_table(recall, RUN), read_table(qrels, QRELS)
     recalled = in_portion(recalled_pairs(found, asked, labelled, top_k=top_k), "query_id", portion)
-    wanted = wanted_pairs(panel, recalled, read_all(read, PAIR_SCORES))
+    wanted = wanted_pairs(panel, recalled, read_all(earlier, PAIR_SCORES))
     _score(
         PAIR_SCORES,
         wanted,
@@ -120,7 +119,7 @@ def run_score_pairs(
         reranker=reranker,
         scoring=scoring,
         stage="score_pairs",
-        inputs=[recall, corpus, queries, qrels, *read],
+        inputs=[recall, corpus, queries, qrels, *earlier],
         output=output,
         how={"load": load, "store": store, "device": device, "tokens_per_batch": tokens_per_batch},
     )

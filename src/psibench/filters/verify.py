@@ -26,13 +26,11 @@ from pydantic import AfterValidator, Field
 from psibench.config.base import Id, refuse_repeats, refuse_reserved
 from psibench.errors import InputError
 from psibench.filters.decide import (
-    DECISIONS,
     EMPTY_SEGMENT,
     MARGIN_BELOW,
     PART_TEXT,
     RAW_TEXT,
     SCORE_TEXT,
-    SCORING_SAVINGS,
     SPAN_IS_DOCUMENT,
     SPAN_NOT_NEEDED,
     SPAN_PARTS,
@@ -43,7 +41,6 @@ from psibench.filters.decide import (
     all_parts,
     as_table,
     candidate_facts,
-    count_savings,
     evidence_targets,
     incomparable_reason,
     kept_items,
@@ -55,10 +52,8 @@ from psibench.filters.decide import (
 from psibench.filters.margin_counts import (
     CELL_TABLE,
     MARGIN_TABLE,
-    RERANKER_TABLE,
     count_by_cell,
     count_by_position,
-    count_by_reranker,
     margin_conditions,
 )
 from psibench.filters.mixtures import (
@@ -93,9 +88,6 @@ class VerifySection(FilterSection):
     rerankers: Panel = Field(min_length=1)
     """Ids of config/rerankers.yaml or of your own `rerankers`, the cheapest first: a query that
     fails under one of them is not shown to the next."""
-    complete: bool = False
-    """Score every query with every reranker, whether or not it is decided already: for studies of
-    thresholds and of rerankers. The queries kept are the same."""
     balance: bool = False
     """Then downsample every position to the smallest one."""
     seed: int = Field(default=42, ge=0)
@@ -126,12 +118,11 @@ class VerifySection(FilterSection):
     def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
         """Return the parameters that change this reranker's scores, as plain data.
 
-        They are the rule and the rerankers up to this one; with ``complete`` (the argument or the
-        setting) this one alone. A threshold, balancing and its seed change no score.
+        They are the rule and the rerankers up to this one; with ``complete`` this one alone, so
+        that it scores every query. A threshold, balancing and its seed change no score.
         """
-        is_complete = complete or self.complete
-        before = [] if is_complete else self.rerankers[: self.rerankers.index(reranker)]
-        chosen = self.model_copy(update={"rerankers": [*before, reranker], "complete": is_complete})
+        before = [] if complete else self.rerankers[: self.rerankers.index(reranker)]
+        chosen = self.model_copy(update={"rerankers": [*before, reranker]})
         return chosen.model_dump(mode="json", exclude={"balance", "seed"})
 
 
@@ -172,10 +163,9 @@ class VerifyMargin(VerifySection):
     def floor(self) -> float:
         """Lead below which scoring stops: the threshold, or 0 if that is lower.
 
-        The margin table counts from threshold 0 on. With ``complete`` it is -1, the smallest
-        possible lead.
+        The margin table counts from threshold 0 on.
         """
-        return -1.0 if self.complete else min(0.0, self.threshold)
+        return min(0.0, self.threshold)
 
     @property
     def keeps(self) -> pl.Expr:
@@ -197,7 +187,7 @@ class VerifyMargin(VerifySection):
     def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
         """Return the parameters that change this reranker's scores: of the threshold the floor."""
         made = super().score_params(reranker, complete=complete)
-        return made | {"threshold": 0.0 if made["complete"] else self.floor}
+        return made | {"threshold": 0.0 if complete else self.floor}
 
 
 Verify = Annotated[VerifyAgreement | VerifyNecessity | VerifyMargin, Field(discriminator="rule")]
@@ -332,23 +322,23 @@ def decide_verify(
     ``score`` is the target's lead over the best other part: under the reranker that dropped the
     query, or the smallest of the panel.
     """
-    _, deciding = _section_leads(section, scores, target_parts(candidates, section.parts))
+    deciding = _section_leads(section, scores, target_parts(candidates, section.parts))
     return _decisions(section, deciding)
 
 
 def _section_leads(
     section: VerifySection, scores: pl.DataFrame, targets: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the `target_leads` and `deciding_leads` of a section."""
+) -> pl.DataFrame:
+    """Return the `deciding_leads` of a section."""
     over: dict[str, Any] = {"rerankers": section.rerankers, "parts": section.parts}
     leads = target_leads(scores, targets, **over)
-    return leads, deciding_leads(leads, targets, section.continues_scoring, **over)
+    return deciding_leads(leads, targets, section.continues_scoring, **over)
 
 
 def _decisions(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
     named = deciding.rename({"query_id": "item_id", "reranker": "decided_by"})
     reason = pl.coalesce("reason", section.drop_reason)
-    return make_decisions(section.rule_label, named.with_columns(score="lead"), reason)
+    return make_decisions(named.with_columns(score="lead"), reason)
 
 
 def pairs_to_score(
@@ -358,22 +348,19 @@ def pairs_to_score(
 
     These are the queries that every reranker before it lets pass. ``section`` is made of
     `VerifySection.score_params`; ``scores`` has the SEGMENT_SCORES rows of all rerankers before the
-    last. Returns ``query_id`` and ``part``, in order of the candidates and the parts; every part of
-    every candidate if the section is ``complete``.
+    last. Returns ``query_id`` and ``part``, in order of the candidates and the parts.
     """
     targets, parts = target_parts(candidates, section.parts), section.parts
-    if not section.complete:
-        targets = targets.filter(incomparable_reason(parts).is_null())
-        leads = target_leads(scores, targets, rerankers=section.rerankers[:-1], parts=parts)
-        stopped = leads.filter(~section.continues_scoring.fill_null(False))
-        targets = targets.join(stopped, on="query_id", how="anti", maintain_order="left")
-    return all_parts(targets, parts)
+    targets = targets.filter(incomparable_reason(parts).is_null())
+    leads = target_leads(scores, targets, rerankers=section.rerankers[:-1], parts=parts)
+    stopped = leads.filter(~section.continues_scoring.fill_null(False))
+    return all_parts(targets.join(stopped, on="query_id", how="anti", maintain_order="left"), parts)
 
 
 # The stage.
 
 
-@stage("verify", version=2, each="domains")
+@stage("verify", version=3, each="domains")
 def run_verify(
     section: Verify,
     *,
@@ -384,13 +371,12 @@ def run_verify(
     scores: Sequence[TablePath],
     outputs: Outputs,
 ) -> None:
-    """Decide on every candidate and write those kept, the decisions, the dropped, the counts.
+    """Decide on every candidate and write those kept, the dropped, the counts.
 
     Balancing has the place after that of the rule; ``scores`` are the rerankers' tables, in their
-    order. ``outputs`` are rows, decisions, savings, dropped, flow; for margins also margins,
-    margin_table (Controlled, table 6), reranker_table and cell_table (table 8). A query with two
-    targets (Myopic) counts at both of them in the first two, and in the cell of its single-tag
-    position in the last.
+    order. ``outputs`` are rows, dropped, flow; for margins also margins, margin_table (Controlled,
+    table 6) and cell_table (table 8). A query with two targets (Myopic) counts at both of them in
+    the first, and in the cell of its single-tag position in the last.
 
     Raises
     ------
@@ -405,7 +391,7 @@ def run_verify(
         params=section.model_dump(mode="json"),
     )
     targets = target_parts(entered, section.parts)
-    leads, deciding = _section_leads(section, all_scores, targets)
+    deciding = _section_leads(section, all_scores, targets)
     decisions_by_rule = {section.rule_label: _decisions(section, deciding)}
     kept = kept_items(entered, decisions_by_rule[section.rule_label])
     if section.balance:
@@ -417,22 +403,12 @@ def run_verify(
         for offset, (rule, decisions) in enumerate(decisions_by_rule.items())
     ]
     write_ledger(ledger, place, outputs, source)
-    savings = count_savings(
-        section.rule_label,
-        all_scores,
-        entered.select(query_id="_id"),
-        scorers=section.rerankers,
-        parts=section.parts,
-    )
-    tables = {
-        "decisions": (pl.concat(decisions_by_rule.values()), DECISIONS),
-        "savings": (savings, SCORING_SAVINGS),
-    }
+    tables = {}
     if isinstance(section, VerifyMargin):
         margins = _margins(deciding, n_rerankers=len(section.rerankers))
-        tables["margins"] = margins, MARGINS
+        tables = {"margins": (margins, MARGINS)}
         tables |= _margin_counts(
-            section, margins, leads, targets, evidence_targets(facts), read_length_bins(sampling)
+            section, margins, targets, evidence_targets(facts), read_length_bins(sampling)
         )
         by_id = margins.select("margin", _id="query_id")
         kept = kept.join(by_id, on="_id", how="left", maintain_order="left")
@@ -443,7 +419,6 @@ def run_verify(
 def _margin_counts(
     section: VerifyMargin,
     margins: pl.DataFrame,
-    leads: pl.DataFrame,
     targets: pl.DataFrame,
     single_targets: pl.DataFrame,
     length_bins: Sequence[str],
@@ -456,13 +431,9 @@ def _margin_counts(
     thresholds = sorted({*MARGIN_THRESHOLDS, section.threshold})
     conditions = list(margin_conditions(thresholds))
     by_position = count_by_position(margin.join(targets, on="query_id"), conditions)
-    by_reranker = count_by_reranker(
-        leads, targets, rerankers=section.rerankers, thresholds=thresholds
-    )
     queries = single_targets.join(margin, on="query_id")
     by_cell = count_by_cell(queries, conditions, length_bins=length_bins)
     return {
         "margin_table": (as_table(MARGIN_TABLE, by_position), MARGIN_TABLE),
-        "reranker_table": (by_reranker, RERANKER_TABLE),
         "cell_table": (by_cell, CELL_TABLE),
     }

@@ -12,7 +12,7 @@ from psibench.config.sources import DocumentSource, QuestionSource
 from psibench.filters.audit import Audit
 from psibench.filters.decide import FilterSection
 from psibench.filters.grade import Grade
-from psibench.filters.mixtures import Mixtures, Tiny
+from psibench.filters.mixtures import Tiny
 from psibench.filters.negatives import NegativesProtocol
 from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
@@ -143,8 +143,6 @@ class GeneratedBenchmark(BenchmarkBase):
     The benchmark before it is evaluated too, under the id BENCHMARK-raw."""
     tiny: Tiny | None = None
     """A small subset of the queries, evaluated too, under the id BENCHMARK-tiny."""
-    mixtures: Mixtures | None = None
-    """Training sets drawn from the queries; they change no evaluation."""
     buckets: BucketSchemes = Field(default=["thirds"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 

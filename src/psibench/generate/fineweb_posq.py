@@ -92,15 +92,6 @@ class FinewebPosq(GeneratedBenchmark):
             return {**given, "buckets": ["thirds", "thirds-every-tag"]}
         return given
 
-    @model_validator(mode="after")
-    def _one_position_to_mix(self) -> "FinewebPosq":
-        if self.mixtures is not None and self.generate_questions.tagging == "myopic":
-            raise ValueError(
-                "mixtures need one position per query; `tagging: myopic` gives some two. Use "
-                "`tagging: posq`"
-            )
-        return self
-
 
 def summary_items(tables: Tables, section: Summarise) -> Iterator[TaskItem]:
     """Yield one item per document."""

@@ -148,7 +148,7 @@ def part_scoring(
 ) -> dict[str, Any]:
     """Return what decides a reranker's scores of the parts of a benchmark's documents.
 
-    ``complete`` scores everything, whatever the section says.
+    ``complete`` scores every candidate.
     """
     verify = plan.benchmarks[benchmark].generated.verify
     assert verify is not None
@@ -158,7 +158,7 @@ def part_scoring(
 def pair_scoring(plan: Plan, benchmark: str, reranker: str) -> dict[str, Any]:
     """Return what decides a reranker's scores of a benchmark's recalled documents."""
     negatives = plan.benchmarks[benchmark].negatives
-    return {"section": negatives.score_params(reranker)} | _scorer(plan, reranker)
+    return {"section": negatives.panel()} | _scorer(plan, reranker)
 
 
 def _scorer(plan: Plan, reranker: str) -> dict[str, Any]:

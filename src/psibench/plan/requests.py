@@ -98,8 +98,6 @@ def requests_of(planned: PlannedBenchmark, language: str, task: str, counts: Cou
         is_span = grade_rule(section) == "span"
         n_others, share = (1, 1.0) if is_span else (len(POSITIONS) - 1, 1 / len(POSITIONS))
         texts, entering = {"query": query, "passage": share * document}, counts.entering[GRADE]
-        if section.grade.complete:
-            return Requests(times(entering, (1 + n_others) * (task == GRADE_ROUNDS[0])), texts)
         if task == GRADE_ROUNDS[0]:
             return Requests(entering, texts)
         open_yet = min(entering[0], LEAST_SHARE * counts.candidates), entering[1]

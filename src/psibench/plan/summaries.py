@@ -182,8 +182,6 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
         files["audit_table"] = of_parts("audit_table")
     if section.false_negatives is not None:
         files["judgements"] = of_domains("data", "judgements")
-    if section.mixtures is not None:
-        files["mixture_cells"] = of_parts("mixture_cells")
     return files
 
 

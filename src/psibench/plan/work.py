@@ -284,7 +284,7 @@ def _scored(
         row = Row(planned.id, language, stage, reranker, jobs=n_jobs)
         if counts is not None:
             low, high = counts.entering[of]
-            if number and not panel.complete:  # pairs that are decided are not scored again
+            if number:  # pairs that are decided are not scored again
                 low = LEAST_SHARE * low
             row.items, row.basis = (low * n_pairs, high * n_pairs), counts.basis
             _score(plan, row, reranker, counts.texts, share)

@@ -10,7 +10,7 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.filters.audit import AUDIT_TABLE, RATES, wilson_interval
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
-from psibench.filters.mixtures import MIXTURE_CELLS, RULE_BALANCE
+from psibench.filters.mixtures import RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
 from psibench.filters.study import POSITION_SHIFT, position_shift
 from psibench.llm.sections import Price, price_of
@@ -43,7 +43,6 @@ COUNTED = {
     "llm_usage": ("stage", "llm", "model", "backend", "prompt_hash"),
     "margin_table": ("condition", "threshold"),
     "cell_table": ("condition", "threshold", "length_bin"),
-    "mixture_cells": ("configuration", "length_bin", "target_position"),
 }
 """Tables whose counts are added up over domains: the columns that name what is counted."""
 
@@ -192,7 +191,6 @@ TABLES: Mapping[str, TableSpec] = {
     "cell_table": CELL_TABLE,
     "audit_table": AUDIT_TABLE,
     "judgements": JUDGEMENTS,
-    "mixture_cells": MIXTURE_CELLS,
 }
 KEYS = ("benchmark", "lang", "domains", *TABLES, "dropped", "queries")
 Facts = Mapping[str, Any]
@@ -256,8 +254,6 @@ def _blocks(fact: Facts, info: BenchmarkInfo) -> Iterator[Block]:
         yield from cell_table(fact["cell_table"], threshold=cut, unit=unit)
     if "audit_table" in fact:
         yield audit_table(fact["audit_table"])
-    if "mixture_cells" in fact:
-        yield mixture_table(fact["mixture_cells"])
 
 
 # --- a benchmark beside its views: before false negatives were removed, and a tiny subset
@@ -355,10 +351,6 @@ MARGIN_NOTE = (
 )
 CELL_NOTE = (
     "Budget: the smallest cell, which is what training sets of equal size can draw from each bin."
-)
-MIXTURE_NOTE = (
-    "Training sets of equal size and equal lengths that differ in where the evidence lies; the "
-    "smallest cell of length and position is the most that any of them takes from a bin."
 )
 AUDIT_NOTE = (
     "A language model said of each third, seen alone, whether it answers. Exclusive: yes for the "
@@ -496,21 +488,6 @@ def audit_table(table: pl.DataFrame) -> Table:
         AUDIT_NOTE,
         our_cells=ours,
     )
-
-
-def mixture_table(cells: pl.DataFrame) -> Table:
-    """Return what each training configuration draws by position; ``cells``: MIXTURE_CELLS rows."""
-    name, drawn = "configuration", pl.col("n_drawn")
-    by_position = cells.pivot(
-        "target_position", index=name, values="n_drawn", aggregate_function="sum"
-    )
-    by_bin = cells.group_by(name, "length_bin").agg(drawn.sum()).group_by(name)
-    sizes = by_bin.agg(
-        queries=drawn.sum(),
-        **{"per length bin, fewest": drawn.min(), "per length bin, most": drawn.max()},
-    )
-    shown = by_position.select(name, *POSITIONS).join(sizes, on=name, maintain_order="left")
-    return table_of("Training mixtures", shown, n_names=1, note=MIXTURE_NOTE)
 
 
 # --- does a filter itself shift where the evidence is?
