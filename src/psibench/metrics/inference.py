@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -101,22 +101,22 @@ class DocumentTable:
         """Independent units that a test needs, beside `FEWEST_DOCUMENTS` documents."""
         return FEWEST_DOCUMENTS if self.units is None else FEWEST_CLUSTERS
 
-    @property
+    @cached_property
     def holding(self) -> FloatArray:
         """Independent units that hold each bucket, (n_buckets,)."""
         return (self.by_unit(self.counts) > 0).sum(axis=0).astype(np.float64)
 
-    @property
+    @cached_property
     def bucket_sizes(self) -> FloatArray:
         """Queries per bucket, n_k."""
         return self.counts.sum(axis=0)
 
-    @property
+    @cached_property
     def bucket_means(self) -> FloatArray:
         """Mean score per bucket: the profile that the published PSI is of."""
         return self.sums.sum(axis=0) / self.bucket_sizes
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """Mean score over bucket memberships."""
         return float(self.sums.sum() / self.counts.sum())
@@ -382,29 +382,34 @@ def equal_means(table: DocumentTable) -> PositionTest:
 def _test_rows(rows: FloatArray, table: DocumentTable) -> PositionTest:
     """Test whether rows (n_documents, n_buckets) have mean 0 in shape and in each bucket."""
     least = 1e-12 * np.abs(table.sums).max(initial=0.0)
-    rows[np.abs(rows) <= least] = 0.0
-    n_documents = int(rows.any(axis=1).sum())
+    informs = _informs(rows, least)
+    n_documents = int(informs.sum())
     if rows.shape[1] < 2 or n_documents < FEWEST_DOCUMENTS:
         return PositionTest(None, None, None, None, n_documents, rows.sum(axis=0))
     could = np.ones(rows.shape[1], dtype=np.bool_)
     if table.sums.min() >= 0:  # scores, not differences of scores
         mean = table.mean / table.score_limit
         could = table.bucket_sizes * min(mean, 1 - mean) >= FEWEST_OF_A_KIND
-    return _test_units(
-        table.by_unit(rows), n_documents, table.fewest_units, least=least, could=could
-    )
+    if table.units is not None:
+        rows = table.by_unit(rows)
+        informs = _informs(rows, least)
+    return _test_units(rows[informs], n_documents, table.fewest_units, could=could)
+
+
+def _informs(rows: FloatArray, least: float) -> BoolArray:
+    """Set what is rounding, up to ``least``, to 0; return which rows are not all 0."""
+    rows[np.abs(rows) <= least] = 0.0
+    return np.asarray(rows.any(axis=1))
 
 
 def _test_units(
-    rows: FloatArray, n_documents: int, fewest: int, *, least: float, could: BoolArray
+    rows: FloatArray, n_documents: int, fewest: int, *, could: BoolArray
 ) -> PositionTest:
-    """Test rows of independent units, (n_units, n_buckets); values up to ``least`` are rounding.
+    """Test rows of independent units, (n_units, n_buckets), none all 0.
 
     By itself a bucket is tested that ``could`` be, if its units count for `FEWEST_OF_A_BUCKET`.
     """
-    rows[np.abs(rows) <= least] = 0.0
     statistic: FloatArray = rows.sum(axis=0)
-    rows = rows[rows.any(axis=1)]
     if len(rows) < fewest:
         return PositionTest(None, None, None, None, n_documents, statistic)
     slope_and_bend = contrasts(rows.shape[1])
@@ -562,9 +567,10 @@ def same_document_profile(table: DocumentTable) -> Profile | None:
     ybar = table.mean
     means = ybar * profile / (pi @ profile)
     level = (totals - ybar * table.counts.sum(axis=1)) / (table.counts.sum() * ybar)
-    relative = np.repeat(level[:, None], len(means), axis=1)
-    relative[several] += pull - (pull @ weights)[:, None]
-    influence = means * relative
+    influence = np.zeros(table.counts.shape)
+    influence[several] = pull - (pull @ weights)[:, None]
+    influence += level[:, None]
+    influence *= means
     floor = table.small_bucket_variance(counts.sum(axis=0))
     n_documents = len(counts)
     covariance = _covariance(table.by_unit(influence), n_documents, floor)
@@ -581,7 +587,7 @@ def _tied_together(counts: FloatArray, sums: FloatArray, found: BoolArray) -> bo
     """
     from scipy.sparse.csgraph import connected_components
 
-    arrows = (counts > 0).T.astype(np.float64) @ (sums > 0).astype(np.float64)
+    arrows = (counts > 0).T.astype(np.float32) @ (sums > 0).astype(np.float32)
     if not arrows[~found].any(axis=1).all():
         return False
     n_parts, _ = connected_components(arrows[np.ix_(found, found)] > 0, connection="strong")
@@ -701,7 +707,8 @@ def between_documents(
         return PositionTest(None, None, None, None, n_documents, total)
     if units is not None:
         least, could = 1e-12 * float(np.abs(scores).sum()), holding >= FEWEST_DOCUMENTS
-        return _test_units(parts, n_documents, FEWEST_CLUSTERS, least=least, could=could)
+        informing = parts[_informs(parts, least)]
+        return _test_units(informing, n_documents, FEWEST_CLUSTERS, could=could)
 
     def p_value(directions: FloatArray) -> float | None:
         values, vectors = np.linalg.eigh(directions.T @ covariance @ directions)
@@ -853,12 +860,17 @@ def truncation_effect(
         means = np.bincount(owner, weights=values) / sizes
         return values - means[owner]
 
-    design = np.array([within((column == k).astype(np.float64)) for k in range(len(used))]).T
-    cut, score = within(is_cut.astype(np.float64)), within(scores.astype(np.float64))
-    normal = _pinv(design.T @ design)
-    cut = cut - design @ (normal @ (design.T @ cut))
+    # The design's columns are buckets' indicators, centred by document; so is each product with it.
+    counts = np.bincount(owner * len(used) + column, minlength=len(sizes) * len(used))
+    held = counts.reshape(len(sizes), len(used)).astype(np.float64)
+    normal = _pinv(np.diag(held.sum(axis=0)) - (held / sizes[:, None]).T @ held)
+
+    def without_buckets(values: FloatArray) -> FloatArray:
+        return values - within((normal @ np.bincount(column, weights=values))[column])
+
+    cut = without_buckets(within(is_cut.astype(np.float64)))
     cut[np.abs(cut) < 1e-9] = 0.0
-    score = score - design @ (normal @ (design.T @ score))
+    score = without_buckets(within(scores.astype(np.float64)))
     weight = float(cut @ cut)
     informs = np.bincount(owner, weights=cut**2) > 1e-9
     if int(informs.sum()) < FEWEST_DOCUMENTS or weight <= 1e-6 * len(cut):
