@@ -69,9 +69,8 @@ class Cleaner:
             source_qrels=self._path("qrels"),
             translated=self._path("translated"),
             verdicts=self._path("verdicts"),
-            relocations=None,
             clean=CleanParams(
-                relocate=None,
+                relocate=False,
                 outliers=Outliers(of=of, low=bounds[0], high=bounds[1]),
                 length_tokenizer=TOKENIZER,
                 step=1,

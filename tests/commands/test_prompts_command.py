@@ -122,7 +122,6 @@ def test_list_names_every_shipped_template_with_its_variables(capsys):
         "judge_translation",
         "locate_span",
         "propose_questions",
-        "relocate_span",
         "summarise",
         "translate",
     ]
@@ -218,7 +217,6 @@ TRANSLATED = {
         "llm": "stand-in",
         "to": ["deu-Latn", "spa-Latn"],
         "clean": {"refusals": {"llm": "stand-in"}},
-        "relocate": {"method": "quote", "llm": "stand-in"},
         "quality": {"llm": "stand-in"},
     },
 }
@@ -265,7 +263,6 @@ def frame_of(spec, rows):
     [
         ("translate", "d:d1:0", ["<target_language>Spanish</target_language>", f"\n{TEXT}\n"]),
         ("judge_refusals", "q:q1", ["<target_language>Spanish</target_language>", "Lo siento."]),
-        ("relocate_spans", "q1", ["\nThen the railway came.\n", "¿Qué vino?", "Vino el tren."]),
     ],
 )
 def test_render_shows_what_a_task_of_a_translation_asks(task, row, words, folder, capsys):

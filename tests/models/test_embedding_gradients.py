@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from tiny_checkpoints import entry_of, save_bert
 
 from psibench.models.load import load_encoder
@@ -74,63 +73,3 @@ def test_in_bfloat16_they_are_close_and_finite(tmp_path):
         assert other.dtype == np.float32
         cosine = (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other)
         assert cosine > 0.99
-
-
-def test_integrated_gradients_of_a_mean_pooled_linear_encoder_are_the_integral(encoder):
-    from scipy.integrate import quad_vec
-
-    transformer = encoder.model.transformer
-    transformer.encoder.layer = torch.nn.ModuleList()
-    transformer.embeddings.LayerNorm = torch.nn.Identity()
-    windows, content = inputs_of(encoder, TEXTS[:1])
-    (direction,) = aims = directions(1)
-    (found,) = encoder.integrated_gradients(windows, content, aims, n_steps=32)
-    ids = torch.tensor(windows[0][None].astype(np.int64))
-    with torch.no_grad():
-        words = transformer.get_input_embeddings()
-        whole = transformer(input_ids=ids).last_hidden_state[0].numpy().astype(np.float64)
-        padding = words(torch.tensor([encoder.model.tokenizer.pad_token_id])).numpy()
-        change = (words(ids)[0].numpy() - padding) * content[0][:, None]
-    n = len(ids[0])
-
-    def on_the_way(scale):
-        return whole.mean(axis=0) - (1 - scale) * change.mean(axis=0)
-
-    def gradient(scale):
-        v = on_the_way(scale)
-        u = v / np.linalg.norm(v)
-        return (direction - u * (u @ direction)) / (n * np.linalg.norm(v))
-
-    integral, _ = quad_vec(gradient, 0, 1)
-    assert found.attributions == pytest.approx(change * integral, abs=1e-5)
-    ends = [on_the_way(scale) / np.linalg.norm(on_the_way(scale)) for scale in (0, 1)]
-    assert found.change == pytest.approx((ends[1] - ends[0]) @ direction, abs=1e-5)
-    assert abs(found.delta) < 1e-4
-    assert np.abs(found.attributions).max() > 1e-2  # large against the tolerances
-
-
-def test_integrated_gradients_do_not_depend_on_the_batch_and_leave_special_tokens_alone(tmp_path):
-    entry = entry_of(save_bert(tmp_path))
-    encoder = load_encoder(entry, device="cpu")
-    windows, content = inputs_of(encoder, TEXTS)
-    aims = directions(3)
-    together = encoder.integrated_gradients(windows, content, aims, n_steps=16)
-    for k, found in enumerate(together):
-        (alone,) = encoder.integrated_gradients(
-            windows[k : k + 1], content[k : k + 1], aims[[k]], n_steps=16
-        )
-        assert found.attributions == pytest.approx(alone.attributions, abs=1e-5)
-        assert found.delta == pytest.approx(alone.delta, abs=1e-5)
-        assert not found.attributions[~content[k].astype(bool)].any()
-        assert found.attributions[content[k].astype(bool)].any()
-
-
-def test_with_few_steps_integrated_gradients_say_how_far_off_they_are(encoder):
-    windows, content = inputs_of(encoder, TEXTS)
-    few, many = (
-        [abs(one.delta) for one in encoder.integrated_gradients(windows, content, aims, n_steps=n)]
-        for aims in [directions(3)]
-        for n in (2, 64)
-    )
-    assert max(many) < 1e-3
-    assert max(few) > 10 * max(many)

@@ -120,7 +120,7 @@ def test_filters_can_be_studied_where_two_rerankers_can_disagree(plan):
 
 
 def test_a_translation_reads_its_source_and_what_its_tasks_made():
-    quoting = {"relocate": {"method": "quote", "llm": "stand-in"}, "quality": LLM, "clean": {}}
+    quoting = {"quality": LLM, "clean": {}}
     plan = plan_of(translate=LLM | {"to": [DEU]} | quoting, cross_lingual=None)
     assert paths.language_tables(plan, "x", of="source", table="corpus") == corpus(
         "x", ENG, "a", "b"
@@ -132,8 +132,6 @@ def test_a_translation_reads_its_source_and_what_its_tasks_made():
         "x", DEU, "a", "b"
     )
     folder = f"results/x/build/{DEU}"
-    quoted = paths.task_table(plan, "x", DEU, "a", task="relocate_spans")
-    assert quoted == f"{folder}/relocate_spans.parquet"
     assert paths.task_table(plan, "x", DEU, "a", task="judge_refusals") == []
     assert paths.judged_translations(plan, "x") == [f"{folder}/judge_translation.parquet"]
 

@@ -179,7 +179,6 @@ def test_tasks_of_a_translation():
     chosen = translate(
         "spa-Latn",
         clean={"refusals": {"llm": "stand-in-sentence"}},
-        relocate={"method": "quote", "llm": "stand-in"},
         quality={"llm": "stand-in-rare"},
         shards=3,
     )
@@ -189,7 +188,6 @@ def test_tasks_of_a_translation():
     assert asked == {
         "translate": "stand-in",
         "judge_refusals": "stand-in-sentence",
-        "relocate_spans": "stand-in",
         "judge_translation": "stand-in-rare",
     }
     assert len(benchmark.task_shards("translate", "spa-Latn")) == 3
@@ -206,7 +204,6 @@ def test_tasks_of_a_translation():
         "translate",
         "mark_translations",
         "judge_refusals",
-        "relocate_spans",
         "clean_translations",
     ]
     steps = [benchmark.flow_step(step) for step in benchmark.steps("spa-Latn", "flow")]
@@ -279,10 +276,6 @@ def test_translators_that_cannot_be_compared_are_refused(translators, message):
         (
             controlled(translate=translate("spa-Latn", models=["minilm-max"])),
             "unknown model 'minilm-max'. Supported: all-minilm",
-        ),
-        (
-            controlled(translate=translate("spa-Latn", relocate={"method": "quote"})),
-            "`llm` goes with `method: quote`",
         ),
         (controlled(cross_lingual=["spa-eng"]), "cross_lingual"),
     ],

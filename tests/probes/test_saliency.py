@@ -59,28 +59,6 @@ def test_norms_over_their_maximum_are_not_cut():
     assert normalised(spiked, "max")[0] == 0.01
 
 
-def test_integrated_gradients_say_how_far_they_are_from_their_sum_and_a_bad_one_is_left_out(
-    network,
-):
-    encoder, both = network(), texts("The river is cold. A stone was near.", "Old winter letters.")
-    settings = Probes(saliency_method="integrated", saliency_steps=64, saliency_divide_by="max")
-    found = measure_saliency(both, encoder, settings)
-    assert found["left_out"].null_count() == found.height == 200
-    assert 0 < found["delta"].max() < 0.01
-    assert (
-        found.group_by("document_id").agg(pl.col("saliency").max())["saliency"].to_list()
-        == [pytest.approx(1, abs=0.3)] * 2
-    )
-    least = found["delta"].min() / 2
-    strict = settings.model_copy(update={"saliency_most_delta": least})
-    left_out = measure_saliency(both, encoder, strict)
-    assert set(left_out["left_out"]) == {"convergence delta above saliency_most_delta"}
-    assert left_out.height == 2
-    plain = measure_saliency(both, encoder, Probes(saliency_divide_by="max"))
-    assert set(plain["delta"]) == {0.0}
-    assert np.abs(plain["saliency"] - found["saliency"]).max() > 0.05
-
-
 def test_special_tokens_are_left_out_and_what_was_not_read_is_said(network):
     found = measure_saliency(texts(TEXT), network(max_tokens=32), Probes())
     assert set(found["n_tokens"]) == {30}  # 32 less [CLS] and [SEP]

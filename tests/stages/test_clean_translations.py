@@ -11,7 +11,6 @@ from psibench.tables.build_schemas import (
     FLOW,
     REFUSAL_SUSPECTS,
     REFUSAL_VERDICTS,
-    RELOCATED,
     TEXT_PARTS,
     TRANSLATED,
     TRANSLATIONS,
@@ -134,7 +133,7 @@ class Domain:
         )
         self.write("verdicts", verdicts, REFUSAL_VERDICTS)
 
-    def clean(self, *, judged=True, relocate=None, outliers=None, relocations=None):
+    def clean(self, *, judged=True, relocate=False, outliers=None):
         run_clean_translations(
             **LABELS,
             source_corpus=self.path("source_corpus"),
@@ -142,7 +141,6 @@ class Domain:
             source_qrels=self.path("source_qrels"),
             translated=self.path("translated"),
             verdicts=self.path("verdicts") if judged else None,
-            relocations=relocations and self.path(relocations),
             clean=CleanParams(
                 relocate,
                 None if outliers is None else Outliers.model_validate(outliers),
@@ -308,31 +306,12 @@ def test_evidence_is_relocated_by_sentences(tmp_path):
     domain = Domain(tmp_path, {0: replied(text)}, asked(1), originals=[original])
     domain.mark()
     domain.judge()
-    _, queries, _ = domain.clean(relocate="sentences")
+    _, queries, _ = domain.clean(relocate=True)
     assert queries["located_char_span"].to_list() == [[0, len(SENTENCE)]]
     assert queries["located_by"].to_list() == ["sentences"]
     assert queries["not_located"].to_list() == [""]
     assert queries["located_from_span"].to_list() == [[0, original.index(" It is")]]
     assert queries["pos_char_span"].to_list() == [[4, 9]]  # the original's, as before
-
-
-def test_evidence_is_relocated_by_quotes(tmp_path):
-    domain = Domain(tmp_path, {i: replied(SENTENCE) for i in range(3)}, asked(3))
-    domain.mark()
-    domain.judge()
-    quoted = pl.DataFrame(
-        [("q0", [0, 4], ""), ("q1", None, "quote_not_found")],
-        schema={"_id": pl.String, "span": pl.Array(pl.Int32, 2), "reason": pl.String},
-        orient="row",
-    )
-    domain.write("quotes", quoted, RELOCATED)
-    _, queries, _ = domain.clean(relocate="quote", relocations="quotes")
-    assert queries.select("located_char_span", "located_by", "not_located").rows() == [
-        ([0, 4], "quote", ""),
-        (None, None, "quote_not_found"),
-        (None, None, "no_usable_reply"),
-    ]
-    assert "located_from_span" not in queries.columns
 
 
 @settings(

@@ -68,7 +68,7 @@ def languages_config() -> dict[str, Any]:
                     "to": ["qps-Latn"],
                     "max_part_tokens": 40,
                     "clean": {"refusals": {"llm": "stand-in-sentence"}, "outliers": None},
-                    "relocate": {"method": "quote", "llm": "stand-in"},
+                    "relocate": True,
                     "quality": {"llm": "stand-in"},
                 },
             }
@@ -186,7 +186,7 @@ def test_a_further_language_translates_again_nothing(changed: Project) -> None:
     changed.write_config(config)
     planned = changed.planned()
     assert planned.keys().isdisjoint({"build", "text_parts"})
-    assert planned["ask"] == 3 + 2  # translate, judge_refusals, relocate_spans; the quality
+    assert planned["ask"] == 2 + 2  # translate, judge_refusals; the quality
     assert planned["clean_translations"] == 2
 
 

@@ -51,7 +51,6 @@ use rule on_cpu as clean_translations with:
         source_qrels=per_job(paths.source_table, table="qrels"),
         translated=per_job(paths.build_table, table="translated"),
         verdicts=per_job(paths.task_table, task="judge_refusals"),
-        relocations=per_job(paths.task_table, task="relocate_spans"),
     output:
         **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         dropped="results/{benchmark}/build/{lang}/{domain}/clean_translations.dropped.parquet",

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "task",
         metavar="TASK",
         help="a task of the recipe, or grade_first, grade_rest, audit, judge_1, judge_2, ..., "
-        "or of the translation: translate, judge_refusals, relocate_spans, judge_translation",
+        "or of the translation: translate, judge_refusals, judge_translation",
     )
     render.add_argument("--row", required=True, metavar="ID", help="id of an item of the task")
     add_config(render)

@@ -30,25 +30,6 @@ from psibench.tables.provenance import hash_params
 
 
 @dataclass(frozen=True)
-class IntegratedGradients:
-    """What each input embedding adds to a text's cosine with a direction.
-
-    Attributes
-    ----------
-    attributions
-        (n_tokens, hidden) float32, 0 for special tokens and prompt.
-    delta
-        Their sum less ``change``: 0 if the integral were exact (convergence delta).
-    change
-        The cosine less that of the text with padding in place of its content.
-    """
-
-    attributions: np.ndarray
-    delta: float
-    change: float
-
-
-@dataclass(frozen=True)
 class TransformerEncoder:
     """An ``Encoder`` over a transformer; see ``load_transformer``.
 
@@ -168,73 +149,14 @@ class TransformerEncoder:
             (n_tokens, hidden) float32 arrays: by the word embedding of each token of the window,
             before positions are added.
         """
-        _, gradients, _ = self._gradients(windows, content, directions)
-        return _by_window(gradients, windows)
-
-    def integrated_gradients(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        directions: np.ndarray,
-        *,
-        n_steps: int,
-    ) -> list[IntegratedGradients]:
-        """Return the integrated gradients of each text's cosine with a direction.
-
-        The path leads from the text with padding in place of all its content, special tokens and
-        prompt as they are, to the text: a straight line between their input embeddings
-        (Sundararajan et al., 2017), at Gauss and Legendre's points.
-
-        Parameters
-        ----------
-        windows, content, directions
-            As in `embedding_gradients`.
-        n_steps
-            Points on the path, a forward and a backward pass each.
-        """
-        places, weights = np.polynomial.legendre.leggauss(n_steps)
-        before, after = (
-            self._gradients(windows, content, directions, scale=scale)[0] for scale in (0.0, 1.0)
-        )
-        total: Any = 0.0
-        for place, weight in zip((places + 1) / 2, weights / 2, strict=True):
-            _, gradients, change = self._gradients(windows, content, directions, scale=float(place))
-            total = total + float(weight) * gradients.float() * change.float()
-        changes = (after - before).cpu().numpy().astype(np.float64)
-        return [
-            IntegratedGradients(
-                attributions, float(attributions.sum(dtype=np.float64)) - change, change
-            )
-            for attributions, change in zip(_by_window(total, windows), changes, strict=True)
-        ]
-
-    def _gradients(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        directions: np.ndarray,
-        *,
-        scale: float = 1.0,
-    ) -> tuple[Any, Any, Any]:
-        """Return cosines, their gradients by the input embeddings, and changes.
-
-        ``scale`` is how far the content is on its way from padding, 0, to what it is, 1. Changes
-        are the embeddings less those of padding, 0 for what is no content.
-        """
         import torch
 
         layer = self.model.transformer.get_input_embeddings()
-        mask = pad_windows(content, pad_id=0, device=self.device)["input_ids"]
-        with torch.no_grad():
-            padding = layer(torch.tensor([self._pad_id], device=self.device))
-        leaves, changes = list[torch.Tensor](), list[torch.Tensor]()
+        leaves = list[torch.Tensor]()
 
         def replace_content(_module: object, _inputs: object, output: Any) -> Any:
-            change = (output - padding).detach() * mask[..., None]
-            leaf = output.detach() if scale == 1 else output.detach() - (1 - scale) * change
-            leaves.append(leaf.requires_grad_())
-            changes.append(change)
-            return leaf
+            leaves.append(output.detach().requires_grad_())
+            return leaves[-1]
 
         hook = layer.register_forward_hook(replace_content)
         try:
@@ -242,10 +164,10 @@ class TransformerEncoder:
                 vectors = self._run(windows, content)
                 aims = torch.as_tensor(directions, dtype=torch.float32, device=self.device)
                 cosines = (vectors * aims).sum(dim=-1)
-                (found,) = torch.autograd.grad(cosines.sum(), leaves[0])
+                (gradients,) = torch.autograd.grad(cosines.sum(), leaves[0])
         finally:
             hook.remove()
-        return cosines.detach(), found, changes[0]
+        return _by_window(gradients, windows)
 
     @property
     def _pad_id(self) -> int:

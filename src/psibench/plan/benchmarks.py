@@ -383,8 +383,7 @@ def _tasks(section: Benchmark) -> Iterator[tuple[str, PlannedTask]]:
             yield _prompt_key(task.name), planned
     for name, asked in asked_in_translation(section.translate).items():
         assert section.translate is not None
-        many = name in ("translate", "relocate_spans")
-        shards = (section.translate.shards or usual) if many else 1
+        shards = (section.translate.shards or usual) if name == "translate" else 1
         task_section = LlmTaskSection(llm=asked.llm, prompt=asked.prompt)
         translation = translation_task(name)
         assert translation is not None

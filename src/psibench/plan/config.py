@@ -24,7 +24,6 @@ from psibench.llm.tasks import LlmTaskSection
 from psibench.metrics.definitions import DEFAULT_METRICS
 from psibench.probes.settings import Probes, why_not
 from psibench.train.sections import Base, Training
-from psibench.translate.relocate import Relocate
 
 Metric = Annotated[
     str, StringConstraints(pattern=r"^(ndcg|ndcg-tie-averaged|recall|mrr)@[1-9][0-9]*$")
@@ -362,7 +361,7 @@ def _named_rerankers(config: Config, models: Mapping[str, Model]) -> Iterator[tu
 def _named_llms(config: Config) -> Iterator[tuple[str, str]]:
     """Yield (config key, id) of every language model that a task of a benchmark names."""
     for path, section in _sections(config.benchmarks, "benchmarks"):
-        if isinstance(section, LlmTaskSection | Relocate) and section.llm is not None:
+        if isinstance(section, LlmTaskSection):
             yield f"{path}.llm", section.llm
         elif isinstance(section, FinewebNegatives):
             yield from ((f"{path}.judges.{n}", judge) for n, judge in enumerate(section.judges))

@@ -109,7 +109,7 @@ def clean(plan: Plan, benchmark: str) -> dict[str, Any]:
     outliers = section.clean.outliers
     return {
         "outliers": outliers and outliers.model_dump(mode="json"),
-        "relocate": section.relocate and section.relocate.method,
+        "relocate": section.relocate,
         "length_tokenizer": plan.config.length_tokenizer,
         "step": planned.flow_step("clean_translations"),
     }

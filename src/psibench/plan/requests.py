@@ -148,9 +148,6 @@ def _of_translation(
         return Requests(
             (0, most), {"text": min(grown, READ_CHARS * tokens_per_unit("chars", language))}
         )
-    if task == "relocate_spans":
-        given = {"document": grown, "question": TRANSLATION_GROWTH * query, "evidence": 2 * query}
-        return Requests(n_queries, given)
     bins = [
         LengthBin(one.low / TRANSLATION_GROWTH, one.high / TRANSLATION_GROWTH, one.n_documents)
         for one in texts.bins

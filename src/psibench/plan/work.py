@@ -485,7 +485,6 @@ def _probed_texts(plan: Plan, probe: str, texts: PlannedTexts) -> tuple[float, f
     if probe == "reversal":
         return texts.n_documents, texts.n_documents
     n = min(section.n_documents, texts.n_documents)
-    steps = section.saliency_steps if section.saliency_method == "integrated" else 1
     inserted = len(POSITIONS) * len(section.insertion_sizes)
     longer = len(POSITIONS) * sum(1 + size for size in section.insertion_sizes)
     removed = 1 + len(POSITIONS) * len(section.removal_sizes)
@@ -496,7 +495,7 @@ def _probed_texts(plan: Plan, probe: str, texts: PlannedTexts) -> tuple[float, f
         "segments": (1 + sum(map(n_segments_of, cuts)), 1 + len(cuts)),
         "moving": (section.places, section.places),
         "regression": (2, 2),
-        "saliency": (3 * steps, 3 * steps),
+        "saliency": (3, 3),
     }[probe]
     return n * n_texts, n * lengths
 

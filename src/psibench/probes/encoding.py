@@ -42,14 +42,12 @@ class EncodedTexts:
 class TokenNorms:
     """How much each token of a document moves its cosine with a direction.
 
-    ``norms`` are the (n_tokens,) L2 norms of what `embedding_gradients` or `integrated_gradients`
-    gives, without special tokens and prompt; ``visible_chars`` the characters that the model read;
-    ``delta`` the convergence delta over the change of the cosine, 0 for gradients.
+    ``norms`` are the (n_tokens,) L2 norms of what `embedding_gradients` gives, without special
+    tokens and prompt; ``visible_chars`` the characters that the model read.
     """
 
     norms: np.ndarray
     visible_chars: int
-    delta: float
 
 
 class ProbeEncoder:
@@ -127,13 +125,10 @@ class ProbeEncoder:
             encoding.finish()
             encoding.stats.log()
 
-    def token_norms(
-        self, texts: Sequence[str], directions: np.ndarray, *, n_steps: int | None = None
-    ) -> list["TokenNorms"]:
+    def token_norms(self, texts: Sequence[str], directions: np.ndarray) -> list[TokenNorms]:
         """Return how much each token of a document moves its cosine with a direction.
 
-        ``directions`` are (n_texts, dim) unit vectors; ``n_steps`` those of integrated gradients,
-        None: gradients.
+        ``directions`` are (n_texts, dim) unit vectors.
 
         Raises
         ------
@@ -158,16 +153,10 @@ class ProbeEncoder:
                 batch, order = order[:size], order[size:]
                 content = [items[place].content[0] for place in batch]
                 windows = [items[place].windows[0] for place in batch]
-                aims, deltas = directions[batch], [0.0] * len(batch)
-                if n_steps is None:
-                    moved = encoder.embedding_gradients(windows, content, aims)
-                else:
-                    whole = encoder.integrated_gradients(windows, content, aims, n_steps=n_steps)
-                    moved = [one.attributions for one in whole]
-                    deltas = [abs(one.delta) / max(abs(one.change), 1e-12) for one in whole]
-                for place, by_token, keep, delta in zip(batch, moved, content, deltas, strict=True):
+                moved = encoder.embedding_gradients(windows, content, directions[batch])
+                for place, by_token, keep in zip(batch, moved, content, strict=True):
                     norms = np.linalg.norm(by_token[keep].astype(np.float64), axis=1)
-                    found[place] = TokenNorms(norms, items[place].visible_char_end, delta)
+                    found[place] = TokenNorms(norms, items[place].visible_char_end)
                 progress.advance(len(batch))
         return [found[place] for place in range(len(texts))]
 

@@ -73,7 +73,7 @@ ALL_PROBES: Mapping[ProbeName, Probe] = {
 }
 
 
-@stage("probe", version=3, offline=True)
+@stage("probe", version=4, offline=True)
 def run_probe(
     run: ProbeRun,
     settings: Encoding,

@@ -6,10 +6,7 @@ cut at 1 (the paper says their maximum, its code has the percentile), then inter
 points. Evidence is in the middle of the documents taken: a curve that is high at the front shows a
 model that looks there whatever is asked.
 
-A gradient says where a small change would move the cosine. Integrated gradients say what the
-tokens add to it, as against padding in their place; their sum has to be the change of the cosine,
-and a document where it is not is left out. Both are a few lines over torch.autograd; captum, the
-library for them, would add a dependency and its own batches beside the encoder's padding.
+A gradient says where a small change would move the cosine, not what the cosine is made of.
 """
 
 from typing import Literal
@@ -52,17 +49,10 @@ SALIENCY = TableSpec(
             "norm of the gradient over its 99th percentile, at most 1, or over the maximum",
             True,
         ),
-        Column(
-            "delta",
-            FLOAT64,
-            "integrated gradients: convergence delta over the change of the cosine; 0: gradient",
-            True,
-        ),
         Column("left_out", STRING, "why there is none; null: there is", True),
     ),
     key=("benchmark", "language", "domain", "model", "document_id", "query_id", "point"),
 )
-NOT_CONVERGED = "convergence delta above saliency_most_delta"
 N_POINTS = 100
 N_TENTHS = 10
 
@@ -89,10 +79,8 @@ def probe_saliency(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> p
 def measure_saliency(texts: Texts, encoder: ProbeEncoder, settings: Probes) -> pl.DataFrame:
     """Return SALIENCY rows less what is the same in all.
 
-    Left out are documents of fewer than two tokens, gradients of 0, and integrated gradients whose
-    sum is too far from what it has to be.
+    Left out are documents of fewer than two tokens, and gradients of 0.
     """
-    n_steps = settings.saliency_steps if settings.saliency_method == "integrated" else None
     given = texts.queries.join(
         texts.documents.rename({"text": "document"}),
         on=["domain", "document_id"],
@@ -104,7 +92,7 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder, settings: Probes) -> p
     columns = ("domain", "document_id", "query_id", "span", "document")
     for row, found in zip(
         given.select(columns).iter_rows(named=True),
-        encoder.token_norms(documents, asked, n_steps=n_steps),
+        encoder.token_norms(documents, asked),
         strict=True,
     ):
         norms = found.norms
@@ -113,13 +101,9 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder, settings: Probes) -> p
             "n_tokens": len(norms),
             "read": min(found.visible_chars / max(len(text), 1), 1.0),
             "relative_position": sum(span) / 2 / len(text),
-            "delta": found.delta,
         }
         if len(norms) < 2 or not norms.any():
             rows.append(about | {"left_out": "no gradient"})
-            continue
-        if found.delta > settings.saliency_most_delta:
-            rows.append(about | {"left_out": NOT_CONVERGED})
             continue
         rows += [
             about | {"point": point, "saliency": float(value)}

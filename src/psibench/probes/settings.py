@@ -41,8 +41,7 @@ DECIDES: dict[ProbeName, tuple[str, ...]] = {
     "regression": SAMPLE,
     "saliency": (
         *(*SAMPLE, "queries_per_document"),
-        *(f"saliency_{name}" for name in ("min_tokens", "positions", "method", "divide_by")),
-        *(f"saliency_{name}" for name in ("steps", "most_delta")),
+        *(f"saliency_{name}" for name in ("min_tokens", "positions", "divide_by")),
     ),
 }
 """Keys of the section that a probe goes by: another one is no reason to run it again."""
@@ -114,16 +113,9 @@ class Probes(Section):
         default=[0.4, 0.6], min_length=2, max_length=2
     )
     """Their evidence has its middle between these shares of the length (PosIR: .4 and .6)."""
-    saliency_method: Literal["gradient", "integrated"] = "gradient"
-    """gradient, as PosIR; or integrated: integrated gradients, from padding to the text."""
     saliency_divide_by: Literal["p99", "max"] = "p99"
     """What a document's norms are divided by: their 99th percentile, cut at 1, as in PosIR's code;
     or their maximum, as in its text."""
-    saliency_steps: int = Field(default=32, ge=2, le=1024)
-    """Points of integrated gradients, a forward and a backward pass each."""
-    saliency_most_delta: float = Field(default=0.05, gt=0, allow_inf_nan=False)
-    """Integrated gradients: convergence delta over the change of the cosine above which a document
-    is left out."""
 
     def of(self, probe: ProbeName) -> dict[str, Any]:
         """Return what of the section decides a probe's figures."""

@@ -242,15 +242,6 @@ REFUSAL_VERDICTS = TableSpec(
     ),
 )
 
-RELOCATED = TableSpec(
-    "relocated",
-    (
-        Column("_id", STRING, "query id"),
-        Column("span", CHAR_SPAN, "evidence [start, end) in the translated positive, chars", True),
-        Column("reason", STRING, "why there is no span; empty if there is one"),
-    ),
-)
-
 TRANSLATION_GRADES = TableSpec(
     "translation_grades",
     (

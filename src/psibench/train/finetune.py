@@ -1,8 +1,8 @@
 """Stage ``train_model``: one base trained under one distribution with one seed.
 
 Controlled, section 4.2 and appendix D: a bi-encoder, InfoNCE over the documents of a batch, all of
-one length bin (`psibench.train.batches`), by sentence-transformers' trainer. A run that is told to
-end writes a checkpoint and goes on from it later: on a CPU to the same weights.
+one length bin, by sentence-transformers' trainer. A run that is told to end writes a checkpoint and
+goes on from it later: on a CPU to the same weights.
 """
 
 import hashlib
@@ -29,7 +29,6 @@ from psibench.tables.provenance import hash_params
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
-from psibench.train.batches import Examples
 from psibench.train.card import (
     library_versions,
     weight_hashes,
@@ -38,12 +37,12 @@ from psibench.train.card import (
 )
 from psibench.train.pads import pads_pairs
 from psibench.train.sampling import TRAINING_PAIRS
-from psibench.train.sections import Base, Pads, Settings
+from psibench.train.sections import Base, Examples, Pads, Settings
 
 logger = logging.getLogger("psibench")
 
 
-@stage("train_model", version=1, offline=True)
+@stage("train_model", version=2, offline=True)
 def run_train_model(
     entry: Base,
     settings: Settings,
@@ -82,8 +81,8 @@ def run_train_model(
     Raises
     ------
     InputError
-        If ``pairs`` lacks the distribution, the checkpoint cannot be loaded, takes fewer tokens or
-        has fewer layers than asked for, or the examples make no batch.
+        If ``pairs`` lacks the distribution, or the checkpoint cannot be loaded, takes fewer tokens
+        or has fewer layers than asked for.
     Stopped
         If the job is told to end; run again, it goes on.
     """
@@ -250,25 +249,21 @@ def make_examples(
     if entry.objective == "pads":
         pads = entry.pads or Pads()
         made = pads_pairs(drawn, pads, tokenizer, seed=seed, sampling_seed=sampling_seed)
-        numbers = [str(number) for number in range(made.height)]
         return Examples(
-            columns={name: made.get_column(name).to_list() for name in made.columns},
+            bins={POOLED: made.to_dict(as_series=False)},
             prompts=dict.fromkeys(("first", "second"), entry.document_prompt),
-            bins=[POOLED] * made.height,
-            queries=numbers,  # two pairs have nothing to do with each other
-            documents=numbers,
             batch_size=pads.batch_size,
             n_documents=made.height // 2,
+            distinct=False,  # two pairs have nothing to do with each other
         )
-    queries, documents = drawn.get_column("query").to_list(), drawn.get_column("document").to_list()
+    pairs = drawn.select("length_bin", anchor="query", positive="document")
+    parts = pairs.partition_by("length_bin", as_dict=True, include_key=False)
     return Examples(
-        columns={"anchor": queries, "positive": documents},
+        bins={name: part.to_dict(as_series=False) for (name,), part in parts.items()},
         prompts={"anchor": entry.query_prompt, "positive": entry.document_prompt},
-        bins=drawn.get_column("length_bin").to_list(),
-        queries=queries,
-        documents=documents,
         batch_size=settings.batch_size,
         n_documents=drawn.select("domain", "doc_id").n_unique(),
+        distinct=True,
     )
 
 

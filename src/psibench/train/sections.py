@@ -3,6 +3,8 @@
 Defaults are those of Controlled (arXiv 2605.26578, sections 3.1.4 and 3.2.2, tables 8 and 10).
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -135,6 +137,26 @@ class Settings(Section):
     save_minutes: int = Field(default=10, ge=0)
     """Minutes between two checkpoints that a killed run goes on from; one told to end writes one
     first. Where it stops changes nothing in the result."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What a run trains on.
+
+    ``bins`` has the texts by length bin and by the trainer's column names, in the order that the
+    loss takes them (``label`` has 0 and 1); a batch is of one bin. ``prompts`` are put before the
+    texts of a column. ``distinct``: no text is twice in a batch, where it would be a negative of
+    its own.
+    """
+
+    bins: Mapping[str, Mapping[str, Sequence[Any]]]
+    prompts: Mapping[str, str]
+    batch_size: int
+    n_documents: int
+    distinct: bool
+
+    def __len__(self) -> int:
+        return sum(len(next(iter(columns.values()))) for columns in self.bins.values())
 
 
 Ratio = dict[Position, Annotated[int, Field(ge=0)]]

@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer with our batches, which can be stopped and go on.
+"""sentence-transformers' trainer on batches of one length bin, which can be stopped and go on.
 
 Imported where a model is trained, as it takes both libraries along.
 """
@@ -7,6 +7,7 @@ import logging
 import math
 import shutil
 import time
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,7 @@ from transformers import PrinterCallback, TrainerCallback
 from psibench.errors import InputError
 from psibench.progress import Progress
 from psibench.stopping import Stop, Stopped
-from psibench.train.batches import Examples, LengthBinBatches
-from psibench.train.sections import Settings
+from psibench.train.sections import Examples, Settings
 
 logger = logging.getLogger("psibench")
 
@@ -52,13 +52,14 @@ def train(
     Stopped
         If ``stop`` says so; a checkpoint is written before.
     InputError
-        If the examples make no batch, or a loss is not a number.
+        If a loss is not a number.
     """
     is_on_cpu = network.device.type == "cpu"
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(unfinished),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=examples.batch_size,
+        batch_sampler="no_duplicates" if examples.distinct else "batch_sampler",
         learning_rate=learning_rate,
         lr_scheduler_type="linear" if settings.schedule == "linear" else "constant",
         warmup_steps=settings.warmup_ratio if settings.schedule == "linear" else 0,
@@ -79,29 +80,23 @@ def train(
     )
     if arguments.n_gpu > 1:
         arguments._n_gpu = 1  # a GPU a process: no batch is split
-    batches = LengthBinBatches(
-        examples.bins,
-        examples.queries,
-        examples.documents,
-        batch_size=examples.batch_size,
-        seed=seed,
-        n_processes=arguments.world_size,
-    )
+    bins = {name: Dataset.from_dict(dict(part)) for name, part in examples.bins.items()}
     last = last_checkpoint(unfinished)
     n_done = 0 if last is None else _step(last)
-    n_steps = len(batches) // arguments.world_size * settings.epochs
+    n_batches = sum(ceil(len(part) / examples.batch_size) for part in bins.values())
+    n_steps = n_batches // arguments.world_size * settings.epochs
     if last is not None:
         logger.info("going on from step %d of %d", n_done, n_steps)
     with Progress(name, total=n_steps - n_done, unit="steps") as progress:
-        watch = Watch(batches, unfinished, stop, progress, save_s=60 * settings.save_minutes)
+        watch = Watch(unfinished, stop, progress, save_s=60 * settings.save_minutes)
         trainer = Trainer(
             model=network,
             args=arguments,
-            train_dataset=Dataset.from_dict(dict(examples.columns)),
+            train_dataset=bins,
             loss=loss,
             callbacks=[watch],
         )
-        trainer.batches = batches
+        trainer.watch = watch
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
     if watch.stopped is not None:
@@ -112,13 +107,14 @@ def train(
 
 
 class Trainer(SentenceTransformerTrainer):
-    """The trainer with `LengthBinBatches`: the dataset has no column to make batches by."""
+    """The trainer, whose batches a `Watch` knows."""
 
-    batches: LengthBinBatches
+    watch: "Watch"
 
-    def get_batch_sampler(self, *_: Any, **__: Any) -> LengthBinBatches:
-        """Return the batches, in place of the library's own."""
-        return self.batches
+    def get_multi_dataset_batch_sampler(self, *given: Any, **named: Any) -> Any:
+        """Return the library's batches of all bins in one order."""
+        self.watch.batches = super().get_multi_dataset_batch_sampler(*given, **named)
+        return self.watch.batches
 
     def add_model_card_callback(self, *_: Any, **__: Any) -> None:
         """Leave out the library's card, for which it would look through all texts."""
@@ -127,16 +123,10 @@ class Trainer(SentenceTransformerTrainer):
 class Watch(TrainerCallback):
     """Tells how far a run is, saves by the clock, and ends the run where it is told to."""
 
-    def __init__(
-        self,
-        batches: LengthBinBatches,
-        unfinished: Path,
-        stop: Stop,
-        progress: Progress,
-        *,
-        save_s: float,
-    ) -> None:
-        self.batches, self.unfinished, self.stop = batches, unfinished, stop
+    batches: Any
+
+    def __init__(self, unfinished: Path, stop: Stop, progress: Progress, *, save_s: float) -> None:
+        self.unfinished, self.stop = unfinished, stop
         self.progress, self.save_s = progress, save_s
         self.saved = self.stepped = time.monotonic()
         self.stopped: Stopped | None = None

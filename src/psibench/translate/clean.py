@@ -47,7 +47,7 @@ from psibench.translate.refusals import (
     read_refusals,
     refused,
 )
-from psibench.translate.relocate import Method, relocated
+from psibench.translate.relocate import relocated
 from psibench.translate.translate import Clean, JoinedItems, join_items, pieces_of
 
 PREFIXES = CLEANING / "prefixes.yaml"
@@ -390,11 +390,11 @@ def _refuse_nothing_left(
 class CleanParams:
     """What decides which translations stay, and what is found again in them.
 
-    ``relocate`` is how evidence is found again in the translation, None: it is not; ``outliers``
-    the lengths that are kept, None: every one; ``step`` the place in FLOW.
+    ``relocate``: evidence is found again in the translation; ``outliers`` are the lengths that are
+    kept, None: every one; ``step`` the place in FLOW.
     """
 
-    relocate: Method | None
+    relocate: bool
     outliers: Outliers | None
     length_tokenizer: str
     step: int
@@ -410,7 +410,6 @@ def run_clean_translations(
     source_qrels: str | Path,
     translated: TablePath,
     verdicts: TablePath | None,
-    relocations: TablePath | None,
     clean: CleanParams,
     corpus: str | Path,
     queries: str | Path,
@@ -422,7 +421,7 @@ def run_clean_translations(
 
     First refusals leave, then documents whose length is unusual among those left. ``verdicts`` are
     None where suspects were not looked for; a suspect without a usable verdict leaves, too
-    (`refused` says why). ``relocations`` is the RELOCATED table, for method ``quote``.
+    (`refused` says why).
 
     Raises
     ------
@@ -456,15 +455,15 @@ def run_clean_translations(
     kept = _in_order(documents, left.documents)
     made = _translated_queries(_in_order(questions, left.queries), items, kept)
     if clean.relocate:
-        made = relocated(made, originals, kept, method=clean.relocate, relocations=relocations)
+        made = relocated(made, originals, kept)
     gone = _dropped_rows(left, originals, questions, stage=name)
     decides = {
         "relocate": clean.relocate,
         "outliers": clean.outliers and clean.outliers.model_dump(mode="json"),
         "length_tokenizer": clean.length_tokenizer,
     }
-    read = [source_corpus, source_queries, source_qrels, translated, verdicts, relocations]
-    source = derived(name, [path for path in read if path is not None], params=decides)
+    read = [source_corpus, source_queries, source_qrels, translated]
+    source = derived(name, [*read, *([verdicts] if verdicts else [])], params=decides)
     for frame, path, spec in (
         (kept, corpus, CORPUS),
         (made, queries, QUERIES),

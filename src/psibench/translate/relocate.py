@@ -1,45 +1,27 @@
 """Where the evidence of a query is in the translation of its document, and how far it has moved.
 
 PosIR lets its translations share the spans of the originals. Spans found again in the translation
-show how far positions survive it; they are columns beside the original's and replace nothing.
-Two methods: ``sentences`` takes the translated sentences that align with those of the evidence by
-their lengths (`psibench.text.alignment`); ``quote`` has a language model quote the evidence from
-the translation (task ``relocate_spans``).
+show how far positions survive it; they are columns beside the original's and replace nothing. Taken
+are the translated sentences that align with those of the evidence by their lengths
+(`psibench.text.alignment`).
 """
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
-from pydantic import model_validator
 
-from psibench.config.base import Id, Section
-from psibench.llm.tasks import (
-    DOCUMENTS_TABLE,
-    Gathered,
-    LlmTask,
-    Replied,
-    Tables,
-    TaskItem,
-    reply_field,
-)
-from psibench.tables import read_table
-from psibench.tables.build_schemas import LOCATED_BY, LOCATED_FROM, LOCATED_SPAN, RELOCATED
-from psibench.tables.domains import TablePath
-from psibench.tables.schemas import CORPUS
+from psibench.tables.build_schemas import LOCATED_BY, LOCATED_FROM, LOCATED_SPAN
 from psibench.text.alignment import MOST_CELLS, Bead, align_lengths, sentence_spans
-from psibench.text.locate import Located, locate_quote
-from psibench.translate.translate import TranslateSection, language_names
+from psibench.text.locate import Located
 
 logger = logging.getLogger("psibench")
 
-Method = Literal["sentences", "quote"]
-
-NO_REPLY, NO_SPAN = "no_usable_reply", "no_span"
+NO_SPAN = "no_span"
 BLANK, TOO_MANY, NO_COUNTERPART = "blank_text", "too_many_sentences", "no_counterpart"
 POOR_ALIGNMENT, POOR_BEAD = "poor_alignment", "unequal_sentences"
 
@@ -58,63 +40,29 @@ SPAN_TYPE = pl.Array(pl.Int32, 2)
 LOCATED_SCHEMA: dict[str, Any] = {"_id": pl.String, "span": SPAN_TYPE, "reason": pl.String}
 
 
-class Relocate(Section):
-    """Find the evidence again in the translation, as columns beside the original's span."""
-
-    method: Method = "sentences"
-    """sentences: the translated sentences that align with the original's by their lengths. quote:
-    a language model quotes them."""
-    llm: Id | None = None
-    """Language model that quotes; for method quote."""
-    prompt: str | None = None
-    """Its template; null is the shipped one."""
-
-    @model_validator(mode="after")
-    def _quoting_needs_a_model(self) -> "Relocate":
-        if (self.method == "quote") != (self.llm is not None):
-            raise ValueError("`llm` goes with `method: quote`, and `quote` needs it")
-        return self
-
-
-def relocated(
-    queries: pl.DataFrame,
-    source: pl.DataFrame,
-    corpus: pl.DataFrame,
-    *,
-    method: Method,
-    relocations: TablePath | None,
-) -> pl.DataFrame:
-    """Add the columns that say where evidence is in the translation, and how it was found.
+def relocated(queries: pl.DataFrame, source: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
+    """Add the columns that say where evidence is in the translation, or why it was not found.
 
     ``queries`` are the translated ones, with the spans of the original; ``source`` and ``corpus``
-    the CORPUS rows of the original and of the translation; ``relocations`` the RELOCATED table, for
-    method ``quote``.
+    the CORPUS rows of the original and of the translation.
     """
-    if method == "quote":
-        assert relocations is not None
-        found = quoted_spans(queries, read_table(relocations, RELOCATED))
-    else:
-        sides = (dict(side.select("_id", "text").iter_rows()) for side in (source, corpus))
-        found = relocate_by_sentences(queries, *sides)
+    sides = (dict(side.select("_id", "text").iter_rows()) for side in (source, corpus))
+    found = relocate_by_sentences(queries, *sides)
     is_found = pl.col("span").is_not_null()
     counts = found.filter(~is_found).group_by("reason", maintain_order=True).len("n").iter_rows()
     logger.info(
-        "evidence of %d of %d queries located (%s)%s",
+        "evidence of %d of %d queries located%s",
         found.select(is_found.sum()).item(),
         found.height,
-        method,
         "".join(f"; {n} {reason}" for reason, n in counts),
     )
     columns = found.select(
         pl.col("span").alias(LOCATED_SPAN),
-        pl.when(is_found).then(pl.lit(method)).alias(LOCATED_BY),
+        pl.when(is_found).then(pl.lit("sentences")).alias(LOCATED_BY),
         pl.col("reason").alias("not_located"),
-        *([LOCATED_FROM] if method == "sentences" else []),
+        LOCATED_FROM,
     )
     return queries.hstack(columns)
-
-
-# Method ``sentences``
 
 
 @dataclass(frozen=True)
@@ -230,83 +178,3 @@ def _is_poor(beads: Sequence[Bead], source: np.ndarray, target: np.ndarray) -> b
 
 def _lengths(spans: Sequence[Offsets]) -> np.ndarray:
     return np.array([end - start for start, end in spans], dtype=np.float64)
-
-
-# Method ``quote``: the task ``relocate_spans``
-
-
-def quote_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
-    """Ask for the evidence of the queries of the documents given, where both are translated."""
-    names = language_names(section)
-    for row in _asked(tables).iter_rows(named=True):
-        values = {
-            "evidence": row["source"][slice(*row["pos_char_span"])],
-            "question": row["question"],
-            "document": row["document"],
-        }
-        yield TaskItem(row["_id"], row["pos_corpus_id"], values | names, row["target_position"])
-
-
-def gather_quotes(
-    tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
-) -> Gathered:
-    """Find the quotes in the translated documents: one RELOCATED row of every query asked about.
-
-    Without a span the reason is that of `locate_quote`, or ``no_usable_reply``. No query is
-    dropped for that: the place of the original's evidence stays known.
-    """
-    quotes = {reply.item_id: reply_field(reply, "quote", str) for reply in replies}
-    rows: list[tuple[object, ...]] = []
-    for query_id, document in _asked(tables).select("_id", "document").iter_rows():
-        if query_id not in quotes:
-            rows.append((query_id, None, NO_REPLY))
-            continue
-        found = locate_quote(document, quotes[query_id])
-        rows.append((query_id, found.span, found.reason))
-    return Gathered(pl.DataFrame(rows, schema=LOCATED_SCHEMA, orient="row"))
-
-
-def _asked(tables: Tables) -> pl.DataFrame:
-    """Join the queries of the documents given, in their order, where both are translated.
-
-    Queries without one evidence span are not among them: there is nothing to quote.
-    """
-    translated = tables["translated"]
-    documents = tables[DOCUMENTS_TABLE].select(pos_corpus_id="_id", source="text")
-    columns = ("_id", "pos_corpus_id", "pos_char_span", "target_position")
-    queries = tables["queries"].select(columns).drop_nulls("pos_char_span")
-    questions = translated.filter(kind="query").select("_id", question="text")
-    passages = translated.filter(kind="document").select(pos_corpus_id="_id", document="text")
-    return (
-        documents.join(queries, on="pos_corpus_id", maintain_order="left_right")
-        .join(questions, on="_id", maintain_order="left")
-        .join(passages, on="pos_corpus_id", maintain_order="left")
-    )
-
-
-def quoted_spans(queries: pl.DataFrame, relocated: pl.DataFrame) -> pl.DataFrame:
-    """Give every query the span that a language model quoted: ``LOCATED_SCHEMA`` rows in order.
-
-    A query without a RELOCATED row was not answered for.
-    """
-    reason = (
-        pl.when(pl.col("pos_char_span").is_null())
-        .then(pl.lit(NO_SPAN))
-        .otherwise(pl.col("reason").fill_null(NO_REPLY))
-    )
-    joined = queries.select("_id", "pos_char_span").join(
-        relocated.select("_id", "span", "reason"), on="_id", how="left", maintain_order="left"
-    )
-    return joined.select("_id", pl.col("span").cast(SPAN_TYPE), reason=reason)
-
-
-RELOCATE_SPANS = LlmTask(
-    "relocate_spans",
-    "quotes",
-    (DOCUMENTS_TABLE, "queries", "translated"),
-    RELOCATED,
-    quote_items,
-    gather_quotes,
-    prompt="relocate_span",
-    documents=CORPUS,
-)

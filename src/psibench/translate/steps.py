@@ -11,7 +11,6 @@ from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.translate.clean import Cleaning
 from psibench.translate.quality import JUDGE_TRANSLATION, Quality
 from psibench.translate.refusals import JUDGE_REFUSALS
-from psibench.translate.relocate import RELOCATE_SPANS, Relocate
 from psibench.translate.translate import TRANSLATE, TranslateSection
 from psibench.translate.translators import judging_task, translator_task
 
@@ -29,8 +28,9 @@ class Translate(LlmTaskSection):
     """Jobs that a language's translation is cut into, shared by its parts; null: as the benchmark's
     other tasks."""
     clean: Cleaning = Cleaning()
-    relocate: Relocate | None = None
-    """Null: positions are those of the original alone."""
+    relocate: bool = False
+    """Find the evidence again in the translation, as columns beside the original's span: the
+    sentences that align with its own by their lengths."""
     quality: Quality | None = None
     models: Annotated[list[Id], AfterValidator(refuse_repeats)] | None = None
     """Those of the models evaluated on translations; null: all."""
@@ -39,13 +39,12 @@ class Translate(LlmTaskSection):
 SAMPLED = ("translator_", "judge_translator_")
 """How the tasks of the translators that are compared begin; the translator's number follows."""
 TRANSLATION_TASKS: Mapping[str, LlmTask] = {
-    task.name: task for task in (TRANSLATE, JUDGE_REFUSALS, RELOCATE_SPANS, JUDGE_TRANSLATION)
+    task.name: task for task in (TRANSLATE, JUDGE_REFUSALS, JUDGE_TRANSLATION)
 }
 LEDGER_ORDER: Mapping[str, int] = {
     TRANSLATE.name: 200,
     "mark_translations": 201,
     JUDGE_REFUSALS.name: 202,
-    RELOCATE_SPANS.name: 203,
     "clean_translations": 204,
     JUDGE_TRANSLATION.name: 210,
     **dict.fromkeys(SAMPLED, 211),
@@ -70,16 +69,9 @@ def asked_in_translation(section: Translate | None) -> dict[str, LlmTaskSection]
     """Return who is asked in each task of a translation, in order; none without one."""
     if section is None:
         return {}
-    relocate = section.relocate
-    quoting = (
-        LlmTaskSection(llm=relocate.llm, prompt=relocate.prompt)
-        if relocate is not None and relocate.llm is not None
-        else None
-    )
     asked: dict[str, LlmTaskSection | None] = {
         TRANSLATE.name: section,
         JUDGE_REFUSALS.name: section.clean.refusals,
-        RELOCATE_SPANS.name: quoting,
         JUDGE_TRANSLATION.name: section.quality,
     }
     translating, judging = SAMPLED

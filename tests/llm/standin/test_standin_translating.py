@@ -84,25 +84,6 @@ def test_what_is_no_refusal_is_taken_for_a_translation(text):
     assert verdict(text, RTL if text[0] in ARABIC.lower else LATIN) == "translation"
 
 
-def quoted(document, *, is_wrong=False, language=LATIN):
-    values = {"evidence": "A storm broke it in 1843.", "question": "When?", "document": document}
-    return reply("relocate_span", is_wrong=is_wrong, target_language=language, **values)["quote"]
-
-
-def test_the_evidence_is_quoted_as_the_translation_has_it():
-    assert quoted(ARABIC.translate(SOURCE), language=RTL) == "ا ستورم بروكع يت ين 1843."
-    assert quoted(ACCENTED.translate(SOURCE)) == ACCENTED.translate("A storm broke it in 1843.")
-    assert quoted(SOURCE) == "A storm broke it in 1843."
-    assert quoted("Nothing of the kind.") == ""
-
-
-def test_erring_it_quotes_another_sentence():
-    made = ACCENTED.translate(SOURCE)
-    wrong = quoted(made, is_wrong=True)
-    assert wrong in made
-    assert wrong != quoted(made)
-
-
 def grades(translation, source=SOURCE, language=LATIN):
     values = {"source": source, "translation": translation, "target_language": language}
     found = reply("judge_translation", **values)

@@ -382,22 +382,6 @@ def judge_refusal(task: Task) -> dict[str, Any]:
     return {"verdict": "refusal" if is_refusal else "untranslated"}
 
 
-def relocate_span(task: Task) -> dict[str, Any]:
-    """Quote the evidence as the locale has it, or as it was left; nothing if it is not there.
-
-    Erring, it quotes any other sentence.
-    """
-    document, evidence = task.text("document"), task.text("evidence")
-    locale = locale_of(task.text("target_language"))
-    forms = (locale.translate(evidence), evidence)
-    quote = next((form for form in forms if form in document), "")
-    if task.is_wrong:
-        texts = [document[start:end] for start, end in sentences(document)]
-        others = [text for text in texts if text not in quote]
-        quote = task.rng.choice(others) if others else quote
-    return {"quote": quote}
-
-
 def judge_translation(task: Task) -> dict[str, Any]:
     """Compare a translation with what the locale makes of the source: 1 + 4 times each share.
 
@@ -437,6 +421,6 @@ HANDLERS: dict[str, Callable[[Task], dict[str, Any]]] = {
     for handler in (
         *(summarise, generate_questions, propose_questions, locate_span, choose_configuration),
         *(generate_positional_query, grade_relevance, judge_segment, translate, judge_refusal),
-        *(relocate_span, judge_translation),
+        judge_translation,
     )
 }
