@@ -185,11 +185,11 @@ def number(value: object, *, where: str, column: str) -> float:
         Naming file, line and column, if it is none (``1_0`` and digits that are not ASCII are
         none) or too large.
     """
-    text = value.strip() if isinstance(value, str) else ""
+    text = value.strip(" \t\r\n") if isinstance(value, str) else ""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number or _NUMBER.fullmatch(text) or _NO_NUMBER.fullmatch(text):
         try:
-            found = float(value)  # type: ignore[arg-type]
+            found = float(text or value)  # type: ignore[arg-type]
         except OverflowError:
             found = math.inf
         if not math.isinf(found) or _NO_NUMBER.fullmatch(text) or isinstance(value, float):

@@ -298,6 +298,7 @@ SCORE = [
     ("qrels.tsv", QRELS.replace("\t1\n", "\t0\n"), "no positive"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1.5\n"), "has the grade 1.5; expected a whole"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1_0\n"), "score is '1_0'; expected a number"),
+    ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1\x1e\n"), "score is '1\\x1e'; expected a number"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t\u0661\n"), "expected a number"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1e300\n"), "expected a whole number"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\tnan\n"), "expected a whole number"),
