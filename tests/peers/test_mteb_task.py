@@ -2,7 +2,9 @@
 
 import json
 
+import polars as pl
 import pytest
+import yaml
 from built_benchmark import LANGUAGES, make_benchmark, table
 
 import psibench
@@ -68,8 +70,13 @@ def test_mteb_reports_psibenchs_figures_for_each_language(
     mteb = peer("mteb")
     results, folder = one_domain
     task = mteb_task(folder)
-    cache = mteb.ResultCache(tmp_path)
-    evaluated = mteb.evaluate(random_model, [task], cache=cache, overwrite_strategy="always")
+    evaluated = mteb.evaluate(
+        random_model,
+        [task],
+        cache=mteb.ResultCache(tmp_path),
+        overwrite_strategy="always",
+        prediction_folder=tmp_path / "predictions",
+    )
     (found,) = evaluated.task_results
     scores = {one["hf_subset"]: one for one in found.scores["test"]}
     assert set(scores) == {*LANGUAGES, PAIR}
@@ -89,6 +96,16 @@ def test_mteb_reports_psibenchs_figures_for_each_language(
     printed = capsys.readouterr().out
     for subset, one in scores.items():
         assert f"two-languages, {subset}: PSI {one['psi']:.3f}" in printed
+    # MTEB's rankings, scored by the command
+    (predictions,) = (tmp_path / "predictions").rglob("*.json")
+    tables = folder / PAIR
+    files = {name: tables / name / "test.parquet" for name in ("queries", "qrels")}
+    command = ["score", "--run", predictions, "--run-part", f"{PAIR}/test", "--out", tmp_path / "s"]
+    command += ["--queries", files["queries"], "--qrels", files["qrels"], "--buckets", "thirds"]
+    assert main(list(map(str, command))) == 0
+    rows = pl.read_parquet(tmp_path / "s" / "psi_table.parquet").filter(metric="ndcg@10")
+    (psi,) = rows.filter(evidence="all", length_bucket="all")["psi"]
+    assert psi == pytest.approx(scores[PAIR]["psi"], abs=1e-6)
     # the file that a leaderboard reads
     (file,) = tmp_path.rglob("two-languages.json")
     stored = json.loads(file.read_text())
@@ -96,6 +113,13 @@ def test_mteb_reports_psibenchs_figures_for_each_language(
     for one in stored["scores"]["test"]:
         assert one["psi"] == pytest.approx(scores[one["hf_subset"]]["psi"], abs=1e-5)
         assert one["main_score"] == one["ndcg_at_10"]
+
+
+def test_the_hub_is_told_what_mteb_would_tell_it(peer, one_domain):
+    peer("mteb")
+    written = yaml.safe_load((one_domain[1] / "eval.yaml").read_text())
+    config = mteb_task(one_domain[1])._create_task_hf_config()
+    assert written == config.model_dump(exclude_none=True)
 
 
 def test_mteb_evaluates_the_queries_of_one_language_on_the_documents_of_another(

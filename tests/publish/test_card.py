@@ -88,7 +88,7 @@ def test_croissant_metadata_names_every_file_with_its_hash_and_columns(tmp_path,
     found = json.loads((out / "croissant.json").read_text())
     files = {one["contentUrl"]: one for one in found["distribution"]}
     there = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    assert set(files) == there - {"README.md", "croissant.json"}
+    assert set(files) == there - {"README.md", "croissant.json", "eval.yaml"}
     for path, one in files.items():
         assert f"sha256:{one['sha256']}" == hash_file(out / path)
     for records in found["recordSet"]:

@@ -52,6 +52,22 @@ def test_mteb_has_configs_for_each_language_and_no_file_of_two(tmp_path, results
     assert queries["domain"].unique(maintain_order=True).to_list() == list(DOMAINS)
 
 
+def test_the_hub_is_told_of_the_tasks_that_mteb_has(tmp_path, results):
+    assert export(results, tmp_path / "out", "mteb", "--by-domain", "--domains", "game") == 0
+    registered = yaml.safe_load((tmp_path / "out" / "eval.yaml").read_text())
+    subsets = ("deu-Latn-game", "eng-Latn-game", "deu-Latn-eng-Latn-game")
+    assert registered["evaluation_framework"] == "mteb"
+    assert registered["tasks"] == [
+        {"id": "two-languages"},
+        *(
+            {"id": f"two-languages_{name}_test", "config": name, "split": "test"}
+            for name in subsets
+        ),
+    ]
+    assert export(results, tmp_path / "beir", "beir") == 0
+    assert not (tmp_path / "beir" / "eval.yaml").exists()  # no framework of the hub's list has it
+
+
 @pytest.mark.parametrize("domains", [("game", "mining"), ("game",)])
 def test_a_pair_has_the_queries_of_one_language_and_the_corpus_of_the_other(
     tmp_path, results, domains

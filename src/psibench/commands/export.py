@@ -16,6 +16,7 @@ from psibench.formats.built import (
 from psibench.publish.card import Licence, card_text, gather_facts, lost_positions
 from psibench.publish.croissant import croissant
 from psibench.publish.layouts import LAYOUTS, Export, collections_of
+from psibench.publish.mteb import eval_yaml
 from psibench.tables import write_text
 
 
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_export(args: argparse.Namespace) -> None:
-    """Write all tables, a README.md and a croissant.json, or nothing."""
+    """Write all tables, a README.md, a croissant.json and for MTEB an eval.yaml, or nothing."""
     licence = Licence(args.licence, args.licence_link)
     datasets = find_datasets(args.benchmark, languages=args.languages, domains=args.domains)
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
@@ -70,6 +71,8 @@ def run_export(args: argparse.Namespace) -> None:
         write_text(card, temporary / "README.md")
         described = croissant(name, facts, written, folder=temporary, licence=licence)
         write_text(described, temporary / "croissant.json")
+        if args.layout == "mteb":
+            write_text(eval_yaml(name, written), temporary / "eval.yaml")
         temporary.chmod(0o755)
         if args.out.exists():
             args.out.rmdir()
@@ -115,7 +118,8 @@ COMMAND = Command(
     description="Write the tables of results/BENCHMARK/data in a layout that other programs read, "
     "with a card (README.md) of what was measured and Croissant metadata (croissant.json). posir: "
     "OUT/LANG/DOMAIN/{corpus,queries,qrels}/test.parquet, which `recipe: posir_release` reads "
-    "back. mteb: configs LANG-corpus, LANG-queries, LANG-qrels. beir: OUT/LANG/corpus.jsonl, "
+    "back. mteb: configs LANG-corpus, LANG-queries, LANG-qrels, and eval.yaml, by which the hub "
+    "takes results. beir: OUT/LANG/corpus.jsonl, "
     "queries.jsonl, qrels/test.tsv. trec: OUT/LANG/topics.tsv, qrels.trec, runs/MODEL.trec. "
     "docs/publish.md says how each is loaded.",
     add_arguments=add_arguments,

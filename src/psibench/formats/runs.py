@@ -298,7 +298,10 @@ def _parts(body: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
     parts = {}
     for subset, splits in body.items():
         if not isinstance(splits, dict):
-            raise InputError(f"{path}: {subset!r} holds {type(splits).__name__}, not splits")
+            raise InputError(
+                f"{path}: {subset!r} holds {type(splits).__name__}, not splits; MTEB's results "
+                "have no ranking: take its predictions (`prediction_folder=` of mteb.evaluate)"
+            )
         for split, scores in splits.items():
             if not isinstance(scores, dict):
                 raise InputError(

@@ -2,15 +2,17 @@
 
 `mteb.evaluate(model, [mteb_task("folder")])` on what `psibench export --layout mteb` wrote: MTEB
 loads, searches and scores; after each subset psibench's figures go into the same result file.
+`eval.yaml` beside the card registers the same task on the hub.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import yaml
 
 from psibench.config.base import LANGUAGE_PATTERN
 from psibench.errors import InputError, MissingError
@@ -19,6 +21,7 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import query_scores
 from psibench.plain_yaml import parse_yaml
+from psibench.publish.layouts import Written
 from psibench.publish.retriever import KIND, Results, ranking_of
 from psibench.reading import read_text_file
 from psibench.report.wording import number, with_interval
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
 
 METRIC = "ndcg@10"
 SPLIT = "test"
+DESCRIPTION = (
+    "Retrieval with the place of each query's evidence known: nDCG@10 by position "
+    "and the Position Sensitivity Index (psibench)."
+)
 FIGURES = (
     *("psi", "psi_low", "psi_high"),
     *("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected"),
@@ -76,13 +83,17 @@ def mteb_task(
     root = Path(folder).resolve()
     front = _front_matter(root)
     files = _files(front)
-    subsets = _subsets(files, root)
+    subsets = {subset: _languages(subset) for subset in _subsets(files)}
+    if not subsets:
+        raise InputError(
+            f"{root}/README.md: its configs are {', '.join(files) or 'none'}; expected "
+            "LANG-corpus, LANG-queries and LANG-qrels, as `psibench export --layout mteb` writes"
+        )
     bucket_scheme(buckets)
     called = name or str(front.get("pretty_name", root.name))
     described = TaskMetadata(
         name=called if buckets == DEFAULT_BUCKETS else f"{called}-{buckets}",
-        description="Retrieval with the place of each query's evidence known: nDCG@10 by position "
-        "and the Position Sensitivity Index (psibench).",
+        description=DESCRIPTION,
         dataset={"path": str(root), "revision": _revision(root, buckets)},
         type="Retrieval",
         category="t2t",
@@ -112,6 +123,20 @@ def mteb_task(
             return found
 
     return PositionAwareRetrieval()
+
+
+def eval_yaml(name: str, written: Sequence[Written]) -> str:
+    """Return the eval.yaml of an export for MTEB, with which the hub takes results on it.
+
+    The format is the hub's (https://huggingface.co/docs/hub/eval-results), the tasks those that
+    MTEB writes for a task of this name: all subsets together, then each, `NAME_SUBSET_test`. Of
+    these `psibench publish results` makes a model's results.
+    """
+    tasks: list[dict[str, str]] = [{"id": name}]
+    for subset in _subsets([one.config for one in written]):
+        tasks.append({"id": f"{name}_{subset}_{SPLIT}", "config": subset, "split": SPLIT})
+    registered = {"name": name, "description": DESCRIPTION, "evaluation_framework": "mteb"}
+    return yaml.safe_dump(registered | {"tasks": tasks}, sort_keys=False, allow_unicode=True)
 
 
 def position_scores(
@@ -192,15 +217,9 @@ def _files(front: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _subsets(files: Mapping[str, str], root: Path) -> dict[str, list[str]]:
-    """Return MTEB's subsets with their languages: of a pair, that of the queries comes first."""
-    found = [name.removesuffix("-queries") for name in files if name.endswith("-queries")]
-    if not found:
-        raise InputError(
-            f"{root}/README.md: its configs are {', '.join(files) or 'none'}; expected "
-            "LANG-corpus, LANG-queries and LANG-qrels, as `psibench export --layout mteb` writes"
-        )
-    return {name: _languages(name) for name in found}
+def _subsets(configs: Iterable[str]) -> list[str]:
+    """Return MTEB's subsets: a language, or a pair, the queries' language first."""
+    return [name.removesuffix("-queries") for name in configs if name.endswith("-queries")]
 
 
 def _languages(subset: str) -> list[str]:
