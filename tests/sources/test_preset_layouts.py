@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.sources import HubSource
+from psibench.generate.loaders.colder import Colder
 from psibench.generate.loaders.fineweb_posq_release import FinewebPosqRelease
 from psibench.sources.documents import read_documents
 from psibench.sources.evidence import Evidence, read_evidence
@@ -69,6 +70,7 @@ def configs(**paths):
     return f"---\n{yaml.safe_dump({'configs': listed})}---\n"
 
 
+OTHER_BIASES = ("brevity", "literal", "repetition")
 LAYOUTS = {
     # 4 + 4 + 4 Chinese records come before 3 + 1 + 9 English ones.
     r"BAAI/IndustryCorpus2_\w+": (
@@ -131,6 +133,15 @@ LAYOUTS = {
             "train.jsonl": [
                 {"question": "Who?", "content": "Ada wrote.", "span_class": ["beginning"]},
             ]
+        },
+    ),
+    "mohsenfayyaz/ColDeR": (
+        None,
+        {
+            f"test/{name}.jsonl": [
+                {"query": "Who?", "document_1": f"{name} a.", "document_2": f"a. {name}"}
+            ]
+            for name in ("foil", "position_bias", *(f"{b}_bias" for b in OTHER_BIASES))
         },
     ),
     "allenai/scifact": (  # the hub's own conversion: a folder a configuration and split
@@ -336,6 +347,11 @@ def test_a_preset_reads_the_layout_of_its_dataset(part):
         section = {"recipe": "fineweb_posq_release", "source": part}
         built = FinewebPosqRelease.model_validate(section).build(lambda texts: [1] * len(texts))
         assert built.corpus["text"].to_list() == ["Ada wrote."]
+    elif name == "mohsenfayyaz/ColDeR":
+        (subset,) = (Path(path).stem for path in part["data_files"])
+        section = {"recipe": "colder", "subset": subset, "source": part}
+        built = Colder.model_validate(section).build(lambda texts: [1] * len(texts))
+        assert built.corpus["text"].to_list() == [f"{subset} a.", f"a. {subset}"]
     elif name == "HuggingFaceFW/fineweb-edu" and "id_column" not in part:
         assert ids(part) == ["sample/10BT/000_00000:0", "sample/10BT/000_00000:1"]
     elif name in DOCUMENTS:

@@ -184,6 +184,21 @@ class Data:
         )
         return self._write("fineweb_posq.jsonl", rows)
 
+    def colder(self) -> str:
+        """Write pairs in ColDeR's layout: a document with its evidence put first, and last."""
+        _, queries = _queries(DOMAINS[1])
+        evidence, start = pl.col("evidence"), pl.col("start")
+        end = start + evidence.str.len_chars()
+        rest = pl.col("document").str.slice(0, start) + pl.col("document").str.slice(end)
+        pairs = queries.select(
+            query="text",
+            document_1=evidence + " " + rest,
+            document_2=rest + " " + evidence,
+            title="pos_corpus_id",
+            evidence_sents=pl.concat_list(evidence.str.split(" ").implode().over("_id")),
+        )
+        return self._write("colder.jsonl", pairs)
+
     def beir(self, split: str) -> tuple[str, str]:
         """Write a dataset in BEIR's layout; return its folder, and quotes of the evidence."""
         documents, queries = _queries(DOMAINS[2])
@@ -265,6 +280,8 @@ class _Small:
                 one["source"] = {"kind": "squad", "paths": [self.data.squad()]}
         elif recipe == "fineweb_posq_release":
             section["source"] = {"kind": "files", "paths": [self.data.fineweb_posq()]}
+        elif recipe == "colder":
+            section["source"] = {"kind": "files", "paths": [self.data.colder()]}
         elif recipe == "beir":
             folder, quotes = self.data.beir(split := section["source"].get("split", "test"))
             section["source"] = {"path": folder, "split": split}

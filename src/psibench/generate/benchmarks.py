@@ -17,6 +17,7 @@ from psibench.generate.controlled import Controlled
 from psibench.generate.fineweb_posq import FinewebPosq
 from psibench.generate.loaders import loaders
 from psibench.generate.loaders.beir import Beir
+from psibench.generate.loaders.colder import Colder
 from psibench.generate.loaders.documents import Documents
 from psibench.generate.loaders.fineweb_posq_release import FinewebPosqRelease
 from psibench.generate.loaders.known_item import KnownItem
@@ -36,6 +37,7 @@ if TYPE_CHECKING:  # loaders of their own are found when the config is read
         | FinewebPosqRelease
         | PosirRelease
         | Beir
+        | Colder
         | KnownItem
         | Documents
         | FinewebPosq

@@ -1,0 +1,149 @@
+"""ColDeR: pairs of documents in; two queries a pair where evidence is first or last, else one."""
+
+import json
+
+import pytest
+
+import psibench
+from psibench.errors import InputError
+from psibench.generate.benchmarks import parse_benchmark
+from psibench.tables import Provenance, conform, write_table
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens
+
+EVIDENCE = "Ada wrote it ."
+REST = "It is long . So is this ."
+
+
+def record(query="Who?", first=f"{EVIDENCE} {REST}", second=f"{REST} {EVIDENCE}", **more):
+    """A record as in the release: words of sentences, and columns that are not read."""
+    sentences = [EVIDENCE.split()]
+    known = {"title": "Engine", "evidence_sents": sentences, "sents": sentences, "relation": "P1"}
+    return known | {"query": query, "document_1": first, "document_2": second} | more
+
+
+def build(folder, *records, subset="position_bias", **section):
+    path = folder / "test" / f"{subset}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    source = {"kind": "files", "paths": [str(path)]}
+    given = {"recipe": "colder", "source": source, "subset": subset, **section}
+    built = parse_benchmark(given).build(count_whitespace_tokens)
+    for frame, spec in ((built.corpus, CORPUS), (built.queries, QUERIES), (built.qrels, QRELS)):
+        conform(frame, spec, where=spec.name)
+    return built
+
+
+def test_evidence_first_and_last_are_two_queries_on_one_article(tmp_path):
+    built = build(tmp_path, record(), record("When?", f"{EVIDENCE} No .", f"No . {EVIDENCE}"))
+    assert built.corpus["text"].to_list()[:2] == [f"{EVIDENCE} {REST}", f"{REST} {EVIDENCE}"]
+    assert built.corpus["_id"].to_list() == ["p00000-1", "p00000-2", "p00001-1", "p00001-2"]
+    columns = ("_id", "text", "pos_corpus_id", "pos_char_span", "target_position", "cluster")
+    assert built.queries.select(columns).rows() == [
+        ("p00000-1", "Who?", "p00000-1", [0, 14], "beginning", "Engine"),
+        ("p00000-2", "Who?", "p00000-2", [26, 40], "end", "Engine"),
+        ("p00001-1", "When?", "p00001-1", [0, 14], "beginning", "Engine"),
+        # by what the release says: the middle of this span is in the second third
+        ("p00001-2", "When?", "p00001-2", [5, 19], "end", "Engine"),
+    ]
+    assert built.qrels.rows() == [(name, name, 1) for name in built.queries["_id"]]
+
+
+@pytest.mark.parametrize(
+    ("subset", "asked"),
+    [
+        *(("brevity_bias", "2"), ("literal_bias", "2"), ("repetition_bias", "2")),
+        *(("foil", "2"), ("poison", "2"), ("answer_importance", "1")),
+    ],
+)
+def test_other_pairs_are_asked_for_what_mteb_wants_first(tmp_path, subset, asked):
+    found = record("Who?", EVIDENCE, f"{EVIDENCE} {REST}")
+    renamed = record("Who?", "It is she .", "It is he .")
+    built = build(tmp_path, found, renamed, subset=subset)
+    assert built.corpus.height == 4
+    columns = ("_id", "pos_char_span", "target_position")
+    assert built.queries.select(columns).rows() == [
+        (f"p00000-{asked}", [0, 14], None),
+        (f"p00001-{asked}", None, "unknown"),  # in the mean, in no bucket
+    ]
+
+
+def test_a_text_of_two_pairs_is_there_once_and_a_pair_of_one_text_is_dropped(tmp_path):
+    built = build(tmp_path, record(), record("By whom?"), record("Why?", "Same .", " Same ."))
+    assert built.corpus["_id"].to_list() == ["p00000-1", "p00000-2"]
+    assert built.queries["pos_corpus_id"].to_list() == ["p00000-1", "p00000-2"] * 2
+    assert built.queries["_id"].n_unique() == 4
+    assert built.dropped.select("unit", "item_id", "reason").rows() == [
+        ("pairs", "p00002", "same_documents")
+    ]
+
+
+def test_a_record_of_texts_alone_is_a_cluster_of_its_own(tmp_path):
+    bare = {"query": "Who?", "document_1": "A b .", "document_2": "B a ."}
+    built = build(tmp_path, bare, bare | {"document_1": "C .", "document_2": "D ."})
+    assert built.queries["cluster"].to_list() == ["p00000"] * 2 + ["p00001"] * 2
+    assert built.queries["pos_char_span"].null_count() == 4
+    assert built.queries["target_position"].to_list() == ["beginning", "end"] * 2
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([{"query": "Who?", "document_1": "A ."}], "line 1: missing column document_2; found"),
+        ([record(second=" ")], "line 1: document_2 is blank"),
+        ([record(query=None)], "line 1: field 'query' is null, expected text"),
+        ([record(evidence_sents=["a b"])], "line 1: evidence_sents is .*lists of words"),
+        ([record("Who?", "a", "a")], "no pair of documents that differ in 1 record"),
+    ],
+)
+def test_records_that_are_no_pairs_are_refused_with_their_place(tmp_path, records, message):
+    with pytest.raises(InputError, match=message):
+        build(tmp_path, *records)
+
+
+def test_a_retriever_of_beginnings_is_sensitive_and_one_without_a_side_is_not(tmp_path):
+    """Pairs are compared with themselves: 40 articles, two documents each, one question."""
+    rest = "they say that all of this is long and goes on"
+    pairs = [
+        record(f"n{i}", f"n{i} wrote it . {rest} {i}", f"{rest} {i} n{i} wrote it .", title=f"t{i}")
+        for i in range(40)
+    ]
+    built = build(tmp_path, *pairs)
+    folder = tmp_path / "results" / "colder" / "data" / "eng-Latn" / "wikipedia"
+    for name, spec in (("corpus", CORPUS), ("queries", QUERIES), ("qrels", QRELS)):
+        source = Provenance(stage="build", stage_version=5)
+        write_table(getattr(built, name), folder / f"{name}.parquet", spec, provenance=source)
+
+    def front(article, place):
+        return place == "1"
+
+    def either(article, place):
+        return int(article) % 2 == int(place) % 2
+
+    def preferring(prefers):
+        def search(queries, corpus, *, k):
+            return {
+                query: {
+                    key: 1.0 + prefers(key[1:6], key[-1])
+                    for key, words in corpus.texts.items()
+                    if text in words.split()
+                }
+                for query, text in queries.items()
+            }
+
+        return search
+
+    rows = {}
+    for prefers in (front, either):
+        found = psibench.evaluate(
+            preferring(prefers),
+            tmp_path / "results" / "colder",
+            metrics=["ndcg@1"],
+            buckets=["thirds"],
+        )
+        rows[prefers] = found.psi.filter(evidence="all").row(0, named=True)
+    assert [rows[one]["mean"] for one in (front, either)] == [0.5, 0.5]
+    assert [rows[one]["psi"] for one in (front, either)] == [1.0, 0.0]
+    assert rows[front]["n_clusters"] == 40
+    assert rows[front]["p_position"] < 0.001
+    assert rows[either]["p_position"] > 0.5
