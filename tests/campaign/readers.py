@@ -494,7 +494,7 @@ def results(rng: random.Random) -> Run:
         export = ("export", "r/b", "out", "--licence", "cc0-1.0", "--layout", layout)
         argv = rng.choice((("check", path), export, export))
     elif path.stem == "psi_table":
-        argv = rng.choice((("check", path), ("show", path), ("show", path, "--all")))
+        argv = rng.choice((("check", path), ("show", path), ("show", path, "--long")))
     elif path.stem == "bucket_scores":
         argv = ("check", path)
     else:

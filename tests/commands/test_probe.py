@@ -67,8 +67,6 @@ def test_show_prints_the_written_table_again(folder, capsys):
     assert main(["show", str(out)]) == 0
     assert capsys.readouterr().out == printed
     assert len(printed.splitlines()) > 1
-    assert main(["show", "--all", str(out)]) == 0
-    assert len(capsys.readouterr().out) > len(printed)
 
 
 def test_a_csv_is_written_where_asked(folder):

@@ -102,7 +102,6 @@ def test_the_page_stands_alone_and_has_verdict_table_and_picture(example):
     for said in (
         "Position sensitivity on python-docs",
         "Simulated queries.",
-        "Scores depend on where in the document the evidence is",
         "ndcg@10 by third of the passage",
         "20.9 % of the evidence is cut",
         "position-blind",

@@ -13,7 +13,6 @@ from psibench.report.views import BenchmarkInfo, ModelInfo
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     POSITION_HISTOGRAM,
-    POSITION_TREND,
     PSI_TABLE,
     STATISTICS,
 )
@@ -80,7 +79,7 @@ def report_input(
         bucket_scores=frame(BUCKET_SCORES, buckets or []),
         statistics=frame(STATISTICS, statistics or []),
         position_histogram=frame(POSITION_HISTOGRAM, histogram or []),
-        **{"position_trend": POSITION_TREND.empty(), **named, **more},
+        **{**named, **more},
     )
 
 

@@ -15,7 +15,6 @@ from psibench.report.published import (
     published_facts,
     published_figures,
     sections,
-    summary,
 )
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARISON
 
@@ -219,18 +218,6 @@ def test_the_comparison_has_its_key_and_the_order_of_the_rows_does_not_matter() 
     backwards = found(rows[::-1], release=RELEASE, squad=SQUAD)
     assert not forwards.select(PUBLISHED_COMPARISON.key).is_duplicated().any()
     assert forwards.equals(backwards)
-
-
-def test_what_was_run_is_counted_and_the_models_that_were_not_are_named() -> None:
-    buckets = [squad_bucket("0-100", 0.77), squad_bucket("100-200", 0.7)]
-    rows = found([squad_row(psi=0.05)], buckets, squad=SQUAD)
-    # inside: 76.62 in 0.72-0.82 only; PSI 0.059 not in 0.2-0.3, 79.37 not in 0.65-0.75
-    assert summary(rows).rows[0] == ("PosQ", "table 1", "3", "3", "3", "1")
-    posq, myopic = sections(FIGURES, rows)
-    assert (posq["id"], myopic["id"]) == ("posq_table1", "myopic_table1")
-    assert posq["n_figures"] == 216
-    assert len(posq["missing"]) == 19
-    assert "BM25" not in posq["missing"]
 
 
 def test_the_run_stands_beneath_its_model_in_the_papers_unit() -> None:

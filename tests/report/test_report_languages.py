@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from report_tables import frame
 
-from psibench.errors import InputError
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
 from psibench.plan.summaries import example_files, language_files, summary_names
@@ -77,13 +76,6 @@ def test_the_same_queries_are_shown_in_every_language(tmp_path: Path) -> None:
     ids = [[one.query_id for one in found if one.language == la] for la in ("eng-Latn", "ara-Arab")]
     assert ids[0] == ids[1]
     assert found[3].evidence == ""  # translated, its evidence not looked for
-
-
-def test_a_missing_document_is_told(tmp_path: Path) -> None:
-    files = domain(tmp_path, "law", 1)
-    files["corpus"] = domain(tmp_path, "other", 1)["corpus"]
-    with pytest.raises(InputError, match="no document 'law-0'"):
-        read_examples([files])
 
 
 def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:

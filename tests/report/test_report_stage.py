@@ -10,7 +10,6 @@ from verification_tables import (
     MARGIN_FACTS,
     MODELS,
     POSQ_FACTS,
-    VIEWS,
     verified_input,
 )
 
@@ -32,7 +31,6 @@ from psibench.tables.schemas import (
     BUCKET_SCORES,
     CORPUS,
     POSITION_HISTOGRAM,
-    POSITION_TREND,
     PSI_TABLE,
     QUERIES,
     STATISTICS,
@@ -165,7 +163,7 @@ def test_threshold_and_unit_of_a_benchmark_are_those_of_its_section() -> None:
     assert (found["fineweb"].margin_threshold, found["fineweb"].length_unit) == (None, "words")
 
 
-def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_path: Path) -> None:
+def test_stage_writes_a_page_of_all_parts(folder: Folder, tmp_path: Path) -> None:
     inputs = verified_input()
     grade = {"language": "deu-Latn", "domain": "all", "length_bin": "all", "n": 1, "n_unjudged": 0}
     dimensions = ("fluency", "accuracy", "completeness", "style", "overall")
@@ -179,7 +177,6 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
     run_report(
         psi_table=folder.write("psi_table", inputs.psi_table, PSI_TABLE),
         bucket_scores=folder.write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
-        position_trend=folder.write("trend", inputs.position_trend, POSITION_TREND),
         statistics=[folder.write("statistics", inputs.statistics, STATISTICS)],
         histograms=[folder.write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
         **{
@@ -190,14 +187,12 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
                 ("attrition", ATTRITION),
             )
         },
-        prices={},
         verification=[
             {
                 **LABELS,
                 "margin_table": folder.only("margins", MARGIN_FACTS["margin_table"], MARGIN_TABLE),
             }
         ],
-        views=VIEWS,
         benchmarks=sections(),
         models={
             model.id: Bm25Model.model_validate({"backend": "bm25s", "description": "d"})
@@ -216,7 +211,7 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
         ],
         published_page=["published.html"],
         probes_page=["probes.html"],
-        training={},
+        training=[],
         title="Page",
         output=tmp_path / "report.html",
     )
@@ -226,5 +221,3 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
     assert "<mark>box</mark>" in page
     assert 'href="published.html"' in page
     assert 'href="probes.html"' in page
-    assert "raw and clean labels" in page
-    assert "fineweb-raw" not in page

@@ -1,11 +1,7 @@
 """Tables of verification: what stands in a cell, and when published figures stand beside."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import polars as pl
 import pytest
-from report_tables import by_title, frame, psi_row
 from verification_tables import (
     INFOS,
     MARGIN_FACTS,
@@ -18,29 +14,22 @@ from verification_tables import (
 )
 
 from psibench.report.filters import (
-    Facts,
     audit_table,
     cell_table,
     margin_table,
+    shift_table,
     stage_table,
-    verification_blocks,
-    view_tables,
+    verification_tables,
 )
 from psibench.report.tables import Table
-from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import change, p_text, percent
-from psibench.tables.schemas import PSI_TABLE
 
 POOLS = ((0.0, (360, 300, 310)), (0.3, (180, 50, 70)))
-INFO = INFOS[1]
+EVEN = (400, 400, 400)
 
 
 def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
     return {row[0]: row[1:] for row in table.rows}
-
-
-def blocks(*facts: Facts, info: BenchmarkInfo) -> list[str]:
-    return list(by_title(verification_blocks(facts, info)))
 
 
 def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
@@ -123,72 +112,62 @@ def test_stages_stand_beside_the_published_counts() -> None:
     assert found["balance"][1:5] == ("–",) * 4
 
 
-def views_of(*rows: dict[str, Any], facts: Sequence[Facts] = (), **views: str) -> list[Table]:
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    return view_tables(
-        frame(PSI_TABLE, list(rows)),
-        INFO,
-        views,
-        facts,
-        metric="ndcg@10",
-        models=models,
-        languages=(),
-    )
+def shift_rows(*stages):
+    (table,) = shift_table(shifts(*stages))
+    return table.rows
 
 
-def test_raw_and_clean_labels_stand_side_by_side() -> None:
-    (table,) = views_of(
-        psi_row("a", benchmark="fineweb", mean=0.52, psi=0.2, psi_same=0.21, n_queries=231),
-        psi_row("a", benchmark="fineweb-raw", mean=0.5, psi=0.25, n_queries=240),
-        psi_row("a", benchmark="fineweb", mean=0.9, evidence="visible"),
-        psi_row("a", benchmark="fineweb", mean=0.9, metric="mrr@10"),
-        psi_row("a", benchmark="fineweb", mean=0.9, length_bucket="Q1"),
-        raw="fineweb-raw",
-    )
-    equal = "[0.170, 0.270]"
-    assert table.rows == (
-        ("a", "raw", "240", "0.500", "0.250\n[0.200, 0.300]", f"0.220\n{equal}"),
-        ("a", "clean", "231", "0.520", "0.200\n[0.200, 0.300]", f"0.210\n{equal}"),
-    )
+def test_a_stage_has_items_and_shares_before_and_after_the_shift_and_its_p() -> None:
+    third = ("33.33 %",) * 3
+    # half of |60.00 - 33.33| + |16.67 - 33.33| + |23.33 - 33.33|
+    after = ("300", "60.00 %", "16.67 %", "23.33 %", "26.67 %", "<0.001", "100.0")
+    assert shift_rows(("margin", EVEN, (180, 50, 70))) == (("margin", "1,200", *third, *after),)
 
 
-def test_view_without_psi_rows_gives_a_table_without_rows() -> None:
-    assert [table.rows for table in views_of(tiny="fineweb-tiny")] == [()]
-    assert views_of() == []
+def test_p_values_of_stages_are_adjusted_for_their_number() -> None:
+    # chi-square with 2 degrees of freedom: 6.92, p = 0.031 for one stage, 0.063 of two
+    weak = ("first", (100, 100, 100), (42, 55, 60))
+    flat = ("second", (42, 55, 60), (21, 28, 30))
+    assert shift_rows(weak)[0][-2] == "0.031"
+    assert shift_rows(weak, flat)[0][-2] == "0.063"
 
 
-def test_removed_queries_and_documents_are_counted_over_domains() -> None:
-    counts = flow(
-        ("agreement", "questions", 100, 50),
-        ("above_positive", "documents", 400, 399),
-        ("above_positive", "questions", 50, 48),
-    )
-    (table,) = views_of(facts=[{"benchmark": "fineweb", "flow": counts}] * 2, raw="fineweb-raw")
-    assert table.note.startswith(
-        "Removed: 2 of 800 documents (0.25 %); 4 of 100 questions (4.00 %). Raw:"
-    )
-    (table,) = views_of(raw="fineweb-raw")
-    assert table.note.startswith("Raw:")
+@pytest.mark.parametrize(
+    "stage",
+    [
+        ("balance", (100, 260, 140), (100, 100, 100)),  # evens the positions on purpose
+        ("margin", EVEN, (0, 0, 0)),  # keeps nothing
+    ],
+)
+def test_what_is_no_test_has_no_p(stage) -> None:
+    assert shift_rows(stage)[0][-2] == "–"
+    assert shift_table(shifts(("margin", (0, 0, 0), (0, 0, 0)))) == []
 
 
-SHIFTED = ["Do the filters shift where the evidence is?", "Shares of the positions by stage"]
-
-
-def test_blocks_are_those_a_benchmark_has() -> None:
-    assert blocks(MARGIN_FACTS, POSQ_FACTS, info=INFOS[0]) == [
-        *SHIFTED,
+def test_tables_are_those_a_benchmark_has_and_say_of_which_domain_they_are() -> None:
+    names = [table.name for table in verification_tables((MARGIN_FACTS, POSQ_FACTS), INFOS[0])]
+    assert names == [
+        "Do the filters shift where the evidence is?",
         "Margin: queries kept by threshold",
         "Queries kept by length and position",
         "Audit of the margin by a language model",
     ]
-    assert blocks(POSQ_FACTS, info=INFOS[1]) == ["Stages beside the published ones", *SHIFTED]
-    assert blocks(MARGIN_FACTS, info=INFOS[1]) == []
+    two = verification_tables((MARGIN_FACTS, MARGIN_FACTS | {"domain": "news"}), INFOS[0])
+    assert len({table.name for table in two}) == 8
+    assert two[-1].name.endswith(" · eng-Latn · news")
+    posq = [table.name for table in verification_tables((POSQ_FACTS,), INFOS[1])]
+    assert posq == ["Stages beside the published ones", names[0]]
 
 
-def test_several_domains_are_told_apart() -> None:
-    names = blocks(MARGIN_FACTS, MARGIN_FACTS | {"domain": "news"}, info=INFOS[0])
-    assert len(names) == len(set(names)) == 10
-    assert "Margin: queries kept by threshold · eng-Latn · news" in names
+def test_the_page_has_the_tables_in_the_flow_of_their_benchmark_and_no_view(verified_page) -> None:
+    first, second = verified_page.split('<h3 id="data-fineweb"')
+    order = ["From documents to queries", "Do the filters", "Margin: queries kept", "Audit of"]
+    places = [first.index(name) for name in order]
+    assert places == sorted(places)
+    assert "Stages beside the published ones" in second
+    assert "Margin: queries kept" not in second
+    assert "fineweb-raw" not in verified_page
+    assert "6 PSI rows" in verified_page  # three models, two benchmarks
 
 
 @pytest.mark.parametrize(

@@ -92,15 +92,6 @@ def judged(n_found: int, n_confirmed: int) -> pl.DataFrame:
     return frame(JUDGEMENTS, rows)
 
 
-def view_rows(benchmark: str, change: float = 0.0) -> list[dict[str, Any]]:
-    """PSI rows of two models and a control on a benchmark or a view, of all and of visible."""
-    return [
-        psi_row(model, benchmark=benchmark, mean=mean + change, psi=psi - change, evidence=seen)
-        for model, mean, psi in (("alpha", 0.5, 0.25), ("beta", 0.6, 0.1), ("blind", 0.3, 0.05))
-        for seen in ("all", "visible")
-    ]
-
-
 MARGIN_FACTS: dict[str, Any] = {
     "benchmark": "controlled",
     "language": "eng-Latn",
@@ -160,7 +151,6 @@ INFOS = (
     ),
     BenchmarkInfo("fineweb", "fineweb_posq", description="Chunks.", length_unit="words"),
 )
-VIEWS = {"fineweb": {"raw": "fineweb-raw", "tiny": "fineweb-tiny"}}
 
 
 def flows(*every: dict[str, Any]) -> pl.DataFrame:
@@ -177,36 +167,26 @@ def flows(*every: dict[str, Any]) -> pl.DataFrame:
 
 
 def verified_input(**more: Any) -> ReportInput:
-    """A page with every panel of verification: one benchmark by margin, one by agreement."""
-    shown = {"verification": (MARGIN_FACTS, POSQ_FACTS), "views": VIEWS, **more}
-    benchmarks = (("controlled", 0.0), ("fineweb", 0.0), ("fineweb-raw", -0.01))
-    psi = [
-        row for name, move in (*benchmarks, ("fineweb-tiny", 0.02)) for row in view_rows(name, move)
-    ]
-    buckets = [
-        row
-        for name in ("controlled", "fineweb", "fineweb-raw", "fineweb-tiny")
-        for model in ("alpha", "beta", "blind")
-        for row in bucket_rows(model, (0.6, 0.5, 0.45), benchmark=name)
-    ]
-    place = {"language": "eng-Latn", "domain": "all"}
+    """A page of one benchmark by margin and one by agreement, which has a view of its own."""
+    names = ("controlled", "fineweb", "fineweb-raw")
+    models = [model.id for model in MODELS]
     statistics = [
-        place | {"benchmark": name, "statistic": "n_queries", "value": 300.0}
-        for name in ("controlled", "fineweb", "fineweb-raw", "fineweb-tiny")
-    ]
-    histogram = [
-        place
-        | {"benchmark": name, "unit": "start_char", "n_queries": 300}
-        | {"bin_low": 0.0, "bin_high": 100.0}
-        for name in ("controlled", "fineweb", "fineweb-raw", "fineweb-tiny")
+        {"benchmark": name, "language": "eng-Latn", "domain": "all"}
+        | {"statistic": "n_queries", "value": 300.0}
+        for name in names
     ]
     return report_input(
-        psi,
-        buckets,
+        [psi_row(model, benchmark=name) for name in names for model in models],
+        [
+            row
+            for name in names
+            for model in models
+            for row in bucket_rows(model, (0.6, 0.5, 0.45), benchmark=name)
+        ],
         statistics,
-        histogram,
         benchmarks=INFOS,
         models=MODELS,
         generation={"flow": flows(MARGIN_FACTS, POSQ_FACTS)},
-        **shown,
+        verification=(MARGIN_FACTS, POSQ_FACTS),
+        **more,
     )

@@ -72,5 +72,5 @@ def test_a_release_of_classes_is_evaluated_end_to_end(tmp_path):
     histogram = results / "labelled/position_histogram.parquet"
     assert read_table(histogram, POSITION_HISTOGRAM).is_empty()
     page = (results / "report.html").read_text()
-    assert "Evidence is labelled by class, without spans" in page
+    assert "evidence is labelled by class: what of it the model was given is not known" in page
     assert "evidence: known by class" in page

@@ -71,7 +71,6 @@ use rule on_cpu as report with:
     input:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
-        position_trend="results/position_trend.parquet",
         statistics=per_benchmark("results/{benchmark}/statistics.parquet"),
         histograms=per_benchmark("results/{benchmark}/position_histogram.parquet"),
         attrition=per_benchmark("results/{benchmark}/attrition.parquet"),
@@ -82,7 +81,7 @@ use rule on_cpu as report with:
         example_tables=summaries.paths_in(summaries.example_files(plan)),
         published=summaries.published_tables(),
         comparison_page=published_page,
-        training_tables=list(summaries.training_tables(plan).values()),
+        training=summaries.training_tables(plan).get("training_buckets", []),
     output:
         page=in_report("results/report.html"),
     resources:
@@ -92,7 +91,6 @@ use rule on_cpu as report with:
         benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
         models={name: dump(plan.models[name]) for name in settings.models},
         verification=summaries.verification_files(plan),
-        views=summaries.report_views(plan),
         languages=summaries.language_files(plan),
         examples=summaries.example_files(plan),
         published_page=[Path(path).name for path in published_page],
@@ -100,8 +98,4 @@ use rule on_cpu as report with:
         probes_page=lambda wildcards: [
             path.name for path in [Path("results/probes.html")] if path.exists()
         ],
-        training=summaries.training_tables(plan),
-        prices={
-            name: dump(price) for name, price in summaries.used_prices(plan).items()
-        },
         title=settings.report.title,

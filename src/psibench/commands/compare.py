@@ -18,22 +18,17 @@ import pyarrow.parquet as pq
 from psibench.commands.base import Command, refuse_file, write_result
 from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import add_judgements, add_tolerance
-from psibench.commands.text_table import Form, frame_lines
+from psibench.commands.text_table import frame_lines
 from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
 from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
 from psibench.metrics.chunks import SPAN_KINDS
-from psibench.metrics.comparison import bucket_differences, step_down_p
+from psibench.metrics.comparison import step_down_p
 from psibench.metrics.definitions import parse_metrics
-from psibench.metrics.inference import FEWEST_DOCUMENTS, IntArray, units_of
+from psibench.metrics.inference import FEWEST_DOCUMENTS, IntArray
 from psibench.metrics.psi import mean_interval
-from psibench.metrics.query_scores import (
-    CLUSTER,
-    cluster_numbers,
-    document_numbers,
-    unit_numbers,
-)
+from psibench.metrics.query_scores import CLUSTER, unit_numbers
 from psibench.report.comparison import (
     MEANS_NOTE,
     PROFILES_NOTE,
@@ -43,9 +38,6 @@ from psibench.report.comparison import (
     render_comparison,
     section,
 )
-from psibench.report.plots import draw_curves, model_styles, write_figure
-from psibench.report.scores import bucket_axis
-from psibench.report.verdict import comparison_sentences
 from psibench.report.wording import ALPHA, change, p_text, p_value, split_pair
 from psibench.tables import Provenance, content_hash, read_table
 from psibench.tables.atomic import write_text
@@ -97,47 +89,37 @@ def run_compare(args: argparse.Namespace) -> int:
         length_buckets=False,
         pairs=list(combinations(names, 2)),
     )
-    is_pair = len(systems) == 2
-    compared = tables.comparisons
-    if not is_pair:
-        compared = _adjusted(compared, scores, units, metrics)
+    compared = _adjusted(tables.comparisons, scores, units, metrics)
     sections = []
     for scheme in schemes:
         for metric in metrics:
             of = {"buckets": scheme, "metric": metric}
             found, buckets = compared.filter(**of), tables.buckets.filter(evidence="all", **of)
             psi = tables.psi.filter(evidence="all", **of)
-            if is_pair:
-                pair = (names[0], names[1])
-                profiles = _profiles(pair, (first, scores[pair[1]]), metric, scheme, buckets)
-                is_same = bool(profiles["is_same"].any())
-                print("\n".join(_block(found, profiles, psi.row(0, named=True))))
-            else:
-                ends = {
-                    name: mean_interval(frame.get_column(metric).to_numpy(), units)
-                    for name, frame in scores.items()
-                }
-                order = ranked(found.filter(evidence="all"), psi, buckets, ends)
-                is_same = order.kind != "plain"
-                print("\n".join(_several(order, found.row(0, named=True), psi["n_clusters"][0])))
-                if args.out is not None:
-                    sections.append(section(order, buckets, metric=metric, scheme=scheme))
-            if args.out is not None and of == {"buckets": schemes[0], "metric": metrics[0]}:
-                _draw(buckets, names, args.out, is_same=is_same)
+            ends = {
+                name: mean_interval(frame.get_column(metric).to_numpy(), units)
+                for name, frame in scores.items()
+            }
+            order = ranked(found.filter(evidence="all"), psi, buckets, ends)
+            print("\n".join(_text(order, found, psi["n_clusters"][0])))
+            sections.append((order, buckets, metric, scheme))
     if args.out is not None:
         record = _provenance(systems, metrics, schemes)
-        spec = COMPARISONS if is_pair else COMPARED
-        write_result(compared, spec, args.out / FILES, provenance=record)
-        if not is_pair:
-            page = render_comparison(sections, compared.row(0, named=True), provenance=record)
-            write_text(page, args.out / f"{FILES}.html")
+        write_result(compared, COMPARED, args.out / FILES, provenance=record)
+        page = render_comparison(
+            [section(order, buckets, metric=m, scheme=s) for order, buckets, m, s in sections],
+            compared.row(0, named=True),
+            provenance=record,
+        )
+        write_text(page, args.out / f"{FILES}.html")
         print(f"\nWritten to {args.out}")
     if args.fail_if_worse is None:
         return 0
     rows = compared.filter(
         evidence="all", metric=metrics[0], buckets=schemes[0], model=names[0]
     ).iter_rows(named=True)
-    return max([_judge(row, args.fail_if_worse) for row in rows])
+    family = "family-wise " if len(names) > 2 else ""
+    return max([_judge(row, args.fail_if_worse, family) for row in rows])
 
 
 def _adjusted(
@@ -146,21 +128,22 @@ def _adjusted(
     units: IntArray,
     metrics: Sequence[str],
 ) -> pl.DataFrame:
-    """Add what COMPARED has beside COMPARISONS: p-values over all pairs."""
+    """Add what COMPARED has beside COMPARISONS: p-values over all pairs; of one its own."""
     pairs = list(combinations(scores, 2))
     found = []
-    for metric in metrics:
+    for metric in metrics if len(pairs) > 1 else []:
         values = np.array([frame.get_column(metric).to_numpy() for frame in scores.values()])
         of_pairs = step_down_p(values, units).tolist()
         found += [(metric, *pair, "all", p) for pair, p in zip(pairs, of_pairs, strict=True)]
     on = ("metric", "model", "other", "evidence")
-    by_flips = pl.DataFrame(found, schema=[*on, "p_flips"], orient="row")
+    schema = dict.fromkeys(on, pl.String) | {"p_flips": pl.Float64}
+    by_flips = pl.DataFrame(found, schema=schema, orient="row")
     return compared.join(by_flips, on=on, how="left", maintain_order="left").select(
         *COMPARISONS.column_names,
         # No less than that of the pair by itself, of which it is the same test but for chance.
-        p_difference_adjusted=pl.when(
-            pl.col("p_difference").is_not_null() & pl.col("p_flips").is_not_null()
-        ).then(pl.max_horizontal("p_difference", "p_flips")),
+        p_difference_adjusted=pl.when(pl.col("p_difference").is_not_null(), evidence="all").then(
+            pl.max_horizontal("p_difference", "p_flips")
+        ),
         p_profile_adjusted=pl.col("p_profile")
         .map_batches(lambda p: pl.Series(holm(p.to_numpy())), return_dtype=pl.Float64)
         .over("metric", "buckets", "evidence")
@@ -168,11 +151,10 @@ def _adjusted(
     )
 
 
-def _judge(row: Mapping[str, Any], loss: float) -> int:
+def _judge(row: Mapping[str, Any], loss: float, family: str) -> int:
     """Say whether the first system's mean is worse by so much and significantly; the exit code."""
-    p = row.get("p_difference_adjusted", row["p_difference"])
+    p = row["p_difference_adjusted"]
     is_worse = p is not None and p <= ALPHA and row["difference"] <= -loss
-    family = "family-wise " if "p_difference_adjusted" in row else ""
     why = (
         f"no p: {row['n_documents']} documents, and {FEWEST_DOCUMENTS} are needed"
         if p is None
@@ -371,100 +353,53 @@ def _schemes(asked: str | None, own: str | None, scores: pl.DataFrame) -> list[s
 # --- What is said ---------------------------------------------------------------------------
 
 
-def _profiles(
-    pair: tuple[str, str],
-    scores: tuple[pl.DataFrame, pl.DataFrame],
-    metric: str,
-    scheme_name: str,
-    buckets: pl.DataFrame,
-) -> pl.DataFrame:
-    """Return both means of each bucket that has queries, at equal documents if both have such.
+def _text(found: Ranked, compared: pl.DataFrame, n_clusters: int | None) -> Iterator[str]:
+    """Yield one scheme and metric: what it is of, the figures, and the means by bucket.
 
-    Columns: bucket, queries, first, second, difference, low, high, is_same (at equal documents).
+    ``compared``: its rows of COMPARED.
     """
-    scheme = bucket_scheme(scheme_name)
-    members = assign(scores[0], scheme)
-    first, second = (buckets.filter(model=name) for name in pair)
-    is_same = all(frame["same_mean"].count() > 0 for frame in (first, second))
-    one, other = (frame.get_column(metric).to_numpy() for frame in scores)
-    found = bucket_differences(
-        one,
-        other,
-        document_numbers(scores[0]),
-        members.query_index,
-        members.bucket_index,
-        n_buckets=len(scheme.buckets),
-        same=is_same,
-        units=units_of(document_numbers(scores[0]), cluster_numbers(scores[0])),
-    )
-    mean = "same_mean" if is_same else "mean"
-    return first.select(
-        "bucket",
-        queries="n_queries",
-        first=mean,
-        second=second[mean],
-        difference=pl.Series(found.value),
-        low=pl.Series(found.low),
-        high=pl.Series(found.high),
-        is_same=found.is_same,
-    ).filter(pl.col("queries") > 0)
-
-
-def _heading(row: Mapping[str, Any], n_clusters: int | None) -> str:
-    """Say of a comparison what it is of, and on how many units it rests."""
+    row = compared.row(0, named=True)
     clusters = "" if n_clusters is None else f" in {n_clusters} clusters"
-    return (
+    yield (
         f"\n{row['metric']}, {row['buckets']}: {row['n_queries']} queries on "
         f"{row['n_documents']} documents{clusters}"
     )
+    is_pair = len(found.names) == 2
+    yield from _two(compared) if is_pair else _several(found)
+    yield ""
+    names = found.names if is_pair else found.means.columns[1:]
+    heads = (f"mean by bucket, {found.kind}", "queries", *names)
+    yield from frame_lines(found.buckets, n_text=1, heads=heads)
 
 
-def _block(found: pl.DataFrame, profiles: pl.DataFrame, psi: Mapping[str, Any]) -> Iterator[str]:
-    """Yield one scheme and metric: figures, buckets, and what may be said of them.
-
-    ``psi``: a PSI_TABLE row of these queries.
-    """
-    every = found.filter(evidence="all").row(0, named=True)
-    first, second = every["model"], every["other"]
-    yield _heading(every, psi["n_clusters"])
-    rows = []
-    for row in found.iter_rows(named=True):
-        of = "" if row["evidence"] == "all" else f", evidence given to {first}"
-        queries = f"{of} ({row['n_queries']} queries)" if of else ""
-        for label, names, p in (
-            ("mean", ("mean", "other_mean", "difference"), row["p_difference"]),
-            (
-                "PSI at equal documents, without noise",
-                ("psi_same", "other_psi_same", "psi_difference"),
-                None,
-            ),
-        ):
-            if label == "mean" or not of:
-                ends = [row[f"{names[2]}_low"], row[f"{names[2]}_high"]]
-                rows.append((f"{label}{queries}", *(row[name] for name in names), ends, p))
+def _two(compared: pl.DataFrame) -> Iterator[str]:
+    """Yield the figures of two systems, their difference with its interval, and its p."""
+    rows: list[tuple[Any, ...]] = []
+    for row in compared.iter_rows(named=True):
+        is_all, first = row["evidence"] == "all", row["model"]
+        of = "" if is_all else f", evidence given to {first}"
+        n_queries = "" if is_all else f" ({row['n_queries']} queries)"
+        figures = [(f"mean{of}{n_queries}", "mean", "difference", row["p_difference"])]
+        if is_all:
+            figures.append((PSI_HEAD, "psi_same", "psi_difference", None))
+        for title, name, difference, p in figures:
+            ends = [row[f"{difference}_low"], row[f"{difference}_high"]]
+            rows.append((title, row[name], row[f"other_{name}"], row[difference], ends, p))
         scales = f"hits {p_value(row['p_hit'])}, misses {p_value(row['p_miss'])}"
         rows.append((f"profile{of}: {scales}", None, None, None, None, row["p_profile"]))
+        if is_all and row["n_cut"] and row["cut_gain"] is not None:
+            title = f"mean, evidence given to {first} alone ({row['n_cut']} queries)"
+            ends = [row["cut_gain_low"], row["cut_gain_high"]]
+            rows.append((title, None, None, row["cut_gain"], ends, row["p_cut_gain"]))
     columns = ("figure", "first", "second", "difference", "interval", "p")
     types: tuple[Any, ...] = (pl.String, *[pl.Float64] * 3, pl.List(pl.Float64), pl.Float64)
-    forms: dict[str, Form] = {"difference": "+.3f", "p": p_value}
-    heads = ("figure", first, second, *columns[3:])
-    schema = dict(zip(columns, types, strict=True))
-    figures = pl.DataFrame(rows, schema=schema, orient="row")
-    yield from frame_lines(figures, forms, n_text=1, heads=heads)
-    yield ""
-    interval = pl.concat_list(pl.col("low", "high").fill_nan(None))
-    shown = profiles.select("bucket", "queries", "first", "second", "difference", interval=interval)
-    kind = "at equal documents" if profiles["is_same"].any() else "plain"
-    heads = (f"mean by bucket, {kind}", "queries", first, second, "difference", "interval")
-    yield from frame_lines(shown, forms, n_text=1, heads=heads)
-    yield ""
-    for sentence in comparison_sentences(every, (first, second), psi["test"]):
-        yield textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
+    shown = pl.DataFrame(rows, schema=dict(zip(columns, types, strict=True)), orient="row")
+    heads = ("figure", compared["model"][0], compared["other"][0], *columns[3:])
+    yield from frame_lines(shown, {"difference": "+.3f", "p": p_value}, n_text=1, heads=heads)
 
 
-def _several(found: Ranked, row: Mapping[str, Any], n_clusters: int | None) -> Iterator[str]:
-    """Yield one scheme and metric of three or more systems; ``row``: one of COMPARED."""
-    yield _heading(row, n_clusters)
+def _several(found: Ranked) -> Iterator[str]:
+    """Yield systems in order with their groups, and what tells them apart pair by pair."""
     ends = {name: pl.concat_list(f"{name}_low", f"{name}_high") for name in ("mean", "psi")}
     shown = found.systems.select(
         "system", "mean", within=ends["mean"], group="group", psi="psi", between=ends["psi"]
@@ -472,33 +407,14 @@ def _several(found: Ranked, row: Mapping[str, Any], n_clusters: int | None) -> I
     heads: Sequence[str] = ("system", "mean", "interval", "group", PSI_HEAD, "interval")
     yield from frame_lines(shown, n_text=1, heads=heads)
     yield textwrap.fill(found.means_said, WIDTH)
-    numbers = found.means.columns[1:]
     for title, matrix, said in (
         ("differences of means, p", found.means, MEANS_NOTE),
         ("p of profiles over positions", found.profiles, PROFILES_NOTE),
     ):
         yield ""
-        yield from frame_lines(matrix, n_text=1, heads=(title, *numbers))
+        yield from frame_lines(matrix, n_text=1, heads=(title, *matrix.columns[1:]))
         yield textwrap.fill(said, WIDTH)
     yield textwrap.fill(found.profiles_said, WIDTH)
-    yield ""
-    heads = (f"mean by bucket, {found.kind}", "queries", *numbers)
-    yield from frame_lines(found.buckets, n_text=1, heads=heads)
-
-
-def _draw(buckets: pl.DataFrame, names: Sequence[str], out: Path, *, is_same: bool) -> None:
-    """Draw all profiles with their intervals; ``buckets``: BUCKET_SCORES of one scheme, metric."""
-    kind, column = ("at equal documents", "same_") if is_same else ("plain means", "")
-    lines = buckets.select(
-        "bucket", line="model", **{name: f"{column}{name}" for name in ("mean", "low", "high")}
-    )
-    styles = {
-        name: replace(style, dash=(4.0, 2.0) if number % 2 else ())
-        for number, (name, style) in enumerate(model_styles(dict.fromkeys(names)).items())
-    }
-    axis = bucket_axis(buckets, buckets["buckets"][0])
-    figure = draw_curves(lines, axis, styles, y_text=f"{buckets['metric'][0]}\n{kind}")
-    write_figure(figure, out / FILES)
 
 
 def _provenance(
@@ -557,7 +473,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="for comparison.csv, .parquet, .png and .svg, of three or more systems .html, too",
+        help="for comparison.csv, .parquet and .html",
     )
     shown.add_argument(
         "--fail-if-worse",

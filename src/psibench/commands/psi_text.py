@@ -1,7 +1,6 @@
 """The PSI table and what it says, as text for a terminal."""
 
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,12 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from psibench.commands.text_table import UNDEFINED, Form, frame_lines
-from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.metrics.labels import FEWEST_GRADED, FEWEST_OF_A_BUCKET
 from psibench.metrics.psi import FLAGS
 from psibench.report.verdict import WORDS, Row, Verdict, verdicts
-from psibench.report.views import headline_metric, headlines
+from psibench.report.views import author_texts, headline_metric, headlines
 from psibench.report.wording import (
     ALPHA,
     estimate,
@@ -30,13 +28,6 @@ from psibench.report.wording import (
 )
 from psibench.tables.spec import POOLED
 
-AUTHORS = {
-    "simulation": "simulated known-item queries; no person and no language model wrote them",
-    "people": "questions written by people",
-}
-STAND_IN_AUTHOR = (
-    "{model}, a rule-based program in a language model's place; they compare positions, not models"
-)
 COLUMNS = {
     **{name: name for name in ("model", "domain")},
     "length": "length_bucket",
@@ -62,8 +53,8 @@ def _from_to(ends: list[float | None]) -> str:
 
 
 FORMS: dict[str, Form] = {"interval": _from_to, "p": p_value, "p control": p_value, "given": ".0%"}
-WIDTH, WIDE = 100, 200
-"""Columns of sentences; of tables where no terminal says how many it has."""
+WIDE = 200
+"""Columns of tables where no terminal says how many it has."""
 ISOLATES = str.maketrans("", "", "\u2068\u2069")
 """Marks around names that are for pages; a terminal shows them as boxes."""
 STYLES = {"sensitive": "bold red", "truncation": "bold yellow", "not testable": "dim"}
@@ -96,12 +87,11 @@ def print_glance(table: pl.DataFrame, file: Path | None) -> None:
             shorter.append(f"{title}: {_in_short(found, by_model)}")
     console.print(*(["", *shorter, ""] if shorter else [""]), sep="\n")
     if file is not None:
-        more = "Why, in sentences, and all views of the evidence"
-        console.print(f"{more}: psibench show --long {file}")
+        console.print(f"All views of the evidence: psibench show --long {file}")
 
 
-def long_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]:
-    """Yield a PSI table's rows and the sentences on each model, by benchmark and language pair.
+def long_lines(table: pl.DataFrame) -> Iterator[str]:
+    """Yield a PSI table's rows and the word for each model, by benchmark and language pair.
 
     ``same-doc`` and ``interval`` are the PSI at equal documents, ``p`` and ``p control`` the
     adjusted ones, ``given`` the share of queries whose evidence the model was given. A row of
@@ -110,19 +100,14 @@ def long_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]
     """
     is_all, n_queries = pl.col("evidence") == "all", pl.col("n_queries")
     of_all = pl.when(is_all).then(n_queries).forward_fill()
-    headline = _headline(table)
-    for (name, *pair), own in (table if every_row else headline).group_by(
-        BY_PAIR, maintain_order=True
-    ):
+    for (name, *pair), own in _headline(table).group_by(BY_PAIR, maintain_order=True):
         yield f"\n{_title(table, name, *pair)}"
         kept = own.filter(is_all | (n_queries != of_all))
         yield from frame_lines(kept.select(**COLUMNS), FORMS, n_text=6)
-        mine = dict(zip(BY_PAIR, (name, *pair), strict=True))
-        for (metric,), rows in headline.filter(**mine).group_by("metric", maintain_order=True):
+        for (metric,), rows in own.group_by("metric", maintain_order=True):
             yield f"\n{metric} by {rows['buckets'][0]}:"
             for one in verdicts(rows.to_dicts(), controls=_controls(table)):
-                text = f"{one.model}, {one.word}: {' '.join(one.sentences)}".translate(ISOLATES)
-                yield textwrap.fill(text, WIDTH, subsequent_indent="  ")
+                yield f"{one.model}, {one.word}: {one.advice}".translate(ISOLATES)
     raised = {name for flags in table["flags"] for name in flags.split(", ") if name}
     if raised:
         yield "\nFlags:"
@@ -152,13 +137,7 @@ def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
 
 def author_lines(queries_by: str) -> Iterator[str]:
     """Say in words who wrote queries, from the names that provenance gives."""
-    for author in queries_by.split(", "):
-        model = author.removeprefix("llm:")
-        if model.startswith(STAND_IN_PREFIX):
-            yield f"Queries: {STAND_IN_AUTHOR.format(model=model)}."
-        elif author not in ("", "not recorded"):
-            written = f"written by {model}" if model != author else author
-            yield f"Queries: {AUTHORS.get(author, written)}."
+    return (f"Queries: {text}." for text in author_texts(queries_by).values())
 
 
 def _headline(table: pl.DataFrame) -> pl.DataFrame:

@@ -42,14 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--long",
         action="store_true",
-        help="of a psi_table: every view of the evidence, metric and language pair, what the "
-        "figures of each model allow to say, and what flags mean",
-    )
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="as --long, and also other bucket schemes, lengths and domains, and what every "
-        "language pair says; of probes every row",
+        help="of a psi_table: every view of the evidence, metric and language pair, and what flags "
+        "mean",
     )
 
 
@@ -60,11 +54,11 @@ def run_show(args: argparse.Namespace) -> None:
     record = read_provenance(args.file) or {}
     for spec in (PROBE_TABLE, PROBE_COMPARISON):
         if record.get("table") == spec.name:
-            print("\n".join(probe_lines(read_table(args.file, spec), every_row=args.all)))
+            print("\n".join(probe_lines(read_table(args.file, spec))))
             return
     table = read_table(args.file, PSI_TABLE)
-    if args.long or args.all:
-        print(*long_lines(table, every_row=args.all), "", sep="\n")
+    if args.long:
+        print(*long_lines(table), "", sep="\n")
     else:
         print_glance(table, args.file)
     print(*author_lines(str(record.get("queries_by") or "")), sep="\n")
@@ -82,19 +76,18 @@ def _own_results() -> Path:
     return there
 
 
-def probe_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]:
-    """Yield PROBE_TABLE or PROBE_COMPARISON rows that sum probes up, or every one."""
+def probe_lines(table: pl.DataFrame) -> Iterator[str]:
+    """Yield the PROBE_TABLE or PROBE_COMPARISON rows that sum probes up."""
     names = [name for name in PROBE_NAMES if name in table.columns]
     # Of all documents; all sizes as one; of places the first.
     of_any_size, size = [n for n in names if n not in ("condition", "size")], pl.col("size")
-    pooled = table.filter(
+    shown = table.filter(
         ~pl.col("measure").str.ends_with(" profile"),
         size.is_null() | ~size.is_null().any().over(of_any_size),
         pl.col("place").is_null() | (pl.col("place") <= MOST_PLACES),
         domain=POOLED,
         read="all",
     )
-    shown = table if every_row else pooled
     figures = {"value": "value"}
     if "other_value" in table.columns:
         figures = {"value": "value", "other's": "other_value", "difference": "difference"}
@@ -114,7 +107,7 @@ def probe_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str
 COMMAND = Command(
     description=(
         "Print what a psi_table.parquet comes to, a word per model, with --long why; or the rows "
-        "that sum up a probe_table.parquet. With --all every row."
+        "that sum up a probe_table.parquet. The CSV beside a table has every row."
     ),
     add_arguments=add_arguments,
     run=run_show,

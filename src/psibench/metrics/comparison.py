@@ -18,7 +18,6 @@ import numpy as np
 from psibench.metrics.inference import (
     FEWEST_CLUSTERS,
     FEWEST_DOCUMENTS,
-    DocumentTable,
     Effect,
     FloatArray,
     IntArray,
@@ -26,9 +25,7 @@ from psibench.metrics.inference import (
     between_documents,
     clustered_effect,
     document_table,
-    raw_profile,
     renumbered,
-    same_document_profile,
     within_documents,
 )
 
@@ -250,72 +247,3 @@ def psi_differences(
     found = (None,) * 3 if None in (*one, *other) else psi_difference(one, other)
     ends = ("psi_difference", "psi_difference_low", "psi_difference_high")
     return dict(zip(ends, found, strict=True))
-
-
-@dataclass(frozen=True)
-class BucketDifferences:
-    """How much more the first of two systems scores in each bucket; NaN in one without queries.
-
-    Attributes
-    ----------
-    value, low, high : float64 arrays of shape (n_buckets,)
-        Difference of the bucket means and its interval, documents (or clusters) as independent
-        units (Student's t of those that hold the bucket); no interval with fewer than two.
-    is_same : bool
-        Whether the means are those at equal documents; else they are plain.
-    """
-
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
-    is_same: bool
-
-
-def bucket_differences(
-    first: FloatArray,
-    second: FloatArray,
-    documents: IntArray,
-    query_index: IntArray,
-    bucket_index: IntArray,
-    *,
-    n_buckets: int,
-    level: float = 0.95,
-    same: bool = True,
-    units: IntArray | None = None,
-) -> BucketDifferences:
-    """Difference of two systems' bucket means on the same queries, at equal documents if `same`.
-
-    The variance is that of the differences of influence, a document (or unit) at a time, so that
-    what both make of a document's queries is used; that of tiny buckets is added as in each
-    profile. Where one of the two has no profile at equal documents, plain means are compared. Other
-    arguments as of `compare_profiles`.
-    """
-    from scipy.stats import t
-
-    def table(scores: FloatArray) -> DocumentTable:
-        return document_table(
-            scores, documents, query_index, bucket_index, n_buckets=n_buckets, units=units
-        )
-
-    tables = [table(scores) for scores in (first, second)]
-    equal = [same_document_profile(one) for one in tables] if same else [None, None]
-    is_same = None not in equal
-    one, other = (
-        found or raw_profile(own)
-        for found, own in zip(equal if is_same else [None, None], tables, strict=True)
-    )
-    influence = tables[0].by_unit(one.influence - other.influence)
-    n_units = int(np.abs(influence).max(axis=1, initial=0.0).astype(bool).sum())
-    scale = n_units / (n_units - 1) if n_units > 1 else 1.0
-    difference = table(first - second)
-    floor = difference.small_bucket_variance(difference.bucket_sizes)
-    variance = scale * (influence**2).sum(axis=0) + floor
-    holding = tables[0].holding
-    reach = t.ppf((1 + level) / 2, np.maximum(holding - 1, 1)) * np.sqrt(variance)
-    reach[holding < 2] = np.nan
-    held = tables[0].buckets
-    value, low, high = (np.full(n_buckets, np.nan) for _ in range(3))
-    value[held] = one.means - other.means
-    low[held] = np.maximum(value[held] - reach, -1.0)  # scores are in [0, 1]
-    high[held] = np.minimum(value[held] + reach, 1.0)
-    return BucketDifferences(value, low, high, is_same)

@@ -1,14 +1,11 @@
 """What the tables and the page over all benchmarks are made of: plain data and paths."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 from psibench.config.models import RerankModel
 from psibench.config.paths import PUBLISHED
-from psibench.errors import InputError
 from psibench.filters.verify import VerifyMargin
-from psibench.llm.sections import Price, price_of
 from psibench.plan.benchmarks import BY_DOMAIN
 from psibench.plan.paths import (
     build_table,
@@ -230,21 +227,6 @@ def example_files(plan: Plan) -> list[dict[str, str]]:
                 folder = f"results/{name}/data/{lang}/{domain}"
                 tables = {table: f"{folder}/{table}.parquet" for table in ("corpus", "queries")}
                 found.append({"benchmark": name, "lang": lang, "domain": domain, **tables})
-    return found
-
-
-def report_views(plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the evaluated views of each benchmark that has some: sort -> id."""
-    every = {name: planned.evaluated_views for name, planned in plan.benchmarks.items()}
-    return {name: views for name, views in every.items() if views}
-
-
-def used_prices(plan: Plan) -> dict[str, Price]:
-    """Return the prices of the language models that are used, under their models' names."""
-    found = {}
-    for llm in plan.llms.values():
-        with suppress(InputError):  # not every model has a price
-            found[llm.model] = price_of(llm.model, plan.prices)
     return found
 
 

@@ -1,7 +1,4 @@
-"""Three or more systems on the same queries: means, groups, profiles over positions.
-
-The terminal and the page of `psibench compare` show the same tables.
-"""
+"""Systems on the same queries: means, groups, profiles over positions, as `compare` shows them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

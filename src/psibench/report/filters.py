@@ -7,27 +7,21 @@ from typing import Any
 
 import polars as pl
 
-from psibench.errors import InputError
 from psibench.filters.audit import AUDIT_TABLE, RATES, wilson_interval
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.mixtures import RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
 from psibench.filters.study import POSITION_SHIFT, position_shift
-from psibench.llm.sections import Price, price_of
-from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm
-from psibench.report.plots import draw_stacks
 from psibench.report.published import read_published
 from psibench.report.tables import (
-    Block,
     Columns,
     Form,
     Table,
-    figure_of,
     table_of,
     with_ends,
 )
-from psibench.report.views import BenchmarkInfo, Row, headlines, main_scheme
+from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count, p_value, percent
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
@@ -52,20 +46,11 @@ def read_generation(
     flow: Mapping[str, str],
     usage: Mapping[str, str],
     attrition: Mapping[str, str],
-    prices: Mapping[str, Any],
 ) -> dict[str, pl.DataFrame]:
     """Read how queries came about: ``flow`` and ``usage`` rows of all benchmarks and languages.
 
     Both have benchmark, language and domain in front (`all`: its domains' counts added up). FLOW
-    rows get ``reasons``, what was dropped for each; LLM_USAGE rows ``usd`` and ``estimated_usd``
-    at the config's prices, null without one, and ``price_as_of``.
-
-    Parameters
-    ----------
-    flow, usage, attrition
-        Each benchmark's ledger.
-    prices
-        A price table as plain data.
+    rows get ``reasons``, what was dropped for each. The paths are each benchmark's ledger.
     """
     flows, used = _ledger(flow, FLOW, "flow"), _ledger(usage, LLM_USAGE, "llm_usage")
     dropped = pl.concat(
@@ -77,10 +62,7 @@ def read_generation(
     reasons = pl.format("{} {}", "reason", pl.col("n").map_elements(count, pl.String))
     by_stage = counted.group_by(keys).agg(reasons=reasons.str.join(", "))
     flows = flows.join(by_stage, on=keys, how="left", maintain_order="left")
-    table = {name: Price.model_validate(entry) for name, entry in prices.items()}
-    schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
-    money = pl.DataFrame([_money(row, table) for row in used.to_dicts()], schema=schema)
-    return {"flow": flows, "usage": pl.concat([used, money], how="horizontal")}
+    return {"flow": flows, "usage": used}
 
 
 def _ledger(paths: Mapping[str, str], spec: TableSpec, name: str) -> pl.DataFrame:
@@ -138,49 +120,22 @@ def _pooled_audit(stacked: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=stacked.schema)
 
 
-def _money(row: Row, prices: Mapping[str, Price]) -> dict[str, Any]:
-    """Return what a task cost and was estimated to cost; nothing without a price."""
-    try:
-        price = price_of(row["model"], prices)
-    except InputError:
-        return {"usd": None, "estimated_usd": None, "price_as_of": "no price"}
-    is_batch = row["backend"] == "openai-batch"
-    used = Usage(row["input_tokens"], row["output_tokens"], row["cached_input_tokens"])
-    expected = Usage(row["estimated_input_tokens"], row["estimated_output_tokens"])
-    return {
-        "usd": price.cost(used, is_batch=is_batch),
-        "estimated_usd": price.cost(expected, is_batch=is_batch),
-        "price_as_of": price.as_of.isoformat(),
-    }
-
-
 def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[Table]:
-    """Return a benchmark's tables: items by stage; if any were made, requests and their cost."""
+    """Return a benchmark's tables: items by stage; if any were asked, requests and tokens."""
     tables = []
     place = ("language", "domain", "stage")
     if "flow" in made and (flow := made["flow"].filter(benchmark=benchmark)).height:
         names = (*place, "unit", "entered", "kept", "dropped", "reasons")
-        shown = flow.select(names).rename({"unit": "items"})
-        tables.append(table_of("From documents to queries", shown))
+        items = flow.select(names).rename({"unit": "items"})
+        tables.append(table_of("From documents to queries", items))
     if "usage" in made and (usage := made["usage"].filter(benchmark=benchmark)).height:
-        where: Columns = {name: name for name in place}
-        asked: Columns = {"model": "model", "backend": "backend", "items": "n_items"}
-        asked |= {"with a value": "n_ok", "requests": "n_requests"}
-        tables.append(table_of("Requests to the language model", usage, where | asked))
-        cost: Columns = {
-            f"{side} tokens, {name}": f"{how}{side}_tokens"
-            for side in ("input", "output")
-            for how, name in (("estimated_", "estimate"), ("", "actual"))
-        }
-        cost |= {"USD, estimate": "estimated_usd", "USD, actual": "usd", "prices of": "price_as_of"}
-        forms = dict.fromkeys(("USD, estimate", "USD, actual"), _usd)
-        title = "Tokens and money: estimate and actual"
-        tables.append(table_of(title, usage, where | cost, forms=forms))
+        shown: Columns = {name: name for name in (*place, "model", "backend")}
+        shown |= {"items": "n_items", "with a value": "n_ok", "requests": "n_requests"}
+        for side in ("input", "output"):
+            shown[f"{side} tokens, estimate"] = f"estimated_{side}_tokens"
+            shown[f"{side} tokens, actual"] = f"{side}_tokens"
+        tables.append(table_of("Requests to the language model", usage, shown))
     return tables
-
-
-def _usd(value: float) -> str:
-    return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.4f}"
 
 
 # --- verification: its tables, read and put together
@@ -230,23 +185,21 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[Facts]:
     return found
 
 
-def verification_blocks(facts: Sequence[Facts], info: BenchmarkInfo) -> list[Block]:
-    """Return a benchmark's blocks of verification, in page order; none without facts."""
+def verification_tables(facts: Sequence[Facts], info: BenchmarkInfo) -> list[Table]:
+    """Return a benchmark's tables of verification, in page order; none without facts."""
     mine = [fact for fact in facts if fact["benchmark"] == info.id]
-    blocks: list[Block] = []
+    found = []
     for fact in mine:
         where = f" · {fact['language']} · {fact['domain']}" if len(mine) > 1 else ""
-        for block in _blocks(fact, info):
-            key = "name" if isinstance(block, Table) else "title"
-            blocks.append(replace(block, **{key: getattr(block, key) + where}))
-    return blocks
+        found += [replace(one, name=one.name + where) for one in _tables(fact, info)]
+    return found
 
 
-def _blocks(fact: Facts, info: BenchmarkInfo) -> Iterator[Block]:
+def _tables(fact: Facts, info: BenchmarkInfo) -> Iterator[Table]:
     if "flow" in fact and info.recipe == "fineweb_posq":
         yield stage_table(fact)
     if "shift" in fact:
-        yield from shift_blocks(fact["shift"])
+        yield from shift_table(fact["shift"])
     if "margin_table" in fact:
         yield margin_table(fact["margin_table"])
     if "cell_table" in fact:
@@ -254,84 +207,6 @@ def _blocks(fact: Facts, info: BenchmarkInfo) -> Iterator[Block]:
         yield from cell_table(fact["cell_table"], threshold=cut, unit=unit)
     if "audit_table" in fact:
         yield audit_table(fact["audit_table"])
-
-
-# --- a benchmark beside its views: before false negatives were removed, and a tiny subset
-
-NEGATIVES_STAGES = ("false_negatives", "above_positive")
-CLEAN_NOTE = (
-    "Raw: before documents that answer a query and are not its positive were dealt with. Clean: "
-    "after. Raw holds the queries that were then removed, too."
-)
-TINY_NOTE = (
-    "Tiny: the subset drawn for slow models, over the same documents. Its intervals are wider; if "
-    "the order of the models agrees, the subset is enough for a first look."
-)
-
-
-def view_tables(
-    psi_table: pl.DataFrame,
-    info: BenchmarkInfo,
-    views: Mapping[str, str],
-    facts: Sequence[Facts],
-    *,
-    metric: str,
-    models: Sequence[str],
-    languages: Sequence[str],
-) -> list[Table]:
-    """Return each model under raw and clean labels, and on all queries and on the tiny subset.
-
-    ``views`` names the ids of the benchmark's views by sort, ``raw`` and ``tiny``, those that
-    exist; ``psi_table`` has their rows, too. Its leading slice and bucket scheme are taken for all.
-    """
-    rows = psi_table.filter(
-        buckets=main_scheme(psi_table, info) or "",
-        metric=metric,
-        evidence="all",
-        **headlines(psi_table, languages).get(info.id, {"domain": ""}),
-    )
-    tables = []
-    if "raw" in views:
-        flows = [fact["flow"] for fact in facts if fact["benchmark"] == info.id and "flow" in fact]
-        note = f"{_removed_text(pl.concat([FLOW.empty(), *flows]))} {CLEAN_NOTE}".strip()
-        names = {"raw": views["raw"], "clean": info.id}
-        title = "False negatives: raw and clean labels"
-        tables.append(_side_by_side(rows, names, models, title, note))
-    if "tiny" in views:
-        names = {"all": info.id, "tiny": views["tiny"]}
-        title = "All queries and the tiny subset"
-        tables.append(_side_by_side(rows, names, models, title, TINY_NOTE))
-    return tables
-
-
-def _side_by_side(
-    rows: pl.DataFrame, names: Mapping[str, str], models: Sequence[str], title: str, note: str
-) -> Table:
-    """Return queries, score and both PSIs of each model, a row for each of ``names``.
-
-    ``names``: heading -> benchmark.
-    """
-    labels = {benchmark: heading for heading, benchmark in names.items()}
-    kinds = {"model": pl.Enum(models), "benchmark": pl.Enum(list(labels))}
-    shown: Columns = {"model": "model", "queries": pl.col("benchmark").replace_strict(labels)}
-    shown |= {"number": "n_queries", "mean": "mean", "published PSI": with_ends("psi")}
-    shown |= {"PSI at equal documents": with_ends("psi_same")}
-    both = rows.filter(pl.col("benchmark").is_in(list(labels))).sort(
-        pl.col(name).cast(kind) for name, kind in kinds.items()
-    )
-    return table_of(title, both, shown, n_names=2, note=note)
-
-
-def _removed_text(flow: pl.DataFrame) -> str:
-    """Say how many queries and documents left on account of false negatives; empty if unknown."""
-    removed = flow.filter(pl.col("stage").is_in(NEGATIVES_STAGES))
-    totals = removed.group_by("unit", maintain_order=True).agg(pl.col("dropped", "entered").sum())
-    parts = [
-        f"{count(dropped)} of {count(entered)} {unit} ({percent(dropped / entered, 2)})"
-        for unit, dropped, entered in totals.iter_rows()
-        if entered
-    ]
-    return f"Removed: {'; '.join(parts)}." if parts else ""
 
 
 # --- counts beside the papers'
@@ -501,8 +376,8 @@ SHIFT_NOTE = (
 )
 
 
-def shift_blocks(shift: pl.DataFrame) -> list[Block]:
-    """Return the share of each position before and after every stage, drawn and as numbers.
+def shift_table(shift: pl.DataFrame) -> list[Table]:
+    """Return the share of each position before and after every stage, and its test.
 
     ``shift`` are POSITION_SHIFT rows. Nothing where no stage has items with a position.
     """
@@ -512,43 +387,21 @@ def shift_blocks(shift: pl.DataFrame) -> list[Block]:
         index=["step", "stage", "shift", "p_value", "min_expected"],
         values=["share_of_entered", "share_of_kept"],
     )
-    sides = {
-        side: [f"share_of_{column}_{p}" for p in POSITIONS]
-        for side, column in (("before", "entered"), ("after", "kept"))
-    }
     whole = shift.filter(target_position="all").select("step", "n_entered", "n_kept")
-    stages = wide.join(whole, on="step").sort("step").drop_nulls(sides["before"])
+    stages = wide.join(whole, on="step").sort("step")
+    stages = stages.drop_nulls([f"share_of_entered_{p}" for p in POSITIONS])
     if stages.is_empty():
         return []
-    bars: list[tuple[str, tuple[float, ...]]] = []
-    for row in stages.iter_rows(named=True):
-        for side, names in sides.items():
-            shares = tuple(row[name] for name in names)
-            if None not in shares and not (side == "before" and bars and bars[-1][1] == shares):
-                bars.append((f"{side} {row['stage']}", shares))
     tested = stages["p_value"].is_not_null() & (stages["stage"] != RULE_BALANCE)
     steps = stages.filter(tested)
     adjusted = steps.select("step", p=pl.Series(holm(steps["p_value"].to_numpy())))
     stages = stages.join(adjusted, on="step", how="left", maintain_order="left")
     shown: Columns = {"stage": "stage"}
-    for side, n in (("before", "n_entered"), ("after", "n_kept")):
-        shown |= {f"{side}|items": n}
-        shown |= {f"{side}|{p}": name for p, name in zip(POSITIONS, sides[side], strict=True)}
+    for side, items in (("before", "entered"), ("after", "kept")):
+        shown[f"{side}|items"] = f"n_{items}"
+        shown |= {f"{side}|{p}": f"share_of_{items}_{p}" for p in POSITIONS}
     shown |= {"shift": "shift", "p, adjusted": "p", "fewest expected": "min_expected"}
     share = partial(percent, decimals=2)
     forms: dict[str, Form] = {name: share for name in shown if "|" in name and "items" not in name}
     forms |= {"shift": share, "p, adjusted": p_value, "fewest expected": "{:,.1f}".format}
-    drawn = draw_stacks(bars, POSITIONS, x_text="share of the items by target position")
-    return [
-        figure_of(
-            drawn, SHIFT_TITLE, "Shares of the target positions before and after each filter."
-        ),
-        table_of(
-            "Shares of the positions by stage",
-            stages,
-            shown,
-            forms=forms,
-            n_names=1,
-            note=SHIFT_NOTE,
-        ),
-    ]
+    return [table_of(SHIFT_TITLE, stages, shown, forms=forms, n_names=1, note=SHIFT_NOTE)]

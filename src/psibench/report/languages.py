@@ -20,7 +20,7 @@ from psibench.report.tables import (
     figure_of,
     table_of,
 )
-from psibench.report.views import BenchmarkInfo
+from psibench.report.views import PAIR, BenchmarkInfo, leading_rows
 from psibench.report.wording import STATISTIC_TEXTS, count, percent
 from psibench.tables.build_schemas import (
     RELOCATION,
@@ -256,6 +256,33 @@ def _heat_map(
     if min(cells.select(pl.nth(0, 1).n_unique()).row(0)) < 2:
         return []
     return [replace(figure_of(draw_heat_map(cells), title, caption), is_folded=is_folded)]
+
+
+# --- language pairs
+
+
+def pair_map(
+    info: BenchmarkInfo, psi_table: pl.DataFrame, languages: Sequence[str], *, metric: str
+) -> list[FigureView]:
+    """Return the PSI of every model on every language pair; nothing where there is one pair.
+
+    ``psi_table`` may have rows of other benchmarks, too; ``languages`` is their order. Pairs of one
+    language are first.
+    """
+    places = {language: place for place, language in enumerate(languages)}
+    place = [pl.col(n).replace_strict(places, default=None) for n in ("corpus_lang", "query_lang")]
+    is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
+    rows = leading_rows(psi_table, info, metric).filter(domain=POOLED, length_bucket=POOLED)
+    rows = rows.sort(is_crossed, *place, "corpus_lang", "query_lang", maintain_order=True)
+    cells = rows.select(PAIR, "model", pl.coalesce("psi_same", "psi"))
+    caption = (
+        "At equal documents, or published where these cannot tell. An empty cell: not run, or "
+        "nothing found. psi_table.csv has tests and intervals."
+    )
+    if rows.select(PAIR).n_unique() < 2:
+        return []
+    title = f"PSI of {metric} by language pair"
+    return [figure_of(draw_heat_map(cells), title, caption)]
 
 
 # --- how good translations are

@@ -26,20 +26,19 @@ from psibench.report.filters import (
     generation_tables,
     read_generation,
     read_verification,
-    verification_blocks,
-    view_tables,
+    verification_tables,
 )
 from psibench.report.languages import (
     LanguageTables,
     language_blocks,
+    pair_map,
     quality_blocks,
     read_languages,
 )
-from psibench.report.pairs import pair_blocks
 from psibench.report.plots import draw_histogram
 from psibench.report.scores import Scored, score_context
 from psibench.report.tables import Block, FigureView, Table, figure_of, render_page, table_of
-from psibench.report.training import read_training, training_blocks
+from psibench.report.training import training_figures
 from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
 from psibench.report.wording import STATISTIC_TEXTS, count
 from psibench.tables import read_provenance, read_table
@@ -49,12 +48,12 @@ from psibench.tables.provenance import now
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     POSITION_HISTOGRAM,
-    POSITION_TREND,
     PSI_TABLE,
     STATISTICS,
 )
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
+from psibench.train.results import TRAINING_BUCKETS
 
 STATISTICS_TABLES = {
     "": "Sizes",
@@ -75,33 +74,30 @@ class ReportInput(Scored):
     The frames follow their schemas; each may have no rows. The order of ``benchmarks`` and
     ``models`` is the order on the page.
 
-    ``views`` names, per benchmark, the ids of its views by sort: ``raw`` (before false negatives
-    were removed) and ``tiny``. A view is shown beside its benchmark and has no section of its own.
+    What the tables have of other benchmarks (views, before false negatives were removed or tiny)
+    is not shown.
 
-    ``languages`` are tables by benchmark and name, ``generation`` and ``training`` tables of all
-    benchmarks by name; ``published`` and ``probes`` are the addresses of other pages, relative to
-    this one, or empty.
+    ``languages`` are tables by benchmark and name, ``generation`` tables of all benchmarks by name;
+    ``training`` are TRAINING_BUCKETS rows; ``published`` and ``probes`` are the addresses of other
+    pages, relative to this one, or empty.
     """
 
     statistics: pl.DataFrame
     position_histogram: pl.DataFrame
-    position_trend: pl.DataFrame
     generation: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     verification: Sequence[Facts] = ()
-    views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     languages: Mapping[str, LanguageTables] = field(default_factory=dict)
-    training: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    training: pl.DataFrame = field(default_factory=TRAINING_BUCKETS.empty)
     examples: Sequence[Example] = ()
     published: str = ""
     probes: str = ""
 
 
-@stage("report", version=7)
+@stage("report", version=8)
 def run_report(
     *,
     psi_table: str | Path,
     bucket_scores: str | Path,
-    position_trend: str | Path,
     statistics: Sequence[str | Path],
     histograms: Sequence[str | Path],
     flow: Sequence[str | Path],
@@ -109,14 +105,12 @@ def run_report(
     attrition: Sequence[str | Path],
     benchmarks: Mapping[str, Benchmark],
     models: Mapping[str, Model],
-    prices: Mapping[str, Any],
     verification: Sequence[Mapping[str, Any]],
-    views: Mapping[str, Mapping[str, str]],
     languages: Sequence[Mapping[str, Any]],
     examples: Sequence[Mapping[str, str]],
     published_page: Sequence[str],
     probes_page: Sequence[str],
-    training: Mapping[str, str],
+    training: Sequence[str],
     title: str,
     output: str | Path,
 ) -> None:
@@ -126,16 +120,12 @@ def run_report(
     ----------
     flow, usage, attrition
         The ledger of each benchmark, in the order of ``benchmarks``.
-    prices
-        The price table.
     verification, languages, examples
         As `read_verification`, `read_languages` and `read_examples` take them.
-    views
-        As of `ReportInput`.
     published_page, probes_page
         Addresses of the pages of published figures and of probes, or none.
     training
-        Tables of what was trained, by name; none where nothing was.
+        TRAINING_BUCKETS of what was trained; none where nothing was.
     """
     table = read_table(psi_table, PSI_TABLE)
     authors = dict(table.select("benchmark", "queries_by").iter_rows())
@@ -152,25 +142,21 @@ def run_report(
         bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
         statistics=read_all(statistics, STATISTICS),
         position_histogram=read_all(histograms, POSITION_HISTOGRAM),
-        position_trend=read_table(position_trend, POSITION_TREND),
         benchmarks=[
             benchmark_info(name, section, queries_by=authors.get(name, ""))
             for name, section in benchmarks.items()
         ],
         models=[
-            ModelInfo(
-                name, entry.kind, entry.description, entry.control, getattr(entry, "depth", None)
-            )
+            ModelInfo(name, entry.kind, entry.description, entry.control)
             for name, entry in models.items()
         ],
-        generation=read_generation(prices=prices, **of_benchmark),
+        generation=read_generation(**of_benchmark),
         verification=read_verification(verification),
-        views=views,
         languages=read_languages(languages),
         examples=read_examples(examples),
         published="".join(published_page),
         probes="".join(probes_page),
-        training=read_training(training),
+        training=read_all(training, TRAINING_BUCKETS),
         provenance=made_of,
         title=title,
         created=now(),
@@ -201,33 +187,20 @@ def render_report(inputs: ReportInput) -> str:
 
     Tables without rows give a page that says so.
     """
-    views = [name for ids in inputs.views.values() for name in ids.values()]
+    ids = [info.id for info in inputs.benchmarks]
     tables = ("psi_table", "bucket_scores", "statistics", "position_histogram")
     shown: dict[str, Any] = {
-        name: getattr(inputs, name).filter(~pl.col("benchmark").is_in(views)) for name in tables
+        name: getattr(inputs, name).filter(pl.col("benchmark").is_in(ids)) for name in tables
     }
     order = shown["statistics"]["language"].unique(maintain_order=True).to_list()
-    without_views = replace(inputs, **shown, language_order=order)
-    benchmarks, found = inputs.benchmarks, score_context(without_views)
+    inputs = replace(inputs, **shown, language_order=order)
+    benchmarks, found = inputs.benchmarks, score_context(inputs)
     metric = found["metric"]
-    pairs = [
-        pair_blocks(
-            info,
-            psi_table=without_views.psi_table,
-            bucket_scores=without_views.bucket_scores,
-            position_trend=inputs.position_trend,
-            languages=order,
-            models=inputs.models,
-            metric=metric,
-        )
-        for info in benchmarks
-    ]
+    maps = [(info, pair_map(info, inputs.psi_table, order, metric=metric)) for info in benchmarks]
     found |= {
-        "languages": [two for two in zip(benchmarks, pairs, strict=True) if two[1]],
-        "data": [
-            (info, _data(without_views, info, inputs.psi_table, metric)) for info in benchmarks
-        ],
-        "training": training_blocks(inputs.training, benchmarks, metric=metric),
+        "languages": [two for two in maps if two[1]],
+        "data": [(info, _data(inputs, info)) for info in benchmarks],
+        "training": training_figures(inputs.training, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),
         "published": inputs.published,
         "probes": inputs.probes,
@@ -235,10 +208,8 @@ def render_report(inputs: ReportInput) -> str:
     return render_page("report.html", **found)
 
 
-def _data(
-    inputs: ReportInput, info: BenchmarkInfo, every: pl.DataFrame, metric: str
-) -> list[Block]:
-    """Return a benchmark's tables and figures in page order; ``every`` has its views' PSI rows."""
+def _data(inputs: ReportInput, info: BenchmarkInfo) -> list[Block]:
+    """Return a benchmark's tables and figures in page order."""
     tables = inputs.languages.get(info.id, {})
     made = generation_tables(inputs.generation, info.id)
     # what there is, what came of the documents, what the filters did, how good the
@@ -248,16 +219,7 @@ def _data(
         *_histograms(inputs.position_histogram.filter(benchmark=info.id)),
         *language_blocks(inputs.statistics, info, tables),
         *made[:1],
-        *verification_blocks(inputs.verification, info),
-        *view_tables(
-            every,
-            info,
-            inputs.views.get(info.id, {}),
-            inputs.verification,
-            metric=metric,
-            models=[model.id for model in inputs.models],
-            languages=inputs.language_order,
-        ),
+        *verification_tables(inputs.verification, info),
         *quality_blocks(tables),
         *made[1:],
     ]

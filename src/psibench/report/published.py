@@ -527,44 +527,21 @@ def _inside() -> pl.Expr:
 # --- the page
 
 
-def summary(found: pl.DataFrame) -> Table:
-    """Return a row per paper's table; ``found`` as `compare` returns it."""
-    counted = found.group_by("paper", "table", maintain_order=True).agg(
-        pl.struct(PLACE).n_unique().alias("published figures run here"),
-        pl.len().alias("comparisons"),
-        pl.col("inside").count().alias("with an interval"),
-        pl.col("inside").sum().alias("published inside it"),
-    )
-    return table_of("What was run here", counted)
-
-
 def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]:
     """Return a section per table of a paper that has a counterpart in ``found``.
 
-    ``missing`` are the models none of whose figures has one. ``panels``: those grids of the table
-    that a run's rows are in.
+    ``panels``: those grids of the table that a run's rows are in.
     """
     index, shown = read_yaml(PUBLISHED / INDEX), []
     for (name,), own in found.group_by("spec", maintain_order=True):
         printed = figures.filter(spec=name)
-        measured = printed.filter(pl.col("data") != "")
         source = ", ".join(printed.select("paper", "table").row(0))
-        ran = set(own["model_name"])
-        shown.append(
-            {
-                "id": name,
-                "source": source,
-                "title": index[name]["title"],
-                "text": index[name]["text"],
-                "panels": [
-                    _grid(str(panel) or source, printed.filter(panel=panel), mine)
-                    for (panel,), mine in own.group_by("panel", maintain_order=True)
-                ],
-                "n_figures": measured.height,
-                "n_compared": own.select(PLACE).n_unique(),
-                "missing": [m for m in dict.fromkeys(measured["model_name"]) if m not in ran],
-            }
-        )
+        panels = [
+            _grid(str(panel) or source, printed.filter(panel=panel), mine)
+            for (panel,), mine in own.group_by("panel", maintain_order=True)
+        ]
+        about = {"title": index[name]["title"], "text": index[name]["text"]}
+        shown.append({"id": name, "source": source, "panels": panels, **about})
     return shown
 
 
@@ -658,6 +635,5 @@ def run_published(
             (name, DATA_TEXTS[fact["data"]], metrics[name], fact["differs"])
             for name, fact in facts.items()
         ],
-        summary=summary(found),
     )
     write_text(page, html)

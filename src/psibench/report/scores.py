@@ -1,4 +1,4 @@
-"""What models score by position: curves and answers, the PSI table, first stages.
+"""What models score by position: curves with a word for each model, and the PSI table.
 
 The page of ``psibench score --report`` is this alone (`render_scores`).
 """
@@ -31,12 +31,7 @@ from psibench.report.tables import (
     table_of,
     with_ends,
 )
-from psibench.report.verdict import (
-    WORDS,
-    has_flag,
-    place,
-    verdicts,
-)
+from psibench.report.verdict import WORDS, place, verdicts
 from psibench.report.views import (
     PAIR,
     BenchmarkInfo,
@@ -81,8 +76,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     metric = headline_metric(inputs.psi_table)
     leading = headlines(inputs.psi_table, inputs.language_order)
     of_buckets = headlines(inputs.bucket_scores.filter(metric=metric), inputs.language_order)
-    every = in_slices(inputs.bucket_scores, of_buckets | leading)
-    rows = every.filter(metric=metric)
+    rows = in_slices(inputs.bucket_scores, of_buckets | leading).filter(metric=metric)
     lead = in_slices(inputs.psi_table, leading).filter(metric=metric)
     ids = [info.id for info in benchmarks]
     ordered = sorted(
@@ -94,7 +88,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     said = [answers(lead, info, controls, curves[info.id]) for info in benchmarks]
     others = [
         (info, [figure for name, figure in curves[info.id].items() if name != scheme])
-        for info, scheme, *_ in said
+        for info, scheme, _ in said
     ]
     return {
         "title": inputs.title,
@@ -120,7 +114,6 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         },
         "curves": [(info, figures) for info, figures in others if figures],
         "comparison": full_and_tiny_figure(rows, benchmarks, metric=metric),
-        "first_stages": first_stages(every, benchmarks, models, metric=metric),
     }
 
 
@@ -179,118 +172,35 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
 
 # --- the answers on top
 
-UNSAID_FLAGS = ("filter_panel", "few_clusters", "small_buckets", "at_ceiling")
-"""Flags that the verdict's sentences do not put in words."""
-QUESTIONS = (
-    "Does the score depend on where the evidence is?",
-    "The model, or the questions?",
-    "How much is truncation?",
-    "How large could it be?",
-)
-
 
 def answers(
     lead: pl.DataFrame,
     info: BenchmarkInfo,
     controls: Mapping[str, str | None],
     curves: Mapping[str, FigureView],
-) -> tuple[BenchmarkInfo, str, FigureView | None, Table | None]:
-    """Return benchmark, bucket scheme, curves with words, and the sentences behind these.
+) -> tuple[BenchmarkInfo, str, FigureView | None]:
+    """Return benchmark, bucket scheme, and its curves with a word and what to do for each model.
 
     ``lead`` are the leading PSI rows of one metric; ``curves`` are by bucket scheme.
     """
-    rows = lead.filter(benchmark=info.id, buckets=main_scheme(lead, info) or "").to_dicts()
-    if not rows:
-        return info, "", None, None
-    scheme = rows[0]["buckets"]
-    by_model = {row["model"]: row for row in rows if row["evidence"] == "all"}
-    found = verdicts(rows, controls=controls)
-    lines = []
-    for one in found:
-        row, control = by_model[one.model], controls.get(one.model)
-        chips = [word_chip(one.word), chip(f"{control} control" if control else row["kind"])]
-        chips += [chip(n, "warn", FLAGS[n]) for n in UNSAID_FLAGS if has_flag(row, n)]
-        name = Markup("<bdi>{}</bdi> {}").format(one.model, Markup(" ").join(chips))
-        lines.append((name, one.depends, one.beyond, one.truncation, one.size))
-    table = Table(
-        f"Answers for {info.id}",
-        ("Model", *QUESTIONS),
-        tuple(lines),
-        n_names=1,
-        prose=range(1, 5),
-        looks=tuple(_css(one.word) for one in found),
-        css="answers",
-    )
+    scheme = main_scheme(lead, info) or ""
     curve = curves.get(scheme)
-    if curve is not None:
-        by_name = {one.name: one for one in curve.panels}
-        said = [
-            replace(
-                by_name.pop(one.model),
-                name=Markup("{} {}").format(one.model, word_chip(one.word)),
-                note=one.advice,
-            )
-            for one in found
-            if one.model in by_name
-        ]
-        curve = replace(curve, panels=(*said, *by_name.values()))
-    return info, scheme, curve, table
-
-
-def _css(word: str) -> str:
-    return word.replace(" ", "-")
+    if curve is None:
+        return info, "", None
+    panels = {one.name: one for one in curve.panels}
+    said = {}
+    rows = lead.filter(benchmark=info.id, buckets=scheme).to_dicts()
+    for one in verdicts(rows, controls=controls):
+        if one.model in panels:
+            name = Markup("{} {}").format(one.model, word_chip(one.word))
+            said[one.model] = replace(panels[one.model], name=name, note=one.advice)
+    others = [one for one in curve.panels if one.name not in said]
+    return info, scheme, replace(curve, panels=(*said.values(), *others))
 
 
 def word_chip(word: str) -> Markup:
     """Return one of `WORDS` as a label that says what it means."""
-    return chip(word, f"word {_css(word)}", WORDS[word])
-
-
-# --- first stages
-
-FIRST_STAGE_NOTE = (
-    "A reranker orders what its first stage found: where that misses the relevant document, no "
-    "reranker can bring it back, so that a first stage which misses late evidence makes a reranker "
-    "look position-sensitive. Recall at a reranker's depth is its first stage's."
-)
-
-
-def first_stages(
-    rows: pl.DataFrame,
-    benchmarks: Sequence[BenchmarkInfo],
-    models: Sequence[ModelInfo],
-    *,
-    metric: str,
-) -> list[tuple[BenchmarkInfo, Table]]:
-    """Return what each reranker was given by position beside its scores.
-
-    ``rows`` are the leading BUCKET_SCORES rows of all metrics. A reranker of ``depth`` K has a row
-    of recall@K, where ``psi_metrics`` names it; other models have none.
-    """
-    recalls = pl.DataFrame(
-        [(model.id, f"recall@{model.depth}") for model in models],
-        schema={"model": pl.String, "recall": pl.String},
-        orient="row",
-    ).with_row_index()
-    labels = pl.when(metric=metric).then(pl.format("reranked, {}", "metric"))
-    found = []
-    for info in benchmarks:
-        mine = rows.filter(benchmark=info.id, buckets=main_scheme(rows, info) or "", evidence="all")
-        is_recall, is_score = pl.col("metric") == pl.col("recall"), pl.col("metric") == metric
-        both = (
-            recalls.join(mine, on="model")
-            .filter(is_recall.any().over("model"), is_recall | is_score)
-            .sort("index", is_score, "bucket_low")
-        )
-        if both.height:
-            both = both.with_columns(
-                labels.otherwise(pl.format("first stage, {}", "metric")).alias(" ")
-            )
-            shown = both.pivot("bucket", index=["model", " "], values="mean")
-            shown = shown.rename({"model": "reranker"})
-            title = f"{info.id}: first stages"
-            found.append((info, table_of(title, shown, note=FIRST_STAGE_NOTE)))
-    return found
+    return chip(word, f"word {word.replace(' ', '-')}", WORDS[word])
 
 
 # --- curves by position

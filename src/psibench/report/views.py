@@ -19,17 +19,13 @@ PAIR = (
     .alias("pair")
 )
 """A language pair as shown, as `psibench.report.wording.pair_text`."""
-KNOWN_ITEM_NOTE = (
-    "The queries are known-item queries drawn by a program from the evidence span itself "
-    "(Azzopardi, de Rijke and Balog, SIGIR 2007), not written by people or a language model. "
-    "They compare positions; being made of a passage's own words they favour lexical matching, so "
-    "they do not compare models, and absolute scores say little about real users."
-)
-STAND_IN_NOTE = (
-    "A rule-based stand-in answered in place of a language model, through the same requests: its "
-    "queries are words of one sentence each. They compare positions; being made of a passage's "
-    "own words they favour lexical matching, so they do not compare models. Name a language model "
-    "in the benchmark's tasks to have real queries."
+AUTHORS = {
+    "simulation": "simulated known-item queries, drawn from the evidence itself; no person and no "
+    "language model wrote them, and they compare positions, not models",
+    "people": "questions written by people",
+}
+STAND_IN_AUTHOR = (
+    "{model}, a rule-based program in a language model's place; they compare positions, not models"
 )
 
 Headline = dict[str, str]
@@ -57,25 +53,36 @@ class BenchmarkInfo:
     headline: str = ""
 
 
+def author_texts(queries_by: str) -> dict[str, str]:
+    """Say in words who wrote queries, by the names that provenance gives; nothing where unknown."""
+    found = {}
+    for author in queries_by.split(", "):
+        model = author.removeprefix("llm:")
+        if model.startswith(STAND_IN_PREFIX):
+            found[author] = STAND_IN_AUTHOR.format(model=model)
+        elif author not in ("", "not recorded"):
+            written = f"written by {model}" if model != author else author
+            found[author] = AUTHORS.get(author, written)
+    return found
+
+
 def simulation_note(queries_by: str) -> str:
-    """Say what was simulated, from what a table says of who wrote the queries; empty: nothing."""
-    if f"llm:{STAND_IN_PREFIX}" in queries_by:
-        return STAND_IN_NOTE
-    return KNOWN_ITEM_NOTE if queries_by == "simulation" else ""
+    """Say what was simulated; empty: nothing."""
+    return "; ".join(
+        text
+        for author, text in author_texts(queries_by).items()
+        if author == "simulation" or author.startswith(f"llm:{STAND_IN_PREFIX}")
+    )
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """One model: its kind, what it is, and which of the two controls it is, if any.
-
-    ``depth``: how many documents of a first stage a reranker orders.
-    """
+    """One model: its kind, what it is, and which of the two controls it is, if any."""
 
     id: str
     kind: str
     description: str = ""
     control: Literal["position-blind", "truncating"] | None = None
-    depth: int | None = None
 
 
 def headline_metric(psi_table: pl.DataFrame) -> str:
