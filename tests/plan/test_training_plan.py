@@ -148,7 +148,7 @@ def test_pads_may_be_trained_on_documents_alone_and_tested_by_probes():
     pads = TRAINING | {"seeds": [1], "bases": {"net": BASE | {"objective": "pads"}}}
     plan = plan_of({"pool": DOCUMENTS, "test": DOCUMENTS}, pads, **PROBED)
     assert plan.runs == []
-    assert {one["benchmark"] for one in paths.probed(plan)} == {"test"}
+    assert {one["benchmark"] for one in plan.probed} == {"test"}
     assert paths.probe_psi(plan) == []
     held_out = paths.held_out(plan, "t", table="corpus")
     assert held_out == ["results/test/data/eng-Latn/general/corpus.parquet"]

@@ -7,22 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import Command, add_config, read_config
-from psibench.commands.plan import number
+from psibench.commands.plan import RESULTS, ends, number
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
 from psibench.plan.config import load_config
 
 if TYPE_CHECKING:
     from psibench.plan.measured import Measured
+    from psibench.plan.plan import Plan
 
-RESULTS = Path("results")
 NONE = "This config asks no language model and no embedding API."
-LABELS = ("stage", "benchmark", "language", "by")
-HEAD = (*LABELS, "from", "requests", "answered", "tokens in", "out", "USD", "replies from")
+LABELS = ("stage", "benchmark", "language", "by", "basis")
+HEAD = (*LABELS[:-1], "from", "requests", "answered", "tokens in", "out", "USD")
 NOTE = (
-    "Counts are from tables of a run, the source or the plan; replies from a run, the example in "
-    "the template's header or PosIR's translations; ? is what nobody can tell before it is built. "
-    "docs/running.md, `What a plan rests on`, has the sources."
+    "Requests are counts of tables of a run, the source or the plan, tokens means of a run or of "
+    "docs/running.md, `What a plan rests on`; - is what nobody can tell before it is built."
 )
 
 
@@ -39,24 +38,20 @@ def run_estimate(args: argparse.Namespace) -> None:
     measured = Measured(plan, RESULTS)
     tasks = {task for planned in plan.benchmarks.values() for task in planned.tasks}
     apis = [model for model in plan.models if plan.is_api(model)]
-    is_read = (pl.col("stage") == "encode") | pl.col("stage").str.starts_with("probe_")
-    paid = work_table(measured).filter(
-        pl.col("stage").is_in(tasks) | (is_read & pl.col("by").is_in(apis))
-    )
+    is_read = pl.col("by").is_in(apis) & (pl.col("stage") != "search")
+    paid = work_table(measured).filter(pl.col("stage").is_in(tasks) | is_read)
     if paid.is_empty():
         print(NONE)
         return
     lines: list[tuple[str, ...]] = [HEAD]
     for row in paid.iter_rows(named=True):
-        labels = (*(row[name] or "" for name in LABELS), row["basis"])
-        lines.append((*labels, *_cells(row), row["output_basis"] or ""))
+        lines.append((*(row[name] or "" for name in LABELS), *_cells(row)))
     payers = summed(paid, ["by"]).to_dicts()
-    lines += [("total", "", "", row["by"], "", *_cells(row), "") for row in payers]
-    print("\n".join(aligned(lines, n_text=5)))
+    lines += [("total", "", "", row["by"], "", *_cells(row)) for row in payers]
+    print("\n".join(aligned(lines, n_text=len(LABELS))))
     for row in payers:
-        costs = paid.filter(pl.col("tokens_in_high") > 0, by=row["by"])
-        has_price = costs["usd_high"].null_count() == 0
-        print("\n".join(_payer(measured, row, has_price=has_price)))
+        for line in _payer(plan, row):
+            print(line)
     for line in _designs(measured):
         print(line)
     print(NOTE)
@@ -69,58 +64,53 @@ def money(usd: float) -> str:
     return f"{usd:,.2f}" if usd < 100 else f"{usd:,.0f}"
 
 
-def _ends(row: dict[str, Any], name: str, write: Any = "{:,}".format) -> str:
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "?" if high is None else " to ".join(dict.fromkeys((write(low), write(high))))
-
-
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    tokens = (_ends(row, "tokens_in"), _ends(row, "tokens_out"))
-    return (_ends(row, "items"), f"{row['answered'] or 0:,}", *tokens, _ends(row, "usd", money))
+    items, *tokens = (
+        ends(row, name, "{:,}".format) for name in ("items", "tokens_in", "tokens_out")
+    )
+    return (items, f"{row['answered'] or 0:,}", *tokens, ends(row, "usd", money))
 
 
-def _payer(measured: "Measured", row: dict[str, Any], *, has_price: bool) -> Iterator[str]:
+def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
     """Say of a language model or an embedding API its price, its hours here and its budget."""
+    from psibench.generate.ask import answer_folder
+    from psibench.llm.answer_store import stored_usage
+    from psibench.llm.ledger import Ledger
     from psibench.llm.sections import price_of
 
-    plan, name = measured.plan, row["by"]
-    spent = None
+    name, spent = row["by"], None
     if name in plan.llms:
         entry: Any = plan.llms[name]
-        price = None
         yield f"{name}: {entry.model}, backend {entry.backend}"
-        _, retired = entry.retirement() or (False, None)
-        if retired is not None:
-            yield f"  {retired}"
-        with suppress(InputError):
-            price = price_of(entry.model, plan.prices)
+        if (retired := entry.retirement()) is not None:
+            yield f"  {retired[1]}"
         how = f"`prices: {{{entry.model}: {{input_usd: ..., output_usd: ..., as_of: ...}}}}`"
-        if price is not None:
-            spent = price.cost(measured.spent(name), is_batch=entry.backend == "openai-batch")
-            batch = (
-                f", in a batch {price.batch_share:.0%} of that" if price.batch_share != 1 else ""
-            )
+        with suppress(InputError):
+            price, is_batch = price_of(entry.model, plan.prices), entry.backend == "openai-batch"
+            stored = stored_usage(answer_folder(plan.config.store, name))
+            spent = price.cost(stored, is_batch=is_batch)
+            share = f", in a batch {price.batch_share:.0%} of that" * (price.batch_share != 1)
             yield (
                 f"  {price.input_usd:g} USD per million input tokens, {price.output_usd:g} output"
-                f"{batch}; as of {price.as_of} ({price.source or 'no source given'})"
+                f"{share}; as of {price.as_of} ({price.source or 'no source given'})"
             )
         if row["gpu_minutes_high"] is not None:
-            hours = _ends(row, "gpu_minutes", lambda minutes: number(minutes / 60))
+            hours = ends(row, "gpu_minutes", lambda minutes: number(minutes / 60))
             yield f"  {hours} GPU hours, if it is served by you (`psibench plan`)"
     else:
         entry = plan.models[name]
-        how = "`price` in its entry, US dollars per million tokens"
-        spent = measured.spent_on_vectors(name, entry.price)
         yield f"{name}: {entry.model}; tokens by the documents' lengths"
+        how = "`price` in its entry, US dollars per million tokens"
         if entry.price is not None:
+            folder = Path(plan.config.store) / "embeddings" / name
+            spent = Ledger(folder, job="", usd_per_million=entry.price).spent_usd
             yield f"  {entry.price:g} USD per million tokens"
-    if not has_price:
+    if spent is None:
         yield f"  no price: set {how} to see money"
-    elif entry.budget_usd is not None and spent is not None:
+    elif entry.budget_usd is not None and row["usd_high"] is not None:
         lows = [entry.budget_usd - spent - row[f"usd_{end}"] for end in ("high", "low")]
-        lack = ": it will stop before the end" if lows[1] < 0 else ""
-        lack = lack or (": it may stop before the end" if lows[0] < 0 else "")
         left = " to ".join(dict.fromkeys(f"{one:,.2f}" for one in lows))
+        lack = f": it {'will' if lows[1] < 0 else 'may'} stop before the end" * (lows[0] < 0)
         told = f"  budget {entry.budget_usd:g} USD, spent {money(spent)}, left after this {left}"
         yield f"{told}{lack}"
 
@@ -131,15 +121,14 @@ def _designs(measured: "Measured") -> Iterator[str]:
     from psibench.metrics.design import evenly_spread, smallest_psi_text
 
     for planned in measured.plan.benchmarks.values():
-        for language in planned.languages if planned.is_generated else ():
-            counts = measured.counts(planned.id, language)
-            if counts is None or language in planned.translated:
+        for language in planned.native if planned.is_generated else ():
+            if (counts := measured.counts(planned.id, language)) is None:
                 continue
             n_held = 1 if isinstance(planned.section, Posir) else 3  # it draws a document's third
             for n in dict.fromkeys(map(round, counts.left)):
                 table = evenly_spread(
                     n,
-                    counts.texts.n_documents,
+                    round(counts.texts.n_documents),
                     n_candidates=round(counts.candidates),
                     n_held=n_held,
                 )
@@ -149,10 +138,10 @@ def _designs(measured: "Measured") -> Iterator[str]:
 
 COMMAND = Command(
     description="Print requests, those already answered, tokens and money per task, benchmark and "
-    "language model, of translations per language, and of embedding APIs the texts that have no "
-    "vector yet: the part of `psibench plan` that is paid, as ranges (its --csv has the numbers). "
-    "What a run has measured takes the place of the config's numbers. Run it where you run the "
-    "workflow: it uses the tables, answers and vectors made so far.",
+    "language model, of translations per language, and of embedding APIs: the part of `psibench "
+    "plan` that is paid, as ranges (its --csv has the numbers). What a run has measured takes the "
+    "place of the config's numbers. Run it where you run the workflow: it uses the tables made so "
+    "far.",
     add_arguments=add_config,
     run=run_estimate,
 )

@@ -1,8 +1,7 @@
 """`psibench plan`: what every stage of a config has to do, takes and costs."""
 
 import argparse
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,13 @@ from psibench.commands.base import (
     Command,
     add_config,
     read_config,
+    refuse_below,
     refuse_unwritable,
     write_unrounded,
 )
 from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.config.paths import PROFILES
-from psibench.errors import InputError
-from psibench.plan.config import Config, load_config, resolve_llms
+from psibench.plan.config import Config, load_config
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,14 +23,11 @@ if TYPE_CHECKING:
 RESULTS = Path("results")
 BY = {"stage": None, "model": "by", "language": "language", "benchmark": "benchmark"}
 """What rows are summed by -> the column beside the stage."""
-HEADINGS = (
-    *("items", "M tokens in", "out", "GPU h", "CPU h", "jobs", "longest, min"),
-    *("store GB", "results GB", "USD"),
-)
+HEADINGS = ("items", "M tokens in", "out", "GPU h", "CPU h", "jobs", "longest, min", "store GB")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the config, what is summed up, how many run at once, and a CSV file."""
+    """Add the config, what is summed up, how many jobs run at once, and a CSV file."""
     add_config(parser)
     parser.add_argument(
         "--by",
@@ -40,9 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="rows: each stage, or each stage by model, language or benchmark (default stage)",
     )
     parser.add_argument(
-        "--jobs", type=int, metavar="N", help="jobs at once (default: the profile slurm's)"
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="jobs at once, at most one a GPU (default: the profile slurm's)",
     )
-    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs at once (default: as --jobs)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write all rows, unrounded")
 
 
@@ -55,41 +53,37 @@ def run_plan(args: argparse.Namespace) -> None:
     from psibench.plan.work import summed, work_table
 
     refuse_unwritable("--csv", args.csv)
-    for option in ("jobs", "gpus"):
-        if (given := getattr(args, option)) is not None and given < 1:
-            raise InputError(f"--{option} {given}; give a number from 1 up")
+    refuse_below(args, {"jobs": 1})
     config, models = load_config(read_config(args))
     table = work_table(Measured(make_plan(config, models), RESULTS))
-    beside = BY[args.by]
-    names = ["stage"] if beside is None else ["stage", beside]
-    rows = [*summed(table, names).iter_rows(named=True)]
+    names = [name for name in ("stage", BY[args.by]) if name is not None]
     (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
     total |= {"items_high": None}  # documents, requests and pairs are no sum
-    cells = [(*(row.get(name) or "" for name in names), *_cells(row)) for row in (*rows, total)]
-    lines = [*aligned([(*names, *HEADINGS), *cells], n_text=len(names))]
-    lines += _totals(config, total)
-    lines += _unknown(table, config)
-    lines += _bottleneck(config, table, jobs=args.jobs, gpus=args.gpus)
-    print("\n".join(lines))
+    rows = [*summed(table, names).iter_rows(named=True), total]
+    cells = [(*(row.get(name) or "" for name in names), *_cells(row)) for row in rows]
+    print("\n".join(aligned([(*names, *HEADINGS, "USD"), *cells], n_text=len(names))))
+    for line in (*_notes(table, config), *_bottleneck(table, args.jobs)):
+        print(line)
     write_unrounded(table, args.csv)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    def ends(name: str, per: float = 1.0) -> str:
-        low, high = row[f"{name}_low"], row[f"{name}_high"]
-        if high is None:
-            return UNDEFINED
-        low, high = number(low / per), number(high / per)
-        return low if low == high else f"{low} to {high}"
-
-    def one(name: str, per: float) -> str:
+    def one(name: str, per: float = 1.0) -> str:
         return UNDEFINED if row[name] is None else number(row[name] / per)
 
-    tokens = (ends("tokens_in", 1e6), ends("tokens_out", 1e6))
-    computing = (ends("gpu_minutes", 60), one("cpu_minutes", 60))
-    jobs = (f"{row['jobs']:,}", one("job_minutes", 1))
-    rooms = (one("store_bytes", 1e9), one("results_bytes", 1e9))
-    return (ends("items"), *tokens, *computing, *jobs, *rooms, ends("usd"))
+    def between(name: str, per: float = 1.0) -> str:
+        return ends(row, name, lambda value: number(value / per))
+
+    tokens = (between("tokens_in", 1e6), between("tokens_out", 1e6))
+    hours = (between("gpu_minutes", 60), one("cpu_minutes", 60))
+    jobs = (f"{row['jobs']:,}", one("job_minutes"))
+    return (between("items"), *tokens, *hours, *jobs, one("store_bytes", 1e9), between("usd"))
+
+
+def ends(row: dict[str, Any], name: str, write: Callable[[float], str]) -> str:
+    """Write a range, one number where both ends are alike."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return UNDEFINED if high is None else " to ".join(dict.fromkeys((write(low), write(high))))
 
 
 def number(value: float) -> str:
@@ -99,79 +93,62 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 1 else f"{value:.3f}"
 
 
-def _totals(config: Config, total: dict[str, Any]) -> Iterator[str]:
-    """Say what the sums are by."""
-    from psibench.plan.texts import CPU_GFLOPS
-
-    encoding, n_cores = config.encoding, os.cpu_count() or 1
-    if total["gpu_minutes_high"] is not None:
-        yield (
-            f"GPU hours by {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), language models "
-            f"that write by {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s); CPU hours by "
-            f"this machine's {n_cores} cores of {CPU_GFLOPS} GFLOPS."
-        )
-    if total["usd_high"] is not None:
-        yield "USD by task and model, and what they rest on: `psibench estimate`."
-
-
-def _unknown(table: "pl.DataFrame", config: Config) -> Iterator[str]:
-    """Say why numbers are not known."""
+def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
+    """Say what hours are by, and why numbers are not known."""
     import polars as pl
 
-    unknown = table.filter(pl.col("basis") == "unknown")
-    if len(unknown):
-        names = unknown.get_column("benchmark").unique(maintain_order=True)
+    from psibench.plan.work import CPU_GFLOPS
+
+    encoding = config.encoding
+    yield (
+        f"GPU hours by {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), language models that "
+        f"write by {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s); CPU hours by this "
+        f"machine's cores of {CPU_GFLOPS} GFLOPS. `psibench estimate` has what is paid."
+    )
+    known = pl.col("basis") != "unknown"
+    if len(unknown := table.filter(~known)):
+        names = ", ".join(unknown["benchmark"].unique(maintain_order=True))
         yield (
-            f"Not counted: {', '.join(names)}. Nobody can tell how many texts there will be (no "
+            f"Not counted: {names}. Nobody can tell how many texts there will be (no "
             "sample.n_documents, and a source that is large or on the hub): build it first. "
             "encoding.shards: NUMBER cuts its encodings into so many jobs."
         )
-    known = table.filter(pl.col("basis") != "unknown")
-    reads = known.filter(pl.col("tokens_in_high") > 0)
-    writes = pl.col("tokens_out_high").is_not_null()
-    served = [name for name, llm in resolve_llms(config).items() if llm.backend == "vllm"]
-    here = reads.filter(writes, pl.col("by").is_in(served))
-    elsewhere = reads.filter(writes, ~pl.col("by").is_in(served), pl.col("usd_high").is_null())
-    computed = reads.filter(~writes, pl.col("answered").is_null())
-    no_size = "neither its entry nor a checkpoint on this machine says how large it is; "
-    gpus, on_cpu = here.filter(pl.col("gpus") > 0), here.filter(gpus=0)
-    for what, rows, column, advice in (
-        ("GPU hours", computed, "cpu_minutes", f"{no_size}set `parameters_m`"),
-        ("GPU hours", gpus, "gpu_minutes_high", "set `vllm.parameters_b`"),
-        ("CPU hours", on_cpu, "cpu_minutes", "set `vllm.tokens_per_s` as a trial run shows it"),
-        ("room", known.filter(stage="encode"), "store_bytes", f"{no_size}set `dim`, `max_terms`"),
-        ("GPU hours or price", elsewhere, "gpu_minutes_high", "set `vllm: {parameters_b: ...}`"),
-    ):
-        if lacking := _without(rows, column):
-            yield f"No {what} of {lacking}: {advice} in its entry."
-
-
-def _without(rows: "pl.DataFrame", column: str) -> str:
-    """List by whom the rows are that lack a number."""
-    lacking = rows.filter(rows[column].is_null()).get_column("by").unique(maintain_order=True)
-    return ", ".join(lacking)
-
-
-def _bottleneck(
-    config: Config, table: "pl.DataFrame", *, jobs: int | None, gpus: int | None
-) -> Iterator[str]:
-    """Say how long each stage takes, with so many jobs and GPUs at once, the longest first."""
-    from psibench.plan.work import wall_minutes
-
-    on_cpu = config.encoding.device == "cpu"
-    n_jobs = jobs or (1 if on_cpu else _jobs_of_profile())
-    n_gpus = gpus or n_jobs
-    stages = wall_minutes(table, jobs=n_jobs, gpus=n_gpus, on_cpu=on_cpu)
-    if not len(stages):
-        return
-    each = ", ".join(f"{stage} {duration(minutes)}" for stage, minutes in stages.iter_rows())
-    whole = float(stages["minutes"].sum())
-    at_once = f"{n_jobs:,} job{'s' * (n_jobs > 1)}"
-    at_once += "" if on_cpu else f" and {n_gpus:,} GPU{'s' * (n_gpus > 1)}"
-    yield (
-        f"Bottleneck: {stages['stage'][0]}. At least, by the larger numbers, with {at_once} at "
-        f"once (--jobs, --gpus): {each}; one after the other {duration(whole)}."
+    reads = table.filter(known, pl.col("tokens_in_high") > 0)
+    no_time = reads.filter(
+        pl.all_horizontal(pl.col("cpu_minutes", "gpu_minutes_high", "usd_high").is_null())
     )
+    no_room = reads.filter(pl.col("store_bytes").is_null(), stage="encode")
+    for what, rows, keys in (
+        ("hours", no_time, "parameters_m; vllm: parameters_b or, on a CPU, tokens_per_s; price"),
+        ("room", no_room, "dim, max_terms"),
+    ):
+        if len(rows):
+            names = ", ".join(rows["by"].unique(maintain_order=True))
+            yield f"No {what} of {names}: its entry does not say its size ({keys})."
+
+
+def _bottleneck(table: "pl.DataFrame", jobs: int | None) -> Iterator[str]:
+    """Say how long each stage takes, with so many jobs at once, the longest first.
+
+    No shorter than its longest job, and than its jobs' minutes shared out.
+    """
+    import polars as pl
+
+    n = jobs or _jobs_of_profile()
+    shared = (pl.col("job_minutes") * pl.col("jobs")).sum() / n
+    stages = (
+        table.filter(pl.col("job_minutes").is_not_null())
+        .group_by("stage", maintain_order=True)
+        .agg(minutes=pl.max_horizontal(pl.col("job_minutes").max(), shared))
+        .sort("minutes", descending=True, maintain_order=True)
+    )
+    if len(stages):
+        each = ", ".join(f"{stage} {duration(minutes)}" for stage, minutes in stages.iter_rows())
+        whole = duration(float(stages["minutes"].sum()))
+        yield (
+            f"Bottleneck: {stages['stage'][0]}. At least, by the larger numbers, with {n:,} "
+            f"job{'s' * (n > 1)} at once (--jobs): {each}; one after the other {whole}."
+        )
 
 
 def _jobs_of_profile() -> int:
@@ -194,11 +171,10 @@ def duration(minutes: float) -> str:
 
 COMMAND = Command(
     description="Print what each stage of a config has to do: items, tokens, GPU and CPU hours, "
-    "jobs, room in the store and in results, money; and which stage takes longest. Counts are "
-    "those of the tables that a run made, else of the config's numbers (documents of a sample "
-    "spread over its length bins, queries by what filters left in a run or in the papers), else of "
-    "the source where it is here. Two operations per parameter (input embeddings aside) and token. "
-    "Nothing is run.",
+    "jobs, room in the store, money; and which stage takes longest. Counts are those of the tables "
+    "that a run made, else of the config's numbers (documents of a sample spread over its length "
+    "bins, queries by what filters left in a run or in the papers), else of the source where it is "
+    "here. Two operations per parameter (input embeddings aside) and token. Nothing is run.",
     add_arguments=add_arguments,
     run=run_plan,
 )

@@ -235,11 +235,14 @@ class PlannedBenchmark:
         assert self.generated.false_negatives is not None
         return self.generated.false_negatives
 
-    @property
-    def scored_parts(self) -> tuple[int, float]:
-        """The parts of a document that rerankers verify, and the share of its tokens in each."""
+    def scored_pairs(self, of: str) -> tuple[int, float]:
+        """Return the pairs that rerankers score of a candidate, and the share of a document in one.
+
+        ``of`` is ``verify`` or ``false_negatives``.
+        """
         verify = self.generated.verify
-        assert verify is not None
+        if of != "verify" or verify is None:
+            return self.negatives.recall.top_k, 1.0
         return len(verify.parts), 1.0 if verify.parts == SPAN_PARTS else 1 / len(verify.parts)
 
     def asks(self, lang: str) -> bool:

@@ -21,12 +21,13 @@ from psibench.models.compiled import MOST_WEIGHTS
 from psibench.models.protocols import MODEL_VERSIONS
 from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
-from psibench.plan.texts import on_cpus
+from psibench.plan.work import SCORING, by_config
 from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 DEVICES = Path("/dev")
 READERS = 4
 """Files of a source that are read at once: more would wait for one disk or one network."""
+SMALL_JOB_TEXTS = 5_000
 READER_BYTES = 32 << 20
 """Bytes from which on a reading process is worth its start."""
 
@@ -246,11 +247,8 @@ def scoring_minutes(plan: Plan, benchmark: str, lang: str, reranker: str, *, of:
 
     At least four hours, and a day where nobody can tell.
     """
-    minutes = plan.scoring_minutes(benchmark, lang, reranker, of)
-    if minutes is None:
-        return 1440
-    n_jobs = len(plan.benchmarks[benchmark].parts[lang]) * len(plan.portions(benchmark, lang, of))
-    return max(240, int(1.5 * minutes / n_jobs))
+    planned = by_config(plan).rows[SCORING[of], benchmark, lang, reranker].job_minutes
+    return 1440 if planned is None else max(240, int(1.5 * planned))
 
 
 def recall_depth(plan: Plan, benchmark: str) -> int:
@@ -304,10 +302,8 @@ def encode_minutes(plan: Plan, benchmark: str, model: str, lang: str) -> int:
 
     At least four hours.
     """
-    minutes = plan.gpu_minutes(benchmark, model, lang) or 0
-    if gpus(plan, model) == 0 and isinstance(plan.models[model], VllmModel):
-        minutes = on_cpus(minutes, plan.config.encoding)
-    return max(240, int(1.5 * minutes / len(plan.shards[benchmark, model, lang])))
+    row = by_config(plan).rows.get(("encode", benchmark, lang, model))
+    return max(240, int(1.5 * ((row and row.job_minutes) or 0)))
 
 
 def ask_minutes(plan: Plan, benchmark: str, task: str) -> int:
@@ -332,10 +328,14 @@ def threads(
 ) -> int:
     """Return the threads of a job that runs a model over a benchmark's or view's texts.
 
-    2 where their number is not known.
+    A small job starts up longer than it computes: several on a core each end sooner than one after
+    the other on all. 8 for large ones, of which Snakemake takes as many as it may; 2 where their
+    number is not known.
     """
-    texts = plan.planned(benchmark, str(lang or corpus_lang))
-    return 2 if texts is None else texts.threads
+    found = by_config(plan).texts(benchmark, str(lang or corpus_lang))
+    if found is None:
+        return 2
+    return 1 if found[0].n_texts < SMALL_JOB_TEXTS else 8
 
 
 def chain_threads(plan: Plan, benchmark: str, lang: str) -> int:

@@ -22,11 +22,10 @@ from psibench.generate.benchmarks import (
     GENERATED_RECIPES,
     RAW,
     Benchmark,
-    Documents,
-    FinewebPosqRelease,
     view_id,
 )
 from psibench.generate.recipes import judge_name
+from psibench.llm.sections import LlmSettings
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
@@ -37,7 +36,8 @@ from psibench.plan.plan import (
     reranker_downloads,
     tokenizer_downloads,
 )
-from psibench.probes.settings import OF_QUERIES, SEARCHING, why_not
+from psibench.plan.work import by_config, encoding_jobs, portions
+from psibench.probes.settings import OF_QUERIES, SEARCHING
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 SCORES = {"verify": "scores", "false_negatives": "pair_scores"}
@@ -73,11 +73,20 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
         patterns[f"native {kind}"] = _at_languages(natives)
     patterns["translations"] = _at_languages((planned.id, planned.translated) for planned in every)
     patterns["parts"] = f"(?:{patterns['parts']})?"
-    for name, in_shards in (("whole", False), ("in shards", True)):
-        patterns[f"encoded {name}"] = _encoded(plan, in_shards=in_shards)
-        patterns[f"asked {name} by vllm"] = _asked(plan, in_shards=in_shards, by_vllm=True)
-        patterns[f"asked {name} without vllm"] = _asked(plan, in_shards=in_shards, by_vllm=False)
-    patterns["asked in shards"] = _asked(plan, in_shards=True)
+    named = f"(?:{patterns['benchmarks']})"
+    split = _with_lookahead(
+        (name, f"encodings/{re.escape(model)}/{re.escape(language)}[./]")
+        for (stage, name, language, model), row in by_config(plan).rows.items()
+        if stage == "encode" and row.jobs > 1 and model is not None
+    )
+    patterns["encoded in shards"], patterns["encoded whole"] = split, f"(?!{split}){named}"
+    split = _asked(plan, lambda one, task, lang: len(one.task_shards(task, lang)) > 1)
+    served = _asked(plan, lambda one, task, _: _llm(plan, one, task).backend == "vllm")
+    patterns["asked in shards"] = split
+    patterns["asked in shards by vllm"] = f"(?={split})(?:{served})"
+    patterns["asked in shards without vllm"] = f"(?!{served})(?:{split})"
+    patterns["asked whole by vllm"] = f"(?!{split})(?:{served})"
+    patterns["asked whole without vllm"] = f"(?!{split})(?!{served}){named}"
     patterns["shared"] = _with_lookahead(
         (planned.id, f"(?:runs/[^/]+|scores|tables)/{language}-{language}[.]")
         for planned in plan.evaluated
@@ -178,33 +187,19 @@ def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
     )
 
 
-def _asked(plan: Plan, *, in_shards: bool, by_vllm: bool | None = None) -> str:
-    """Match a benchmark before /build/{lang}{part}/{task} of tasks that run in shards, or whole."""
+def _asked(plan: Plan, applies: Callable[[PlannedBenchmark, str, str], bool]) -> str:
+    """Match a benchmark before /build/{lang}{part}/{task} of some tasks."""
     ends = []
     for name, planned in plan.benchmarks.items():
         for lang in planned.languages:
-            tasks = [
-                task
-                for task, asked in planned.tasks.items()
-                if (len(planned.task_shards(task, lang)) > 1) is in_shards
-                and by_vllm in (None, plan.llms[asked.section.llm].backend == "vllm")
-            ]
-            if tasks:
+            if tasks := [task for task in planned.tasks if applies(planned, task, lang)]:
                 parts = "(?:/[0-9]+-of-[0-9]+)?"
                 ends.append((name, f"build/{re.escape(lang)}{parts}/(?:{_any_of(tasks)})[./]"))
     return _with_lookahead(ends)
 
 
-def _encoded(plan: Plan, *, in_shards: bool) -> str:
-    """Match a benchmark before /encodings/{model}/{lang} of encodings in shards, or whole."""
-    encodings_of: dict[str, list[str]] = {}
-    for (name, model, language), shards in plan.shards.items():
-        if isinstance(plan.models[model], EncoderModel) and (len(shards) > 1) is in_shards:
-            path = f"{re.escape(model)}/{re.escape(language)}"
-            encodings_of.setdefault(name, []).append(path)
-    return _with_lookahead(
-        (name, f"encodings/(?:{'|'.join(paths)})[./]") for name, paths in encodings_of.items()
-    )
+def _llm(plan: Plan, planned: PlannedBenchmark, task: str) -> LlmSettings:
+    return plan.llms[planned.tasks[task].section.llm]
 
 
 # Tables of a benchmark, domain by domain
@@ -385,7 +380,7 @@ def held_out(plan: Plan, training: str, *, table: str) -> list[str]:
     models = {name for name, model in plan.config.trained.items() if model.training == training}
     language = plan.pool_language(training)
     evaluated = [(run["benchmark"], run["model"], run["corpus_lang"]) for run in plan.runs]
-    evaluated += [(job["benchmark"], job["model"], job["lang"]) for job in probed(plan)]
+    evaluated += [(job["benchmark"], job["model"], job["lang"]) for job in plan.probed]
     tested = dict.fromkeys(
         name for name, model, lang in evaluated if model in models and lang == language
     )
@@ -479,7 +474,7 @@ def score_tables(
     if reranker is not None:
         panel = panel[: panel.index(reranker)]
     folder = SCORES[of]
-    shares = plan.portions(benchmark, lang, of) if portion is None else [portion]
+    shares = portions(plan, benchmark, lang, of) if portion is None else [portion]
     return [
         build_table(plan, benchmark, lang, part, domain, table=f"{folder}/{name}{share}")
         for name in panel
@@ -545,8 +540,9 @@ def prior_encodings(plan: Plan, benchmark: str, model: str, lang: str) -> list[s
 
 def encoding_shards(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
     """List the shards of an encoding that several jobs make."""
-    shards = plan.shards[benchmark, model, lang]
-    return [f"results/{benchmark}/encodings/{model}/{lang}/{shard}.parquet" for shard in shards]
+    count = encoding_jobs(plan, benchmark, model, lang)
+    folder = f"results/{benchmark}/encodings/{model}/{lang}"
+    return [f"{folder}/{number}-of-{count}.parquet" for number in range(1, count + 1)]
 
 
 def text_filter_tables(
@@ -665,52 +661,18 @@ def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
     return [path for path in inputs if path not in written]
 
 
-def domain_similarity_jobs(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
-    """List the (model, language) pairs under which the domains of a benchmark are compared.
-
-    The model is the first one with vectors; the languages are native and have two domains or more.
-    Documents without queries are neither evaluated nor compared.
-    """
-    model = next((model for model in plan.config.models if plan.is_vector(model)), None)
-    native = plan.benchmarks[benchmark].native if benchmark in plan.queried else {}
-    return [(model, lang) for lang, names in native.items() if model is not None and len(names) > 1]
-
-
 # Probes
-
-
-def probed(plan: Plan) -> list[dict[str, str]]:
-    """List the jobs of all probes: probe, benchmark, model and lang.
-
-    Models are probed that have one vector per text and are evaluated on the language. Embedding
-    APIs are probed only if the config names them. Probes of queries need evidence spans, so that
-    benchmarks without spans or without queries are left out.
-    """
-    settings = plan.config.probes
-    chosen = settings.benchmarks
-    names = [name for name in plan.benchmarks if chosen is None or name in chosen]
-    return [
-        {"probe": probe, "benchmark": name, "model": model, "lang": lang}
-        for probe in settings.names
-        for name in names
-        if probe not in OF_QUERIES
-        or not isinstance(plan.benchmarks[name].section, FinewebPosqRelease | Documents)
-        for lang in plan.benchmarks[name].languages
-        for model in plan.models_of(name, lang, lang)
-        if (not plan.is_api(model) if settings.models is None else model in settings.models)
-        and why_not(plan.models[model], probe) is None
-    ]
 
 
 def probe_tables(plan: Plan) -> list[str]:
     """List the summaries of all probes."""
     path = "results/probes/{probe}/{benchmark}/{model}/{lang}.summary.parquet"
-    return [path.format(**labels) for labels in probed(plan)]
+    return [path.format(**labels) for labels in plan.probed]
 
 
 def compared_probes(plan: Plan) -> list[dict[str, str]]:
     """List the jobs of probes whose model is compared: their labels, and the ``other`` model."""
-    every = probed(plan)
+    every = plan.probed
     return [
         labels | {"other": other}
         for labels in every
@@ -730,7 +692,7 @@ def probe_psi(plan: Plan) -> list[str]:
     if not plan.config.probes.psi:
         return []
     path = "results/{benchmark}/tables/{lang}-{lang}.psi.parquet"
-    jobs = (labels for labels in probed(plan) if labels["benchmark"] in plan.queried)
+    jobs = (labels for labels in plan.probed if labels["benchmark"] in plan.queried)
     return list(dict.fromkeys(path.format(**labels) for labels in jobs))
 
 

@@ -25,7 +25,15 @@ from psibench.config.rerankers import (
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError, refuse
 from psibench.filters.mixtures import Tiny
-from psibench.generate.benchmarks import CANDIDATES, RAW, TINY, Controlled, view_id
+from psibench.generate.benchmarks import (
+    CANDIDATES,
+    RAW,
+    TINY,
+    Controlled,
+    Documents,
+    FinewebPosqRelease,
+    view_id,
+)
 from psibench.llm.sections import LlmSettings, Price
 from psibench.models.checkpoints import local_folder
 from psibench.models.declared import refuse_beyond_positions
@@ -47,13 +55,7 @@ from psibench.plan.config import (
     resolve_rerankers,
     upstream_models,
 )
-from psibench.plan.texts import (
-    PlannedTexts,
-    filtered_counts,
-    planned_texts,
-    scoring_minutes,
-    shards_of_minutes,
-)
+from psibench.probes.settings import OF_QUERIES, why_not
 from psibench.sources.local import local_files
 
 WORDS = "words"
@@ -374,87 +376,42 @@ class Plan:
             recall.model in self.models_of(raw, language, language) for language in planned.native
         )
 
-    # How much there is to encode
+    # Comparisons of domains, and probes
+
+    def similarity_jobs(self, benchmark: str) -> list[tuple[str, str]]:
+        """List the (model, language) pairs under which the domains of a benchmark are compared.
+
+        The model is the first one with vectors; the languages are native and have two domains or
+        more. Documents without queries are neither evaluated nor compared.
+        """
+        model = next((model for model in self.config.models if self.is_vector(model)), None)
+        if model is None or benchmark not in self.queried:
+            return []
+        native = self.benchmarks[benchmark].native
+        return [(model, lang) for lang, names in native.items() if len(names) > 1]
 
     @cached_property
-    def texts(self) -> dict[tuple[str, str], PlannedTexts | None]:
-        """What there is to encode, by benchmark and language; None: nobody can tell."""
-        return {
-            (name, language): planned_texts(
-                planned.section, language, n_domains=len(planned.domains(language))
-            )
-            for name, planned in self.benchmarks.items()
-            for language in planned.languages
-        }
+    def probed(self) -> list[dict[str, str]]:
+        """The jobs of all probes: probe, benchmark, model and lang.
 
-    def planned(self, benchmark: str, lang: str) -> PlannedTexts | None:
-        """Return what a benchmark or view has to encode in a language; None: nobody can tell."""
-        return self.texts.get((self.named[benchmark].base, lang))
-
-    def gpu_minutes(self, benchmark: str, model: str, lang: str) -> float | None:
-        """Return the GPU minutes of an encoding; None where they are not known."""
-        texts = self.planned(benchmark, lang)
-        if texts is None:
-            return None
-        return texts.gpu_minutes(self.models[model], self.config.encoding)
-
-    @cached_property
-    def shards(self) -> dict[tuple[str, str, str], list[str]]:
-        """The jobs that share an encoding, by benchmark or view, model and language.
-
-        One where nothing is computed here, where another view's jobs encode the same documents
-        before, and of a view in a language that is translated to: there are none.
+        Models are probed that have one vector per text and are evaluated on the language. Embedding
+        APIs are probed only if the config names them. Probes of queries need evidence spans, so
+        that benchmarks without spans or without queries are left out.
         """
-        return {
-            (name, model, lang): self._cut(planned, model, lang)
-            for name, planned in self.named.items()
-            for model in self.models
-            for lang in planned.languages
-        }
-
-    def _cut(self, planned: PlannedBenchmark, model: str, lang: str) -> list[str]:
-        is_there = not planned.view or lang in planned.native
-        is_first = is_there and not self.prior_encoding_source(planned.id, model, lang)
-        count = 1
-        if is_first and isinstance(self.models[model], EncoderModel):
-            minutes = self.gpu_minutes(planned.id, model, lang)
-            count = shards_of_minutes(self.config.encoding, minutes)
-        return [f"{number}-of-{count}" for number in range(1, count + 1)]
-
-    # How much there is to score, before a benchmark is there
-
-    def scored_pairs(self, benchmark: str, of: str) -> tuple[int, float]:
-        """Return the pairs that rerankers score of a candidate, and the share of a document in one.
-
-        ``of`` is ``verify`` or ``false_negatives``.
-        """
-        planned = self.benchmarks[benchmark]
-        return planned.scored_parts if of == "verify" else (planned.negatives.recall.top_k, 1.0)
-
-    def scoring_minutes(self, benchmark: str, lang: str, reranker: str, of: str) -> float | None:
-        """Return the GPU minutes of a reranker's scores for a filter, of a whole language.
-
-        None where they are not known.
-        """
-        texts, section = self.planned(benchmark, lang), self.benchmarks[benchmark].generated
-        if texts is None:
-            return None
-        entering = filtered_counts(section, texts, texts.n_queries).entering[of]
-        n_pairs, share = self.scored_pairs(benchmark, of)
-        entry, encoding = self.rerankers[reranker], self.config.encoding
-        return scoring_minutes(entry, encoding, texts, entering[1] * n_pairs, share)
-
-    def portions(self, benchmark: str, lang: str, of: str) -> list[str]:
-        """Name the jobs that share a filter's scores in each part of a language, ``""`` for one.
-
-        All rerankers of the panel have the same: the next scores what one has left.
-        """
-        planned = self.benchmarks[benchmark]
-        panel = getattr(planned.section, of).rerankers
-        minutes = [self.scoring_minutes(benchmark, lang, one, of) or 0 for one in panel]
-        most = max(minutes, default=0) / len(planned.parts[lang])
-        count = shards_of_minutes(self.config.encoding, most)
-        return [f"/{number}-of-{count}" for number in range(1, count + 1)] if count > 1 else [""]
+        settings = self.config.probes
+        chosen = settings.benchmarks
+        names = [name for name in self.benchmarks if chosen is None or name in chosen]
+        return [
+            {"probe": probe, "benchmark": name, "model": model, "lang": lang}
+            for probe in settings.names
+            for name in names
+            if probe not in OF_QUERIES
+            or not isinstance(self.benchmarks[name].section, FinewebPosqRelease | Documents)
+            for lang in self.benchmarks[name].languages
+            for model in self.models_of(name, lang, lang)
+            if (not self.is_api(model) if settings.models is None else model in settings.models)
+            and why_not(self.models[model], probe) is None
+        ]
 
 
 def make_plan(

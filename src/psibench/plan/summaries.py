@@ -9,7 +9,6 @@ from psibench.filters.verify import VerifyMargin
 from psibench.plan.benchmarks import BY_DOMAIN
 from psibench.plan.paths import (
     build_table,
-    domain_similarity_jobs,
     encodings,
     first_stage,
     translators_of,
@@ -198,7 +197,7 @@ def language_files(plan: Plan) -> list[dict[str, Any]]:
             files["relocation"] = [f"{folder}/relocation.parquet"]
         compared = [
             f"{folder}/similarity/{model}/{lang}.parquet"
-            for model, lang in domain_similarity_jobs(plan, name)
+            for model, lang in plan.similarity_jobs(name)
         ]
         if compared:
             files["similarity"] = compared

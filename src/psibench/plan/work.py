@@ -1,16 +1,17 @@
 """The table of a config's work: how many items each stage has, and what they take and cost.
 
 A row is a stage of a benchmark in a language, by one model, reranker or language model. Numbers
-follow from counts (documents of the sample, candidates asked for, those that filters leave) times
-means (tokens by the sample's length bins, a reply's by its example), each replaced by what a run
-has measured as soon as there is one. What nobody can tell is a range, or null. Jobs are cut by the
-config alone.
+are counts (documents of the sample, candidates asked for, those that filters leave) times means
+(tokens by the sample's length bins, of a reply as measured), as ranges. `by_config` has the table
+by the config alone, made once: jobs are cut by it. `psibench.plan.measured` puts what a run has
+measured in the place of guesses.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import polars as pl
@@ -20,48 +21,45 @@ from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.models import RerankModel
 from psibench.config.paths import prompt_path
-from psibench.config.rerankers import BiEncoderReranker, Bm25Reranker
 from psibench.config.sections import Encoding
 from psibench.errors import InputError
-from psibench.generate.benchmarks import RAW
+from psibench.generate.benchmarks import RAW, GeneratedBenchmark
 from psibench.generate.recipes import NEGATIVES, TASKS
 from psibench.llm.prompts import load_prompt
 from psibench.llm.sections import MILLION, LlmSettings, price_of
 from psibench.llm.usage import Usage
 from psibench.plan.benchmarks import PlannedBenchmark
-from psibench.plan.measured import Measured, sized
-from psibench.plan.paths import domain_similarity_jobs, probed
 from psibench.plan.plan import Plan
-from psibench.plan.requests import RequestTokens, requests_of, serving_minutes, tokens_of
+from psibench.plan.requests import TOKENS_RANGE, prompt_tokens, requests_of, serving_minutes
 from psibench.plan.texts import (
-    CPU_GFLOPS,
     LEAST_SHARE,
     Counts,
-    PlannedTexts,
     Range,
-    on_cpus,
+    Texts,
+    filtered_counts,
+    gpu_minutes,
     pair_tokens,
-    scoring_minutes,
+    planned_texts,
+    shards_of_minutes,
+    store_bytes,
     times,
+    tokens_read,
 )
 from psibench.probes.settings import n_segments_of
 from psibench.text.segments import POSITIONS
 from psibench.train.sections import Pads
 
-TEXT_BYTES = 1.6
-"""Bytes of a Parquet table per token of its texts: 452 pages of Python's documentation, 4.1
-characters a token, took 1.60."""
+CPU_GFLOPS = 60
+"""10^9 operations a second that a core is counted on to do in float32: all-MiniLM-L6-v2 reached 65
+on one core of a server, 200 tokens a text."""
 ANSWER_BYTES, REPLY_BYTES = 80, 1.6
 """Bytes of a stored answer, and per token of it: compressed and with its entry in an index, 77 with
 12 characters, 1,530 with 4,442 of English, 1,750 with 3,000 of Arabic."""
-PAIR_BYTES, SCORE_BYTES = 32, 24
-"""Bytes of a pair's score in the store (address, raw and calibrated score), and of its row."""
-RUN_BYTES = 16
-"""Bytes of a row of a run."""
-RANGES = ("items", "tokens_in", "tokens_out", "gpu_minutes", "usd")
-"""What has a low and a high end."""
-TEXTS = ("benchmark", "language", "stage", "by", "basis", "output_basis")
-FRACTIONS = ("gpu_minutes", "usd", "cpu_minutes", "job_minutes")
+PAIR_BYTES = 32
+"""Bytes of a pair's score in the store: address, raw and calibrated score."""
+SCORING = {"verify": "score_parts", NEGATIVES: "score_pairs"}
+"""Stages of the rerankers' scores for a filter, by the key of its section."""
+Key = tuple[str, str, str, str | None]
 
 
 @dataclass
@@ -83,162 +81,211 @@ class Row:
     cpu_minutes: float | None = None
     job_minutes: float | None = None
     store_bytes: float | None = None
-    results_bytes: float | None = None
     basis: str = "unknown"
-    output_basis: str | None = None
 
-    def count(self, n: float, basis: str) -> None:
-        """Set how many items there are, and what that rests on."""
-        self.items, self.basis = (n, n), basis
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as a row of SCHEMA."""
-        found: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            ends = (value or (None, None)) if name in RANGES else (value,)
-            is_whole = name not in (*TEXTS, *FRACTIONS)
-            plain = (round(one) if is_whole and one is not None else one for one in ends)
-            found.update(zip(_columns(name), plain, strict=True))
-        return found
+    @property
+    def key(self) -> Key:
+        """What tells it from all others."""
+        return self.stage, self.benchmark, self.language, self.by
 
 
-def _columns(name: str) -> list[str]:
-    return [f"{name}_low", f"{name}_high"] if name in RANGES else [name]
+@dataclass(frozen=True)
+class Used:
+    """What one item of a task used in a run: mean tokens in and out.
+
+    ``items`` are how many there were if all are done, ``answered`` those of today's template,
+    model and documents.
+    """
+
+    tokens_in: float
+    tokens_out: float
+    items: int | None
+    answered: int
 
 
-SCHEMA = {
-    column: pl.String if name in TEXTS else pl.Float64 if name in FRACTIONS else pl.Int64
-    for name in Row.__dataclass_fields__
-    for column in _columns(name)
-}
-
-
-def work_table(measured: Measured) -> pl.DataFrame:
-    """Return the work of a config, benchmark by benchmark, in the order of its stages.
+class Planned:
+    """The table's counts by the config alone, and its rows.
 
     Parameters
     ----------
-    measured
-        The config's plan, and what runs have measured: it takes the place of what is planned.
-
-    Returns
-    -------
-    SCHEMA rows. ``items`` are documents, requests, pairs, texts or queries, as the stage has them;
-    ``answered`` those of a language model or an embedding API that were asked before: tokens,
-    minutes and money are of the others. ``gpu_minutes`` are those of all jobs and GPUs together,
-    ``job_minutes`` the longest job's at the high end; ``cpu_minutes`` are this machine's.
-    ``basis`` says what the items rest on (tables, plan, source, unknown), ``output_basis`` the
-    tokens of replies. Null: nobody can tell.
-
-    Raises
-    ------
-    InputError
-        If a table or a source is there and cannot be read.
+    cut
+        The table whose jobs these are; None: its own.
     """
-    plan, rows = measured.plan, list[Row]()
-    for planned in plan.benchmarks.values():
-        for language in planned.languages:
-            rows += _construction(plan, measured, planned, language)
-    for rest in (_retrieval, _trained, _probed):
-        rows += rest(plan, measured)
-    return pl.DataFrame([row.plain() for row in rows], schema=SCHEMA, orient="row")
+
+    def __init__(self, plan: Plan, cut: "Planned | None" = None) -> None:
+        self.plan, self.cut = plan, cut
+        self.texts, self.counts = cache(self.find_texts), cache(self._counts)
+
+    def find_texts(self, name: str, language: str) -> tuple[Texts, str] | None:
+        """Return the texts of a benchmark or view in a language, and what they rest on.
+
+        ``plan``, ``tables`` of a run or a ``source``; None where nothing is known.
+        """
+        planned = self.plan.named[name]
+        n_domains = len(planned.domains(language))
+        found = planned_texts(planned.section, language, n_domains=n_domains)
+        return None if found is None else (found, "plan")
+
+    def kept(self, name: str, language: str, step: str) -> float | None:
+        """Return the share of candidates that a step kept in a run; None before one."""
+
+    def used(self, name: str, language: str, task: str) -> Used | None:
+        """Return what a task used in a language; None before it did."""
+
+    def is_encoded(self, name: str, model: str, language: str) -> bool | None:
+        """Say whether the vectors of today's texts are there; None before a run."""
+
+    def jobs(self, row: Row, minutes: float | None, n_parts: int = 1) -> int:
+        """Cut the GPU minutes of a row's parts into jobs, by the config alone."""
+        if self.cut is not None:
+            return self.cut.rows[row.key].jobs
+        return n_parts * shards_of_minutes(self.plan.config.encoding, minutes)
+
+    def _counts(self, name: str, language: str) -> Counts | None:
+        """Count what a benchmark has in a language, by what filters leave."""
+        planned = self.plan.benchmarks[name]
+        if (found := self.texts(name, language)) is None:
+            return None
+        (texts, basis), section = found, planned.section
+        n = float(texts.n_queries)
+        if language in planned.translated:
+            source = None if basis == "tables" else self.counts(name, section.language)
+            return Counts(texts, basis, n, source.left if source else (n, n))
+        if not isinstance(section, GeneratedBenchmark):
+            return Counts(texts, basis, n, (n, n))
+        asked_for = Planned.find_texts(self, name, language) or (texts, basis)
+        written = self.kept(name, language, TASKS[section.recipe][-1].name)
+        candidates = asked_for[0].n_queries * (1.0 if written is None else written)
+        counts = filtered_counts(
+            section, texts, basis, candidates, lambda step: self.kept(name, language, step)
+        )
+        if basis == "tables":  # its queries are counted
+            return Counts(texts, basis, candidates, (n, n), counts.entering)
+        return counts
+
+    @cached_property
+    def rows(self) -> dict[Key, Row]:
+        """The rows, benchmark by benchmark, in the order of a config's stages."""
+        found = list[Row]()
+        for planned in self.plan.benchmarks.values():
+            for language in planned.languages:
+                found += _construction(self, planned, language)
+        for rest in (_encoded, _searched, _trained, _probed):
+            found += rest(self)
+        return {row.key: row for row in found}
+
+
+@cache
+def by_config(plan: Plan) -> Planned:
+    """Return the table of a plan by its config alone: what jobs are cut by."""
+    return Planned(plan)
+
+
+def encoding_jobs(plan: Plan, benchmark: str, model: str, language: str) -> int:
+    """Count the jobs that share an encoding; one of what no result asks for."""
+    row = by_config(plan).rows.get(("encode", benchmark, language, model))
+    return 1 if row is None else row.jobs
+
+
+def portions(plan: Plan, benchmark: str, language: str, of: str) -> list[str]:
+    """Name the jobs that share a filter's scores in each part of a language, ``""`` for one.
+
+    All rerankers of the panel have the same: the next scores what one has left.
+    """
+    planned = plan.benchmarks[benchmark]
+    first = getattr(planned.section, of).rerankers[0]
+    row = by_config(plan).rows[SCORING[of], benchmark, language, first]
+    count = row.jobs // len(planned.parts[language])
+    return [f"/{number}-of-{count}" for number in range(1, count + 1)] if count > 1 else [""]
+
+
+def on_cpus(minutes: float, encoding: Encoding) -> float:
+    """Return what this machine's cores take for what takes one GPU some minutes."""
+    return minutes * encoding.gpu_tflops * 1000 / (CPU_GFLOPS * (os.cpu_count() or 1))
+
+
+def _computed(
+    known: Planned, row: Row, each: float | None, n: Range = (1, 1), *, gpus: int = 1
+) -> None:
+    """Fill in what computing takes: so many times ``each`` minutes of all its GPUs at once."""
+    if each is None:
+        return
+    encoding, minutes = known.plan.config.encoding, times(n, each)
+    row.gpu_minutes, row.gpus = times(minutes, gpus) if gpus else None, gpus
+    row.cpu_minutes = on_cpus(minutes[1] * max(1, gpus), encoding)
+    on_cpu = encoding.device == "cpu" or not gpus
+    row.job_minutes = (row.cpu_minutes if on_cpu else minutes[1]) / row.jobs
 
 
 # Construction
 
 
-def _construction(
-    plan: Plan, measured: Measured, planned: PlannedBenchmark, language: str
-) -> Iterator[Row]:
+def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> Iterator[Row]:
     """Yield the rows on the way to a benchmark in one language."""
-    counts = measured.counts(planned.id, language)
+    counts, plan = known.counts(planned.id, language), known.plan
 
-    def texts(stage: str, jobs: int, copies: int) -> Row:
-        row = Row(planned.id, language, stage, jobs=jobs)
+    def documents(stage: str, by: str | None = None) -> Row:
+        row = Row(planned.id, language, stage, by, jobs=len(planned.parts[language]))
         if counts is not None:
-            row.count(counts.texts.n_documents, counts.basis)
-            n_tokens = counts.texts.mean_tokens() * counts.texts.n_documents
-            n_tokens += counts.texts.n_queries * counts.texts.query_tokens
-            row.results_bytes = TEXT_BYTES * copies * n_tokens
+            n = counts.texts.n_documents
+            row.items, row.basis = (n, n), counts.basis
         return row
 
     def ask(tasks: Iterable[str]) -> Iterator[Row]:
-        yield from (_asking(plan, measured, planned, language, task, counts) for task in tasks)
+        yield from (_asking(known, planned, language, task, counts) for task in tasks)
 
-    n_parts, n_domains = len(planned.parts[language]), len(planned.domains(language))
     if language in planned.translated:
         yield from ask(name for name, task in planned.tasks.items() if task.translates)
-        yield texts("clean_translations", n_domains, 2)
-        return
-    has_negatives = getattr(planned.section, NEGATIVES, None) is not None
-    if planned.is_generated:
+    elif planned.is_generated:
         judged = [name for name, task in planned.tasks.items() if task.judging is not None]
         late = [name for name in judged if name.startswith("judge_")]
-        yield texts("sample", n_parts, 1)
+        yield documents("sample")
         if planned.id in plan.encoders:
-            yield _personas(plan, planned, texts("personas", n_parts, 0))
-        yield from ask(task.name for task in TASKS[planned.generated.recipe])
-        yield from _scored(plan, planned, language, "verify", counts)
-        yield from ask(name for name in judged if name not in late)
-        if has_negatives and not plan.recalls_by_run(planned.id):
-            recall = planned.negatives.recall
-            row = Row(planned.id, language, "recall", recall.model, jobs=n_parts)
-            if counts is not None:
-                row.items, row.basis = counts.entering[NEGATIVES], counts.basis
-                row.results_bytes = row.items[1] * recall.top_k * RUN_BYTES
+            encoder = plan.encoders[planned.id]
+            row = documents("personas", getattr(planned.section, "personas").model)  # noqa: B009
+            if counts is not None:  # a vector of each document; the personas are few
+                n_tokens = tokens_read(encoder, Texts(counts.texts.lengths, 0))
+                row.tokens_in = n_tokens, n_tokens
+                _computed(known, row, gpu_minutes(encoder, n_tokens, plan.config.encoding))
             yield row
-        yield from _scored(plan, planned, language, NEGATIVES, counts)
+        yield from ask(task.name for task in TASKS[planned.generated.recipe])
+        yield from _scored(known, planned, language, "verify", counts)
+        yield from ask(name for name in judged if name not in late)
+        yield from _scored(known, planned, language, NEGATIVES, counts)
         yield from ask(late)
-    yield texts("tables", n_domains, 2 if has_negatives else 1)
-
-
-def _personas(plan: Plan, planned: PlannedBenchmark, row: Row) -> Row:
-    """Fill in what choosing personas takes: a vector of each document; the personas are few."""
-    row.by, row.results_bytes = getattr(planned.section, "personas").model, None  # noqa: B009
-    if row.items is not None and (found := plan.planned(planned.id, row.language)) is not None:
-        documents, entry = replace(found, n_queries=0), plan.encoders[planned.id]
-        row.tokens_in = times((1, 1), documents.tokens(entry))
-        _computed(row, plan.config.encoding, documents.gpu_minutes(entry, plan.config.encoding))
-    return row
 
 
 def _asking(
-    plan: Plan,
-    measured: Measured,
-    planned: PlannedBenchmark,
-    language: str,
-    task: str,
-    counts: Counts | None,
+    known: Planned, planned: PlannedBenchmark, language: str, task: str, counts: Counts | None
 ) -> Row:
     """Return the row of a task of a language model: tokens and money of what is not answered."""
     asked = planned.tasks[task]
-    llm, row = plan.llms[asked.section.llm], Row(planned.id, language, task, asked.section.llm)
+    llm, n_answered = known.plan.llms[asked.section.llm], 0
+    row = Row(planned.id, language, task, asked.section.llm, answered=0)
     row.jobs = len(planned.asked_in(task, language)) * len(planned.task_shards(task, language))
-    row.answered = 0
     if asked.prompt is None:  # not there: says so
         load_prompt(prompt_path(asked.task.template, asked.section.prompt))
-    if counts is None:
+    if counts is None or asked.prompt is None:
         return row
-    requests, used = (
-        requests_of(planned, language, task, counts),
-        measured.used(planned.id, language, task),
-    )
+    requests = requests_of(planned, language, task, counts)
+    used = known.used(planned.id, language, task)
     row.items, row.basis = requests.items, counts.basis
-    if used is None:
-        tokens = tokens_of(asked, requests, llm)
-    else:
-        if used.is_complete and measured.is_of_sample(planned.id, language):
-            row.count(used.items, "tables")
-        row.answered = min(used.answered, round(row.items[1]))
-        n_in, n_out = used.input_tokens / used.items, used.output_tokens / used.items
-        tokens = RequestTokens((n_in, n_in), (n_out, n_out), "run")
-    left = max(0, row.items[0] - row.answered), row.items[1] - row.answered
-    row.tokens_in, row.tokens_out = times(left, tokens.request), times(left, tokens.reply)
-    row.output_basis = tokens.basis
-    written = row.items[1] * tokens.reply[tokens.basis == "run"]  # thoughts are not kept
-    row.store_bytes = ANSWER_BYTES * row.items[1] + REPLY_BYTES * written
-    row.results_bytes = TEXT_BYTES * written
-    _paid(plan, row, llm, left)
+    tokens_in = times(TOKENS_RANGE, prompt_tokens(asked.prompt.messages) + requests.text_tokens)
+    tokens_out = times(TOKENS_RANGE, requests.reply_tokens)
+    written = tokens_out[1]
+    most = llm.sampling.max_output_tokens
+    if llm.thinks and most is not None:
+        tokens_out = tokens_out[0], max(tokens_out[1], most)
+    if used is not None:
+        if used.items is not None:
+            row.items, row.basis = (used.items, used.items), "tables"
+        row.answered = n_answered = min(used.answered, round(row.items[1]))
+        tokens_in, tokens_out = (used.tokens_in,) * 2, (used.tokens_out,) * 2
+        written = used.tokens_out
+    left = max(0.0, row.items[0] - n_answered), row.items[1] - n_answered
+    row.tokens_in, row.tokens_out = times(left, tokens_in), times(left, tokens_out)
+    row.store_bytes = row.items[1] * (ANSWER_BYTES + REPLY_BYTES * written)
+    _paid(known.plan, row, llm, left)
     return row
 
 
@@ -253,11 +300,12 @@ def _paid(plan: Plan, row: Row, llm: LlmSettings, left: Range) -> None:
             price.cost(Usage(round(n_in), round(n_out)), is_batch=is_batch) for n_in, n_out in ends
         )
         row.usd = low, high
-    is_on_cpu = llm.backend == "vllm" and llm.vllm.gpus == 0
-    if is_on_cpu and llm.vllm.tokens_per_s is not None:  # nothing but a trial run tells its speed
-        row.cpu_minutes = row.tokens_out[1] / llm.vllm.tokens_per_s / 60
-        row.job_minutes = row.cpu_minutes / row.jobs
-    elif llm.vllm.parameters_b is not None and not is_on_cpu:
+    if llm.backend == "vllm" and llm.vllm.gpus == 0:  # nothing but a trial run tells its speed
+        if llm.vllm.tokens_per_s is not None:
+            row.cpu_minutes = row.tokens_out[1] / llm.vllm.tokens_per_s / 60
+            row.job_minutes = row.cpu_minutes / row.jobs
+        return
+    if llm.vllm.parameters_b is not None:
         least, most = (serving_minutes(llm, plan.config.encoding, *end) for end in ends)
         row.gpu_minutes = least, most
     if llm.backend == "vllm":
@@ -271,50 +319,39 @@ def _paid(plan: Plan, row: Row, llm: LlmSettings, left: Range) -> None:
 
 
 def _scored(
-    plan: Plan, planned: PlannedBenchmark, language: str, of: str, counts: Counts | None
-) -> Iterator[Row]:
-    """Yield a row for each reranker of a filter: all pairs for the first, fewer for others."""
+    known: Planned, planned: PlannedBenchmark, language: str, of: str, counts: Counts | None
+) -> list[Row]:
+    """Return a row for each reranker of a filter: all pairs for the first, fewer for others."""
     panel = getattr(planned.section, of, None)
     if panel is None:
-        return
-    stage = "score_parts" if of == "verify" else "score_pairs"
-    n_pairs, share = plan.scored_pairs(planned.id, of)
-    n_jobs = len(planned.parts[language]) * len(plan.portions(planned.id, language, of))
+        return []
+    n_pairs, share = planned.scored_pairs(of)
+    n_parts, rows = len(planned.parts[language]), []
     for number, reranker in enumerate(panel.rerankers):
-        row = Row(planned.id, language, stage, reranker, jobs=n_jobs)
+        row = Row(planned.id, language, SCORING[of], reranker)
         if counts is not None:
             low, high = counts.entering[of]
             if number:  # pairs that are decided are not scored again
                 low = LEAST_SHARE * low
             row.items, row.basis = (low * n_pairs, high * n_pairs), counts.basis
-            _score(plan, row, reranker, counts.texts, share)
-        yield row
+            _score(known, row, reranker, counts.texts, share)
+        rows.append(row)
+    most = max(row.gpu_minutes[1] if row.gpu_minutes else 0.0 for row in rows)
+    for row in rows:  # one after the other: they are cut alike
+        row.jobs = known.jobs(row, most / n_parts, n_parts)
+        row.job_minutes = row.job_minutes and row.job_minutes / row.jobs
+    return rows
 
 
-def _score(plan: Plan, row: Row, reranker: str, texts: PlannedTexts, share: float = 1.0) -> None:
+def _score(known: Planned, row: Row, reranker: str, texts: Texts, share: float = 1.0) -> None:
     """Fill in what scoring a row's pairs takes."""
-    entry, encoding = plan.rerankers[reranker], plan.config.encoding
-    if isinstance(entry, BiEncoderReranker):
-        entry = entry.model_copy(update={"encoder": sized(entry.encoder)})
     assert row.items is not None
-    row.tokens_in = times(row.items, pair_tokens(entry, texts, share))
-    is_bm25 = isinstance(entry, Bm25Reranker)
-    each = 0.0 if is_bm25 else scoring_minutes(entry, encoding, texts, 1, share)
-    _computed(row, encoding, each, row.items)
-    row.store_bytes, row.results_bytes = row.items[1] * PAIR_BYTES, row.items[1] * SCORE_BYTES
-
-
-def _computed(
-    row: Row, encoding: Encoding, each: float | None, n: Range = (1, 1), *, gpus: int = 1
-) -> None:
-    """Fill in what computing takes: so many times ``each`` minutes of a GPU, of all together."""
-    if each is None:
-        return
-    minutes = times(n, each * max(1, gpus))
-    row.gpu_minutes, row.gpus = minutes if gpus else None, gpus
-    row.cpu_minutes = on_cpus(minutes[1], encoding)
-    on_cpu = encoding.device == "cpu" or not gpus
-    row.job_minutes = (row.cpu_minutes if on_cpu else minutes[1] / gpus) / row.jobs
+    entry = known.plan.rerankers[reranker]
+    n_tokens = pair_tokens(entry, texts, share)
+    row.tokens_in = times(row.items, n_tokens)
+    each = gpu_minutes(entry, n_tokens, known.plan.config.encoding)
+    _computed(known, row, each, row.items)
+    row.store_bytes = row.items[1] * PAIR_BYTES
 
 
 # Retrieval
@@ -339,9 +376,7 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
         if view.view == RAW
         for language in view.native
     ]
-    asked += [
-        (name, *one) for name in plan.benchmarks for one in domain_similarity_jobs(plan, name)
-    ]
+    asked += [(name, *one) for name in plan.benchmarks for one in plan.similarity_jobs(name)]
     vectors = [one for one in asked if plan.is_vector(one[1])]
     return list(
         dict.fromkeys(
@@ -350,84 +385,66 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
     )
 
 
-def _retrieval(plan: Plan, measured: Measured) -> Iterator[Row]:
-    """Yield the rows of encodings, of runs, and of models that rerank."""
+def _encoded(known: Planned) -> Iterator[Row]:
+    """Yield the rows of encodings.
+
+    Those of a view whose documents another view's jobs encode before are one job.
+    """
+    plan, encoding = known.plan, known.plan.config.encoding
     for name, model, language in needed_encodings(plan):
-        found, entry = measured.texts(name, language), plan.models[model]
-        row = Row(name, language, "encode", model, jobs=len(plan.shards[name, model, language]))
+        found, entry = known.texts(name, language), plan.models[model]
+        row, size, minutes = Row(name, language, "encode", model), _untrained(plan, model), None
+        gpus = entry.vllm.gpus if isinstance(entry, VllmModel) else 1
         if found is not None:
             texts, row.basis = found
-            row.count(texts.n_texts, row.basis)
-            size = _sized(plan, model)
-            row.tokens_in = times((1, 1), texts.tokens(size))
-            if isinstance(entry, EmbeddingApiModel):
-                _of_service(measured, row, entry)
-            gpus = entry.vllm.gpus if isinstance(entry, VllmModel) else 1
-            minutes = texts.gpu_minutes(size, plan.config.encoding)
-            _computed(row, plan.config.encoding, minutes, gpus=gpus)
-            row.store_bytes = texts.store_bytes(size, plan.config.encoding)
+            n_tokens = tokens_read(size, texts)
+            row.items, row.tokens_in = (texts.n_texts, texts.n_texts), (n_tokens, n_tokens)
+            row.store_bytes = store_bytes(size, texts, encoding)
+            if isinstance(entry, EncoderModel):
+                minutes = gpu_minutes(size, n_tokens, encoding)
+        if isinstance(entry, EncoderModel) and not plan.prior_encoding_source(
+            name, model, language
+        ):
+            row.jobs = known.jobs(row, minutes)
+        _computed(known, row, minutes, gpus=gpus)
+        if isinstance(entry, EmbeddingApiModel) and row.tokens_in is not None:
+            row.answered = 0
+            if row.items is not None and known.is_encoded(name, model, language):
+                row.answered, row.tokens_in = round(row.items[1]), (0, 0)
+            row.usd = None if entry.price is None else times(row.tokens_in, entry.price / MILLION)
         yield row
-    for run in dict.fromkeys(tuple(run.values()) for run in plan.runs):
-        name, model, queries, documents = run
+
+
+def _searched(known: Planned) -> Iterator[Row]:
+    """Yield the rows of runs, and of models that rerank."""
+    plan = known.plan
+    for name, model, queries, documents in dict.fromkeys(tuple(run.values()) for run in plan.runs):
         if plan.run_source(name, queries, documents) != name:
             continue
-        found, entry = measured.texts(name, documents), plan.models[model]
+        found, entry = known.texts(name, documents), plan.models[model]
         pair = queries if queries == documents else f"{queries}-{documents}"
-        stage = "rerank" if isinstance(entry, RerankModel) else "search"
-        row = Row(name, pair, stage, model)
-        base = plan.benchmarks[plan.named[name].base]
-        counts = measured.counts(base.id, queries)
+        row = Row(name, pair, "rerank" if isinstance(entry, RerankModel) else "search", model)
+        counts = known.counts(plan.named[name].base, queries)
         if found is not None and counts is not None:
             row.items, row.basis = counts.left, counts.basis
-            _searched(plan, row, model, found[0], len(base.domains(queries, documents)))
+            if isinstance(entry, RerankModel):
+                row.items = times(row.items, entry.depth)
+                _score(known, row, entry.reranker, found[0])
         yield row
 
 
-def _sized(plan: Plan, model: str) -> ModelBase:
-    """Return a model's entry with its sizes; of one that is still to be trained, its base's."""
+def _untrained(plan: Plan, model: str) -> ModelBase:
+    """Return a model's entry; of one that is still to be trained, its base's."""
     trained = plan.config.trained.get(model)
-    return sized(trained.base_entry if trained else plan.models[model])
-
-
-def _of_service(measured: Measured, row: Row, entry: EmbeddingApiModel) -> None:
-    """Fill in what an embedding API is asked: texts of tables that have no vector yet, or all."""
-    row.answered = 0
-    assert row.by is not None
-    assert row.items is not None
-    assert row.tokens_in is not None
-    if row.basis == "tables":
-        n_all, (n_texts, row.answered) = (
-            row.items[1],
-            measured.stored_vectors(row.by, row.benchmark, row.language),
-        )
-        row.count(n_texts, "tables")
-        row.tokens_in = times(row.tokens_in, (n_texts - row.answered) / max(1, n_all))
-    if entry.price is not None:
-        row.usd = times(row.tokens_in, entry.price / MILLION)
-
-
-def _searched(plan: Plan, row: Row, model: str, texts: PlannedTexts, n_domains: int) -> None:
-    """Fill in what searching or reranking a row's queries takes; each domain has its own."""
-    entry, search = _sized(plan, model), plan.config.search
-    assert row.items is not None
-    n_queries = row.items
-    if isinstance(entry, RerankModel):
-        row.items = times(n_queries, entry.depth)
-        _score(plan, row, entry.reranker, texts)
-    elif isinstance(entry, EncoderModel) and entry.dim is not None and entry.scores_by == "cosine":
-        operations = 2 * n_queries[1] * texts.n_documents / max(1, n_domains) * entry.dim
-        on_a_core = operations / (CPU_GFLOPS * 1e9) / 60
-        row.cpu_minutes = on_a_core / (os.cpu_count() or 1)
-        row.job_minutes = on_a_core / texts.threads
-    row.results_bytes = n_queries[1] * search.top_k * RUN_BYTES
+    return trained.base_entry if trained else plan.models[model]
 
 
 # Training and probes
 
 
-def _trained(plan: Plan, measured: Measured) -> Iterator[Row]:
+def _trained(known: Planned) -> Iterator[Row]:
     """Yield the rows of models that are trained."""
-    encoding = plan.config.encoding
+    plan = known.plan
     evaluated = {run["model"] for run in plan.runs} | set(plan.unevaluated_models)
     for model, trained in plan.config.trained.items():
         if model not in evaluated:
@@ -435,7 +452,7 @@ def _trained(plan: Plan, measured: Measured) -> Iterator[Row]:
         section, settings = plan.config.training[trained.training], trained.settings
         language = plan.pool_language(trained.training)
         row = Row(section.benchmark, language, "train", model, gpus=1)
-        counts = measured.counts(section.benchmark, language)
+        counts = known.counts(section.benchmark, language)
         if counts is not None:
             n = counts.left
             if settings.objective == "pads":  # two pairs of a document
@@ -451,94 +468,114 @@ def _trained(plan: Plan, measured: Measured) -> Iterator[Row]:
             row.tokens_in = times(row.items, each)
             if settings.parameters_m is not None:  # forward, and twice as much backward
                 operations = 6e6 * settings.parameters_m
-                _computed(row, encoding, operations / (encoding.gpu_tflops * 6e13), row.tokens_in)
+                minutes = operations / (plan.config.encoding.gpu_tflops * 6e13)
+                _computed(known, row, minutes, row.tokens_in)
         yield row
 
 
-def _probed(plan: Plan, measured: Measured) -> Iterator[Row]:
+def _probed(known: Planned) -> Iterator[Row]:
     """Yield the rows of probes, where the config names them."""
+    plan = known.plan
     if "probes" not in plan.config.model_fields_set:
         return
-    for labels in probed(plan):
+    for labels in plan.probed:
         name, model, language = labels["benchmark"], labels["model"], labels["lang"]
         row = Row(name, language, f"probe_{labels['probe']}", model)
-        if (found := measured.texts(name, language)) is not None:
-            n_texts, lengths = _probed_texts(plan, labels["probe"], found[0])
-            row.count(n_texts, found[1])
-            size, sample = _sized(plan, model), PlannedTexts(found[0].bins, 0)
-            share = lengths / max(1, sample.n_documents)
-            row.tokens_in = times((share, share), sample.tokens(size))
-            minutes = sample.gpu_minutes(size, plan.config.encoding)
-            _computed(row, plan.config.encoding, minutes, (share, share))
-            if isinstance(size, EmbeddingApiModel) and size.price is not None:
-                row.usd = times(row.tokens_in, size.price / MILLION)
+        if (found := known.texts(name, language)) is not None:
+            documents = Texts(found[0].lengths, 0)
+            n_read, n_texts = _probed_texts(plan, labels["probe"], documents.n_documents)
+            row.items, row.basis = (n_texts, n_texts), found[1]
+            size = _untrained(plan, model)
+            n_tokens = tokens_read(size, documents) * n_read / max(1, documents.n_documents)
+            row.tokens_in = n_tokens, n_tokens
+            if isinstance(size, EmbeddingApiModel):
+                row.usd = times(row.tokens_in, size.price / MILLION) if size.price else None
+            else:
+                _computed(known, row, gpu_minutes(size, n_tokens, plan.config.encoding))
         yield row
 
 
-def _probed_texts(plan: Plan, probe: str, texts: PlannedTexts) -> tuple[float, float]:
-    """Return how many texts a probe has a model read, and to how many documents they add up.
+def _probed_texts(plan: Plan, probe: str, n_documents: float) -> tuple[float, float]:
+    """Return to how many documents the texts add up that a probe reads, and how many texts.
 
     Gradients count three times. How many sentences documents have is not known before they are
     read: as texts of `regression` documents count, whole and in sentences.
     """
     section = plan.config.probes
+    n, n_positions = min(section.n_documents, n_documents), len(POSITIONS)
+    sizes, cuts = section.insertion_sizes, section.segments
     if probe == "reversal":
-        return texts.n_documents, texts.n_documents
-    n = min(section.n_documents, texts.n_documents)
-    inserted = len(POSITIONS) * len(section.insertion_sizes)
-    longer = len(POSITIONS) * sum(1 + size for size in section.insertion_sizes)
-    removed = 1 + len(POSITIONS) * len(section.removal_sizes)
-    cuts = section.segments
-    n_texts, lengths = {
-        "insertion": (1 + inserted, 1 + longer),
-        "removal": (removed, removed),
-        "segments": (1 + sum(map(n_segments_of, cuts)), 1 + len(cuts)),
-        "moving": (section.places, section.places),
-        "regression": (2, 2),
-        "saliency": (3, 3),
+        return n_documents, n_documents
+    if probe == "insertion":  # the text of a document, and what is put in
+        longer = 1 + n_positions * sum(1 + size for size in sizes)
+        return n * longer, n * (1 + n_positions * len(sizes))
+    if probe == "segments":
+        return n * (1 + len(cuts)), n * (1 + sum(map(n_segments_of, cuts)))
+    each = {
+        "removal": 1 + n_positions * len(section.removal_sizes),
+        "moving": section.places,
+        "regression": 2,
+        "saliency": 3,
     }[probe]
-    return n * n_texts, n * lengths
+    return n * each, n * each
 
 
-# Sums
+# The rows as a table, and sums
+
+RANGES = ("items", "tokens_in", "tokens_out", "gpu_minutes", "usd")
+"""What has a low and a high end."""
+TEXTS = ("benchmark", "language", "stage", "by", "basis")
+FRACTIONS = ("gpu_minutes", "usd", "cpu_minutes", "job_minutes")
+
+
+def work_table(known: Planned) -> pl.DataFrame:
+    """Return the work of a config, benchmark by benchmark, in the order of its stages.
+
+    Returns
+    -------
+    ``items`` are documents, requests, pairs, texts or queries, as the stage has them; ``answered``
+    those of a language model or an embedding API that were asked before: tokens, minutes and money
+    are of the others. ``gpu_minutes`` are those of all jobs and GPUs together, ``job_minutes`` the
+    longest job's at the high end; ``cpu_minutes`` are this machine's. Ranges are two columns,
+    ``_low`` and ``_high``. ``basis`` says what the items rest on (tables, plan, source, unknown).
+    Null: nobody can tell.
+
+    Raises
+    ------
+    InputError
+        If a table or a source is there and cannot be read.
+    """
+    names, schema = Row.__dataclass_fields__, dict[str, Any]()
+    for name in names:
+        kind = pl.String if name in TEXTS else pl.Float64 if name in FRACTIONS else pl.Int64
+        schema |= dict.fromkeys(_columns(name), kind)
+    rows = []
+    for row in known.rows.values():
+        values: list[Any] = []
+        for name in names:
+            value = getattr(row, name)
+            ends = (value or (None, None)) if name in RANGES else (value,)
+            is_whole = name not in (*TEXTS, *FRACTIONS)
+            values += (round(one) if is_whole and one is not None else one for one in ends)
+        rows.append(values)
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _columns(name: str) -> list[str]:
+    return [f"{name}_low", f"{name}_high"] if name in RANGES else [name]
 
 
 def summed(table: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:
     """Add up rows that are alike in columns, in the order of their first ones.
 
-    A number is the sum of those that are known, null where none is; ``job_minutes`` is the longest,
-    ``unknown`` the rows whose items nobody can tell.
+    A number is the sum of those that are known, null where none is; ``job_minutes`` is the longest.
     """
-    sums = [
-        name
-        for name, kind in SCHEMA.items()
-        if kind != pl.String and name not in ("gpus", "job_minutes")
-    ]
+    sums = [name for name, kind in table.schema.items() if kind.is_numeric()]
     return table.group_by(*by, maintain_order=True).agg(
         *(
             pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
             for name in sums
+            if name not in ("gpus", "job_minutes")
         ),
         pl.col("gpus", "job_minutes").max(),
-        pl.col("items_high").is_null().sum().alias("unknown"),
-    )
-
-
-def wall_minutes(
-    table: pl.DataFrame, *, jobs: int, gpus: int, on_cpu: bool = False
-) -> pl.DataFrame:
-    """Return ``stage`` and its wall time at least (``minutes``), the longest first.
-
-    By the larger numbers, with so many jobs and GPUs at once: no shorter than its longest job, than
-    its jobs' minutes shared out among the jobs, and than its GPU minutes shared out among the GPUs.
-    Stages whose minutes nobody can tell are left out.
-    """
-    of_jobs = pl.col("job_minutes") * pl.col("jobs") / jobs
-    of_gpus = pl.when(pl.col("gpus") > 0).then(pl.col("gpu_minutes_high")) / gpus
-    ends = [pl.col("job_minutes").max(), of_jobs.sum(), *([] if on_cpu else [of_gpus.sum()])]
-    return (
-        table.filter(pl.col("job_minutes").is_not_null())
-        .group_by("stage", maintain_order=True)
-        .agg(pl.max_horizontal(*ends).alias("minutes"))
-        .sort("minutes", descending=True, maintain_order=True)
     )
