@@ -89,7 +89,6 @@ use rule on_cpu as quality with:
     output:
         quality="results/{benchmark}/translation_quality.parquet",
         agreement="results/{benchmark}/translation_agreement.parquet",
-        confusion="results/{benchmark}/translation_confusion.parquet",
     wildcard_constraints:
         benchmark=patterns["quality"],
     params:

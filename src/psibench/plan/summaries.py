@@ -44,8 +44,7 @@ def training_runs(plan: Plan) -> list[dict[str, Any]]:
         parts = plan.config.training[one.training].distributions.get(one.distribution, {})
         is_balanced = len(set(parts.values())) == 1 and len(parts) == len(POSITIONS)
         labels = {key: getattr(one, key) for key in ("training", "base", "distribution", "seed")}
-        about = {"folder": one.folder, "licence": one.settings.licence}
-        found.append({"model": name, **labels, "balanced": is_balanced, **about})
+        found.append({"model": name, **labels, "balanced": is_balanced})
     return found
 
 

@@ -31,7 +31,7 @@ from psibench.tables.build_schemas import (
 from psibench.tables.derived import read_all
 from psibench.tables.schemas import DOMAIN_SIMILARITY
 from psibench.tables.spec import POOLED, TableSpec
-from psibench.translate.quality import ANNOTATOR_MEAN, DIMENSIONS, OVERALL
+from psibench.translate.quality import DIMENSIONS, OVERALL
 
 LANGUAGE_SPECS: Mapping[str, TableSpec] = {
     "relocation": RELOCATION,
@@ -293,7 +293,6 @@ FAMILIES = {
 }
 """Family of a language by the first part of its name, those that PosIR was translated to."""
 EVERY_LANGUAGE = pl.col("language").replace(POOLED, "all languages")
-ANNOTATORS = {POOLED: "each", ANNOTATOR_MEAN: "mean of a document's"}
 GRADED = (*DIMENSIONS, OVERALL)
 GRADE: Form = "{:.2f}".format
 QUALITY_NOTE = (
@@ -381,20 +380,19 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
 def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
     """Return how grades by people and by the language model agree, PosIR's Table 9 beside it.
 
-    Published figures stand beside the same dimensions of all languages and annotators. Then the
+    Published figures stand beside the same dimensions of all languages. Then the
     mean grades of both by language and dimension, as PosIR's Figure 8 draws them.
     """
     published = read_published("posir_table9").rows.select(
         "dimension", published_within="agreement", published_mae="mae"
     )
-    is_whole = (pl.col("annotator") == POOLED) & (pl.col("language") == POOLED)
+    is_whole = pl.col("language") == POOLED
     rows = agreement.with_columns(beside=pl.when(is_whole).then("dimension")).join(
         published, left_on="beside", right_on="dimension", how="left", maintain_order="left"
     )
     theirs = "published: PosIR, table 9"
     shown: Columns = {
         "language": EVERY_LANGUAGE,
-        "annotator": pl.col("annotator").replace(ANNOTATORS),
         "dimension": pl.col("dimension").replace(POOLED, "the four together"),
         "this run|pairs": "n",
         "this run|unmatched": "n_unmatched",
@@ -405,11 +403,11 @@ def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
         f"{theirs}|within 1": "published_within",
         f"{theirs}|MAE": "published_mae",
     }
-    forms = {name: percent if name.endswith("within 1") else GRADE for name in [*shown][5:]}
+    forms = {name: percent if name.endswith("within 1") else GRADE for name in [*shown][4:]}
     name, note = "Agreement with people", AGREEMENT_NOTE
-    table = table_of(name, rows, shown, forms=forms, n_names=3, note=note)
+    table = table_of(name, rows, shown, forms=forms, n_names=2, note=note)
     of_language = agreement.filter(
-        pl.col("language") != POOLED, pl.col("dimension").is_in(DIMENSIONS), annotator=POOLED
+        pl.col("language") != POOLED, pl.col("dimension").is_in(DIMENSIONS)
     )
     graders = {"mean_human": "people", "mean_llm": "language model"}
     cells = of_language.unpivot(list(graders), index=["language", "dimension"]).select(

@@ -299,12 +299,6 @@ TRANSLATOR_QUALITY = TableSpec(
 TRANSLATION_AGREEMENT = TableSpec(
     "translation_agreement",
     (
-        Column(
-            "annotator",
-            STRING,
-            "all: every grade by a person on its own; mean: the mean of a document's annotators; "
-            "else one annotator",
-        ),
         Column("language", STRING, "language translated to, or all"),
         Column("dimension", STRING, f"{DIMENSION_TEXT}; all: the grades of the four together"),
         Column("n", INT64, "pairs of a person's and the language model's grade"),
@@ -314,20 +308,7 @@ TRANSLATION_AGREEMENT = TableSpec(
         Column("mean_human", FLOAT64, "mean of the people's grades of the pairs", True),
         Column("mean_llm", FLOAT64, "mean of the language model's grades of the pairs", True),
     ),
-    key=("annotator", "language", "dimension"),
-)
-
-TRANSLATION_CONFUSION = TableSpec(
-    "translation_confusion",
-    (
-        Column("language", STRING, "language translated to, or all"),
-        Column("dimension", STRING, "fluency, accuracy, completeness, style, or all of them"),
-        Column("human", INT32, "grade by a person, 1 to 5"),
-        Column("llm", INT32, "grade by the language model, 1 to 5"),
-        Column("n", INT64, "pairs with these grades"),
-        Column("share", FLOAT64, "share of the pairs with this grade by a person", True),
-    ),
-    key=("language", "dimension", "human", "llm"),
+    key=("language", "dimension"),
 )
 
 RELOCATION = TableSpec(

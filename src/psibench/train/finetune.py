@@ -8,8 +8,10 @@ goes on from it later: on a CPU to the same weights.
 import hashlib
 import json
 import logging
+import re
 import shutil
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,23 +25,28 @@ from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.networks import check_positions, positions_taken_out
 from psibench.models.weights import check_files, checking_weights, quiet
 from psibench.stopping import watched_stop
-from psibench.tables import content_hash, read_table
+from psibench.tables import content_hash, hash_file, read_table
+from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
 from psibench.tables.provenance import hash_params
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
-from psibench.train.card import (
-    library_versions,
-    weight_hashes,
-    write_manifest,
-    write_model_card,
-)
 from psibench.train.pads import pads_pairs
 from psibench.train.sampling import TRAINING_PAIRS
 from psibench.train.sections import Base, Examples, Pads, Settings
 
 logger = logging.getLogger("psibench")
+
+LIBRARIES = ("psibench", "sentence-transformers", "transformers", "torch", "accelerate")
+LANDMARK_USE = (
+    "Special tokens are put between chunks of a text by code of psibench: install it, and load "
+    "with `SentenceTransformer(folder, trust_remote_code=True)`.\n"
+)
+NO_POSITIONS = (
+    "No positional encoding: the parameters of the rotary embedding in config.json make it the "
+    "identity. Keep them.\n"
+)
 
 
 @stage("train_model", version=2, offline=True)
@@ -120,7 +127,8 @@ def run_train_model(
     network, facts = made
     named = {"checkpoint": entry.checkpoint, "revision": entry.revision, "identity": base}
     inputs = {path: content_hash(path) for path in (pairs, *queries, *corpus)}
-    save_model(network, folder, run | facts | {"base": named, "inputs": inputs})
+    found = run | facts | {"base": named, "inputs": inputs}
+    save_model(network, folder, found, licence=entry.licence)
     shutil.copyfile(model, done)
     shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -183,14 +191,48 @@ def _train(
     }
 
 
-def save_model(network: Any, folder: Path, facts: dict[str, Any]) -> None:
-    """Write a checkpoint's folder anew: weights, card, and last its manifest of ``facts``."""
+def save_model(network: Any, folder: Path, facts: dict[str, Any], *, licence: str) -> None:
+    """Write a checkpoint's folder anew: weights, card, and last its manifest of ``facts``.
+
+    The card is sentence-transformers' with a section about where the model comes from.
+    """
     shutil.rmtree(folder, ignore_errors=True)
+    base, card = facts["base"], network.model_card_data
+    card.local_files_only = True
+    card.model_name = f"{base['checkpoint']} trained on {facts['distribution']}, {facts['seed']}"
+    card.tags = ["position-bias", "psibench"]
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", base["checkpoint"]):
+        card.base_model, card.base_model_revision = base["checkpoint"], base["revision"]
+    if re.fullmatch(r"[a-z0-9][a-z0-9.-]*", licence.lower()):
+        card.license = licence.lower()
     with quiet():
-        network.save_pretrained(str(folder), create_model_card=False)
-    manifest = facts | {"weights": weight_hashes(folder), "versions": library_versions()}
-    write_model_card(manifest, folder)
-    write_manifest(manifest, folder)
+        network.save_pretrained(str(folder))
+    origin = (
+        f"\n## Where it comes from\n\nTrained by psibench, to study where a retriever looks for "
+        f"evidence, on {facts['n_examples']:,} examples of {facts['n_documents']:,} documents "
+        f"(distribution `{facts['distribution']}`, seed {facts['seed']}). model.json has the "
+        f"settings. The weights come from those of {base['checkpoint']} (licence: "
+        f"{licence or 'not recorded'}), whose terms go on to hold.\n"
+    )
+    notes = [LANDMARK_USE] if facts["entry"]["pooling"] == "landmark" else []
+    notes += [NO_POSITIONS] if facts["entry"].get("positions") else []
+    with (folder / "README.md").open("a", encoding="utf-8") as file:
+        file.write("\n".join([origin, *notes]))
+    versions = {name: version(name) for name in LIBRARIES}
+    write_manifest(facts | {"weights": weight_hashes(folder), "versions": versions}, folder)
+
+
+def weight_hashes(folder: Path) -> dict[str, str]:
+    """Hash the weight files of a checkpoint: path in the folder -> content hash."""
+    return {
+        path.relative_to(folder).as_posix(): hash_file(path)
+        for path in sorted(folder.rglob("*.safetensors"))
+    }
+
+
+def write_manifest(found: dict[str, Any], folder: Path) -> None:
+    """Write a model's manifest, whole or not at all."""
+    write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", folder / "model.json")
 
 
 def hash_rows(frame: pl.DataFrame) -> str:

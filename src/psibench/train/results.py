@@ -30,7 +30,6 @@ from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
 from psibench.tables.spec import FLOAT64, INT64, POOLED, STRING, Column, TableSpec
 from psibench.tables.stage import stage
-from psibench.train.card import read_trained, write_model_card
 
 _PLACE = (
     Column("benchmark", STRING, "benchmark id"),
@@ -126,8 +125,7 @@ ALPHA = 0.05
 class TrainedRun:
     """One trained model: its id, and what it was made of.
 
-    ``balanced``: of a distribution in which every position has the same part; ``folder``: where its
-    checkpoint lies, whose model card gets its scores; ``licence``: of the base.
+    ``balanced``: of a distribution in which every position has the same part.
     """
 
     model: str
@@ -136,8 +134,6 @@ class TrainedRun:
     distribution: str
     seed: int
     balanced: bool = False
-    folder: str = ""
-    licence: str = ""
 
     @property
     def system(self) -> str:
@@ -169,9 +165,8 @@ def run_training_results(
 ) -> None:
     """Write training_table, training_reduction and training_buckets, as Parquet and as CSV.
 
-    And the model card of every model with a folder: by then its scores are known. ``psi_table`` has
-    each seed's own figures; ``evaluations`` say where the QUERY_SCORES tables of the pairs are;
-    ``tables`` are NAME.parquet and NAME.csv of each.
+    ``psi_table`` has each seed's own figures; ``evaluations`` say where the QUERY_SCORES tables of
+    the pairs are; ``tables`` are NAME.parquet and NAME.csv of each.
     """
     files = {Path(path).name: path for path in tables}
     seed_psi = read_all([psi_table], PSI_TABLE)
@@ -193,13 +188,6 @@ def run_training_results(
     for spec, frames in made.items():
         write_table(pl.concat(frames), files[f"{spec.name}.parquet"], spec, provenance=source)
         write_csv(pl.concat(frames), files[f"{spec.name}.csv"])
-    for run in trained:
-        if run.folder:
-            scores = _pooled(seed_psi).filter(model=run.model, evidence="all")
-            first_scheme = scores.unique([*_PAIR, "metric"], keep="first", maintain_order=True)
-            write_model_card(
-                read_trained(run.folder), run.folder, first_scheme.to_dicts(), licence=run.licence
-            )
 
 
 def _results(

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_serializer, model_validator
-from pydantic.functional_serializers import SerializerFunctionWrapHandler
+from pydantic import AfterValidator, Field, model_validator
 
 from psibench.config.base import Commit, Id, Language, Section, refuse_repeats
 from psibench.config.encoders import Landmark
@@ -100,11 +99,6 @@ class Base(Section):
         if self.pads is not None and self.objective != "pads":
             raise ValueError(f"pads needs objective: pads, and it is {self.objective!r}")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a key that came later where it is null: what was trained before is kept."""
-        return {k: v for k, v in dump(self).items() if k != "positions" or v is not None}
 
     @property
     def rate(self) -> float:

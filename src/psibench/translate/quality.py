@@ -9,15 +9,16 @@ what the model gave where a person gave 1, 2, ..., 5.
 
 import hashlib
 import logging
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import polars as pl
-from pydantic import Field
+from pydantic import BaseModel, Field, TypeAdapter
 
 from psibench.config.base import Id
+from psibench.config.files import validated
 from psibench.errors import InputError
 from psibench.lines import read_delimited
 from psibench.llm.tasks import (
@@ -36,7 +37,6 @@ from psibench.metrics.buckets import LENGTH_BUCKETS, length_bucket
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import (
     TRANSLATION_AGREEMENT,
-    TRANSLATION_CONFUSION,
     TRANSLATION_GRADES,
     TRANSLATION_QUALITY,
 )
@@ -53,7 +53,6 @@ DIMENSIONS = ("fluency", "accuracy", "completeness", "style")
 OVERALL = "overall"
 GROUPS = ("language", "domain", "length_bin")
 GRADES = range(1, 6)
-ANNOTATOR, ANNOTATOR_MEAN = "annotator", "mean"
 DOCUMENT = ("language", "domain", "doc_id")
 
 
@@ -225,7 +224,7 @@ JUDGE_TRANSLATION = LlmTask(
 # Stage ``quality``
 
 
-@stage("quality", version=1)
+@stage("quality", version=2)
 def run_quality(
     *,
     languages: Sequence[str],
@@ -233,12 +232,11 @@ def run_quality(
     human: Sequence[str | Path],
     quality: str | Path,
     agreement: str | Path,
-    confusion: str | Path,
 ) -> None:
     """Write the quality table and how the grades agree with people's.
 
     ``grades`` has one TRANSLATION_GRADES table per language, in their order; ``human`` are CSV
-    files as `read_human_grades` takes them. Without any, agreement and confusion have no rows.
+    files as `read_human_grades` takes them. Without any, agreement has no rows.
 
     Raises
     ------
@@ -247,14 +245,12 @@ def run_quality(
     """
     frames = read_grades(languages, grades)
     every = graded(frames)
-    people = _people(human, every, languages)
+    people = _people(human, every)
     files = {str(path): hash_file(path) for path in human}
     origin = derived("quality", grades, params={}, files=files)
     write_table(quality_table(frames), quality, TRANSLATION_QUALITY, provenance=origin)
     table = agreement_table(every, people)
     write_table(table, agreement, TRANSLATION_AGREEMENT, provenance=origin)
-    cells = confusion_table(every, people)
-    write_table(cells, confusion, TRANSLATION_CONFUSION, provenance=origin)
 
 
 def read_grades(languages: Sequence[str], paths: Sequence[str | Path]) -> dict[str, pl.DataFrame]:
@@ -263,19 +259,16 @@ def read_grades(languages: Sequence[str], paths: Sequence[str | Path]) -> dict[s
     return dict(zip(languages, tables, strict=True))
 
 
-def _people(
-    paths: Sequence[str | Path], every: pl.DataFrame, languages: Sequence[str]
-) -> pl.DataFrame:
+def _people(paths: Sequence[str | Path], every: pl.DataFrame) -> pl.DataFrame:
     """Read people's grades; a file of which no document was graded is refused."""
-    domains = set(every.get_column("domain"))
-    people = read_human_grades(paths, languages=languages, domains=domains)
+    people = read_human_grades(paths)
     for (path,), rows in people.group_by("path", maintain_order=True):
         unmatched = rows.join(every, on=DOCUMENT, how="anti")
         if unmatched.height == rows.height:
             raise InputError(
                 f"{path}: none of its {rows.height} documents is in the quality sample; found "
-                f"{unmatched.item(0, 'doc_id')!r} first. Grade the documents of "
-                "quality_sample.parquet (its doc_id is the one to give)."
+                f"{', '.join(unmatched.select(DOCUMENT).row(0))} first. Give language, domain and "
+                "doc_id of documents of quality_sample.parquet."
             )
         if unmatched.height:
             logger.warning(
@@ -343,56 +336,34 @@ def _averages(long: pl.DataFrame, is_pooled: Mapping[str, bool]) -> pl.DataFrame
 def agreement_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
     """Compare a language model's grades with people's: TRANSLATION_AGREEMENT rows.
 
-    By annotator, language and dimension. Annotators: ``all``, where every row of ``human`` is
-    compared on its own, as published; where documents have several, ``mean`` of a document's
-    annotators; each one that is named, where there are several. Languages: pooled ``all`` first.
-    Dimensions: the four, ``overall`` (a document's mean of the four) and ``all`` (the grades of
+    Every row of ``human`` is compared on its own, as published. By language, pooled ``all`` first,
+    and dimension: the four, ``overall`` (a document's mean of the four) and ``all`` (the grades of
     the four together). Without a person's grade there are no rows.
     """
     pairs = _pairs(grades, human)
-    sides = [pairs.with_columns(annotator=pl.lit(POOLED))]
-    if human.select(pl.struct(DOCUMENT).is_duplicated().any()).item():
-        by = [*DOCUMENT, "dimension"]
-        means = pairs.group_by(by, maintain_order=True).agg(pl.col("human").mean(), pl.first("llm"))
-        sides.append(means.select(pl.lit(ANNOTATOR_MEAN).alias("annotator"), *means.columns))
-    named = pairs.filter(pl.col("annotator").is_not_null())
-    if named.get_column("annotator").n_unique() > 1:
-        sides.append(named.sort("annotator", maintain_order=True))
-    compared = pl.concat([_compared(side.select(sides[0].columns)) for side in sides])
+    matched = pl.col("llm").is_not_null()
+    apart = (pl.col("human") - pl.col("llm")).abs()
+    compared = (
+        _with_pooled(pairs)
+        .group_by("language", "dimension", maintain_order=True)
+        .agg(
+            n=matched.sum().cast(pl.Int64),
+            n_unmatched=(~matched).sum().cast(pl.Int64),
+            within_one=(apart <= 1).mean(),
+            mae=apart.mean(),
+            mean_human=pl.col("human").filter(matched).mean(),
+            mean_llm=pl.col("llm").mean(),
+        )
+    )
     ranks = {
-        "annotator": list(dict.fromkeys(compared.get_column("annotator"))),
         "language": [POOLED, *dict.fromkeys(human.get_column("language"))],
         "dimension": [*DIMENSIONS, OVERALL, POOLED],
     }
     return compared.sort([pl.col(name).cast(pl.Enum(order)) for name, order in ranks.items()])
 
 
-def confusion_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
-    """Count pairs by a person's and the model's grade: TRANSLATION_CONFUSION rows.
-
-    Every row of ``human`` counts on its own. All 25 pairs of grades of a language and dimension
-    have a row, those that do not occur too; ``share`` is of the pairs with the person's grade.
-    """
-    pairs = _pairs(grades, human).filter(
-        pl.col("llm").is_not_null() & (pl.col("dimension") != OVERALL)
-    )
-    counted = _with_pooled(pairs).group_by("language", "dimension", "human", "llm").agg(n=pl.len())
-    groups = _with_pooled(pairs).select("language", "dimension").unique(maintain_order=True)
-    cells = groups
-    for side in ("human", "llm"):
-        cells = cells.join(pl.DataFrame({side: map(float, GRADES)}), how="cross")
-    on = ["language", "dimension", "human", "llm"]
-    found = cells.join(counted, on=on, how="left", maintain_order="left")
-    found = found.with_columns(pl.col("n").fill_null(0).cast(pl.Int64))
-    order = [POOLED, *dict.fromkeys(human.get_column("language"))]
-    found = found.sort(pl.col("language").cast(pl.Enum(order)), maintain_order=True)
-    given = pl.col("n").sum().over("language", "dimension", "human")
-    share = pl.when(given > 0).then(pl.col("n") / given)
-    return found.with_columns(pl.col("human", "llm").cast(pl.Int32), share=share)
-
-
 def _pairs(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
-    """Return a row per grade by a person: annotator, document, dimension, ``human``, ``llm``.
+    """Return a row per grade by a person: document, dimension, ``human``, ``llm``.
 
     ``llm`` is null where the model graded no such document.
     """
@@ -403,7 +374,7 @@ def _pairs(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
     sides = (
         frame.unpivot(names, index=index, variable_name="dimension", value_name=value)
         for frame, index, value in (
-            (floats, ["annotator", *DOCUMENT], "human"),
+            (floats, list(DOCUMENT), "human"),
             (grades, list(DOCUMENT), "llm"),
         )
     )
@@ -419,91 +390,35 @@ def _with_pooled(pairs: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([every.with_columns(language=pl.lit(POOLED)), every])
 
 
-def _compared(pairs: pl.DataFrame) -> pl.DataFrame:
-    matched = pl.col("llm").is_not_null()
-    apart = (pl.col("human") - pl.col("llm")).abs()
-    groups = _with_pooled(pairs).group_by("annotator", "language", "dimension", maintain_order=True)
-    return groups.agg(
-        n=matched.sum().cast(pl.Int64),
-        n_unmatched=(~matched).sum().cast(pl.Int64),
-        within_one=(apart <= 1).mean(),
-        mae=apart.mean(),
-        mean_human=pl.col("human").filter(matched).mean(),
-        mean_llm=pl.col("llm").mean(),
-    )
+class HumanGrades(BaseModel, str_strip_whitespace=True):
+    """A row of a file of grades by people; further columns (the texts, say) are left out."""
+
+    language: str
+    domain: str
+    doc_id: str
+    fluency: int = Field(ge=1, le=5)
+    accuracy: int = Field(ge=1, le=5)
+    completeness: int = Field(ge=1, le=5)
+    style: int = Field(ge=1, le=5)
 
 
-REQUIRED = (*DOCUMENT, *DIMENSIONS)
-HUMAN_SCHEMA: dict[str, type[pl.DataType]] = {
-    ANNOTATOR: pl.String,
-    **dict.fromkeys(DOCUMENT, pl.String),
-    **dict.fromkeys(DIMENSIONS, pl.Int64),
-}
-
-
-def read_human_grades(
-    paths: Sequence[str | Path], *, languages: Collection[str], domains: Collection[str]
-) -> pl.DataFrame:
-    """Read grades by people: ``annotator`` (null if not named), document, four grades, ``path``.
-
-    Further columns (the texts, say) are left out. Whether a document was graded by the language
-    model as well is not looked at.
+def read_human_grades(paths: Sequence[str | Path]) -> pl.DataFrame:
+    """Read grades by people: document, four grades, ``path``; a document may have several rows.
 
     Raises
     ------
     InputError
-        If a file cannot be read, has no row or lacks a column, a language or domain is none of
-        those given, a grade is no whole number from 1 to 5, an annotator is called all or mean, or
-        an annotator graded a document twice (over all files).
+        If a file cannot be read, has no row or lacks a column, or a grade is no whole number from 1
+        to 5.
     """
-    rows: list[tuple[str | int | None, ...]] = []
-    seen: dict[tuple[str | int | None, ...], str] = {}
-    allowed = {"language": languages, "domain": domains}
-    for path in map(Path, paths):
-        n_before = len(rows)
-        for line, record in read_delimited(path, ","):
-            where = f"{path}, line {line}"
-            row = _human_row(record, allowed, where)
-            if row[:4] in seen:
-                raise InputError(
-                    f"{where}: document {record['doc_id']!r} ({record['language']}, "
-                    f"{record['domain']}) has grades by the same annotator in {seen[row[:4]]}; "
-                    "give each once, or name the annotators in a column 'annotator'"
-                )
-            seen[row[:4]] = where
-            rows.append((*row, str(path)))
-        if len(rows) == n_before:
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        found = [
+            validated(record, TypeAdapter(HumanGrades), f"{path}, line {line}").model_dump()
+            for line, record in read_delimited(Path(path), ",")
+        ]
+        if not found:
             raise InputError(f"{path}: no grades; expected a header and a row per document")
-    return pl.DataFrame(rows, schema=HUMAN_SCHEMA | {"path": pl.String}, orient="row")
-
-
-def _human_row(
-    record: dict[str, str], allowed: dict[str, Collection[str]], where: str
-) -> tuple[str | int | None, ...]:
-    missing = [name for name in REQUIRED if name not in record]
-    if missing:
-        raise InputError(
-            f"{where}: no column {', '.join(missing)}; found {', '.join(record)}; expected "
-            f"{', '.join(REQUIRED)} and, if several people graded, {ANNOTATOR}"
-        )
-    fields = {name: text.strip() for name, text in record.items()}
-    for name, values in allowed.items():
-        if fields[name] not in values:
-            raise InputError(
-                f"{where}: column {name!r} is {fields[name]!r}; allowed: "
-                f"{', '.join(sorted(values))}"
-            )
-    annotator = fields.get(ANNOTATOR) or None
-    if annotator in (POOLED, ANNOTATOR_MEAN):
-        raise InputError(
-            f"{where}: column {ANNOTATOR!r} is {annotator!r}, which means something else in the "
-            "tables; use another name"
-        )
-    grades = [_human_grade(fields[name], name, where) for name in DIMENSIONS]
-    return (annotator, fields["language"], fields["domain"], fields["doc_id"], *grades)
-
-
-def _human_grade(text: str, column: str, where: str) -> int:
-    if not re.fullmatch("[1-5]", text):
-        raise InputError(f"{where}: column {column!r} is {text!r}; allowed: whole numbers 1 to 5")
-    return int(text)
+        rows += [row | {"path": str(path)} for row in found]
+    schema = dict.fromkeys(DOCUMENT, pl.String) | dict.fromkeys(DIMENSIONS, pl.Int64)
+    return pl.DataFrame(rows, schema=schema | {"path": pl.String})
