@@ -14,7 +14,6 @@ from psibench.translate.relocate import (
     align_texts,
     length_ratio,
     locate_span,
-    quoted_spans,
     relocate_by_sentences,
 )
 
@@ -166,9 +165,6 @@ def test_evidence_that_is_no_one_span_is_not_looked_for():
     found = relocate_by_sentences(asked, {"d": ENGLISH}, {"d": SPANISH})
     assert found.row(0) == ("q1", None, "no_span", None)
     assert found.item(1, "span") is not None
-    quoted = relocated(("q2", [2, 5], ""))
-    rows = quoted_spans(asked, quoted).rows()
-    assert rows == [("q1", None, "no_span"), ("q2", [2, 5], "")]
 
 
 def test_the_ratio_is_the_median_of_the_documents():
@@ -176,18 +172,3 @@ def test_the_ratio_is_the_median_of_the_documents():
         length_ratio({"a": "xx", "b": "xx", "c": "xx"}, {"a": "x", "b": "xx", "c": "xxxx"}) == 1.0
     )
     assert length_ratio({}, {}) == 1.0
-
-
-def relocated(*rows):
-    schema = {"_id": pl.String, "span": pl.Array(pl.Int32, 2), "reason": pl.String}
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def test_quoted_spans_go_to_their_queries():
-    asked = queries(("q1", "d", [0, 1]), ("q2", "d", [0, 1]), ("q3", "d", [0, 1]))
-    quoted = relocated(("q2", None, "quote_not_found"), ("q1", [2, 5], ""), ("other", [0, 1], ""))
-    assert quoted_spans(asked, quoted).rows() == [
-        ("q1", [2, 5], ""),
-        ("q2", None, "quote_not_found"),
-        ("q3", None, "no_usable_reply"),
-    ]
