@@ -21,8 +21,6 @@ STOPPED_STATUS = 75
 MARGIN_S = 20.0
 """Seconds kept before the time limit at least: for leaving Python and copying results."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-JOB_MIB = "PSIBENCH_JOB_MIB"
-"""Environment variable with the memory that the job has asked for, MiB."""
 
 
 class Stopped(Exception):  # noqa: N818 - no error: the job ends on purpose

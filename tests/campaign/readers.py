@@ -397,7 +397,7 @@ def _answers(folder: Path) -> Callable[[], object]:
             assert all(
                 found is None or found.key == key for key in keys for found in [again.get(key)]
             )
-            again.usage_by_task()
+            again.usage()
         stored_usage(folder)
         list(stored_answers(folder))
 

@@ -16,8 +16,8 @@ from psibench.sources import reach
 
 PRICE = {"input_usd": 1.0, "output_usd": 10.0, "as_of": "2026-01-31", "source": "a page"}
 LLMS = {
-    "free": {"backend": "stand-in", "model": "stand-in/rules", "tokenizer": "stand-in"},
-    "paid": {"backend": "openai", "model": "paid-1", "tokenizer": "nobody/nothing"},
+    "free": {"backend": "stand-in", "model": "stand-in/rules"},
+    "paid": {"backend": "openai", "model": "paid-1"},
 }
 API = {
     "backend": "embedding-api",

@@ -13,7 +13,7 @@ from psibench.llm import answer_store
 
 def main() -> None:
     folder, first, answer_store.LOG_BYTES = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    with answer_store.AnswerStore(folder, fsync_every_s=3600) as store:
+    with answer_store.AnswerStore(folder) as store:
         for number in count(first):
             store.add(answer(number))
             print(number, flush=True)

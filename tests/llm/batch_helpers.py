@@ -10,6 +10,7 @@ from llm_helpers import MODEL, Run, stats
 from standin_batches import BatchStandIn
 
 from psibench.llm.answer_store import AnswerStore
+from psibench.llm.asking import OutcomeSink
 from psibench.llm.batch import ask_batches
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
@@ -64,18 +65,19 @@ def batch_settings(url, faults="", *, backend="openai-batch", batch=None, **aski
     )
 
 
-def ask(wanted, folder, chosen, *, budget=None) -> Run:
+def ask(wanted, folder, chosen, **options) -> Run:
     """Ask as the settings say; what is raised is part of the result."""
     run = Run()
     take = run.outcomes.append
     try:
-        if budget is None:
+        if not options:
             run.totals = ask_all(wanted, chosen, store=folder, on_outcome=take)
-        else:
+        else:  # a budget that the test looks at, or a check whether to stop
+            results = OutcomeSink(take)
             with AnswerStore(folder) as store:
-                run.totals = ask_batches(
-                    wanted, chosen, store=store, on_outcome=take, budget=budget
-                )
+                chains = results.unanswered(wanted, store, chosen.asking.max_reasks)
+                ask_batches(chains, chosen, store=store, results=results, **options)
+            run.totals = results.totals
     except Exception as error:
         run.error = error
     return run

@@ -17,7 +17,7 @@ from openai import _base_client
 from psibench.llm import asking
 from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore, stored_answers
-from psibench.llm.asking import Item, Totals
+from psibench.llm.asking import Item, OutcomeSink, Totals
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
@@ -93,11 +93,12 @@ class Run:
 async def ask_client(client, wanted, chosen: LlmSettings, folder, **options) -> Run:
     """Ask through a client; what is raised is part of the result."""
     run = Run()
+    results = OutcomeSink(run.outcomes.append)
+    run.totals = results.totals
     with AnswerStore(folder) as store:
         try:
-            run.totals = await asking.ask(
-                wanted, client, store, chosen.asking, run.outcomes.append, **options
-            )
+            chains = results.unanswered(wanted, store, chosen.asking.max_reasks)
+            await asking.ask(chains, client, store, chosen.asking, results, **options)
         except Exception as error:
             run.error = error
         finally:

@@ -33,8 +33,7 @@ class BatchImperfections(Imperfections):
     progress for ``batch_delay_s`` before its lines are answered, and expires after ``expire_after``
     of them (0: not). A share ``fail_batch`` of the batches fails, and those with which the prompt
     tokens of all in progress would pass ``enqueued_tokens`` (0: no limit). A share
-    ``batch_http_error`` of the calls is answered with 500; of a share ``create_reset`` of the
-    creations the reply gets lost; the batch is made.
+    ``batch_http_error`` of the calls is answered with 500.
     """
 
     batch_delay_s: float = 0.0
@@ -42,7 +41,6 @@ class BatchImperfections(Imperfections):
     fail_batch: float = 0.0
     enqueued_tokens: float = 0.0
     batch_http_error: float = 0.0
-    create_reset: float = 0.0
 
 
 class BatchStandIn(FaultyStandIn):
@@ -86,7 +84,7 @@ class BatchStandIn(FaultyStandIn):
         return super().stats() | more
 
     def _guarded(self, handler):
-        """Fail a share of the calls; of creations, some after the batch was made."""
+        """Fail a share of the calls."""
 
         async def guarded(request: web.Request) -> web.Response:
             given = request.headers.get(HEADER, "")
@@ -96,11 +94,7 @@ class BatchStandIn(FaultyStandIn):
             draws = random.Random(f"{faults.seed}:{call}:{self._calls[call]}")
             if draws.random() < faults.batch_http_error:
                 return error_response(500, "server_error", fault_words(faults, request))
-            response = await handler(request, faults)
-            is_creation = call == "POST /v1/batches"
-            if is_creation and draws.random() < faults.create_reset and request.transport:
-                request.transport.abort()
-            return response
+            return await handler(request, faults)
 
         return guarded
 

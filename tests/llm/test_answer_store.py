@@ -122,15 +122,11 @@ def test_two_stores_never_write_the_same_file_and_the_one_begun_first_counts(tmp
     assert stored_usage(tmp_path) == used(6)  # what was asked twice was paid for twice
 
 
-def test_sums_are_by_task(tmp_path):
+def test_what_answers_used_is_added_up_over_tasks(tmp_path):
     with AnswerStore(tmp_path) as store:
         store.add(answer(0, usage=Usage(7, 2, cached_input_tokens=5)))
         store.add(answer(1, task="translate", usage=Usage(100, 10)))
         store.add(answer(2, task="translate", usage=Usage(10, 1, reasoning_tokens=1)))
-    assert AnswerStore(tmp_path).usage_by_task() == {
-        "judge_segment": (1, Usage(7, 2, 5)),
-        "translate": (2, Usage(110, 11, 0, 1)),
-    }
     assert stored_usage(tmp_path) == Usage(117, 13, 5, 1)
     assert stored_usage(tmp_path / "none") == Usage()
 
@@ -223,17 +219,6 @@ def test_long_logs_are_indexed_while_their_job_goes_on(tmp_path, monkeypatch):
     assert (found(tmp_path, 11), stored_usage(tmp_path)) == ([*range(10)], used(10))
 
 
-def test_indexes_of_jobs_that_were_killed_are_merged_by_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr(answer_store, "LOG_BYTES", 1)
-    begun(tmp_path, range(70))
-    assert len(list(tmp_path.glob("index-*"))) == 70
-    assert found(tmp_path, 71) == [*range(70)]
-    monkeypatch.undo()
-    begun(tmp_path, [70]).close()
-    assert len(list(tmp_path.glob("index-*"))) == 1
-    assert (found(tmp_path, 71), stored_usage(tmp_path)) == ([*range(71)], used(71))
-
-
 def test_logs_that_killed_jobs_left_are_indexed_once_there_are_many(tmp_path, monkeypatch):
     monkeypatch.setattr(answer_store, "UNINDEXED_LOGS", 3)
     writers = [begun(tmp_path, [number]) for number in range(2)]
@@ -277,7 +262,8 @@ def test_short_writes_are_continued(tmp_path, monkeypatch):
 def test_answers_are_made_durable_at_the_chosen_cadence(tmp_path, monkeypatch, every_s, n_calls):
     calls = []
     monkeypatch.setattr(os, "fsync", calls.append)
-    store = AnswerStore(tmp_path, fsync_every_s=every_s)
+    monkeypatch.setattr(answer_store, "SYNC_S", every_s)
+    store = AnswerStore(tmp_path)
     for number in range(3):
         store.add(answer(number))
     assert len(calls) == n_calls

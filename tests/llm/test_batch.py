@@ -9,6 +9,7 @@ from llm_helpers import MODEL, PLAIN, items, request, stored
 
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
+from psibench.llm import batch
 from psibench.llm.asking import Item
 from psibench.llm.batch import read_result
 from psibench.llm.connection import TryFailedError
@@ -67,19 +68,14 @@ def long_item(number: int, n_chars: int) -> Item:
     return Item(f"long-{number}", request(0, response=PLAIN, messages=(Message("user", text),)))
 
 
-def test_batches_are_cut_by_size(server, tmp_path):
-    wanted = [long_item(n, 600_000) for n in range(7)]  # 0.57 MiB: three fit into 2 MiB
-    run = ask(wanted, tmp_path, batch_settings(server.url, batch={"max_mib": 2}))
+def test_batches_are_cut_by_size_and_what_fits_into_no_file_fails(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(batch, "MOST_BYTES", 20_000)
+    wanted = [*(long_item(n, 6_000) for n in range(7)), long_item(9, 21_000)]  # three fit
+    run = ask(wanted, tmp_path, batch_settings(server.url))
     assert server.stats["batch_sizes"] == [3, 3, 1]
-    assert run.statuses == {"ok": 7}
-
-
-def test_a_request_that_fits_into_no_file_fails_alone(server, tmp_path):
-    wanted = [*items(2), long_item(0, 1_100_000)]
-    run = ask(wanted, tmp_path, batch_settings(server.url, batch={"max_mib": 1}))
     assert run.error is None
-    assert run.by_item["long-0"].reason == "too_large"
-    assert run.statuses == {"ok": 2, "failed": 1}
+    assert run.by_item["long-9"].reason == "too_large"
+    assert run.statuses == {"ok": 7, "failed": 1}
 
 
 def test_lines_that_failed_for_a_while_are_asked_again(server, tmp_path):
@@ -149,38 +145,6 @@ def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_p
     assert "batch_000001 was cancelled" in str(run.error)
     assert (run.outcomes, records(tmp_path)) == ([], [])
     assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
-
-
-def test_calls_that_fail_are_tried_again(server, tmp_path):
-    chosen = batch_settings(
-        server.url, "batch_http_error=0.4,seed=3", max_tries=30, batch={"max_requests": 5}
-    )
-    run = ask(items(15), tmp_path, chosen)
-    assert (run.error, run.statuses) == (None, {"ok": 15})
-    assert (server.stats["n_batches"], server.stats["n_requests"]) == (3, 15)
-
-
-def test_a_creation_whose_reply_is_lost_makes_one_batch(server, tmp_path):
-    chosen = batch_settings(
-        server.url, "create_reset=0.6,seed=1", max_tries=30, batch={"max_requests": 2}
-    )
-    run = ask(items(20), tmp_path, chosen)
-    assert (run.error, run.statuses) == (None, {"ok": 20})
-    assert (server.stats["n_batches"], server.stats["n_requests"]) == (10, 20)
-
-
-def test_a_creation_the_server_refuses_ends_the_run_and_leaves_no_record(server, tmp_path):
-    chosen = batch_settings(server.url, batch={"completion_window": "1h"})
-    run = ask(items(5), tmp_path, chosen)
-    assert "the server takes no batch: http_400: completion_window: only 24h" in str(run.error)
-    assert records(tmp_path) == []
-
-
-def test_a_server_without_batches_ends_the_run_with_plain_words(tmp_path):
-    chosen = batch_settings("http://127.0.0.1:9/v1", max_tries=2)
-    run = ask(items(5), tmp_path, chosen)
-    assert isinstance(run.error, InputError)
-    assert "the server takes no batch: connection" in str(run.error)
 
 
 COMPLETION = {

@@ -79,14 +79,6 @@ def test_batches_too_long_for_the_servers_queue_are_halved(server, tmp_path):
     assert max(done) <= 8
 
 
-def test_a_queue_too_short_for_one_request_ends_the_run(server, tmp_path):
-    server.stand_in.imperfections = BatchImperfections(enqueued_tokens=3)
-    run = ask(items(4), tmp_path, batch_settings(server.url))
-    assert isinstance(run.error, InputError)
-    assert "token_limit_exceeded" in str(run.error)
-    assert run.outcomes == []
-
-
 @pytest.mark.parametrize(
     ("backend", "faults"),
     [
@@ -135,3 +127,11 @@ def test_a_line_that_cannot_be_read_costs_its_request_alone(server, tmp_path, mo
     run = ask(items(5), tmp_path, batch_settings(server.url))
     assert (run.error, run.statuses) == (None, {"ok": 5})
     assert server.stats["batch_sizes"] == [5, 1]
+
+
+def test_a_queue_too_short_for_one_request_ends_the_run(server, tmp_path):
+    server.stand_in.imperfections = BatchImperfections(enqueued_tokens=3)
+    run = ask(items(4), tmp_path, batch_settings(server.url))
+    assert isinstance(run.error, InputError)
+    assert "token_limit_exceeded" in str(run.error)
+    assert run.outcomes == []

@@ -1,4 +1,3 @@
-import re
 from datetime import date
 
 import pytest
@@ -10,7 +9,6 @@ from psibench.config.files import read_entries, read_yaml
 from psibench.config.paths import CONFIG_FOLDER, PROMPTS
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.limits import Budget, BudgetReachedError
 from psibench.llm.request import Message, Request
 from psibench.llm.sections import (
     LlmSettings,
@@ -20,7 +18,7 @@ from psibench.llm.sections import (
     price_of,
 )
 from psibench.llm.usage import Usage
-from psibench.plan.config import load_config, resolve_llms, resolve_prices
+from psibench.plan.config import load_config, resolve_llms
 from psibench.plan.plan import make_plan
 
 POSIR = {
@@ -43,14 +41,6 @@ def test_only_the_language_models_that_a_benchmark_names_are_resolved():
     assert list(found) == ["gpt-4o-mini", "mine"]
     assert found["mine"] == LlmSettings(**MINE)
     assert found["gpt-4o-mini"] == load_llms()["gpt-4o-mini"]
-
-
-def test_an_own_entry_takes_the_place_of_a_shipped_one():
-    found = resolve_llms(load(llms={"mine": MINE, "gpt-4o-mini": MINE | {"model": "n"}}))
-    assert found["gpt-4o-mini"].model == "n"
-    prices = resolve_prices(load(prices={"gpt-4o-mini": PRICE}))
-    assert price_of("gpt-4o-mini", prices).output_usd == 2.0
-    assert price_of("gpt-4.1-mini", prices) == load_prices()["gpt-4.1-mini"]
 
 
 SINCE = {"retired": {"since": "2026-10-11", "instead": "take that"}}
@@ -165,8 +155,7 @@ def test_a_template_that_does_not_fit_is_refused_before_the_run(tmp_path, old, n
     text = (PROMPTS / "locate_span.md").read_text()
     assert old in text
     own = tmp_path / "own.md"
-    own.write_text(text.replace(old, new).replace("reply_example:", "# reply_example:"))
-    own.write_text(re.sub(r"# reply_example:.*?---", "---", own.read_text(), flags=re.DOTALL))
+    own.write_text(text.replace(old, new))
     section = {
         "recipe": "posir",
         "source": {"kind": "python_docs"},
@@ -243,16 +232,3 @@ def test_the_entry_that_fits_closest_is_the_price(model, expected):
 def test_a_model_without_a_price_is_an_error_that_lists_the_priced_ones():
     with pytest.raises(InputError, match=r"no price for model 'b'; priced: a\. Add an entry"):
         price_of("b", {"a": OWN_PRICE})
-
-
-def test_a_budget_counts_what_is_under_way():
-    budget = Budget(10.0, OWN_PRICE)
-    million = Usage(1_000_000, 1_000_000)  # 5 USD
-    reserved = budget.reserve(million)
-    assert reserved == pytest.approx(5.0)
-    assert budget.reserve(million) == pytest.approx(5.0)
-    assert budget.reserve(Usage(1, 0)) is None
-    budget.settle(reserved, Usage(1_000_000, 0))  # 1 USD only
-    assert budget.spent_usd == pytest.approx(1.0)
-    assert budget.reserve(Usage(1_000_000, 500_000)) == pytest.approx(3.0)
-    assert isinstance(budget.reached(), BudgetReachedError)

@@ -43,17 +43,6 @@ def test_changing_a_sampling_parameter_changes_the_key(name):
     assert replace(request(), sampling=changed).key != request().key
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        (Message("system", request().messages[0].content),),
-        (Message("user", request().messages[0].content + " "),),
-    ],
-)
-def test_role_and_every_character_of_a_message_count(messages):
-    assert request(messages=messages).key != request().key
-
-
 def test_equal_requests_share_a_key_whatever_order_the_schema_was_written_in():
     turned = ResponseSchema(JUDGE.name, dict(reversed(list(JUDGE.schema.items()))))
     assert request(response=turned).key == request().key
@@ -70,15 +59,6 @@ def test_the_key_is_stable_over_versions():
 def test_the_form_of_the_reply_is_part_of_the_key():
     forms = [replace(PLAIN, form=form) for form in ("json", "text", "integer")]
     assert len({request(response=form).key for form in forms}) == 3
-
-
-@pytest.mark.parametrize(
-    "reply_format", ["json_schema", "json_object_schema", "json_object", "text"]
-)
-def test_a_plain_reply_is_asked_for_in_the_prompt_alone(reply_format):
-    wanted = request(response=PLAIN, reply_format=reply_format)
-    assert set(wanted.body()) == {"model", "messages"}
-    assert wanted.sent_format == "text"
 
 
 def test_a_text_with_a_lone_surrogate_has_a_key():

@@ -17,7 +17,13 @@ from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
 from psibench.stopping import STOPPED_STATUS
 from psibench.vllm import server as vllm_module
-from psibench.vllm.server import VllmProcess, free_port, http_get, vllm_command
+from psibench.vllm.server import (
+    VllmProcess,
+    exceptions_in,
+    free_port,
+    http_get,
+    vllm_command,
+)
 
 pytestmark = pytest.mark.processes
 
@@ -169,10 +175,34 @@ def test_a_server_that_ends_at_start_is_reported_with_its_last_words(tmp_path):
     with pytest.raises(InputError) as caught:
         ask(vllm("--fake-fail", words), tmp_path, 3)
     assert f"vllm serve {MODEL} ended with status 3" in str(caught.value)
-    assert str(caught.value).endswith(words)
+    assert f"\n  {words}\nAll it printed: " in str(caught.value)
     (log,) = logs(tmp_path)
     assert str(log) in str(caught.value)
     assert words in log.read_text()
+
+
+LOG = """\
+(APIServer pid=7) INFO 11-25 12:42:08 [launcher.py:186] Available routes are:
+(Worker pid=9) WARNING 11-25 12:44:22 [a.py:1] ImportError: no flashinfer
+(Worker pid=9) ERROR 11-25 12:44:23 [executor.py:1063] Traceback (most recent call last):
+(Worker pid=9) ERROR 11-25 12:44:23 [executor.py:1063]     raise ValueError(
+(Worker pid=9) ERROR 11-25 12:44:23 [executor.py:1063] ValueError: no room
+(EngineCore pid=8) ERROR 11-25 12:44:23 [core.py:1510] ValueError: no room
+pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+  Value error, User-specified max_model_len (99) is greater
+    For further information visit errors.pydantic.dev
+RuntimeError: Engine core initialization failed. See root cause above.
+"""
+
+
+def test_of_a_log_of_several_processes_the_exceptions_are_told(tmp_path):
+    (tmp_path / "log").write_text(LOG)
+    assert exceptions_in(tmp_path / "log") == [
+        "ValueError: no room",
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig "
+        "Value error, User-specified max_model_len (99) is greater",
+        "RuntimeError: Engine core initialization failed. See root cause above.",
+    ]
 
 
 def test_a_server_that_is_not_healthy_in_time_is_stopped(tmp_path):
@@ -250,14 +280,6 @@ def test_a_port_shared_with_another_jobs_server_of_the_model_is_given_up(
             assert f":{free}/" in server.base_url
             assert http_get(f"{other.base_url}/models", key=server.secret)[0] == 401
     assert f"took port {shared}" in caplog.text
-
-
-def test_ports_that_are_always_taken_end_the_start(tmp_path, monkeypatch):
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))  # does not listen: no one answers
-        monkeypatch.setattr(vllm_module, "free_port", lambda: other.getsockname()[1])
-        with pytest.raises(InputError, match="taken before the server in 5 tries"):
-            ask(vllm(), tmp_path, 1)
 
 
 def test_a_server_that_dies_while_asked_ends_the_run_at_once(tmp_path):

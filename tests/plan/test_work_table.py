@@ -18,7 +18,7 @@ from psibench.tables import Provenance
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.io import each_domain
 
-REPLY = {"reply_format": "json_object", "tokenizer": "words"}
+REPLY = {"reply_format": "json_object"}
 LLMS = {
     "paid": {"backend": "openai", "model": "paid-1", **REPLY},
     "here": {

@@ -3,7 +3,6 @@
 import json
 import random
 
-import polars as pl
 import pytest
 
 from psibench.errors import InputError
@@ -66,27 +65,3 @@ def test_parts_of_the_draw_are_disjoint_and_make_up_the_whole(tmp_path, texts):
 def test_no_document_left_says_how_many_there_were(tmp_path, texts):
     with pytest.raises(InputError, match=r"no document is left of 200 \(0 distinct ones"):
         build(tmp_path / "texts.jsonl", words=[100, 200])
-
-
-@pytest.mark.parametrize("key", [{"words": [5, 5]}, {"part": [0.5, 0.2]}])
-def test_bounds_have_to_rise(tmp_path, key):
-    with pytest.raises(ValueError, match="do not rise"):
-        build(tmp_path / "texts.jsonl", **key)
-
-
-def test_a_shipped_documentation_can_be_cut_into_passages():
-    section = {"kind": "python_docs", "part": "language"}
-    recipe = parse_benchmark(
-        {
-            "recipe": "documents",
-            "source": section,
-            "passages": {"max_words": 200},
-            "words": [60, 200],
-        }
-    )
-    corpus = recipe.build(count_whitespace_tokens).corpus
-    n_words = corpus["text"].str.count_matches(" ", literal=True) + 1
-    assert corpus.height > 50
-    assert n_words.is_between(61, 199).all()
-    assert corpus["text"].is_unique().all()
-    assert isinstance(corpus, pl.DataFrame)

@@ -101,19 +101,6 @@ def test_candidates_know_their_chunk_and_what_the_reply_said():
     assert (second["_id"], second["chunk"], second["pos_char_span"]) == ("d0-c1-q0", 1, [102, 213])
 
 
-def test_blank_questions_and_answers_are_dropped():
-    gathered = gather(reply(("  ", "word1"), ("Which?", "\n"), ("What?", "word2")))
-    assert gathered.rows.get_column("_id").to_list() == ["d0-c0-q2"]
-    assert refusals(gathered) == [
-        ("d0-c0-q0", "blank_question", "word1"),
-        ("d0-c0-q1", "blank_answer", "Which?"),
-    ]
-    assert (
-        gathered.dropped.select("target_position", "char_length").rows()
-        == [("beginning", len(WORDS))] * 2
-    )
-
-
 def test_no_more_candidates_than_asked_for_are_kept_and_what_was_left_out_may_come_again():
     gathered = gather(
         reply(("A?", "word1"), ("a?", "word2"), ("B?", "word3"), ("C?", "word4"), ("", "")),

@@ -122,13 +122,6 @@ def test_records_that_are_none_of_the_release_are_refused(tmp_path, record, mess
         build(tmp_path, [record])
 
 
-def test_text_without_columns_is_refused(tmp_path):
-    (tmp_path / "train.txt").write_text("a passage")
-    source = {"kind": "files", "paths": [str(tmp_path / "train.txt")]}
-    with pytest.raises(InputError, match=r"text without columns; expected \.jsonl"):
-        build(tmp_path, source=source)
-
-
 @pytest.mark.parametrize("scheme", ["squad", "relative-20"])
 def test_buckets_that_need_spans_are_refused_with_the_config(tmp_path, scheme):
     with pytest.raises((InputError, ValidationError), match="needs evidence spans"):

@@ -187,12 +187,6 @@ def test_the_closest_draws_are_matched_and_used_once():
     assert far == pytest.approx(8.0)
 
 
-def test_matching_goes_by_the_ratio_of_span_lengths_and_stops_where_draws_run_out():
-    ((_, spread),) = match_thirds([[draw(1.0, 100)], [draw(1.0, 200)], [draw(1.0, 100)]], 3)
-    assert spread == pytest.approx(np.log(2) / 0.25)
-    assert match_thirds([[], [draw(1.0)], [draw(1.0)]], 1) == []
-
-
 def made_up(words, n_documents, n_words=120):
     """Documents of words drawn from a vocabulary."""
     rng = np.random.default_rng(1)

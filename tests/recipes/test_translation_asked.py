@@ -108,12 +108,6 @@ def test_a_reply_to_a_template_with_another_schema_is_explained(value):
         TRANSLATE.gather(TABLES, SECTION, [Replied("d:b:0", "b", None, value)])
 
 
-def test_nothing_is_asked_of_a_language_that_does_not_exist():
-    section = SECTION.model_copy(update={"target_language": "xyz-Latn"})
-    with pytest.raises(InputError, match="there is no language 'xyz'"):
-        list(TRANSLATE.items(TABLES, section))
-
-
 def tables_with_suspects():
     rows = [
         ("q:q2", "a", "q2", "query", "I'm sorry, but I cannot translate this question."),

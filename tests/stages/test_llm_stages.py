@@ -18,7 +18,8 @@ from psibench.generate.recipes import run_assemble
 from psibench.llm.answer_store import stored_answers
 from psibench.llm.asking import RequestChain, Totals
 from psibench.llm.connection import TryFailedError
-from psibench.llm.sections import LlmSettings
+from psibench.llm.limits import BudgetReachedError
+from psibench.llm.sections import LlmSettings, Price
 from psibench.llm.tasks import (
     Gathered,
     LlmTask,
@@ -99,8 +100,8 @@ def test_a_retired_model_is_not_asked_and_its_stored_answers_count(folder):
     assert ask(folder, **RETIRED).equals(before)
 
 
-def ask(folder, *, shard="0-of-1", **changes):
-    fields = {"backend": "stand-in", "model": "stand-in/rules", "tokenizer": "stand-in"}
+def ask(folder, *, shard="0-of-1", prices=None, **changes):
+    fields = {"backend": "stand-in", "model": "stand-in/rules"}
     llm = LlmSettings.model_validate(fields | {"asking": {"max_tries": 2}} | changes)
     run_ask(
         Asking(TASK, SECTION, "it", llm, folder / "prompt.md"),
@@ -112,7 +113,7 @@ def ask(folder, *, shard="0-of-1", **changes):
             )
         ],
         shard=shard,
-        prices={},
+        prices=prices or {},
         store=folder / "store",
     )
     return read_table(folder / f"{shard}.outcomes.parquet", OUTCOMES)
@@ -128,27 +129,20 @@ def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
         "yes",
     ]
     (used,) = read_table(folder / "0-of-1.usage.parquet", LLM_USAGE).to_dicts()
-    # a and d ask the same: one request. Every prompt is tokenised, so the estimate is exact.
     assert used["n_items"] == used["n_ok"] == 4
-    assert used["n_requests"] == used["estimated_requests"] == 3
-    assert used["input_tokens"] == used["estimated_input_tokens"] > 0
-    assert used["output_tokens"] == used["estimated_output_tokens"] > 0
+    assert used["n_requests"] == 3  # a and d ask the same
+    assert (used["input_tokens"], used["output_tokens"]) == (60, 27)  # words and single marks
     record = read_provenance(folder / "0-of-1.outcomes.parquet")
     assert record["queries_by"] == "llm:stand-in/rules"
     assert record["llm_backend"] == "stand-in"
     assert len(record["prompt_hash"]) == 64
 
 
-def test_a_second_job_starts_no_server_and_says_so(folder, monkeypatch, caplog):
+def test_a_second_job_starts_no_server_and_says_so(folder, caplog):
     first = ask(folder)
-
-    def refuse(*args, **kwargs):
-        raise AssertionError("asked again")
-
-    monkeypatch.setattr(stage_module, "ask_all", refuse)
     with caplog.at_level("INFO", logger="psibench"):
-        assert ask(folder).equals(first)
-    assert "4 items, all answered by the store, 0 requests asked" in caplog.text
+        assert ask(folder, base_url="http://127.0.0.1:9/v1").equals(first)
+    assert "4 items, 4 answered by the store, 0 requests asked" in caplog.text
 
 
 def test_requests_without_a_reply_fail_the_job_and_leave_no_table(folder):
@@ -159,37 +153,14 @@ def test_requests_without_a_reply_fail_the_job_and_leave_no_table(folder):
     assert not (folder / "0-of-1.outcomes.parquet").exists()
 
 
-def test_the_budget_counts_what_the_store_holds(folder, monkeypatch):
+def test_the_budget_counts_what_the_store_holds(folder):
     ask(folder)
-    seen = {}
-    monkeypatch.setattr(
-        stage_module, "ask_all", lambda *a, **k: seen.update(k) or pytest.fail("stop")
-    )
+    (used,) = read_table(folder / "0-of-1.usage.parquet", LLM_USAGE).to_dicts()
     (folder / "prompt.md").write_text(TEMPLATE + "!")
-    price = stage_module.Price(input_usd=1e6, output_usd=0, as_of="2026-01-01")
-    llm = LlmSettings(
-        backend="stand-in",
-        model="stand-in/rules",
-        budget_usd=1.0,
-        sampling={"max_output_tokens": 9},
-    )
-    with pytest.raises(pytest.fail.Exception):
-        run_ask(
-            Asking(TASK, SECTION, "it", llm, folder / "prompt.md"),
-            [
-                AskedDomain(
-                    {"documents": folder / "documents.parquet"},
-                    outcomes=folder / "o.parquet",
-                    usage=folder / "u.parquet",
-                )
-            ],
-            shard="0-of-1",
-            prices={"stand-in/rules": price},
-            store=folder / "store",
-        )
-    kept = stored_answers(folder / "store" / "llm" / "it")
-    spent = sum(one.usage.input_tokens for one in kept)
-    assert seen["spent_usd"] == spent  # a dollar per input token
+    price = Price(input_usd=1e6, output_usd=0, as_of="2026-01-01")  # a dollar a token
+    limited = {"budget_usd": used["input_tokens"] + 1, "sampling": {"max_output_tokens": 9}}
+    with pytest.raises(BudgetReachedError, match=rf"\({used['input_tokens']}\.0000 USD spent"):
+        ask(folder, prices={"stand-in/rules": price}, **limited)
 
 
 def test_shards_part_the_documents_and_do_not_move_them(folder):

@@ -42,12 +42,6 @@ def test_written_scores_are_found_again_in_the_order_asked_for(store):
     assert np.isnan([found.raw[1], found.score[1]]).all()
 
 
-def test_batch_is_seen_by_others_as_soon_as_it_is_added(store):
-    store.add(KEYS[:2], RAW[:2], SCORE[:2])
-    assert files(store) == [".open"]
-    assert reopened(store).find(KEYS).known.tolist() == [True, True, False]
-
-
 def test_sealing_turns_the_journal_into_one_part(store):
     store.add(KEYS[:2], RAW[:2], SCORE[:2])
     store.add(KEYS[2:], RAW[2:], SCORE[2:])
@@ -56,14 +50,6 @@ def test_sealing_turns_the_journal_into_one_part(store):
     assert reopened(store).find(KEYS).raw.tolist() == RAW.tolist()
     store.seal()  # nothing new
     assert files(store) == [".parquet"]
-
-
-def test_part_is_written_when_the_journal_is_long_enough(store):
-    small = reopened(store, pairs_per_part=2)
-    for i in range(3):
-        small.add(KEYS[i : i + 1], RAW[i : i + 1], SCORE[i : i + 1])
-    assert files(store) == [".open", ".parquet"]
-    assert reopened(store).find(KEYS).known.all()
 
 
 def test_block_that_fails_seals_what_was_added(store):

@@ -114,7 +114,6 @@ def test_how_a_model_is_asked_is_no_reason_to_rerun(generated_copy: Project) -> 
             "backend": "stand-in",
             "model": "stand-in/rules",
             "sampling": {"seed": 42},
-            "tokenizer": "words",
             "asking": {"concurrency": 2, "timeout_s": 7.0},
         }
     }

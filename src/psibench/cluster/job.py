@@ -11,7 +11,7 @@ from pathlib import Path
 from psibench.cluster.head_lock import end_with_head, job_lock
 from psibench.errors import InputError, missing_extra
 from psibench.models.checkpoints import run_offline
-from psibench.stopping import JOB_MIB, STOPPED_STATUS, Stopped
+from psibench.stopping import STOPPED_STATUS, Stopped
 from psibench.tables.stage import DECLARED, Job, StageVersion, call
 
 INPUT_ERROR_STATUS = 2
@@ -19,8 +19,7 @@ INPUT_ERROR_STATUS = 2
 
 def run_stage(asked: StageVersion, given: Job) -> None:
     """Run a rule's stage as a job; of the stages, its module alone is imported."""
-    asked_mib = dict(given.resources.items()).get("mem_mb")
-    with job(given.log[0], threads=given.threads, mem_mib=asked_mib):
+    with job(given.log[0], threads=given.threads):
         import_module(asked.module)
         declared = DECLARED[asked.stage]
         if declared.offline:
@@ -29,12 +28,8 @@ def run_stage(asked: StageVersion, given: Job) -> None:
 
 
 @contextmanager
-def job(
-    log: str | Path | None = None, *, threads: int | None = None, mem_mib: float | None = None
-) -> Iterator[None]:
+def job(log: str | Path | None = None, *, threads: int | None = None) -> Iterator[None]:
     """Run a stage: log to ``log``, bound its threads, turn InputError into exit code 2.
-
-    What it starts finds the memory that it has asked for in the environment.
 
     The message of an InputError goes to the log and to stderr, without a traceback. A job that
     has to end early (``Stopped``) says why in the same way and exits with 75, for the workflow to
@@ -46,8 +41,6 @@ def job(
     _log_to(log)
     if threads is not None:
         _limit_threads(threads)
-    if mem_mib is not None:
-        os.environ[JOB_MIB] = str(mem_mib)
     logger = logging.getLogger("psibench")
     _tell_place(logger)
     try:

@@ -22,13 +22,10 @@ from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, 
 from psibench.generate.recipes import JUDGING, TASKS, step_spec, tasks_of
 from psibench.lines import read_records
 from psibench.llm.answer import Outcome
-from psibench.llm.answer_store import AnswerStore, stored_usage
-from psibench.llm.asking import Item, RequestChain
-from psibench.llm.expected import estimate_requests
+from psibench.llm.asking import Item
 from psibench.llm.prompts import Prompt, load_prompt, requests_of
-from psibench.llm.request import Request
 from psibench.llm.run import ask_all
-from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
+from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -143,34 +140,43 @@ def run_ask(
         shard_documents(read_task_tables(asking.task, domain.tables), shard) for domain in domains
     ]
 
-    def of_domain(number: int) -> Iterator[tuple[TaskItem, Request]]:
-        return requests_of(asking.task, asking.section, template, asking.llm, frames[number])
-
     def requests() -> Iterator[Item]:  # ids are unique in a domain
-        for number in range(len(domains)):
-            for item, request in of_domain(number):
+        for number, tables in enumerate(frames):
+            asked = requests_of(asking.task, asking.section, template, asking.llm, tables)
+            for item, request in asked:
                 yield Item(f"{number}:{item.id}", request)
 
     items = [list(asking.task.items(tables, asking.section)) for tables in frames]
     n_items = sum(map(len, items))
-    folder = answer_folder(store, asking.llm_id)
-    estimates = [
-        estimate_requests(((one.values, r) for one, r in of_domain(n)), template, asking.llm)
-        for n in range(len(domains))
-    ]
-    keys = list(dict.fromkeys(item.request.key for item in requests()))
     files = {str(asking.prompt): hash_file(asking.prompt)}
     if asking.llm.file is not None:
         found = _from_file(asking, items)
         files[asking.llm.file] = hash_file(Path(asking.llm.file))
     else:
-        found = _stored(requests(), keys, asking, folder)
-    if len(found) < n_items:  # else no server is needed, and none is started
-        found = _ask_missing(requests(), keys, n_items, asking, prices, folder, check_stop)
-    else:
+        found = {}
+        with Progress(f"asking {asking.task.name}", total=n_items, unit="items") as progress:
+
+            def keep(outcome: Outcome) -> None:
+                found[outcome.item_id] = outcome
+                progress.advance(1)
+
+            totals = ask_all(
+                requests(),
+                asking.llm,
+                store=answer_folder(store, asking.llm_id),
+                on_outcome=keep,
+                keys=[item.request.key for item in requests()],
+                prices=prices,
+                check_stop=check_stop,
+            )
         logger.info(
-            "%s, %s: %d items, all answered by the store, 0 requests asked",
-            *(asking.task.name, asking.llm.model, n_items),
+            "%s, %s: %d items, %d answered by the store, %d requests asked, %s",
+            asking.task.name,
+            asking.llm.model,
+            totals.n_items,
+            totals.n_from_store,
+            totals.n_replies,
+            ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
         )
     _refuse_unanswered(found.values(), n_items, asking)
     judge = {
@@ -191,9 +197,7 @@ def run_ask(
         outcomes = [_outcome_row(item, found[f"{number}:{item.id}"]) for item in items[number]]
         rows = pl.DataFrame(outcomes, schema=OUTCOMES.empty().schema)
         write_table(rows, domain.outcomes, OUTCOMES, provenance=source)
-        used = _usage_row(asking, template, rows) | {
-            f"estimated_{name}": value for name, value in estimates[number].items()
-        }
+        used = _usage_row(asking, template, rows)
         usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
         write_table(usage, domain.usage, LLM_USAGE, provenance=source)
 
@@ -259,64 +263,6 @@ def _from_file(asking: Asking, items: Sequence[Sequence[TaskItem]]) -> dict[str,
         for number, of_domain in enumerate(items)
         for item in of_domain
     }
-
-
-def _stored(
-    requests: Iterable[Item], keys: Sequence[str], asking: Asking, folder: Path
-) -> dict[str, Outcome]:
-    """Return the outcomes of items from the answer store, up to the first that lacks one."""
-    found: dict[str, Outcome] = {}
-    with AnswerStore(folder) as answers:
-        for item in requests if answers.look_up(keys) == len(keys) else ():
-            chain = RequestChain(item.id, item.request, asking.llm.asking.max_reasks)
-            outcome = chain.replay_stored(answers)
-            if outcome is None:
-                break
-            found[item.id] = outcome
-    return found
-
-
-def _ask_missing(
-    requests: Iterable[Item],
-    keys: Sequence[str],
-    n_items: int,
-    asking: Asking,
-    prices: Mapping[str, Price],
-    folder: Path,
-    check_stop: Callable[[], None],
-) -> dict[str, Outcome]:
-    """Ask what the store lacks and return the outcomes by item."""
-    found: dict[str, Outcome] = {}
-    spent_usd = 0.0  # by all runs that used this store
-    if asking.llm.budget_usd is not None:
-        price, is_batch = price_of(asking.llm.model, prices), asking.llm.backend == "openai-batch"
-        spent_usd = price.cost(stored_usage(folder), is_batch=is_batch)
-    with Progress(f"asking {asking.task.name}", total=n_items, unit="items") as progress:
-
-        def keep(outcome: Outcome) -> None:
-            found[outcome.item_id] = outcome
-            progress.advance(1)
-
-        totals = ask_all(
-            requests,
-            asking.llm,
-            store=folder,
-            on_outcome=keep,
-            keys=keys,
-            prices=prices,
-            spent_usd=spent_usd,
-            check_stop=check_stop,
-        )
-    logger.info(
-        "%s, %s: %d items, %d answered by the store, %d requests asked, %s",
-        asking.task.name,
-        asking.llm.model,
-        totals.n_items,
-        totals.n_from_store,
-        totals.n_replies,
-        ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
-    )
-    return found
 
 
 def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking) -> None:
@@ -488,7 +434,7 @@ def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict
     return {name: domain.table(given[name]) for name in task.reads}
 
 
-@stage("ask", version=3)
+@stage("ask", version=4)
 def ask(
     *,
     config: Mapping[str, Any],
@@ -535,7 +481,7 @@ def ask(
         )
 
 
-@stage("gather", version=2)
+@stage("gather", version=3)
 def gather_task(
     *,
     made: Mapping[str, Any],

@@ -68,6 +68,7 @@ entries, 64 to 511, ..."""
 MOST_ENTRIES = 1 << 22
 """Answers in an index that is made by merging."""
 N_SUMS = 1 + len(fields(Usage))
+SYNC_S = 1.0
 KEYS_PER_QUERY, LOGS_AT_ONCE = 1000, 64
 PAUSES_S = (0.0, 0.1, 1.0, 5.0)
 """Pauses before the folder is listed anew: another machine may show an old listing for a while."""
@@ -94,12 +95,11 @@ class AnswerStore:
 
     Opening reads logs without an index; then keys cost some pages of each index, less if they are
     looked up together. ``folder`` is made with the first answer. Answers are made to survive a
-    power cut every ``fsync_every_s``, 0: each at once. A killed process loses nothing either way.
+    power cut every second. A killed process loses nothing either way.
     """
 
-    def __init__(self, folder: str | Path, *, fsync_every_s: float = 1.0) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._fsync_every_s = fsync_every_s
         self._known: dict[str, tuple[LogOffset, ...]] = {}
         self._indexes: list[_Index] | None = None
         self._damaged: set[str] = set()
@@ -129,18 +129,15 @@ class AnswerStore:
         answers = map(self._answer_at, self._known[key])
         return next((found for found in answers if found and found.key == key), None)
 
-    def usage_by_task(self) -> dict[str, tuple[int, Usage]]:
-        """Return how many answers there are now, and their tokens, by task, whoever asked and when.
+    def usage(self) -> Usage:
+        """Return the tokens of all answers there are now, whoever asked and when.
 
         What two jobs asked at once was paid for twice and counts twice.
         """
         self._close_indexes()
         logs = self._reading(_logs_of).values()
-        sums: dict[str, tuple[int, Usage]] = {}
-        for task, (n, *tokens) in (each for log in logs for each in log.usage.items()):
-            before, used = sums.get(task, (0, Usage()))
-            sums[task] = before + n, used + Usage(*tokens)
-        return sums
+        used = (Usage(*tokens) for log in logs for _, *tokens in log.usage.values())
+        return sum(used, Usage())
 
     def add(self, answer: Answer) -> None:
         """Store an answer; it has left the process when this returns.
@@ -166,7 +163,7 @@ class AnswerStore:
         place = LogOffset(self._log.name, self._size)
         self._known[answer.key] = (*self._known.get(answer.key, ()), place)
         self._size += len(line)
-        if time.monotonic() - self._synced_at >= self._fsync_every_s:
+        if time.monotonic() - self._synced_at >= SYNC_S:
             self.sync()
         if self._size >= LOG_BYTES:
             self._end()
@@ -318,7 +315,7 @@ class AnswerStore:
 def stored_usage(folder: str | Path) -> Usage:
     """Add up the tokens of all answers in a store's folder; one that does not exist has none."""
     with AnswerStore(folder) as store:
-        return sum((used for _, used in store.usage_by_task().values()), Usage())
+        return store.usage()
 
 
 def stored_answers(folder: str | Path) -> Iterator[Answer]:

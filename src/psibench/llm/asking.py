@@ -1,7 +1,7 @@
 """Concurrent requests of an LLM stage: a stream of items in, one outcome per item out.
 
-Stored answers are used; the rest is asked, stored the moment it arrives, and asked again as another
-sample if the reply is malformed. Memory is bounded: a worker takes its next item when it has
+What is not stored is asked, stored the moment it arrives, and asked again as another sample if the
+reply is malformed. Memory is bounded: a worker takes its next item when it has
 finished the last, and there is no queue between the items and the workers.
 """
 
@@ -127,14 +127,18 @@ class OutcomeSink:
         self.n_consecutive_failures = 0
         self._on_outcome = on_outcome
 
-    def resolve_from_store(self, chain: RequestChain, store: AnswerStore) -> bool:
-        """Count an item; emit its outcome and return True if the store has it."""
-        self.totals.n_items += 1
-        if (outcome := chain.replay_stored(store)) is None:
-            return False
-        self.totals.n_from_store += 1
-        self.emit(outcome)
-        return True
+    def unanswered(
+        self, items: Iterable[Item], store: AnswerStore, max_reasks: int
+    ) -> Iterator[RequestChain]:
+        """Yield the requests of items that the store has no outcome of; emit those it has."""
+        for item in items:
+            self.totals.n_items += 1
+            chain = RequestChain(item.id, item.request, max_reasks)
+            if (outcome := chain.replay_stored(store)) is None:
+                yield chain
+            else:
+                self.totals.n_from_store += 1
+                self.emit(outcome)
 
     def emit(self, outcome: Outcome, *duplicate_ids: str) -> None:
         """Count and pass on an outcome, and a copy for each item with an equal request."""
@@ -162,15 +166,15 @@ class OutcomeSink:
 
 
 async def ask(
-    items: Iterable[Item],
+    chains: Iterable[RequestChain],
     client: OpenAIChatClient,
     store: AnswerStore,
     policy: AskPolicy,
-    on_outcome: Callable[[Outcome], None],
+    results: OutcomeSink,
     *,
     check_stop: Callable[[], None] = lambda: None,
-) -> Totals:
-    """Ask items and pass each outcome to ``on_outcome`` as soon as it is known.
+) -> None:
+    """Ask what is not answered and pass each outcome to ``results`` as soon as it is known.
 
     After an error no further request is sent; running ones are waited for, and stored.
     ``check_stop`` raises if the job has to end. Errors are raised after the last outcome.
@@ -182,13 +186,12 @@ async def ask(
     InputError
         If the server refuses all requests, is gone, or answers cannot be stored.
     Exception
-        An error of ``items`` or ``check_stop``; the latter also if running requests were given up.
+        An error of ``chains`` or ``check_stop``; the latter also if running requests were given up.
     """
-    run = _Run(client, store, policy, on_outcome)
+    run = _Run(client, store, policy, results)
     await run_workers(
-        iter(items), run.process_item, concurrency=policy.concurrency, check_stop=check_stop
+        iter(chains), run.process, concurrency=policy.concurrency, check_stop=check_stop
     )
-    return run.results.totals
 
 
 async def run_workers(
@@ -245,20 +248,18 @@ class _Run:
         client: OpenAIChatClient,
         store: AnswerStore,
         policy: AskPolicy,
-        on_outcome: Callable[[Outcome], None],
+        results: OutcomeSink,
     ) -> None:
-        self.results = OutcomeSink(on_outcome)
+        self.results = results
         self._error: InputError | None = None
         self._client, self._store, self._policy = client, store, policy
         self._waiting_ids: dict[str, list[str]] = {}  # by key of the running request
 
-    async def process_item(self, item: Item) -> None:
-        """Emit an item's outcome: from the store, with a running equal request, or by asking."""
-        chain = RequestChain(item.id, item.request, self._policy.max_reasks)
-        if self.results.resolve_from_store(chain, self._store):
-            await asyncio.sleep(0)
-        elif (key := chain.first_key) in self._waiting_ids:
-            self._waiting_ids[key].append(item.id)
+    async def process(self, chain: RequestChain) -> None:
+        """Emit an item's outcome: with a running equal request, or by asking."""
+        key = chain.first_key
+        if key in self._waiting_ids:
+            self._waiting_ids[key].append(chain.item_id)
         else:
             self._waiting_ids[key] = []
             outcome = await self._request_outcome(chain)

@@ -1,10 +1,9 @@
 """The batch backend: requests asked through OpenAI's files and batches, at half the price.
 
-A batch takes up to a day. Each is recorded beside the answers, as ``batches/NAME.json``: once the
-input file is uploaded, and again with the batch's id. NAME is in the batch's metadata at the
-server, too, so that a batch whose creator was killed in between is found again. The records are
-read when a job starts: one that was killed and runs again awaits its batches rather than asking
-again. A record goes when its batch is read. It holds no key and no prompt.
+A batch takes up to a day. Each is recorded beside the answers, as ``batches/NAME.json``, with the
+batch's id. The records are read when a job starts: one that was killed and runs again awaits its
+batches rather than asking again. A record goes when its batch is read. It holds no key and no
+prompt.
 """
 
 import json
@@ -16,16 +15,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.answer import Answer, Outcome
+from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import CHECK_EVERY_S, Item, OutcomeSink, RequestChain, Totals
+from psibench.llm.asking import CHECK_EVERY_S, OutcomeSink, RequestChain
 from psibench.llm.client import call_of, filtered_answer, read_answer
 from psibench.llm.connection import (
     MOST_REPLY_BYTES,
@@ -49,19 +47,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("psibench")
 
 ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
-MIB = 1 << 20
-MOST_BYTES = 200_000_000
-"""OpenAI's limit of an input file: 200 MB, a little less than as many MiB."""
+MOST_BYTES = 180 << 20
+"""Of an input file: OpenAI's limit is 200 MB."""
 MOST_OUTPUT_BYTES = 1 << 30
 """Of an output file, which is read whole."""
-NAME_FIELD = "psibench_batch"
-"""Field of a batch's metadata that holds its name."""
-SLACK_S = 3600.0
-"""How far the server's clock may differ from ours."""
-NO_LIST_STATUS = (404, 405, 501)
-"""What a server answers that cannot list batches."""
-PAUSE_S, MOST_PAUSE_S = 0.5, 8.0
-"""Pause before a batch is created anew, doubled each time; as the `openai` client's are."""
 TOKEN_LIMIT = "token_limit_exceeded"
 """Code of a batch that failed because the server has too many tokens of this model queued."""
 PROGRESS_S = 300.0
@@ -72,17 +61,17 @@ requests may cost is far above what they do, and ever smaller batches of a day e
 
 
 def ask_batches(
-    items: Iterable[Item],
+    chains: Iterable[RequestChain],
     settings: LlmSettings,
     *,
     store: AnswerStore,
-    on_outcome: Callable[[Outcome], None],
+    results: OutcomeSink,
     budget: Budget | None = None,
     check_stop: Callable[[], None] = lambda: None,
-) -> Totals:
-    """Ask items in batches and hand each outcome to ``on_outcome`` as it comes about.
+) -> None:
+    """Ask what is not answered in batches and hand each outcome to ``results`` as it comes about.
 
-    Items are drawn once, in order, before anything is asked. The most that a batch can cost is
+    Requests are drawn once, in order, before anything is asked. The most that a batch can cost is
     reserved before it is created. Once ``check_stop`` has raised, batches under way are left to the
     next run.
 
@@ -95,9 +84,8 @@ def ask_batches(
         the server is gone or the disk is full. Running again goes on from there.
     """
     server = BatchServer(settings)
-    run = _Run(settings, store, on_outcome, budget, server)
     try:
-        run.go(items, check_stop)
+        _Run(settings, store, results, budget, server).go(chains, check_stop)
     except TryFailedError as failure:
         raise InputError(
             f"the server does not tell how batches stand: {failure}. All answers read are stored "
@@ -105,7 +93,6 @@ def ask_batches(
         ) from None
     finally:
         server.client.close()
-    return run.results.totals
 
 
 @dataclass
@@ -113,7 +100,7 @@ class _Batch:
     """One batch, of this run or an earlier one.
 
     ``requests`` are request keys by task, ``most`` the tokens they can use at most; ``server`` null
-    is api.openai.com; ``batch_id`` is None until the batch is created. The `TRANSIENT_FIELDS` are
+    is api.openai.com. The `TRANSIENT_FIELDS` are
     not saved: the money reserved, whether this run made it, the usage of its replies so far, and
     when its progress was last logged.
     """
@@ -162,11 +149,11 @@ class _Run:
         self,
         settings: LlmSettings,
         store: AnswerStore,
-        on_outcome: Callable[[Outcome], None],
+        results: OutcomeSink,
         budget: Budget | None,
         server: "BatchServer",
     ) -> None:
-        self.results = OutcomeSink(on_outcome)
+        self.results = results
         self._settings, self._policy, self._store = settings, settings.asking, store
         self._budget, self._server, self._folder = budget, server, store.folder / "batches"
         self._most_requests = settings.batch.max_requests
@@ -176,12 +163,10 @@ class _Run:
         self._stop: Exception | None = None
         self._is_short = self._is_paused = False
 
-    def go(self, items: Iterable[Item], check_stop: Callable[[], None]) -> None:
+    def go(self, chains: Iterable[RequestChain], check_stop: Callable[[], None]) -> None:
         """Send, await and read until nothing is left to be done."""
-        for item in items:
-            chain = RequestChain(item.id, item.request, self._policy.max_reasks)
-            if not self.results.resolve_from_store(chain, self._store):
-                self._wait(_Waiting(chain, [item.id]))
+        for chain in chains:
+            self._wait(_Waiting(chain, [chain.item_id]))
         self._await_earlier()
         while True:
             while self._to_ask and self._stop is None and not (self._is_paused or self._is_short):
@@ -251,20 +236,18 @@ class _Run:
         """Put waiting requests into a batch, as far as file and budget have room."""
         requests: dict[str, list[str]] = {}
         lines, n_bytes, most, reserved_usd = list[bytes](), 0, Usage(), 0.0
-        most_bytes = min(self._settings.batch.max_mib * MIB, MOST_BYTES)
         while self._to_ask and len(lines) < self._most_requests:
             key = self._to_ask[0]
             request = self._waiting[key].chain.request
             body = request.body(output_limit_key=self._settings.output_limit_key)
             asked = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
             line = json.dumps(asked).encode() + b"\n"
-            if len(line) > most_bytes:
+            if len(line) > MOST_BYTES:
                 self._to_ask.popleft()
-                allowed = f"batch.max_mib {self._settings.batch.max_mib}"
-                words = f"{len(line)} bytes are more than {allowed} allows"
+                words = f"{len(line)} bytes are more than a batch file may have"
                 self._failed(key, TryFailedError("too_large", words, verdict="reject"))
                 continue
-            if n_bytes + len(line) > most_bytes:
+            if n_bytes + len(line) > MOST_BYTES:
                 break
             max_usage_per_request = call_of(request).most
             money = 0.0 if self._budget is None else self._budget.reserve(max_usage_per_request)
@@ -286,26 +269,24 @@ class _Run:
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(8)}"
         try:
             file_id = self._server.upload(content, name)
-            batch = _Batch(
-                name=name,
-                server=self._settings.base_url,
-                model=self._settings.model,
-                input_file_id=file_id,
-                requests=requests,
-                most=most,
-                reserved_usd=reserved_usd,
-                is_own=True,
-            )
-            self._write(batch)
-            batch.batch_id = self._server.create(file_id, name)
-            self._write(batch)
+            batch_id = self._server.create(file_id)
         except TryFailedError as failure:
-            if failure.verdict != "retry":  # else it may exist: the next run looks for it
-                self._path(name).unlink(missing_ok=True)
             if self._budget is not None:
                 self._budget.settle(reserved_usd, Usage())
             self._halt(InputError(f"the server takes no batch: {failure}"))
             return
+        batch = _Batch(
+            name=name,
+            server=self._settings.base_url,
+            model=self._settings.model,
+            input_file_id=file_id,
+            requests=requests,
+            most=most,
+            batch_id=batch_id,
+            reserved_usd=reserved_usd,
+            is_own=True,
+        )
+        self._write(batch)
         logger.info("batch %s: created, %d requests", batch.batch_id, len(batch.tasks))
         self._under_way[name] = batch
 
@@ -343,11 +324,8 @@ class _Run:
 
     def _look_at(self, batch: _Batch) -> None:
         """Read a batch if it has ended, and draw the conclusions."""
-        if batch.batch_id is None:
-            created_s = datetime.fromisoformat(batch.created).timestamp()
-            batch.batch_id = self._server.find(batch.name, since_s=created_s)
         state = self._server.retrieve(batch.batch_id) if batch.batch_id else None
-        if state is None:  # never created, or forgotten by the server
+        if state is None:  # forgotten by the server, or recorded before it was created
             self._forget(batch, ask_again=True)
         elif state.status in ("completed", "expired", "cancelled", "failed"):
             refusal = self._read(batch, state)
@@ -452,9 +430,8 @@ def writing_to(folder: Path) -> Iterator[None]:
 class BatchServer:
     """The files and batches of one server, one call at a time.
 
-    The `openai` client tries calls again, but for the creation of a batch: one whose reply got
-    lost may have been made. Every method raises TryFailedError, whose words hold no key, when the
-    tries of the settings are used up or no further try will do.
+    The `openai` client tries calls again. Every method raises TryFailedError, whose words hold no
+    key, when the tries of the settings are used up or no further try will do.
     """
 
     def __init__(self, settings: LlmSettings) -> None:
@@ -466,7 +443,7 @@ class BatchServer:
             headers=settings.headers,
             most_bytes=MOST_OUTPUT_BYTES,
         )
-        self._policy, self._window = settings.asking, settings.batch.completion_window
+        self._policy = settings.asking
 
     def upload(self, content: bytes, name: str) -> str:
         """Upload an input file and return its id."""
@@ -474,45 +451,13 @@ class BatchServer:
         with failures(self.secret, policy=self._policy):
             return _id_of(self.client.files.create(file=file, purpose="batch"))
 
-    def create(self, file_id: str, name: str) -> str:
-        """Create a batch, once even if the server's reply gets lost; return its id."""
-        pause_s, started = PAUSE_S, time.time()
-        for n_left in range(self._policy.max_tries - 1, -1, -1):
-            try:
-                with failures(self.secret, policy=self._policy):
-                    batch = self.client.with_options(max_retries=0).batches.create(
-                        input_file_id=file_id,
-                        endpoint=ENDPOINT,
-                        completion_window=self._window,  # type: ignore[arg-type]  # some know others
-                        metadata={NAME_FIELD: name},
-                    )
-                    return _id_of(batch)
-            except TryFailedError as failure:
-                # A server may need a moment to know a file that was just uploaded.
-                may_pass = failure.verdict == "retry" or file_id in failure.detail
-                if not may_pass or not n_left:
-                    raise
-            time.sleep(pause_s)
-            pause_s = min(MOST_PAUSE_S, 2 * pause_s)
-            if (found := self.find(name, since_s=started)) is not None:
-                return found
-        raise AssertionError("not reached")
-
-    def find(self, name: str, *, since_s: float) -> str | None:
-        """Return the id of the batch of a name that was created since a Unix time, or None."""
-        from openai import APIStatusError
-
+    def create(self, file_id: str) -> str:
+        """Create a batch and return its id."""
         with failures(self.secret, policy=self._policy):
-            try:
-                for batch in self.client.batches.list(limit=100):  # newest first
-                    if (batch.metadata or {}).get(NAME_FIELD) == name:
-                        return batch.id
-                    if batch.created_at and batch.created_at < since_s - SLACK_S:
-                        return None
-            except APIStatusError as error:
-                if error.status_code not in NO_LIST_STATUS:
-                    raise
-        return None
+            batch = self.client.batches.create(
+                input_file_id=file_id, endpoint=ENDPOINT, completion_window="24h"
+            )
+            return _id_of(batch)
 
     def retrieve(self, batch_id: str) -> "Batch | None":
         """Return a batch as it stands; None if the server does not know it."""

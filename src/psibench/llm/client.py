@@ -14,8 +14,6 @@ from psibench.llm.sections import STAND_IN_PREFIX, LlmSettings
 from psibench.llm.usage import Usage
 from psibench.tables.provenance import now
 
-CHARS_PER_TOKEN, UNBOUNDED_OUTPUT_TOKENS = 4, 1000
-"""For pacing alone, where max_output_tokens is not set; corrected by the usage of the answer."""
 MODEL_CHARS, FINISH_CHARS = 200, 50
 """Characters kept of a model's name and of a finish reason."""
 
@@ -64,7 +62,7 @@ class OpenAIChatClient(Connection):
             )
             # What was used and not told counts as all that was reserved, in this run and the next.
             call.reported_usage = answer.usage if answer.usage != Usage() else None
-            if call.reported_usage is None and self.meter.budget is not None:
+            if call.reported_usage is None and self.budget.is_limited:
                 call.reported_usage = call.most
             return replace(answer, usage=call.reported_usage or Usage(), n_tries=call.n_tries)
 
@@ -77,11 +75,9 @@ class OpenAIChatClient(Connection):
 
 
 def call_of(request: Request) -> Call:
-    """Return what one request may use: at most, and as a guess of four characters a token."""
-    most_output = request.sampling.max_output_tokens
-    n_chars = sum(len(message.content) for message in request.messages)
-    guess = n_chars // CHARS_PER_TOKEN + (most_output or UNBOUNDED_OUTPUT_TOKENS)
-    return Call(Usage(request.max_input_tokens(), most_output or 0), guess)
+    """Return what one request may use at most."""
+    most_output = request.sampling.max_output_tokens or 0
+    return Call(Usage(request.max_input_tokens(), most_output))
 
 
 def filtered_answer(model: str, task: str, key: str, failure: TryFailedError) -> Answer:

@@ -1,8 +1,8 @@
 """Connections to a server, and what goes wrong on them: the one HTTP client of the package.
 
-The `openai` client sends, waits and tries again. Around each HTTP request stand the limits (pace,
-budget, pauses) and what the log is told of failures. Prompts, texts and keys go to the address in
-the config and nowhere else, and no error's words hold a key.
+The `openai` client sends, waits and tries again. Around each HTTP request stand the budget and what
+the log is told of failures. Prompts, texts and keys go to the address in the config and nowhere
+else, and no error's words hold a key.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.limits import Budget, Call, Meter, Turnstile
+from psibench.llm.limits import Budget, Call, Turnstile
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 from psibench.reading import one_line
@@ -75,12 +75,12 @@ class Connection:
 
     What may pass (status 408, 409, 425, 429 and 5xx, broken connections, time-outs) the `openai`
     client tries again: after the server's Retry-After, up to two minutes, or else after half a
-    second, doubled each time up to eight. Each HTTP request is paced and counted by the budget.
+    second, doubled each time up to eight. Each HTTP request is counted by the budget.
 
     Parameters
     ----------
     policy, budget
-        Pace and patience; what may be spent.
+        Patience; what may be spent.
     model, address
         Who is asked, for the log; where, None is api.openai.com.
     secret, headers
@@ -106,7 +106,7 @@ class Connection:
     ) -> None:
         self._policy, self._secret, self._exit_reason = policy, secret, exit_reason
         self._headers = {"Content-Type": "application/json"} | dict(headers or {})
-        self.meter = Meter(policy.requests_per_minute, policy.tokens_per_minute, budget)
+        self.budget = budget or Budget()
         self._clients = [
             open_client(policy, address, secret, around=self._send, most_bytes=most_bytes)
             for _ in range(-(-policy.concurrency // CONNECTIONS_PER_CLIENT))
@@ -139,7 +139,7 @@ class Connection:
         """
         _CALL.set(call)
         for n_left in range(self._policy.max_reasks, -1, -1):
-            await self.meter.admit(call)
+            await self.budget.admit(call)
             await self._turnstile.enter()
             try:
                 response = await self._posted(path, body())
@@ -149,10 +149,10 @@ class Connection:
                     if failure.verdict != "retry" or not n_left:
                         raise
                     continue
-                self.meter.settle(call, call.reported_usage, is_usable=True)
+                self.budget.finish(call, call.reported_usage, is_usable=True)
                 return found
             finally:
-                self.meter.settle(call, call.reported_usage)  # of no use, and billed perhaps
+                self.budget.finish(call, call.reported_usage)  # of no use, and billed perhaps
         raise AssertionError("not reached")
 
     async def close(self) -> None:
@@ -183,7 +183,7 @@ class Connection:
 
         call = _CALL.get()
         if not call.is_under_way:  # a further try
-            await self.meter.admit(call)
+            await self.budget.admit(call)
         call.n_tries += 1
         try:
             response = await send()
@@ -191,7 +191,7 @@ class Connection:
             # The server may have done the work. What was never answered is not billed.
             broken_off = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
             perhaps_billed = (*broken_off, TryFailedError)
-            self.meter.settle(call, None if isinstance(error, perhaps_billed) else Usage())
+            self.budget.finish(call, None if isinstance(error, perhaps_billed) else Usage())
             if isinstance(error, httpx2.TransportError):
                 self._note(type(error).__name__, server_words(error, self._secret))
                 if (end := self._exit_reason()) is not None:
@@ -201,7 +201,7 @@ class Connection:
         if response.status_code < 300:
             self._is_answered = True
             return response
-        self.meter.settle(call, Usage())
+        self.budget.finish(call, Usage())
         self._note(f"http_{response.status_code}", server_words(response.text, self._secret))
         self._say_whether_to_retry(response)
         return response

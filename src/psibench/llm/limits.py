@@ -1,7 +1,7 @@
-"""What HTTP requests wait for: requests and tokens per minute, the budget, and their turn."""
+"""What HTTP requests wait for: the budget, and their turn."""
 
 import asyncio
-import time
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -14,13 +14,11 @@ from psibench.llm.usage import Usage
 class Call:
     """One request, of chat or of embeddings, and the HTTP requests made for it, ``n_tries`` so far.
 
-    ``most`` are the most tokens that one HTTP request can use, as the budget counts, ``guess``
-    those it is taken to use, as the pace counts. ``is_under_way``: one is admitted and not yet
-    settled; ``reserved_usd`` is reserved for it; ``reported_usage`` is of its answer.
+    ``most`` are the most tokens that one HTTP request can use. ``is_under_way``: one is admitted
+    and not yet settled; ``reserved_usd`` is reserved for it; ``reported_usage`` is of its answer.
     """
 
     most: Usage
-    guess: int = 0
     n_tries: int = 0
     is_under_way: bool = False
     reserved_usd: float = 0.0
@@ -39,7 +37,7 @@ class Budget:
     limit_usd
         Never passed, however the requests come out.
     price
-        The model's price.
+        The model's price; None: nothing costs anything.
     spent_usd
         Spent before.
     is_batch
@@ -47,10 +45,21 @@ class Budget:
     """
 
     def __init__(
-        self, limit_usd: float, price: Price, *, spent_usd: float = 0.0, is_batch: bool = False
+        self,
+        limit_usd: float = math.inf,
+        price: Price | None = None,
+        *,
+        spent_usd: float = 0.0,
+        is_batch: bool = False,
     ) -> None:
         self.limit_usd, self.price, self.spent_usd = limit_usd, price, spent_usd
         self._is_batch, self._reserved_usd = is_batch, 0.0
+        self._settled = asyncio.Event()
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a bound."""
+        return self.limit_usd < math.inf
 
     @property
     def has_reservations(self) -> bool:
@@ -78,6 +87,31 @@ class Budget:
         self._reserved_usd = max(0.0, self._reserved_usd - reserved_usd)
         self.spent_usd += self._cost(used)
 
+    async def admit(self, call: Call) -> None:
+        """Wait until the most that an HTTP request of a call can cost is free, and reserve it.
+
+        Raises
+        ------
+        BudgetReachedError
+            If it could pass the budget even if what is under way costs nothing.
+        """
+        while not self.begin(call):
+            if not self.has_reservations:
+                raise self.reached()
+            self._settled.clear()
+            await self._settled.wait()
+        call.is_under_way, call.reported_usage = True, None
+
+    def finish(self, call: Call, used: Usage | None, *, is_usable: bool = False) -> None:
+        """Replace what an HTTP request reserved by what it used, None: perhaps all it could.
+
+        Only the first call after an admission counts. ``is_usable``: its answer could be read.
+        """
+        if call.is_under_way:
+            call.is_under_way = False
+            self.end(call, used, is_usable=is_usable)
+            self._settled.set()
+
     def begin(self, call: Call) -> bool:
         """Reserve the most that an HTTP request of a call can cost; False if it does not fit."""
         reserved_usd = self.reserve(call.most)
@@ -96,83 +130,7 @@ class Budget:
         )
 
     def _cost(self, used: Usage) -> float:
-        return self.price.cost(used, is_batch=self._is_batch)
-
-
-class TokenBucket:
-    """Lets an amount through per minute, None: any; any 60 seconds stay within the limit.
-
-    The bucket holds a twentieth of the limit (at least 1) and fills at a rate that, with a full
-    bucket at the start, gives the limit in a minute.
-    """
-
-    def __init__(self, per_minute: int | None) -> None:
-        self._capacity = max(1.0, per_minute / 20) if per_minute else 0.0
-        self._per_s = max((per_minute - self._capacity) / 60, 1 / 60) if per_minute else 0.0
-        self._level = self._capacity
-        self._at = time.monotonic()
-
-    def take(self, amount: float) -> float:
-        """Take an amount (less than 0 gives some back); return the seconds until it may be used.
-
-        The level may fall below zero: whoever comes next waits longer.
-        """
-        if not self._per_s:
-            return 0.0
-        now = time.monotonic()
-        filled = self._level + (now - self._at) * self._per_s
-        self._level = min(self._capacity, min(self._capacity, filled) - amount)
-        self._at = now
-        return max(0.0, -self._level / self._per_s)
-
-
-class Meter:
-    """Lets HTTP requests start within the limits; safe for many tasks of one event loop.
-
-    Tokens are not known before the reply: a request takes its guess and `settle` corrects it.
-    """
-
-    def __init__(
-        self,
-        requests_per_minute: int | None,
-        tokens_per_minute: int | None,
-        budget: Budget | None = None,
-    ) -> None:
-        self.budget = budget
-        self._requests = TokenBucket(requests_per_minute)
-        self._tokens = TokenBucket(tokens_per_minute)
-        self._settled = asyncio.Event()
-
-    async def admit(self, call: Call) -> None:
-        """Reserve the most an HTTP request can cost and wait until it may start.
-
-        Raises
-        ------
-        BudgetReachedError
-            If it could pass the budget even if what is under way costs nothing.
-        """
-        while self.budget and not self.budget.begin(call):
-            if not self.budget.has_reservations:
-                raise self.budget.reached()
-            self._settled.clear()
-            await self._settled.wait()
-        call.is_under_way, call.reported_usage = True, None
-        wait_s = max(self._requests.take(1), self._tokens.take(call.guess))
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-
-    def settle(self, call: Call, used: Usage | None, *, is_usable: bool = False) -> None:
-        """Replace what an HTTP request reserved by what it used, None: perhaps all it could.
-
-        Only the first call after an admission counts. ``is_usable``: its answer could be read.
-        """
-        if not call.is_under_way:
-            return
-        call.is_under_way = False
-        self._tokens.take((used or call.most).total_tokens - call.guess)
-        if self.budget is not None:
-            self.budget.end(call, used, is_usable=is_usable)
-        self._settled.set()
+        return 0.0 if self.price is None else self.price.cost(used, is_batch=self._is_batch)
 
 
 class Turnstile:

@@ -4,18 +4,16 @@ A template starts with a YAML header between two lines ``---`` that names the ta
 and the schema of the reply; or says that the reply is plain: the `text` or the `integer` of the
 task's only field. Then follow the messages, each under a line ``## system``, ``## user``
 or ``## assistant``. A variable is written ``{{ name }}``. Comments (``#`` in the header,
-``{# ... #}`` in a message), the description and the example of a reply (see `ReplyExample`) never
-reach the model, so editing one asks nothing anew.
+``{# ... #}`` in a message) and the description never reach the model, so editing one asks nothing
+anew.
 """
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
-from psibench.llm.replies import MalformedReplyError, fit
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
@@ -37,123 +34,14 @@ _ROLE = re.compile(r"^## (system|user|assistant)[ \t]*$", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*\{#.*?#\}[ \t]*\n|\{#.*?#\}", re.DOTALL | re.MULTILINE)
 """A comment; one that stands alone goes with its line."""
 _TAG = re.compile(r"</([A-Za-z][\w-]*)>")
-_KEYS = {"task", "description", "variables", "response", "reply_example", "reply_size"}
 _NEEDED = {"task", "variables", "response"}
+_KEYS = _NEEDED | {"description", "reply_example", "reply_size"}
+"""The last two stand in templates of earlier versions, for estimates; nothing reads them."""
 _PLAIN = {"text": "string", "integer": "integer"}
 """What a plain reply may be -> type of the field it fills."""
-_SIZE_KEYS = {"of", "share", "at_most"}
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")
 _ENVIRONMENT = SandboxedEnvironment(
     undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
 )
-
-
-@dataclass(frozen=True)
-class Size:
-    """Length of a field: ``share`` of a variable's size, rounded up, ``at_most`` another's.
-
-    The size of a number is the number, of a text its words (a Chinese or Japanese character is
-    one), of a list its entries.
-    """
-
-    of: str
-    share: float = 1.0
-    at_most: str | None = None
-
-    def count(self, values: Mapping[str, Any]) -> int:
-        """Return how many words or entries the field gets for an item's values, at least 1."""
-        wanted = math.ceil(self.share * _measure(values[self.of]))
-        if self.at_most is not None:
-            wanted = min(wanted, _measure(values[self.at_most]))
-        return max(1, wanted)
-
-
-def _measure(value: Any) -> int:
-    if isinstance(value, str):
-        return len(_WORD.findall(value))
-    return int(value) if isinstance(value, int | float) else len(value)
-
-
-@dataclass(frozen=True)
-class ReplyExample:
-    """A reply that fits the response ``schema``, and how its fields grow; others stay as is."""
-
-    value: Mapping[str, Any]
-    sizes: Mapping[str, Size]
-    schema: Mapping[str, Any]
-
-    def for_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the reply to one item.
-
-        A text is cut, or repeated, to so many words. Of a list the first entries are taken; where
-        there are too few they are repeated, their texts numbered so that no two are the same; but
-        fields that hold one of a few values are not.
-        """
-        reply = dict(self.value)
-        for name, size in self.sizes.items():
-            count, given = size.count(values), reply[name]
-            if isinstance(given, str):
-                reply[name] = " ".join(islice(cycle(given.split()), count))
-            else:
-                items = self.schema.get("properties", {}).get(name, {}).get("items", {})
-                fields = items.get("properties", {})
-                fixed = frozenset(key for key, inner in fields.items() if "enum" in inner)
-                reply[name] = [_entry(given, number, fixed) for number in range(count)]
-        return reply
-
-
-def _entry(entries: list[Any], number: int, fixed: frozenset[str]) -> Any:
-    """Return an entry of a list that goes on for ever: numbered from its second round on."""
-    turn, place = divmod(number, len(entries))
-
-    def numbered(value: Any) -> Any:
-        return f"{value} ({turn + 1})" if turn and isinstance(value, str) else value
-
-    if isinstance(entry := entries[place], dict):
-        return {key: one if key in fixed else numbered(one) for key, one in entry.items()}
-    return numbered(entry)
-
-
-def _read_example(header: Mapping[str, Any], response: ResponseSchema) -> ReplyExample | None:
-    """Read and check the example of a template's header; None without one. Raises ValueError."""
-    value, sizes = header.get("reply_example"), header.get("reply_size") or {}
-    if value is None and not sizes:
-        return None
-    if value is None:
-        raise ValueError("reply_size without reply_example")
-    if response.form != "json":  # as the model writes it
-        (field,) = response.schema["properties"]
-        value, sizes = {field: value}, {field: sizes} if sizes else {}
-    if not isinstance(value, dict):
-        raise ValueError("reply_example is a mapping that fits the response schema; found none")
-    try:
-        fitted = fit(value, response.schema)
-    except MalformedReplyError as error:
-        raise ValueError(f"reply_example does not fit the response schema: {error}") from error
-    if fitted != value:
-        raise ValueError(f"reply_example fits the response schema only as {fitted!r}")
-    if not isinstance(sizes, dict):
-        raise ValueError("reply_size is a mapping from fields to variables")
-    read = {
-        name: _size(f"reply_size.{name}", given, value.get(name), header["variables"])
-        for name, given in sizes.items()
-    }
-    return ReplyExample(value, read, response.schema)
-
-
-def _size(where: str, given: Any, example: Any, variables: Sequence[str]) -> Size:
-    given = {"of": given} if isinstance(given, str) else given
-    if not isinstance(given, dict) or not {"of"} <= set(given) <= _SIZE_KEYS:
-        raise ValueError(f"{where}: give a variable, or of, share and at_most")
-    if not isinstance(example, str | list) or not example:
-        raise ValueError(f"{where}: reply_example has no text or list of this name")
-    size = Size(**given)
-    for variable in (size.of, size.at_most):
-        if variable not in (None, *variables):
-            raise ValueError(f"{where}: no variable {variable!r}; there are {', '.join(variables)}")
-    if isinstance(size.share, bool) or not isinstance(size.share, int | float) or size.share <= 0:
-        raise ValueError(f"{where}: share is {size.share!r}; give a number above 0")
-    return size
 
 
 @dataclass(frozen=True)
@@ -161,14 +49,13 @@ class Prompt:
     """One task's template.
 
     ``task`` names the response schema, too; ``messages`` are (role, template) in order, without
-    comments; ``example`` is a typical reply, for estimates.
+    comments.
     """
 
     task: str
     variables: tuple[str, ...]
     response: ResponseSchema
     messages: tuple[tuple[str, str], ...]
-    example: ReplyExample | None = None
     description: str = ""
 
     @cached_property
@@ -211,16 +98,8 @@ class Prompt:
         Raises
         ------
         InputError
-            If a variable is missing or not one of the template's, or the template does with a value
-            what cannot be done with it.
+            If a variable has no value, or the template does with one what cannot be done with it.
         """
-        missing = [name for name in self.variables if name not in values]
-        unknown = [name for name in values if name not in self.variables]
-        if missing or unknown:
-            raise InputError(
-                f"prompt {self.task}: missing {', '.join(missing) or 'none'}, unknown "
-                f"{', '.join(unknown) or 'none'}; its variables: {', '.join(self.variables)}"
-            )
         safe = {name: self._without_tags(value) for name, value in values.items()}
         messages = []
         for role, template in self._templates:
@@ -239,8 +118,7 @@ def load_prompt(path: str | Path) -> Prompt:
     ------
     InputError
         If the file is missing, has no header or no message, its header and its text disagree
-        about the variables, its example does not fit its schema, or it wants a plain reply to a
-        task that reads something else.
+        about the variables, or it wants a plain reply to a task that reads something else.
     """
     text = read_text_file(path, expected="a prompt template").replace("\r\n", "\n")
     found = _HEADER.match(text)
@@ -250,23 +128,14 @@ def load_prompt(path: str | Path) -> Prompt:
     variables = tuple(header["variables"])
     messages = _read_messages(found.group(2), path)
     _check_variables(messages, variables, path)
-    task, wanted, usual = str(header["task"]), header["response"], None
-    if isinstance(wanted, str):
-        response, usual = _plain_response(task, wanted, path)
-    else:
-        response = ResponseSchema(task, wanted)
-    try:
-        example = _read_example(header, response) or usual
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from error
-    description = str(header.get("description") or "")
-    return Prompt(task, variables, response, messages, example, description)
+    task, wanted = str(header["task"]), header["response"]
+    plain = isinstance(wanted, str)
+    response = _plain_response(task, wanted, path) if plain else ResponseSchema(task, wanted)
+    return Prompt(task, variables, response, messages, str(header.get("description") or ""))
 
 
-def _plain_response(
-    task: str, form: str, path: str | Path
-) -> tuple[ResponseSchema, ReplyExample | None]:
-    """Return what a plain reply to a task has to hold, and the shipped template's example."""
+def _plain_response(task: str, form: str, path: str | Path) -> ResponseSchema:
+    """Return what a plain reply to a task has to hold, as the shipped template says."""
     where, shipped = f"{path}: response: {form}", PROMPTS / f"{task}.md"
     if not shipped.is_file():
         raise InputError(f"{where}: {task!r} is no task of the shipped templates; see {PROMPTS}")
@@ -283,7 +152,7 @@ def _plain_response(
             f"{where}: a plain reply is one {_PLAIN[form]}, and the task {task} reads {fields}; "
             f"copy the response schema of {shipped}"
         )
-    return ResponseSchema(task, usual.response.schema, form), usual.example  # type: ignore[arg-type]
+    return ResponseSchema(task, usual.response.schema, form)  # type: ignore[arg-type]
 
 
 def _read_header(text: str, path: str | Path) -> dict[str, Any]:
@@ -294,7 +163,7 @@ def _read_header(text: str, path: str | Path) -> dict[str, Any]:
     if not names <= _KEYS or not names >= _NEEDED:
         raise InputError(
             f"{path}: header has {', '.join(sorted(names)) or 'no keys'}; needed: task, variables, "
-            "response; allowed: description, reply_example, reply_size"
+            "response; allowed: description"
         )
     task, variables, response = header["task"], header["variables"], header["response"]
     if not isinstance(task, str):

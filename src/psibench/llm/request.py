@@ -44,13 +44,6 @@ class ResponseSchema:
         """The fields of the schema that enter the request's hash."""
         return {key: value for key, value in vars(self).items() if (key, value) != ("form", "json")}
 
-    def reply_with(self, value: Mapping[str, Any]) -> str:
-        """Return a reply that holds a value of the schema."""
-        if self.form == "json":
-            return json.dumps(value, ensure_ascii=False)
-        (only,) = value.values()
-        return str(only)
-
 
 @dataclass(frozen=True)
 class Sampling:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Item, Totals, ask
+from psibench.llm.asking import Item, OutcomeSink, Totals, ask
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.limits import Budget
 from psibench.llm.sections import LlmSettings, Price, price_of
@@ -23,10 +24,11 @@ def ask_all(
     on_outcome: Callable[[Outcome], None],
     keys: Iterable[str] = (),
     prices: Mapping[str, Price] | None = None,
-    spent_usd: float = 0.0,
     check_stop: Callable[[], None] = lambda: None,
 ) -> Totals:
-    """Ask all items of a stage and hand each outcome to ``on_outcome`` as it comes about.
+    """Hand the outcome of each item of a stage to ``on_outcome``, and ask for those not stored.
+
+    Where the store has them all, no server is needed, and none is started.
 
     Parameters
     ----------
@@ -36,8 +38,8 @@ def ask_all(
         Model, server, policy and budget; folder of the answer store of this model.
     keys
         Those of the items' requests, where they are known: looked up together they cost less.
-    prices, spent_usd
-        Price table, needed with ``settings.budget_usd``; what counts as spent before this run.
+    prices
+        Price table, needed with ``settings.budget_usd``; what the store holds counts as spent.
     check_stop
         Raises if the job has to end now; it then does so within seconds, in order: what is under
         way has a few to be answered, and what was is stored.
@@ -49,47 +51,48 @@ def ask_all(
     BudgetReachedError, InputError
         As `asking.ask` and `ask_batches`, after all outcomes were handed on.
     """
-    is_past, words = settings.retirement() or (False, "")
-    if is_past:
-        raise InputError(
-            f"model {settings.model!r} is {words}. Nothing was asked; answers that are stored "
-            "count as ever. Name another `llm:`, or, if somebody still serves it, put an entry "
-            "with their base_url and without `retired` under `llms:`"
-        )
-    budget = None
-    if settings.budget_usd is not None:
-        price, is_batch = price_of(settings.model, prices or {}), settings.backend == "openai-batch"
-        budget = Budget(settings.budget_usd, price, spent_usd=spent_usd, is_batch=is_batch)
-
-    async def run(
-        base_url: str | None, secret: Secret | None, exit_reason: Callable[[], str | None]
-    ) -> Totals:
-        async with contextlib.AsyncExitStack() as stack:
-            if settings.backend == "stand-in" and base_url is None:
-                from psibench.llm.standin.server import StandIn, serving
-
-                base_url = await stack.enter_async_context(serving(StandIn()))
-            client = OpenAIChatClient(
-                settings, base_url=base_url, secret=secret, budget=budget, exit_reason=exit_reason
-            )
-            stack.push_async_callback(client.close)
-            return await ask(
-                items, client, answers, settings.asking, on_outcome, check_stop=check_stop
-            )
-
-    with AnswerStore(store, fsync_every_s=settings.fsync_s) as answers:
+    results, asking = OutcomeSink(on_outcome), settings.asking
+    with AnswerStore(store) as answers:
         answers.look_up(keys)
+        chains = results.unanswered(items, answers, asking.max_reasks)
+        if (first := next(chains, None)) is None:
+            return results.totals
+        chains = itertools.chain([first], chains)
+        _refuse_retired(settings)
+        budget = _budget(settings, prices or {}, answers)
         if settings.backend == "openai-batch":
             from psibench.llm.batch import ask_batches
 
-            return ask_batches(
-                items,
+            ask_batches(
+                chains,
                 settings,
                 store=answers,
-                on_outcome=on_outcome,
+                results=results,
                 budget=budget,
                 check_stop=check_stop,
             )
+            return results.totals
+
+        async def run(
+            base_url: str | None,
+            secret: Secret | None = None,
+            exit_reason: Callable[[], str | None] = lambda: None,
+        ) -> None:
+            async with contextlib.AsyncExitStack() as stack:
+                if settings.backend == "stand-in" and base_url is None:
+                    from psibench.llm.standin.server import StandIn, serving
+
+                    base_url = await stack.enter_async_context(serving(StandIn()))
+                client = OpenAIChatClient(
+                    settings,
+                    base_url=base_url,
+                    secret=secret,
+                    budget=budget,
+                    exit_reason=exit_reason,
+                )
+                stack.push_async_callback(client.close)
+                await ask(chains, client, answers, asking, results, check_stop=check_stop)
+
         if settings.backend == "vllm":
             from psibench.vllm.server import VllmProcess, log_name
 
@@ -98,5 +101,28 @@ def ask_all(
                 settings.model, settings.vllm, log=log, revision=settings.revision
             ) as server:
                 server.start(check_stop)
-                return asyncio.run(run(server.base_url, server.secret, server.exit_reason))
-        return asyncio.run(run(settings.base_url, None, lambda: None))
+                asyncio.run(run(server.base_url, server.secret, server.exit_reason))
+        else:
+            asyncio.run(run(settings.base_url))
+    return results.totals
+
+
+def _refuse_retired(settings: LlmSettings) -> None:
+    is_past, words = settings.retirement() or (False, "")
+    if is_past:
+        raise InputError(
+            f"model {settings.model!r} is {words}. Nothing was asked; answers that are stored "
+            "count as ever. Name another `llm:`, or, if somebody still serves it, put an entry "
+            "with their base_url and without `retired` under `llms:`"
+        )
+
+
+def _budget(
+    settings: LlmSettings, prices: Mapping[str, Price], answers: AnswerStore
+) -> Budget | None:
+    """Return the budget, less what all answers in the store cost; None without one."""
+    if settings.budget_usd is None:
+        return None
+    price, is_batch = price_of(settings.model, prices), settings.backend == "openai-batch"
+    spent_usd = price.cost(answers.usage(), is_batch=is_batch)
+    return Budget(settings.budget_usd, price, spent_usd=spent_usd, is_batch=is_batch)

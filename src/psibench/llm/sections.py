@@ -46,14 +46,10 @@ class SamplingSettings(Section):
 
 
 class AskPolicy(Section):
-    """How requests are sent: at once, per minute, and again."""
+    """How requests are sent: at once, and again."""
 
     concurrency: int = Field(default=32, ge=1, le=4096)
     """Requests under way at once."""
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    """The server's limit, shared out by you where several jobs run at once."""
-    tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Input and output tokens; corrected by the usage each reply reports."""
     timeout_s: float = Field(default=180.0, gt=0)
     """Of one HTTP request."""
     deadline_s: float = Field(default=1200.0, gt=0)
@@ -72,12 +68,8 @@ class BatchPolicy(Section):
 
     max_requests: int = Field(default=50_000, ge=1, le=50_000)
     """Requests per batch file; the server's limit is 50,000."""
-    max_mib: int = Field(default=180, ge=1, le=190)
-    """Size of a batch file, MiB; the server's limit is 200 MB, which is 190 MiB."""
     poll_s: float = Field(default=60.0, gt=0)
     """How often the server is asked whether a batch is done."""
-    completion_window: str = "24h"
-    """What the server is asked to finish within."""
 
 
 class LlmServer(VllmServer):
@@ -130,16 +122,12 @@ class LlmSettings(Section):
     """What the server calls the bound of the reply (OpenAI's reasoning models: the second)."""
     sampling: SamplingSettings = SamplingSettings()
     asking: AskPolicy = AskPolicy()
-    fsync_s: float = Field(default=1.0, ge=0)
-    """How often stored answers are made to survive a power cut, seconds; 0: after each."""
     budget_usd: float | None = Field(default=None, ge=0)
     """Money that may be spent on this model, answers in the store included; the run stops before
     it is passed. Raise it and run again to go on."""
     thinks: bool = False
     """Whether replies are billed with thoughts before them. Estimates then reach from the reply
     alone to `max_output_tokens`, until 20 answers to a task are stored: their mean counts."""
-    tokenizer: str = "embedded:all-MiniLM-L6-v2"
-    """Tokenizer of the estimate: a checkpoint of the model's own, `words`, or `stand-in`."""
     batch: BatchPolicy = BatchPolicy()
     """Of the openai-batch backend."""
     vllm: LlmServer = LlmServer()

@@ -47,7 +47,7 @@ REPLY_TOKENS = {
 }
 """Mean tokens of a reply by its template, of a question where it has several. The first five are
 measured in the embedded default; the others have a quarter of the characters of a typical reply
-(the examples in the templates' headers)."""
+(of ours)."""
 SUMMARY_SHARE = 0.35
 """Tokens of a summary per token of its document: the same source."""
 PERSONA_TOKENS = 30

@@ -285,11 +285,11 @@ def _asking(
     left = max(0.0, row.items[0] - n_answered), row.items[1] - n_answered
     row.tokens_in, row.tokens_out = times(left, tokens_in), times(left, tokens_out)
     row.store_bytes = row.items[1] * (ANSWER_BYTES + REPLY_BYTES * written)
-    _paid(known.plan, row, llm, left)
+    _paid(known.plan, row, llm)
     return row
 
 
-def _paid(plan: Plan, row: Row, llm: LlmSettings, left: Range) -> None:
+def _paid(plan: Plan, row: Row, llm: LlmSettings) -> None:
     """Fill in the money, the GPUs and the time of what a language model is asked."""
     assert row.tokens_in is not None
     assert row.tokens_out is not None
@@ -312,10 +312,6 @@ def _paid(plan: Plan, row: Row, llm: LlmSettings, left: Range) -> None:
         row.gpus = llm.vllm.gpus
         if row.gpu_minutes is not None:
             row.job_minutes = row.gpu_minutes[1] / row.gpus / row.jobs
-        return
-    per_minute = llm.asking.requests_per_minute, llm.asking.tokens_per_minute
-    paced = zip((left[1], sum(ends[1])), per_minute, strict=True)
-    row.job_minutes = max((n / pace / row.jobs for n, pace in paced if pace), default=None)
 
 
 def _scored(

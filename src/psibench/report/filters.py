@@ -131,9 +131,7 @@ def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[
     if "usage" in made and (usage := made["usage"].filter(benchmark=benchmark)).height:
         shown: Columns = {name: name for name in (*place, "model", "backend")}
         shown |= {"items": "n_items", "with a value": "n_ok", "requests": "n_requests"}
-        for side in ("input", "output"):
-            shown[f"{side} tokens, estimate"] = f"estimated_{side}_tokens"
-            shown[f"{side} tokens, actual"] = f"{side}_tokens"
+        shown |= {"input tokens": "input_tokens", "output tokens": "output_tokens"}
         tables.append(table_of("Requests to the language model", usage, shown))
     return tables
 

@@ -17,7 +17,7 @@ COUNTED = ["stage", "unit"]
 """What joins a dropped item with its count in FLOW."""
 
 
-@stage("ledger", version=1)
+@stage("ledger", version=2)
 def run_ledger(
     places: Sequence[Mapping[str, Any]],
     *,

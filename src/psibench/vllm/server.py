@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -19,13 +20,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from psibench.config.secrets import Secret
 from psibench.config.sections import VllmServer
 from psibench.errors import InputError
-from psibench.stopping import JOB_MIB
-from psibench.vllm.causes import cause_of, last_lines
 
 logger = logging.getLogger("psibench")
 
@@ -38,13 +38,14 @@ HTTP_S = 5.0
 LAUNCHER_S = 15.0
 """How much longer than stop_s the launcher may take: it kills what does not stop."""
 
-BESIDE_GIB = 3.0
-"""Memory that a server on a CPU needs beside what its worker is given: 0.6 GiB each of the API
-server, the engine and this process with vLLM 0.32, and some for what it asks."""
-MOST_OF_FREE = 0.6
-"""Share of the free memory that a server on a CPU takes at most, weights included."""
-LEAST_CACHE_GIB = 0.25
-GIB = 1 << 30
+CPU_CACHE_BYTES = 2 << 30
+"""Of keys and values, of a server without GPUs, where its arguments do not say it. vLLM's own
+measure is a share of the machine's memory, which the job may not have."""
+MOST_CHARS, MOST_NAMED, TAIL_LINES = 1000, 3, 12
+_EXCEPTION = re.compile(
+    r"(?:.*\bERROR [^]]*\] +|\([^()]*pid=\d+\) +)?((?:\w+\.)*\w+(?:Error|Exception): \S.*)"
+)
+"""A line of vLLM's log that is an exception, behind the process, date and place that wrote it."""
 
 RESERVED = {
     "--host": "the job chooses it",
@@ -256,12 +257,9 @@ class VllmProcess:
 
     def _words(self, what: str) -> str:
         self._is_log_told = True
-        try:
-            cause = cause_of(self._log)
-        except OSError:
-            cause = None
-        if cause is not None:
-            return f"vllm serve {self.model} {what}.\n  {cause}\nAll it printed: {self._log}"
+        if raised := exceptions_in(self._log):
+            named = "\n  ".join(raised[:MOST_NAMED])
+            return f"vllm serve {self.model} {what}.\n  {named}\nAll it printed: {self._log}"
         end = last_lines(self._log)
         return f"vllm serve {self.model} {what}. The end of {self._log}:\n{end}"
 
@@ -305,7 +303,7 @@ def vllm_command(
 
     Options as of vLLM's page "vllm serve" (docs.vllm.ai, CLI reference). The model is split over
     ``gpus`` GPUs by tensor parallelism, unless ``arguments`` say how to use them. Without GPUs the
-    server is told how much memory it may take, unless arguments or VLLM_CPU_KVCACHE_SPACE say that.
+    server's cache has `CPU_CACHE_BYTES`, unless arguments or VLLM_CPU_KVCACHE_SPACE say another.
 
     Raises
     ------
@@ -324,67 +322,29 @@ def vllm_command(
     if server.gpus > 1 and not given & _PARALLEL:
         command += ["--tensor-parallel-size", str(server.gpus)]
     if server.gpus == 0 and not given & _MEMORY and "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
-        command += ["--kv-cache-memory-bytes", str(cache_bytes(model, revision))]
+        command += ["--kv-cache-memory-bytes", str(CPU_CACHE_BYTES)]
     return command + server.arguments
 
 
-def cache_bytes(model: str, revision: str | None = None) -> int:
-    """Return the size of a server's cache of keys and values, where it has no GPU.
+def exceptions_in(log: str | Path) -> list[str]:
+    """Return the exceptions that a server's log names, each once, in their order.
 
-    What the job has asked for (``PSIBENCH_JOB_MIB``), and no more than most of what is free, since
-    without a cluster nothing keeps a job to what it asked for; less the weights, and what else runs
-    in the job. vLLM's own measure is a share of the memory of a NUMA node or, in newer releases, of
-    the job's control group.
-
-    Raises
-    ------
-    InputError
-        If too little is left.
+    Workers, the engine and the API server write one log, each of its own end; the first is the
+    likeliest cause of the others.
     """
-    free = MOST_OF_FREE * _free_gib()
-    asked = os.environ.get(JOB_MIB)
-    own = free if asked is None else min(free, float(asked) / 1024 - BESIDE_GIB)
-    weights = weights_gib(model, revision)
-    cache = own / 2 if weights is None else own - weights
-    if cache < LEAST_CACHE_GIB:
-        has = "" if asked is None else f"the job has asked for {float(asked) / 1024:.1f} (mem_mb), "
-        raise InputError(
-            f"vllm: {model}: {(weights or 0) + LEAST_CACHE_GIB + BESIDE_GIB:.1f} GiB of memory "
-            f"needed; {has}{_free_gib():.1f} are free, and of them {MOST_OF_FREE:.0%} are taken. "
-            "Raise mem_mb of its rule, take a smaller model, or say how much it may have by "
-            "--kv-cache-memory-bytes in vllm.arguments"
-        )
-    return int(cache * GIB)
+    lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines()
+    found: dict[str, None] = {}
+    for line, below in pairwise([*lines, ""]):
+        if (hit := _EXCEPTION.match(line)) is not None:
+            more = f" {below.strip()}" if below.startswith("  ") else ""  # more of its words
+            found[(hit[1] + more)[:MOST_CHARS]] = None
+    return list(found)
 
 
-def weights_gib(model: str, revision: str | None = None) -> float | None:
-    """Return the size of a model's weights on this machine, GiB; None where they are not here."""
-    folder = Path(model)
-    if not folder.is_dir():
-        from huggingface_hub import try_to_load_from_cache
-
-        try:
-            found = try_to_load_from_cache(model, "config.json", revision=revision)
-        except ValueError:  # a name that the hub does not have: vLLM says what it makes of it
-            return None
-        if not isinstance(found, str):
-            return None
-        folder = Path(found).parent
-    for pattern in ("*.safetensors", "*.bin"):
-        if sizes := [path.stat().st_size for path in folder.glob(pattern)]:
-            return sum(sizes) / GIB
-    return None
-
-
-def _free_gib() -> float:
-    """Read what is free, or would be without cached files, within a container's limit."""
-    limit = Path("/sys/fs/cgroup/memory.max")
-    most = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
-    free = float("inf") if most == "max" else int(most) / GIB
-    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-        if line.startswith("MemAvailable:"):
-            free = min(free, int(line.split()[1]) / (1 << 20))
-    return free
+def last_lines(log: str | Path) -> str:
+    """Return the end of what a server printed."""
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    return "\n".join(line[:MOST_CHARS] for line in text.strip().splitlines()[-TAIL_LINES:])
 
 
 def free_port() -> int:

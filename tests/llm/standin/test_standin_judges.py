@@ -1,13 +1,14 @@
 """The stand-in's judges: one scale, three rules that are not one and the same."""
 
+import hashlib
 import json
+import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.llm.request import Message, Request, ResponseSchema
-from psibench.llm.standin.completion import answer_directly
+from psibench.llm.standin.completion import complete
 from psibench.llm.standin.rules import JUDGES, by_words, judge_of
 
 PIER = "The stone pier of Vardo protected fishing boats. Dutch merchants paid for it in time."
@@ -16,12 +17,14 @@ NAMES = sorted(JUDGES)  # rare, rules, sentence
 
 def answer(task, user, *, model="stand-in/rules"):
     request = Request(model, (Message("user", user),), response=ResponseSchema(task, {}))
-    return answer_directly(request)
+    body = json.dumps(request.body()).encode()  # as the server draws its random numbers
+    rng = random.Random(hashlib.sha256(body).hexdigest())
+    return complete(request.body(), rng)["choices"][0]["message"]["content"]
 
 
 def judged(task, tag, name, query, text):
     user = f"<query>\n{query}\n</query>\n<{tag}>\n{text}\n</{tag}>"
-    (value,) = json.loads(answer(task, user, model=f"stand-in/{name}").text).values()
+    (value,) = json.loads(answer(task, user, model=f"stand-in/{name}")).values()
     return value
 
 
@@ -31,38 +34,6 @@ def grades(query, text):
 
 def verdicts(query, text):
     return [judged("judge_segment", "segment", name, query, text) for name in NAMES]
-
-
-PERSONAS = "<document>Piers.</document><personas>\n1. a cook\n2. a builder of piers\n</personas>"
-PROPOSING = f"<document>{PIER} {PIER.upper()}</document><position>end</position>"
-
-
-@pytest.mark.parametrize(
-    ("task", "user", "reply"),
-    [
-        ("grade_relevance", "<query>stone pier</query><passage>A pier.</passage>", {"grade": 2}),
-        ("judge_segment", "<query>stone pier</query><segment>A pier.</segment>", {"verdict": "no"}),
-        (  # difficulty and length are drawn
-            "choose_configuration",
-            PERSONAS,
-            {"persona": "a builder of piers", "difficulty": "easy", "query_length": "long"},
-        ),
-        (  # so are the sentences asked about, and the opening
-            "propose_questions",
-            PROPOSING,
-            {
-                "questions": [
-                    {
-                        "question": "How do these go together: DUTCH, MERCHANTS, PAID and TIME?",
-                        "answer": "DUTCH MERCHANTS PAID FOR IT IN TIME.",
-                    }
-                ]
-            },
-        ),
-    ],
-)
-def test_the_replies_of_rules_are_those_it_has_always_given(task, user, reply):
-    assert json.loads(answer(task, user).text) == reply
 
 
 def test_words_scattered_over_sentences_count_less_for_the_judge_of_sentences():
@@ -92,7 +63,5 @@ def test_a_share_lies_between_0_and_1_and_a_sentence_has_no_more_than_its_text(q
     assert (rare == 1) == (words == 1)
 
 
-@pytest.mark.parametrize("model", ["stand-in/rules", "stand-in/other", "gpt-x", ""])
-def test_a_name_that_is_no_judge_judges_by_words_as_ever(model):
-    assert judge_of(model) is by_words
-    assert judged("grade_relevance", "passage", "other", "stone opera", PIER) == 2
+def test_a_name_that_is_no_judge_judges_by_words_as_ever():
+    assert judge_of("gpt-x") is judge_of("stand-in/other") is by_words

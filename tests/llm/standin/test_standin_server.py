@@ -18,10 +18,10 @@ def server():
         yield running
 
 
-def post(server, body, **headers):
+def post(server, body):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     url = server.base_url + "/chat/completions"
-    with urllib.request.urlopen(urllib.request.Request(url, data, headers)) as reply:
+    with urllib.request.urlopen(urllib.request.Request(url, data)) as reply:
         return json.load(reply)
 
 
@@ -29,16 +29,9 @@ def test_replies_say_that_a_stand_in_wrote_them(server):
     reply = post(server, BODY)
     assert reply["model"] == "stand-in/gpt-x"
     assert json.loads(reply["choices"][0]["message"]["content"]) == {"verdict": "no"}
+    assert post(server, BODY) == reply  # as ever
     usage = reply["usage"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] > 0
-
-
-def test_the_same_request_gets_the_same_reply(server):
-    assert post(server, BODY) == post(server, BODY)
-
-
-def test_it_listens_on_this_machine_only(server):
-    assert server.base_url.startswith("http://127.0.0.1:")
 
 
 @pytest.mark.parametrize(
@@ -57,10 +50,3 @@ def test_a_bad_request_is_told_what_is_wrong(server, body, words):
         post(server, body)
     assert caught.value.code == 400
     assert words in json.load(caught.value)["error"]["message"]
-
-
-def test_a_header_switches_faults_on_for_one_request(server):
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        post(server, BODY, **{"X-Stand-In": "rate_limited=1,retry_after_s=2"})
-    assert (caught.value.code, caught.value.headers["Retry-After"]) == (429, "2")
-    assert post(server, BODY)["choices"]

@@ -1,3 +1,5 @@
+import hashlib
+import json
 import random
 from pathlib import Path
 
@@ -9,7 +11,6 @@ from psibench.llm.standin.completion import complete
 from psibench.llm.standin.rules import (
     HANDLERS,
     Task,
-    content_stems,
     count_tokens,
     sentences,
     tagged,
@@ -73,23 +74,30 @@ def test_every_reply_fits_the_schema_of_its_prompt_and_is_the_same_again(task):
     assert reply(task) == reply(task)
 
 
-def test_a_summary_takes_from_each_paragraph_within_the_words_allowed():
-    summary = reply("summarise")["summary"]
-    assert len(summary.split()) <= 40
-    assert "harbour" in summary
-    assert "Steamships" in summary
+DIGESTS = {
+    "summarise": "46f15d799897",
+    "generate_questions": "bd6ec87f2d0e",
+    "propose_questions": "f969b014086c",
+    "locate_span": "90273f21f03e",
+    "choose_configuration": "a33d8b6dc436",
+    "generate_positional_query": "1282f231b8c0",
+    "grade_relevance": "8ed2f4635575",
+    "judge_segment": "7baefc0b1776",
+    "translate": "89172dea7631",
+    "judge_refusal": "f213d6c47e8b",
+    "judge_translation": "6c257c28866b",
+}
 
 
-def test_questions_come_from_the_chunk_and_most_are_complicated():
-    questions = reply("generate_questions", n_questions=3)["questions"]
-    assert len(questions) == 3
-    assert all(q["answer"] in VALUES["chunk"] for q in questions)
-    assert [q["type"] for q in questions].count("complicated") >= 2
-    assert all(q["question"].endswith("?") for q in questions)
+@pytest.mark.parametrize("task", HANDLERS)
+def test_the_replies_are_those_it_has_always_given(task):
+    """Another reply would change every table of the embedded default."""
+    given = json.dumps([reply(task), reply(task, is_wrong=True)], sort_keys=True)
+    assert hashlib.sha256(given.encode()).hexdigest()[:12] == DIGESTS[task]
 
 
 @pytest.mark.parametrize("position", ["beginning", "middle", "end"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_proposed_questions_lie_in_the_third_asked_for(position, seed):
     found = reply("propose_questions", position=position, seed=seed)["questions"]
     assert found
@@ -97,14 +105,6 @@ def test_proposed_questions_lie_in_the_third_asked_for(position, seed):
         start = DOCUMENT.index(question["answer"])
         end = start + len(question["answer"])
         assert tag_posq(start, end, len(DOCUMENT)) == position
-
-
-@pytest.mark.parametrize(("length", "most"), [("short", 4), ("medium", 6), ("long", 9)])
-def test_a_query_has_words_of_its_segment_and_the_length_asked_for(length, most):
-    made = reply("generate_positional_query", query_length=length)
-    assert made["answer"] in VALUES["segment"]
-    assert set(content_stems(made["query"])) <= set(content_stems(VALUES["segment"]))
-    assert 1 <= len(made["query"].split()) <= most
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_nothing_is_quoted_where_nothing_fits():
     assert locate("") == ""
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_an_erring_quote_is_another_sentence(seed):
     right, wrong = locate(UNEVEN), locate(UNEVEN, is_wrong=True, seed=seed)
     assert right.startswith("Copper miners")

@@ -1,15 +1,10 @@
 """From a request's body to a chat completion: the task's rules, spoilt where a fault is due."""
 
-import hashlib
 import json
 import random
 from collections.abc import Mapping
 from typing import Any
 
-from psibench.config.secrets import Secret
-from psibench.llm.answer import Answer
-from psibench.llm.client import read_answer
-from psibench.llm.request import Request
 from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.llm.standin.rules import HANDLERS, Task, count_tokens, judge_of
 
@@ -62,20 +57,3 @@ def _value(body: Mapping[str, Any], prompt: str, rng: random.Random, *, is_wrong
     if name not in HANDLERS:
         raise BadRequestError(f"no rules for task {name!r}; known: {', '.join(sorted(HANDLERS))}")
     return HANDLERS[name](Task(prompt, rng, is_wrong, judge_of(str(body.get("model", "")))))
-
-
-def answer_directly(request: Request, *, output_limit_key: str = "max_tokens") -> Answer:
-    """Answer as the server would without imperfections, which is also what it bills.
-
-    ``output_limit_key`` is that of the language model's settings: its random numbers depend on the
-    whole body.
-
-    Raises
-    ------
-    BadRequestError
-        If the request is of a task that has no rules.
-    """
-    body = json.dumps(request.body(output_limit_key=output_limit_key)).encode()
-    name = hashlib.sha256(body).hexdigest()
-    data = complete(json.loads(body), random.Random(name))
-    return read_answer(data, request.model, request.task, request.key, Secret(""))
