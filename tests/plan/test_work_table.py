@@ -381,8 +381,6 @@ def test_where_a_model_is_served_decides_what_is_counted_of_it(folder):
     elsewhere = row(backend="openai", base_url="http://node7:8000/v1")
     assert elsewhere["gpu_minutes_high"] > 0
     assert (elsewhere["gpus"], elsewhere["job_minutes"]) == (0, None)  # not of the jobs that ask it
-    paced = row(backend="openai", asking={"requests_per_minute": 100})
-    assert paced["job_minutes"] == pytest.approx((N_PARTS + 2000) / 100)
     on_cpu = row(vllm={"parameters_b": 10, "gpus": 0})
     assert (on_cpu["gpus"], on_cpu["gpu_minutes_high"], on_cpu["job_minutes"]) == (0, None, None)
     measured = row(vllm={"parameters_b": 10, "gpus": 0, "tokens_per_s": 4000})
