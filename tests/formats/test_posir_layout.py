@@ -58,17 +58,15 @@ def test_a_dataset_is_read_in_the_published_columns(tmp_path, place):
         assert getattr(tables, table).schema == columns
 
 
-def test_numbers_serve_as_ids_whole_floats_as_grades_and_arrays_as_spans(tmp_path):
+def test_numbers_serve_as_ids_and_whole_floats_as_grades(tmp_path):
     path = lay_out(
         tmp_path,
         corpus=CORPUS.with_columns(_id=pl.Series([7, 8])),
-        queries=QUERIES.with_columns(pl.col("pos_char_span").cast(pl.Array(pl.Int32, 2))),
         qrels=QRELS.with_columns(pl.lit("8").alias("corpus-id"), score=pl.lit(1.0)),
     )
     tables = read_dataset(path, **ENGLISH)
     assert tables.corpus["_id"].to_list() == ["7", "8"]
     assert tables.qrels.rows() == [("q1", "8", 1)]
-    assert tables.queries["pos_char_span"].to_list() == [[7, 13]]
 
 
 @pytest.mark.parametrize(
@@ -77,14 +75,9 @@ def test_numbers_serve_as_ids_whole_floats_as_grades_and_arrays_as_spans(tmp_pat
         ({"qrels": None}, r"qrels/test.parquet: no such file; a release has"),
         ({"queries": QUERIES.drop("pos_char_span")}, r"missing columns pos_char_span; found"),
         (
-            {"queries": QUERIES.with_columns(pos_char_length=pl.lit("15"))},
-            r"pos_char_length is String; expected whole numbers",
-        ),
-        (
             {"queries": QUERIES.with_columns(pos_char_span=pl.Series([[1, 2, 3]]))},
             r"a pos_char_span has not two numbers",
         ),
-        ({"corpus": CORPUS.with_columns(text=pl.Series([1, 2]))}, r"text is Int64; expected text"),
         (
             {"qrels": QRELS.with_columns(score=pl.lit(0.5))},
             r"score is Float64; expected whole numbers",
@@ -102,7 +95,7 @@ def test_what_is_no_dataset_is_refused_with_its_file(tmp_path, tables, message):
     assert str(tmp_path / "eng-Latn" / "game") in str(refused.value)
 
 
-@pytest.mark.parametrize("domain", ["Game", "all", "current affairs"])
+@pytest.mark.parametrize("domain", ["Game", "all"])
 def test_a_domain_that_cannot_be_an_id_is_refused(tmp_path, domain):
     with pytest.raises(InputError, match="rename the folder"):
         discover(lay_out(tmp_path, domain=domain))
@@ -112,10 +105,9 @@ def test_a_folder_without_languages_or_none_at_all_is_refused(tmp_path):
     (tmp_path / "notes").mkdir()
     with pytest.raises(InputError, match="no release; found notes, expected"):
         discover(str(tmp_path))
-    with pytest.raises(InputError, match="no such folder"):
-        discover(str(tmp_path / "missing"))
-    with pytest.raises(InputError, match="no such folder"):
-        read_dataset(str(tmp_path / "missing"), **ENGLISH)
+    for read in (discover, lambda path: read_dataset(path, **ENGLISH)):
+        with pytest.raises(InputError, match="no such folder"):
+            read(str(tmp_path / "missing"))
 
 
 def test_files_of_a_local_dataset_are_a_jobs_inputs_and_a_name_on_the_hub_has_none(tmp_path):
@@ -151,9 +143,8 @@ def hub(tmp_path, monkeypatch):
     return SimpleNamespace(root=root, calls=calls)
 
 
-@pytest.mark.parametrize("place", ["{table}/test.parquet", "{table}.parquet"])
-def test_a_release_on_the_hub_is_read_file_by_file_at_its_revision(hub, place):
-    lay_out(hub.root, place=place)
+def test_a_release_on_the_hub_is_read_file_by_file_at_its_revision(hub):
+    lay_out(hub.root, place="{table}.parquet")
     tables = read_dataset("owner/release", **ENGLISH, revision="abc")
     assert tables.corpus.equals(CORPUS)
     assert {call[::2] for call in hub.calls} == {("owner/release", "dataset")}

@@ -1,11 +1,8 @@
 import gzip
 import json
-from pathlib import Path
 
-import cbor2
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 
 from psibench.errors import InputError
@@ -16,7 +13,6 @@ ROWS = [("q1", "d1", 2.5), ("q1", "文\U0001f600", 1.0), ("q2", "d1", -0.5)]
 FRAME = pl.DataFrame(ROWS, schema=["query_id", "doc_id", "score"], orient="row")
 MTEB_PART = {"q1": {"d1": 2.5, "文\U0001f600": 1.0}, "q2": {"d1": -0.5}}
 TREC = "q1 Q0 d1 1 2.5 run\nq1\tQ0\t文\U0001f600\t2\t1.0\trun\n\nq2  Q0  d1  1  -0.5  run\n"
-META = {"model_name": "org/model", "revision": "abc"}
 
 
 def write(path, content):
@@ -57,19 +53,15 @@ def test_parquet_is_read_without_its_rank(tmp_path):
     assert found.model == "bge-m3.v1"
 
 
-def test_mteb_file_names_its_model(tmp_path):
-    content = {"mteb_model_meta": META, "default": {"test": MTEB_PART}}
-    found = read_run(write(tmp_path / "Task_predictions.json", json.dumps(content)))
-    assert found.model == "org/model"
-    assert found.frame.rows() == ROWS
-
-
-@pytest.mark.parametrize("name", ["no_model_name/available", "no_model_name_available", None, ""])
-def test_what_mteb_calls_a_model_without_a_name_is_no_name(tmp_path, name):
-    meta = {"model_name": name, "revision": "no_revision_available"}
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("org/model", "org/model"), ("no_model_name/available", "Task"), (None, "Task")],
+)
+def test_mteb_file_names_its_model_unless_mteb_knew_none(tmp_path, name, model):
+    meta = {"model_name": name, "revision": "abc"}
     content = {"mteb_model_meta": meta, "default": {"test": MTEB_PART}}
-    found = read_run(write(tmp_path / "Task_predictions.json", json.dumps(content)))
-    assert (found.model, found.frame.rows()) == ("Task_predictions", ROWS)
+    found = read_run(write(tmp_path / "Task.json", json.dumps(content)))
+    assert (found.model, found.frame.rows()) == (model, ROWS)
 
 
 def pyterrier() -> pd.DataFrame:
@@ -86,7 +78,6 @@ def pyterrier() -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("name", "save"),
     [
-        ("p.csv", lambda path: pyterrier().to_csv(path, index=False)),
         ("p.csv.gz", lambda path: pyterrier().to_csv(path, index=False)),
         ("p.parquet", lambda path: pyterrier().to_parquet(path)),
         ("p.jsonl", lambda path: pyterrier().to_json(path, orient="records", lines=True)),
@@ -99,26 +90,22 @@ def test_a_frame_of_pyterrier_is_read_by_docno(tmp_path, name, save):
     assert found.ranks.to_list() == [0, 1, 0]
 
 
-@pytest.mark.parametrize("name", ["p.tsv", "p.tsv.gz", "p.csv", "p.parq"])
-@pytest.mark.parametrize("names", [("q_id", "doc_id"), ("qid", "docno"), ("query-id", "corpus-id")])
-def test_columns_may_have_the_names_of_other_libraries(tmp_path, name, names):
+@pytest.mark.parametrize("names", [("q_id", "doc_id"), ("query-id", "corpus-id")])
+def test_columns_may_have_the_names_of_other_libraries(tmp_path, names):
     frame = FRAME.rename({"query_id": names[0], "doc_id": names[1]})
-    if name.endswith("parq"):
-        frame.write_parquet(tmp_path / name)
-    else:
-        write(tmp_path / name, frame.write_csv(separator="," if "csv" in name else "\t"))
-    assert read_run(tmp_path / name).frame.rows() == ROWS
+    frame.write_parquet(tmp_path / "p.parq")
+    write(tmp_path / "p.tsv", frame.write_csv(separator="\t"))
+    for name in ("p.parq", "p.tsv"):
+        assert read_run(tmp_path / name).frame.rows() == ROWS
 
 
-@pytest.mark.parametrize("name", ["p.csv", "p.parquet", "p.jsonl"])
-def test_two_names_of_one_column_are_refused(tmp_path, name):
+def test_two_names_of_one_column_are_refused(tmp_path):
     frame = FRAME.with_columns(qid=pl.lit("other"))
-    if name == "p.parquet":
-        frame.write_parquet(tmp_path / name)
-    else:
-        write(tmp_path / name, frame.write_csv() if name == "p.csv" else frame.write_ndjson())
-    with pytest.raises(InputError, match="query_id and qid are names of one column, query_id"):
-        read_run(tmp_path / name)
+    frame.write_parquet(tmp_path / "p.parquet")
+    write(tmp_path / "p.jsonl", frame.write_ndjson())
+    for name in ("p.parquet", "p.jsonl"):
+        with pytest.raises(InputError, match="query_id and qid are names of one column, query_id"):
+            read_run(tmp_path / name)
 
 
 # As MS MARCO's evaluation takes it: query, passage, rank; no header and no scores.
@@ -137,7 +124,7 @@ def test_a_headerless_tsv_of_ranks_is_msmarcos(tmp_path, name):
 
 @pytest.mark.parametrize(
     "numbers",
-    [(30, 20, 10), (3, 2, 1), (1, 1, 2), (10, 20, 30), (1, 1.5, 2), (-1, 0, 1)],
+    [(3, 2, 1), (1, 1, 2), (10, 20, 30), (1, 1.5, 2)],
 )
 def test_whole_numbers_without_a_header_that_are_no_ranks_are_not_reversed(tmp_path, numbers):
     rows = [f"q{i % 2}\td{i}\t{1 + i // 2}" for i in range(4)]
@@ -148,38 +135,8 @@ def test_whole_numbers_without_a_header_that_are_no_ranks_are_not_reversed(tmp_p
     assert read_run(path, run_format="msmarco").frame["score"][-1] == -numbers[-1]
 
 
-def test_ranx_lz4_is_read_as_ranx_wrote_it():
-    # By ranx 0.3.21: Run.from_dict({"q1": {"d1": 2.5, "d2": 1.0}, "q2": {"d1": -0.5}}).save(...)
-    found = read_run(Path(__file__).parent / "ranx.lz4")
-    assert found.frame.rows() == [("q1", "d1", 2.5), ("q1", "d2", 1.0), ("q2", "d1", -0.5)]
-    assert found.model == "ranx"
-
-
-def lz4_frame(data: bytes) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "lz4") as stream:
-        stream.write(data)
-    return sink.getvalue().to_pybytes()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"no lz4", "not a run that ranx wrote as .lz4"),
-        (lz4_frame(cbor2.dumps({"q": {"d": 1.0}})), "not a run that ranx wrote as .lz4"),
-        (lz4_frame(lz4_frame(b"\xff")), "not a run that ranx wrote as .lz4"),
-        (lz4_frame(lz4_frame(cbor2.dumps([1]))), "expected {query id: {document id: score}}"),
-        (lz4_frame(lz4_frame(cbor2.dumps({"q": {"d": [1]}}))), "expected {query id: {document"),
-        (lz4_frame(lz4_frame(cbor2.dumps({"q": {"d": "x"}}))), "'d' is 'x'; expected a number"),
-    ],
-)
-def test_other_lz4_is_refused(tmp_path, content, message):
-    with pytest.raises(InputError, match=message):
-        read_run(write(tmp_path / "r.lz4", content))
-
-
 def test_mteb_file_with_several_parts_needs_one_named(tmp_path):
-    content = {"mteb_model_meta": META, "en": {"test": MTEB_PART, "dev": {}}, "de": {"test": {}}}
+    content = {"en": {"test": MTEB_PART, "dev": {}}, "de": {"test": {}}}
     path = write(tmp_path / "p.json", json.dumps(content))
     with pytest.raises(InputError, match=r"3 parts \(de/test, en/dev, en/test\)"):
         read_run(path)
@@ -189,11 +146,17 @@ def test_mteb_file_with_several_parts_needs_one_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["[]", '{"a": 1}', '{"en": {"test": [1, 2]}}', '{"q": {"d": "high"}}', '{"q": {"d": 1', "3"],
+    ("content", "message"),
+    [
+        ("[]", "list at the top"),
+        ('{"task_name": "T", "scores": {}}', "MTEB's results have no ranking"),
+        ('{"en": {"test": [1, 2]}}', "en/test holds list"),
+        ('{"q": {"d": "high"}}', "expected a number"),
+        ('{"q": {"d": 1', "p.json"),
+    ],
 )
-def test_other_json_is_refused(tmp_path, content):
-    with pytest.raises(InputError, match=r"p\.json"):
+def test_other_json_is_refused(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
         read_run(write(tmp_path / "p.json", content))
 
 
@@ -202,22 +165,17 @@ def test_the_named_format_wins_over_the_suffix(tmp_path):
     assert read_run(path, run_format="trec").frame.rows() == ROWS
 
 
-def test_unknown_suffix_lists_the_formats(tmp_path):
-    path = write(tmp_path / "run.dat", TREC)
-    with pytest.raises(
-        InputError, match=r"set --run-format. Supported: parquet \(.parquet .parq\)"
-    ):
-        read_run(path)
-
-
-def test_unknown_format_lists_the_formats(tmp_path):
-    with pytest.raises(InputError, match=f"supported: {', '.join(RUN_FORMATS)}"):
-        read_run(tmp_path / "x.trec", run_format="xml")
-
-
-def test_a_part_is_refused_where_there_is_none(tmp_path):
-    with pytest.raises(InputError, match="a trec run has no parts"):
-        read_run(write(tmp_path / "run.trec", TREC), part="en/test")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("run.dat", {}, r"set --run-format. Supported: parquet \(.parquet .parq\)"),
+        ("run.trec", {"run_format": "xml"}, f"supported: {', '.join(RUN_FORMATS)}"),
+        ("run.trec", {"part": "en/test"}, "a trec run has no parts"),
+    ],
+)
+def test_an_unknown_format_and_a_part_of_none_are_refused(tmp_path, name, options, message):
+    with pytest.raises(InputError, match=message):
+        read_run(write(tmp_path / name, TREC), **options)
 
 
 def test_parquet_with_a_damaged_page_is_refused(tmp_path):

@@ -122,36 +122,6 @@ def test_the_hub_is_told_what_mteb_would_tell_it(peer, one_domain):
     assert written == config.model_dump(exclude_none=True)
 
 
-def test_mteb_evaluates_the_queries_of_one_language_on_the_documents_of_another(
-    peer, one_domain, random_model, tmp_path
-):
-    """As psibench does where the queries' texts are put in the place of the documents' own."""
-    mteb = peer("mteb")
-    results, folder = one_domain
-    task = mteb_task(folder).filter_languages(["deu"], hf_subsets=[PAIR])
-    (found,) = mteb.evaluate(
-        random_model, [task], cache=mteb.ResultCache(tmp_path), overwrite_strategy="always"
-    ).task_results
-    (scores,) = found.scores["test"]
-    assert scores["languages"] == ["deu-Latn", "eng-Latn"]
-    translated = dict(table(results, "deu-Latn", "queries", ("game",))["_id", "text"].iter_rows())
-    own = psibench.evaluate(
-        lambda queries, corpus, *, k: searching(random_model)(
-            {query: translated[query] for query in queries}, corpus, k=k
-        ),
-        results,
-        languages=["eng-Latn"],
-        buckets=["thirds"],
-        metrics=["ndcg@10"],
-    )
-    row = own.psi.row(0, named=True)
-    assert scores["ndcg_at_10"] == pytest.approx(row["mean"], abs=1e-5)  # 5 digits
-    for name in ("psi", "psi_low", "psi_high", "n_queries"):
-        assert scores[name] == pytest.approx(row[name], abs=1e-6), name
-    alone = psibench.evaluate(searching(random_model), results, languages=["eng-Latn"])
-    assert alone.psi["mean"][0] != pytest.approx(row["mean"], abs=0.01)  # other queries
-
-
 def test_other_data_is_another_revision(peer, one_domain, tmp_path):
     peer("mteb")
     other = make_benchmark(tmp_path / "two-languages", domains=("mining",))
@@ -183,7 +153,9 @@ def test_another_bucket_scheme_is_not_answered_from_the_cache(
 
 def test_folders_that_are_no_export_for_mteb_are_refused(peer, tmp_path, exported):
     peer("mteb")
-    with pytest.raises(InputError, match=r"no README.md in it"):
+    for folder in (tmp_path, exported("beir")):
+        with pytest.raises(InputError, match=r"no eval.yaml; name a folder"):
+            mteb_task(folder)
+    (tmp_path / "eval.yaml").write_text("- id: a")
+    with pytest.raises(InputError, match="no name and tasks"):
         mteb_task(tmp_path)
-    with pytest.raises(InputError, match="expected LANG-corpus, LANG-queries and LANG-qrels"):
-        mteb_task(exported("beir"))

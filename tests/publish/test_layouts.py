@@ -10,7 +10,7 @@ from built_benchmark import DOMAINS, LANGUAGES, N_DOCUMENTS, SOURCE, make_benchm
 
 import psibench
 from psibench.cli import main
-from psibench.formats.beir import read_qrels, read_queries, read_texts
+from psibench.formats.beir import read_qrels, read_queries
 from psibench.formats.runs import read_run
 from psibench.publish.mteb import FIGURES, position_scores
 from psibench.tables import write_table
@@ -189,53 +189,32 @@ def test_the_figures_of_an_mteb_task_are_those_of_evaluate(tmp_path):
     }
 
 
-def test_beir_files_are_read_back_with_their_evidence(tmp_path, results):
+def test_beir_files_hold_the_texts(tmp_path, results):
+    """Their evidence and grades are scored below."""
     assert export(results, tmp_path / "out", "beir") == 0
     for language in LANGUAGES:
         folder = tmp_path / "out" / language
-        asked, built = read_queries(folder / "queries.jsonl"), table(results, language, "queries")
-        assert asked["_id"].to_list() == built["_id"].to_list()
-        for column in ("pos_corpus_id", "pos_char_length", "pos_token_length"):
-            assert asked[column].to_list() == built[column].to_list()
-        assert [list(span) for span in asked["pos_char_span"]] == [
-            list(span) for span in built["pos_char_span"]
-        ]
-        texts = [json.loads(line)["text"] for line in (folder / "queries.jsonl").open()]
-        assert texts == built["text"].to_list()
-        judged = read_qrels(folder / "qrels" / "test.tsv")
-        assert judged.rows() == table(results, language, "qrels").rows()
-        corpus = table(results, language, "corpus")
-        read = read_texts([folder / "corpus.jsonl"], corpus["_id"])
-        assert read.select("_id", "text").rows() == corpus.select("_id", "text").rows()
-        assert set(read["title"]) == {""}  # BEIR's models join it to the text
+        for name in ("queries", "corpus"):
+            built = table(results, language, name).select("_id", "text")
+            lines = [json.loads(line) for line in (folder / f"{name}.jsonl").open()]
+            assert [(line["_id"], line["text"]) for line in lines] == built.rows()
+        assert {line["title"] for line in lines} == {""}  # BEIR's models join it to the text
 
 
-def test_trec_files_hold_topics_qrels_and_runs(tmp_path, results):
+@pytest.mark.parametrize("subset", ["eng-Latn", "deu-Latn-eng-Latn"])
+def test_trec_files_hold_topics_and_runs(tmp_path, results, subset):
+    """Qrels and evidence are scored below; a pair has the topics of the other language."""
     assert export(results, tmp_path / "out", "trec") == 0
-    folder = tmp_path / "out" / "eng-Latn"
+    folder = tmp_path / "out" / subset
     topics = [line.split("\t") for line in (folder / "topics.tsv").read_text().splitlines()]
-    built = table(results, "eng-Latn", "queries")
-    assert [topic[0] for topic in topics] == built["_id"].to_list()
-    assert [topic[1:] for topic in topics] == [[" ".join(t.split())] for t in built["text"]]
-    judged = read_qrels(folder / "qrels.trec")
-    assert judged.rows() == table(results, "eng-Latn", "qrels").rows()
+    asked = table(results, subset[:8], "queries")
+    assert topics == [[key, " ".join(text.split())] for key, text in asked["_id", "text"].rows()]
+    assert (folder / "corpus.jsonl").exists() == (subset == "eng-Latn")
     run = read_run(folder / "runs" / "bm25.trec")
-    was = pl.read_parquet(results / "runs" / "bm25" / "eng-Latn-eng-Latn.parquet")
+    was = pl.read_parquet(results / "runs" / "bm25" / f"{subset[:8]}-eng-Latn.parquet")
     assert run.frame.select("query_id", "doc_id").rows() == was.select("query_id", "doc_id").rows()
-    scores = run.frame["score"].cast(pl.Float32)
-    assert scores.to_list() == was["score"].to_list()  # every bit
+    assert run.frame["score"].cast(pl.Float32).to_list() == was["score"].to_list()  # every bit
     assert run.ranks.to_list() == was["rank"].to_list()
-
-
-def test_trec_runs_of_another_language_have_its_topics(tmp_path, results):
-    assert export(results, tmp_path / "out", "trec") == 0
-    folder = tmp_path / "out" / "deu-Latn-eng-Latn"
-    topics = [line.split("\t") for line in (folder / "topics.tsv").read_text().splitlines()]
-    assert topics[0][1].endswith('"deu-Latn"')
-    assert not (folder / "corpus.jsonl").exists()
-    run = read_run(folder / "runs" / "bm25.trec").frame
-    was = pl.read_parquet(results / "runs" / "bm25" / "deu-Latn-eng-Latn.parquet")
-    assert run.select("query_id", "doc_id").rows() == was.select("query_id", "doc_id").rows()
 
 
 def test_domains_kept_apart_have_their_own_part_of_a_run(tmp_path, results):

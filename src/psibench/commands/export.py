@@ -16,7 +16,7 @@ from psibench.formats.built import (
 from psibench.publish.card import Licence, card_text, gather_facts, lost_positions
 from psibench.publish.croissant import croissant
 from psibench.publish.layouts import LAYOUTS, Export, collections_of
-from psibench.publish.mteb import eval_yaml
+from psibench.publish.mteb import EVAL_YAML, eval_yaml
 from psibench.tables import write_text
 
 
@@ -72,7 +72,7 @@ def run_export(args: argparse.Namespace) -> None:
         described = croissant(name, facts, written, folder=temporary, licence=licence)
         write_text(described, temporary / "croissant.json")
         if args.layout == "mteb":
-            write_text(eval_yaml(name, written), temporary / "eval.yaml")
+            write_text(eval_yaml(name, written), temporary / EVAL_YAML)
         temporary.chmod(0o755)
         if args.out.exists():
             args.out.rmdir()

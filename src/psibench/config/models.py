@@ -62,7 +62,7 @@ StopWordLanguage = Literal[
     "turkish",
 ]
 """Languages whose stop words bm25s has."""
-RunFormat = Literal["parquet", "csv", "tsv", "jsonl", "mteb", "trec", "ranx", "msmarco"]
+RunFormat = Literal["parquet", "csv", "tsv", "jsonl", "mteb", "trec", "msmarco"]
 RUN_PLACEHOLDERS = ("benchmark", "query_lang", "corpus_lang", "domain")
 
 

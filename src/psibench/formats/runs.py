@@ -1,9 +1,8 @@
 """Read a run in any supported format, by its suffix or by the format named.
 
 Columns may have the names that ranx (``q_id``), PyTerrier (``qid``, ``docno``) and BEIR
-(``query-id``, ``corpus-id``) give them. ranx writes its ``.lz4`` as CBOR, compressed twice
-(``ranx/io.py``): ``{query id: {document id: score}}``. A ``.tsv`` whose first line is two ids and
-a whole number is MS MARCO's, if the numbers of every query are ranks.
+(``query-id``, ``corpus-id``) give them. A ``.tsv`` whose first line is two ids and a whole number
+is MS MARCO's, if the numbers of every query are ranks.
 
 Of MTEB (version 2) the prediction files are read: scores per query, under subset and split, as
 ``{"mteb_model_meta": {"model_name", "revision"}, subset: {split: {query id: {document id:
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from psibench.errors import InputError
 from psibench.formats.tabular import (
@@ -30,10 +28,10 @@ from psibench.formats.tabular import (
     read_scored_pairs,
     stem,
 )
-from psibench.lines import MOST_JSON_CHARS, read_json
+from psibench.lines import read_json
 from psibench.metrics.chunks import PLACE, refuse_odd_chunks
 from psibench.metrics.query_scores import name_some
-from psibench.reading import identifier, read_bytes
+from psibench.reading import identifier
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "query_id": ("q_id", "qid", "query-id"),
@@ -61,7 +59,6 @@ RUN_FORMATS: dict[str, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".jsonl.gz"),
     "mteb": (".json", ".json.gz"),
     "trec": tuple(s + z for s in (".trec", ".run", ".res", ".txt") for z in ("", ".gz")),
-    "ranx": (".lz4",),
     "msmarco": (),  # .tsv without a header
 }
 """Formats and the suffixes that stand for them."""
@@ -109,8 +106,6 @@ def read_run(
     model = ranks = None
     if chosen == "mteb":
         frame, model = _read_mteb(path, part)
-    elif chosen == "ranx":
-        frame = _read_ranx(path)
     elif chosen == "msmarco":
         ranked = COLUMNS | {"score": ("rank",)}
         frame = read_scored_pairs(path, chosen, ranked, headerless=HEADERLESS)
@@ -240,27 +235,7 @@ def doubts(file: RunFile) -> Iterator[str]:
         )
 
 
-# --- ranx's and MTEB's files ---------------------------------------------------------------------
-
-
-def _read_ranx(path: Path) -> pl.DataFrame:
-    """Return the scores of a run that ranx wrote as ``.lz4``."""
-    import cbor2
-
-    data = read_bytes(path, expected="a run that ranx wrote as .lz4")
-    try:
-        for _ in range(2):
-            data = pa.CompressedInputStream(pa.BufferReader(data), "lz4").read(MOST_JSON_CHARS)
-        content = cbor2.loads(data)
-    except (OSError, cbor2.CBORError) as error:
-        raise InputError(
-            f"{path}: not a run that ranx wrote as .lz4, or truncated ({error})"
-        ) from error
-    if not isinstance(content, dict) or not all(map(_is_scores, content.values())):
-        raise InputError(
-            f"{path}: expected {{query id: {{document id: score}}}}, as ranx writes it"
-        )
-    return nested_pairs(content, list(COLUMNS), str(path))
+# --- MTEB's files ----------------------------------------------------------------------------
 
 
 META_KEY = "mteb_model_meta"

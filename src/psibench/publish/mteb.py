@@ -7,9 +7,9 @@ loads, searches and scores; after each subset psibench's figures go into the sam
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import yaml
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 METRIC = "ndcg@10"
 SPLIT = "test"
+EVAL_YAML = "eval.yaml"
 DESCRIPTION = (
     "Retrieval with the place of each query's evidence known: nDCG@10 by position "
     "and the Position Sensitivity Index (psibench)."
@@ -81,16 +82,9 @@ def mteb_task(
     from mteb.abstasks.task_metadata import TaskMetadata
 
     root = Path(folder).resolve()
-    front = _front_matter(root)
-    files = _files(front)
-    subsets = {subset: _languages(subset) for subset in _subsets(files)}
-    if not subsets:
-        raise InputError(
-            f"{root}/README.md: its configs are {', '.join(files) or 'none'}; expected "
-            "LANG-corpus, LANG-queries and LANG-qrels, as `psibench export --layout mteb` writes"
-        )
+    registered, subsets = _registered(root)
     bucket_scheme(buckets)
-    called = name or str(front.get("pretty_name", root.name))
+    called = name or registered
     described = TaskMetadata(
         name=called if buckets == DEFAULT_BUCKETS else f"{called}-{buckets}",
         description=DESCRIPTION,
@@ -99,7 +93,7 @@ def mteb_task(
         category="t2t",
         modalities=["text"],
         eval_splits=[SPLIT],
-        eval_langs=subsets,
+        eval_langs={subset: _languages(subset) for subset in subsets},
         main_score="ndcg_at_10",
     )
 
@@ -115,8 +109,8 @@ def mteb_task(
             hf_subset: str,
         ) -> dict[str, float]:
             """Compute psibench's figures from MTEB's ranking; print the most important ones."""
-            own = [files.get(f"{hf_subset}-{table}") for table in ("evidence", "queries")]
-            evidence = read_queries(root / next(path for path in own if path))
+            own = [root / hf_subset / table / "test.parquet" for table in ("evidence", "queries")]
+            evidence = read_queries(next(path for path in own if path.is_file()))
             asked = evidence.filter(pl.col("_id").is_in(list(qrels)))
             found = position_scores(results, asked, qrels, buckets=buckets)
             print(f"{described.name}, {hf_subset}: {_worded(found)}")
@@ -133,8 +127,10 @@ def eval_yaml(name: str, written: Sequence[Written]) -> str:
     these `psibench publish results` makes a model's results.
     """
     tasks: list[dict[str, str]] = [{"id": name}]
-    for subset in _subsets([one.config for one in written]):
-        tasks.append({"id": f"{name}_{subset}_{SPLIT}", "config": subset, "split": SPLIT})
+    for one in written:
+        if one.table == "queries":
+            subset = one.path.parts[0]
+            tasks.append({"id": f"{name}_{subset}_{SPLIT}", "config": subset, "split": SPLIT})
     registered = {"name": name, "description": DESCRIPTION, "evaluation_framework": "mteb"}
     return yaml.safe_dump(registered | {"tasks": tasks}, sort_keys=False, allow_unicode=True)
 
@@ -196,30 +192,17 @@ def _worded(figures: Mapping[str, float]) -> str:
     return f"PSI {psi}, at equal documents {told or 'not to be told'}; nDCG@10 {means}"
 
 
-def _front_matter(root: Path) -> dict[str, Any]:
-    card = root / "README.md"
-    if not card.is_file():
+def _registered(root: Path) -> tuple[str, list[str]]:
+    """Return the name of an export and MTEB's subsets of it, as its eval.yaml has them."""
+    path = root / EVAL_YAML
+    if not path.is_file():
         raise MissingError(
-            f"{root}: no README.md in it; name a folder that `psibench export --layout mteb` wrote"
+            f"{root}: no {EVAL_YAML}; name a folder that `psibench export --layout mteb` wrote"
         )
-    parts = read_text_file(card, expected="the card of an export").split("---\n", 2)
-    front = parse_yaml(parts[1], where=str(card)) if len(parts) == 3 else None
-    return front if isinstance(front, dict) else {}
-
-
-def _files(front: Mapping[str, Any]) -> dict[str, str]:
-    """Return the file of each config that has one, from the card's front matter."""
-    found = {}
-    for one in front.get("configs") or []:
-        match one:
-            case {"config_name": str(name), "data_files": [{"path": str(path)}]}:
-                found[name] = path
-    return found
-
-
-def _subsets(configs: Iterable[str]) -> list[str]:
-    """Return MTEB's subsets: a language, or a pair, the queries' language first."""
-    return [name.removesuffix("-queries") for name in configs if name.endswith("-queries")]
+    match parse_yaml(read_text_file(path, expected="the tasks of an export"), where=str(path)):
+        case {"name": str(name), "tasks": [*tasks]}:
+            return name, [one["config"] for one in tasks if "config" in one]
+    raise InputError(f"{path}: no name and tasks; export the benchmark anew")
 
 
 def _languages(subset: str) -> list[str]:
@@ -231,7 +214,5 @@ def _languages(subset: str) -> list[str]:
 
 def _revision(root: Path, buckets: str) -> str:
     """Hash the metadata, which has the hash of every file, and what the figures depend on."""
-    metadata = root / "croissant.json"
-    content = metadata if metadata.is_file() else root / "README.md"
     figures = f"{METRIC} by {buckets}, version {VERSION}\n".encode()
-    return hashlib.sha256(figures + content.read_bytes()).hexdigest()[:40]
+    return hashlib.sha256(figures + (root / "croissant.json").read_bytes()).hexdigest()[:40]
