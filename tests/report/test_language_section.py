@@ -1,8 +1,8 @@
 """Language pairs side by side, and the one that leads."""
 
-from report_tables import bucket_rows, frame, psi_row, report_input, texts
+from report_tables import bucket_rows, frame, psi_row, report_input
 
-from psibench.report.languages import pair_map
+from psibench.report.languages import pair_tables
 from psibench.report.page import render_report
 from psibench.report.views import BenchmarkInfo, headlines
 from psibench.tables.schemas import PSI_TABLE
@@ -20,13 +20,14 @@ INFO = BenchmarkInfo("docs", "controlled")
 def test_each_pair_has_the_psi_of_every_model_monolingual_ones_first() -> None:
     more = [PSI[0] | changes for changes in ({"domain": "law"}, {"evidence": "visible"})]
     table = frame(PSI_TABLE, [*PSI, *more])
-    (figure,) = pair_map(INFO, table, LANGUAGES, metric="ndcg@10")
+    (shown,) = pair_tables(INFO, table, LANGUAGES, metric="ndcg@10")
+    assert shown.header == ("model", "eng-Latn", "ara-Arab", "ara-Arab → eng-Latn")
     # Where documents cannot tell, the published PSI.
-    assert texts(figure) == [
-        *("alpha", "between", "eng-Latn", "ara-Arab", "ara-Arab → eng-Latn"),
-        *("0.30", "0.25", "0.20", "0.25", "0.10", "0.25"),
-    ]
-    assert pair_map(INFO, table.filter(query_lang="eng-Latn"), LANGUAGES, metric="ndcg@10") == []
+    assert shown.rows == (
+        ("alpha", "0.300", "0.200", "0.100"),
+        ("between", "0.250", "0.250", "0.250"),
+    )
+    assert pair_tables(INFO, table.filter(query_lang="eng-Latn"), LANGUAGES, metric="ndcg@10") == []
 
 
 def test_the_page_leads_with_the_pair_of_one_language_with_most_queries() -> None:

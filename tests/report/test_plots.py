@@ -11,7 +11,6 @@ from psibench.report.plots import (
     as_image,
     draw_curves,
     draw_heat_map,
-    model_styles,
 )
 
 CELLS = {"row": pl.String, "column": pl.String, "value": pl.Float64}
@@ -30,11 +29,6 @@ def test_a_plot_is_described_and_the_same_again():
         images.append(as_image(figure, description='A < "B"'))
     assert images[0].startswith('<img alt="A &lt; &#34;B&#34;" src="data:image/svg+xml;base64,')
     assert images[0] == images[1]
-
-
-def test_no_two_models_look_the_same():
-    controls = {f"m{i}": None for i in range(36)} | {"a": "position-blind", "b": "truncating"}
-    assert len(set(model_styles(controls).values())) == 38
 
 
 def curves(styles: dict[str, LineStyle]) -> Figure:
@@ -60,16 +54,6 @@ def test_a_line_has_a_gap_where_a_bucket_is_empty():
     (ax,) = draw_curves(lines, axis, {"a": LineStyle("#0072b2")}, y_text="mean").axes
     (line,) = ax.get_lines()
     assert [value == value for value in line.get_ydata()] == [True, False, True]
-
-
-def test_a_long_legend_does_not_take_the_room_of_the_plot():
-    few, many = (model_styles({f"m{n}": None for n in range(size)}) for size in (4, 26))
-    assert curves(many).get_figheight() > curves(few).get_figheight() + 1.5  # 13 lines, not 2
-
-
-def test_every_value_of_a_heat_map_is_in_its_cell():
-    texts = drawn(("x<y", "a", 1.0), ("x<y", "b", 2.0), ("z", "a", None), ("z", "b", 3.0))
-    assert texts == ["a", "b", "x&lt;y", "z", "1.00", "2.00", "3.00"]
 
 
 def test_many_columns_are_numbered_and_the_rows_say_which_is_which():

@@ -70,7 +70,6 @@ def page(tmp_path: Path) -> str:
     run_probe_page(
         table=tmp_path / "probe_table.parquet",
         psi=[tmp_path / "psi.parquet"],
-        controls={"<mine>": None, "blind": "position-blind"},
         run_title="A & B",
         html=tmp_path / "probes.html",
     )

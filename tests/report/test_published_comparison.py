@@ -10,13 +10,12 @@ from psibench.generate.benchmarks import parse_benchmark
 from psibench.report.published import (
     OWN_TEXT,
     compare,
-    has_counterparts,
     mean_intervals,
     published_facts,
     published_figures,
     sections,
 )
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARISON
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
 SQUAD = {"data": "squad_posq", "differs": ""}
 RELEASE = {"data": "posir", "differs": ""}
@@ -211,15 +210,6 @@ def test_a_mean_whose_buckets_share_or_lose_queries_has_no_interval() -> None:
     assert got["mean_of_buckets_low"] is None
 
 
-def test_the_comparison_has_its_key_and_the_order_of_the_rows_does_not_matter() -> None:
-    rows = [release_row(lang, n_queries=1000 + i) for i, lang in enumerate(TEN)]
-    rows += [squad_row(), squad_row("bge-m3")]
-    forwards = found(rows, release=RELEASE, squad=SQUAD)
-    backwards = found(rows[::-1], release=RELEASE, squad=SQUAD)
-    assert not forwards.select(PUBLISHED_COMPARISON.key).is_duplicated().any()
-    assert forwards.equals(backwards)
-
-
 def test_the_run_stands_beneath_its_model_in_the_papers_unit() -> None:
     rows = found(
         [squad_row(psi=0.0586)], [squad_bucket("0-100", 0.7, low=0.6, high=0.7)], squad=SQUAD
@@ -232,26 +222,6 @@ def test_the_run_stands_beneath_its_model_in_the_papers_unit() -> None:
     assert (*grid.rows[1][:4], grid.rows[1][8]) == (*own, "0.059\n0.000*")
     row = next(row for row in grid.rows if row[0] == "colbertv2.0")
     assert row[9:] == ("–",) * 4  # a dash of the paper stays a dash
-
-
-@pytest.mark.parametrize(
-    ("run", "expected"),
-    [
-        ({}, True),
-        ({"model": "bm25-mine"}, False),
-        ({"benchmark": "docs"}, False),  # of a recipe that no paper evaluated
-        ({"query_lang": "qps-Latn"}, False),
-        ({"model": "qwen3-0.6b-uniform-s42"}, True),
-    ],
-    ids=str,
-)
-def test_a_config_says_whether_anything_can_be_compared(
-    run: dict[str, str], expected: bool
-) -> None:
-    english = {"query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
-    runs = [{"benchmark": "squad", "model": "bm25", **english} | run]
-    assert has_counterparts({"squad": SQUAD}, runs) is expected
-    assert not has_counterparts({}, runs)
 
 
 # --- which benchmarks stand for a paper's data

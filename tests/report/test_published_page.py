@@ -65,13 +65,6 @@ def test_the_page_asks_nothing_of_the_network(tmp_path: Path) -> None:
     assert re.findall(r"@import|url\(|https?://", page) == []
 
 
-def test_links_lead_somewhere(tmp_path: Path) -> None:
-    page = written(tmp_path, [squad()], {"squad<1>": SQUAD})
-    ids = re.findall(r'id="([^"]+)"', page)
-    assert len(ids) == len(set(ids))
-    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)
-
-
 def test_a_run_without_a_counterpart_says_so(tmp_path: Path) -> None:
     page = written(tmp_path, [psi_row("bm25")], {})
     assert "No benchmark of this run stands for a paper" in page

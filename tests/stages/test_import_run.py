@@ -125,12 +125,6 @@ def test_results_of_unknown_queries_are_refused_unless_they_may_be_ignored(tmp_p
     assert imported(tmp_path, "run0.parquet", ignore_unknown=True) == EXPECTED
 
 
-def test_a_run_about_other_queries_is_refused_also_where_unknown_ones_are_ignored(tmp_path):
-    per_domain(tmp_path, {**ROWS, "mining": [("77", "a", 1.0)]})
-    with pytest.raises(InputError, match=r"mining.trec: holds none of the queries"):
-        imported(tmp_path, "{domain}.trec", ignore_unknown=True)
-
-
 def test_a_run_with_document_ids_of_another_kind_is_refused(tmp_path):
     per_domain(tmp_path, {**ROWS, "mining": [("1", "doc-1", 1.0)]})
     with pytest.raises(InputError, match=r"none of the 1 judged documents occurs .*'mining/doc-1'"):

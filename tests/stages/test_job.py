@@ -45,12 +45,6 @@ def test_bad_input_ends_with_code_2_and_one_line_in_log_and_on_stderr(tmp_path, 
     assert "Traceback" not in log.read_text()
 
 
-def test_without_a_log_the_message_stands_on_stderr_once(capsys):
-    with pytest.raises(SystemExit):
-        run(None, InputError("f.json: bad"))
-    assert capsys.readouterr().err.count("f.json: bad") == 1
-
-
 def test_a_bug_keeps_its_traceback_in_the_log(tmp_path):
     with pytest.raises(KeyError):
         run(tmp_path / "x.log", KeyError("bug"))

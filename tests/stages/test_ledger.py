@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.errors import InputError
 from psibench.filters.decide import kept_items, ledger_rows
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
@@ -94,16 +93,6 @@ def test_the_ledger_is_all_steps_with_the_length_bins_of_the_documents(tmp_path)
     assert set(record["inputs"]) == {str(path) for path in [domain.documents, *domain.dropped]}
 
 
-def test_what_the_language_models_used_is_stacked(tmp_path):
-    domain = filled(Domain(tmp_path))
-    numbers = {c.name: 1 for c in LLM_USAGE.columns if str(c.type) == "int64"}
-    words = {c.name: "w" for c in LLM_USAGE.columns if str(c.type) == "string"}
-    for stage in ("summarise", "generate"):
-        used = pl.DataFrame([{**words, **numbers, "stage": stage}])
-        domain.usage.append(domain._write(f"{stage}.usage", used, LLM_USAGE))
-    assert domain.ledger()[2]["stage"].to_list() == ["summarise", "generate"]
-
-
 @pytest.mark.parametrize(
     ("rows", "counts", "message"),
     [
@@ -118,18 +107,6 @@ def test_a_step_whose_rows_are_not_what_it_counted_is_named(tmp_path, rows, coun
     with pytest.raises(AssertionError, match=message):
         domain.ledger()
     assert not (tmp_path / "attrition.parquet").exists()
-
-
-def test_a_step_given_twice_is_caught_with_and_without_counts(tmp_path):
-    domain = filled(Domain(tmp_path))
-    given_once = list(domain.dropped)
-    for path, item in zip(given_once, ("x-unfit-001", "d0-q1", "d1"), strict=True):
-        domain.dropped = [*given_once, path]
-        with pytest.raises(AssertionError, match=f"item {item} is dropped 2 times"):
-            domain.ledger()
-    domain.dropped, domain.flow = given_once, [*domain.flow, domain.flow[0]]
-    with pytest.raises(InputError, match="share a key"):
-        domain.ledger()
 
 
 def test_a_step_of_another_domain_is_caught(tmp_path):

@@ -103,9 +103,7 @@ def test_each_query_is_scored_in_its_domain(tmp_path, domain):
     ]
 
 
-@pytest.mark.parametrize(
-    ("visible_char_end", "share"), [(40, 1.0), (20, 1.0), (15, 0.5), (10, 0.0), (0, 0.0)]
-)
+@pytest.mark.parametrize(("visible_char_end", "share"), [(20, 1.0), (15, 0.5), (0, 0.0)])
 def test_visible_share_is_what_of_the_evidence_the_model_saw(
     tmp_path, domain, visible_char_end, share
 ):
@@ -205,9 +203,7 @@ def test_languages_without_a_query_in_common_are_refused(tmp_path):
     ("seen", "visible", "pos_visible"),
     [
         (80, 1.0, 1.0),  # the whole translation, twice as long as the original
-        (40, 1.0, 0.5),  # half of it: 20 of the original's 40 characters
         (30, 0.5, 0.375),
-        (20, 0.0, 0.25),
     ],
 )
 @pytest.mark.parametrize("by_query", [False, True])
@@ -249,15 +245,6 @@ def test_ranks_below_the_deepest_metric_and_pairs_without_a_judgement_change_not
     (tmp_path / "scores.parquet").unlink()
     shallow = [row for row in deep if row[2] <= 10]
     assert score(tmp_path, {"a": domain("a"), "b": domain("b")}, shallow).equals(scores)
-
-
-def test_a_run_that_is_none_is_refused(tmp_path, domain):
-    wrong = pl.DataFrame({"query_id": ["qa"], "doc_id": ["da"]})
-    wrong.write_parquet(tmp_path / "wrong.parquet")
-    with pytest.raises(InputError, match="not a 'run' table: missing columns: rank, score"):
-        score(tmp_path, {"a": domain("a")}, tmp_path / "wrong.parquet")
-    with pytest.raises(InputError, match="no such file"):
-        score(tmp_path, {"a": domain("a")}, tmp_path / "none.parquet")
 
 
 def test_ties_are_averaged_whole_wherever_a_batch_ends(tmp_path, monkeypatch):

@@ -33,21 +33,6 @@ def test_authors_of_tables_that_were_themselves_merged_are_named_once(write):
     assert derived("score", paths, params={}).queries_by == "people, simulation"
 
 
-def test_tables_without_authors_give_none(write):
-    assert derived("score", [write("a")], params={}).queries_by is None
-    assert derived("score", [], params={}).inputs == {}
-
-
-def test_tables_are_stacked_in_the_order_given(write):
-    paths = [write("b", "q2"), write("a", "q1")]
-    assert read_all(paths, QRELS).get_column("query-id").to_list() == ["q2", "q1"]
-
-
-def test_without_tables_the_frame_is_empty_with_its_columns():
-    assert read_all([], QRELS).columns == ["query-id", "corpus-id", "score"]
-    assert read_all([], QRELS).height == 0
-
-
 def test_columns_only_some_tables_have_are_null_in_the_others(tmp_path):
     row = {
         "model": "m",

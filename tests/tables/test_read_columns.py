@@ -55,11 +55,3 @@ def test_values_and_key_of_what_is_read_are_checked(tmp_path):
     pq.write_table(pl.DataFrame(ROWS | {"token_length": [1, None]}).to_arrow(), path)
     with pytest.raises(InputError, match="'token_length' is null in row 1"):
         read_columns(path, CORPUS, ["token_length"])
-
-
-def test_a_missing_or_damaged_file_is_named(tmp_path, corpus):
-    with pytest.raises(InputError, match=r"none.parquet: no such file"):
-        read_columns(tmp_path / "none.parquet", CORPUS, ["_id"])
-    corpus.write_bytes(corpus.read_bytes()[:100])
-    with pytest.raises(InputError, match="not a readable Parquet file"):
-        read_columns(corpus, CORPUS, ["_id"])

@@ -94,5 +94,4 @@ use rule on_cpu as probe_page with:
     output:
         html=in_report("results/probes.html"),
     params:
-        controls={name: entry.control for name, entry in plan.models.items()},
         run_title=settings.report.title,

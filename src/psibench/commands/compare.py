@@ -364,12 +364,15 @@ def _text(found: Ranked, compared: pl.DataFrame, n_clusters: int | None) -> Iter
         f"\n{row['metric']}, {row['buckets']}: {row['n_queries']} queries on "
         f"{row['n_documents']} documents{clusters}"
     )
-    is_pair = len(found.names) == 2
-    yield from _two(compared) if is_pair else _several(found)
+    yield from _two(compared) if len(found.names) == 2 else _several(found)
     yield ""
-    names = found.names if is_pair else found.means.columns[1:]
+    shown, names = found.buckets, found.means.columns[1:]
+    if len(found.names) == 2:  # as they were given
+        names = [row["model"], row["other"]]
+        numbers = [str(found.names.index(name) + 1) for name in names]
+        shown = shown.select("bucket", "queries", *numbers)
     heads = (f"mean by bucket, {found.kind}", "queries", *names)
-    yield from frame_lines(found.buckets, n_text=1, heads=heads)
+    yield from frame_lines(shown, n_text=1, heads=heads)
 
 
 def _two(compared: pl.DataFrame) -> Iterator[str]:

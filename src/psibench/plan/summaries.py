@@ -14,7 +14,7 @@ from psibench.plan.paths import (
     translators_of,
 )
 from psibench.plan.plan import Plan
-from psibench.report.published import has_counterparts, published_facts
+from psibench.report.published import published_facts
 from psibench.text.segments import POSITIONS
 from psibench.train.results import TABLES
 from psibench.translate.quality import JUDGE_TRANSLATION
@@ -234,9 +234,9 @@ def published_tables() -> list[str]:
 
 
 def published_page(plan: Plan) -> list[str]:
-    """Return the page of the papers' figures beside one's own, where any of them can be."""
+    """Return the page of the papers' figures, where a benchmark stands for a paper's data."""
     facts = published_facts(plan.config.benchmarks)
-    return ["results/published.html"] * has_counterparts(facts, plan.runs)
+    return ["results/published.html"] if facts and plan.runs else []
 
 
 def paths_in(files: Any) -> list[str]:

@@ -260,10 +260,15 @@ def _heat_map(
 
 # --- language pairs
 
+PAIRS_NOTE = (
+    "At equal documents, or published where these cannot tell. A dash: not run, or nothing found. "
+    "psi_table.csv has tests and intervals."
+)
 
-def pair_map(
+
+def pair_tables(
     info: BenchmarkInfo, psi_table: pl.DataFrame, languages: Sequence[str], *, metric: str
-) -> list[FigureView]:
+) -> list[Table]:
     """Return the PSI of every model on every language pair; nothing where there is one pair.
 
     ``psi_table`` may have rows of other benchmarks, too; ``languages`` is their order. Pairs of one
@@ -273,16 +278,13 @@ def pair_map(
     place = [pl.col(n).replace_strict(places, default=None) for n in ("corpus_lang", "query_lang")]
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
     rows = leading_rows(psi_table, info, metric).filter(domain=POOLED, length_bucket=POOLED)
-    rows = rows.sort(is_crossed, *place, "corpus_lang", "query_lang", maintain_order=True)
-    cells = rows.select(PAIR, "model", pl.coalesce("psi_same", "psi"))
-    caption = (
-        "At equal documents, or published where these cannot tell. An empty cell: not run, or "
-        "nothing found. psi_table.csv has tests and intervals."
-    )
-    if rows.select(PAIR).n_unique() < 2:
+    rows = rows.with_columns(PAIR, shown=pl.coalesce("psi_same", "psi"))
+    ordered = rows.sort(is_crossed, *place, "corpus_lang", "query_lang", maintain_order=True)
+    pairs = ordered["pair"].unique(maintain_order=True).to_list()
+    if len(pairs) < 2:
         return []
-    title = f"PSI of {metric} by language pair"
-    return [figure_of(draw_heat_map(cells), title, caption)]
+    wide = rows.pivot("pair", on_columns=pairs, index="model", values="shown")
+    return [table_of(f"PSI of {metric} by language pair", wide, n_names=1, note=PAIRS_NOTE)]
 
 
 # --- how good translations are

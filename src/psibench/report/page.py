@@ -31,7 +31,7 @@ from psibench.report.filters import (
 from psibench.report.languages import (
     LanguageTables,
     language_blocks,
-    pair_map,
+    pair_tables,
     quality_blocks,
     read_languages,
 )
@@ -196,9 +196,11 @@ def render_report(inputs: ReportInput) -> str:
     inputs = replace(inputs, **shown, language_order=order)
     benchmarks, found = inputs.benchmarks, score_context(inputs)
     metric = found["metric"]
-    maps = [(info, pair_map(info, inputs.psi_table, order, metric=metric)) for info in benchmarks]
+    pairs = [
+        (info, pair_tables(info, inputs.psi_table, order, metric=metric)) for info in benchmarks
+    ]
     found |= {
-        "languages": [two for two in maps if two[1]],
+        "languages": [two for two in pairs if two[1]],
         "data": [(info, _data(inputs, info)) for info in benchmarks],
         "training": training_figures(inputs.training, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),

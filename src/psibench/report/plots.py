@@ -44,12 +44,6 @@ RC: dict[str, Any] = {
     "axes.facecolor": "none",
 }
 MARKERS = ("o", "s", "^", "D", "v", "P")
-CONTROLS = {
-    "position-blind": (INK, "X", (4.0, 2.0)),
-    "truncating": (CONTROL, "<", (1.0, 1.5)),
-}
-"""Colour, marker and dashes of each control."""
-
 WIDE, SMALL = (5.6, 3.1), (3.6, 2.3)  # inches, as every size here
 MAX_NAME = 28  # characters of a model's id in a plot
 LEGEND_LINES, LEGEND_LINE = 2, 0.2  # as many fit a plot's height; each further one adds so much
@@ -94,30 +88,6 @@ class Axis:
         if self.is_named:
             return [float(i) for i in range(len(self.labels))]
         return [(low + high) / 2 for low, high in self.bounds]
-
-
-def model_styles(controls: Mapping[str, str | None]) -> dict[str, LineStyle]:
-    """Return one style per model for the whole page; ``controls``: model -> its control or None.
-
-    Controls are grey and dashed, the others in palette order. Colours repeat after six models,
-    then with the next marker, so no two models look the same among the first 36.
-    """
-    styles: dict[str, LineStyle] = {}
-    n_plain = 0
-    for model, control in controls.items():
-        if control is not None:
-            styles[model] = LineStyle(*CONTROLS[control])
-            continue
-        turn, place = divmod(n_plain, len(SERIES))
-        styles[model] = LineStyle(SERIES[place], MARKERS[(place + turn) % len(MARKERS)])
-        n_plain += 1
-    return styles
-
-
-def of_lines(styles: Mapping[str, LineStyle], lines: pl.DataFrame) -> dict[str, LineStyle]:
-    """Return the styles of those lines that there are, in the order of the styles."""
-    there = set(lines["line"])
-    return {name: style for name, style in styles.items() if name in there}
 
 
 def y_limit(lines: pl.DataFrame) -> float:
@@ -170,10 +140,10 @@ def draw_curves(
 
 
 def draw_changes(
-    lines: pl.DataFrame, axis: Axis, styles: Mapping[str, LineStyle], *, y_text: str
+    lines: pl.DataFrame, axis: Axis, styles: Mapping[str, LineStyle], **more: Any
 ) -> "Figure":
-    """Draw lines with bands around 0, as far up as down, in one panel."""
-    figure = draw_curves(lines, axis, styles, y_text=y_text, limit=1.0)
+    """Draw lines with bands around 0, as far up as down; ``more`` as of `draw_curves`."""
+    figure = draw_curves(lines, axis, styles, limit=1.0, **more)
     known = [v for name in ("mean", "low", "high") for v in lines[name].abs().drop_nulls()]
     reach = 1.06 * max(known, default=0.0) or 0.01
     figure.axes[0].set_ylim(-reach, reach)

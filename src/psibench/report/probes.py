@@ -5,7 +5,7 @@ Then a figure per probe. Every figure, and what two models differ in, is in prob
 probe_comparison.csv.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,9 @@ from psibench.report.plots import (
     LineStyle,
     draw_changes,
     draw_curves,
-    model_styles,
-    of_lines,
 )
 from psibench.report.published import probes_beside
-from psibench.report.tables import FigureView, Table, figure_of, panel, render_page, slug
+from psibench.report.tables import FigureView, Table, panel, render_page, slug
 from psibench.report.views import headline_metric
 from psibench.report.wording import MISSING, estimate, p_value, with_interval
 from psibench.tables import read_provenance, read_table
@@ -57,12 +55,11 @@ SIGNS = (
 sign that means the front."""
 
 
-@stage("probe_page", version=4)
+@stage("probe_page", version=5)
 def run_probe_page(
     *,
     table: str | Path,
     psi: Sequence[str | Path],
-    controls: Mapping[str, str | None],
     run_title: str,
     html: str | Path,
 ) -> None:
@@ -74,17 +71,14 @@ def run_probe_page(
         PROBE_TABLE of all probes.
     psi
         PSI_TABLE tables of the benchmarks that were probed.
-    controls
-        Model -> position-blind, truncating or None, in the order of the models.
     run_title
         What the config calls its report.
     """
     rows = read_table(table, PROBE_TABLE).filter(domain=POOLED)
     psi_rows = read_all(psi, PSI_TABLE)
-    styles = model_styles(controls)
     by_language = rows.group_by("benchmark", "language", maintain_order=True)
     shown = [
-        section(str(benchmark), str(language), mine, psi_rows, styles)
+        section(str(benchmark), str(language), mine, psi_rows)
         for (benchmark, language), mine in by_language
     ]
     made_of = {
@@ -102,13 +96,7 @@ def run_probe_page(
     write_text(page, html)
 
 
-def section(
-    benchmark: str,
-    language: str,
-    rows: pl.DataFrame,
-    psi: pl.DataFrame,
-    styles: Mapping[str, LineStyle],
-) -> dict[str, Any]:
+def section(benchmark: str, language: str, rows: pl.DataFrame, psi: pl.DataFrame) -> dict[str, Any]:
     """Return what the page shows of a benchmark in one language; rows are pooled."""
     tested = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
     whole = rows.filter(read="all")
@@ -117,7 +105,7 @@ def section(
         "title": f"{benchmark}, {language}",
         "agreement": agreement(rows, tested),
         "beside": probes_beside(whole, benchmark),
-        "figures": [*_by_size(whole), *_by_place(whole, styles)],
+        "figures": [*_by_size(whole), *_by_place(whole)],
     }
 
 
@@ -226,8 +214,11 @@ def _size(share: float) -> str:
     return f"{100 * share:g} %"
 
 
-def _by_place(rows: pl.DataFrame, styles: Mapping[str, LineStyle]) -> Iterator[FigureView]:
-    """Yield the profiles of segments and moved evidence, and the importance of sentences."""
+def _by_place(rows: pl.DataFrame) -> Iterator[FigureView]:
+    """Yield the profiles of segments and moved evidence, and the importance of sentences.
+
+    A panel per model, the others faint.
+    """
     shuffled = pl.col("condition").str.ends_with(", shuffled")
     cosine, place = "cosine profile", "place of the evidence"
     weight = ("regression", "importance")
@@ -254,7 +245,13 @@ def _by_place(rows: pl.DataFrame, styles: Mapping[str, LineStyle]) -> Iterator[F
             part = lines.filter(pl.col("n_places").eq_missing(n_places))
             places = part["place"].unique().sort().to_list()
             bounds = tuple((k - 0.5, k + 0.5) for k in places)
-            axis, shown = Axis(tuple(map(str, places)), bounds, axis_text), of_lines(styles, part)
+            axis = Axis(tuple(map(str, places)), bounds, axis_text)
             about = y_text if probe == "regression" else f"{y_text}, less the document's mean"
-            drawn = draw_changes(part, axis, shown, y_text=y_text)
-            yield figure_of(drawn, f"{title}: {about}", CAPTIONS[probe])
+            named = f"{title}: {about}"
+            styles = dict.fromkeys(part["line"].unique(maintain_order=True), PLACE_STYLES["middle"])
+            panels = []
+            for model in styles:
+                look: dict[str, Any] = {"y_text": y_text, "size": SMALL, "in_front": model}
+                drawn = draw_changes(part, axis, styles, **look)
+                panels.append(panel(drawn, f"{named}, {model}.", name=model))
+            yield FigureView(named, CAPTIONS[probe], tuple(panels))

@@ -7,7 +7,7 @@ published figure and a figure of a run share is model, data, languages, length, 
 quantity (`COUNTERPART`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -278,20 +278,6 @@ AVERAGES_TIES = ("squad_posq", "fineweb_posq", "fineweb_myopic")
 """Data whose authors' nDCG gives documents of equal score the mean of their places."""
 _PAIR = ("benchmark", "model", "query_lang", "corpus_lang")
 _ROW = (*_PAIR, "length_bucket", "buckets")
-
-
-def has_counterparts(facts: Facts, runs: Iterable[Mapping[str, str]]) -> bool:
-    """Return whether any figure of the papers can have a counterpart.
-
-    ``runs``: benchmark, query_lang, corpus_lang and model of everything that is evaluated.
-    """
-    names = ("query_lang", "corpus_lang", "model")
-    known = set(published_figures().select("data", *names).rows()) if facts else set()
-    return any(
-        (facts[run["benchmark"]]["data"], *(run[name] for name in names)) in known
-        for run in runs
-        if run["benchmark"] in facts
-    )
 
 
 def compare(

@@ -1,10 +1,11 @@
 """The curves of a benchmark by the distribution of positions that models were trained on."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import polars as pl
 
-from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves, of_lines
+from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves
 from psibench.report.scores import bucket_axis, plain_lines
 from psibench.report.tables import FigureView, panel
 from psibench.report.views import BenchmarkInfo, leading_rows
@@ -33,15 +34,15 @@ def _curves(buckets: pl.DataFrame, metric: str) -> FigureView:
     """
     first = buckets.row(0, named=True)
     axis = bucket_axis(buckets, first["buckets"])
-    styles = {
-        name: LineStyle(SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)])
-        for place, name in enumerate(buckets["distribution"].unique(maintain_order=True))
-    }
+    names = buckets["distribution"].unique(maintain_order=True)
+    looks = zip(names, cycle(zip(SERIES, MARKERS, strict=True)), strict=False)
+    styles = {name: LineStyle(*look) for name, look in looks}
     title = f"{metric} by {axis.text}, {first['training']}"
     panels = []
     for (base,), rows in buckets.group_by("base", maintain_order=True):
         lines = plain_lines(rows, "distribution")
-        drawn = draw_curves(lines, axis, of_lines(styles, lines), y_text=metric)
+        own = {name: styles[name] for name in lines["line"].unique(maintain_order=True)}
+        drawn = draw_curves(lines, axis, own, y_text=metric)
         panels.append(panel(drawn, f"{title}: {base}.", name=str(base)))
     caption = (
         "Plain means by where the evidence of the query lies, one line per training distribution; "

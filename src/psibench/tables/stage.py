@@ -8,7 +8,7 @@ the code is a reason to rerun, so refactoring and comments cost no GPU hour.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -131,14 +131,11 @@ def call(declared: Stage, job: Job) -> None:
     Raises
     ------
     TypeError
-        If the rule has nothing under a name that the function needs, or two things.
+        If the rule has nothing under a name that the function needs.
     """
-    parameters = signature(declared.function).parameters
     values: dict[str, Any] = {"threads": job.threads, "config": job.config}
     for group in (job.resources, job.wildcards, job.params):
-        found = dict(group.items())
-        _refuse_twice(declared, parameters.keys() & values.keys() & found.keys())
-        values |= found
+        values |= dict(group.items())
     if "lang" in values:
         values["language"] = values["lang"]
     inputs = {name: _plain(given) for name, given in job.input.items()}
@@ -178,8 +175,6 @@ def _arguments(
         found["output"], *_ = outputs.values()
     for name, parameter in parameters.items():
         kind = parameter.annotation
-        groups = [group for group in (outputs, inputs, values) if name in group]
-        _refuse_twice(declared, [name] if len(groups) > 1 else [])
         if name in outputs:
             found[name] = outputs[name]
         elif name in inputs:
@@ -193,11 +188,6 @@ def _arguments(
             known = sorted({*outputs, *inputs, *values})
             raise TypeError(f"stage {declared.name}: its rule gives no {name!r}; it has {known}")
     return {name: found[name] for name in parameters if name in found}
-
-
-def _refuse_twice(declared: Stage, names: Iterable[str]) -> None:
-    for name in names:
-        raise TypeError(f"stage {declared.name}: its rule has two things named {name!r}")
 
 
 def _table(given: str | list[str], kind: Any, domain: Domain | None) -> Any:
