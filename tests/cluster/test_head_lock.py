@@ -68,13 +68,6 @@ def test_a_second_head_in_the_same_folder_is_refused(first, tmp_path):
     assert is_free(tmp_path / "another-store" / "head.lock")
 
 
-def test_another_folder_with_another_store_goes_on_beside_it(first, tmp_path):
-    second = Folder(tmp_path / "second")
-    second.let_go()
-    assert second.run().returncode == 0
-    assert second.has("made.txt")
-
-
 def test_a_dry_run_needs_no_lock(first, tmp_path):
     second = Folder(tmp_path / "second", store=tmp_path / "store")
     assert second.run("--dry-run").returncode == 0
@@ -111,11 +104,6 @@ def test_a_forked_process_does_not_hold_it(tmp_path):
         os.waitpid(child, 0)
 
 
-def test_the_same_process_may_ask_twice(tmp_path):
-    acquire("store", tmp_path)
-    acquire("store", tmp_path)
-
-
 def test_a_store_elsewhere_is_locked_where_it_lies(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -137,15 +125,6 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "store").write_text("a file")
     with pytest.raises(InputError, match=r"head\.lock: cannot be written"):
         acquire("store", tmp_path)
-
-
-def test_a_holder_that_has_not_said_who_it_is_is_still_refused(tmp_path):
-    path, _ = lock_paths("store", tmp_path)
-    path.parent.mkdir()
-    with open(path, "w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="it has not said which"):
-            acquire("store", tmp_path)
 
 
 JOB = """
@@ -173,13 +152,6 @@ def test_a_job_ends_when_its_head_does(tmp_path, monkeypatch):
     assert job.poll() is None
     head_lock._forget()
     assert job.wait(timeout=60) == -signal.SIGTERM
-    job.communicate()
-
-
-def test_a_job_that_is_done_does_not_wait_for_its_head(tmp_path, monkeypatch):
-    acquire("store", tmp_path)
-    job = start_job(lock_paths("store", tmp_path)[1], monkeypatch, seconds=0)
-    assert job.wait(timeout=60) == 0
     job.communicate()
 
 

@@ -178,21 +178,6 @@ def test_bad_input_ends_with_code_2(folder, capsys, changes, words):
 
 
 @pytest.mark.parametrize(
-    ("preset", "stages"),
-    [
-        # Summaries of 13,902 passages of three chunks; a third of 62 x 3,010 of 62 x 70,000
-        # documents, then three questions of each; configurations, then a query for each third.
-        ("fineweb_posq", {"sample": 13_902, "summarise": 13_902, "generate_questions": 41_706}),
-        ("posir", {"sample": 62 * 70_000, "propose_questions": 62 * 3010, "locate_span": 559_860}),
-    ],
-)
-def test_a_preset_asks_what_its_paper_asked(preset, stages, capsys):
-    table = planned(capsys, str(CONFIG_FOLDER / "presets" / f"{preset}.yaml"))
-    for stage, n in stages.items():
-        assert table.filter(stage=stage)["items_high"].sum() == n
-
-
-@pytest.mark.parametrize(
     ("preset", "fewest", "most"),
     [
         # A tenth of 208,530 candidates of 13,902 documents, and a half of them.

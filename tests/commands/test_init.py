@@ -57,8 +57,3 @@ def test_files_that_hold_no_text_as_they_are_are_told(folder, capsys, name, cont
     printed = capsys.readouterr().out
     assert "Before it can run: " in printed
     assert said in printed
-
-
-def test_without_a_corpus_the_texts_may_come_later(folder, capsys):
-    assert main(["init", "mine"]) == 0
-    assert "Not there yet: mine/texts. Put your texts there." in capsys.readouterr().out

@@ -43,9 +43,8 @@ def probe(folder: Path, name: str, *options: str, model: str = "minilm-static") 
     return main(["probe", name, model, str(folder / "corpus"), *options])
 
 
-@pytest.mark.parametrize("name", ["insertion", "removal", "segments"])
-def test_a_folder_of_texts_gives_a_printed_summary_and_both_tables(folder, name, capsys):
-    out = folder / "found.parquet"
+def test_a_folder_of_texts_gives_a_printed_summary_and_both_tables(folder, capsys):
+    out, name = folder / "found.parquet", "removal"
     assert probe(folder, name, "--n", "4", "--out", str(out)) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[1].split()[3] == name
@@ -58,6 +57,8 @@ def test_a_folder_of_texts_gives_a_printed_summary_and_both_tables(folder, name,
     record = read_provenance(out)
     assert record is not None
     assert "model:minilm-static" in record["revisions"]
+    assert probe(folder, name, "--n", "4", "--out", str(folder / "found.csv")) == 0
+    assert pl.read_csv(folder / "found.csv")["measure"].to_list() == found["measure"].to_list()
 
 
 def test_show_prints_the_written_table_again(folder, capsys):
@@ -67,17 +68,6 @@ def test_show_prints_the_written_table_again(folder, capsys):
     assert main(["show", str(out)]) == 0
     assert capsys.readouterr().out == printed
     assert len(printed.splitlines()) > 1
-
-
-def test_a_csv_is_written_where_asked(folder):
-    out = folder / "found.csv"
-    assert probe(folder, "removal", "--out", str(out)) == 0
-    assert pl.read_csv(out)["measure"].unique().sort().to_list() == [
-        "cosine",
-        "cosine gap",
-        "cosine profile",
-        "cosine range",
-    ]
 
 
 def test_evidence_is_moved_in_the_documents_of_the_queries(folder, capsys):
@@ -97,17 +87,11 @@ def test_every_document_is_reversed_and_the_queries_asked_again(folder, capsys):
     assert rows["before"].to_list() == rows["after"].to_list()  # the position-blind encoder
 
 
-def test_vectors_are_decomposed_into_sentences(folder, capsys):
-    assert probe(folder, "regression") == 0
-    assert "within documents, shuffled" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("moving",), "needs --queries"),
         (("insertion", "--queries", "queries.jsonl"), "has no queries"),
-        (("insertion", "--n", "1"), "2 or more"),
         (("insertion", "--out", "found.txt"), ".parquet or .csv"),
         (("insertion", "--max-tokens", "64"), "the registry says it"),
     ],
@@ -122,8 +106,6 @@ def test_options_that_do_not_fit_are_refused_in_words(folder, options, said, cap
     [
         ("bm25", "no vectors"),
         ("minilm-maxsim", "late interaction"),
-        ("minilm-maxp", "windows"),
-        ("opensearch-sparse-doc-v3", "sparse"),
         ("minilm-static-x", "no id of the registry and no folder"),
     ],
 )
@@ -150,14 +132,6 @@ def test_evidence_that_is_in_no_document_is_refused(folder, change, said, capsys
     path.write_text("\n".join([json.dumps(json.loads(first) | change), *rest]))
     assert probe(folder, "moving", "--queries", str(path)) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_checkpoint_in_a_folder_is_probed_at_the_length_asked_for(folder, capsys):
-    from psibench.models.checkpoints import local_folder
-
-    checkpoint = local_folder("embedded:all-MiniLM-L6-v2")
-    assert probe(folder, "removal", "--n", "2", "--max-tokens", "32", model=str(checkpoint)) == 0
-    assert "cosine gap" in capsys.readouterr().out
 
 
 def test_where_no_text_fits_the_input_the_figures_are_said_to_be_the_cuts(folder, capsys):

@@ -6,8 +6,6 @@ import yaml
 from language_tables import write_domains
 
 from psibench.cli import main
-from psibench.config.paths import prompt_path
-from psibench.llm.prompts import load_prompt
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import PAIRS, PROPOSED, REFUSAL_SUSPECTS, TEXT_PARTS
 from psibench.tables.build_schemas import TRANSLATED as TRANSLATED_SPEC
@@ -141,21 +139,6 @@ def test_render_prints_the_final_messages_under_their_roles(folder, capsys):
     )
 
 
-def test_render_uses_the_shipped_template_and_the_drawn_values(folder, capsys):
-    tables(folder)
-    path = config(folder)
-    assert main(["prompts", "render", "propose_questions", "--row", "d1", "--config", path]) == 0
-    printed = capsys.readouterr().out
-    assert "<document>\nText 1.\n</document>" in printed
-    assert "write <n_questions>2</n_questions> questions" in printed
-    system, _ = load_prompt_messages("propose_questions")
-    assert f"\n## system\n{system}\n\n## user\n" in printed
-
-
-def load_prompt_messages(task):
-    return [text for _, text in load_prompt(prompt_path(task, None)).messages]
-
-
 def test_an_unknown_id_is_refused_with_three_that_there_are(folder, capsys):
     tables(folder)
     message = refusal(
@@ -173,16 +156,6 @@ def test_missing_tables_are_named_with_the_command_that_makes_them(folder, capsy
     assert f"`psibench run {path} {table} " in message
 
 
-def test_an_item_of_several_benchmarks_is_shown_of_each_that_has_it(folder, capsys):
-    tables(folder, "two")
-    tables(folder, "three")
-    path = config(folder, one=POSIR, two=POSIR, three=POSIR)
-    assert main(["prompts", "render", "propose_questions", "--row", "d1", "--config", path]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    shown = [line for line in lines if line.startswith("# ")]
-    assert sorted(shown) == ["# three, eng-Latn, general", "# two, eng-Latn, general"]
-
-
 def test_a_task_that_no_benchmark_has_is_refused_with_the_tasks_there_are(folder, capsys):
     message = refusal(capsys, "render", "summarise", "--row", "d1", "--config", config(folder))
     assert "no benchmark in the config has a task 'summarise'; tasks: " in message
@@ -192,7 +165,6 @@ def test_a_task_that_no_benchmark_has_is_refused_with_the_tasks_there_are(folder
 @pytest.mark.parametrize(
     ("task", "tag"),
     [
-        ("grade_first", "passage"),
         ("grade_rest", "passage"),
         ("audit", "segment"),
         ("judge_2", "passage"),
@@ -271,28 +243,6 @@ def test_render_shows_what_a_task_of_a_translation_asks(task, row, words, folder
     assert main(["prompts", *asked]) == 0
     printed = capsys.readouterr().out
     assert [word for word in words if word not in printed] == []
-
-
-def test_the_grades_of_a_translation_are_asked_over_all_domains(folder, capsys):
-    sample = pl.DataFrame(
-        {
-            "_id": ["law/d1"],
-            "text": [TEXT],
-            "origin": ["law"],
-            "language": ["deu-Latn"],
-            "domain": ["law"],
-            "doc_id": ["d1"],
-            "length_bin": ["Q1"],
-            "translation": ["La sal era cara."],
-        }
-    )
-    path = Path("results/mine/quality_sample.parquet")
-    write_table(sample, path, DOCUMENTS, provenance=MADE)
-    given = ["--config", config(folder, mine=TRANSLATED)]
-    assert main(["prompts", "render", "judge_translation", "--row", "law/d1", *given]) == 0
-    printed = capsys.readouterr().out
-    assert "La sal era cara." in printed
-    assert "German" in printed
 
 
 def test_an_item_is_found_in_whichever_domain_has_it(folder, capsys):

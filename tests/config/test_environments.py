@@ -68,12 +68,6 @@ def test_pip_resolves_the_pins_of_an_environment_with_each_other(tmp_path: Path)
     assert "Would install" not in done.stdout
 
 
-def test_the_environments_are_what_the_lock_file_makes_them() -> None:
-    command = [sys.executable, str(REPOSITORY / "tools" / "environments.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
 def imported(path: Path) -> set[str]:
     """The packages that a module imports, at the top or inside a function."""
     found = set()

@@ -3,7 +3,7 @@
 import pytest
 
 from psibench.config import files
-from psibench.config.files import composed, laid_over
+from psibench.config.files import composed
 from psibench.errors import InputError
 from psibench.plan.config import load_config
 
@@ -68,10 +68,3 @@ def test_a_circle_is_refused(shipped):
         InputError, match=r"presets/a.yaml -> presets/b.yaml -> presets/a.yaml is a circle"
     ):
         composed({"extends": ["presets/a.yaml"]})
-
-
-def test_what_lies_under_and_over_stay_as_they_are():
-    under, over = {"a": {"b": 1}}, {"a": {"c": 2}, "d": None}
-
-    assert laid_over(under, over) == {"a": {"b": 1, "c": 2}, "d": None}
-    assert (under, over) == ({"a": {"b": 1}}, {"a": {"c": 2}, "d": None})

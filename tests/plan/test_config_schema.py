@@ -51,19 +51,14 @@ def test_every_section_a_user_can_write_has_a_chapter():
     "row",
     [
         "| `queries_per_third` | whole number, ≥ 1, ≤ 20 | `1` |",
-        "| `streaming` | true \\| false | `false` |",
         "| `revision` | text \\| null | `null` |",
         "| `labels` | `all` \\| `published` | `all` |",
         "| `psi_metrics` | list of text | `[ndcg@10]` |",
         "| `sample` | Sample | `{edges: [500, 1024]}` |",
         "| `length_buckets` | true \\| false | `true` | Also report by tokens of the positive",
-        "| `as_of` | date | required |",
         "| `level` | number, > 0.5, < 1 | `0.95` |",
-        "| `store` | text | `store` |",
         "| `grade` | Grade \\| null | `null` |",
         "| `judges` | list of text | required |",
-        "| `protocol` | `posir` | required |",
-        "| `per_stratum` | whole number, ≥ 1 | `500` |",
     ],
 )
 def test_the_reference_shows_type_bounds_and_default(row):

@@ -106,13 +106,6 @@ def test_a_reranker_waits_for_those_before_it_in_its_panel(plan):
     assert paths.study_scores(plan, "x", ENG) == scored
 
 
-def test_recall_reads_the_raw_run_where_it_is_deep_enough(plan):
-    pair = f"{ENG}-{ENG}"
-    assert paths.recall_table(plan, "x", ENG) == f"results/x-raw/runs/minilm-static/{pair}.parquet"
-    alone = paths.recall_table(plan_of(models=["bm25"]), "x", ENG)
-    assert alone == f"results/x-raw/recall/minilm-static/{pair}.parquet"
-
-
 def test_filters_can_be_studied_where_two_rerankers_can_disagree(plan):
     found = paths.study_tables(plan, ["cells"])
     assert found == [f"results/x/study/{lang}/cells.csv" for lang in (ENG, SPA)]
@@ -142,15 +135,6 @@ def test_the_largest_domain_is_bounded_by_three_times_an_equal_share(plan):
     six = plan_of(corpora=corpora, cross_lingual=None)
     assert jobs.largest_share(six, "x", ENG) == 0.5
     assert jobs.largest_share(six, "x", query_lang=ENG, corpus_lang=ENG) == 0.5
-
-
-def test_a_job_after_another_of_its_sort_has_two_threads_at_least():
-    sample = {"unit": "tokens", "edges": [0, 100], "n_documents": 100}
-    small = plan_of(sample=sample)
-    assert (jobs.threads(small, "x", ENG), jobs.chain_threads(small, "x", ENG)) == (1, 2)
-    assert jobs.threads(small, "x", corpus_lang=ENG) == 1
-    large = plan_of(sample=sample | {"n_documents": 9000})
-    assert (jobs.threads(large, "x", ENG), jobs.chain_threads(large, "x", ENG)) == (8, 8)
 
 
 def test_sampling_has_a_thread_for_each_large_file_and_four_for_the_hub(tmp_path):

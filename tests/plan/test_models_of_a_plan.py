@@ -48,11 +48,6 @@ def test_slow_kinds_run_on_the_tiny_subset_alone():
     assert found["plain"] == MODELS
 
 
-def test_a_benchmark_may_have_models_of_its_own():
-    found = models_by_benchmark(plan_of({"a": PLAIN | {"models": ["bm25"]}, "b": PLAIN}))
-    assert found == {"a": ["bm25"], "b": MODELS}
-
-
 def test_a_first_stage_is_searched_whether_or_not_it_is_evaluated():
     plan = plan_of({"b": PLAIN}, models=["third"])
     assert plan.first_stage("third", "b") == "minilm-static"

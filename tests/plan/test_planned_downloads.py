@@ -5,7 +5,6 @@ from pydantic import TypeAdapter
 
 from psibench.config.registry import parse_model
 from psibench.config.rerankers import RerankerModel
-from psibench.errors import InputError
 from psibench.plan.plan import (
     Download,
     by_name,
@@ -24,7 +23,6 @@ CODE = {"trust_remote_code": True, "code_revision": "b" * 40}
     ("entry", "expected"),
     [
         (ENCODER, [Download("owner/name")]),
-        (ENCODER | {"revision": COMMIT}, [Download("owner/name", COMMIT)]),
         (
             ENCODER | {"revision": COMMIT, "trust_remote_code": True},
             [Download("owner/name", COMMIT, code=True)],
@@ -32,7 +30,6 @@ CODE = {"trust_remote_code": True, "code_revision": "b" * 40}
         (ENCODER | {"checkpoint": "embedded:all-MiniLM-L6-v2"}, []),
         (ENCODER | {"checkpoint": "."}, []),
         (API | {"tokenizer": "owner/tokens"}, [Download("owner/tokens", None, "tokenizer")]),
-        (API | {"tokenizer": "words"}, []),
         ({"backend": "bm25s"}, []),
     ],
 )
@@ -84,8 +81,3 @@ def test_of_entries_that_share_a_checkpoint_one_that_runs_its_code_decides(step)
     runs, does_not = Download("a/b", COMMIT, code=True), Download("a/b", COMMIT)
     (found,) = by_name([runs, does_not][::step]).values()
     assert found == runs
-
-
-def test_a_folder_that_is_not_there_is_an_error_not_a_download():
-    with pytest.raises(InputError, match="no such folder"):
-        model_downloads(parse_model(ENCODER | {"checkpoint": "./nowhere"}))

@@ -20,11 +20,6 @@ def read(name: str):
     return load_config(override)[0]
 
 
-@pytest.mark.parametrize("name", ["posir", "posir_release", "posir_release_script"])
-def test_posir_s_presets_encode_in_bfloat16_as_its_runs_did(name):
-    assert read(name).encoding.dtype == "bfloat16"
-
-
 @pytest.mark.parametrize("name", ["posir_release", "posir_release_script"])
 def test_the_release_is_correlated_with_the_leaderboard_of_table_2(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the file is found from any folder

@@ -50,19 +50,12 @@ def refusal(verify, recipe="controlled", **more) -> str:
             "verify.rerankers: unknown reranker 'embedded-bm52'. Supported: embedded-bm25",
         ),
         ({"rerankers": [BM25, BM25]}, "posir", f"named more than once: {BM25}"),
-        ({"rerankers": [BM25], "threshold": 1.5}, "controlled", "less than or equal to 1"),
         ({"rerankers": [BM25], "threshold": 0.3}, "posir", "verify.threshold: unknown key"),
-        (
-            {"rule": "agreement", "rerankers": [BM25], "threshold": 0.3},
-            "controlled",
-            "verify.threshold: unknown key",
-        ),
         (
             {"rule": "majority", "rerankers": [BM25]},
             "posir",
             "benchmarks.b.verify.rule: found 'majority'. Input should be 'agreement', 'necessity'",
         ),
-        ("margin", "posir", "benchmarks.b.verify: found 'margin'. "),
     ],
 )
 def test_a_wrong_verify_section_is_told_by_its_key(verify, recipe, line):
@@ -81,12 +74,15 @@ def test_without_a_rule_the_one_of_the_recipes_paper_is_meant(recipe, section):
     assert plan_of({"rerankers": [BM25]}, recipe).benchmarks["b"].section.verify == section
 
 
-@pytest.mark.parametrize("recipe", list(TASKS))
 @pytest.mark.parametrize(
-    ("rule", "kind"),
-    [("agreement", VerifyAgreement), ("necessity", VerifyNecessity), ("margin", VerifyMargin)],
+    ("recipe", "rule", "kind"),
+    [
+        ("posir", "agreement", VerifyAgreement),
+        ("controlled", "necessity", VerifyNecessity),
+        ("fineweb_posq", "margin", VerifyMargin),
+    ],
 )
-def test_every_recipe_may_use_every_rule_and_balance(recipe, rule, kind):
+def test_a_recipe_may_use_another_s_rule_and_balance(recipe, rule, kind):
     plan = plan_of({"rule": rule, "rerankers": [BM25], "balance": True, "seed": 7}, recipe)
     assert plan.benchmarks["b"].section.verify == kind(rerankers=[BM25], balance=True, seed=7)
     by_margin = rule == "margin"
@@ -109,16 +105,8 @@ def test_every_recipe_may_use_every_rule_and_balance(recipe, rule, kind):
             "benchmarks.b.false_negatives: needed is 4, but there are 3 judges",
         ),
         (
-            {"false_negatives": FINEWEB_NEGATIVES | {"judges": ["stand-in", "stand-in"]}},
-            "benchmarks.b.false_negatives.judges: found ['stand-in', 'stand-in']. named more than",
-        ),
-        (
             {"false_negatives": FINEWEB_NEGATIVES | {"judges": ["stand-in", "nobody", "x"]}},
             "benchmarks.b.false_negatives.judges.1: unknown language model 'nobody'. Supported: ",
-        ),
-        (
-            {"false_negatives": FINEWEB_NEGATIVES | {"rerankers": [BM25, "bm52"]}},
-            "benchmarks.b.false_negatives.rerankers: unknown reranker 'bm52'. Supported: ",
         ),
         (
             {"false_negatives": FINEWEB_NEGATIVES | {"recall": {"model": "bge-reranker-v2-m3"}}},
@@ -128,7 +116,6 @@ def test_every_recipe_may_use_every_rule_and_balance(recipe, rule, kind):
             {"grade": {"llm": "stand-in", "prompt": "no/where.md"}},
             "benchmarks.b.grade.prompt: no/where.md: no such file",
         ),
-        ({"grade": {"llm": "nobody"}}, "benchmarks.b.grade.llm: unknown language model 'nobody'"),
         (
             {"false_negatives": POSIR_NEGATIVES | {"protocol": "none"}},
             "b.false_negatives.protocol: found 'none'. Input should be 'fineweb_posq', 'posir'",
@@ -158,24 +145,6 @@ def test_an_id_that_a_view_of_another_benchmark_has_is_refused(recipe, keys, vie
     load_config(both("b-other"))
     with pytest.raises(InputError, match=f"benchmark id 'b-{view}' is taken: results of 'b' have"):
         load_config(both(f"b-{view}"))
-
-
-def test_an_own_reranker_is_checked_and_its_local_checkpoint_has_to_be_there():
-    wrong = OWN | {"max_length": 512}
-    assert "rerankers.mine.max_length: unknown key" in refusal(
-        {"rerankers": ["mine"]}, rerankers={"mine": wrong}
-    )
-    missing = OWN | {"checkpoint": "./nowhere"}
-    assert "'./nowhere': no such folder" in refusal(
-        {"rerankers": ["mine"]}, rerankers={"mine": missing}
-    )
-
-
-def test_without_the_section_no_reranker_is_needed_and_the_last_task_gives_the_queries():
-    plan = plan_of(None)
-    assert (dict(plan.rerankers), plan.benchmarks["b"].section.verify) == ({}, None)
-    assert plan.benchmarks["b"].candidates_before() == "generate_positional_query"
-    assert plan_of({"rerankers": [BM25]}).benchmarks["b"].candidates_before() == "verify"
 
 
 def test_what_decides_no_score_reruns_no_scoring_of_the_filter():
@@ -218,9 +187,8 @@ def test_the_template_is_no_parameter_of_a_decision():
     assert jobs.counted(plan, "b", step="false_negatives") == {"unit": "queries", "step": 100}
 
 
-@pytest.mark.parametrize("name", ["all", "none"])
-def test_a_reranker_is_not_called_like_a_row_of_the_tables(name):
-    assert f"'{name}' means something else in the tables" in refusal({"rerankers": [name]})
+def test_a_reranker_is_not_called_like_a_row_of_the_tables():
+    assert "'all' means something else in the tables" in refusal({"rerankers": ["all"]})
 
 
 @pytest.mark.parametrize("nothing", ["none", {"protocol": "none"}, None])

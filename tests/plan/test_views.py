@@ -57,21 +57,6 @@ def plan() -> Plan:
     return plan_of()
 
 
-def test_views_follow_from_the_steps_a_benchmark_has(plan):
-    assert list(plan.views) == [
-        "full-raw",
-        "full-tiny",
-        "full-candidates",
-        "purged-raw",
-        "purged-candidates",
-    ]
-    sorts = {
-        view: [name for name, one in plan.views.items() if one.view == view]
-        for view in ("raw", "tiny")
-    }
-    assert (sorts["raw"], sorts["tiny"]) == (["full-raw", "purged-raw"], ["full-tiny"])
-
-
 def test_views_with_rows_of_their_own_stand_behind_their_benchmark(plan):
     evaluated = ["full", "full-raw", "full-tiny", "purged", "purged-raw", "bare", "direct"]
     assert [one.id for one in plan.evaluated] == evaluated
@@ -102,21 +87,6 @@ def test_wildcards_match_the_ids_of_their_sort_and_no_other(plan, sort, names):
     matched = {name for name in every if re.fullmatch(pattern, name)}
     assert matched == set(names)
     assert not re.fullmatch(pattern, "")
-
-
-@pytest.mark.parametrize(
-    ("sort", "names"),
-    [
-        ("direct", ["direct"]),
-        ("having false_negatives", ["full", "purged"]),
-        ("unpurged", ["bare"]),
-    ],
-)
-def test_tables_of_a_benchmark_are_written_by_one_rule(plan, sort, names):
-    pattern = wildcard_patterns(plan)[f"native {sort}"]
-    every = {*BENCHMARKS, *plan.views}
-    assert {name for name in every if re.match(pattern, f"{name}/data/{ENG}/x")} == set(names)
-    assert not any(re.match(pattern, f"{name}/data/deu-Latn/x") for name in every)
 
 
 def test_the_steps_have_their_places_in_order_with_room_for_balancing(plan):

@@ -120,13 +120,6 @@ def test_documents_above_the_positive_are_in_no_table_of_the_clean_benchmark(
         assert set(documents) & set(removed) == found, benchmark
 
 
-def test_a_model_that_only_recalls_is_not_evaluated(chain: Project) -> None:
-    results = chain.folder / "results"
-    assert (results / f"{ABOVE}-raw/recall/minilm-static/eng-Latn-eng-Latn.parquet").is_file()
-    assert not list(results.glob("*/runs/minilm-static"))
-    assert set(read_table(results / "psi_table.parquet", PSI_TABLE)["model"]) == {"bm25"}
-
-
 def test_views_have_rows_of_their_own_with_their_own_number_of_queries(chain: Project) -> None:
     rows = read_table(chain.folder / "results" / "psi_table.parquet", PSI_TABLE)
     counts = dict(rows.filter(evidence="all").select("benchmark", "n_queries").iter_rows())
@@ -157,10 +150,6 @@ def test_a_study_counts_every_threshold_over_all_candidates(chain: Project) -> N
     cells = pl.read_csv(chain.folder / STUDY / "cells.csv").filter(condition="all")
     assert cells["length_bin"].to_list() == ["20-2000", "all"]
     assert chain.planned("study") == {"table_csv": 4, "study": 1}  # two are there already
-
-
-def test_a_second_run_of_the_chain_does_nothing(chain: Project) -> None:
-    assert chain.planned(*TARGETS) == {}
 
 
 def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy: Project) -> None:
@@ -197,18 +186,6 @@ def test_batches_rerun_nothing_and_a_further_reranker_scores_alone(chain_copy: P
     assert planned.keys().isdisjoint({"sample", "personas"})
 
 
-def test_without_a_filter_candidates_become_queries(chain_copy: Project) -> None:
-    config = chain_copy.read_config()
-    for name in ("verify", "grade", "audit"):
-        del config["benchmarks"][CHAIN][name]
-    chain_copy.write_config(config)
-    target = f"results/{CHAIN}-raw/data/eng-Latn/general/queries.parquet"
-    assert chain_copy.planned(target) == {"assemble_raw": 1}
-    chain_copy.run(target)
-    candidates = read(chain_copy, CHAIN, "generate_questions", "candidates")
-    assert ids(chain_copy, f"{CHAIN}-raw") == candidates["_id"].to_list()
-
-
 def test_the_judges_template_reruns_the_judges_and_what_follows(chain_copy: Project) -> None:
     prompt = chain_copy.folder / "prompts" / "judges.md"
     text = prompt.read_text()
@@ -222,13 +199,3 @@ def test_the_judges_template_reruns_the_judges_and_what_follows(chain_copy: Proj
     chain_copy.run(f"{BUILD}/judge_1.parquet")
     n_pairs = read(chain_copy, CHAIN, "judge_1_pairs", "pairs").height
     assert asked(chain_copy, since=started) == {"judge_1": n_pairs}
-
-
-def test_the_size_of_an_audit_reruns_the_audit_alone(chain_copy: Project) -> None:
-    config = chain_copy.read_config()
-    config["benchmarks"][CHAIN]["audit"]["per_stratum"] = 5
-    chain_copy.write_config(config)
-    assert chain_copy.planned(*TARGETS) == {
-        **{"audit_pairs": 1, "ask": 1, "audit_table": 1},
-        "ledger": 1,  # what it asked is counted
-    }

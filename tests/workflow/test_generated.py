@@ -80,10 +80,6 @@ def test_tables_and_page_say_that_a_stand_in_wrote_the_queries(generated: Projec
     assert "rule-based stand-in answered" in (results / "report.html").read_text()
 
 
-def test_a_second_run_does_nothing(generated: Project) -> None:
-    assert generated.planned() == {}
-
-
 def test_a_comment_in_a_prompt_reruns_nothing(generated_copy: Project) -> None:
     for path in (generated_copy.folder / "prompts").glob("*.md"):
         path.write_text(path.read_text().replace("---\n", "---\n# a thought\n", 1))

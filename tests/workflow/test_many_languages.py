@@ -131,16 +131,6 @@ def test_every_pair_has_rows_of_its_own_and_of_its_domains(made: Project) -> Non
     assert averages.filter(setting="monolingual").get_column("n_languages").to_list() == [3]
 
 
-def test_ids_that_two_domains_share_have_the_domain_in_front(made: Project) -> None:
-    for domain in DOMAINS:
-        queries = data(made, "eng-Latn", domain, "queries", QUERIES)
-        qrels = data(made, "eng-Latn", domain, "qrels", QRELS)
-        assert queries.item(0, "_id").startswith(f"{domain}/0-")
-        assert queries["_id"].str.starts_with(f"{domain}/").all()
-        assert queries["pos_corpus_id"].str.starts_with(f"{domain}/p").all()
-        assert set(qrels["corpus-id"]) == set(queries["pos_corpus_id"])
-
-
 def test_translations_share_ids_judgements_and_the_originals_positions(made: Project) -> None:
     for domain in DOMAINS:
         english, pseudo = (
@@ -215,15 +205,3 @@ def test_translators_are_compared_on_a_sample_and_nothing_else_is_asked(changed:
     )
     assert len(again) > 6
     assert again <= asked
-
-
-def test_a_bound_of_lengths_cleans_again_and_asks_nobody(changed: Project) -> None:
-    config = changed.read_config()
-    config["benchmarks"]["many"]["translate"]["clean"]["outliers"] = {"low": 1.0, "high": 1.0}
-    changed.write_config(config)
-    planned = changed.planned()
-    assert planned["clean_translations"] == 2
-    assert planned.keys().isdisjoint({"build", "text_parts", "mark_translations"})
-    assert planned.get("ask", 0) <= 1  # the sample whose quality is judged may be another
-    # The English tables are the same: only pairs with a translation are evaluated again.
-    assert planned["score"] == 2

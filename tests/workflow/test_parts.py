@@ -72,9 +72,3 @@ def test_a_language_in_parts_gives_the_tables_of_one_job(whole: Path, tmp_path: 
             assert several[path] == rows, path
     csv = "results/psi_table.csv"
     assert (folder / csv).read_text() == (whole / csv).read_text()
-
-
-def test_the_raw_corpus_is_encoded_for_its_recall_alone(whole: Path) -> None:
-    encoded = (whole / "results").glob("*/encodings/*/*.parquet")
-    names = {"/".join(path.parts[-4:]) for path in encoded}
-    assert names == {"above-raw/encodings/minilm-static/eng-Latn.parquet"}

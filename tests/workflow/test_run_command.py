@@ -54,17 +54,6 @@ def test_the_table_is_printed_of_what_is_up_to_date(project: Project) -> None:
     assert done.stdout.endswith(f"Written: {files}\n")
 
 
-def test_of_several_configs_each_is_laid_over_the_one_before(
-    project: Project, tmp_path: Path
-) -> None:
-    fewer = tmp_path / "fewer.yaml"
-    fewer.write_text("models: [bm25]\n", encoding="utf-8")
-    words = ("run", "--dry-run", "config.yaml", str(fewer))
-    done = run(project.folder, "psibench.cli", *words)
-    assert done.returncode == 0, done.stderr
-    assert re.findall("(?m)^  model ([^:]*)", done.stdout) == ["bm25"]
-
-
 def test_no_table_is_printed_where_it_need_not_be_of_this_config(project: Project) -> None:
     until = ("--", "--until", "build")
     done = run(project.folder, "psibench.cli", "run", "--cores", "1", "config.yaml", *until)

@@ -108,35 +108,13 @@ def test_a_model_that_vllm_runs_has_a_rule_of_its_own(
     assert set(jobs) == {(rule, str(shards))}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"modles": ["bm25"]}, "modles: unknown key"),
-        ({"models": ["bm52"]}, "unknown model 'bm52'. Supported: "),
-        ({"benchmarks": {"x": {"recipe": "squad_posq"}}}, "benchmarks.x: give either `source`"),
-        (
-            {
-                "benchmarks": {
-                    "x": {
-                        "recipe": "squad_posq",
-                        "source": {"kind": "squad", "paths": ["nowhere.json"]},
-                    }
-                }
-            },
-            "benchmarks.x.source: no file 'nowhere.json'",
-        ),
-    ],
-)
-def test_a_bad_config_is_told_before_any_job(
-    tmp_path: Path, change: dict[str, object], message: str
-) -> None:
+def test_a_bad_config_is_told_before_any_job(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    project.write_config(tiny_config() | change)
-    write_squad(tmp_path / "squad.json", n_contexts=2)
+    project.write_config(tiny_config() | {"models": ["bm52"]})
     done = project.run("--dry-run", check=False)
     assert done.returncode != 0
     said = done.stdout + done.stderr  # a dry run talks on stdout
-    assert message in said
+    assert "unknown model 'bm52'. Supported: " in said
     assert "Traceback" not in said
     assert not (tmp_path / "results").exists()
 

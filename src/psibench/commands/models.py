@@ -1,7 +1,6 @@
 """`psibench models`: what is in the model registry, as a table of lines or as whole entries."""
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -35,16 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=config_file, help="also list the entries of this config")
     parser.add_argument("--kind", choices=_choices("kind"), help="list models of this kind only")
     parser.add_argument(
-        "--backend", choices=_choices("backend"), help="list models of this backend only"
-    )
-    parser.add_argument(
         "--check",
         action="store_true",
         help="compare these entries with what their checkpoints' own files declare (prompts, "
         "pooling, end token, longest input, similarity), and of a local one repeat the example "
         "that its README.md prints; exit code 1 where one differs",
     )
-    parser.add_argument("--json", action="store_true", help="print all fields of each, as JSON")
 
 
 def run_models(args: argparse.Namespace) -> None:
@@ -65,14 +60,10 @@ def run_models(args: argparse.Namespace) -> None:
     shown = {
         name: entry
         for name, entry in _named(entries, args.ids).items()
-        if args.kind in (None, entry.kind) and args.backend in (None, entry.backend)
+        if args.kind in (None, entry.kind)
     }
     if args.check:
         _check(shown if args.ids else {})
-        return
-    if args.json:
-        records = [{"id": name, **entry.model_dump(mode="json")} for name, entry in shown.items()]
-        print(json.dumps(records, indent=2, ensure_ascii=False))
         return
     if args.ids:
         whole = {name: entry.model_dump(mode="json") for name, entry in shown.items()}

@@ -9,12 +9,10 @@ from psibench.commands.base import (
     Command,
     add_config,
     read_config,
-    refuse_below,
     refuse_unwritable,
     write_unrounded,
 )
 from psibench.commands.text_table import UNDEFINED, aligned
-from psibench.config.paths import PROFILES
 from psibench.plan.config import Config, load_config
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ HEADINGS = ("items", "M tokens in", "out", "GPU h", "CPU h", "jobs", "longest, m
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the config, what is summed up, how many jobs run at once, and a CSV file."""
+    """Add the config, what is summed up, and a CSV file."""
     add_config(parser)
     parser.add_argument(
         "--by",
@@ -35,17 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="stage",
         help="rows: each stage, or each stage by model, language or benchmark (default stage)",
     )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="jobs at once, at most one a GPU (default: the profile slurm's)",
-    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write all rows, unrounded")
 
 
 def run_plan(args: argparse.Namespace) -> None:
-    """Print the table of a config's work, its sums, and its bottleneck."""
+    """Print the table of a config's work, and its sums."""
     import polars as pl
 
     from psibench.plan.measured import Measured
@@ -53,7 +45,6 @@ def run_plan(args: argparse.Namespace) -> None:
     from psibench.plan.work import summed, work_table
 
     refuse_unwritable("--csv", args.csv)
-    refuse_below(args, {"jobs": 1})
     config, models = load_config(read_config(args))
     table = work_table(Measured(make_plan(config, models), RESULTS))
     names = [name for name in ("stage", BY[args.by]) if name is not None]
@@ -62,7 +53,7 @@ def run_plan(args: argparse.Namespace) -> None:
     rows = [*summed(table, names).iter_rows(named=True), total]
     cells = [(*(row.get(name) or "" for name in names), *_cells(row)) for row in rows]
     print("\n".join(aligned([(*names, *HEADINGS, "USD"), *cells], n_text=len(names))))
-    for line in (*_notes(table, config), *_bottleneck(table, args.jobs)):
+    for line in _notes(table, config):
         print(line)
     write_unrounded(table, args.csv)
 
@@ -127,51 +118,9 @@ def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
             yield f"No {what} of {names}: its entry does not say its size ({keys})."
 
 
-def _bottleneck(table: "pl.DataFrame", jobs: int | None) -> Iterator[str]:
-    """Say how long each stage takes, with so many jobs at once, the longest first.
-
-    No shorter than its longest job, and than its jobs' minutes shared out.
-    """
-    import polars as pl
-
-    n = jobs or _jobs_of_profile()
-    shared = (pl.col("job_minutes") * pl.col("jobs")).sum() / n
-    stages = (
-        table.filter(pl.col("job_minutes").is_not_null())
-        .group_by("stage", maintain_order=True)
-        .agg(minutes=pl.max_horizontal(pl.col("job_minutes").max(), shared))
-        .sort("minutes", descending=True, maintain_order=True)
-    )
-    if len(stages):
-        each = ", ".join(f"{stage} {duration(minutes)}" for stage, minutes in stages.iter_rows())
-        whole = duration(float(stages["minutes"].sum()))
-        yield (
-            f"Bottleneck: {stages['stage'][0]}. At least, by the larger numbers, with {n:,} "
-            f"job{'s' * (n > 1)} at once (--jobs): {each}; one after the other {whole}."
-        )
-
-
-def _jobs_of_profile() -> int:
-    from psibench.config.files import read_yaml
-
-    here = Path("profiles/slurm/config.yaml")
-    profile = read_yaml(here if here.is_file() else PROFILES / "slurm" / "config.yaml")
-    return int(profile["jobs"])
-
-
-def duration(minutes: float) -> str:
-    """Write a time: in minutes below two hours, in hours below two days, else in days."""
-    if minutes < 1:
-        return "less than a minute"
-    for unit, size in (("days", 1440), ("hours", 60)):
-        if minutes >= 2 * size:
-            return f"{minutes / size:,.1f} {unit}"
-    return f"{number(round(minutes, 1))} minutes"
-
-
 COMMAND = Command(
     description="Print what each stage of a config has to do: items, tokens, GPU and CPU hours, "
-    "jobs, room in the store, money; and which stage takes longest. Counts are those of the tables "
+    "jobs and the longest of them, room in the store, money. Counts are those of the tables "
     "that a run made, else of the config's numbers (documents of a sample spread over its length "
     "bins, queries by what filters left in a run or in the papers), else of the source where it is "
     "here. Two operations per parameter (input embeddings aside) and token. Nothing is run.",
