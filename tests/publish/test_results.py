@@ -16,9 +16,14 @@ OPTIONS = ["--benchmark", "two", "--dataset", "me/two", "--source", "https://exa
 
 
 @pytest.fixture(scope="module")
-def psi(tmp_path_factory):
-    """The table of a retriever on a benchmark of two languages, English with two domains."""
-    root = make_benchmark(tmp_path_factory.mktemp("publish") / "two")
+def root(tmp_path_factory):
+    """A benchmark of two languages and two domains."""
+    return make_benchmark(tmp_path_factory.mktemp("publish") / "two")
+
+
+@pytest.fixture(scope="module")
+def psi(root):
+    """The table of a retriever on it."""
 
     def shared(queries, corpus, *, k):
         bags = {i: set(t.split()) for i, t in corpus.texts.items()}
@@ -57,6 +62,17 @@ def test_each_corpus_has_its_score_and_its_psi_in_the_notes(tmp_path, psi):
         assert f"PSI by thirds {row['psi']:.3f}, at equal documents" in one.notes
         assert one.notes.endswith("108 queries by llm:writer-1")
         assert (one.dataset_id, one.dataset_revision) == ("me/two", "abc")
+
+
+def test_the_tasks_are_those_that_the_exports_eval_yaml_registers(tmp_path, root, psi):
+    for name, by_domain, pooled in (("own", ["--by-domain"], []), ("all", [], ["--pooled"])):
+        (tmp_path / name).mkdir()
+        out = tmp_path / name / "export"
+        options = ["--layout", "mteb", "--licence", "mit", *by_domain]
+        assert main(["export", str(root), str(out), *options]) == 0
+        registered = {one["id"] for one in yaml.safe_load((out / "eval.yaml").read_text())["tasks"]}
+        _, entries = publish(psi, tmp_path / name, *pooled)
+        assert {one.task_id for one in entries} < registered
 
 
 def test_a_corpus_asked_in_another_language_is_a_result_of_its_own(tmp_path, psi):

@@ -48,9 +48,7 @@ VERSION = 1
 DEFAULT_BUCKETS = "thirds"
 
 
-def mteb_task(
-    folder: str | Path, *, name: str | None = None, buckets: str = DEFAULT_BUCKETS
-) -> "AbsTaskRetrieval":
+def mteb_task(folder: str | Path, *, buckets: str = DEFAULT_BUCKETS) -> "AbsTaskRetrieval":
     """Return a retrieval task of an exported benchmark, for `mteb.evaluate`.
 
     Its scores have, besides MTEB's own, for each subset (a language, or a pair of the languages of
@@ -66,10 +64,9 @@ def mteb_task(
     ----------
     folder
         What `psibench export --layout mteb` wrote.
-    name
-        The task's name; the benchmark's when None.
     buckets
-        A bucket scheme, as of `psibench score`. One other than thirds is added to the name.
+        A bucket scheme, as of `psibench score`. The task has the benchmark's name, and one other
+        than thirds is added to it.
 
     Raises
     ------
@@ -82,11 +79,10 @@ def mteb_task(
     from mteb.abstasks.task_metadata import TaskMetadata
 
     root = Path(folder).resolve()
-    registered, subsets = _registered(root)
+    name, subsets = _registered(root)
     bucket_scheme(buckets)
-    called = name or registered
     described = TaskMetadata(
-        name=called if buckets == DEFAULT_BUCKETS else f"{called}-{buckets}",
+        name=name if buckets == DEFAULT_BUCKETS else f"{name}-{buckets}",
         description=DESCRIPTION,
         dataset={"path": str(root), "revision": _revision(root, buckets)},
         type="Retrieval",
