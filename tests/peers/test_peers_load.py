@@ -42,28 +42,6 @@ def mean(values):
     return sum(values) / len(values)
 
 
-def test_mteb_loads_each_language_by_itself(peer, exported, texts, built):
-    loader = peer("mteb.abstasks.retrieval_dataset_loaders").RetrievalDatasetLoader
-    folder = str(exported("mteb"))
-    corpus, queries, judged = texts
-    loaded = loader(hf_repo=folder, revision="1", split="test", config=LANGUAGE).load()
-    assert dict(zip(loaded["corpus"]["id"], loaded["corpus"]["text"], strict=True)) == corpus
-    assert dict(zip(loaded["queries"]["id"], loaded["queries"]["text"], strict=True)) == queries
-    assert loaded["relevant_docs"] == judged
-    other = loader(hf_repo=folder, revision="1", split="test", config=LANGUAGES[0]).load()
-    assert list(other["corpus"]["text"]) == table(built, LANGUAGES[0], "corpus")["text"].to_list()
-    spans = [list(span) for span in loaded["queries"]["pos_char_span"]]
-    assert spans == [list(s) for s in table(built, LANGUAGE, "queries")["pos_char_span"]]
-
-
-def test_mteb_scores_a_run_of_it_as_psibench_does(peer, bm25, texts):
-    results, expected = bm25
-    evaluate = peer("mteb._evaluators.retrieval_metrics").calculate_retrieval_scores
-    found = evaluate(results, texts[2], [10])
-    per_query = {query: scores["ndcg_cut_10"] for query, scores in found.all_scores.items()}
-    assert per_query == pytest.approx(expected, abs=1e-6)
-
-
 def test_beir_loads_the_folder_of_a_language(peer, exported, texts):
     loader = peer("beir.datasets.data_loader").GenericDataLoader
     corpus, queries, judged = loader(str(exported("beir") / LANGUAGE)).load(split="test")
