@@ -335,7 +335,7 @@ def test_a_refusal_is_told_in_the_services_words_at_once(tmp_path, style):
     with EmbeddingServer(EmbeddingStandIn()) as server:
         entry = entry_of(url=server.url(style), **fields)
         with pytest.raises(
-            InputError, match=r"http_400: no_such_field: unknown field\. Check model, query_fields"
+            InputError, match=r"http_400: no_such_field: unknown field\. What to do is in docs/emb"
         ):
             ask(entry, [request(n) for n in range(9)], tmp_path)
     assert len(server.stand_in.asked) <= entry.concurrency
@@ -349,7 +349,7 @@ def test_a_wrong_key_is_told_and_never_shown(tmp_path, style, monkeypatch):
             ask(entry, [request(1)], tmp_path)
         said = str(caught.value)
         assert "http_401" in said
-        assert "Check the key in the environment variable EMBEDDING_KEY" in said
+        assert "the key is that of key_env EMBEDDING_KEY" in said
         assert "pa-0123" not in said  # no part of the key
         monkeypatch.delenv("EMBEDDING_KEY")
         with pytest.raises(InputError, match="environment variable EMBEDDING_KEY"):

@@ -1,9 +1,7 @@
 """What every config section shares: unknown keys refused, ids and paths typed."""
 
 import re
-from importlib import import_module
 from itertools import pairwise
-from pkgutil import iter_modules
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
@@ -63,24 +61,3 @@ class Section(BaseModel):
     """A config section: frozen, unknown keys forbidden, numbers not taken from strings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
-
-
-Found = TypeVar("Found", bound=Section)
-
-
-def find_sections(package: str, base: type[Found], key: str) -> dict[str, type[Found]]:
-    """Find the subclasses of a section that a package's modules define, by what ``key`` says."""
-    modules = [
-        import_module(f"{package}.{found.name}")
-        for found in iter_modules(import_module(package).__path__)
-    ]
-    sections = [
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, base)
-        and value.__module__ == module.__name__
-    ]
-    names = [section.model_fields[key].annotation.__args__[0] for section in sections]  # type: ignore[union-attr]
-    return dict(zip(names, sections, strict=True))

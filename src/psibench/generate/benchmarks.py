@@ -7,7 +7,7 @@ benchmark's queries or documents, evaluated under an id of its own.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Union
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
@@ -15,7 +15,6 @@ from psibench.config.sources import BeirSource, DocumentSource, PosirReleaseSour
 from psibench.generate.base import Corpus, GeneratedBenchmark, QuestionCorpus
 from psibench.generate.controlled import Controlled
 from psibench.generate.fineweb_posq import FinewebPosq
-from psibench.generate.loaders import loaders
 from psibench.generate.loaders.beir import Beir
 from psibench.generate.loaders.colder import Colder
 from psibench.generate.loaders.documents import Documents
@@ -31,22 +30,19 @@ GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
     "posir": Posir,
     "controlled": Controlled,
 }
-if TYPE_CHECKING:  # loaders of their own are found when the config is read
-    Benchmark = (
-        SquadPosq
-        | FinewebPosqRelease
-        | PosirRelease
-        | Beir
-        | Colder
-        | KnownItem
-        | Documents
-        | FinewebPosq
-        | Posir
-        | Controlled
-    )
-else:
-    SECTIONS = (*loaders().values(), *GENERATED_RECIPES.values())
-    Benchmark = Annotated[Union[SECTIONS], Field(discriminator="recipe")]  # noqa: UP007
+Benchmark = Annotated[
+    Beir
+    | Colder
+    | Documents
+    | FinewebPosqRelease
+    | KnownItem
+    | PosirRelease
+    | SquadPosq
+    | FinewebPosq
+    | Posir
+    | Controlled,
+    Field(discriminator="recipe"),
+]
 
 
 def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:

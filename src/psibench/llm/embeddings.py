@@ -218,22 +218,6 @@ class EmbeddingClient(Connection):
         except TryFailedError as failure:
             raise InputError(
                 f"model {self._model!r}: no vectors from {entry.url}: {failure}. "
-                f"{_advice(failure, entry)} All vectors so far are stored; run again to go on."
+                "What to do is in docs/embedding-apis.md; the key is that of key_env "
+                f"{entry.key_env}. All vectors so far are stored; run again to go on."
             ) from None
-
-
-def _advice(failure: TryFailedError, entry: EmbeddingApiModel) -> str:
-    match failure.reason:
-        case "http_401" | "http_403":
-            key = entry.key_env or "(key_env is null: none is sent)"
-            return f"Check the key in the environment variable {key}."
-        case "http_400" | "http_413" | "http_422":
-            return (
-                "Check model, query_fields and document_fields, and whether texts_per_request, "
-                "tokens_per_request and max_tokens are within the service's limits."
-            )
-        case "http_404":
-            return "Check url and model."
-        case "no_vectors" | "not_numbers" | "wrong_shape" | "wrong_count":
-            return "Check url, vectors_path and the fields."
-    return "Try again later, or lower concurrency."

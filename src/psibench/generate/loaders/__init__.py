@@ -1,12 +1,9 @@
 """Recipes that ask no language model: from a source to a benchmark's tables in one step.
 
-A module here has one subclass of ``Loader``, the benchmark's config section. Nothing else names
-it: the config takes it by what its ``recipe`` says.
+A module here has one subclass of ``Loader``, the benchmark's config section, which
+`psibench.generate.benchmarks` names.
 """
 
-from functools import cache
-
-from psibench.config.base import find_sections
 from psibench.generate.base import BenchmarkBase, Build
 from psibench.text.lengths import TokenCounter
 
@@ -27,9 +24,3 @@ class Loader(BenchmarkBase):
             If the source cannot be read, or no query is left.
         """
         raise NotImplementedError
-
-
-@cache
-def loaders() -> dict[str, type[Loader]]:
-    """Find the sections of all modules here, by what ``recipe`` says."""
-    return find_sections(__name__, Loader, "recipe")

@@ -411,34 +411,15 @@ def simulate_known_items(
 
 
 NO_QUERY = "no known-item query"
-ADVICE = {
-    "text_too_short": "most thirds have fewer words than a query: take documents of a hundred "
-    "words or more. Words are letters between spaces or marks; signs alone, as emoji, are none",
-    "no_unambiguous_span": "a third needs words that some of the documents share, not most, and "
-    "that it has nowhere else: add documents, and cut long ones into passages. Text without spaces "
-    "between words, as Chinese, has too few: let a language model write the queries "
-    "(docs/generation.md)",
-    "answerable_elsewhere": "other documents hold the same words as close together: leave out "
-    "copies and collections of the others' texts",
-    "unmatched": "queries of the three thirds differ too much in how rare their words are, how "
-    "often they occur or how far apart they stand: take longer documents, or ask for fewer",
-}
-"""What helps, by the reason that most thirds failed for."""
 
 
 def why_no_query(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:
-    """Say that documents gave no query, why, and what would help."""
+    """Say that documents gave no query, and why."""
     if documents.is_empty():
         return f"{NO_QUERY}: no passage of min_words to max_words."
     counts = dropped["reason"].value_counts(sort=True).sort("count", "reason", descending=True)
     listed = ", ".join(f"{reason} {count}" for reason, count in counts.iter_rows())
-    failed = counts.filter(pl.col("reason") != "unbalanced")["reason"]
-    advice = ADVICE[failed[0]]
-    if failed[0] == "answerable_elsewhere":
-        named = dropped["detail"].drop_nulls().value_counts().sort("count", "detail")
-        found, count = named.row(-1)
-        advice += f" ({count} are found in document {found!r})"
     return (
-        f"{NO_QUERY} from {documents.height} documents; planned queries dropped: "
-        f"{listed}. {advice[0].upper()}{advice[1:]}."
+        f"{NO_QUERY} from {documents.height} documents; planned queries dropped: {listed} "
+        "(docs/own-corpus.md says what helps)."
     )
