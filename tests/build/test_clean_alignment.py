@@ -12,7 +12,6 @@ from rule_tables import examples
 from psibench.text.alignment import PRIORS, VARIANCE, align_lengths, sentence_spans
 from psibench.translate.relocate import (
     align_texts,
-    length_ratio,
     locate_span,
     relocate_by_sentences,
 )
@@ -36,12 +35,6 @@ SENTENCES = {
 def test_sentences_end_at_marks_and_not_at_abbreviations(script):
     text = " ".join(SENTENCES[script])
     assert [text[start:end] for start, end in sentence_spans(text)] == SENTENCES[script]
-
-
-def test_lines_end_sentences_and_blank_texts_have_none():
-    text = "\n Title\n\nA text "
-    assert [text[start:end] for start, end in sentence_spans(text)] == ["Title", "A text"]
-    assert sentence_spans(" \n ") == []
 
 
 @examples
@@ -165,10 +158,3 @@ def test_evidence_that_is_no_one_span_is_not_looked_for():
     found = relocate_by_sentences(asked, {"d": ENGLISH}, {"d": SPANISH})
     assert found.row(0) == ("q1", None, "no_span", None)
     assert found.item(1, "span") is not None
-
-
-def test_the_ratio_is_the_median_of_the_documents():
-    assert (
-        length_ratio({"a": "xx", "b": "xx", "c": "xx"}, {"a": "x", "b": "xx", "c": "xxxx"}) == 1.0
-    )
-    assert length_ratio({}, {}) == 1.0

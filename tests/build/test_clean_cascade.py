@@ -2,9 +2,6 @@
 
 import numpy as np
 import polars as pl
-from hypothesis import given
-from hypothesis import strategies as st
-from rule_tables import examples
 
 from psibench.translate.clean import (
     LEAVING_SCHEMA,
@@ -47,63 +44,6 @@ def test_a_document_takes_its_queries_and_a_query_its_judgements():
         ("q2", "positive_removed", "document d2", None),
         ("q4", "refusal", "suspect by phrase", None),
     ]
-
-
-def test_an_item_leaves_once_and_for_its_first_reason():
-    left = cascade(
-        pl.Series(["d1", "d2"]),
-        positives_frame([("q1", "d1"), ("q2", "d2")]),
-        qrels_frame([("q1", "d1", 1), ("q2", "d2", 1)]),
-        documents_out=leaving(("d1", "refusal", None, None), ("d1", "too_long", None, 9.0)),
-        queries_out=leaving(("q1", "refusal_unjudged", None, None)),
-    )
-    assert left.documents_out.get_column("reason").to_list() == ["refusal"]
-    assert left.queries_out.get_column("reason").to_list() == ["refusal_unjudged"]
-
-
-names = st.integers(0, 6)
-
-
-@examples
-@given(
-    positives=st.lists(names, min_size=1, max_size=8),
-    labels=st.lists(st.tuples(names, names, st.integers(0, 2)), max_size=12),
-    documents=st.sets(names),
-    bad_documents=st.lists(names, max_size=5),
-    bad_queries=st.lists(names, max_size=5),
-)
-def test_what_is_left_is_consistent_and_nothing_is_lost_unsaid(
-    positives, labels, documents, bad_documents, bad_queries
-):
-    there = [f"d{i}" for i in sorted(documents)]
-    asked = [(f"q{i}", f"d{doc}") for i, doc in enumerate(positives)]
-    pairs = {(f"q{q}", f"d{d}"): grade for q, d, grade in labels} | dict.fromkeys(asked, 1)
-    qrels = [(q, d, grade) for (q, d), grade in pairs.items()]
-    left = cascade(
-        pl.Series(there, dtype=pl.String),
-        positives_frame(asked),
-        qrels_frame(qrels),
-        documents_out=leaving(*((f"d{i}", "refusal", None, None) for i in bad_documents)),
-        queries_out=leaving(*((f"q{i}", "refusal", None, None) for i in bad_queries)),
-    )
-    kept_documents, kept_queries = set(left.documents), set(left.queries)
-    # every item once: kept, or dropped with a reason
-    for kept, gone, entered in (
-        (left.documents, left.documents_out, there),
-        (left.queries, left.queries_out, [query for query, _ in asked]),
-    ):
-        dropped = gone.get_column("item_id").to_list()
-        assert sorted([*kept, *dropped]) == sorted(entered)
-        assert gone.get_column("reason").null_count() == 0
-    # plain sets
-    assert kept_documents == set(there) - {f"d{i}" for i in bad_documents}
-    spoilt = {f"q{i}" for i in bad_queries}
-    spoilt |= {q for q, d, grade in qrels if grade > 0 and d not in kept_documents}
-    assert kept_queries == {query for query, _ in asked} - spoilt
-    # nothing points to nothing, and every query has its positive
-    assert all(q in kept_queries and d in kept_documents for q, d, _ in left.qrels.iter_rows())
-    labelled = {(q, d) for q, d, grade in left.qrels.iter_rows() if grade > 0}
-    assert all((q, d) in labelled for q, d in asked if q in kept_queries)
 
 
 def corpus(lengths):

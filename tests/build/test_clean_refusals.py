@@ -11,26 +11,16 @@ PATTERNS = read_refusals()
 REFUSALS = {
     "eng-Latn": "I’m sorry, but I can't translate this text.",
     "spa-Latn": "Lo siento, pero no puedo traducir este documento.",
-    "fra-Latn": "Je ne peux pas traduire ce texte.",
-    "deu-Latn": "Leider kann ich diesen Text nicht übersetzen.",
-    "ita-Latn": "Mi dispiace, ma non posso tradurre questo testo.",
-    "por-Latn": "Desculpe, mas não posso traduzir este texto.",
     "rus-Cyrl": "Извините, но я не могу перевести этот текст.",
     "ara-Arab": "عذرًا، لا أستطيع ترجمة هذا النص.",
-    "kor-Hang": "죄송하지만 이 텍스트를 번역할 수 없습니다.",
     "cmn-Hans": "抱歉，我无法翻译这段文字。",
     "jpn-Jpan": "申し訳ありませんが、このテキストを翻訳することはできません。",
 }
 HONEST = {
     "eng-Latn": "No one could translate the poem for a century, critics said it cannot be done.",
     "spa-Latn": "Los versos no se pueden traducir sin pérdida, según explicó el poeta.",
-    "fra-Latn": "On dit que la poésie ne peut pas être traduite sans perdre sa musique.",
-    "deu-Latn": "Das Wort lässt sich kaum übersetzen, weil es in keiner anderen Sprache vorkommt.",
-    "ita-Latn": "Il termine non si può tradurre con una sola parola, come nota il dizionario.",
-    "por-Latn": "A palavra saudade não se traduz bem, dizem os linguistas, e o tema é antigo.",
     "rus-Cyrl": "Это слово трудно перевести на другие языки, и переводчики спорят о нём.",
     "ara-Arab": "يصعب نقل هذه الكلمة إلى لغات أخرى، وقد اختلف المترجمون في معناها.",
-    "kor-Hang": "이 시는 다른 언어로 옮기기 어려워 여러 번역본이 서로 크게 다르다.",
     "cmn-Hans": "这首诗很难译成其他语言，因此各种译本之间差别很大。",
     "jpn-Jpan": "この詩は他の言語に移すのが難しく、訳によって意味が大きく異なる。",
 }
@@ -75,12 +65,6 @@ def test_a_pseudo_locale_only_tells_english():
 )
 def test_names_code_and_numbers_are_no_language(text):
     assert not is_foreign(text, "rus-Cyrl")
-
-
-def test_a_question_with_foreign_names_is_in_its_language():
-    assert not is_foreign("Что такое NumPy ndarray.reshape и broadcasting?", "rus-Cyrl")
-    assert not is_foreign("¿Qué es Engineering News-Record?", "spa-Latn")
-    assert is_foreign("What is the Engineering News-Record?", "rus-Cyrl")
 
 
 def test_every_part_is_looked_at_and_the_suspected_one_shown():

@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from psibench.metrics.similarity import cosine_matrix, domain_means, similarity_rows
 
@@ -25,18 +23,3 @@ def test_cosines_are_of_the_means_and_undefined_without_documents():
     assert rows.filter(domain_a="a", domain_b="a")["cosine"].to_list() == [1.0]
     assert rows.filter(domain_b="c")["cosine"].to_list() == [None] * 3
     assert np.isnan(cosine_matrix(domain_means([], 2))).all()
-
-
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=12), st.integers(1, 11), st.integers())
-def test_means_do_not_depend_on_the_blocks(counts, cut, seed):
-    rng = np.random.default_rng(abs(seed))
-    counts, cut = np.array(counts), min(cut, len(counts))
-    vectors = rng.standard_normal((counts.sum(), 3)).astype(np.float32)
-    domains = rng.integers(0, 2, len(counts))
-    n_first = counts[:cut].sum()
-    parts = [
-        (vectors[:n_first], counts[:cut], domains[:cut]),
-        (vectors[n_first:], counts[cut:], domains[cut:]),
-    ]
-    whole = domain_means([(vectors, counts, domains)], 2)
-    assert np.allclose(whole, domain_means(parts, 2), equal_nan=True)

@@ -7,15 +7,11 @@ import pytest
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource
-from psibench.encode.job import run_encode
 from psibench.errors import InputError
 from psibench.generate.personas import Personas, persona_candidates, read_personas, run_personas
-from psibench.models.load import load_encoder
-from psibench.models.transformer import TransformerEncoder
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
-from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
-from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.tables.schemas import DOCUMENTS
 
 MINILM = "embedded:all-MiniLM-L6-v2"
 STATIC = StaticModel(backend="static-embeddings", checkpoint=MINILM)
@@ -69,17 +65,6 @@ def test_candidates_are_those_of_the_whole_matrix_with_ties_in_order(block_docum
         assert found == [people[place] for place in order]
 
 
-def test_fewer_personas_than_wanted_are_all_candidates():
-    rows = persona_candidates(documents(TEXTS), PEOPLE, encode=hashed, n=20)
-    assert [sorted(found) for found in rows["personas"]] == [sorted(PEOPLE)] * 3
-
-
-def test_no_documents_give_no_rows():
-    rows = persona_candidates(documents(TEXTS).clear(), PEOPLE, encode=hashed, n=2)
-    assert rows.is_empty()
-    assert rows.columns == list(PERSONA_CANDIDATES.column_names)
-
-
 def section(tmp_path, people=PEOPLE, **fields) -> Personas:
     path = tmp_path / "people.jsonl"
     frame = pl.DataFrame({"persona": people}, schema={"persona": pl.String})
@@ -108,50 +93,6 @@ def test_a_real_model_finds_the_persona_that_fits(tmp_path, entry):
     first = [found[0].split()[1] for found in rows["personas"]]
     assert first == ["singer", "sailor", "cook"]
     assert {len(found) for found in rows["personas"]} == {2}
-
-
-def test_the_stage_compares_documents_with_personas_as_queries(tmp_path):
-    rows = run(tmp_path, n_candidates=3)
-    encoder = load_encoder(DENSE, device="cpu")
-
-    def encoded(texts, role):
-        items = encoder.tokenize(texts, role)
-        return np.concatenate([encoder.forward(i.windows, i.content)[0] for i in items])
-
-    cosines = encoded(list(TEXTS.values()), "document") @ encoded(PEOPLE, "query").T
-    for found, row in zip(rows["personas"], cosines, strict=True):
-        assert found.to_list() == [PEOPLE[place] for place in np.argsort(-row)]
-
-
-def test_evaluation_and_personas_encode_a_document_once(tmp_path, monkeypatch):
-    run(tmp_path)
-    encoded = []
-    forward = TransformerEncoder.forward
-
-    def counted(self, windows, content):
-        encoded.extend(windows)
-        return forward(self, windows, content)
-
-    monkeypatch.setattr(TransformerEncoder, "forward", counted)
-    corpus = with_lengths(documents(TEXTS), count_tokens=count_whitespace_tokens)
-    write_table(corpus, tmp_path / "corpus.parquet", CORPUS, provenance=SOURCE)
-    none = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
-    write_table(none, tmp_path / "queries.parquet", QUERIES, provenance=SOURCE)
-    run_encode(
-        DENSE,
-        model="m",
-        domains=["a"],
-        corpora=[tmp_path / "corpus.parquet"],
-        queries=[tmp_path / "queries.parquet"],
-        store=tmp_path / "store",
-        settings=SETTINGS,
-        output=tmp_path / "encodings.parquet",
-    )
-    assert encoded == []
-    run(tmp_path)
-    assert encoded == []
-    run(tmp_path, texts=TEXTS | {"new": "Copper mines were opened in the valley."})
-    assert len(encoded) == 1
 
 
 def test_provenance_names_documents_personas_and_model(tmp_path):

@@ -37,14 +37,6 @@ def test_the_same_number_is_drawn_from_each_stratum_and_long_documents_are_in_th
         assert stratum == f"Q{min(4, -(-lengths[name] // 512))}"
 
 
-def test_a_stratum_with_fewer_documents_gives_what_it_has():
-    frame = documents({"a": 10, "b": 512, "c": 513})
-    drawn = draw_quality_sample(frame, domain="law", per_stratum=2, seed=1)
-    assert drawn["length_bin"].to_list() == ["Q1", "Q1", "Q2"]
-    empty = draw_quality_sample(frame.clear(), domain="law", per_stratum=2, seed=1)
-    assert empty.is_empty()
-
-
 def test_the_draw_depends_on_seed_and_ids_and_not_on_order_or_other_documents():
     frame = documents({f"d{n}": 100 for n in range(50)})
     first = draw_quality_sample(frame, domain="law", per_stratum=5, seed=1)
@@ -80,14 +72,6 @@ def test_grades_are_averaged_by_domain_and_length_and_pooled():
     assert unjudged.select("n", "n_unjudged", "mean").rows() == [(1, 1, 1.0)]
     assert set(table["language"]) == {"deu-Latn"}  # one language is not pooled with itself
     assert table.row(0)[:4] == ("deu-Latn", "all", "all", "fluency")
-
-
-def test_several_languages_are_pooled_over_their_documents():
-    one, three = [("law", "a", "Q1", [1] * 4)], [("law", n, "Q1", [5] * 4) for n in "abc"]
-    table = quality_table({"b": grades(*one), "a": grades(*three)})
-    assert list(dict.fromkeys(table["language"])) == ["b", "a", "all"]
-    whole = values(table, language="all", domain="all", length_bin="all")
-    assert whole["overall"][:2] == (4, 4.0)
 
 
 def test_without_grades_means_are_null_and_the_documents_are_counted():

@@ -40,16 +40,6 @@ def test_a_shift_is_the_difference_of_relative_positions():
     assert row[6:] == pytest.approx((0.05, 2 / 3))  # 0.05 itself counts as close
 
 
-def test_several_methods_have_rows_of_their_own():
-    frame = queries(([0, 20], [0, 40], "quote"), ([0, 20], [100, 200], "sentences"))
-    table = relocation_table({"law": frame}, language="deu-Latn")
-    assert table.select("method", "n_queries", "n_located").rows() == [
-        ("all", 2, 2),
-        ("quote", 2, 1),
-        ("sentences", 2, 1),
-    ]
-
-
 def test_nothing_found_is_a_row_and_no_relocation_is_none():
     lost = queries(([0, 20], None, None))
     plain = lost.drop("located_char_span", "located_by", "pos_translated_char_length")

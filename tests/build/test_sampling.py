@@ -1,12 +1,9 @@
 import logging
 import random
-from collections import Counter
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.generate.sampling import Sample, bin_numbers, length_measure, quotas, sample_documents
@@ -57,14 +54,6 @@ def test_quotas_go_by_largest_remainder(n_documents, shares, expected):
     assert quotas(n_documents, shares) == expected
 
 
-@given(st.integers(1, 10**6), st.lists(st.integers(1, 50), min_size=1, max_size=12))
-def test_quotas_sum_to_the_number_and_are_off_by_less_than_one(n_documents, shares):
-    parts = quotas(n_documents, shares)
-    assert sum(parts) == n_documents
-    for part, share in zip(parts, shares, strict=True):
-        assert abs(part - n_documents * share / sum(shares)) < 1
-
-
 def test_a_bin_has_its_lower_border_and_the_last_bin_both():
     lengths = np.array([499, 500, 767, 768, 1023, 1024, 1025])
     assert bin_numbers(lengths, [500, 768, 1024]).tolist() == [-1, 0, 0, 1, 1, 1, -1]
@@ -102,13 +91,6 @@ def test_the_draw_depends_neither_on_batches_nor_on_the_order_of_the_source(n_do
     arrival = MANY[order].get_column("_id").to_list()
     assert ids(shuffled) == [key for key in arrival if key in set(ids(whole))]
     assert shuffled.sampling.equals(whole.sampling)
-
-
-def test_shares_decide_how_many_come_from_each_bin():
-    sampled = draw(MANY, edges=[10, 20, 30, 40], shares=[3, 2, 1], n_documents=24)
-    counts = Counter(sampled.documents.get_column("length_bin"))
-    assert counts == {"10-20": 12, "20-30": 8, "30-40": 4}
-    assert sampled.sampling.get_column("n_seen").to_list() == [100, 100, 100, 0]
 
 
 def test_a_bin_that_cannot_be_filled_is_reported_and_warned_of(caplog):

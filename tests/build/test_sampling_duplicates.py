@@ -12,11 +12,9 @@ from psibench.generate.sampling import (
     priority,
     sample_documents,
 )
-from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.text.near_duplicates import normalise
 
 WORDS = [f"w{i}" for i in range(3000)]
-KINDS = ("none", "exact", "near")
 
 
 def corpus(n, *, seed=0, n_repeats=0, sizes=(20, 60, 100)):
@@ -44,18 +42,6 @@ def ids(sampled):
 
 def by_priority(frame, seed=42):
     return sorted(frame.get_column("_id"), key=lambda key: priority(seed, key))
-
-
-@pytest.mark.parametrize("n_documents", [None, 30, 120])
-def test_a_sample_without_duplicates_is_the_same_whatever_is_looked_for(n_documents):
-    frame = corpus(200)
-    samples = [draw(frame, n_documents=n_documents, deduplicate=kind) for kind in KINDS]
-    assert samples[0].documents.equals(samples[1].documents)
-    assert samples[0].documents.equals(samples[2].documents)
-    for sampled in samples:
-        assert sampled.duplicates.is_empty()
-        assert sampled.duplicates.schema == DROPPED_SCHEMA | {"length_bin": pl.String}
-        assert sampled.sampling.get_column("n_duplicates").sum() == 0
 
 
 def test_the_first_by_priority_of_a_bin_s_distinct_texts_are_drawn():
@@ -98,26 +84,6 @@ def test_a_duplicate_is_a_row_of_the_ledger_naming_what_it_repeats():
         assert (row["detail"], row["length_bin"]) == (first, "80-120")
         assert row["char_length"] == len(frame.filter(pl.col("_id") == key)["text"].item())
     assert sampled.sampling.select("bin", "n_sampled", "n_duplicates").rows()[2] == ("80-120", 1, 2)
-
-
-def test_a_document_that_only_repeats_one_not_drawn_stays():
-    # b is the second of its bin by priority, one is wanted of each: b is held in reserve, and a
-    # longer document that repeats b's text nearly is drawn all the same.
-    rng = random.Random(6)
-    text = " ".join(rng.choices(WORDS, k=79))
-    texts = ["x " * 60, text, f"{text} more words"]  # 61, 79 and 81 pieces
-    for trial in range(200):
-        keys = [f"{trial}-{name}" for name in "abc"]
-        order = sorted(keys, key=lambda key: priority(42, key))
-        if order == keys:
-            break
-    frame = pl.DataFrame({"_id": keys, "text": texts, "origin": keys})
-    sampled = draw(frame, edges=[60, 80, 120], n_documents=2, reserve=1.0)
-    assert ids(sampled) == [keys[0], keys[2]]
-    assert sampled.duplicates.is_empty()
-    more = draw(frame, edges=[60, 80, 120], n_documents=4, reserve=1.0)
-    assert ids(more) == keys[:2]
-    assert more.duplicates.select("item_id", "detail").rows() == [(keys[2], keys[1])]
 
 
 def test_a_reserve_that_is_used_up_is_warned_of(caplog):

@@ -40,12 +40,6 @@ def test_counts_and_lengths_are_those_of_the_tables():
     }
 
 
-def test_starts_fall_in_bins_of_fifty_characters_that_hold_their_lower_edge():
-    bins = position_histogram(evidence_positions(queries((0, 1), (49, 50), (50, 51), (120, 121))))
-    starts = bins.filter(pl.col("unit") == "start_char").drop("unit")
-    assert starts.rows() == [(0.0, 50.0, 2), (50.0, 100.0, 1), (100.0, 150.0, 1)]
-
-
 def test_relative_bins_are_right_closed_as_those_of_the_bucket_scheme():
     # Middles of 100 characters: 5 is the right edge of the first bin, 10 of the second, 6 above 5.
     positions = evidence_positions(queries((0, 1), (4, 6), (5, 7), (9, 11), (99, 100)))
@@ -54,18 +48,6 @@ def test_relative_bins_are_right_closed_as_those_of_the_bucket_scheme():
     assert bins.get_column("n_queries").to_list() == [2, 2, *[0] * 17, 1]
     assert bins.get_column("n_queries").to_list() == [*counted.values()]
     assert (bins.row(0)[1:3], bins.row(19)[1:3]) == ((0.0, 0.05), (0.95, 1.0))
-
-
-def test_bucket_counts_of_several_schemes_stand_side_by_side():
-    positions = evidence_positions(queries((0, 1), (50, 51)))
-    counts = bucket_counts(positions, [bucket_scheme("thirds"), bucket_scheme("relative-2")])
-    assert list(counts.items()) == [
-        ("bucket:beginning", 1),
-        ("bucket:middle", 1),
-        ("bucket:end", 0),
-        ("bucket:0.00-0.50", 1),
-        ("bucket:0.50-1.00", 1),
-    ]
 
 
 def test_evidence_that_is_no_one_span_is_counted_apart_and_in_no_bin():
@@ -88,14 +70,3 @@ def test_evidence_that_is_no_one_span_is_counted_apart_and_in_no_bin():
         ("start_char", 1),
     ]
     assert position_histogram(positions[1:]).is_empty()
-
-
-def test_what_there_is_none_of_has_no_mean():
-    corpus = pl.DataFrame({"word_count": [2], "token_length": [3]})
-    none = queries().with_columns(pl.col("text").cast(pl.String))
-    qrels = pl.DataFrame({"query-id": []})
-    without_queries = benchmark_statistics(corpus, none, qrels)
-    assert without_queries.keys() & {"query_words_mean", "positives_per_query_mean"} == set()
-    assert (without_queries["n_queries"], without_queries["passage_words_max"]) == (0.0, 2.0)
-    without_corpus = benchmark_statistics(corpus.clear(), none, qrels)
-    assert without_corpus == {"n_queries": 0.0, "n_passages": 0.0}

@@ -143,28 +143,17 @@ def test_targets_are_graded_first_and_the_others_only_where_the_query_is_open(tm
         for part in parts
     ]
     assert chain.kept == ["kept", "lead"]
-
-
-def test_what_is_dropped_stands_in_the_ledger_under_the_rules_name(tmp_path):
-    chain = Chain(tmp_path, "segments", SIX, SIX_GRADES).run()
-    columns = ("stage", "unit", "item_id", "doc_id", "reason", "detail", "score")
-    assert chain.read("dropped", "attrition").select(columns).rows() == [
-        ("segment_grades", "questions", "low", "nine", "grade_low", "by judge", 2.0),
-        ("segment_grades", "questions", "equal", "nine", "grade_not_above_others", "by judge", 0.0),
-        ("segment_grades", "questions", "unsaid", "nine", "no_grade", "by judge", None),
-        ("segment_grades", "questions", "late", "nine", "no_grade", "by judge", None),
+    assert chain.dropped == [
+        ("low", "grade_low", 2.0),
+        ("equal", "grade_not_above_others", 0.0),
+        ("unsaid", "no_grade", None),
+        ("late", "no_grade", None),
     ]
-    columns = ("target_position", "char_length", "language", "domain")
+    columns = ("stage", "unit", "doc_id", "detail", "target_position", "char_length", "domain")
     assert chain.read("dropped", "attrition").select(columns).row(0) == (
-        "middle",
-        9,
-        "eng-Latn",
-        "general",
+        *("segment_grades", "questions", "nine", "by judge", "middle", 9, "general"),
     )
-    columns = ("stage", "step", "unit", "entered", "kept", "dropped")
-    assert chain.read("flow", "flow").select(columns).rows() == [
-        ("segment_grades", 7, "questions", 6, 2, 4)
-    ]
+    assert chain.read("flow", "flow").row(0)[:2] == ("segment_grades", 7)
 
 
 # The document "xy" has no text in its first two thirds.
@@ -253,27 +242,6 @@ def test_the_target_has_to_be_graded_three_or_more_and_above_the_others(targets,
     decided = decide_grades(GRADE, known, candidates_frame({"q": targets}))
     by = None if expected[1] in ("no_target", "no_other_segment") else "judge"
     assert decision_rows(decided) == {"q": (*expected, by)}
-
-
-# document, removed, and (kept, reason, score).
-OF_SPANS = [
-    (3, 2, (True, "", 1.0)),
-    (3, 3, (False, "grade_not_above_others", 0.0)),
-    (2, 0, (False, "grade_low", 2.0)),
-    (None, 0, (False, "no_grade", None)),
-    (4, None, (False, "no_grade", None)),
-    (1, None, (False, "grade_low", 1.0)),
-]
-
-
-@pytest.mark.parametrize(("document", "removed", "expected"), OF_SPANS)
-def test_the_document_has_to_be_graded_three_or_more_and_above_itself_without_the_span(
-    document, removed, expected
-):
-    known = grades_frame({("q", "document"): document, ("q", "removed"): removed})
-    section = Grade(llm="judge", rule="span", min_lead=4)  # for spans any lead is enough
-    decided = decide_grades(section, known, candidates_frame({"q": []}))
-    assert decision_rows(decided) == {"q": (*expected, "judge")}
 
 
 def grades_frame(grades) -> pl.DataFrame:

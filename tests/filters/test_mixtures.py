@@ -16,13 +16,10 @@ from hypothesis import strategies as st
 from psibench.errors import InputError
 from psibench.filters.mixtures import (
     balance_positions,
-    draw_mixtures,
     draw_order,
     tiny_subset,
 )
 from psibench.text.segments import POSITIONS
-
-BINS = ("short", "long")  # in this order by length, not by name
 
 
 @examples
@@ -102,46 +99,3 @@ def test_the_tiny_subset_is_the_one_the_authors_code_draws(drawn, per_position):
         assert (reason == "no_target") == (not tags)
         if reason == "repeated_text":
             assert text in {text for text, _ in expected}
-
-
-def pool(cells):
-    """Make a retained pool: {(bin, position): number of queries}."""
-    rows = [
-        (f"{name}-{position}-{i}", position, name)
-        for (name, position), n in cells.items()
-        for i in range(n)
-    ]
-    schema = dict.fromkeys(("query_id", "target_position", "length_bin"), pl.String)
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-@examples
-@given(
-    sizes=st.lists(st.integers(1, 7), min_size=6, max_size=6),
-    parts=st.tuples(*[st.integers(0, 3)] * 3).filter(any),
-    turned=st.randoms(use_true_random=False),
-)
-def test_mixtures_have_their_share_of_the_budget_in_every_bin(sizes, parts, turned):
-    cells = {
-        (name, p): sizes[2 * i + j] for i, p in enumerate(POSITIONS) for j, name in enumerate(BINS)
-    }
-    retained = pool(cells)
-    wanted = {"own": parts, "begin": (1, 0, 0)}
-    how = {"length_bins": BINS, "configurations": wanted, "seed": 42}
-    drawn, _ = draw_mixtures(retained, **how)
-    budget = min(sizes)
-    for name, weights in wanted.items():
-        for bin_name in BINS:
-            for position, weight in zip(POSITIONS, weights, strict=True):
-                of_cell = drawn.filter(
-                    (pl.col("configuration") == name)
-                    & (pl.col("length_bin") == bin_name)
-                    & (pl.col("target_position") == position)
-                )
-                assert of_cell.height == budget * weight // sum(weights)
-                ids = of_cell.get_column("query_id")
-                assert ids.n_unique() == len(ids)
-                assert all(i.startswith(f"{bin_name}-{position}-") for i in ids)
-    order = list(range(retained.height))
-    turned.shuffle(order)
-    assert draw_mixtures(retained[order], **how)[0].equals(drawn)

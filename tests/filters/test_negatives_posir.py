@@ -93,18 +93,6 @@ def test_the_ledger_has_rows_for_documents_and_for_questions(tmp_path):
     ]
 
 
-def test_judgements_hold_the_positives_score_beside_each(tmp_path):
-    columns = ("query_id", "doc_id", "scorer", "score", "positive_score", "vote", "reason")
-    found = whole(tmp_path).read("judgements")
-    assert found.select(columns).rows() == [
-        ("q1", "d2", "a", 0.75, 0.5, True, "above_positive"),
-        ("q3", "d5", "a", 0.5, 0.5, False, "above_positive"),
-        ("q3", "d5", "b", 0.75, 0.5, True, "above_positive"),
-    ]
-    assert set(found["kind"]) == {"reranker"}
-    assert found["is_false_negative"].all()
-
-
 def test_copies_that_remove_each_others_queries_are_refused(tmp_path):
     chain = benchmark(
         tmp_path,

@@ -17,7 +17,6 @@ from psibench.errors import InputError
 from psibench.filters.negatives import (
     PAIR_DECISIONS,
     PAIR_SCORES,
-    AbovePositive,
     FinewebNegatives,
     PosirNegatives,
     Votes,
@@ -179,56 +178,10 @@ def test_half_of_an_even_panel_is_no_majority(values, is_positive):
     assert decide_candidates(panel, ONE, scores)["is_positive"].to_list() == [is_positive]
 
 
-# Grades of three judges; two have to say 3 or 4.
-GRADED = [
-    ((3, 3, 0), (True, "judged_relevant", 3.0, "y", 2, 2)),
-    ((0, 4, 4), (True, "judged_relevant", 4.0, "z", 2, 3)),
-    ((2, 2, 4), (False, "", 2.0, "y", 0, 2)),
-    ((None, 3, 2), (False, "unusable_vote", 2.0, "z", 1, 3)),
-    ((None, None, 4), (False, "unusable_vote", None, "y", 0, 2)),
-]
-
-
-@pytest.mark.parametrize(("values", "expected"), GRADED)
-def test_a_pair_is_confirmed_if_two_of_three_judges_grade_it_three_or_more(values, expected):
-    grades = grades_frame({("q", "d", by): v for by, v in zip(JUDGES, values, strict=True)})
-    found = decide_final(fineweb(), PAIR.with_columns(is_positive=pl.lit(True)), grades)
-    assert pair_rows(found) == {("q", "d"): expected}
-
-
-def one_pair(a, b):
-    return pair_scores(
-        {
-            ("q", document, by): value
-            for by, two in (("a", a), ("b", b))
-            for document, value in zip(("d", "p"), two, strict=True)
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "under", "expected"),
-    [
-        # score is the lead of the vote that settled it
-        ((0.75, 0.5), (1.0, 0.0), "any", (True, "above_positive", 0.25, "a", 1, 1)),
-        ((0.5, 0.5), (1.0, 0.25), "any", (True, "above_positive", 0.75, "b", 1, 2)),
-        ((0.5, 0.5), (0.0, 0.25), "any", (False, "", -0.25, "b", 0, 2)),
-        ((0.75, 0.5), (1.0, 0.0), "all", (True, "above_positive", 1.0, "b", 2, 2)),
-        ((0.5, 0.5), (1.0, 0.0), "all", (False, "", 0.0, "a", 0, 1)),
-    ],
-)
-def test_the_vote_that_settled_a_pair_is_reported(a, b, under, expected):
-    panel = AbovePositive(protocol="posir", rerankers=["a", "b"], under=under)
-    assert pair_rows(decide_candidates(panel, ONE, one_pair(a, b))) == {("q", "d"): expected}
-
-
 def test_a_pair_without_the_votes_that_decide_is_refused():
     panel = Votes(protocol="fineweb_posq", rerankers=RERANKERS)
     with pytest.raises(InputError, match="1 of 1 pairs lack votes of a, b, c"):
         decide_candidates(panel, ONE, pair_scores({("q", "d", "a"): 0.0}))
-
-
-POSIR = PosirNegatives(protocol="posir", recall=RECALL, rerankers=["a"])
 
 
 def ids_frame(names):
@@ -245,54 +198,6 @@ def decided_frame(rows):
     schema = dict.fromkeys(("query_id", "doc_id"), pl.String)
     schema |= {"is_positive": pl.Boolean, "score": pl.Float64}
     return pl.DataFrame(list(rows), schema=schema, orient="row")
-
-
-def cascade(corpus, queries, qrels, decided):
-    return remove_false_negatives(POSIR, decided, corpus=corpus, queries=queries, qrels=qrels)
-
-
-names = st.integers(0, 5)
-
-
-@examples
-@given(
-    positives=st.lists(
-        st.tuples(names, names, st.integers(0, 1)), max_size=12, unique_by=lambda r: r[:2]
-    ),
-    found=st.lists(
-        st.tuples(names, names, st.booleans(), st.sampled_from([0.25, 0.5])),
-        max_size=12,
-        unique_by=lambda r: r[:2],
-    ),
-    seed=st.randoms(use_true_random=False),
-)
-def test_the_cascade_equals_plain_sets_in_any_order(positives, found, seed):
-    qrels = [(f"q{q}", f"d{d}", grade) for q, d, grade in positives]
-    decided = [(f"q{q}", f"d{d}", hit, score) for q, d, hit, score in found]
-    corpus, queries = [f"d{i}" for i in range(6)], [f"q{i}" for i in range(6)]
-    gone = {d for _, d, hit, _ in decided if hit} & set(corpus)
-    dropped = {q for q, d, grade in qrels if grade > 0 and d in gone}
-
-    built = cascade(
-        ids_frame(corpus), ids_frame(queries), qrels_frame(qrels), decided_frame(decided)
-    )
-    assert built.corpus.get_column("_id").to_list() == [d for d in corpus if d not in gone]
-    assert built.queries.get_column("_id").to_list() == [q for q in queries if q not in dropped]
-    left = [row for row in qrels if row[0] not in dropped and row[1] not in gone]
-    assert built.qrels.rows() == left
-    for decisions, items, out in (
-        (built.document_decisions, corpus, gone),
-        (built.query_decisions, queries, dropped),
-    ):
-        kept = dict(decisions.select("item_id", "kept").iter_rows())
-        assert kept == {item: item not in out for item in items}
-
-    seed.shuffle(decided)
-    again = cascade(
-        ids_frame(corpus), ids_frame(queries), qrels_frame(qrels), decided_frame(decided)
-    )
-    assert again.document_decisions.equals(built.document_decisions)
-    assert again.query_decisions.equals(built.query_decisions)
 
 
 def test_a_question_is_dropped_for_the_best_of_its_false_negatives():

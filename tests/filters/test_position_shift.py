@@ -2,8 +2,6 @@ import math
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from psibench.filters.study import POSITION_SHIFT, position_shift
 from psibench.tables import conform
@@ -101,29 +99,6 @@ def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
     rows = stage_rows(position_shift(flow, ledger, queries_of([[0, 14]])), "agreement")
     assert [rows[p]["n_entered"] for p in POSITIONS] == [0, 2, 0]
     assert rows["all"]["p_value"] is None  # one position alone
-
-
-some_positions = st.lists(st.sampled_from(POSITIONS), min_size=1, max_size=30)
-
-
-@settings(deadline=None, max_examples=60)
-@given(positions=some_positions, cuts=st.lists(st.integers(0, 3), min_size=1, max_size=3))
-def test_what_is_rebuilt_backwards_is_what_went_forwards(positions, cuts):
-    rows = queries_of(positions).select("_id", "target_position")
-    flow, ledger, went = [], [], []
-    for step, cut in enumerate(cuts):  # each filter drops every so manieth query
-        place = pl.int_range(pl.len()) % (cut + 2)
-        kept, lost = rows.filter(place != cut), rows.filter(place == cut)
-        for name in POSITIONS:
-            counts = (sum(frame["target_position"] == name) for frame in (rows, kept))
-            went.append((f"s{step}", name, *counts))
-        flow.append((f"s{step}", step, "queries", rows.height, kept.height, lost.height))
-        ledger += [(f"s{step}", "queries", position) for position in lost["target_position"]]
-        rows = kept
-    left = queries_of(positions).join(rows, on="_id", how="semi")
-    found = position_shift(flow_of(*flow), attrition_of(*ledger), left)
-    columns = ("stage", "target_position", "n_entered", "n_kept")
-    assert found.filter(pl.col("target_position") != "all").select(columns).rows() == went
 
 
 def test_what_is_dropped_before_evidence_is_located_has_no_place_to_compare():

@@ -1,10 +1,6 @@
-import numpy as np
 import polars as pl
 import pytest
-from filter_tables import Folder, candidate, candidates_frame, sampling_of
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
+from filter_tables import Folder, candidate, sampling_of
 
 from psibench.errors import InputError
 from psibench.filters.margin_counts import CELL_TABLE
@@ -15,24 +11,16 @@ from psibench.filters.study import (
     LEAVE_ONE_OUT,
     LEAVE_ONE_OUT_PSI,
     RERANKER_AGREEMENT,
-    configured_label,
     run_filter_study,
-    study_conditions,
 )
 from psibench.filters.verify import (
     VerifyMargin,
     VerifyNecessity,
-    decide_verify,
 )
 from psibench.metrics.aggregate import (
-    Evaluated,
-    RowLabels,
     UncertaintySettings,
-    result_tables,
 )
 from psibench.tables import read_table
-from psibench.tables.build_schemas import CANDIDATES
-from psibench.tables.schemas import QUERY_SCORES
 from psibench.text.segments import POSITIONS
 
 B, M, E = POSITIONS
@@ -196,43 +184,6 @@ def test_leaving_a_reranker_out_changes_counts_mean_and_psi(tmp_path):
     assert found["two"]["n_queries"] == 5
 
 
-def test_figures_of_all_candidates_are_those_of_the_psi_table(tmp_path):
-    rng = np.random.default_rng(3)
-    names = [f"q{i:03d}" for i in range(150)]
-    queries = {
-        name: ([POSITIONS[i % 3]], 0.25, 0.25, float(rng.integers(0, 9)) / 8)
-        for i, name in enumerate(names)
-    }
-    case = Case(tmp_path, queries)
-    # Fifty documents of three queries, one in each third.
-    documents = {"document_id": [f"d{i // 3}" for i in range(150)]}
-    frame = read_table(case.path("query_scores"), QUERY_SCORES).with_columns(
-        **{name: pl.Series(values) for name, values in documents.items()}
-    )
-    case.write("query_scores", frame)
-    made = case.run()["threshold_psi"].row(0, named=True)
-    table = result_tables(
-        [Evaluated("model", "dense", frame)],
-        labels=RowLabels("b", "eng-Latn", "eng-Latn"),
-        metrics=["ndcg@10"],
-        schemes=["thirds"],
-    ).psi
-    expected = table.filter(evidence="all").row(0, named=True)
-    same = (
-        "n_queries",
-        "n_buckets",
-        "mean",
-        "psi",
-        "psi_low",
-        "psi_high",
-        "psi_same",
-        "p_position",
-    )
-    assert {name: made[name] for name in same} == {name: expected[name] for name in same}
-    assert None not in [made[name] for name in same]
-    assert made["psi_low"] <= made["psi"] <= 1
-
-
 def test_necessity_is_decided_on_the_document_with_and_without_the_span(tmp_path):
     case = Case(tmp_path)
     needed = {"q1": (1.0, 0.5), "q2": (0.5, 0.5), "q3": (1.0, 0.5)}
@@ -250,58 +201,6 @@ def test_a_study_of_a_panel_of_one_is_refused_and_nothing_written(tmp_path):
     with pytest.raises(InputError, match=r"rerankers: \['one'\]; a study of a panel needs two or"):
         case.run(MARGIN.model_copy(update={"rerankers": ["one"]}))
     assert not (tmp_path / "study").exists()
-
-
-def test_without_candidates_there_is_nothing_to_divide_by(tmp_path):
-    case = Case(tmp_path)
-    frame = read_table(case.path("candidates"), CANDIDATES).clear()
-    case.write("candidates", frame)
-    tables = case.run()
-    assert tables["thresholds"].select("n", "share", "share_end").unique().rows() == [
-        (0, None, None)
-    ]
-    assert tables["threshold_psi"].select("n_queries", "mean", "psi").unique().rows() == [
-        (0, None, None)
-    ]
-
-
-few_scores = st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, None])
-drawn_queries = st.lists(
-    st.tuples(
-        st.sampled_from([[], [B], [M], [E], [B, M], [M, E], [*POSITIONS]]),
-        st.tuples(*[st.tuples(*[few_scores] * 3)] * 2),
-    ),
-    min_size=1,
-    max_size=8,
-)
-thresholds = st.one_of(st.sampled_from([0.0, -0.0, 0.3, 0.1 + 0.2, -1.0, 1.0]), st.floats(-1, 1))
-
-
-@examples(deadline=None, max_examples=40)
-@given(drawn=drawn_queries, threshold=thresholds)
-def test_the_configured_condition_keeps_what_the_margin_rule_keeps(drawn, threshold):
-    names = [f"q{i}" for i in range(len(drawn))]
-    candidates = candidates_frame(dict(zip(names, (row[0] for row in drawn), strict=True)))
-    rows = [
-        (name, reranker, part, value, 0.5)
-        for name, (_, panel) in zip(names, drawn, strict=True)
-        for reranker, values in zip(PANEL, panel, strict=True)
-        for part, value in zip(POSITIONS, values, strict=True)
-    ]
-    columns = {"query_id": str, "reranker": str, "part": str, "score": float, "raw": float}
-    scores = pl.DataFrame(rows, schema=columns, orient="row")
-    section = VerifyMargin(rerankers=PANEL, threshold=threshold)
-    queries, conditions = study_conditions(section, scores, candidates)
-    members = {
-        label: queries.select(query_id="query_id", kept=of.fill_null(False))["kept"].to_list()
-        for label, threshold, of in conditions
-        if threshold is not None
-    }
-    cuts = {label: cut for label, cut, _ in conditions if cut is not None}
-    assert cuts[configured_label(section)] == threshold
-    for label, cut in cuts.items():
-        at_cut = VerifyMargin(rerankers=PANEL, threshold=cut)
-        assert members[label] == decide_verify(at_cut, scores, candidates)["kept"].to_list()
 
 
 def test_clusters_of_documents_are_the_units_of_a_model_s_p(tmp_path):

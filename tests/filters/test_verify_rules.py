@@ -3,7 +3,6 @@
 import polars as pl
 import pytest
 from filter_tables import (
-    SPAN,
     any_score,
     candidates_frame,
     decision_rows,
@@ -19,9 +18,7 @@ from psibench.errors import InputError
 from psibench.filters.decide import evidence_targets
 from psibench.filters.margin_counts import (
     CELL_TABLE,
-    MARGIN_TABLE,
     count_by_cell,
-    count_by_position,
     margin_conditions,
 )
 from psibench.filters.verify import (
@@ -29,7 +26,6 @@ from psibench.filters.verify import (
     VerifyAgreement,
     VerifyMargin,
     VerifyNecessity,
-    as_table,
     consensus_margins,
     decide_verify,
     pairs_to_score,
@@ -73,26 +69,6 @@ def test_agreement_keeps_a_query_whose_target_every_reranker_puts_strictly_first
     scores = segment_scores({("q", "cheap"): cheap, ("q", "dear"): dear})
     section = VerifyAgreement(rerankers=PANEL)
     decided = decide_verify(section, scores, candidates_frame({"q": targets}))
-    assert decision_rows(decided) == {"q": expected}
-
-
-# (document, removed) under cheap and under dear, and what is decided.
-NECESSITY = [
-    ((0.75, 0.25), (1.0, 0.75), (True, "", 0.25, "dear")),
-    # Equal with and without: the span is not needed.
-    ((0.5, 0.5), (1.0, 0.0), (False, "span_not_needed", 0.0, "cheap")),
-    # Better without it.
-    ((1.0, 0.0), (0.0, 1.0), (False, "span_not_needed", -1.0, "dear")),
-    # The span is the whole document: nothing is left to score.
-    ((1.0, None), (1.0, None), (False, "span_is_document", None, "cheap")),
-]
-
-
-@pytest.mark.parametrize(("cheap", "dear", "expected"), NECESSITY)
-def test_necessity_keeps_a_query_whose_document_scores_higher_with_the_span(cheap, dear, expected):
-    scores = segment_scores({("q", "cheap"): cheap, ("q", "dear"): dear}, parts=SPAN)
-    section = VerifyNecessity(rerankers=PANEL)
-    decided = decide_verify(section, scores, candidates_frame({"q": []}))
     assert decision_rows(decided) == {"q": expected}
 
 
@@ -144,14 +120,6 @@ def test_a_floor_stops_below_it_and_says_so(a, b, expected):
     targets = targets_frame({"q": ["beginning"]})
     margins = consensus_margins(scores, targets, rerankers=["a", "b"], floor=0.0)
     assert margin_rows(margins) == {"q": expected}
-
-
-def test_decimal_scores_are_compared_as_float64_has_them():
-    # In float64 0.7 - 0.4 is 0.29999999999999993 and 0.8 - 0.5 is 0.30000000000000004.
-    scores = segment_scores({("low", "a"): (0.7, 0.4, 0.0), ("high", "a"): (0.8, 0.5, 0.0)})
-    candidates = candidates_frame({"low": ["beginning"], "high": ["beginning"]})
-    decided = decide_verify(VerifyMargin(rerankers=["a"]), scores, candidates)
-    assert [row[0] for row in decision_rows(decided).values()] == [False, True]
 
 
 def reference(section, targets, scores):
@@ -240,15 +208,6 @@ def test_decisions_equal_the_plain_rule_scored_in_turn_or_all_at_once_in_any_ord
         assert list(decision_rows(decided)) == candidates.get_column("_id").to_list()
 
 
-def test_other_rerankers_queries_and_parts_are_left_aside():
-    scores = segment_scores(
-        {("q", "r"): (1.0, 0.0, 0.0), ("q", "s"): (0.0, 1.0, 0.0), ("x", "r"): (0.0, 0.0, 1.0)}
-    ).extend(segment_scores({("q", "r"): (0.0, 1.0)}, parts=("document", "removed")))
-    section = VerifyAgreement(rerankers=["r"])
-    decided = decide_verify(section, scores, candidates_frame({"q": ["beginning"]}))
-    assert decision_rows(decided) == {"q": (True, "", 1.0, "r")}
-
-
 def test_a_reranker_that_did_not_score_what_the_others_pass_is_no_decision():
     section = VerifyAgreement(rerankers=PANEL)
     passed = segment_scores({("q", "cheap"): (1.0, 0.0, 0.0)})
@@ -283,9 +242,6 @@ QUERIES = {
 }
 
 
-THRESHOLDS = (0.0, 0.1, 0.2, 0.3)
-
-
 def margins_of(queries) -> pl.DataFrame:
     """Make ``query_id``, ``margin``, ``targets`` and ``length_bin`` of the queries."""
     schema = {"query_id": pl.String, "margin": pl.Float64, "length_bin": pl.String}
@@ -293,10 +249,6 @@ def margins_of(queries) -> pl.DataFrame:
     frame = pl.DataFrame(rows, schema=schema, orient="row")
     targets = pl.Series([[row[1]] for row in queries.values()], dtype=pl.List(pl.String))
     return frame.with_columns(targets=targets)
-
-
-def margin_table(queries, thresholds=THRESHOLDS):
-    return as_table(MARGIN_TABLE, count_by_position(queries, list(margin_conditions(thresholds))))
 
 
 def test_the_cell_table_counts_length_by_position_and_gives_the_budget():
@@ -315,9 +267,3 @@ def test_the_cell_table_counts_length_by_position_and_gives_the_budget():
     conform(table, CELL_TABLE, where="table")
     without = count_by_cell(margins_of(QUERIES), pools, length_bins=["short", "long"])
     assert without.get_column("budget").to_list()[-3:] == [1, 1, 2]
-
-
-def test_no_queries_give_zeros_and_no_shares():
-    table = margin_table(margins_of({}))
-    assert table.get_column("n").to_list() == [0] * 7
-    assert table.get_column("share").null_count() == 7

@@ -59,13 +59,6 @@ def test_the_position_blind_encoder_is_flat_wherever_the_same_tokens_are(load, p
     assert (matrix < 1 - 1e-6).all()
 
 
-def test_the_position_blind_encoder_loses_the_same_tokens_alike_wherever_they_are_removed(load):
-    # The same sentence at every place: what is left is the same bag of tokens.
-    repeated = " ".join(["River stone engine market."] * 8)
-    matrix = by_place(run("removal", texts_of([repeated, repeated + " "]), load()))
-    assert np.allclose(matrix, 1.0, atol=1e-7)
-
-
 def test_an_encoder_of_the_first_tokens_does_not_see_what_is_put_in_behind_them(load):
     # 12 sentences of 5 tokens; it reads 16 - 2 of them.
     found = run(
@@ -92,20 +85,6 @@ def test_an_encoder_of_the_first_tokens_falls_off_where_moved_evidence_leaves_it
     assert abs(cosines[0] - cosines[2]) > 1e-3
 
 
-def test_of_moved_evidence_is_read_what_the_model_reads_of_the_text_it_is_in(load):
-    # 14 tokens are read: the digits alone as it is; all of the long words where they come first.
-    text = "1 2 3 4 5 6 7 8 9 1 2 3 4 5. International communication organization."
-    query = texts_of([text], spans=[(30, 40)])
-    found = run("moving", query, load("first", max_tokens=16), places=2)
-    assert found["part_read"].to_list() == [0.0, 1.0, 0.0]
-
-
-def test_segments_beyond_the_input_are_marked_as_not_read(load):
-    found = run("segments", texts_of([document(3)]), load("first", max_tokens=16), segments=[3])
-    assert found["part_read"].to_list()[0] > 0.5
-    assert found["part_read"].to_list()[1:] == [0.0, 0.0]
-
-
 def test_cosines_do_not_depend_on_the_size_of_a_batch(load):
     texts = texts_of([document(k, 3 + k) for k in range(4)])
     one, many = (
@@ -113,31 +92,6 @@ def test_cosines_do_not_depend_on_the_size_of_a_batch(load):
         for n in (64, 8192)
     )
     assert np.allclose(one["cosine"], many["cosine"], atol=1e-5)
-
-
-def test_cosines_do_not_depend_on_how_many_documents_are_in_memory(load, monkeypatch):
-    texts = texts_of([document(k) for k in range(5)], spans=[(0, 10)] * 5)
-    whole = run("moving", texts, load(), places=3)
-    monkeypatch.setattr("psibench.probes.tables.PART_DOCUMENTS", 2)
-    assert run("moving", texts, load(), places=3).equals(whole)
-
-
-def test_segments_can_be_numbers_and_cuts(load):
-    found = run("segments", texts_of([document(3)]), load(), segments=[10, [0.333, 0.666]])
-    assert found["n_places"].unique().sort().to_list() == [3, 10]
-    with pytest.raises(ValueError, match="give each number once"):
-        Probes(segments=[3, [0.333, 0.666]])
-    with pytest.raises(ValueError, match="do not rise"):
-        Probes(segments=[[0.666, 0.333]])
-
-
-def test_what_does_not_fit_is_a_row_with_its_reason(load):
-    texts = texts_of(["One sentence", "", "一二三四五六七。八九十。"])
-    found = run("removal", texts, load(), removal_sizes=[0.5])
-    assert found["left_out"].to_list() == ["too few sentences"] * 3
-    found = run("segments", texts, load(), segments=[20])
-    assert found["left_out"].to_list() == ["fewer than 20 segments with text"] * 3
-    assert summarise("segments", found, level=0.95) == []
 
 
 def test_a_query_without_a_span_and_evidence_that_is_all_are_left_out_with_their_reasons(load):

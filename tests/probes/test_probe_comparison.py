@@ -7,7 +7,6 @@ from scipy.stats import ttest_rel
 
 from psibench.cli import main
 from psibench.probes.comparison import PROBE_COMPARISON, compare, run_probe_comparison
-from psibench.probes.regression import measure_regression
 from psibench.probes.run import ALL_PROBES
 from psibench.probes.tables import rows_frame
 from psibench.tables import Provenance, read_table, write_table
@@ -64,12 +63,6 @@ def test_gaps_are_compared_document_by_document_as_a_paired_t_test_does(cosines)
     assert gap["p"] < 1e-10
 
 
-def test_equal_models_differ_in_nothing(cosines):
-    after, _ = cosines
-    made = found("removal", rows("removal", after), rows("removal", after, "other"))
-    assert {row["difference"] for row in made.values()} == {0.0}
-
-
 def test_only_documents_that_fit_both_count(cosines):
     after, before = cosines
     kept = rows("insertion", before[: N - 2])
@@ -83,21 +76,6 @@ def test_only_documents_that_fit_both_count(cosines):
     assert gap["value"] == pytest.approx((after[:38, 0] - after[:38, 2]).mean())
 
 
-def test_a_document_counts_as_read_whole_if_both_models_read_it_whole(cosines):
-    after, before = cosines
-    whole = [
-        row
-        for row in compare(
-            ALL_PROBES["insertion"],
-            rows("insertion", after),
-            rows("insertion", before, read=0.5),
-            level=0.95,
-        )
-        if row["read"] == "whole"
-    ]
-    assert whole == []
-
-
 def test_ranges_have_their_own_places_and_no_interval(cosines):
     after, before = cosines
     made = found("insertion", rows("insertion", after), rows("insertion", before[:, ::-1]))
@@ -106,16 +84,6 @@ def test_ranges_have_their_own_places_and_no_interval(cosines):
     assert spread["other_value"] == pytest.approx(np.ptp(before.mean(axis=0)))
     assert spread["low"] is None
     assert spread["p"] < 0.001
-
-
-def test_the_position_blind_encoder_compared_with_itself_in_a_regression(load):
-    text = "The river is cold. A stone was near the old bridge! Winter letters?"
-    documents = pl.DataFrame({"domain": "one", "document_id": ["a", "b"], "text": [text, text]})
-    measured = measure_regression(documents, load(), seed=0)
-    made = labelled("regression", measured.rows(named=True), "x").drop("probe", strict=False)
-    both = list(compare(ALL_PROBES["regression"], made, made, level=0.95))
-    assert {row["difference"] for row in both} == {0.0}
-    assert "correlation" not in {row["measure"] for row in both}  # no mean over documents
 
 
 def test_the_stage_writes_pairs_with_their_labels_and_what_sums_them_up(tmp_path, capsys, cosines):

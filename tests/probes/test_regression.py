@@ -32,16 +32,6 @@ def test_coefficients_and_fit_are_those_of_scikit_learn():
     assert found.r2_equal == pytest.approx(one.score(x.sum(axis=1, keepdims=True), y))
 
 
-def test_known_weights_are_found_and_importance_has_unit_length():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(2, 30))
-    found = decompose(8 * x[0] + 6 * x[1], x)
-    assert found.coefficients == pytest.approx([8, 6])
-    assert found.importance == pytest.approx([0.8, 0.6])
-    assert found.r2 == pytest.approx(1)
-    assert found.mae == pytest.approx(0, abs=1e-12)
-
-
 def test_equal_sentences_share_their_weight():
     x = np.random.default_rng(2).normal(size=(1, 30))
     found = decompose(4 * x[0], np.vstack([x, x]))
@@ -58,15 +48,6 @@ def test_a_sentence_weighs_the_same_anywhere_for_the_position_blind_encoder(load
     assert as_it_is["importance"].to_numpy() == pytest.approx(
         shuffled["importance"].to_numpy(), abs=1e-5
     )
-
-
-def test_sentences_alike_have_equal_importance_and_no_excess(load):
-    # Each sentence has the same number of tokens of its own and the same ones in common.
-    found = measure_regression(documents(" ".join(["Copper engines run."] * 6)), load(), seed=0)
-    assert found["importance"].to_numpy() == pytest.approx(1 / np.sqrt(6), abs=1e-6)
-    rows = summarise_regression(found, level=0.95)
-    excess = [row["value"] for row in rows if row["measure"] == "importance excess"]
-    assert excess == pytest.approx([0] * len(excess), abs=1e-6)
 
 
 def test_what_cannot_be_fitted_is_a_row_with_its_reason(load):

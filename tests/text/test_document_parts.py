@@ -24,14 +24,6 @@ def test_a_part_takes_in_as_many_whole_paragraphs_as_fit():
     assert pieces(text, 4) == [("a b\n\nc d", "\n \n"), ("e", "\n\n"), ("f g h i", "")]
 
 
-def test_a_paragraph_that_is_too_long_is_cut_between_lines():
-    assert pieces("a\n\nb c\nd e\nf g\n\nh", 4) == [
-        ("a", "\n\n"),
-        ("b c\nd e", "\n"),
-        ("f g\n\nh", ""),
-    ]
-
-
 def test_chinese_and_arabic_sentences_are_cut_at_their_own_marks():
     assert pieces("你好吗？我很好。「走。」再见", 8, count_chars) == [
         ("你好吗？我很好。", ""),
@@ -65,13 +57,6 @@ def test_the_parts_fit_and_joined_again_are_the_text(text, most, count_tokens):
     assert separators[-1] == ""
     assert max(count_tokens(texts)) <= most  # either counts at most one for a character
     assert len(parts) == 1 or all(texts)
-
-
-def test_joins_are_the_places_where_later_parts_begin():
-    joined = join_parts(["xx", "y", "zzz"], ["\n\n", "", ""], for_empty=" ")
-    assert joined.text == "xx\n\ny zzz"
-    assert [joined.text[at:] for at in joined.joins] == ["y zzz", "zzz"]
-    assert join_parts(["x"], [""]).joins == ()
 
 
 @pytest.mark.parametrize("text", [" " * 100_000 + "a b", "." * 50_000 + " b", "a" + "\n " * 50_000])

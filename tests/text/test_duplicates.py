@@ -15,7 +15,3 @@ def test_a_text_pieced_together_from_several_is_seen():
     seen.remember("one two three four five")
     seen.remember("two three four five six")
     assert seen.share("one two three four five six") == 1.0
-
-
-def test_an_empty_text_counts_as_seen():
-    assert SeenText().share(" ... ") == 1.0

@@ -5,7 +5,6 @@ from psibench.text.languages import (
     english_name,
     html_lang,
     iso639_1,
-    script_name,
     spaces_sentences,
 )
 
@@ -55,9 +54,3 @@ def test_chinese_and_japanese_have_no_space_between_sentences():
 def test_what_is_no_language_is_explained(code, message):
     with pytest.raises(InputError, match=message):
         english_name(code)
-
-
-@pytest.mark.parametrize("ask", [script_name, iso639_1, html_lang, spaces_sentences])
-def test_every_answer_needs_the_form(ask):
-    with pytest.raises(InputError, match="write the language as in ISO 639-3"):
-        ask("en")

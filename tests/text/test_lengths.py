@@ -1,4 +1,3 @@
-import polars as pl
 import pytest
 
 from psibench.text import lengths
@@ -6,7 +5,6 @@ from psibench.text.lengths import (
     count_in_parts,
     count_whitespace_tokens,
     count_words,
-    with_lengths,
 )
 
 
@@ -25,13 +23,6 @@ from psibench.text.lengths import (
 def test_words_split_on_one_space_and_tokens_on_runs_of_white_space(text, words, tokens):
     assert count_words([text]).tolist() == [words] == [len(text.split(" "))]
     assert count_whitespace_tokens([text]).tolist() == [tokens]
-
-
-def test_a_corpus_gets_characters_words_and_tokens():
-    documents = pl.DataFrame({"_id": ["d"], "text": ["é😀 x"], "origin": ["o"]})
-    corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
-    assert corpus.rows() == [("d", "é😀 x", 4, 2, 2)]
-    assert corpus.columns == ["_id", "text", "char_length", "word_count", "token_length"]
 
 
 def test_a_tokenizer_is_given_some_text_at_once_and_long_texts_alone(monkeypatch):

@@ -23,7 +23,6 @@ def found(text, quote):
         ("Two cats ran.", "Two  cats\tran."),
         ("sat. Two\ncats", "sat.\n\nTwo  cats"),
         ("“Two cats ran.”", "Two  cats\tran."),
-        ("... She said", "She said"),
         ("[...] Two cats […]", "Two  cats"),
         ('""go home" and left... "', 'go home" and left'),
         ("and left...", "and left..."),  # the plain form stands there: nothing is cut off
@@ -41,14 +40,10 @@ def test_a_quote_is_found_in_spite_of_white_space_and_marks_around_it(quote, exp
         ("", "empty_quote"),
         (" \n\u3000", "empty_quote"),
         ('"..."', "empty_quote"),
-        ("“ … ”", "empty_quote"),
-        ("[...]", "empty_quote"),
         ("...", "empty_quote"),  # it stands in the text, but quotes nothing
         ("Three cats ran.", "quote_not_found"),
         ("one cat sat.", "quote_not_found"),  # case counts
         ("Two catsran.", "quote_not_found"),  # so does white space between words
-        ("O ne cat sat.", "quote_not_found"),
-        ("Two cats ... She said", "quote_not_found"),
         ("One cat", "quote_ambiguous"),
         ('"One  cat"', "quote_ambiguous"),
     ],
@@ -62,7 +57,6 @@ def test_a_quote_without_one_place_has_a_reason(quote, reason):
     [
         ("我们使用 Python 编写。很好。", "使用Python编写。", "使用 Python 编写。"),
         ("我们使用Python编写。很好。", "使用 Python 编写。", "使用Python编写。"),
-        ("第一行，\n第二行。", "第一行， 第二行。", "第一行，\n第二行。"),
         ("第一\n\u3000行。", "第一行", "第一\n\u3000行"),
         ("カタ カナと ひらがな", "カタカナとひらがな", "カタ カナと ひらがな"),
         ("他说「好」。", "「他说「好」。」", "他说「好」。"),
@@ -122,11 +116,8 @@ def test_the_tolerant_form_agrees_with_a_regular_expression(text, quote):
 
 HARD = {
     "one letter": ("a" * 1_000_000, "a" * 9_999 + "b"),
-    "letters and spaces": ("a " * 500_000, "a  " * 3_333 + "b"),
-    "white space": (" " * 999_999 + "x", "x" + " " * 9_998 + "y"),
     "marks": ('"' * 1_000_000, '"' * 5_000 + "x" + '"' * 4_999),
     "dots": ("." * 1_000_000, "[..." * 2_500 + "x"),
-    "no spaces between": ("中 " * 500_000, "中" * 9_999 + "文"),
 }
 
 

@@ -32,13 +32,6 @@ Changed in version 3.9: the thing may also be given as a path of any kind.
     ]
 
 
-def test_a_number_that_starts_a_line_is_no_bullet():
-    text = "The answer that is given by the function is\n42. It is the same for all."
-    assert prose_paragraphs(text) == [
-        "The answer that is given by the function is 42. It is the same for all."
-    ]
-
-
 @pytest.mark.parametrize(
     ("paragraph", "expected"),
     [

@@ -16,13 +16,6 @@ def cut(frame: pl.DataFrame, seed: int = 1):
     return cut_documents(frame, min_words=10, max_words=40, seed=seed)
 
 
-def test_a_document_that_is_short_enough_stays_as_it_is():
-    frame = documents(tiny="one two", just=words(40))
-    passages, left_out = cut(frame)
-    assert passages.rows() == frame.rows()
-    assert left_out == []
-
-
 def test_every_word_of_a_long_document_is_in_one_passage_or_left_out():
     text = "\n\n".join(words(15, f"p{k}x") for k in range(9))
     passages, left_out = cut(documents(d=text))

@@ -5,14 +5,10 @@ from psibench.text.query_types import has_query_types, query_types
 
 ENGLISH = [
     ("What is a reef?", "WHAT"),
-    ("what's a reef", "WHAT"),
     ("In which year did it open?", "WHICH"),
     ("and why is the sea salty", "WHY"),
     ("How come it rains?", "WHY"),
-    ("how many reefs are there", "HOW"),
-    ("When was the reef found?", "WHEN"),
     ("Where’s the reef?", "WHERE"),
-    ("Whose reef is it?", "WHO"),
     ("To whom does it belong?", "WHO"),
     ("According to the report, how deep is it?", "HOW"),
     ("If a ship sinks, does the reef grow?", "OTHERS"),
@@ -28,11 +24,8 @@ ENGLISH = [
 ]
 CHINESE = [
     ("什么是珊瑚礁？", "WHAT"),
-    ("甚麼是珊瑚礁", "WHAT"),
     ("它被称为什么？", "WHAT"),  # what is it called, not why
-    ("为什么海水是咸的？", "WHY"),
     ("為何海水是鹹的", "WHY"),
-    ("如何形成？", "HOW"),
     ("有多少种鱼？", "HOW"),
     ("有几种鱼？", "HOW"),
     ("几乎没有鱼了吗？", "OTHERS"),  # almost, not how many
@@ -40,7 +33,6 @@ CHINESE = [
     ("它在哪？", "WHERE"),
     ("在哪些地区？", "WHICH"),
     ("誰發現的？", "WHO"),
-    ("哪个更大", "WHICH"),
     ("鱼会不会游", "OTHERS"),
     ("请列出鱼的种类。", "OTHERS"),
     ("作者是？", "OTHERS"),

@@ -53,8 +53,8 @@ def test_a_tokenizer_that_adds_nothing_gets_its_last_landmark_too(bert_without_s
     assert ids_of(encoder, " ".join(["w0"] * 9)) == [FIRST] * 3 + [SEP] + [FIRST] * 3 + [SEP]
 
 
-@pytest.mark.parametrize("max_tokens", range(8, 40))
-@pytest.mark.parametrize("chunk_tokens", [1, 2, 5, 30])
+@pytest.mark.parametrize("max_tokens", [8, 9, 21, 39])
+@pytest.mark.parametrize("chunk_tokens", [1, 5, 30])
 def test_a_cut_text_fills_its_room_and_never_more(tiny_bert, max_tokens, chunk_tokens):
     landmark = {"chunk_tokens": chunk_tokens}
     encoder = encoder_of(tiny_bert, pooling="landmark", landmark=landmark, max_tokens=max_tokens)
@@ -77,13 +77,6 @@ def test_the_vector_is_the_mean_of_the_landmarks(tiny_bert):
     (long,) = encoder.tokenize(["w5 " * 20], "document")
     found = encoder.forward([item.windows[0], long.windows[0]], [item.content[0], long.content[0]])
     assert found[0][0] == pytest.approx(expected, abs=1e-6)
-
-
-def test_what_landmarks_there_are_is_part_of_a_models_identity(tiny_bert):
-    mean = encoder_of(tiny_bert, pooling="mean")
-    some = encoder_of(tiny_bert, pooling="landmark")
-    more = encoder_of(tiny_bert, pooling="landmark", landmark={"chunk_tokens": 4})
-    assert len({encoder.fingerprint for encoder in (mean, some, more)}) == 3
 
 
 @pytest.mark.parametrize("chunks", [[], [1, 2, 7]], ids=["fixed", "varied"])
@@ -135,11 +128,3 @@ def test_chunks_vary_in_training_alone(tiny_bert):
 def test_landmarks_that_cannot_be_are_refused(tiny_bert, fields, message):
     with pytest.raises(InputError, match=message):
         encoder_of(tiny_bert, pooling="landmark", **fields)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"append": "[SEP]"}, {"scoring": "maxsim"}, {"pooling": "mean", "landmark": {}}]
-)
-def test_an_entry_that_contradicts_itself_is_refused(fields):
-    with pytest.raises(ValueError, match="landmark"):
-        entry_of("x", **({"pooling": "landmark"} | fields))

@@ -3,7 +3,6 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 from tiny_training import base_of
 from transformers import AutoTokenizer
@@ -11,7 +10,7 @@ from transformers import AutoTokenizer
 from psibench.errors import InputError
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import QRELS, QUERIES
-from psibench.train.finetune import load_base, make_loss, run_train_model
+from psibench.train.finetune import run_train_model
 from psibench.train.pads import pads_pairs
 from psibench.train.sampling import run_sample_training
 from psibench.train.sections import Base, Pads, Settings
@@ -89,12 +88,6 @@ def test_so_many_documents_of_each_domain_are_drawn(tokenizer):
         make(pool, tokenizer, per_domain={"a": 6})
 
 
-def test_a_seed_decides_the_windows(tokenizer):
-    pool = documents(10)
-    assert make(pool, tokenizer).equals(make(pool, tokenizer))
-    assert not make(pool, tokenizer, seed=2, share=1).equals(make(pool, tokenizer, share=1))
-
-
 def test_a_window_is_cut_from_the_text_as_it_is(tokenizer):
     pool = documents(4).with_columns(document=pl.lit("w1  w2\n\nw3 w4, w5 w6"))
     windows = set(make(pool, tokenizer, share=1)["first"])
@@ -109,19 +102,6 @@ def test_a_window_is_cut_from_the_text_as_it_is(tokenizer):
 def test_a_pool_without_pairs_is_refused(tokenizer, pool, message):
     with pytest.raises(InputError, match=message):
         make(pool, tokenizer, share=1.0)
-
-
-def test_the_loss_of_pairs_is_contrastive_on_the_cosine(tiny_bert):
-    base = Base.model_validate(base_of(tiny_bert, objective="pads", pads={"margin": 0.5}))
-    network = load_base(base, device="cpu").eval()
-    texts = (["w1 w2", "w3 w4", "w5"], ["w1 w3", "w9", "w5"])
-    features = [network.preprocess(side) for side in texts]
-    labels = torch.tensor([1, 0, 0])
-    found = make_loss(network, base, Settings())(features, labels).item()
-    first, second = (network.encode(side, normalize_embeddings=True) for side in texts)
-    distance = 1 - (first * second).sum(axis=1)
-    costs = [distance[0] ** 2, *np.maximum(0, 0.5 - distance[1:]) ** 2]
-    assert found == pytest.approx(np.mean(costs) / 2, abs=1e-6)
 
 
 @pytest.mark.parametrize("has_queries", [True, False])
