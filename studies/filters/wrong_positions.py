@@ -91,7 +91,7 @@ def caught_rows(
 def print_audit(page: Page, written: Written, scores: pl.DataFrame, judge: str) -> None:
     """Print the audit by strata; say where Exclusive falls."""
     targets = evidence_targets(written.candidates)
-    margins = consensus_margins(scores, targets, rerankers=PANEL)
+    margins = consensus_margins(VerifyMargin(rerankers=list(PANEL)), scores, targets)
     pairs = pairs_of_parts(written.candidates, written.documents, POSITIONS)
     table = audit_table(verdicts_of(pairs, judge=judge), targets, margins)
     planted = planted_by_stratum(margins, written.candidates)

@@ -96,9 +96,9 @@ MARGINS_BY_HAND = [
 @pytest.mark.parametrize(("targets", "a", "b", "expected", "reason"), MARGINS_BY_HAND)
 def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expected, reason):
     scores = segment_scores({("q", "a"): a, ("q", "b"): b})
-    margins = consensus_margins(scores, targets_frame({"q": targets}), rerankers=["a", "b"])
-    assert margin_rows(margins) == {"q": expected}
     section = VerifyMargin(rerankers=["a", "b"], threshold=0.25)
+    margins = consensus_margins(section, scores, targets_frame({"q": targets}))
+    assert margin_rows(margins) == {"q": expected}
     decided = decide_verify(section, scores, candidates_frame({"q": targets}))
     assert decision_rows(decided)["q"] == (not reason, reason, *expected[:2])
     conform(margins, MARGINS, where="margins")
@@ -118,7 +118,7 @@ def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expecte
 def test_a_floor_stops_below_it_and_says_so(a, b, expected):
     scores = segment_scores({("q", "a"): a, ("q", "b"): b})
     targets = targets_frame({"q": ["beginning"]})
-    margins = consensus_margins(scores, targets, rerankers=["a", "b"], floor=0.0)
+    margins = consensus_margins(VerifyMargin(rerankers=["a", "b"]), scores, targets)
     assert margin_rows(margins) == {"q": expected}
 
 

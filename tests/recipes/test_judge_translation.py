@@ -56,7 +56,7 @@ def test_every_document_has_a_row_and_null_grades_without_a_usable_reply():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({**GOOD, "style": 6}, r"law/a: style 6; allowed: 1 to 5"),
+        ({**GOOD, "style": 6}, r"law/a: style 6; allowed: 1, 2, 3, 4, 5"),
         ({**GOOD, "style": 0}, r"style 0; allowed"),
         ({**GOOD, "style": 4.5}, r"no int in field 'style'"),
         ({"fluency": 5}, r"no int in field 'accuracy'"),

@@ -74,8 +74,8 @@ def test_a_pair_without_a_usable_reply_has_a_row_without_a_judgement():
 @pytest.mark.parametrize(
     ("task", "value", "message"),
     [
-        (GRADING, {"grade": 5}, "grade 5; allowed: 0 to 4"),
-        (GRADING, {"grade": -1}, "grade -1; allowed: 0 to 4"),
+        (GRADING, {"grade": 5}, "grade 5; allowed: 0, 1, 2, 3, 4"),
+        (GRADING, {"grade": -1}, "grade -1; allowed: 0, 1, 2, 3, 4"),
         (GRADING, {"grade": 3.5}, "no int in field 'grade'"),
         (GRADING, {"grade": True}, "no int in field 'grade'"),
         (GRADING, {"score": 2}, "no int in field 'grade'"),

@@ -76,9 +76,8 @@ def even_pool(n: int) -> pl.DataFrame:
 def test_a_budget_above_a_cell_is_refused_with_what_fits():
     with pytest.raises(
         InputError, match="begin takes 11 examples of 0-60 characters, beginning, and there are 10"
-    ) as error:
+    ):
         draw(even_pool(10), budget=11)
-    assert "a `budget` of 10 fits every cell" in str(error.value)
 
 
 def test_an_empty_cell_is_refused():

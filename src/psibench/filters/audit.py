@@ -10,7 +10,7 @@ Intervals are Wilson's. For DistractorNo the two judgements on a query are not i
 interval counts queries, not judgements: it is wide enough whatever their correlation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from math import sqrt
 from statistics import NormalDist
@@ -79,18 +79,18 @@ Stratum = tuple[str, float | None, float | None]
 """Label, lowest margin, and the margin it stays below; None: no border."""
 
 
-def margin_strata(thresholds: Sequence[float] = MARGIN_THRESHOLDS) -> Iterator[Stratum]:
+def margin_strata() -> Iterator[Stratum]:
     """Cut the margins at the thresholds: no_margin, m<0 (failed), 0<=m<0.1, ..., m>=0.3."""
     yield "no_margin", None, None
-    yield f"m<{thresholds[0]:g}", None, thresholds[0]
-    for low, high in pairwise(thresholds):
+    yield f"m<{MARGIN_THRESHOLDS[0]:g}", None, MARGIN_THRESHOLDS[0]
+    for low, high in pairwise(MARGIN_THRESHOLDS):
         yield f"{low:g}<=m<{high:g}", low, high
-    yield f"m>={thresholds[-1]:g}", thresholds[-1], None
+    yield f"m>={MARGIN_THRESHOLDS[-1]:g}", MARGIN_THRESHOLDS[-1], None
 
 
-def stratum_numbers(thresholds: Sequence[float] = MARGIN_THRESHOLDS) -> pl.Expr:
+def stratum_numbers() -> pl.Expr:
     """Give the place of every ``margin`` among the `margin_strata`; 0 without a margin."""
-    reached = pl.sum_horizontal(pl.col("margin") >= cut for cut in thresholds)
+    reached = pl.sum_horizontal(pl.col("margin") >= cut for cut in MARGIN_THRESHOLDS)
     return pl.when(pl.col("margin").is_null()).then(0).otherwise(1 + reached).alias("stratum")
 
 
@@ -106,11 +106,7 @@ def audit_sample(margins: pl.DataFrame, *, per_stratum: int, seed: int) -> pl.Da
 
 
 def audit_table(
-    verdicts: pl.DataFrame,
-    targets: pl.DataFrame,
-    margins: pl.DataFrame,
-    *,
-    thresholds: Sequence[float] = MARGIN_THRESHOLDS,
+    verdicts: pl.DataFrame, targets: pl.DataFrame, margins: pl.DataFrame
 ) -> pl.DataFrame:
     """Aggregate yes/no verdicts by disjoint strata of the margin, as in Controlled's Table 7.
 
@@ -131,10 +127,10 @@ def audit_table(
             distractor_no=(~yes).filter(~is_target).mean(),
         )
         .with_columns(exclusive=pl.col("target_yes") & (pl.col("distractor_no") == 1))
-        .join(margins.select("query_id", stratum_numbers(thresholds)), on="query_id")
+        .join(margins.select("query_id", stratum_numbers()), on="query_id")
     )
     rows = []
-    for number, (label, low, high) in enumerate(margin_strata(thresholds)):
+    for number, (label, low, high) in enumerate(margin_strata()):
         found = judged.filter(stratum=number)
         usable = found.filter("is_usable")
         n, n_unusable = usable.height, found.height - usable.height
@@ -147,14 +143,14 @@ def audit_table(
     return as_table(AUDIT_TABLE, rows)
 
 
-def wilson_interval(share: float, n: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Give Wilson's score interval of a share observed on ``n`` trials.
+def wilson_interval(share: float, n: int) -> tuple[float, float]:
+    """Give Wilson's score interval, of 95 %, of a share observed on ``n`` trials.
 
     With z the normal quantile: centre (p + z^2 / 2n) / (1 + z^2 / n), half width
     z sqrt(p (1 - p) / n + z^2 / 4n^2) / (1 + z^2 / n) (E. B. Wilson, JASA 22, 1927). scipy's
     ``binomtest`` has it for whole numbers of successes; DistractorNo counts halves.
     """
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf(0.975)
     scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale

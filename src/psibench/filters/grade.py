@@ -19,7 +19,6 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field
 
-from psibench.errors import InputError
 from psibench.filters.decide import (
     GRADE_LOW,
     GRADE_NOT_ABOVE,
@@ -39,7 +38,6 @@ from psibench.filters.decide import (
     write_ledger,
 )
 from psibench.llm.tasks import (
-    ADVICE,
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
@@ -248,7 +246,11 @@ def pairs_table(task: str) -> str:
 
 def grading_task(name: str) -> LlmTask:
     """Make a task that grades every pair of ``{name}_pairs`` from 0 to 4: GRADES rows."""
-    return _judging_task(name, "grade_relevance", "passage", GRADES, "grade", _grade)
+
+    def read(reply: Replied) -> int:
+        return reply_field(reply, "grade", int, allowed=range(5))
+
+    return _judging_task(name, "grade_relevance", "passage", GRADES, "grade", read)
 
 
 def verdict_task(name: str) -> LlmTask:
@@ -256,7 +258,11 @@ def verdict_task(name: str) -> LlmTask:
 
     It is not told which segment is the target (Controlled, appendix B).
     """
-    return _judging_task(name, "judge_segment", "segment", VERDICTS, "is_yes", _is_yes)
+
+    def read(reply: Replied) -> bool:
+        return reply_field(reply, "verdict", str, allowed=("yes", "no")) == "yes"
+
+    return _judging_task(name, "judge_segment", "segment", VERDICTS, "is_yes", read)
 
 
 def _judging_task(
@@ -290,22 +296,6 @@ def _judging_task(
 
     reads = (DOCUMENTS_TABLE, source)
     return LlmTask(name, "pairs", reads, spec, items, gather, prompt=template)
-
-
-def _grade(reply: Replied) -> int:
-    grade = reply_field(reply, "grade", int)
-    if not 0 <= grade <= 4:
-        raise InputError(f"reply about {reply.item_id}: grade {grade}; allowed: 0 to 4. {ADVICE}")
-    return grade
-
-
-def _is_yes(reply: Replied) -> bool:
-    verdict = reply_field(reply, "verdict", str)
-    if verdict not in ("yes", "no"):
-        raise InputError(
-            f"reply about {reply.item_id}: verdict {verdict!r}; allowed: yes, no. {ADVICE}"
-        )
-    return verdict == "yes"
 
 
 # The stages.

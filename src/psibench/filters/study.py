@@ -170,7 +170,7 @@ def study_conditions(
     queries = evidence_targets(candidates)
     if isinstance(section, VerifyMargin):
         cuts = {f"{cut:g}": cut for cut in (*GRID, section.threshold + 0.0)}  # one row per label
-        margins = consensus_margins(scores, queries, rerankers=section.rerankers)
+        margins = consensus_margins(section, scores, queries)
         pools = margin_conditions(sorted(cuts.values()))
         return queries.with_columns(margins.get_column("margin")), list(pools)
     kept = decide_verify(section, scores, candidates).get_column("kept")

@@ -289,23 +289,19 @@ def deciding_leads(
 
 
 def consensus_margins(
-    scores: pl.DataFrame, targets: pl.DataFrame, *, rerankers: Sequence[str], floor: float = -1
+    section: VerifySection, scores: pl.DataFrame, targets: pl.DataFrame
 ) -> pl.DataFrame:
     """Compute the consensus margin of every query, its smallest lead over the panel: MARGINS rows.
 
-    A query stops at the first reranker under which its lead is below ``floor``; that lead is its
-    margin, an upper bound of the exact one (``is_exact`` false). No count at thresholds of
-    ``floor`` or more changes; no lead is below -1. ``scores`` and ``targets`` are as in
-    `target_leads`.
+    A query stops at the first reranker under which its lead is below the section's floor; that lead
+    is its margin, an upper bound of the exact one (``is_exact`` false). No count at thresholds of
+    the floor or more changes.
     """
-    leads = target_leads(scores, targets, rerankers=rerankers, parts=POSITIONS)
-    continues = pl.col("lead") >= floor
-    deciding = deciding_leads(leads, targets, continues, rerankers=rerankers, parts=POSITIONS)
-    return _margins(deciding, n_rerankers=len(rerankers))
+    return _margins(section, _section_leads(section, scores, targets))
 
 
-def _margins(deciding: pl.DataFrame, *, n_rerankers: int) -> pl.DataFrame:
-    lead, is_last = pl.col("lead"), pl.col("reranker_index") == n_rerankers - 1
+def _margins(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
+    lead, is_last = pl.col("lead"), pl.col("reranker_index") == len(section.rerankers) - 1
     margins = deciding.with_columns(
         margin=lead,
         is_exact=lead.is_not_null() & (pl.col("continues") | is_last),
@@ -405,7 +401,7 @@ def run_verify(
     write_ledger(ledger, place, outputs, source)
     tables = {}
     if isinstance(section, VerifyMargin):
-        margins = _margins(deciding, n_rerankers=len(section.rerankers))
+        margins = _margins(section, deciding)
         tables = {"margins": (margins, MARGINS)}
         tables |= _margin_counts(
             section, margins, targets, evidence_targets(facts), read_length_bins(sampling)

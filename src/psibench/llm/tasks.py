@@ -7,7 +7,7 @@ which later tasks read under the task's name.
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -154,13 +154,20 @@ def flow_of(unit: str, n_kept: int, dropped: pl.DataFrame) -> Flow:
     return Flow(unit, n_kept + dropped.filter(pl.col("unit") == unit).height, n_kept)
 
 
-def reply_field(reply: Replied, name: str, kind: type[T], *, inside: Any = None) -> T:
+def reply_field(
+    reply: Replied,
+    name: str,
+    kind: type[T],
+    *,
+    inside: Any = None,
+    allowed: Collection[T] | None = None,
+) -> T:
     """Return a field of a reply, or of a mapping ``inside`` it.
 
     Raises
     ------
     InputError
-        If the field is missing or of another kind.
+        If the field is missing, of another kind, or none of the values ``allowed``.
     """
     value = reply.value if inside is None else inside
     found = value.get(name) if isinstance(value, dict) else None
@@ -168,6 +175,11 @@ def reply_field(reply: Replied, name: str, kind: type[T], *, inside: Any = None)
         raise InputError(
             f"reply about {reply.item_id}: no {kind.__name__} in field {name!r}; found "
             f"{str(value)[:SHOWN_CHARS]}. {ADVICE}"
+        )
+    if allowed is not None and found not in allowed:
+        raise InputError(
+            f"reply about {reply.item_id}: {name} {found!r}; allowed: "
+            f"{', '.join(map(str, allowed))}. {ADVICE}"
         )
     return found
 

@@ -41,7 +41,7 @@ DECIDES: dict[ProbeName, tuple[str, ...]] = {
     "regression": SAMPLE,
     "saliency": (
         *(*SAMPLE, "queries_per_document"),
-        *(f"saliency_{name}" for name in ("min_tokens", "positions", "divide_by")),
+        *(f"saliency_{name}" for name in ("min_tokens", "divide_by")),
     ),
 }
 """Keys of the section that a probe goes by: another one is no reason to run it again."""
@@ -109,10 +109,6 @@ class Probes(Section):
     or else of a word, within a quarter of a segment."""
     saliency_min_tokens: int = Field(default=1024, ge=2)
     """Documents of saliency have so many tokens (PosIR: 1,024), by `length_tokenizer`."""
-    saliency_positions: list[Share | Literal[0]] = Field(
-        default=[0.4, 0.6], min_length=2, max_length=2
-    )
-    """Their evidence has its middle between these shares of the length (PosIR: .4 and .6)."""
     saliency_divide_by: Literal["p99", "max"] = "p99"
     """What a document's norms are divided by: their 99th percentile, cut at 1, as in PosIR's code;
     or their maximum, as in its text."""

@@ -182,8 +182,7 @@ def read_sample(run: ProbeRun, files: ProbeFiles) -> Texts:
     if run.probe in OF_QUERIES:
         narrowed: dict[str, Any] = {}
         if run.probe == "saliency":
-            narrowed["positions"] = section.saliency_positions
-            narrowed["min_tokens"] = section.saliency_min_tokens
+            narrowed = {"positions": (0.4, 0.6), "min_tokens": section.saliency_min_tokens}
         asked = pl.concat(
             first_by_hash(
                 read_queries(path, domain, **narrowed),

@@ -235,22 +235,20 @@ def draw_distributions(
 
 
 def _shortages(cells: pl.DataFrame, budget: int | None) -> Iterator[str]:
-    """Say which cells have too few examples, and what would fit."""
-    smallest = cells.row(int(cells.get_column("n_retained").arg_min() or 0), named=True)
-    where = f"{smallest['length_bin']} characters, {smallest['target_position']}"
-    least = smallest["n_retained"]
-    if budget is None and not least:
+    """Say which cells have too few examples, and which distributions get none."""
+    if budget is None and not cells["n_retained"].min():
+        empty = cells.row(int(cells["n_retained"].arg_min() or 0), named=True)
         yield (
-            f"training pool: no example of {where}; the smallest cell is the budget. Use fewer or "
-            "other `edges`, loosen the benchmark's filters, or sample more documents"
+            f"training pool: no example of {empty['length_bin']} characters, "
+            f"{empty['target_position']}; the smallest cell is the budget. Use fewer or other "
+            "`edges`, loosen the benchmark's filters, or sample more documents"
         )
         return
     for row in cells.filter(pl.col("n_drawn") > pl.col("n_retained")).iter_rows(named=True):
         yield (
             f"training pool: {row['configuration']} takes {row['n_drawn']:,} examples of "
             f"{row['length_bin']} characters, {row['target_position']}, and there are "
-            f"{row['n_retained']:,}; a `budget` of {least:,} fits every cell (smallest: {where}). "
-            "Lower it, or leave it out"
+            f"{row['n_retained']:,}; lower `budget`, or leave it out"
         )
     for name, drawn in cells.group_by("configuration", maintain_order=True):
         if not drawn["n_drawn"].sum():

@@ -7,7 +7,6 @@ with people's as appendix B.3 does: share of grades at most 1 apart, mean absolu
 what the model gave where a person gave 1, 2, ..., 5.
 """
 
-import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
@@ -20,9 +19,9 @@ from pydantic import BaseModel, Field, TypeAdapter
 from psibench.config.base import Id
 from psibench.config.files import validated
 from psibench.errors import InputError
+from psibench.filters.mixtures import draw_order
 from psibench.lines import read_delimited
 from psibench.llm.tasks import (
-    ADVICE,
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
@@ -76,7 +75,7 @@ class Quality(LlmTaskSection):
 # Stage ``quality_sample``
 
 
-@stage("quality_sample", version=2)
+@stage("quality_sample", version=3)
 def run_quality_sample(
     *,
     languages: Sequence[str],
@@ -114,23 +113,33 @@ def _draw(
     domain: str, source: str | Path, translated: str | Path, *, per_stratum: int, seed: int
 ) -> pl.DataFrame:
     """Return a domain's rows: DOCUMENTS with the columns of the draw and ``translation``."""
-    lengths = read_columns(source, CORPUS, ["_id", "token_length"])
     kept = read_columns(translated, CORPUS, ["_id"])
-    documents = kept.join(lengths, on="_id", how="left", maintain_order="left")
+    drawn = draw_documents(domain, source, per_stratum=per_stratum, seed=seed, kept=kept)
+    texts = read_columns(translated, CORPUS, ["_id", "text"], ids=drawn["doc_id"].to_list())
+    made = texts.select(doc_id="_id", translation="text")
+    return drawn.join(made, on="doc_id", maintain_order="left")
+
+
+def draw_documents(
+    domain: str,
+    corpus: str | Path,
+    *,
+    per_stratum: int,
+    seed: int,
+    kept: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Draw documents of a domain's corpus (`draw_quality_sample`), of those ``kept`` (``_id``).
+
+    Returns ``_id, text, origin, domain, doc_id, length_bin``; no other text is read.
+    """
+    documents = read_columns(corpus, CORPUS, ["_id", "token_length"])
+    if kept is not None:
+        documents = documents.join(kept, on="_id", how="semi", maintain_order="left")
     drawn = draw_quality_sample(documents, domain=domain, per_stratum=per_stratum, seed=seed)
-    wanted = drawn.get_column("doc_id")
-    return (
-        drawn.join(_texts(source, wanted, "text"), on="doc_id", maintain_order="left")
-        .join(_texts(translated, wanted, "translation"), on="doc_id", maintain_order="left")
-        .with_columns(origin="domain")
-        .select("_id", "text", "origin", "domain", "doc_id", "length_bin", "translation")
+    texts = read_columns(corpus, CORPUS, ["_id", "text"], ids=drawn["doc_id"].to_list())
+    return drawn.join(texts.rename({"_id": "doc_id"}), on="doc_id", maintain_order="left").select(
+        "_id", "text", pl.col("domain").alias("origin"), "domain", "doc_id", "length_bin"
     )
-
-
-def _texts(path: str | Path, wanted: pl.Series, name: str) -> pl.DataFrame:
-    """Return the texts of the documents wanted under a name of their own."""
-    texts = read_columns(path, CORPUS, ["_id", "text"], ids=wanted.to_list())
-    return texts.select(doc_id="_id", **{name: pl.col("text")})
 
 
 def draw_quality_sample(
@@ -152,11 +161,7 @@ def draw_quality_sample(
         pl.col("_id").alias("doc_id"),
         length_bucket(pl.col("token_length")).alias("length_bin"),
     )
-    order = [
-        hashlib.sha256(f"{seed}\0quality\0{name}".encode()).digest()[:16]
-        for name in found.get_column("_id")
-    ]
-    ranked = found.with_columns(pl.Series("order", order, dtype=pl.Binary)).sort("order", "_id")
+    ranked = found.with_columns(place=draw_order(found.get_column("_id"), seed)).sort("place")
     drawn = ranked.group_by("length_bin", maintain_order=True).head(per_stratum)
     return drawn.sort("length_bin", maintain_order=True).select(found.columns)
 
@@ -187,7 +192,10 @@ def gather_quality(
     Raises InputError if a reply lacks a grade or has one outside 1 to 5.
     """
     sample = _of_language(tables, section).select("_id", "domain", "doc_id", "length_bin")
-    found = [(reply.item_id, *_grades(reply)) for reply in replies]
+    found = [
+        (reply.item_id, *(reply_field(reply, name, int, allowed=GRADES) for name in DIMENSIONS))
+        for reply in replies
+    ]
     schema = {"_id": pl.String, **dict.fromkeys(DIMENSIONS, pl.Int32)}
     grades = pl.DataFrame(found, schema=schema, orient="row")
     rows = with_judgements(sample, grades)
@@ -197,17 +205,6 @@ def gather_quality(
 def _of_language(tables: Tables, section: TranslateSection) -> pl.DataFrame:
     """Return the documents of the sample in the language translated to."""
     return tables[DOCUMENTS_TABLE].filter(language=section.target_language)
-
-
-def _grades(reply: Replied) -> list[int]:
-    grades = {name: reply_field(reply, name, int) for name in DIMENSIONS}
-    for name, grade in grades.items():
-        if grade not in GRADES:
-            raise InputError(
-                f"reply about {reply.item_id}: {name} {grade}; allowed: {GRADES[0]} to "
-                f"{GRADES[-1]}. {ADVICE}"
-            )
-    return list(grades.values())
 
 
 JUDGE_TRANSLATION = LlmTask(

@@ -17,7 +17,6 @@ from psibench.config.files import read_yaml, validated
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
 from psibench.llm.tasks import (
-    ADVICE,
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
@@ -37,6 +36,8 @@ from psibench.translate.translate import TranslateSection, of_documents
 
 REFUSALS = CLEANING / "refusals.yaml"
 SUSPECTS = "refusal_suspects"
+IS_REFUSAL = {"refusal": True, "untranslated": True, "translation": False}
+"""What a judge may say, and whether such a text leaves."""
 READ_CHARS = 1500
 """Characters of a text, or of each of its parts, that are looked at and shown to the judge."""
 
@@ -122,23 +123,15 @@ def gather_verdicts(
     tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
     """Make a row of every suspect; the verdict is null without a usable reply."""
-    found = [(reply.item_id, _is_refusal(reply)) for reply in replies]
+    found = [
+        (reply.item_id, IS_REFUSAL[reply_field(reply, "verdict", str, allowed=IS_REFUSAL)])
+        for reply in replies
+    ]
     schema = {"_id": pl.String, "is_refusal": pl.Boolean}
     verdicts = pl.DataFrame(found, schema=schema, orient="row")
     suspects = of_documents(tables, SUSPECTS, "_id", "item_id", "kind")
     rows = with_judgements(suspects, verdicts)
     return Gathered(rows.select(REFUSAL_VERDICTS.column_names))
-
-
-def _is_refusal(reply: Replied) -> bool:
-    allowed = {"refusal": True, "untranslated": True, "translation": False}
-    verdict = reply_field(reply, "verdict", str)
-    if verdict not in allowed:
-        raise InputError(
-            f"reply about {reply.item_id}: verdict {verdict!r}; allowed: {', '.join(allowed)}. "
-            f"{ADVICE}"
-        )
-    return allowed[verdict]
 
 
 JUDGE_REFUSALS = LlmTask(

@@ -29,16 +29,15 @@ from psibench.tables.build_schemas import (
     TEXT_PARTS,
     TRANSLATOR_QUALITY,
 )
-from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.domains import OfDomain
-from psibench.tables.schemas import CORPUS, DOCUMENTS
+from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.stage import stage
 from psibench.text.languages import spaces_sentences
 from psibench.text.parts import join_parts
 from psibench.translate.quality import (
     JUDGE_TRANSLATION,
-    draw_quality_sample,
+    draw_documents,
     quality_table,
     read_grades,
 )
@@ -53,7 +52,7 @@ from psibench.translate.translate import (
 # Stage ``translator_sample``
 
 
-@stage("translator_sample", version=1)
+@stage("translator_sample", version=2)
 def run_translator_sample(
     *,
     domains: Sequence[str],
@@ -70,8 +69,7 @@ def run_translator_sample(
     """
     frames = []
     for domain, corpus, parts_path in zip(domains, corpora, text_parts, strict=True):
-        documents = read_columns(corpus, CORPUS, ["_id", "token_length"])
-        drawn = draw_quality_sample(documents, domain=domain, per_stratum=per_stratum, seed=seed)
+        drawn = draw_documents(domain, corpus, per_stratum=per_stratum, seed=seed)
         parts = (
             read_table(OfDomain(parts_path, domain), TEXT_PARTS)
             .filter(kind="document")
@@ -79,12 +77,7 @@ def run_translator_sample(
             .group_by("doc_id", maintain_order=True)
             .agg(parts="text", separators="separator")
         )
-        texts = read_columns(corpus, CORPUS, ["_id", "text"], ids=drawn["doc_id"].to_list())
-        frames.append(
-            drawn.join(texts.rename({"_id": "doc_id"}), on="doc_id", maintain_order="left")
-            .join(parts, on="doc_id", maintain_order="left")
-            .select("_id", "text", pl.col("domain").alias("origin"), pl.exclude("_id", "text"))
-        )
+        frames.append(drawn.join(parts, on="doc_id", maintain_order="left"))
     params = {"per_stratum": per_stratum, "seed": seed}
     source = derived("translator_sample", [*corpora, *dict.fromkeys(text_parts)], params=params)
     write_table(pl.concat(frames), output, DOCUMENTS, provenance=source)
