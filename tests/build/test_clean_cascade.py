@@ -96,6 +96,6 @@ def test_a_space_is_put_between_parts_where_the_language_has_one():
         ("cmn-Hans", ["三。", "四。"], "三。四。", [2]),
     ):
         made = pl.DataFrame({"_id": ["d:b:0", "d:b:1"], "text": texts})
-        joined = join_items(parts, made, language=language, clean=lambda text, _: (None, text))
-        assert joined.items.select("text", "joins").rows() == [(whole, joins)]
+        joined, _ = join_items(parts, made, language=language, clean=lambda text, _: (None, text))
+        assert joined.select("text", "joins").rows() == [(whole, joins)]
         assert "".join(pieces_of(whole, joins)) == whole

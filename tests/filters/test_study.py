@@ -2,7 +2,6 @@ import polars as pl
 import pytest
 from filter_tables import Folder, candidate, sampling_of
 
-from psibench.errors import InputError
 from psibench.filters.margin_counts import CELL_TABLE
 from psibench.filters.study import (
     FILTER_COUNTS,
@@ -194,13 +193,6 @@ def test_necessity_is_decided_on_the_document_with_and_without_the_span(tmp_path
     assert tables["thresholds"]["n"].to_list() == [6, 1]
     kept = tables["leave_one_out"].filter(target_position="all").select("left_out", "n_kept")
     assert kept.rows() == [("none", 1), ("one", 1), ("two", 2)]
-
-
-def test_a_study_of_a_panel_of_one_is_refused_and_nothing_written(tmp_path):
-    case = Case(tmp_path)
-    with pytest.raises(InputError, match=r"rerankers: \['one'\]; a study of a panel needs two or"):
-        case.run(MARGIN.model_copy(update={"rerankers": ["one"]}))
-    assert not (tmp_path / "study").exists()
 
 
 def test_clusters_of_documents_are_the_units_of_a_model_s_p(tmp_path):

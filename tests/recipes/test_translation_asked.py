@@ -79,9 +79,9 @@ def test_a_document_of_several_parts_is_translated_and_joined(section, locale):
     assert gathered.rows["_id"].to_list() == [item.id for item in TRANSLATE.items(TABLES, section)]
     assert gathered.dropped.is_empty()
     found = TABLES["text_parts"].join(gathered.rows, on="_id", suffix="_new").filter(item_id="b")
-    joined = join_parts(found["text_new"].to_list(), found["separator"].to_list())
-    assert joined.text == locale.translate(LONG)
-    starts = [joined.text[at:].split()[0] for at in joined.joins]
+    joined, joins = join_parts(found["text_new"].to_list(), found["separator"].to_list())
+    assert joined == locale.translate(LONG)
+    starts = [joined[at:].split()[0] for at in joins]
     assert starts == [locale.translate(word) for word in ("Coal", "the", "Sails")]
 
 

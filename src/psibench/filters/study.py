@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.errors import InputError
 from psibench.filters.decide import (
     LOCATE,
     PROPOSE,
@@ -223,14 +222,7 @@ def panel_votes(
     """Say how every candidate fares under each reranker alone: bools, null without a lead.
 
     One column per reranker, one row per candidate.
-
-    Raises
-    ------
-    InputError
-        If the panel has fewer than two rerankers.
     """
-    if len(section.rerankers) < 2:
-        raise InputError(f"rerankers: {section.rerankers}; a study of a panel needs two or more")
     targets, parts = target_parts(candidates, section.parts), section.parts
     leads = target_leads(scores, targets, rerankers=section.rerankers, parts=parts)
     votes = targets.select("query_id")
@@ -328,11 +320,6 @@ def run_filter_study(
         thresholds, threshold_psi: what each threshold keeps, and every model's PSI on it.
         agreement: how often two rerankers agree. leave_one_out, leave_one_out_psi: the panel
         without each of its rerankers. cells: what each threshold keeps by length bin.
-
-    Raises
-    ------
-    InputError
-        If the panel has fewer than two rerankers.
     """
     asked = with_length_bins(read_table(candidates, CANDIDATES), documents)
     scored, bins = read_all(scores, SEGMENT_SCORES), read_length_bins(sampling)

@@ -24,7 +24,6 @@ import polars as pl
 from pydantic import AfterValidator, Field
 
 from psibench.config.base import Id, refuse_repeats, refuse_reserved
-from psibench.errors import InputError
 from psibench.filters.decide import (
     EMPTY_SEGMENT,
     MARGIN_BELOW,
@@ -246,45 +245,28 @@ def target_leads(
 
 
 def deciding_leads(
-    leads: pl.DataFrame,
-    targets: pl.DataFrame,
-    continues: pl.Expr,
-    *,
-    rerankers: Sequence[str],
-    parts: Sequence[str],
+    leads: pl.DataFrame, targets: pl.DataFrame, continues: pl.Expr, *, parts: Sequence[str]
 ) -> pl.DataFrame:
     """Find the lead that decides on each query.
 
     It is the lead under the first reranker that stops the scoring of the query, else its smallest
     lead; of equal ones that of the first reranker. ``continues`` says of a ``lead`` whether scoring
-    goes on; without a lead it stops. ``leads`` are those of `target_leads`, made of the other
-    arguments. Returns a row per query, in order of ``targets``: ``query_id, reranker_index,
-    reranker, lead, continues``, and ``reason``, why there is no lead. A query that cannot be
-    compared has no reranker.
-
-    Raises
-    ------
-    InputError
-        If a reranker has not scored a query that passes under the others.
+    goes on; without a lead it stops. ``leads`` are those of `target_leads`. Returns a row per
+    query, in order of ``targets``: ``query_id, reranker_index, reranker, lead, continues``, and
+    ``reason``, why there is no lead. A query that cannot be compared has no reranker.
     """
     leads = leads.with_columns(continues=continues.fill_null(False))
     stopped = leads.filter(~pl.col("continues")).sort("reranker_index")
     stopped = stopped.unique("query_id", keep="first")
     passed = leads.join(stopped, on="query_id", how="anti")
-    incomparable = incomparable_reason(parts)
-    n_passed = targets.select(incomparable.is_null().sum()).item() - stopped.height
-    if passed.height != n_passed * len(rerankers):
-        raise InputError(
-            f"{n_passed} queries fail under none of the rerankers {', '.join(rerankers)} and need "
-            f"{n_passed * len(rerankers)} leads; found {passed.height}. Score them again."
-        )
     smallest = passed.sort("lead", "reranker_index").unique("query_id", keep="first")
     decided = targets.join(
         pl.concat([stopped, smallest]), on="query_id", how="left", maintain_order="left"
     )
     no_text = pl.when(pl.col("lead").is_null()).then(pl.lit(NO_TEXT_REASON[tuple(parts)]))
     return decided.with_columns(
-        pl.col("continues").fill_null(False), reason=pl.coalesce(incomparable, no_text)
+        pl.col("continues").fill_null(False),
+        reason=pl.coalesce(incomparable_reason(parts), no_text),
     )
 
 
@@ -326,9 +308,8 @@ def _section_leads(
     section: VerifySection, scores: pl.DataFrame, targets: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the `deciding_leads` of a section."""
-    over: dict[str, Any] = {"rerankers": section.rerankers, "parts": section.parts}
-    leads = target_leads(scores, targets, **over)
-    return deciding_leads(leads, targets, section.continues_scoring, **over)
+    leads = target_leads(scores, targets, rerankers=section.rerankers, parts=section.parts)
+    return deciding_leads(leads, targets, section.continues_scoring, parts=section.parts)
 
 
 def _decisions(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:

@@ -1,9 +1,8 @@
 """A long text in parts, cut where it breaks best; put together they are the text again."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from psibench.text.lengths import TokenCounter
@@ -21,14 +20,6 @@ Gap = tuple[int, int]
 """Where a text may be cut: the part before ends at the first offset, the next begins at the last.
 
 Between them there is white space or nothing."""
-
-
-@dataclass(frozen=True)
-class Joined:
-    """Parts put together, and the offsets at which the second and each later one begin."""
-
-    text: str
-    joins: tuple[int, ...]
 
 
 def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> list[tuple[str, str]]:
@@ -60,11 +51,14 @@ def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> li
     return parts
 
 
-def join_parts(texts: Sequence[str], separators: Sequence[str], *, for_empty: str = "") -> Joined:
+def join_parts(
+    texts: Sequence[str], separators: Sequence[str], *, for_empty: str = ""
+) -> tuple[str, list[int]]:
     """Put parts together, or what they became; the last separator is not used.
 
     ``for_empty`` stands where a separator is empty: between Chinese sentences there is nothing,
-    between their translations there has to be a space.
+    between their translations there has to be a space. Returns the text, and the offsets at which
+    the second part and each later one begin.
     """
     pieces: list[str] = []
     joins: list[int] = []
@@ -77,7 +71,7 @@ def join_parts(texts: Sequence[str], separators: Sequence[str], *, for_empty: st
             joins.append(length)
         pieces.append(text)
         length += len(text)
-    return Joined("".join(pieces), tuple(joins))
+    return "".join(pieces), joins
 
 
 def _cut(start: int, kinds: list[list[Gap]], n_chars: int, fits: Callable[[int], bool]) -> Gap:
@@ -93,22 +87,9 @@ def _cut(start: int, kinds: list[list[Gap]], n_chars: int, fits: Callable[[int],
 
 
 def _last_fitting(ends: Sequence[int], fits: Callable[[int], bool]) -> int | None:
-    """Return the index of the last end that fits, if those before it do; None if none does.
-
-    Steps double until one does not fit, then the last of them is halved: what is looked at is
-    little longer than what fits.
-    """
-    if not ends or not fits(ends[0]):
-        return None
-    low, step = 0, 1
-    while low + step < len(ends) and fits(ends[low + step]):
-        low += step
-        step *= 2
-    beyond = min(low + step, len(ends))
-    while beyond - low > 1:
-        middle = (low + beyond) // 2
-        low, beyond = (middle, beyond) if fits(ends[middle]) else (low, middle)
-    return low
+    """Return the index of the last end that fits, if those before it do; None if none does."""
+    n_fitting = bisect_left(ends, True, key=lambda end: not fits(end))
+    return n_fitting - 1 if n_fitting else None
 
 
 def _gaps(text: str, pattern: re.Pattern[str]) -> Iterator[Gap]:

@@ -88,14 +88,14 @@ def run_train_model(
     Raises
     ------
     InputError
-        If ``pairs`` lacks the distribution, or the checkpoint cannot be loaded, takes fewer tokens
-        or has fewer layers than asked for.
+        If the checkpoint cannot be loaded, takes fewer tokens or has fewer layers than asked for.
     Stopped
         If the job is told to end; run again, it goes on.
     """
     if save_minutes is not None:
         settings = settings.model_copy(update={"save_minutes": save_minutes})
-    drawn = _drawn(distribution, pairs, domains, queries, corpus)
+    own = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
+    drawn = with_texts(own, domains, queries, corpus)
     run: dict[str, Any] = {
         "entry": entry.model_dump(mode="json", exclude={"licence", "parameters_m"})
         | {"learning_rate": entry.rate},
@@ -131,16 +131,6 @@ def run_train_model(
     save_model(network, folder, found, licence=entry.licence)
     shutil.copyfile(model, done)
     shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _drawn(
-    distribution: str, pairs: str, domains: list[str], queries: list[str], corpus: list[str]
-) -> pl.DataFrame:
-    """Read the examples of a distribution with their texts; InputError if there are none."""
-    drawn = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
-    if drawn.is_empty():
-        raise InputError(f"{pairs}: no examples of distribution {distribution!r}")
-    return with_texts(drawn, domains, queries, corpus)
 
 
 def _train(

@@ -48,7 +48,7 @@ from psibench.translate.refusals import (
     refused,
 )
 from psibench.translate.relocate import relocated
-from psibench.translate.translate import Clean, JoinedItems, join_items, pieces_of
+from psibench.translate.translate import Clean, join_items, pieces_of
 
 PREFIXES = CLEANING / "prefixes.yaml"
 
@@ -286,16 +286,16 @@ def run_mark_translations(
     """
     name = "mark_translations"
     documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
-    joined = join_items(
+    joined, lost = join_items(
         read_table(text_parts, TEXT_PARTS),
         read_table(translations, TRANSLATIONS),
         language=language,
         clean=_cleaner(language, read_prefixes(language, prefix_list) if prefixes else None),
     )
-    left = _translated(joined, documents, asked)
+    left = _translated(lost, documents, asked)
     _refuse_nothing_left(left, asked, f"{domain} is left in {language}", translations, ASK_AGAIN)
     items = _with_suspects(
-        _items_of(joined.items, left), language, read_refusals(refusal_list) if refusals else None
+        _items_of(joined, left), language, read_refusals(refusal_list) if refusals else None
     )
     suspects_found = items.drop_nulls("suspect").select(
         pl.format("{}:{}", pl.col("kind").str.head(1), "_id").alias("_id"),
@@ -321,9 +321,9 @@ def run_mark_translations(
         write_table(frame, path, spec, provenance=source)
 
 
-def _translated(joined: JoinedItems, documents: pl.DataFrame, asked: pl.DataFrame) -> Remaining:
+def _translated(lost: pl.DataFrame, documents: pl.DataFrame, asked: pl.DataFrame) -> Remaining:
     """Remove what lacks a part of its translation, and the queries of such documents."""
-    untranslated = joined.lost.select(
+    untranslated = lost.select(
         "kind",
         item_id="_id",
         reason=pl.lit("untranslated"),

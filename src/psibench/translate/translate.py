@@ -7,7 +7,6 @@ and queries of the replies, each part cleaned by itself first (`psibench.transla
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import polars as pl
@@ -178,27 +177,19 @@ ITEMS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-@dataclass(frozen=True)
-class JoinedItems:
-    """Documents and queries put together.
-
-    ``items`` has ``_id, kind, doc_id, text, prefix, n_parts, joins`` (offsets into text at which
-    the second part and each later one begin), in order of the parts; ``lost`` the ``_id, kind,
-    doc_id, detail`` of those that lack a part: one without a translation, or with a blank one.
-    """
-
-    items: pl.DataFrame
-    lost: pl.DataFrame
-
-
 def join_items(
     text_parts: pl.DataFrame, translations: pl.DataFrame, *, language: str, clean: Clean
-) -> JoinedItems:
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Put every document and query together from its translated parts, each cleaned first.
 
     A model may say something before each part, so every part is cleaned by itself. Parts are
     joined by what separated them in the original; where that was nothing, by a space if the
     language translated to puts one between sentences. Parts may lack a translation.
+
+    Returns ``_id, kind, doc_id, text, prefix, n_parts, joins`` (offsets into text at which the
+    second part and each later one begin) of documents and queries, in order of the parts; and
+    ``_id, kind, doc_id, detail`` of those that lack a part: one without a translation, or with a
+    blank one.
     """
     joined = text_parts.drop("text").join(translations, on="_id", how="left", maintain_order="left")
     by_item = joined.sort("number", maintain_order=True).group_by(
@@ -216,11 +207,12 @@ def join_items(
             lost.append((*owner, detail))
             continue
         cleaned = [clean(text, kind) for text in row["text"]]
-        whole = join_parts([text for _, text in cleaned], row["separator"], for_empty=between)
+        texts = [text for _, text in cleaned]
+        whole, joins = join_parts(texts, row["separator"], for_empty=between)
         prefix = "\n\n".join(said for said, _ in cleaned if said is not None) or None
-        items.append((*owner, whole.text, prefix, len(cleaned), list(whole.joins)))
+        items.append((*owner, whole, prefix, len(cleaned), joins))
     lost_schema = dict.fromkeys(("_id", "kind", "doc_id", "detail"), pl.String)
-    return JoinedItems(
+    return (
         pl.DataFrame(items, schema=ITEMS_SCHEMA, orient="row"),
         pl.DataFrame(lost, schema=lost_schema, orient="row"),
     )

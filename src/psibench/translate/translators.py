@@ -112,9 +112,8 @@ def translator_task(name: str) -> LlmTask:
             ids = [f"{doc_id}:{number}" for number in range(len(parts))]
             texts = [made[one] for one in ids if one in made]
             is_whole = len(texts) == len(parts)
-            joined.append(
-                join_parts(texts, separators, for_empty=between).text if is_whole else None
-            )
+            whole, _ = join_parts(texts, separators, for_empty=between)
+            joined.append(whole if is_whole else None)
         rows = sample.select(
             pl.format("{}/{}", pl.lit(language), "_id").alias("_id"),
             "text",
