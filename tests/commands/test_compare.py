@@ -311,15 +311,6 @@ def test_several_systems_on_few_documents_are_not_told_apart(tmp_path, capsys):
     assert (tmp_path / "out/comparison.html").is_file()
 
 
-def test_one_file_three_times_is_three_systems_that_are_alike(tmp_path, capsys):
-    path = write(tmp_path / "a.parquet", table(base_scores()))
-    assert main(["compare", path, path, path]) == 0
-    printed = capsys.readouterr().out
-    for name in ("1 a", "2 a (2)", "3 a (3)"):
-        assert name in printed
-    assert "Means differ in 0 of 3 pairs" in printed
-
-
 @pytest.mark.parametrize("n", [1, 27])
 def test_too_few_or_too_many_systems_are_refused(tmp_path, capsys, n):
     path = write(tmp_path / "a.parquet", table(base_scores()))

@@ -141,7 +141,6 @@ BAD_OPTIONS = {
     "no corpus": (["--max-tokens", "9", "--tokenizer", MINILM], "give all three or none"),
     "no tokens": (["--tokenizer", MINILM], "--corpus: give all three or none"),
     "no number": (["--max-tokens", "many"], "--max-tokens 'many'; give a number of tokens"),
-    "zero": (["--max-tokens", "0"], "--max-tokens '0'; give a number"),
     "too many": (["--max-tokens", "9", "9"], "2 --max-tokens for 1 --run"),
 }
 
@@ -180,10 +179,9 @@ def test_a_corpus_that_does_not_fit_the_queries_is_refused(files, capsys, change
     assert not (files / "out").exists()
 
 
-@pytest.mark.parametrize("tokenizer", ["./nowhere", "embedded:none", "qrels.tsv"])
-def test_a_tokenizer_that_is_none_is_refused(files, capsys, tokenizer):
-    assert score(files, *reading(files, tokenizer=tokenizer)) == 2
-    assert "--tokenizer" in (error := capsys.readouterr().err) or tokenizer in error
+def test_a_tokenizer_that_is_none_is_refused(files, capsys):
+    assert score(files, *reading(files, tokenizer="./nowhere")) == 2
+    assert "--tokenizer" in (error := capsys.readouterr().err) or "./nowhere" in error
 
 
 def test_tokens_for_special_tokens_alone_are_refused(files, capsys):

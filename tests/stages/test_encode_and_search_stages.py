@@ -16,7 +16,7 @@ from psibench.errors import InputError
 from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
 from psibench.search.runs import run_lexical_search, run_vector_search
-from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import ENCODINGS, RUN
 
 MINILM = "embedded:all-MiniLM-L6-v2"
@@ -183,14 +183,6 @@ def test_search_without_the_store_says_what_to_do(tmp_path):
     encode(tmp_path, STATIC)
     (tmp_path / "store").rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="have no vectors here"):
-        search(tmp_path, STATIC)
-
-
-def test_encodings_without_a_fingerprint_are_refused(tmp_path):
-    frame = encode(tmp_path, STATIC)
-    bare = Provenance(stage="encode", stage_version=1)
-    write_table(frame, tmp_path / "encodings.parquet", ENCODINGS, provenance=bare)
-    with pytest.raises(InputError, match="names no model fingerprint"):
         search(tmp_path, STATIC)
 
 

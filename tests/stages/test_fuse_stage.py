@@ -42,18 +42,6 @@ def test_reciprocal_rank_fusion_adds_up_the_ranks():
     ]
 
 
-def test_weighted_scores_are_on_one_scale_for_each_query():
-    entry = FusionModel(backend="fusion", of=["a", "b"], method="weighted", weights=[0.5, 1])
-    # The first run: d1 1, d2 .5, d3 0; the second: d3 1, d1 .8, d4 0. Of r there is one score.
-    assert fused([FIRST, SECOND], entry) == [
-        ("q", "d1", pytest.approx(0.5 + 0.8)),
-        ("q", "d3", pytest.approx(1.0)),
-        ("q", "d2", pytest.approx(0.25)),
-        ("q", "d4", 0.0),
-        ("r", "d1", 0.5),
-    ]
-
-
 def test_mirrored_ranks_are_a_tie_that_the_id_decides():
     entry = FusionModel(backend="fusion", of=["a", "b", "c"])
     runs = [

@@ -109,13 +109,6 @@ def test_a_step_whose_rows_are_not_what_it_counted_is_named(tmp_path, rows, coun
     assert not (tmp_path / "attrition.parquet").exists()
 
 
-def test_a_step_of_another_domain_is_caught(tmp_path):
-    domain = filled(Domain(tmp_path))
-    domain.step("other", [SOURCE_ROW._replace(item_id="y")], domain="science")
-    with pytest.raises(AssertionError, match=r"eng-Latn, law: y .* is of eng-Latn, science"):
-        domain.ledger()
-
-
 def test_counts_that_do_not_add_up_are_caught():
     wrong = flow_frame("step", 0, [Flow("questions", 5, 5)]).with_columns(entered=pl.lit(6))
     with pytest.raises(AssertionError, match="6 entered, but 5 kept and 0 dropped make 5"):

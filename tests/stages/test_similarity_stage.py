@@ -73,8 +73,3 @@ def test_what_is_missing_is_named(tmp_path):
         similarity(tmp_path, domains=("law", "sports"))
     with pytest.raises(InputError, match="names no model fingerprint"):
         similarity(tmp_path, params={})
-
-
-def test_vectors_that_are_gone_are_counted(tmp_path):
-    with pytest.raises(InputError, match="1 of 4 texts have no vectors here"):
-        similarity(tmp_path, texts=["x", "shared"])

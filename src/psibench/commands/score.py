@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
@@ -72,7 +72,8 @@ N_REVERSED = 1_000
 
 def run_score(args: argparse.Namespace) -> None:
     """Score every run, write the tables and the page, print what the PSI table comes to."""
-    args = with_example(args) if args.example else _of_own_files(args)
+    args = with_example(args) if args.example else args
+    args.length_buckets = args.length_buckets is not False
     limits = _check_options(args)
     queries, qrels = read_judgements(args)
     schemes: tuple[str, ...] = (args.buckets,)
@@ -81,7 +82,7 @@ def run_score(args: argparse.Namespace) -> None:
         if schemes != DEFAULT_SCHEMES:
             named = f"no query has one evidence span; buckets: {', '.join(schemes)}"
             print(f"{_names(args.queries)}: {named}", file=sys.stderr)
-    ends: Sequence[pl.DataFrame | None] = args.ends if args.example else [None] * len(args.run)
+    ends: Sequence[pl.DataFrame | None] = args.ends or [None] * len(args.run)
     tokenizer = None
     if limits is not None:
         ends, tokenizer = visible_ends(limits, queries, qrels, args)
@@ -142,14 +143,6 @@ def _correct(
     for doubt in sampling_doubts(corrected, scheme=schemes[0]):
         print(f"warning: {args.labelled}: {doubt}", file=sys.stderr)
     return format_labels(agreement, corrected, metric=metrics[0], scheme=schemes[0])
-
-
-def _of_own_files(args: argparse.Namespace) -> argparse.Namespace:
-    """Return the options with what `with_example` says of its files."""
-    known: dict[str, Any] = {"benchmark": "custom", "language": "und", "kinds": {}}
-    known["on_filter_panel"] = ()
-    known["length_buckets"] = args.length_buckets in (None, True)
-    return argparse.Namespace(**vars(args) | known)
 
 
 def _evaluate(

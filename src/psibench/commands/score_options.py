@@ -15,7 +15,8 @@ from psibench.metrics.query_scores import evidence_documents, name_some
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add all options, in groups."""
+    """Add all options, in groups, and what `--example` says beside them."""
+    parser.set_defaults(benchmark="custom", language="und", kinds={}, on_filter_panel=(), ends=None)
     files = parser.add_argument_group("files")
     files.add_argument(
         "--run",

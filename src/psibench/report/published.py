@@ -404,44 +404,41 @@ def mean_intervals(table: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
 def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
     """Average own figures over PosIR's languages, as tables 2 and 3 do.
 
-    Only a benchmark with all of the paper's languages has a mean: one over others is no
-    counterpart. It has no interval: the languages' queries are translations of one another, so
-    their errors are not independent.
+    It has no interval: the languages' queries are translations of one another, so their errors are
+    not independent.
     """
     posir = figures.filter(pl.col("data") == "posir", pl.col("query_lang") != EVERY)
-    pairs = posir.select("query_lang", "corpus_lang").unique()
-    is_crossed = (pl.col("query_lang") != pl.col("corpus_lang")).alias("is_crossed")
-    wanted = pairs.group_by(is_crossed).len("n")
-    keys = ["benchmark", *(n for n in COUNTERPART if n not in pairs.columns)]
-    return (
-        own.filter(data="posir")
-        .join(pairs, on=pairs.columns, how="semi")
-        .group_by(*keys, "metric", "own_differs", is_crossed, maintain_order=True)
-        .agg(pl.len().alias("n"), pl.col("own").mean(), pl.col("n_queries").sum())
-        .join(wanted, on=["is_crossed", "n"], how="semi", maintain_order="left")
-        .with_columns(
-            query_lang=pl.lit(EVERY),
-            corpus_lang=pl.when("is_crossed").then(pl.lit(ENGLISH)).otherwise(pl.lit(EVERY)),
-        )
-        .drop("is_crossed", "n")
-    )
+    is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
+    pairs = posir.select("query_lang", "corpus_lang", "data", group=is_crossed).unique()
+    means = _means_of_all(own, pairs, pl.col("n_queries").sum())
+    corpus = pl.when("group").then(pl.lit(ENGLISH)).otherwise(pl.lit(EVERY))
+    return means.with_columns(query_lang=pl.lit(EVERY), corpus_lang=corpus).drop("group")
 
 
 def _model_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
-    """Average own figures over Controlled's eight bases of one training, as its Table 4 does.
+    """Average own figures over Controlled's eight bases of one training, as its Table 4 does."""
+    table = figures.filter(spec="controlled_table14")
+    bases = table.select("model", "data", group="column").unique()
+    means = _means_of_all(own, bases, pl.col("n_queries").max())
+    model = pl.format("{}-{}-s{}", pl.lit(EVERY_MODEL), "group", pl.lit(SEED))
+    return means.with_columns(model=model).drop("group")
 
-    Only a benchmark that all of them were run on has a mean. It has no interval.
+
+def _means_of_all(own: pl.DataFrame, wanted: pl.DataFrame, n_queries: pl.Expr) -> pl.DataFrame:
+    """Average own figures over all that is wanted of one data and group; without interval.
+
+    ``wanted``: data, group, and the columns averaged over. A benchmark that lacks one of them has
+    no mean: one over others is no counterpart.
     """
-    of_model = figures.filter(spec="controlled_table14").select("model", "data", "column").unique()
-    wanted = of_model.group_by("data", "column").agg(n=pl.len())
-    keys = ["benchmark", *(name for name in COUNTERPART if name != "model")]
+    over = [name for name in wanted.columns if name != "group"]
+    keys = ["benchmark", "data", *(name for name in COUNTERPART if name not in over)]
+    sizes = wanted.group_by("data", "group").agg(n=pl.len())
     return (
-        own.join(of_model, on=["model", "data"])
-        .group_by(*keys, "metric", "own_differs", "column", maintain_order=True)
-        .agg(pl.len().alias("n"), pl.col("own").mean(), pl.col("n_queries").max())
-        .join(wanted, on=["data", "column", "n"], how="semi", maintain_order="left")
-        .with_columns(model=pl.format("{}-{}-s{}", pl.lit(EVERY_MODEL), "column", pl.lit(SEED)))
-        .drop("column", "n")
+        own.join(wanted, on=over)
+        .group_by(*keys, "metric", "own_differs", "group", maintain_order=True)
+        .agg(pl.len().alias("n"), pl.col("own").mean(), n_queries)
+        .join(sizes, on=["data", "group", "n"], how="semi", maintain_order="left")
+        .drop("n")
     )
 
 
