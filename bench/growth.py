@@ -106,25 +106,11 @@ def search(n: int) -> Work:
     import numpy as np
 
     from psibench.search.exact import search_vectors
-    from psibench.store.vectors import Vectors
 
     rng = np.random.default_rng(SEED)
     vectors = rng.standard_normal((n, 256), dtype=np.float32)
-
-    class Source:
-        n_documents = n
-
-        def blocks(self, block_bytes: int) -> Any:
-            step = max(1, block_bytes // 1024)
-            for first in range(0, n, step):
-                part = vectors[first : first + step]
-                yield (
-                    np.arange(first, first + len(part)),
-                    Vectors(part, np.arange(len(part) + 1)),
-                )
-
     queries = rng.standard_normal((200, 256), dtype=np.float32)
-    return lambda: search_vectors(queries, Source(), k=100)
+    return lambda: search_vectors(queries, vectors, k=100)
 
 
 def scoring(n: int) -> Work:

@@ -157,6 +157,6 @@ def test_a_job_ends_when_its_head_does(tmp_path, monkeypatch):
 
 def test_jobs_of_slurm_whose_own_snakemake_reads_the_workflow_outlive_the_head(monkeypatch):
     monkeypatch.setattr(os, "environ", {"PSIBENCH_HEAD_LOCK": "head.lock"})
-    set_environment("store", None)
+    set_environment("store")
     assert "PSIBENCH_HEAD_LOCK" not in os.environ
     assert os.environ["PSIBENCH_JOBS"] == os.path.abspath("store/jobs")

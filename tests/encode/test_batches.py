@@ -141,11 +141,6 @@ def test_windows_of_a_text_stay_together_and_in_order(store):
         np.testing.assert_array_equal(vectors.values[3 * place : 3 * place + 3], expected)
 
 
-def test_no_texts_write_nothing(store):
-    assert encode(HashEncoder(), [], store).texts == 0
-    assert not store.folder.exists()
-
-
 @given(lengths=st.lists(st.integers(1, 50), max_size=40), budget=st.integers(1, 200))
 def test_batches_keep_to_the_budget_the_longest_texts_first(lengths, budget):
     texts = [f"{place:02d}" + "x" * length for place, length in enumerate(lengths)]
@@ -199,29 +194,12 @@ def test_a_stopped_job_has_stored_every_text_it_finished(tmp_path, store):
     assert stop.needed[-1] > 0
 
 
-def test_parts_of_bulky_vectors_are_written_early(store, monkeypatch):
-    monkeypatch.setattr("psibench.encode.batches.PART_BYTES", 64)  # four vectors
-    encode(HashEncoder(), texts_of(40), store, batch=8, shard=10**6)
-    assert len(list(store.folder.iterdir())) == 10
-
-
 def test_little_is_padded_once_an_eighth_of_the_budget_is_used(store):
     # Of 80 tokens: four texts of 10 and 9, which 8 would pad by more than an eighth.
     texts = ["a" * 10, "b" * 10, "a" * 9, "b" * 9, "a" * 8, "a" * 7]
     encoder = HashEncoder()
     encode(encoder, texts, store, batch=80)
     assert encoder.batches == [(10, 4), (8, 2)]
-
-
-def test_statistics_count_texts_tokens_and_padding(store):
-    # Seven and eight tokens share a batch, twice: two of 32 places are padding.
-    texts = ["a" * 8, "b" * 8, "a" * 7, "b" * 7, "a" * 7]
-    stats = encode(HashEncoder(), texts, store, batch=16)
-    assert (stats.texts, stats.tokens, stats.padded_tokens) == (4, 30, 30)
-    stats = encode(HashEncoder(), ["abcdefgh", "abcdefg"], store, batch=16)
-    assert (stats.texts, stats.tokens, stats.padded_tokens) == (2, 15, 16)
-    assert stats.padding_share == 1 / 16
-    assert stats.seconds > 0
 
 
 LONG = "Dogs sleep all day long in the house while the cat sits on a mat. "

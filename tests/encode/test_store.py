@@ -1,5 +1,4 @@
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -66,36 +65,10 @@ def test_texts_may_have_several_vectors_or_none(store):
     np.testing.assert_array_equal(found.values, np.concatenate(vectors))
 
 
-def test_as_many_vectors_as_texts_are_not_single_if_unevenly_spread(store):
-    store.add(KEYS, rows(0, 2, 1))
-    assert not store.load(KEYS).is_single
-
-
-def test_loading_no_keys_gives_no_vectors(store):
-    found = store.load([])
-    assert (len(found.values), found.offsets.tolist()) == (0, [0])
-
-
-def test_missing_lists_first_occurrences_only(store):
-    store.add([KEYS[1]], rows(1))
-    assert store.missing([KEYS[0], KEYS[1], KEYS[2], KEYS[0]]) == [0, 2]
-
-
 def test_parts_written_by_another_job_are_seen(store):
     assert store.missing(KEYS) == [0, 1, 2]
     reopened(store).add(KEYS[:2], rows(1, 1))
     assert store.missing(KEYS) == [2]
-
-
-def test_two_jobs_writing_the_same_texts_do_not_clash(store):
-    other = reopened(store)
-    vectors = rows(1, 1, 1)
-    store.add(KEYS, vectors)
-    other.add(KEYS, vectors)
-    other.add(KEYS[:2], vectors[:2])
-    found = reopened(store).load(KEYS)
-    np.testing.assert_array_equal(found.values, np.concatenate(vectors))
-    assert len(list(store.folder.iterdir())) == 2  # equal shards are one part
 
 
 def test_failed_write_leaves_nothing(store, monkeypatch):
@@ -133,13 +106,6 @@ def test_damaged_part_is_named(store, damage):
     part.write_bytes(damage(part.read_bytes()))
     with pytest.raises(InputError, match=f"{part.name}: damaged part.*Delete this file"):
         reopened(store).load(keys)
-
-
-def test_table_that_is_no_part_is_named(store):
-    store.folder.mkdir(parents=True)
-    pq.write_table(pa.table({"x": [1]}), store.folder / "part-0.parquet")
-    with pytest.raises(InputError, match=r"part-0\.parquet: damaged part"):
-        store.missing(KEYS)
 
 
 @pytest.mark.parametrize(("storage", "number"), [("float32", "float"), ("float16", "halffloat")])
@@ -219,17 +185,6 @@ def test_blocks_give_every_place_once_within_the_memory(tmp_path, storage, block
         np.testing.assert_array_equal(vectors.offsets, expected.offsets)
         seen += places.tolist()
     assert sorted(seen) == list(range(150))
-
-
-def test_blocks_read_each_part_once_and_only_what_is_wanted(store, monkeypatch):
-    for name in "abcd":
-        store.add([text_key(f"{name}{i}") for i in range(9)], rows(*[1] * 9))
-    asked = [text_key(f"{name}{i}") for i in range(9) for name in "acd"]
-    store.missing(asked)  # the keys are read now
-    read, calls = pq.ParquetFile, []
-    monkeypatch.setattr(pq, "ParquetFile", lambda path, **o: calls.append(path) or read(path, **o))
-    assert sum(len(places) for places, _ in store.blocks(asked, 16 * 2)) == 27
-    assert len(calls) == len(set(calls)) == 3
 
 
 def test_documents_of_a_store_come_by_their_numbers(store):

@@ -145,31 +145,12 @@ def test_a_padded_batch_is_one_by_one(load_tiny, checkpoint, pooling, request):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-@pytest.mark.parametrize("checkpoint", ["sharp_bert", "tiny_gpt2"])
-def test_strength_0_is_no_calibration_and_strength_1_is_another(load_tiny, checkpoint, request):
-    folder = request.getfixturevalue(checkpoint)
-    plain = np.concatenate(vectors_of(load_tiny(folder), TEXTS))
-    none, all_of_it = (
-        np.concatenate(vectors_of(load_tiny(folder, calibrate=HOW | {"strength": s}), TEXTS))
-        for s in (0.0, 1.0)
-    )
-    np.testing.assert_allclose(none, plain, atol=1e-6)
-    assert np.abs(all_of_it - plain).max(axis=1)[0] > 1e-4
-
-
 @pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
 def test_texts_that_fill_no_basket_are_left_as_they_are(load_tiny, sharp_bert, pooling):
     short = [TEXTS[1], TEXTS[3]]
     found = vectors_of(load_tiny(sharp_bert, pooling=pooling, calibrate=HOW), short)
     plain = vectors_of(load_tiny(sharp_bert, pooling=pooling), short)
     np.testing.assert_allclose(np.concatenate(found), np.concatenate(plain), atol=1e-6)
-
-
-def test_two_networks_in_one_process_keep_their_own_settings(load_tiny, sharp_bert):
-    weak, strong = (load_tiny(sharp_bert, calibrate=HOW | {"strength": s}) for s in (0.1, 1.0))
-    before = vectors_of(weak, TEXTS[:1])[0]
-    assert np.abs(before - vectors_of(strong, TEXTS[:1])[0]).max() > 1e-3
-    np.testing.assert_array_equal(vectors_of(weak, TEXTS[:1])[0], before)
 
 
 def test_a_network_whose_attention_cannot_be_reached_is_refused():

@@ -84,29 +84,6 @@ def test_bidirectional_decoders_equal_an_explicit_full_mask(tmp_path, load_tiny,
         np.testing.assert_allclose(vector, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("save", "architecture"),
-    [
-        (save_bidirectional_qwen2, "bidirectional"),
-        (save_bidirectional_llama, "bidirectional"),
-        (save_gemma3, "bidirectional"),
-        (save_nv_embed, "nv-embed"),
-    ],
-)
-@pytest.mark.parametrize("attention", ["auto", "eager"])
-def test_a_later_token_changes_the_states_of_earlier_ones(
-    tmp_path, load_tiny, save, architecture, attention
-):
-    encoder = load_tiny(save(tmp_path / "m"), architecture=architecture, attention=attention)
-    assert encoder.model.needs_mask
-    one, other = (
-        encoder.model.transformer(ids_of(encoder, text)).last_hidden_state[0, :3].detach()
-        for text in ("w1 w2 w3 w4", "w1 w2 w3 w5")
-    )
-    assert (one - other).abs().min(dim=1).values.max() > 0
-    assert (one - other).abs().max(dim=1).values.min() > 1e-3
-
-
 @pytest.mark.parametrize("save", [save_qwen3_embedding, save_gemma3])
 def test_decoders_of_transformers_give_the_vectors_of_sentence_transformers(
     tmp_path, load_tiny, save

@@ -141,13 +141,3 @@ def test_attention_has_a_mask_only_where_something_is_padded(
     assert (None if mixed is None else mixed.sum(dim=1).tolist()) == (
         lengths if needs_mask else None
     )
-
-
-@pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", *KINDS])
-def test_a_network_of_any_kind_has_gradients_by_its_input_embeddings(load_kind, kind):
-    encoder = load_kind(kind)
-    windows, content = parts(encoder, TEXTS[1:3])
-    aims = np.concatenate(encoder.forward(*parts(encoder, ["w7 w2", "w4"], "query")))
-    found = encoder.embedding_gradients(windows, content, aims)
-    assert [len(one) for one in found] == [len(window) for window in windows]
-    assert all(np.abs(one[keep]).max() > 0 for one, keep in zip(found, content, strict=True))

@@ -4,9 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from closeness import assert_vectors_close
 from encoder_references import vectors_of
-from late_vectors import maxsim_search
 from tiny_late_checkpoints import save_bge_m3
 
 from psibench.config.models import FlagEmbeddingModel, SentenceTransformerModel
@@ -93,67 +91,14 @@ def test_multi_vectors_with_a_prompt_are_those_of_flag_embedding_with_that_instr
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-def test_every_token_but_the_first_has_a_vector_the_closing_one_too(load):
-    # w1 w2 w3 and </s>; the empty text has </s> alone; a cut text 31 of its 32 tokens.
-    shapes = [v.shape for v in vectors_of(load(), ["w1 w2 w3", "", TEXTS[-1]])]
-    assert shapes == [(4, 32), (1, 32), (31, 32)]
-
-
-def test_search_scores_as_flag_embedding_does(load, theirs):
-    encoder = load()
-    assert encoder.entry.scores_by == "mean-maxsim"
-    asked, read = vectors_of(encoder, QUERIES, role="query"), vectors_of(encoder, TEXTS)
-    given = theirs.encode([*QUERIES, *TEXTS], max_length=32, return_colbert_vecs=True)
-    queries, texts = given["colbert_vecs"][:3], given["colbert_vecs"][3:]
-    expected = [[float(theirs.colbert_score(q, t)) for t in texts] for q in queries]
-    np.testing.assert_allclose(maxsim_search(asked, read, mean=True), expected, atol=1e-4)
-
-
-def test_what_is_in_a_batch_changes_its_vectors_by_rounding_only(load):
-    encoder = load()
-    together = vectors_of(encoder, TEXTS)
-    backwards = vectors_of(encoder, TEXTS[::-1])[::-1]
-    alone = [vectors_of(encoder, [text])[0] for text in TEXTS]
-    assert_vectors_close(together, alone)
-    assert_vectors_close(backwards, alone)
-
-
-def test_visible_characters_end_with_the_last_token_that_is_read(load):
-    whole, cut, empty = load(max_tokens=8).tokenize(
-        ["w1 w2", "w1 w2 w3 w4 w5 w6 w7 w8", ""], "document"
-    )
-    assert (whole.visible_char_end, empty.visible_char_end) == (5, 0)
-    assert (cut.n_tokens, cut.visible_char_end) == (8, len("w1 w2 w3 w4 w5 w6"))
-
-
-@pytest.mark.parametrize(
-    "changed", [{"max_tokens": 16}, {"vectors": "sparse"}, {"attention": "eager"}], ids=str
-)
-def test_fingerprint_changes_with_what_decides_the_vectors(load, changed):
-    assert load(**changed).fingerprint != load().fingerprint
-
-
 def test_fingerprint_changes_with_the_number_format_and_the_head(load, bge_m3, tmp_path):
     other = shutil.copytree(bge_m3, tmp_path / "other")
     torch.save(torch.nn.Linear(32, 32).state_dict(), other / "colbert_linear.pt")
-    prints = {load().fingerprint, load(dtype="bfloat16").fingerprint, load(other).fingerprint}
-    assert len(prints) == 3
-
-
-def test_fingerprint_does_not_change_with_presentation_or_prompts(load):
-    changed = {"description": "other", "parameters_m": 1.0, "query_prompt": "w1 "}
-    assert load(**changed).fingerprint == load(attention="sdpa").fingerprint == load().fingerprint
-
-
-def test_salt_is_the_prompt_of_the_role(load):
-    encoder = load(query_prompt="q: ", document_prompt="d: ")
-    assert (encoder.salt("query"), encoder.salt("document")) == ("q: ", "d: ")
-
-
-def test_positions_end_before_max_positions(load):
-    assert load(max_tokens=512).entry.max_tokens == 512
-    with pytest.raises(InputError, match="max_tokens 513 is more than its 512 positions"):
-        load(max_tokens=513)
+    encoders = [load(), load(dtype="bfloat16"), load(other), load(max_tokens=16)]
+    encoders.append(load(vectors="sparse"))
+    assert len({encoder.fingerprint for encoder in encoders}) == len(encoders)
+    same = load(description="other", parameters_m=1.0, query_prompt="w1 ")
+    assert same.fingerprint == load().fingerprint
 
 
 def test_each_kind_of_vectors_needs_a_head(load, bge_m3, tmp_path):
@@ -176,26 +121,6 @@ def test_a_reduced_format_changes_vectors_a_little_and_the_heads_compute_in_floa
     np.testing.assert_allclose(reduced, exact, atol=0.03)
     # Numbers of bfloat16 have 16 bits of zeros at their end.
     assert (reduced.view(np.uint32)[:, -1] & 0xFFFF).any()
-
-
-class Evil:
-    """Makes a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
-def test_a_head_that_would_run_code_is_refused(load, bge_m3, tmp_path):
-    bad = shutil.copytree(bge_m3, tmp_path / "bad")
-    torch.save({"weight": Evil(tmp_path / "ran")}, bad / "colbert_linear.pt")
-    with pytest.raises(
-        InputError, match=r"colbert_linear\.pt: damaged, or holds more than tensors"
-    ):
-        load(bad)
-    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("state", [{"weight": torch.ones(4, 8)}, {"bias": torch.ones(4)}], ids=str)

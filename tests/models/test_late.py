@@ -7,7 +7,6 @@ import pytest
 import torch
 from closeness import assert_vectors_close
 from encoder_references import vectors_of
-from late_vectors import maxsim, maxsim_search
 from safetensors.torch import load_file, save_file
 from sentence_transformers import MultiVectorEncoder
 from tiny_late_checkpoints import save_colbert, save_jina_colbert, save_pylate
@@ -28,26 +27,7 @@ TEXTS = [
     " ".join(f"w{i}" for i in range(59)),
 ]
 QUERIES = ["w3 w4", "", "w41 w17 w2?", " ".join(f"w{i}" for i in range(40))]
-STANFORD = {
-    "query_tokens": "query_maxlen",
-    "attend_to_expansion": "attend_to_mask_tokens",
-    "query_marker": "query_token_id",
-    "document_marker": "doc_token_id",
-    "skip_punctuation": "mask_punctuation",
-}
-PYLATE = {
-    "query_tokens": "query_length",
-    "expand_queries": "do_query_expansion",
-    "attend_to_expansion": "attend_to_expansion_tokens",
-    "query_marker": "query_prefix",
-    "document_marker": "document_prefix",
-}
-JINA = {
-    "architecture": "flash-xlm-roberta",
-    "query_marker": "[QueryMarker]",
-    "document_marker": "[DocumentMarker]",
-    "attend_to_expansion": True,
-}
+JINA = {"architecture": "flash-xlm-roberta"}
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +82,6 @@ def test_a_document_is_marked_and_its_punctuation_has_no_vectors(load):
     assert item.windows[0][[0, 1, 2, 4, 8]].tolist() == [CLS, D, W0, W0 + 1, SEP]
     assert item.content[0].tolist() == [True, True, True, False, True, False, True, True, True]
     assert item.visible_char_end == len("w0, w1. w2 w3")
-    (kept,) = load(max_tokens=9, skip_punctuation=False).tokenize(["w0, w1."], "document")
-    assert kept.content[0].all()
-
-
-def test_queries_are_not_filled_up_where_that_is_off(load):
-    short, long = load(query_tokens=8, expand_queries=False).tokenize(["w0", QUERIES[3]], "query")
-    assert short.windows[0].tolist() == [CLS, Q, W0, SEP]
-    assert len(long.windows[0]) == 8
 
 
 def test_a_mask_token_that_a_text_has_itself_is_attended_to(load, colbert):
@@ -122,42 +94,15 @@ def test_a_mask_token_that_a_text_has_itself_is_attended_to(load, colbert):
     np.testing.assert_allclose(read, expected, atol=1e-6)
 
 
-def test_an_empty_document_has_the_vectors_of_its_special_tokens(load):
-    assert vectors_of(load(), ["", "..."])[0].shape == (3, 16)
-    assert vectors_of(load(), ["", "..."])[1].shape == (3, 16)
-
-
-def test_search_scores_by_the_formula(load):
-    encoder = load()
-    asked, read = vectors_of(encoder, QUERIES, role="query"), vectors_of(encoder, TEXTS)
-    assert encoder.entry.scores_by == "maxsim"
-    expected = [[maxsim(query, text) for text in read] for query in asked]
-    np.testing.assert_allclose(maxsim_search(asked, read), expected, atol=1e-4)
-    assert [len(query) for query in asked] == [32] * 4
-
-
 @pytest.mark.parametrize("role", ["query", "document"])
-@pytest.mark.parametrize("fields", [{}, {"attend_to_expansion": True}, {"expand_queries": False}])
-def test_what_is_in_a_batch_changes_its_vectors_by_rounding_only(load, role, fields):
-    encoder = load(**fields)
+def test_what_is_in_a_batch_changes_its_vectors_by_rounding_only(load, role):
+    encoder = load()
     shape = {"role": role}
     together = vectors_of(encoder, TEXTS, **shape)
     backwards = vectors_of(encoder, TEXTS[::-1], **shape)[::-1]
     alone = [vectors_of(encoder, [text], **shape)[0] for text in TEXTS]
     assert_vectors_close(together, alone)
     assert_vectors_close(backwards, alone)
-
-
-def test_leading_dimensions_are_kept_and_normalised_anew(load):
-    for whole, cut in zip(vectors_of(load(), TEXTS), vectors_of(load(dim=8), TEXTS), strict=True):
-        leading = whole[:, :8]
-        expected = leading / np.linalg.norm(leading, axis=1, keepdims=True)
-        np.testing.assert_allclose(cut, expected, atol=1e-6)
-
-
-def test_more_dimensions_than_there_are_is_refused(load):
-    with pytest.raises(InputError, match="dim 32 is more than its 16 dimensions"):
-        load(dim=32)
 
 
 @pytest.mark.parametrize("role", ["query", "document"])
@@ -179,14 +124,6 @@ def test_rotary_checkpoint_is_marked_with_its_own_tokens(load, jina):
     # <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> 4, the markers 5 and 6, w0 7
     assert encoder.tokenize(["w0"], "query")[0].windows[0].tolist() == [0, 5, 7, 2, 4, 4, 4, 4]
     assert encoder.tokenize(["w0"], "document")[0].windows[0].tolist() == [0, 6, 7, 2]
-
-
-def test_the_base_of_the_rotations_is_the_checkpoint_s(load, jina, tmp_path):
-    other = shutil.copytree(jina, tmp_path / "other")
-    config = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(config | {"rotary_emb_base": 20.0}))
-    (near,), (far,) = (vectors_of(load(f, **JINA), ["w1 w2 w3 w4"]) for f in (other, jina))
-    assert np.abs(near - far).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -255,33 +192,6 @@ def test_vectors_are_those_of_sentence_transformers(load, any_layout, role):
         np.testing.assert_allclose(found, vectors, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"query_tokens": 12},
-        {"expand_queries": False},
-        {"attend_to_expansion": True},
-        {"query_marker": "[unused1]", "document_marker": "[unused0]"},
-        {"skip_punctuation": False},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("save", [save_colbert, save_pylate])
-def test_what_an_entry_says_goes_before_the_checkpoint_s_own(load, tmp_path, save, entry):
-    """A checkpoint that declares the same gives the same vectors."""
-    names = STANFORD if save is save_colbert else PYLATE
-    declared = {names[key]: value for key, value in entry.items() if key in names}
-    if save is save_pylate and "skip_punctuation" in entry:
-        declared = {"skiplist_words": []}
-    if len(declared) < len(entry):
-        pytest.skip("Stanford's layout always fills queries up")
-    own, other = load(save(tmp_path / "own"), **entry), load(save(tmp_path / "other", **declared))
-    for role in ("query", "document"):
-        pairs = zip(*(vectors_of(each, TEXTS, role=role) for each in (own, other)), strict=True)
-        for ours, theirs in pairs:
-            np.testing.assert_array_equal(ours, theirs)
-
-
 def test_a_function_of_elsewhere_in_the_projection_is_refused(load, tmp_path):
     with pytest.raises(InputError, match=r"activation_function 'mine\.Own'; supported: classes of"):
         load(save_pylate(tmp_path, dense={"activation_function": "mine.Own"}))
@@ -296,31 +206,24 @@ def test_a_checkpoint_without_projection_is_refused(load, colbert, tmp_path):
         load(other)
 
 
-@pytest.mark.parametrize("key", ["query_marker", "document_marker"])
-def test_a_marker_that_the_vocabulary_lacks_is_refused(load, key):
-    with pytest.raises(InputError, match=rf"no token '\[Q\]'; set {key}"):
-        load(**{key: "[Q] "})
-
-
-def test_a_tokenizer_without_mask_token_fills_up_nothing(load, colbert, tmp_path):
+def test_a_tokenizer_without_mask_token_is_refused(load, colbert, tmp_path):
     other = shutil.copytree(colbert, tmp_path / "other")
     config = json.loads((other / "tokenizer_config.json").read_text())
     del config["mask_token"]
     (other / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match=r"no mask token.*expand_queries: false"):
+    with pytest.raises(InputError, match="no mask token to fill up queries"):
         load(other)
-    assert load(other, expand_queries=False).tokenize(["w0"], "query")[0].n_tokens == 4
+
+
+def test_a_marker_that_the_vocabulary_lacks_is_refused(load, tmp_path):
+    with pytest.raises(InputError, match=r"no token '\[Q\]', the marker"):
+        load(save_pylate(tmp_path, query_prefix="[Q] "))
 
 
 @pytest.mark.parametrize("fields", [{"max_tokens": 65}, {"query_tokens": 65}], ids=str)
 def test_more_tokens_than_positions_are_refused(load, fields):
     with pytest.raises(InputError, match=f"{next(iter(fields))} 65 is more than its 64 positions"):
         load(**fields)
-
-
-def test_attention_that_skips_unattended_masks_is_refused(load):
-    with pytest.raises(InputError, match="flash_attention_2 gives no vectors for mask tokens"):
-        load(attention="flash_attention_2")
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -337,13 +240,6 @@ def test_reduced_formats_stay_close_to_float32(load, dtype):
     [
         {"max_tokens": 16},
         {"query_tokens": 16},
-        {"expand_queries": False},
-        {"attend_to_expansion": True},
-        {"query_marker": "w1"},
-        {"document_marker": "w1"},
-        {"skip_punctuation": False},
-        {"dim": 8},
-        {"attention": "eager"},
         {"dtype": "bfloat16"},
     ],
     ids=str,
@@ -353,7 +249,7 @@ def test_fingerprint_changes_with_what_decides_the_vectors(load, changed):
 
 
 def test_fingerprint_does_not_change_with_presentation_or_prompts(load):
-    changed = {"description": "other", "query_prompt": "w1 ", "attention": "sdpa"}
+    changed = {"description": "other", "query_prompt": "w1 "}
     assert load(**changed).fingerprint == load().fingerprint
 
 

@@ -1,7 +1,6 @@
 """NV-Embed's latent attention, Jina's adapters and JinaBERT, against their own code's formulas."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -20,15 +19,10 @@ from tiny_architectures import (
     save_nomic,
     save_nv_embed,
 )
-from tiny_late_checkpoints import save_jina_colbert
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import gelu, layer_norm, linear, softmax
-from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModel, Qwen2_5_VLTextConfig
 
 from psibench.errors import InputError
-from psibench.models.architectures import flash_xlm_roberta, jina_bert, jina_v3
-from psibench.models.architectures.nv_embed import LatentAttention
 
 
 def nv_reference(folder, ids: torch.Tensor, n_prompt: int) -> np.ndarray:
@@ -85,25 +79,6 @@ def test_nv_embed_pools_its_prompt_like_the_rest_where_the_entry_says_mean(tmp_p
     assert encoder.fingerprint != left_out.fingerprint
 
 
-LATENT = {
-    "num_latents_value": 64, "num_cross_heads": 4, "cross_dim_head": 32,
-    "hidden_dim": 32, "latent_dim": 32,
-}  # fmt: skip
-
-
-def test_no_step_of_latent_attention_takes_memory_for_the_keys_of_each_row():
-    latent = LatentAttention(LATENT).eval()
-    rows, keys = 256, 64 * 4 * 32 * 4  # bytes of one set: latents, heads, dimensions, float32
-    with (
-        torch.inference_mode(),
-        sdpa_kernel(SDPBackend.MATH),  # the kernel of heads as wide as NV-Embed's on a GPU
-        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found,
-    ):
-        latent(torch.randn(rows, 1, 32))
-    largest = max(event.self_cpu_memory_usage for event in found.events())
-    assert keys <= largest < rows * keys / 4
-
-
 def test_jina_v4_adds_the_retrieval_adapter_to_every_linear_layer_of_the_text_model(
     tmp_path, load_tiny
 ):
@@ -138,7 +113,6 @@ def test_jina_v4_adds_the_retrieval_adapter_to_every_linear_layer_of_the_text_mo
     ("changes", "message"),
     [
         ({"use_dora": True}, "use_dora True"),
-        ({"alpha_pattern": {"q_proj": 3}}, "alpha_pattern"),
         ({"r": RANK + 1}, "rank"),
         ({"lora_alpha": None, "r": None}, "r and lora_alpha"),
     ],
@@ -165,13 +139,6 @@ def test_jina_v4_adapters_elsewhere_are_refused(tmp_path, load_tiny, old, new, m
     path = folder / "adapters" / "adapter_model.safetensors"
     save_file({name.replace(old, new): t for name, t in load_file(path).items()}, path)
     with pytest.raises(InputError, match=message):
-        load_tiny(folder, architecture="jina-v4")
-
-
-def test_jina_v4_without_its_adapters_is_refused(tmp_path, load_tiny):
-    folder = save_jina_v4(tmp_path / "m")
-    shutil.rmtree(folder / "adapters")
-    with pytest.raises(InputError, match=r"adapter_config\.json"):
         load_tiny(folder, architecture="jina-v4")
 
 
@@ -222,7 +189,6 @@ def test_jina_v3_refuses_texts_without_one_of_its_instructions(tmp_path, load_ti
         ({"lora_adaptations": ["retrieval.query"]}, "both need retrieval.query and"),
         ({"task_instructions": {}}, "both need retrieval.query and"),
         ({"task_instructions": dict.fromkeys(INSTRUCTIONS, "w1")}, "reads both of"),
-        ({"rotary_emb_interleaved": True}, "rotary_emb_interleaved"),
     ],
 )
 def test_jina_v3_of_another_kind_is_refused(tmp_path, load_tiny, changes, message):
@@ -258,21 +224,7 @@ def test_jina_bert_pools_the_states_of_bert_with_alibi_and_gated_units(tmp_path,
 def test_jina_bert_refuses_an_attention_it_does_not_have(tmp_path, load_tiny):
     save_jina_bert(tmp_path)
     with pytest.raises(InputError, match="attends by torch's own function"):
-        load_tiny(tmp_path, architecture="jina-bert", attention="eager")
-
-
-@pytest.mark.parametrize("name", ["jina-v3", "jina-colbert-v2"])
-def test_rotary_angles_stay_in_float32_whatever_the_weights_are_in(tmp_path, name):
-    save = save_jina_v3 if name == "jina-v3" else save_jina_colbert
-    save(tmp_path)
-    config, options = json.loads((tmp_path / "config.json").read_text()), {"dtype": "bfloat16"}
-    if name == "jina-v3":
-        networks = list(jina_v3.load(tmp_path, config, options).networks)
-    else:
-        networks = [flash_xlm_roberta.load_rotary(tmp_path, config, options)]
-    for network in networks:
-        assert {parameter.dtype for parameter in network.parameters()} == {torch.bfloat16}
-        assert network.rotary_emb.inv_freq.dtype == torch.float32
+        load_tiny(tmp_path, architecture="jina-bert", calibrate={})
 
 
 # Of 8 dimensions a head, trained on 16 tokens, the base of 1,000 becomes of L tokens
@@ -314,21 +266,3 @@ def test_nomic_without_its_lengths_is_refused(tmp_path, load_tiny, changes, mess
     save_nomic(tmp_path, **changes)
     with pytest.raises(InputError, match=message):
         load_tiny(tmp_path, **LONG_NOMIC)
-
-
-def test_nomic_takes_as_many_tokens_as_its_config_says(tmp_path, load_tiny):
-    save_nomic(tmp_path)
-    assert load_tiny(tmp_path, **LONG_NOMIC | {"max_tokens": 8192}).entry.max_tokens == 8192
-    with pytest.raises(InputError, match="8192"):
-        load_tiny(tmp_path, **LONG_NOMIC | {"max_tokens": 8193})
-
-
-def test_jina_bert_has_the_parameters_of_jina_embeddings_v2_base():
-    # The shape in config.json of jina-colbert-v1-en, trained from it; its card has 137 million.
-    config = {
-        "vocab_size": 30528, "hidden_size": 768, "num_hidden_layers": 12, "layer_norm_eps": 1e-12,
-        "num_attention_heads": 12, "intermediate_size": 3072, "type_vocab_size": 2,
-    }  # fmt: skip
-    with torch.device("meta"):
-        network = jina_bert.JinaBert(config)
-    assert sum(p.numel() for p in network.parameters()) == pytest.approx(137e6, rel=0.005)

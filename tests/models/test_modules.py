@@ -15,7 +15,6 @@ from sentence_transformers.sentence_transformer import modules
 from tiny_checkpoints import save_modules
 
 from psibench.errors import InputError
-from psibench.models.manifests import Manifest
 from psibench.models.networks import load_network
 
 TEXTS = ["w1 w2 w3", "", "w40", " ".join(f"w{i}" for i in range(28))]
@@ -56,21 +55,6 @@ def reference(folder: Path) -> np.ndarray:
 def test_vectors_are_those_of_sentence_transformers(tmp_path, tiny_bert, load_tiny, rest):
     save(tmp_path, tiny_bert, *rest)
     np.testing.assert_allclose(encode(load_tiny(tmp_path)), reference(tmp_path), atol=1e-6)
-
-
-def test_modules_that_do_not_fit_the_transformer_are_refused(tmp_path, tiny_bert, load_tiny):
-    folder = save(tmp_path, tiny_bert, modules.Pooling(32), dense(24, 16, torch.nn.Tanh()))
-    with pytest.raises(InputError, match="cannot be loaded"):
-        load_tiny(folder)
-
-
-@pytest.mark.parametrize("path", ["../1_Pooling", "/1_Pooling"])
-def test_a_module_outside_the_folder_is_refused(tmp_path, tiny_bert, load_tiny, path):
-    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
-    listed = (folder / "modules.json").read_text().replace("1_Pooling", path)
-    (folder / "modules.json").write_text(listed)
-    with pytest.raises(InputError, match="lies outside the folder"):
-        load_tiny(folder)
 
 
 def test_code_of_a_checkpoint_runs_only_where_its_entry_trusts_it(tmp_path, tiny_bert, load_tiny):
@@ -115,7 +99,6 @@ def test_lower_casing_is_done_where_the_checkpoint_asks_for_it(tmp_path, tiny_be
     [
         ("BertModel", {}, "mean"),
         ("Qwen3ForCausalLM", {}, "lasttoken"),
-        ("Qwen2ForCausalLM", {"is_causal": False}, "mean"),
     ],
 )
 def test_language_model_without_modules_json_is_pooled_by_its_last_token(
@@ -155,22 +138,6 @@ def test_dense_layers_are_computed_in_float32_behind_a_reduced_format(
     reduced = encode(replace(exact, model=half, dtype="bfloat16"))
     assert reduced.dtype == np.float32
     assert 0.999 < (reduced * encode(exact)).sum(axis=1).min() < 1.000001
-
-
-def test_hub_checkpoint_is_fetched_once_at_its_revision_and_read_from_there(
-    tmp_path, tiny_bert, load_tiny, monkeypatch
-):
-    save(tmp_path, tiny_bert, modules.Pooling(32, pooling_mode="cls"))
-    asked = []
-
-    def download(repo, revision):
-        asked.append((repo, revision))
-        return Manifest(repo, revision, "c" * 40, str(tmp_path), {})
-
-    monkeypatch.setattr("psibench.models.downloads.download_checkpoint", download)
-    encoder = load_tiny("owner/name", revision="c" * 40)
-    assert asked == [("owner/name", "c" * 40)]
-    np.testing.assert_allclose(encode(encoder), reference(tmp_path), atol=1e-6)
 
 
 def test_weights_of_other_heads_may_be_left_over(tmp_path, tiny_bert, load_tiny):

@@ -6,7 +6,6 @@ from encoder_references import unit, vectors_of
 from pydantic import ValidationError
 from tiny_checkpoints import entry_of
 
-from psibench.config.model_params import retrieval_params
 from psibench.config.sections import Encoding
 from psibench.encode.batches import encode_texts
 from psibench.encode.store import EmbeddingStore, text_key
@@ -44,14 +43,6 @@ def test_opposite_windows_average_to_nothing_rather_than_to_noise():
     assert item.vectors([one, -one]).tolist() == [[0.0, 0.0]]
 
 
-def test_a_querys_vector_is_not_averaged_over_windows(load_tiny, tmp_path):
-    (vector,) = stored(
-        load_tiny(windows=WINDOWS | {"pool": "mean"}), [words(40)], tmp_path, "query"
-    )
-    (plain,) = vectors_of(load_tiny(), [words(40)], role="query")
-    np.testing.assert_allclose(vector, plain, atol=1e-6)
-
-
 def test_head_and_tail_are_the_first_window_and_as_many_of_the_last_tokens(load_tiny):
     encoder = load_tiny(windows=WINDOWS | {"keep": "head-and-tail"})
     # 50 words: windows from 0, 12, 24 and 36 on; the last has 14 words, so two of the one before.
@@ -76,22 +67,6 @@ def test_head_and_tail_of_two_windows_at_most_is_all_of_a_text(load_tiny, n):
     )
     assert [w.tolist() for w in kept.windows] == [w.tolist() for w in every.windows]
     assert kept.visible_char_end == len(words(n))
-
-
-def test_head_and_tail_of_one_token_of_text_more_than_two_windows_reads_on_to_the_end(load_tiny):
-    (item,) = load_tiny(windows=WINDOWS | {"keep": "head-and-tail"}).tokenize(
-        [words(29)], "document"
-    )
-    assert item.windows[1][item.content[1]].tolist() == [4 + i for i in range(13, 29)]
-
-
-def test_defaults_of_windows_are_not_among_what_decides_vectors(load_tiny):
-    plain, named = (
-        load_tiny(windows=WINDOWS | more) for more in ({}, {"pool": "max", "keep": "all"})
-    )
-    assert plain.fingerprint == named.fingerprint
-    assert retrieval_params(plain.entry)["windows"] == WINDOWS
-    assert not {"late_chunking", "calibrate", "mitigates"} & retrieval_params(plain.entry).keys()
 
 
 @pytest.mark.parametrize(
@@ -152,19 +127,6 @@ def test_chunks_do_not_depend_on_the_batch(load_tiny, checkpoint, request):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_a_query_longer_than_a_chunk_has_one_vector(load_tiny, tmp_path):
-    encoder = load_tiny(max_tokens=64, late_chunking=CHUNKS)
-    (vector,) = stored(encoder, [words(40)], tmp_path, "query")
-    expected = unit(states_of(encoder, words(40)).mean(axis=0))
-    np.testing.assert_allclose(vector[0], expected, atol=1e-6)
-
-
-def test_what_max_tokens_cuts_off_is_in_no_chunk(load_tiny):
-    (item,) = load_tiny(max_tokens=32, late_chunking=CHUNKS).tokenize([words(59)], "document")
-    assert [len(window) for window in item.windows] == [32]
-    assert item.visible_char_end == len(words(30))
-
-
 @pytest.mark.parametrize(
     ("fields", "found"),
     [
@@ -174,7 +136,6 @@ def test_what_max_tokens_cuts_off_is_in_no_chunk(load_tiny):
         ({"late_chunking": {"tokens": 48, "overlap": 4}}, "late_chunking.tokens 48 > max_tokens"),
         ({"late_chunking": {"tokens": 16, "overlap": 12}}, "leaves no step"),
         ({"late_chunking": CHUNKS, "architecture": "nv-embed"}, "nv-embed exclude each other"),
-        ({"calibrate": {}, "attention": "sdpa"}, "attention is 'sdpa'; allowed with it"),
         ({"calibrate": {}, "scoring": "maxsim"}, "calibrate and scoring: maxsim"),
         ({"calibrate": {"strength": 1.5}}, "less than or equal to 1"),
         ({"windows": WINDOWS | {"pool": "sum"}}, "'max' or 'mean'"),

@@ -55,14 +55,6 @@ def test_weights_are_those_of_sentence_transformers(splade, role):
         assert own == pytest.approx(theirs, abs=1e-5)
 
 
-def test_texts_are_cut_and_what_was_read_is_known(splade):
-    encoder = load_encoder(sparse_entry(splade), device="cpu")
-    short, _, long = encoder.tokenize(TEXTS, "document")
-    assert short.visible_char_end == len(TEXTS[0])
-    assert len(long.windows[0]) == 32
-    assert TEXTS[2][: long.visible_char_end].split() == TEXTS[2].split()[:30]  # and two special
-
-
 def test_a_text_alone_has_the_weights_it_has_in_a_batch(splade):
     encoder = load_encoder(sparse_entry(splade), device="cpu")
     together = encode(encoder, TEXTS, "document")
@@ -96,11 +88,6 @@ def test_queries_of_an_inference_free_model_are_looked_up_beside_documents(infer
     ):
         assert weights_of(own) == pytest.approx(theirs, abs=1e-5)
     assert encoder.salt("query") != encoder.salt("document")
-
-
-def test_a_query_without_a_token_has_no_terms(inference_free):
-    encoder = load_encoder(sparse_entry(inference_free), device="cpu")
-    assert encode(encoder, ["", "w1"], "query")[0].shape == (0, 3)
 
 
 def test_more_tokens_than_positions_are_refused(splade, inference_free):

@@ -47,14 +47,6 @@ def test_shuffling_words_leaves_every_bit_of_the_vector(control, seed):
     )
 
 
-def test_vector_does_not_depend_on_the_batch(control):
-    texts = ["one", "a much longer text than the other one", ""]
-    items = control.tokenize(texts, "document")
-    batch = control.forward([i.windows[0] for i in items], [i.content[0] for i in items])
-    for text, found in zip(texts, batch, strict=True):
-        np.testing.assert_array_equal(found, vector(control, text))
-
-
 def test_long_text_is_not_truncated(control):
     text = " ".join(["cat"] * 1999 + ["dog"])
     (item,) = control.tokenize([text], "document")
@@ -66,18 +58,7 @@ def test_text_without_tokens_gives_the_zero_vector(tiny_bert):
     np.testing.assert_array_equal(vector(static(tiny_bert), " "), np.zeros((1, 32)))
 
 
-def test_prompt_is_part_of_the_mean(tiny_bert):
-    prompted = static(tiny_bert, document_prompt="w1 ")
-    np.testing.assert_array_equal(vector(prompted, "w2"), vector(static(tiny_bert), "w1 w2"))
-    assert prompted.salt("document") == "w1 "
-    assert prompted.salt("query") == ""
-
-
 def test_fingerprint_follows_the_checkpoint_only(tiny_bert, tmp_path):
     plain = static(tiny_bert)
     assert static(tiny_bert, description="x", query_prompt="w1 ").fingerprint == plain.fingerprint
     assert static(save_bert(tmp_path, seed=1)).fingerprint != plain.fingerprint
-
-
-def test_half_precision_checkpoint_gives_float32_embeddings(tmp_path):
-    assert static(save_bert(tmp_path, dtype="bfloat16")).embeddings.dtype == np.float32

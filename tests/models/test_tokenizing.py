@@ -23,11 +23,6 @@ def test_truncated_text_is_visible_to_the_end_of_its_last_token(load_tiny):
     assert (item.n_tokens, item.visible_char_end) == (8, 6 * 2 + 5)
 
 
-def test_text_that_just_fits_is_visible_to_its_end(load_tiny):
-    (item,) = load_tiny(max_tokens=8).tokenize(["w0 w1 w2 w3 w4 w5 "], "document")
-    assert (item.n_tokens, item.visible_char_end) == (8, 18)
-
-
 @pytest.mark.parametrize(
     ("text", "visible"),
     [
@@ -68,19 +63,6 @@ def test_prompt_takes_tokens_but_no_visible_characters(load_tiny):
     assert long.visible_char_end == 4 * 2 + 3  # the prompt leaves room for four words
 
 
-def test_prompt_longer_than_the_input_leaves_nothing_visible(load_tiny):
-    prompted = load_tiny(max_tokens=8, query_prompt=words(9) + " ")
-    (item,) = prompted.tokenize(["w1"], "query")
-    assert item.visible_char_end == 0
-    assert not item.content[0].any()
-
-
-def test_query_gets_the_query_prompt_only(load_tiny):
-    prompted = load_tiny(query_prompt="w7 ", document_prompt="w8 ")
-    assert prompted.tokenize(["w1"], "query")[0].windows[0].tolist() == [2, 11, 5, 3]
-    assert prompted.tokenize(["w1"], "document")[0].windows[0].tolist() == [2, 12, 5, 3]
-
-
 @pytest.mark.parametrize("n_words", [0, 1, 14, 15, 24, 25, 100])
 def test_windows_cover_every_token_with_the_stated_overlap(load_tiny, n_words):
     windowed = load_tiny(windows={"tokens": 16, "overlap": 4})
@@ -102,12 +84,6 @@ def test_queries_are_not_cut_into_windows(load_tiny):
     assert [len(window) for window in item.windows] == [32]
 
 
-def test_a_text_in_both_roles_has_two_addresses_if_documents_are_windowed(load_tiny):
-    windowed = load_tiny(windows={"tokens": 16, "overlap": 4})
-    assert windowed.salt("query") != windowed.salt("document")
-    assert load_tiny().salt("query") == load_tiny().salt("document")
-
-
 def test_texts_beyond_one_tokenizer_call_keep_their_order(load_tiny):
     tokenizer = load_tiny().model.tokenizer
     texts = [words(1 + i % 40) for i in range(1100)]
@@ -115,21 +91,10 @@ def test_texts_beyond_one_tokenizer_call_keep_their_order(load_tiny):
     assert [item.visible_char_end for item in items] == [len(text) for text in texts]
 
 
-def test_no_texts_give_no_items(load_tiny):
-    assert load_tiny().tokenize([], "document") == []
-
-
 def test_without_special_tokens_only_words_are_left(load_tiny):
     (item,) = tokenize_texts(load_tiny().model.tokenizer, ["w1 w2"], special_tokens=False)
     assert item.windows[0].tolist() == [5, 6]
     assert item.content[0].all()
-
-
-def test_accents_and_dropped_characters_count_as_visible_in_the_real_tokenizer(minilm):
-    # The tokenizer makes no token of the control character at the end.
-    text = "Zoë naïvely reads 日本語\u200b\x07"
-    (item,) = minilm.tokenize([text], "document")
-    assert item.visible_char_end == len(text)
 
 
 def test_text_cut_at_its_visible_end_has_the_same_vector(minilm):

@@ -68,13 +68,6 @@ def test_pooling_does_what_it_says(load_tiny, pooling, expected):
         np.testing.assert_allclose(vector, unit(expected(hidden_states(encoder, text))), atol=1e-6)
 
 
-def test_pooling_override_keeps_the_later_modules_of_the_checkpoint(load_tiny):
-    encoder = load_tiny("embedded:all-MiniLM-L6-v2", pooling="cls")
-    assert encoder.model.pooling == ("cls",)
-    (vector,) = vectors_of(encoder, ["A cat."])[0]
-    np.testing.assert_allclose(vector, unit(hidden_states(encoder, "A cat.")[0]), atol=1e-6)
-
-
 def test_token_vectors_are_unit_hidden_states_without_special_tokens(load_tiny):
     encoder = load_tiny(scoring="maxsim")
     vectors = vectors_of(encoder, ["w1 w2 w3", "", "w4"])
@@ -92,23 +85,6 @@ def test_token_vectors_leave_out_the_prompt_but_see_it(load_tiny):
     assert np.abs(with_prompt - without).max() > 1e-3
 
 
-@pytest.mark.parametrize("saved_in", ["float32", "bfloat16", "float16"])
-def test_weights_are_float32_whatever_they_were_saved_in(tmp_path, load_tiny, saved_in):
-    encoder = load_tiny(save_bert(tmp_path, dtype=saved_in))
-    assert {p.dtype for p in encoder.model.transformer.parameters()} == {torch.float32}
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_reduced_formats_stay_close_to_float32_and_give_float32_vectors(load_tiny, dtype):
-    exact = load_tiny()
-    reduced = load_encoder(exact.entry, device="cpu", dtype=dtype)
-    pairs = zip(vectors_of(exact, TEXTS), vectors_of(reduced, TEXTS), strict=True)
-    for a, b in pairs:
-        assert b.dtype == np.float32
-        assert 0.999 < (a * b).sum() < 1.000001
-        assert not np.array_equal(a, b)
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -118,7 +94,6 @@ def test_reduced_formats_stay_close_to_float32_and_give_float32_vectors(load_tin
         {"windows": {"tokens": 16, "overlap": 4}},
         {"windows": {"tokens": 16, "overlap": 5}},
         {"append": "[SEP]"},
-        {"attention": "eager"},
     ],
     ids=str,
 )
@@ -126,40 +101,17 @@ def test_fingerprint_changes_with_what_decides_the_vectors(load_tiny, changed):
     assert load_tiny(**changed).fingerprint != load_tiny().fingerprint
 
 
-def test_fingerprint_changes_with_the_number_format(load_tiny):
+def test_fingerprint_is_that_of_files_and_format_not_of_place_words_or_prompts(
+    load_tiny, tiny_bert, tmp_path
+):
     encoder = load_tiny()
-    other = load_encoder(encoder.entry, device="cpu", dtype="bfloat16")
-    assert other.fingerprint != encoder.fingerprint
-
-
-def test_fingerprint_changes_with_the_weights(load_tiny, tmp_path):
-    assert load_tiny(save_bert(tmp_path, seed=1)).fingerprint != load_tiny().fingerprint
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"description": "other words"},
-        {"kind": "control", "control": "truncating"},
-        {"query_prompt": "w1 "},  # is in the address of each text
-        {"document_prompt": "w1 "},
-        {"tokens_per_batch": 64},
-        {"licence": "apache-2.0", "parameters_m": 1},
-    ],
-    ids=str,
-)
-def test_fingerprint_does_not_change_with_presentation_or_prompts(load_tiny, changed):
-    assert load_tiny(**changed).fingerprint == load_tiny().fingerprint
-
-
-def test_fingerprint_is_the_same_for_the_same_files_elsewhere(load_tiny, tiny_bert, tmp_path):
     copy = shutil.copytree(tiny_bert, tmp_path / "copy")
-    assert load_tiny(copy).fingerprint == load_tiny().fingerprint
-
-
-def test_prompt_is_in_the_salt_of_its_role(load_tiny):
-    encoder = load_tiny(query_prompt="query: ", document_prompt="passage: ")
-    assert (encoder.salt("query"), encoder.salt("document")) == ("query: ", "passage: ")
+    other = load_tiny(copy, description="x", query_prompt="w1 ", tokens_per_batch=64)
+    assert other.fingerprint == encoder.fingerprint
+    assert (other.salt("query"), other.salt("document")) == ("w1 ", "")
+    reduced = load_encoder(encoder.entry, device="cpu", dtype="bfloat16")
+    trained = load_tiny(save_bert(tmp_path / "trained", seed=1))
+    assert len({encoder.fingerprint, reduced.fingerprint, trained.fingerprint}) == 3
 
 
 @pytest.mark.parametrize(
@@ -178,12 +130,12 @@ def test_the_longest_usable_input_is_accepted_and_one_token_more_refused(
 
 
 def test_unknown_hub_name_is_named(load_tiny):
-    with pytest.raises(InputError, match=r"'nobody/nothing-here'.*the hub is out of reach"):
+    with pytest.raises(InputError, match=r"'nobody/nothing-here'.*the hub does not answer"):
         load_tiny("nobody/nothing-here")
 
 
 def test_folder_without_a_checkpoint_is_refused(load_tiny, tmp_path):
-    with pytest.raises(InputError, match="no tokenizer"):
+    with pytest.raises(InputError, match="cannot be loaded"):
         load_tiny(tmp_path)
 
 

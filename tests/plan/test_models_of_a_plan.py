@@ -5,7 +5,6 @@ import re
 import pytest
 
 from psibench.errors import InputError
-from psibench.plan import jobs
 from psibench.plan.config import load_config
 from psibench.plan.paths import compared_models, first_stage, fused_runs, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
@@ -173,29 +172,3 @@ def test_each_encoding_has_one_rule():
     one = plan_of({"b": PLAIN})
     assert re.match(f"(?:{wildcard_patterns(one)['encoded whole']})", path + ".parquet")
     assert not re.match(f"(?:{wildcard_patterns(one)['encoded in shards']})", path + ".parquet")
-
-
-def test_models_that_vllm_runs_take_the_gpus_of_their_entry():
-    entry = {"backend": "vllm", "checkpoint": "owner/large", "max_tokens": 512, "vllm": {"gpus": 2}}
-    plan = plan_of({"b": PLAIN}, models=["large", "all-minilm-l6-v2"], registry={"large": entry})
-    assert jobs.gpus(plan, "large") == 2
-    assert wildcard_patterns(plan)["encoded by vllm"] == "large"
-    assert wildcard_patterns(plan)["encoded without vllm"] == re.escape("all-minilm-l6-v2")
-
-
-EMBEDDED = {"backend": "sentence-transformers", "checkpoint": "embedded:all-MiniLM-L6-v2"}
-
-
-def test_more_tokens_than_positions_are_refused_before_any_job():
-    plan_of({"b": PLAIN}, models=["m"], registry={"m": EMBEDDED | {"max_tokens": 512}})
-    entry = EMBEDDED | {"max_tokens": 1024}
-    with pytest.raises(InputError, match=r"^model 'm': .*max_tokens 1024 is more than its 512 pos"):
-        plan_of({"b": PLAIN}, models=["m"], registry={"m": entry})
-    scorer = {
-        "backend": "bi-encoder",
-        "encoder": entry,
-        "calibration": {"midpoint": 0.5, "slope": 1.0},
-    }
-    entries = {"m": {"backend": "rerank", "reranker": "r"}}
-    with pytest.raises(InputError, match=r"^reranker 'r': .*max_tokens 1024 is more than its 512"):
-        plan_of({"b": PLAIN}, models=["m"], registry=entries, rerankers={"r": scorer})

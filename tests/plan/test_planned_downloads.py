@@ -16,17 +16,12 @@ from psibench.plan.plan import (
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ENCODER = {"backend": "sentence-transformers", "max_tokens": 64, "checkpoint": "owner/name"}
 API = {"backend": "embedding-api", "url": "https://here/v1", "model": "m", "max_tokens": 64}
-CODE = {"trust_remote_code": True, "code_revision": "b" * 40}
 
 
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        (ENCODER, [Download("owner/name")]),
-        (
-            ENCODER | {"revision": COMMIT, "trust_remote_code": True},
-            [Download("owner/name", COMMIT, code=True)],
-        ),
+        (ENCODER | {"revision": COMMIT}, [Download("owner/name", COMMIT)]),
         (ENCODER | {"checkpoint": "embedded:all-MiniLM-L6-v2"}, []),
         (ENCODER | {"checkpoint": "."}, []),
         (API | {"tokenizer": "owner/tokens"}, [Download("owner/tokens", None, "tokenizer")]),
@@ -41,8 +36,8 @@ def test_models_that_are_on_the_hub_are_downloaded(entry, expected):
     ("entry", "expected"),
     [
         (
-            {"backend": "cross-encoder", "checkpoint": "a/b", "revision": COMMIT, **CODE},
-            [Download("a/b", COMMIT, code=True, code_revision="b" * 40)],
+            {"backend": "cross-encoder", "checkpoint": "a/b", "revision": COMMIT},
+            [Download("a/b", COMMIT)],
         ),
         ({"backend": "flag", "checkpoint": "a/b"}, [Download("a/b")]),
         (
@@ -74,10 +69,3 @@ def test_manifests_are_named_after_repository_revision_and_part():
         f"owner--name@{COMMIT}",
         "owner--name@main.tokenizer",
     ]
-
-
-@pytest.mark.parametrize("step", [1, -1])
-def test_of_entries_that_share_a_checkpoint_one_that_runs_its_code_decides(step):
-    runs, does_not = Download("a/b", COMMIT, code=True), Download("a/b", COMMIT)
-    (found,) = by_name([runs, does_not][::step]).values()
-    assert found == runs

@@ -216,7 +216,6 @@ LARGE = ASKING | {"sample": {"unit": "tokens", "edges": [0, 1000], "n_documents"
         ({}, {"shards": 5}, 208.8, 5),
         ({"embedding_parameters_m": 25}, {}, 0.75 * 208.8, 6),
         ({"parameters_m": None}, {}, None, 1),
-        ({"backend": "vllm", "vllm": {"gpus": 4}}, {}, 208.8, 2),  # 52.2 on four
         ({"backend": "static-embeddings", "max_tokens": None}, {}, 0, 1),
     ],
 )
@@ -386,14 +385,6 @@ def test_where_a_model_is_served_decides_what_is_counted_of_it(folder):
     measured = row(vllm={"parameters_b": 10, "gpus": 0, "tokens_per_s": 4000})
     minutes = measured["tokens_out_high"] / 4000 / 60
     assert measured["job_minutes"] == pytest.approx(minutes, rel=1e-4)
-
-
-def test_an_encoder_served_on_a_cpu_is_counted_in_cpu_hours(folder):
-    on_gpu, on_cpu = (
-        encoded(folder, backend="vllm", parameters_m=100, vllm={"gpus": gpus}) for gpus in (1, 0)
-    )
-    assert (on_gpu["gpus"], on_cpu["gpus"], on_cpu["gpu_minutes_high"]) == (1, 0, None)
-    assert on_cpu["cpu_minutes"] == on_gpu["cpu_minutes"] == on_cpu["job_minutes"]
 
 
 # What a run measured

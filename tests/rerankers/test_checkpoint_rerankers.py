@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 
 import numpy as np
 import pytest
@@ -62,10 +61,12 @@ def last_logits(folder, ids: list[int], words: list[str]) -> list[float]:
 
 
 @pytest.fixture(params=["torch", "openvino"])
-def engine(request, monkeypatch):
+def engine(request, monkeypatch, tmp_path):
     """Engine that runs sequence classifiers; that it did is seen when the test ends."""
     runs, run = [], compiled.Compiled.__call__
-    monkeypatch.setenv("PSIBENCH_ENGINE", request.param)
+    monkeypatch.setenv("PSIBENCH_ENGINE", "torch" if request.param == "torch" else "auto")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiled, "LEAST_WEIGHTS", 0)
     monkeypatch.setattr(
         compiled.Compiled, "__call__", lambda *asked: runs.append(None) or run(*asked)
     )
@@ -129,7 +130,8 @@ def test_prompted_rerankers_are_logits_of_answers_after_query_text_and_prompt(
 @pytest.mark.parametrize("kind", ["modernbert", "gte", "jina-bert"])
 def test_windows_and_ports_stay_with_torch(kind, checkpoint, load, score, monkeypatch):
     """OpenVINO makes NaN of a token that sees padding alone, and then of its text."""
-    monkeypatch.setenv("PSIBENCH_ENGINE", "openvino")
+    monkeypatch.setenv("PSIBENCH_ENGINE", "auto")
+    monkeypatch.setattr(compiled, "LEAST_WEIGHTS", 0)
     monkeypatch.setattr(compiled.Compiled, "__call__", lambda *_: pytest.fail("openvino ran"))
     found = score(load(kind, max_tokens=64), PAIRS)
     if kind == "modernbert":
@@ -164,21 +166,6 @@ def test_jina_m0_is_two_layers_over_the_token_behind_text_and_query(
     np.testing.assert_allclose(found.score, 1 / (1 + np.exp(-np.array(expected))), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model_type": "qwen2_5_vl"}, "jina-m0: found model_type 'qwen2_5_vl'"),
-        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "jina-m0: found rope_scaling"),
-        ({"intermediate_size": 48}, "jina-m0: its weights do not fit"),
-        ({"max_position_embeddings": 64}, "max_tokens 128 is more than its 64 positions"),
-    ],
-)
-def test_jina_m0_of_another_kind_is_refused(changes, message, tmp_path, load):
-    tiny.save_jina_m0(tmp_path, **changes)
-    with pytest.raises(InputError, match=message):
-        load("jina-m0", checkpoint=str(tmp_path))
-
-
 def test_qwen3_is_the_probability_of_yes_in_the_model_cards_format(checkpoint, load, score):
     folder = checkpoint("qwen3")
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -193,25 +180,13 @@ def test_qwen3_is_the_probability_of_yes_in_the_model_cards_format(checkpoint, l
         assert raw == pytest.approx(np.log(yes / no), abs=1e-4)
 
 
-def test_qwen3_keeps_the_end_of_the_format_of_a_text_that_is_too_long(checkpoint, load, score):
-    folder = checkpoint("qwen3")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    whole = QWEN3.format(instruction=QWEN3_INSTRUCTION, query="w1", text="w2 " * 500)
-    ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
-    n_end = len(tokenizer(QWEN3[QWEN3.index("{text}") + 6 :])["input_ids"])
-    yes, no = last_logits(folder, ids[: 128 - n_end] + ids[-n_end:], ["yes", "no"])
-    assert score(load("qwen3"), [("w1", "w2 " * 500)]).raw[0] == pytest.approx(yes - no, abs=1e-4)
-
-
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
         ("qwen3", {"instruction": 'w5 "w6" \U0001f600'}),
         ("flag-llm", {"prompt": "Yes or No"}),
-        ("flag-llm", {"query_prefix": "query "}),
         ("flag-layerwise", {"text_prefix": ""}),
         ("flag-layerwise", {"cutoff_layer": 2}),
-        ("flag-layerwise", {"cutoff_layer": 4}),
     ],
 )
 def test_what_an_entry_says_is_in_the_input_and_the_fingerprint(kind, fields, load, score):
@@ -228,18 +203,6 @@ def test_logit_becomes_a_score_though_the_checkpoint_declares_no_activation(load
     plain = score(load("bert"), PAIRS)
     declared = score(load("bert", checkpoint=str(tmp_path)), PAIRS)
     np.testing.assert_allclose(declared.score, plain.score, atol=1e-6)
-    handed_on = score(load("bert", activation="none"), PAIRS)
-    np.testing.assert_array_equal(handed_on.score, handed_on.raw)
-
-
-def test_flag_of_a_checkpoint_in_bfloat16_is_scored_in_float32(checkpoint, load, score, tmp_path):
-    folder = shutil.copytree(checkpoint("flag"), tmp_path / "stored")
-    model = AutoModelForSequenceClassification.from_pretrained(folder).to(torch.bfloat16)
-    model.save_pretrained(folder)
-    reduced = score(load("flag", checkpoint=str(folder)), PAIRS)
-    model.float().save_pretrained(folder)
-    exact = score(load("flag", checkpoint=str(folder)), PAIRS)
-    np.testing.assert_allclose(reduced.raw, exact.raw, atol=1e-6)
 
 
 def test_several_classes_or_no_trained_head_are_refused(tmp_path, checkpoint, load):
@@ -254,15 +217,6 @@ def test_several_classes_or_no_trained_head_are_refused(tmp_path, checkpoint, lo
             load(kind, checkpoint=str(checkpoint("qwen3")))
 
 
-@pytest.mark.parametrize("kind", ["bert", "gte", "flag-llm", "jina-m0"])
-def test_checkpoint_without_a_tokenizer_is_refused(kind, checkpoint, load, tmp_path):
-    folder = shutil.copytree(checkpoint(kind), tmp_path / kind)
-    for path in folder.glob("tokenizer*"):
-        path.unlink()
-    with pytest.raises(InputError, match="no tokenizer"):
-        load(kind, checkpoint=str(folder))
-
-
 def test_more_tokens_than_positions_are_refused(load):
     with pytest.raises(InputError, match="max_tokens 513 is more than its 512 positions"):
         load("bert", max_tokens=513)
@@ -275,20 +229,6 @@ def test_more_tokens_than_positions_are_refused(load):
         load("flag-llm", max_tokens=500)
     with pytest.raises(InputError, match=r"max_tokens 64 leaves -?\d+ tokens.*needed: 32"):
         load("qwen3", max_tokens=64)
-
-
-@pytest.mark.parametrize("kind", ["bert", "qwen3"])
-@pytest.mark.parametrize("name", ["nobody/nothing-here", "./nowhere"])
-def test_wrong_checkpoint_is_named(kind, name, load):
-    with pytest.raises(InputError, match=name):
-        load(kind, checkpoint=name)
-
-
-def test_damaged_weights_are_refused(tmp_path, load):
-    tiny.save_bert(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"short")
-    with pytest.raises(InputError, match="is one of them cut off"):
-        load("bert", checkpoint=str(tmp_path))
 
 
 def test_a_network_that_fails_at_its_first_pair_is_refused_when_loaded(tmp_path, load):
@@ -373,9 +313,7 @@ CLASSIFIER = {"backend": "cross-encoder", "checkpoint": "owner/name", "max_token
             {"trust_remote_code": True, "revision": "a" * 40, "architecture": "gte"},
             "architecture: gte runs no remote code",
         ),
-        ({"code_revision": "a" * 40}, "code_revision is for trust_remote_code: true"),
         ({"max_tokens": 8}, "greater than or equal to 32"),
-        ({"activation": "tanh"}, "'sigmoid' or 'none'"),
         ({"cutoff_layer": 3}, "Extra inputs are not permitted"),
         ({"backend": "flag", "dtype": "bfloat16"}, "'auto', 'float32' or 'float16'"),
         ({"backend": "jina-m0", "query_tokens": 33}, "more than half of max_tokens 64"),

@@ -86,9 +86,3 @@ def test_bfloat16_tells_as_many_pairs_apart_as_float32(kind, load, score):
     assert len(np.unique(reduced.raw)) == len(np.unique(exact.raw)) > 115
     assert load(kind).fingerprint != load(kind, dtype="bfloat16").fingerprint
     assert np.median(np.abs(exact.score - reduced.score)) < 0.05
-
-
-def test_texts_of_any_script_are_scored(scored, score):
-    reranker = scored[0]
-    pairs = [("什么是猫？", "猫是一种动物。"), ("w1", "\U0001f600 w2"), ("ما هذا", "w3 \n\n w4")]
-    assert np.isfinite(score(reranker, pairs).raw).all()

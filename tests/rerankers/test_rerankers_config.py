@@ -1,10 +1,8 @@
 from psibench.config.rerankers import (
     CheckpointReranker,
     CrossEncoderReranker,
-    RerankerModel,
     load_rerankers,
 )
-from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 # The rerankers of the papers' protocols: FineWeb-PosQ, PosIR, Controlled, and those evaluated.
 CHECKPOINTS = {
@@ -41,9 +39,3 @@ def test_every_hub_checkpoint_is_pinned_to_a_commit_and_runs_no_remote_code():
             assert entry.revision is not None, name
         if isinstance(entry, CrossEncoderReranker):
             assert not entry.trust_remote_code, name
-
-
-def test_every_backend_has_a_version():
-    kinds = RerankerModel.__origin__.__args__
-    backends = {kind.model_fields["backend"].annotation.__args__[0] for kind in kinds}
-    assert backends == set(RERANKER_VERSIONS)

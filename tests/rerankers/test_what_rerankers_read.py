@@ -71,13 +71,6 @@ def test_what_is_cut_off_changes_no_score_and_the_last_word_read_does(kind, quer
     assert plain != pytest.approx(other, rel=1e-6, abs=1e-6) or not end
 
 
-def test_bm25_reads_everything_and_a_bi_encoder_what_its_encoder_does(load):
-    text = "river " * 3000
-    assert list(load("bm25").visible_char_ends([("stone", text)])) == [len(text)]
-    (end,) = load("cosine").visible_char_ends([("stone", text)])
-    assert end == 254 * len("river ") - 1  # [CLS], 254 words, [SEP]
-
-
 def test_a_tokenizer_without_offsets_is_refused(load, monkeypatch):
     reranker = load("bert")
     monkeypatch.setattr("transformers.BatchEncoding.encodings", None)

@@ -1,7 +1,5 @@
 """How texts of a language become terms."""
 
-from typing import get_args
-
 import bm25s
 import pytest
 import Stemmer
@@ -9,7 +7,7 @@ from bm25s.tokenization import tokenize as cut_by_bm25s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.config.models import Bm25Model, StopWordLanguage
+from psibench.config.models import Bm25Model
 from psibench.errors import InputError
 from psibench.search.bm25 import bm25_tokenizer
 
@@ -59,11 +57,6 @@ def test_signs_that_are_parts_of_words_do_not_cut_them():
     assert terms("ara-Arab", "كِتَابٌ جديد", **PLAIN) == ["كِتَابٌ", "جديد"]
 
 
-def test_composed_and_decomposed_letters_give_one_term():
-    composed, decomposed = "caf\u00e9", "cafe\u0301"
-    assert terms("fra-Latn", composed) == terms("fra-Latn", decomposed)
-
-
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
@@ -107,23 +100,6 @@ def test_auto_takes_the_stop_words_that_bm25s_has_under_the_languages_name(langu
     found = bm25_tokenizer(entry, language.replace("Hans", "Latn")).stop_words
     expected = cut_stop_words(name) if name else frozenset()
     assert found == expected
-
-
-@pytest.mark.parametrize(
-    ("language", "stemmer"),
-    [("npi-Deva", "nepali"), ("pes-Arab", "persian"), ("sot-Latn", "sesotho")],
-)
-def test_auto_takes_the_stemmer_under_the_languages_name(language, stemmer):
-    words = ["किताबहरू", "کتاب‌ها", "dibukana"]
-    named = Bm25Model(backend="bm25s", stemmer=stemmer, stopwords=None)
-    auto = Bm25Model(backend="bm25s", stopwords=None)
-    assert bm25_tokenizer(auto, language)(words) == bm25_tokenizer(named, language)(words)
-
-
-def test_every_name_of_stop_words_is_one_of_bm25s():
-    for name in get_args(StopWordLanguage):
-        assert bm25s.tokenize(["x"], stopwords=name, show_progress=False)
-        assert isinstance(terms("cmn-Hans", "x", stopwords=name), list)
 
 
 def cut_stop_words(name: str) -> frozenset[str]:

@@ -235,7 +235,6 @@ def test_documents_without_queries_are_a_pool_without_positions_and_draws(benchm
         ({"distributions": {"none": {"end": 0}}}, "needs a part above 0"),
         ({"distributions": {"pool": {"end": 1}}}, "is taken"),
         ({"bases": {"m": BASE | {"parameters_m": None}}}, "give learning_rate, or parameters_m"),
-        ({"bases": {"m": BASE | {"landmark": {}}}}, "landmark needs pooling: landmark"),
         (
             {"bases": {"m": BASE | {"layers": 2}}, "untrained": True},
             "no checkpoint has those alone",

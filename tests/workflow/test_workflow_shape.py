@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config, write_squad
+from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config
 
 from psibench.tables.stage import read_stages
 
@@ -54,9 +54,9 @@ def test_every_rule_that_loads_a_model_gets_a_gpu_on_a_cluster(rules) -> None:
     on_gpu = {name for name, own in given.items() if own.get("slurm_partition") == "gpu"}
     without = {"search_vectors", "recall_vectors"}  # exact search, blocked: threads instead
     loading = {name for name, rule in rules.items() if rule["environment"] == "gpu"}
-    assert {"encode", "encode_shard_vllm", "score_all_parts", "ask_vllm"} <= loading
+    assert {"encode", "encode_shard", "score_all_parts", "ask_vllm"} <= loading
     assert on_gpu == loading - without
-    # A model that vLLM runs has the GPUs of its entry.
+    # A language model that vLLM runs has the GPUs of its entry.
     named = {name for name in given if name.endswith("_vllm")}
     assert named == {name for name in rules if name.endswith("_vllm")}
     assert all("gpu" not in given[name] for name in named)
@@ -88,24 +88,6 @@ def test_a_dry_run_loads_no_model_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(("shards", "rule"), [(1, "encode_vllm"), (3, "encode_shard_vllm")])
-def test_a_model_that_vllm_runs_has_a_rule_of_its_own(
-    tmp_path: Path, shards: int, rule: str
-) -> None:
-    revision = "5a0b3c9d1e7f4628ab31c05d9e6f7482b0c1d3e5"
-    entry = {"backend": "vllm", "checkpoint": "owner/large", "revision": revision}
-    entry |= {"max_tokens": 512}
-    project = Project(tmp_path)
-    project.write_config(
-        tiny_config()
-        | {"models": ["large"], "registry": {"large": entry}, "encoding": {"shards": shards}}
-    )
-    write_squad(tmp_path / "squad.json", n_contexts=2)
-    done = project.run("--dry-run")
-    jobs = re.findall(r"(?m)^(encode\w*) +(\d+)$", done.stdout + done.stderr)
-    assert set(jobs) == {(rule, str(shards))}
 
 
 def test_a_bad_config_is_told_before_any_job(tmp_path: Path) -> None:

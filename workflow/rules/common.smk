@@ -42,7 +42,7 @@ except ModuleNotFoundError as error:
 # Which stages there are, of which versions: one of them is a parameter of every rule.
 STAGES = read_stages()
 
-set_environment(settings.store, settings.encoding.node_cache)
+set_environment(settings.store)
 patterns = paths.wildcard_patterns(plan)
 published_page = summaries.published_page(plan)
 training_tables = list(summaries.training_tables(plan).values())

@@ -22,7 +22,7 @@ use rule on_gpu as probe with:
         rows="results/probes/{probe}/{benchmark}/{model}/{lang}.parquet",
         table="results/probes/{probe}/{benchmark}/{model}/{lang}.summary.parquet",
     wildcard_constraints:
-        model=patterns["encoded without vllm"],
+        model=patterns["encoded"],
     resources:
         # The texts of a searched corpus are in memory.
         mem_mb=lambda wildcards, input, attempt: (
@@ -45,11 +45,6 @@ use rule on_gpu as probe with:
         storage=settings.encoding.storage,
         store=settings.store,
         stage=STAGES["probe"],
-
-
-use rule probe as probe_vllm with:
-    wildcard_constraints:
-        model=patterns["encoded by vllm"],
 
 
 # Texts that a service is asked about: no GPU, but a network and a key.

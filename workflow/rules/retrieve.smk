@@ -15,8 +15,6 @@ use rule on_cpu as download with:
         repo=downloaded("repo"),
         revision=downloaded("revision"),
         part=downloaded("part"),
-        code_revision=downloaded("code_revision"),
-        code=downloaded("code"),
 
 
 # One job encodes all texts of a language.
@@ -30,7 +28,7 @@ use rule on_gpu as encode with:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
     wildcard_constraints:
         benchmark=patterns["encoded whole"],
-        model=patterns["encoded without vllm"],
+        model=patterns["encoded"],
     resources:
         # Texts are read in blocks; measured: 0.8 to 1.3 kB per text for ids, keys and the store's
         # index, 2.3 MB per MB of documents of 200 words. Weights saved in 16 bits double.
@@ -50,14 +48,6 @@ use rule on_gpu as encode with:
         storage=settings.encoding.storage,
         store=settings.store,
         stage=STAGES["encode"],
-
-
-# Rules of its own for vLLM: in a SLURM profile all jobs of a rule have the same number of GPUs,
-# unless the profile names none; these have those of the model's entry.
-use rule encode as encode_vllm with:
-    wildcard_constraints:
-        benchmark=patterns["encoded whole"],
-        model=patterns["encoded by vllm"],
 
 
 # What is encoded, in one file: a hundred tables as inputs of a thousand shards slow every start.
@@ -81,15 +71,9 @@ use rule encode as encode_shard with:
         encodings="results/{benchmark}/encodings/{model}/{lang}/{shard}.parquet",
     wildcard_constraints:
         benchmark=patterns["encoded in shards"],
-        model=patterns["encoded without vllm"],
+        model=patterns["encoded"],
     params:
         **texts,
-
-
-use rule encode_shard as encode_shard_vllm with:
-    wildcard_constraints:
-        benchmark=patterns["encoded in shards"],
-        model=patterns["encoded by vllm"],
 
 
 use rule on_cpu as join_shards with:

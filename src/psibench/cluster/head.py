@@ -15,7 +15,7 @@ from psibench.cluster.head_lock import (
 )
 from psibench.config.paths import IS_INSTALLED
 from psibench.errors import InputError
-from psibench.models.manifests import CACHE_VARIABLE, FOLDER_VARIABLE
+from psibench.models.manifests import FOLDER_VARIABLE
 
 SOURCE = Path(__file__).resolve().parents[2]
 RUN_NAME = re.compile(r"(?:[A-Za-z0-9_-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -23,8 +23,8 @@ RUN_NAME = re.compile(r"(?:[A-Za-z0-9_-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a
 set (its ``run_uuid``)."""
 
 
-def set_environment(store: str | Path, node_cache: str | None) -> None:
-    """Say where downloaded checkpoints and their copies on a node's disk are, and psibench itself.
+def set_environment(store: str | Path) -> None:
+    """Say where downloaded checkpoints and psibench itself are.
 
     In an environment of ``--sdm conda`` psibench is not installed: the folder of a checkout goes
     before what PYTHONPATH has. Beside an installed one is all that is installed with it, which must
@@ -42,8 +42,6 @@ def set_environment(store: str | Path, node_cache: str | None) -> None:
     os.environ[FOLDER_VARIABLE] = str(Path(store).absolute() / "checkpoints")
     # Bars of libraries; jobs tell their progress in lines (psibench.progress).
     os.environ.setdefault("TQDM_DISABLE", "1")
-    if node_cache:
-        os.environ[CACHE_VARIABLE] = node_cache
 
 
 def start_head(store: str | Path, workdir: str | Path, *, executor: str) -> None:

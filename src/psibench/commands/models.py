@@ -12,7 +12,7 @@ from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import composed, read_yaml
 from psibench.config.model_base import ModelBase
-from psibench.config.models import FusionModel, Model, RerankModel, RunFilesModel, VllmModel
+from psibench.config.models import FusionModel, Model, RerankModel, RunFilesModel
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
@@ -37,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check",
         action="store_true",
         help="compare these entries with what their checkpoints' own files declare (prompts, "
-        "pooling, end token, longest input, similarity), and of a local one repeat the example "
-        "that its README.md prints; exit code 1 where one differs",
+        "pooling, end token, longest input); exit code 1 where one differs",
     )
 
 
@@ -85,7 +84,7 @@ def _check(entries: Mapping[str, Model]) -> None:
         if not isinstance(entry, Compared):
             print(f"{name}: nothing to compare with, of the backend {entry.backend}")
             continue
-        keys, differing, remark = _departures(entry)
+        keys, differing = _departures(entry)
         if differing:
             print(f"{name}: differs in {len(differing)} of {len(keys)}: {', '.join(keys)}")
             print("\n".join(f"  {line}" for line in differing))
@@ -93,19 +92,15 @@ def _check(entries: Mapping[str, Model]) -> None:
         else:
             agreed = ", ".join(keys) or "nothing that can be compared"
             print(f"{name}: as its checkpoint declares: {agreed}")
-        if remark:
-            print(f"  {remark}")
     if n_departing:
         raise SystemExit(1)
 
 
-def _departures(entry: "Compared") -> tuple[list[str], list[str], str]:
-    """Return what was compared, what of it differs, and a remark on the card's example."""
-    from psibench.models.card import TOLERANCE, read_example, repeat_example
-    from psibench.models.checkpoints import is_local, resolve_checkpoint
-    from psibench.models.declared import compare_with_checkpoint, transformer_folder
+def _departures(entry: "Compared") -> tuple[list[str], list[str]]:
+    """Return what was compared, and what of it differs."""
+    from psibench.models.checkpoints import resolve_checkpoint
+    from psibench.models.declared import compare_with_checkpoint
     from psibench.models.downloads import download_settings
-    from psibench.models.weights import check_files
 
     folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
     if not folder.is_dir():
@@ -113,17 +108,7 @@ def _departures(entry: "Compared") -> tuple[list[str], list[str], str]:
     found = compare_with_checkpoint(entry, folder)
     keys = [comparison.key for comparison in found]
     differing = [str(comparison) for comparison in found if not comparison.agrees]
-    if not is_local(entry.checkpoint):
-        return keys, differing, ""
-    check_files(transformer_folder(folder))
-    example = read_example(folder)
-    if example is None:
-        return keys, differing, "its card prints no example"
-    if entry.scores_by == "cosine" and not isinstance(entry, VllmModel):
-        keys.append("the card's example")
-        if (off := repeat_example(entry, example)) > TOLERANCE:
-            differing.append(f"the card's example: {off:.3f} off the similarities of README.md")
-    return keys, differing, ""
+    return keys, differing
 
 
 def _named(entries: dict[str, Model], ids: Sequence[str]) -> dict[str, Model]:

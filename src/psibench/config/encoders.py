@@ -4,9 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from psibench.config.base import Section
 from psibench.config.model_base import (
-    Attention,
     AttentionCalibration,
     Dtype,
     EncoderModel,
@@ -15,30 +13,16 @@ from psibench.config.model_base import (
     Scoring,
     Windows,
 )
-from psibench.config.sections import VllmServer
 
 Architecture = Literal[
     "auto", "gte", "bidirectional", "nv-embed", "jina-bert", "jina-v3", "jina-v4", "nomic-long"
 ]
 
 
-class Landmark(Section):
-    """Landmark pooling (arXiv 2601.21525): the mean of special tokens put behind chunks of a text.
-
-    Chunks are counted from the text's first token, its prompt included; the last one has a
-    landmark behind it, too. Landmarks count among `max_tokens`.
-    """
-
-    chunk_tokens: int = Field(default=128, ge=1)
-    """Tokens of a chunk."""
-    token: str | None = None
-    """A special token of the tokenizer; null: its separator, or else its end-of-text token."""
-
-
 class SentenceTransformerModel(EncoderModel):
     """A transformer encoder loaded by sentence-transformers, any checkpoint it can load."""
 
-    later: ClassVar = ModelBase.later | {"landmark", "late_chunking", "calibrate", "positions"}
+    later: ClassVar = ModelBase.later | {"late_chunking", "calibrate", "positions"}
     backend: Literal["sentence-transformers"]
     kind: Literal["dense", "late-interaction", "control"] = "dense"
     max_tokens: int = Field(ge=8)
@@ -51,17 +35,13 @@ class SentenceTransformerModel(EncoderModel):
     queries and one for documents, by the prompt that a text begins with), `jina-v4` (the text side
     of Qwen2.5-VL with the retrieval adapter). nomic-long: nomic-embed-text-v1.5 up to 8,192 tokens,
     its rotary angles stretched with each text's length."""
-    pooling: Literal["checkpoint", "mean", "cls", "max", "lasttoken", "landmark"] = "checkpoint"
+    pooling: Literal["checkpoint", "mean", "cls", "max", "lasttoken"] = "checkpoint"
     """checkpoint: as the checkpoint declares (mean where it declares nothing). Of NV-Embed that
     leaves out the prompt's tokens; `mean` does not."""
-    landmark: Landmark | None = None
-    """Settings of `pooling: landmark`; null: the defaults."""
     projection: str | None = None
     """Folder in the checkpoint of the dense layer behind the pooling; null: as it declares."""
     append: str = ""
     """Special tokens put after each text, inside max_tokens, where the tokenizer does not."""
-    attention: Attention = "auto"
-    """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     scoring: Literal["cosine", "maxsim"] = "cosine"
     """maxsim: sum over query tokens of the best document token (ColBERT)."""
     windows: Windows | None = None
@@ -76,14 +56,6 @@ class SentenceTransformerModel(EncoderModel):
     config.json does not say (AntNLP/TinyLlama-NoPE-1.1B). Null: as config.json says."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
-
-    @model_validator(mode="after")
-    def _landmarks_fit(self) -> "SentenceTransformerModel":
-        if self.landmark is not None and self.pooling != "landmark":
-            raise ValueError(f"landmark needs pooling: landmark, and it is {self.pooling!r}")
-        if self.pooling == "landmark" and (self.append or self.scoring == "maxsim"):
-            raise ValueError("pooling: landmark excludes append and scoring: maxsim")
-        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> "SentenceTransformerModel":
@@ -107,11 +79,6 @@ class SentenceTransformerModel(EncoderModel):
             raise ValueError(
                 f"positions: none is for architecture: auto, and it is {self.architecture!r}"
             )
-        if self.calibrate and self.attention not in ("auto", "eager"):
-            raise ValueError(
-                f"calibrate needs the attention's probabilities, attention is {self.attention!r}; "
-                "allowed with it: auto, eager"
-            )
         return self
 
     @property
@@ -121,7 +88,7 @@ class SentenceTransformerModel(EncoderModel):
 
 
 class FlagEmbeddingModel(EncoderModel):
-    """bge-m3, or one trained from it, by FlagEmbedding's network and heads."""
+    """bge-m3, or one trained from it, with FlagEmbedding's two heads."""
 
     backend: Literal["flag-embedding"]
     kind: Literal["sparse", "late-interaction"] = "late-interaction"
@@ -130,8 +97,6 @@ class FlagEmbeddingModel(EncoderModel):
     vectors: Literal["sparse", "multi-vector"] = "multi-vector"
     """sparse: a weight for each token that the text has; multi-vector: every token's but the first,
     scored by MaxSim and divided by the number of the query's."""
-    attention: Attention = "auto"
-    """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 
@@ -144,8 +109,9 @@ class FlagEmbeddingModel(EncoderModel):
 class ColbertModel(EncoderModel):
     """A ColBERT checkpoint: a transformer and a projection of every token, scored by MaxSim.
 
-    In sentence-transformers' layout, Stanford's or PyLate's. A key that is null is as the
-    checkpoint declares; prompts come behind its markers and its own prompts.
+    In sentence-transformers' layout, Stanford's or PyLate's. Markers, mask tokens and words whose
+    vectors are left out are as the checkpoint declares; prompts come behind its markers and its own
+    prompts.
     """
 
     backend: Literal["colbert"]
@@ -153,24 +119,10 @@ class ColbertModel(EncoderModel):
     max_tokens: int = Field(ge=8)
     """Longest document, special tokens and the marker included; longer ones are cut."""
     query_tokens: int | None = Field(default=None, ge=8)
-    """Length of a query; longer ones are cut, shorter ones filled up with mask tokens if
-    `expand_queries`."""
-    expand_queries: bool | None = None
-    """Fill queries up with mask tokens, whose vectors count (query augmentation)."""
-    attend_to_expansion: bool | None = None
-    """Let other tokens attend to the mask tokens."""
-    query_marker: str | None = None
-    """Token behind the first one of a query."""
-    document_marker: str | None = None
-    """Token behind the first one of a document."""
-    skip_punctuation: bool | None = None
-    """Leave out the vectors of a document's punctuation."""
+    """Length of a query; longer ones are cut, shorter ones filled up with mask tokens where the
+    checkpoint does so."""
     architecture: Literal["auto", "flash-xlm-roberta"] = "auto"
     """auto: as the checkpoint says; flash-xlm-roberta reads jina-colbert-v2 without its code."""
-    dim: int | None = Field(default=None, ge=8)
-    """Leading dimensions kept (Matryoshka); null: all."""
-    attention: Attention = "auto"
-    """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 
@@ -178,21 +130,6 @@ class ColbertModel(EncoderModel):
     def scores_by(self) -> Scoring:
         """How a query's vectors are compared with a document's."""
         return "maxsim"
-
-
-class VllmModel(EncoderModel):
-    """An encoder run by vLLM's pooling runner, in a server of the job's own (docs/vllm.md)."""
-
-    backend: Literal["vllm"]
-    kind: Literal["dense"] = "dense"
-    max_tokens: int = Field(ge=8)
-    """Longest input, special tokens included; longer texts are cut."""
-    append: str = ""
-    """Special tokens put after each text, inside max_tokens, where the tokenizer does not."""
-    dtype: Dtype | None = None
-    """Overrides encoding.dtype for this model; auto: the checkpoint's."""
-    vllm: VllmServer = VllmServer()
-    """Its server."""
 
 
 class SparseModel(EncoderModel):

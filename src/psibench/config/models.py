@@ -10,11 +10,9 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import (
     ColbertModel,
     FlagEmbeddingModel,
-    Landmark,
     SentenceTransformerModel,
     SparseModel,
     StaticModel,
-    VllmModel,
 )
 from psibench.config.model_base import (
     AttentionCalibration,
@@ -32,7 +30,6 @@ __all__ = [
     "EncoderModel",
     "FlagEmbeddingModel",
     "FusionModel",
-    "Landmark",
     "LateChunking",
     "Model",
     "ModelBase",
@@ -41,7 +38,6 @@ __all__ = [
     "SentenceTransformerModel",
     "SparseModel",
     "StaticModel",
-    "VllmModel",
     "Windows",
 ]
 
@@ -162,12 +158,7 @@ def _check_placeholders(key: str, text: str) -> None:
 
 
 EncoderEntry = (
-    SentenceTransformerModel
-    | FlagEmbeddingModel
-    | ColbertModel
-    | VllmModel
-    | SparseModel
-    | StaticModel
+    SentenceTransformerModel | FlagEmbeddingModel | ColbertModel | SparseModel | StaticModel
 )
 """Models whose texts a job of ours encodes."""
 
@@ -176,7 +167,6 @@ Model = Annotated[
     | SentenceTransformerModel
     | FlagEmbeddingModel
     | ColbertModel
-    | VllmModel
     | EmbeddingApiModel
     | SparseModel
     | StaticModel

@@ -27,6 +27,10 @@ MXBAI_PROMPT = (
 QWEN3_INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 
 
+BM25_VOCABULARY = "embedded:all-MiniLM-L6-v2"
+"""Checkpoint whose vocab.txt lists words from frequent to rare."""
+
+
 class RerankerBase(Section):
     """What every reranker entry has."""
 
@@ -63,12 +67,8 @@ class CrossEncoderReranker(CheckpointReranker):
     architecture: Literal["auto", "flash-xlm-roberta", "gte", "jina-bert"] = "auto"
     """auto: as the checkpoint says. The others read checkpoints that bring code of their own
     (for transformers 4) without running it."""
-    activation: Literal["sigmoid", "none"] = "sigmoid"
-    """From the raw output to a score in [0, 1]; none where the output lies there already."""
     trust_remote_code: bool = False
     """Run code that comes with the checkpoint. Only with a pinned revision."""
-    code_revision: Commit | None = None
-    """Commit of the repository the code comes from, where it is another one."""
 
     @model_validator(mode="after")
     def _remote_code_is_pinned(self) -> "CrossEncoderReranker":
@@ -76,8 +76,6 @@ class CrossEncoderReranker(CheckpointReranker):
             raise ValueError("trust_remote_code needs a pinned revision")
         if self.trust_remote_code and self.architecture != "auto":
             raise ValueError(f"architecture: {self.architecture} runs no remote code")
-        if self.code_revision and not self.trust_remote_code:
-            raise ValueError("code_revision is for trust_remote_code: true")
         return self
 
 
@@ -164,16 +162,6 @@ class Bm25Reranker(RerankerBase):
     """BM25 of a text for a query with fixed statistics, so that a pair's score is its own."""
 
     backend: Literal["bm25"]
-    k1: float = Field(default=1.5, ge=0)
-    b: float = Field(default=0.75, ge=0, le=1)
-    average_length: float = Field(default=50.0, gt=0)
-    """Terms of an average text, stop words left out."""
-    stemmer: str | None = "english"
-    """A PyStemmer language, or null."""
-    stopwords: Literal["english"] | None = "english"
-    """Stop words taken out of texts and queries, or null."""
-    vocabulary: str = "embedded:all-MiniLM-L6-v2"
-    """Checkpoint whose vocab.txt lists words from frequent to rare."""
     calibration: Calibration
 
 
@@ -229,4 +217,4 @@ def checkpoint_of(entry: RerankerModel) -> tuple[str, str | None]:
         return entry.checkpoint, entry.revision
     if isinstance(entry, BiEncoderReranker):
         return entry.encoder.checkpoint, entry.encoder.revision
-    return entry.vocabulary, None
+    return BM25_VOCABULARY, None

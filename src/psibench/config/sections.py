@@ -43,9 +43,6 @@ class Encoding(Section):
     the model's entry has no measured `vllm.tokens_per_s`."""
     max_shards: int = Field(default=64, ge=1)
     """Most shards that auto makes."""
-    node_cache: str | None = None
-    """Folder on a node's own disk where checkpoints are copied before they are loaded, as
-    $TMPDIR/psibench (variables are expanded on the node); null: loaded from where they lie."""
 
 
 class VllmServer(Section):

@@ -31,16 +31,13 @@ class EncodeStats:
     padded_tokens
         Tokens computed: texts times the longest of their batch.
     seconds
-        Wall-clock time of encoding: computing, writing and waiting.
-    wait_s
-        Of it, waiting for texts to be read and tokenized.
+        Wall-clock time of encoding: computing and writing.
     """
 
     texts: int = 0
     tokens: int = 0
     padded_tokens: int = 0
     seconds: float = 0.0
-    wait_s: float = 0.0
 
     @property
     def padding_share(self) -> float:
@@ -51,10 +48,8 @@ class EncodeStats:
         """Log what was done and how fast."""
         seconds = self.seconds or 1.0
         logger.info(
-            "encoded %d texts, %d tokens in %.1f s (%.0f tokens/s, %.1f %% padding; waiting for "
-            "texts %.0f %% of the time)",
-            self.texts, self.tokens, self.seconds, self.tokens / seconds,
-            100 * self.padding_share, 100 * self.wait_s / seconds,
+            "encoded %d texts, %d tokens in %.1f s (%.0f tokens/s, %.1f %% padding)",
+            self.texts, self.tokens, self.seconds, self.tokens / seconds, 100 * self.padding_share,
         )  # fmt: skip
 
 

@@ -7,7 +7,6 @@ language do not fit into memory. Where there are many, several jobs share them b
 """
 
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.config.model_params import retrieval_params
-from psibench.config.models import EncoderEntry, EncoderModel, VllmModel
+from psibench.config.models import EncoderEntry, EncoderModel
 from psibench.config.sections import Encoding
-from psibench.encode.batches import EncodeStats, TextEncoding
+from psibench.encode.batches import TextEncoding
 from psibench.encode.store import open_store, store_fingerprint, text_key
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
@@ -139,17 +138,11 @@ def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> It
             yield block
 
 
-def prefetched(blocks: Iterator[Block], stats: EncodeStats) -> Iterator[Block]:
-    """Yield blocks while a thread makes the next one; count the time spent waiting for it."""
+def prefetched(blocks: Iterator[Block]) -> Iterator[Block]:
+    """Yield blocks while a thread makes the next one."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, blocks, None)
-        while True:
-            began = time.perf_counter()
-            block = coming.result()
-            stats.wait_s += time.perf_counter() - began
-            stats.seconds += time.perf_counter() - began
-            if block is None:
-                return
+        while (block := coming.result()) is not None:
             coming = pool.submit(next, blocks, None)
             yield block
 
@@ -201,7 +194,7 @@ def run_encode(
     ):
         encoding = TextEncoding(encoder, vectors, settings, stop=stop, advance=progress.advance)
         try:
-            for block in prefetched(read_blocks(encoder, sources, part), encoding.stats):
+            for block in prefetched(read_blocks(encoder, sources, part)):
                 seen = [(item.n_tokens, item.visible_char_end) for item in block.items]
                 rows = [(key, *pair) for key, pair in zip(block.keys, seen, strict=True)]
                 frames.append(pl.DataFrame(rows, schema=ENCODED, orient="row"))
@@ -243,11 +236,11 @@ def open_encoder(
     """
     device = pick_device(settings.device)
     dtype = getattr(entry, "dtype", None) or settings.dtype
-    if dtype == "auto" and not isinstance(entry, VllmModel):  # vLLM's auto is the checkpoint's
+    if dtype == "auto":
         dtype = fast_dtype(device)
     encoder = load_encoder(entry, device=device, dtype=dtype)
     # Some encoders have one number format only.
-    used = getattr(encoder, "dtype", getattr(encoder, "number_format", "float32"))
+    used = getattr(encoder, "dtype", "float32")
     logger.info("device %s, dtype %s", device, used)
     return encoder, {"model": model, "device": device, "dtype": str(used)}
 

@@ -181,6 +181,11 @@ class StoredDocuments:
         """Documents of the corpus."""
         return len(self.keys)
 
+    @property
+    def is_single(self) -> bool:
+        """Whether each document has one vector."""
+        return bool((self.store.count(self.keys) == 1).all())
+
     def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
         """Yield documents in the order of the store; see `DocumentVectors`."""
         return self.store.blocks(self.keys, block_bytes)

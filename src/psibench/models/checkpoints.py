@@ -16,7 +16,6 @@ from psibench.models.manifests import (
     FOLDER_VARIABLE,
     MAIN,
     Part,
-    cached_on_node,
     find_manifest,
     is_commit,
 )
@@ -51,8 +50,7 @@ def resolve_checkpoint(
 ) -> str:
     """Return the local folder of a checkpoint, or the hub's name of one that is not here.
 
-    A hub checkpoint is here if a manifest of its download says so (`psibench.models.manifests`);
-    of a whole one, the copy on this node's disk is returned where there is to be one.
+    A hub checkpoint is here if a manifest of its download says so (`psibench.models.manifests`).
 
     Parameters
     ----------
@@ -68,11 +66,7 @@ def resolve_checkpoint(
     if (folder := local_folder(checkpoint)) is not None:
         return str(folder)
     manifest = find_manifest(checkpoint, revision, part)
-    if manifest is None:
-        return checkpoint
-    if part != "model":
-        return manifest.folder
-    return str(cached_on_node(manifest.folder, manifest.files))
+    return checkpoint if manifest is None else manifest.folder
 
 
 def local_folder(checkpoint: str) -> Path | None:
@@ -94,11 +88,6 @@ def local_folder(checkpoint: str) -> Path | None:
             "with a checkpoint, a hub name as owner/name, or embedded:all-MiniLM-L6-v2."
         )
     return None
-
-
-def is_local(checkpoint: str) -> bool:
-    """Say whether the checkpoint is a folder and never on the hub."""
-    return local_folder(checkpoint) is not None
 
 
 def run_offline() -> None:

@@ -1,24 +1,17 @@
-"""Encoders and cross-encoders compiled by OpenVINO, where that is faster on this machine's CPU.
+"""Encoders and cross-encoders compiled by OpenVINO, which is faster on a CPU.
 
 Its fused kernels give a float32 network's vectors and scores to rounding (`models.protocols`) in
 about two thirds of torch's time, and bfloat16, which must be asked for, takes less where the CPU
-has units for it. How much of that is true depends on the CPU and on the network: the first job that
-loads a checkpoint compares both engines on a few texts, checks that they agree, takes the one that
-needs fewer CPU seconds, which what else runs on the machine blurs less than those of the clock, and
-writes it down for the jobs that follow, so that one machine keeps to one engine. Networks whose
-attention has windows or blocks stay with torch.
+has units for it. The first job that compiles a network checks on a few texts that both engines
+agree; one that OpenVINO cannot run, or whose attention has windows or blocks, stays with torch.
 
-`PSIBENCH_ENGINE` is ``auto`` (as above, the default), ``torch`` or ``openvino``. Choices, and
-compiled networks of up to `MOST_KEPT_BYTES`, are in ``$XDG_CACHE_HOME/psibench/engines``; deleting
-that folder has everything measured again.
+`PSIBENCH_ENGINE` is ``auto`` (as above, the default) or ``torch``. Converted networks of up to
+`MOST_KEPT_BYTES` are kept in ``$XDG_CACHE_HOME/psibench/engines`` for the jobs that follow.
 """
 
-import json
 import logging
 import os
-import shutil
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -38,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("psibench")
 
-ENGINES = ("auto", "torch", "openvino")
+ENGINES = ("auto", "torch")
 PRECISION = {"float32": "f32", "bfloat16": "bf16"}
 """OpenVINO's names of the number formats it computes in on a CPU."""
 LEAST_WEIGHTS, MOST_WEIGHTS = 2_000_000, 1_000_000_000
@@ -47,7 +40,6 @@ much memory: their weights are there three times while they are compiled."""
 MOST_KEPT_BYTES = 1 << 30
 PROBE_LENGTHS = (150, 140, 128, 90, 60, 20)
 """Words of the texts that both engines are compared on."""
-ROUNDS = 3
 
 LOGIT_BOUND = 1e-4
 """How far the logits of both engines may lie apart, of the larger of 1 and the logit: tiny random
@@ -82,15 +74,7 @@ class Compiled:
 Passes = Callable[[list[str]], Callable[[Compiled | None], Sequence[np.ndarray]]]
 
 
-def wanted_engine() -> str:
-    """Read `PSIBENCH_ENGINE`; InputError if it is none of `ENGINES`."""
-    found = os.environ.get("PSIBENCH_ENGINE", "auto")
-    if found not in ENGINES:
-        raise InputError(f"PSIBENCH_ENGINE is {found!r}; allowed: {', '.join(ENGINES)}")
-    return found
-
-
-def compile_if_faster(
+def compile_network(
     network: Any,
     *,
     dtype: str,
@@ -108,7 +92,7 @@ def compile_if_faster(
     dtype
         Number format to compute in.
     identity
-        Which checkpoint it is: choices are remembered by it.
+        Which checkpoint it is: converted networks are kept by it.
     passes
         Takes texts, and returns what computes their vectors or logits with a compiled network, or
         with torch if it is None.
@@ -120,67 +104,35 @@ def compile_if_faster(
     Raises
     ------
     InputError
-        If `PSIBENCH_ENGINE` asks for OpenVINO, which is missing, cannot run this network or gives
-        other numbers, or is none of `ENGINES`.
+        If `PSIBENCH_ENGINE` is none of `ENGINES`.
     """
-    wanted = wanted_engine()
-    if wanted == "torch":
-        return None
-    if _attends_in_parts(network.config):
-        logger.info("engine torch: openvino is not for attention in windows or blocks")
-        return None
+    wanted = os.environ.get("PSIBENCH_ENGINE", "auto")
+    if wanted not in ENGINES:
+        raise InputError(f"PSIBENCH_ENGINE is {wanted!r}; allowed: {', '.join(ENGINES)}")
     n_weights = sum(each.numel() for each in network.parameters())
     n_used = n_weights - network.get_input_embeddings().weight.numel()
     is_worth_it = n_used > LEAST_WEIGHTS and n_weights < MOST_WEIGHTS
-    if wanted == "auto" and not is_worth_it:
+    if wanted == "torch" or not is_worth_it or _attends_in_parts(network.config):
         return None
-    bound = VECTOR_BOUND[dtype] if bound is None else bound
-    if (core := _core(wanted, dtype)) is None:
+    if (core := _core(dtype)) is None:
         return None
-    if wanted == "openvino":
-        return _asked_for(core, network, dtype, identity, passes, signature, bound)
     folder = _cache() / _key(network, core, dtype, identity)
-    if known := _remembered(folder):
-        with suppress(RuntimeError):  # what was kept cannot be read: both are compared again
-            compiled = None
-            if known["engine"] == "openvino":
-                kept = folder / "model.xml"
-                model = core.read_model(kept) if kept.exists() else _converted(network, *signature)
-                compiled = _compiled(core, model, dtype, signature[0])
-            logger.info("engine %s: %s", known["engine"], known["why"])
-            return compiled
-    model, compiled, chosen = None, None, {"engine": "torch", "why": "openvino cannot run it"}
+    kept = folder / "model.xml"
+    if kept.exists():
+        with suppress(RuntimeError):  # damaged: converted again
+            return _compiled(core, core.read_model(kept), dtype, signature[0])
     try:
         model = _converted(network, *signature)
         compiled = _compiled(core, model, dtype, signature[0])
-        chosen = _choice(*_compare(compiled, passes), bound)
+        difference = _difference(compiled, passes)
     except Exception as error:  # whatever a foreign compiler says of a network, torch runs it
-        logger.info("openvino: %s", str(error).split("\n")[0])
-    logger.info("engine %s: %s; remembered in %s", chosen["engine"], chosen["why"], folder)
-    is_kept = chosen["engine"] == "openvino" and 4 * n_weights <= MOST_KEPT_BYTES
-    _remember(folder, chosen, model if is_kept else None)
-    return compiled if chosen["engine"] == "openvino" else None
-
-
-def _asked_for(
-    core: Any,
-    network: Any,
-    dtype: str,
-    identity: str,
-    passes: Passes,
-    signature: tuple[tuple[str, ...], str],
-    bound: float,
-) -> Compiled:
-    try:
-        compiled = _compiled(core, _converted(network, *signature), dtype, signature[0])
-        _, difference = _compare(compiled, passes)
-    except Exception as error:
-        raise InputError(f"PSIBENCH_ENGINE is openvino, which cannot run it: {error}") from None
-    if not difference <= bound:
-        raise InputError(
-            f"PSIBENCH_ENGINE is openvino, whose numbers for {identity} differ by "
-            f"{difference:.1g}; allowed: {bound:g}. Leave it to auto, or say torch"
-        )
+        logger.info("engine torch: openvino: %s", str(error).split("\n")[0])
+        return None
+    if not difference <= (VECTOR_BOUND[dtype] if bound is None else bound):
+        logger.info("engine torch: openvino's numbers differ by %.1g", difference)
+        return None
+    if 4 * n_weights <= MOST_KEPT_BYTES:
+        _keep(model, folder)
     return compiled
 
 
@@ -200,24 +152,16 @@ def _attends_in_parts(config: Any) -> bool:
     return is_windowed or getattr(text_config, "attention_type", None) == "block_sparse"
 
 
-def _core(wanted: str, dtype: str) -> Any:
+def _core(dtype: str) -> Any:
     """Start OpenVINO; None where it is not installed or this CPU is not fast in the format."""
     try:
         import openvino  # noqa: F401
     except ModuleNotFoundError:
-        if wanted == "openvino":
-            raise InputError(
-                "PSIBENCH_ENGINE is openvino, which is not installed: pip install openvino"
-            ) from None
-        logger.info("engine torch: openvino, often faster on a CPU, is not installed")
+        logger.info("engine torch: openvino, faster on a CPU, is not installed")
         return None
     core = _started()
     able = {"FP32", *core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")}
-    if {"float32": "FP32", "bfloat16": "BF16"}.get(dtype) in able:
-        return core
-    if wanted == "openvino":
-        raise InputError(f"PSIBENCH_ENGINE is openvino, which has no {dtype} on this CPU")
-    return None
+    return core if {"float32": "FP32", "bfloat16": "BF16"}.get(dtype) in able else None
 
 
 @cache
@@ -230,15 +174,6 @@ def _started() -> Any:
     from openvino import Core
 
     return Core()
-
-
-def _choice(seconds: Mapping[str, float], difference: float, bound: float) -> dict[str, str]:
-    """Choose the faster engine; torch where the other's numbers differ by more than rounding."""
-    if not difference <= bound:
-        return {"engine": "torch", "why": f"openvino's numbers differ by {difference:.1g}"}
-    ratio = seconds["torch"] / seconds["openvino"]
-    engine = "openvino" if ratio > 1 else "torch"
-    return {"engine": engine, "why": f"openvino takes {1 / ratio:.2f} of torch's CPU time here"}
 
 
 def _converted(network: Any, inputs: tuple[str, ...], output: str) -> Any:
@@ -290,23 +225,13 @@ def _compiled(core: Any, model: Any, dtype: str, inputs: tuple[str, ...]) -> Com
     return Compiled(core.compile_model(model, "CPU", options), dtype, inputs)
 
 
-def _compare(compiled: Compiled, passes: Passes) -> tuple[dict[str, float], float]:
-    """Run probes with both engines, in turns: least CPU seconds, and the largest difference."""
+def _difference(compiled: Compiled, passes: Passes) -> float:
+    """Run texts with both engines; return the largest difference, NaN if a number is none."""
     words = "evidence late in a long document is what many retrievers of today miss most".split()
     run = passes([" ".join(words[place % len(words)] for place in range(n)) for n in PROBE_LENGTHS])
-    seconds = {"openvino": np.inf, "torch": np.inf}
-    for _ in range(ROUNDS):
-        found = []
-        for name, engine in (("openvino", compiled), ("torch", None)):
-            began = time.process_time()
-            found.append(run(engine))
-            seconds[name] = min(seconds[name], time.process_time() - began)
-    pairs = zip(*found, strict=True)
+    pairs = zip(run(compiled), run(None), strict=True)
     apart = [np.abs(ours - theirs) / np.maximum(1, np.abs(theirs)) for ours, theirs in pairs]
-    return seconds, float(np.max([each.max() for each in apart]))
-
-
-# --- What is remembered ---
+    return float(np.max([each.max() for each in apart]))
 
 
 def _cache() -> Path:
@@ -315,7 +240,7 @@ def _cache() -> Path:
 
 
 def _key(network: Any, core: Any, dtype: str, identity: str) -> str:
-    """Hash what decides which engine is faster: network, format, threads, CPU and versions."""
+    """Hash what decides a converted network, and whether both engines agree on it."""
     import openvino
     import torch
     import transformers
@@ -324,35 +249,21 @@ def _key(network: Any, core: Any, dtype: str, identity: str) -> str:
         {
             "identity": identity,
             "network": type(network).__name__,
-            "attention": getattr(network.config, "_attn_implementation", None),
             "dtype": dtype,
-            "threads": torch.get_num_threads(),
             "cpu": core.get_property("CPU", "FULL_DEVICE_NAME"),
             "versions": [torch.__version__, transformers.__version__, openvino.__version__],
         }
     )
 
 
-def _remembered(folder: Path) -> dict[str, Any] | None:
-    with suppress(OSError, ValueError):
-        known = json.loads((folder / "choice.json").read_text(encoding="utf-8"))
-        if isinstance(known, dict) and known.keys() >= {"engine", "why"}:
-            return known
-    return None
-
-
-def _remember(folder: Path, chosen: Mapping[str, Any], model: Any = None) -> None:
-    """Put a choice and its compiled network where the next job finds them, whole or not at all."""
+def _keep(model: Any, folder: Path) -> None:
+    """Put a converted network where the next job finds it, whole or not at all."""
     import openvino
 
-    with suppress(OSError):  # a cache that cannot be written: the next job measures again
+    with suppress(OSError):  # a cache that cannot be written: the next job converts again
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:
             part = Path(made) / "part"
             part.mkdir()
-            if model is not None:
-                openvino.save_model(model, part / "model.xml", compress_to_fp16=False)
-            (part / "choice.json").write_text(json.dumps(chosen), encoding="utf-8")
-            if _remembered(folder) is None:
-                shutil.rmtree(folder, ignore_errors=True)
-            part.rename(folder)  # fails where another job was first: its choice stays
+            openvino.save_model(model, part / "model.xml", compress_to_fp16=False)
+            part.rename(folder)  # fails where another job was first

@@ -8,7 +8,7 @@ import numpy as np
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import EMBEDDED_PREFIX, resolve_checkpoint
-from psibench.models.weights import check_files
+from psibench.models.weights import check_tokenizer
 from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
 WORDS = "words"
@@ -27,9 +27,7 @@ def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
         if name.endswith(".json") and Path(name).is_file():
             return PreTrainedTokenizerFast(tokenizer_file=name)
         path = resolve_checkpoint(name, part="tokenizer")
-        if Path(path).is_dir():
-            check_files(Path(path))
-        return AutoTokenizer.from_pretrained(path)
+        return check_tokenizer(AutoTokenizer.from_pretrained(path), Path(path))
     except Exception as error:  # the tokenizers library raises nothing narrower
         raise InputError(
             f"{option} {name!r}: cannot be loaded ({error}). Give a checkpoint folder, its "

@@ -1,9 +1,9 @@
 """What a checkpoint's own files say of its use, and where a registry entry says otherwise.
 
 Read are sentence-transformers' files (modules.json, config_sentence_transformers.json,
-sentence_bert_config.json, the pooling's config.json), those of Stanford's and PyLate's ColBERT, and
-the tokenizer's. What they leave open is not compared. An entry may depart on purpose, as papers do:
-`psibench models --check` tells by its exit code, loading by a warning, and the entry's is used.
+sentence_bert_config.json, the pooling's config.json) and the tokenizer's. What they leave open is
+not compared. An entry may depart on purpose, as papers do: `psibench models --check` tells by its
+exit code, loading by a warning, and the entry's is used.
 """
 
 import logging
@@ -11,18 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from psibench.config.encoders import (
-    ColbertModel,
-    FlagEmbeddingModel,
-    SentenceTransformerModel,
-    VllmModel,
-)
+from psibench.config.encoders import FlagEmbeddingModel, SentenceTransformerModel
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.errors import InputError
 from psibench.models.checkpoints import (
     USES,
     declared_prompts,
-    local_folder,
     read_json,
     read_modules,
 )
@@ -31,40 +25,14 @@ logger = logging.getLogger("psibench")
 
 TEXT_INPUT = {"method": "forward", "method_output_name": "last_hidden_state"}
 
-Compared = SentenceTransformerModel | FlagEmbeddingModel | ColbertModel | VllmModel
+Compared = SentenceTransformerModel | FlagEmbeddingModel
 """Backends that use a checkpoint as its maker meant it."""
 
 ROLE_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """Names of prompts that sentence-transformers takes for a role; the first there is."""
+POSITIONS = "max_position_embeddings"
 UNLIMITED = 10**9
 """Tokens; tokenizers without a limit of their own write a number far beyond."""
-STANFORD_KEYS = {
-    "query_token_id": "query_marker",
-    "doc_token_id": "document_marker",
-    "query_maxlen": "query_tokens",
-    "doc_maxlen": "max_tokens",
-    "attend_to_mask_tokens": "attend_to_expansion",
-    "mask_punctuation": "skip_punctuation",
-}
-"""Keys of artifact.metadata, and the entry's."""
-PYLATE_KEYS = {
-    "query_prefix": "query_marker",
-    "document_prefix": "document_marker",
-    "query_length": "query_tokens",
-    "document_length": "max_tokens",
-    "do_query_expansion": "expand_queries",
-    "attend_to_expansion_tokens": "attend_to_expansion",
-}
-"""Keys of PyLate's config_sentence_transformers.json, and the entry's."""
-Positioned = SentenceTransformerModel | ColbertModel | FlagEmbeddingModel
-"""Backends whose jobs refuse more tokens than positions."""
-ROBERTA_KIND = frozenset(
-    ("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer",
-     "data2vec-text", "mpnet", "xmod")
-)  # fmt: skip
-"""Model types that number positions from pad_token_id + 1 on: see `networks.first_position`."""
-USUAL_PADDING = 1
-"""Their pad_token_id where config.json has none."""
 
 
 def transformer_folder(folder: Path) -> Path:
@@ -75,9 +43,9 @@ def transformer_folder(folder: Path) -> Path:
 def declared_pooling(folder: Path) -> str:
     """Read what a checkpoint pools token states by, results of several modes joined by a plus.
 
-    In sentence-transformers' words, or ``landmark``. Without modules.json it is what that library
-    makes of a plain transformer: the mean, or the last token of a causal language model. Empty if
-    its modules do not pool, or several do.
+    In sentence-transformers' words. Without modules.json it is what that library makes of a plain
+    transformer: the mean, or the last token of a causal language model. Empty if its modules do not
+    pool, or several do.
     """
     modules = read_modules(folder)
     if not modules:
@@ -87,61 +55,10 @@ def declared_pooling(folder: Path) -> str:
     paths = [m["path"] for m in modules if m["type"].rpartition(".")[2] == "Pooling"]
     if len(paths) != 1:
         return ""
-    if _transformer_settings(folder).get("landmark"):
-        return "landmark"
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     modes = Pooling.load_config(str(folder), subfolder=paths[0]).get("pooling_mode", "mean")
     return modes if isinstance(modes, str) else "+".join(modes)
-
-
-def _transformer_settings(folder: Path) -> dict[str, Any]:
-    """Read what sentence-transformers saves beside a transformer: lengths, lower case."""
-    paths = sorted(transformer_folder(folder).glob("sentence_*_config.json"))
-    return read_json(paths[0]) if paths else {}
-
-
-def declared_positions(entry: Positioned) -> int | None:
-    """Return the longest input that config.json declares; None if it cannot be told from it.
-
-    The same as `networks.usable_positions` of the loaded network, where it is a number.
-    """
-    folder = local_folder(entry.checkpoint)
-    if (
-        folder is None
-        or entry.trust_remote_code
-        or getattr(entry, "architecture", "auto") != "auto"
-    ):
-        return None
-    try:
-        config = read_json(transformer_folder(folder) / "config.json")
-        declared = config.get("max_position_embeddings")
-        if config.get("is_encoder_decoder") or not isinstance(declared, int):
-            return None
-        if config.get("model_type") not in ROBERTA_KIND:
-            return declared
-        padding = config.get("pad_token_id", USUAL_PADDING)
-        return declared if padding is None else declared - int(padding) - 1
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return None  # a damaged file: the job that loads it says what is wrong
-
-
-def refuse_beyond_positions(entry: ModelBase) -> None:
-    """Refuse lengths of an entry beyond what its checkpoint's config.json declares.
-
-    Only of a checkpoint that is a folder here and a transformer whose class is not chosen by the
-    entry: of any other the job that loads it says so (`networks.check_positions`).
-
-    Raises
-    ------
-    InputError
-        If one is more than the checkpoint's positions.
-    """
-    if not isinstance(entry, Positioned):
-        return
-    positions = declared_positions(entry)
-    for key in ("max_tokens", "query_tokens"):
-        refuse_more(positions, entry.checkpoint, key, getattr(entry, key, None))
 
 
 def refuse_more(positions: int | None, checkpoint: str, key: str, tokens: int | None) -> None:
@@ -179,8 +96,7 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
     Returns
     -------
     list
-        Every setting that both decide: prompts, pooling, the token at the end, the longest input,
-        the similarity, and what a late-interaction checkpoint says of queries and documents.
+        Every setting that both decide: prompts, pooling, the token at the end, the longest input.
 
     Raises
     ------
@@ -190,10 +106,8 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
     if not isinstance(entry, Compared):
         return []
     try:
-        if isinstance(entry, ColbertModel):
-            return [*_late(entry, folder), *_length(entry, folder), *_similarity(entry, folder)]
         entry = with_declared_prompts(entry, folder)
-        parts = (_prompts, _pooling, _ending, _length, _similarity)
+        parts = (_prompts, _pooling, _ending, _length)
         return [comparison for part in parts for comparison in part(entry, folder)]
     except InputError:
         raise
@@ -216,42 +130,12 @@ def warn_of_departures(entry: EncoderModel, folder: Path) -> None:
             logger.warning("checkpoint %r: %s: the entry's is used", entry.checkpoint, comparison)
 
 
-def late_settings(folder: Path) -> dict[str, tuple[Any, str]]:
-    """Read what a ColBERT checkpoint declares, by the entry's keys, each with its file."""
-    found: dict[str, tuple[Any, str]] = {}
-    for name, keys in (("artifact.metadata", STANFORD_KEYS), (USES, PYLATE_KEYS)):
-        declared = read_json(folder / name)
-        found |= {ours: (declared[key], name) for key, ours in keys.items() if key in declared}
-        if "skiplist_words" in declared:
-            found["skip_punctuation"] = (bool(declared["skiplist_words"]), name)
-    name = "sentence_bert_config.json"
-    settings = read_json(folder / name)
-    expansion = settings.get("query_expansion") or {}
-    native = {
-        "query_tokens": expansion.get("length", settings.get("query_length")),
-        "max_tokens": settings.get("document_length"),
-        "expand_queries": bool(expansion) if "query_expansion" in settings else None,
-        "attend_to_expansion": expansion.get("attend"),
-    }
-    found |= {key: (value, name) for key, value in native.items() if value is not None}
-    return {key: pair for key, pair in found.items() if pair[0] is not None}
-
-
-def _late(entry: ColbertModel, folder: Path) -> Iterator[Comparison]:
-    """Compare what the entry sets of queries and documents; what is null is as declared."""
-    for key, (declared, source) in late_settings(folder).items():
-        given = getattr(entry, key)
-        if given is not None and key != "max_tokens":
-            same = str(given).strip() == str(declared).strip()
-            yield Comparison(key, given, declared, source, same)
-
-
 def with_declared_prompts(entry: EncoderModel, folder: Path) -> EncoderModel:
     """Return an entry whose null prompts are those that its checkpoint declares for the roles.
 
-    Prompts that are named by task are not chosen from, and a ColBERT's come before the entry's.
+    Prompts that are named by task are not chosen from; other backends read them themselves.
     """
-    if not isinstance(entry, Compared) or isinstance(entry, ColbertModel):
+    if not isinstance(entry, Compared):
         return entry
     uses, prompts = declared_prompts(folder)
     found = {f"{role}_prompt": _prompt_of(role, uses, prompts) or "" for role in ROLE_NAMES}
@@ -335,45 +219,20 @@ def declared_length(entry: Any, folder: Path) -> int | None:
 
 
 def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
-    """Compare the longest input: another than that of its training, or longer than it can be."""
+    """Compare the longest input: another than that of its training, or longer than it can be.
+
+    RoBERTa's kind has two positions fewer than its config.json says: the job that loads it knows.
+    """
     given = entry.max_tokens
-    if isinstance(entry, ColbertModel):
-        declared, source = late_settings(folder).get("max_tokens", (None, ""))
-    else:
-        path = next(iter(sorted(transformer_folder(folder).glob("sentence_*_config.json"))), None)
-        declared = read_json(path).get("max_seq_length") if path else None
-        source = path.name if path else ""
-    if declared is not None:
+    path = next(iter(sorted(transformer_folder(folder).glob("sentence_*_config.json"))), None)
+    declared = read_json(path).get("max_seq_length") if path else None
+    if path and declared is not None:
         chosen = entry.control == "truncating" or getattr(entry, "windows", None) is not None
         fits = given <= declared if chosen else given == declared
-        yield Comparison("max_tokens", given, declared, source, fits)
-        positions = None if isinstance(entry, VllmModel) else declared_positions(entry)
-        if positions is not None and given > positions:
-            yield Comparison("max_tokens", given, positions, "config.json", False)
+        yield Comparison("max_tokens", given, declared, path.name, fits)
         return
-    limits = {
-        "tokenizer_config.json": read_json(folder / "tokenizer_config.json").get(
-            "model_max_length"
-        ),
-        "config.json": None if isinstance(entry, VllmModel) else declared_positions(entry),
-    }
-    for source, limit in limits.items():
+    limits = (("tokenizer_config.json", "model_max_length"), ("config.json", POSITIONS))
+    for source, key in limits:
+        limit = read_json(folder / source).get(key)
         if limit is not None and limit < UNLIMITED:
             yield Comparison("max_tokens", given, limit, source, given <= limit)
-
-
-def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:
-    """Compare the similarity; products and distances of unit vectors rank as cosines do."""
-    declared = read_json(folder / USES).get("similarity_fn_name")
-    if declared is None:
-        return
-    modules = read_modules(folder)
-    is_unit = bool(modules) and modules[-1]["type"].endswith("Normalize")
-    same = {
-        "cosine": {"cosine", *(("dot", "euclidean") if is_unit else ())},
-        "maxsim": {"maxsim"},
-        "mean-maxsim": {"meanmaxsim"},
-        "sparse": {"dot"},
-    }
-    agrees = declared.lower() in same[entry.scores_by]
-    yield Comparison("similarity", entry.scores_by, declared, USES, agrees)

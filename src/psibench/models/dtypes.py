@@ -1,12 +1,27 @@
 """Which device and which number format ``auto`` is."""
 
+from functools import cache
+from pathlib import Path
+
+DEVICES = Path("/dev")
+GPUS = ("nvidia[0-9]*", "kfd", "dxg")
+"""Devices of NVIDIA's and AMD's drivers, and of Windows' for its Linux."""
+
+
+@cache
+def has_gpus() -> bool:
+    """Say whether this machine has devices of a GPU, without importing what drives them."""
+    return any(any(DEVICES.glob(pattern)) for pattern in GPUS)
+
 
 def pick_device(device: str) -> str:
     """Resolve ``auto`` to cuda where there is one, else cpu."""
-    import torch
-
     if device != "auto":
         return device
+    if not has_gpus():
+        return "cpu"
+    import torch
+
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 

@@ -1,14 +1,10 @@
-"""bge-m3 by FlagEmbedding: weights of terms, or a vector for every token.
+"""bge-m3: weights of terms, or a vector for every token.
 
-The network, its two heads and what is made of them are those of FlagEmbedding's BGEM3FlagModel
-(version 1.4.2; Chen et al. 2024, arXiv:2402.03216, section 3.2): a term is a token, and weighs the
-most that the sparse head gives it anywhere in the text, unless it is the first, the closing, a
-padding or an unknown one; the multi vectors are a linear layer over every token but the first,
-normalised, and a query's score is the mean over its own of the best of the document's.
-
-Its loader and its batches are not used: it makes up weights and heads that are missing, tells no
-offsets of tokens, by which psibench knows how much of a text is visible, and computes the heads in
-the number format of the transformer. Here they are float32.
+The two heads and what is made of them are those of FlagEmbedding's BGEM3FlagModel (version 1.4.2;
+Chen et al. 2024, arXiv:2402.03216, section 3.2): a term is a token, and weighs the most that the
+sparse head gives it anywhere in the text, unless it is the first, the closing, a padding or an
+unknown one; the multi vectors are a linear layer over every token but the first, normalised, and a
+query's score is the mean over its own of the best of the document's. Heads are float32.
 """
 
 from collections.abc import Sequence
@@ -21,7 +17,6 @@ import numpy as np
 from psibench.config.encoders import FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.late import attention_of
 from psibench.models.networks import check_positions, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
@@ -38,8 +33,10 @@ class FlagEmbeddingEncoder:
     """An ``Encoder`` of bge-m3's terms or token vectors; see ``load_flag_embedding``."""
 
     entry: FlagEmbeddingModel
-    network: Any
-    """FlagEmbedding's EncoderOnlyEmbedderM3ModelForInference."""
+    tokenizer: Any
+    transformer: Any
+    head: Any
+    """Linear layer of the vectors asked for."""
     device: str
     dtype: str
     weights: str
@@ -53,7 +50,7 @@ class FlagEmbeddingEncoder:
             {
                 "max_tokens": self.entry.max_tokens,
                 "vectors": self.entry.vectors,
-                "attention": attention_of(self.entry),
+                "attention": "sdpa",
                 "identity": self.identity,
                 "dtype": self.dtype,
                 "weights": self.weights,
@@ -69,7 +66,7 @@ class FlagEmbeddingEncoder:
         """Tokenize texts, cut to ``max_tokens``; a prompt's tokens count like the text's."""
         entry = self.entry
         return tokenize_texts(
-            self.network.tokenizer, texts, prompt=entry.prompt(role), max_tokens=entry.max_tokens
+            self.tokenizer, texts, prompt=entry.prompt(role), max_tokens=entry.max_tokens
         )
 
     def forward(
@@ -83,24 +80,22 @@ class FlagEmbeddingEncoder:
         `psibench.store.vectors.as_rows`.
         """
         import torch
+        from torch.nn.functional import normalize
 
-        pad_id = int(self.network.tokenizer.pad_token_id or 0)
-        inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
+        inputs = pad_windows(windows, pad_id=self.tokenizer.pad_token_id or 0, device=self.device)
+        reduced = self.dtype != self.weights
         with torch.inference_mode():
-            output = self.network(
-                inputs,
-                return_dense=False,
-                return_sparse=self.entry.vectors == "sparse",
-                return_colbert_vecs=self.entry.vectors == "multi-vector",
-            )
-        (found,) = (values.cpu().numpy() for values in output.values())
-        if self.entry.vectors == "multi-vector":
-            rows = zip(found, windows, strict=True)
-            return [vectors[: len(window) - 1].copy() for vectors, window in rows]
-        named = self.network.tokenizer
+            with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
+                states = self.transformer(**inputs).last_hidden_state
+            found = self.head(states.float())
+            if self.entry.vectors == "multi-vector":
+                rows = zip(normalize(found[:, 1:], dim=-1).cpu().numpy(), windows, strict=True)
+                return [vectors[: len(window) - 1].copy() for vectors, window in rows]
+            given = found.relu()[:, :, 0].cpu().numpy()
+        named = self.tokenizer
         unused = [named.cls_token_id, named.eos_token_id, named.pad_token_id, named.unk_token_id]
-        rows = zip(windows, found[:, :, 0], strict=True)
-        return [_terms(window, weights[: len(window)], unused) for window, weights in rows]
+        texts = zip(windows, given, strict=True)
+        return [_terms(window, weights[: len(window)], unused) for window, weights in texts]
 
 
 def _terms(window: np.ndarray, weights: np.ndarray, unused: Sequence[int]) -> np.ndarray:
@@ -123,45 +118,23 @@ def load_flag_embedding(
     InputError
         If it lacks the head of the vectors asked for, or takes fewer tokens than ``max_tokens``.
     """
-    from FlagEmbedding.finetune.embedder.encoder_only.m3 import (
-        EncoderOnlyEmbedderM3ModelForInference,
-    )
-
     weights = weights_format(device, dtype)
     module = load_transformer_module(
         folder,
         trust_remote_code=entry.trust_remote_code,
         dtype=weights,
-        attn_implementation=attention_of(entry),
+        attn_implementation="sdpa",
     )
     transformer = module.auto_model
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
-    parts = {"model": transformer} | dict.fromkeys(HEADS.values())
     path = folder / f"{HEADS[entry.vectors]}.pt"
-    parts[path.stem] = _read_head(path, entry.vectors, transformer.config.hidden_size)
+    head = _read_head(path, entry.vectors, transformer.config.hidden_size).to(device).eval()
     identity = f"{identity}\0{hash_file(path)}"
-    _compute_in(transformer, device, dtype, weights)
-    network = EncoderOnlyEmbedderM3ModelForInference(
-        parts, tokenizer=module.tokenizer, normalize_embeddings=True
+    transformer = transformer.to(device).eval()
+    return FlagEmbeddingEncoder(
+        entry, module.tokenizer, transformer, head, device, dtype, weights, identity
     )
-    network = network.to(device).eval()
-    return FlagEmbeddingEncoder(entry, network, device, dtype, weights, identity)
-
-
-def _compute_in(transformer: Any, device: str, dtype: str, weights: str) -> None:
-    """Let a transformer compute in a number format, and give its states in float32."""
-    import torch
-
-    run = transformer.forward
-
-    def forward(**inputs: Any) -> Any:
-        with torch.autocast(device, dtype=getattr(torch, dtype), enabled=dtype != weights):
-            found = run(**inputs)
-        found.last_hidden_state = found.last_hidden_state.float()
-        return found
-
-    transformer.forward = forward
 
 
 def _read_head(path: Path, vectors: str, hidden_size: int) -> Any:

@@ -4,7 +4,6 @@ ColBERT checkpoints (Khattab and Zaharia, SIGIR 2020, section 3.2; Santhanam et 
 are read by sentence-transformers' ``MultiVectorEncoder``, in its own layout, Stanford's and
 PyLate's: it finds the projection, the markers that say whether a text is a query or a document, how
 far queries are filled up with mask tokens, and the words whose vectors are left out of documents.
-An entry's own settings go before the checkpoint's.
 
 What that class does not do is done here. It tells no offsets of tokens, by which psibench knows how
 much of a text is visible, and batches by characters: texts are tokenized here, with its prefixes
@@ -21,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
+from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
-from psibench.models.checkpoints import checkpoint_identity, read_json, read_modules
-from psibench.models.declared import USES, late_settings
+from psibench.models.checkpoints import USES, checkpoint_identity, read_json, read_modules
 from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
 from psibench.models.weights import (
     check_files,
+    check_tokenizer,
     checking_weights,
     read_tensors,
     refuse_untrusted_activations,
@@ -78,14 +77,14 @@ class ColbertEncoder:
         return hash_params(
             {
                 "max_tokens": self.entry.max_tokens,
-                "dim": self.entry.dim,
                 "query_tokens": self.query_tokens,
                 "expand_queries": self.expansion_id is not None,
                 "attend_to_expansion": self.attends,
                 "query_marker": self.prefixes["query"].removesuffix(" "),
                 "document_marker": self.prefixes["document"].removesuffix(" "),
                 "skip_punctuation": True if words == PUNCTUATION else words or False,
-                "attention": attention_of(self.entry),
+                "attention": "sdpa",
+                "dim": self.entry.dim,
                 "identity": self.identity,
                 "dtype": self.dtype,
                 "weights": self.weights,
@@ -141,11 +140,11 @@ class ColbertEncoder:
         return [part.copy() for part in np.split(vectors, np.cumsum(kept.sum(axis=1))[:-1])]
 
     def project(self, states: Any) -> Any:
-        """Run the modules behind the transformer, and keep the leading dimensions."""
+        """Run the modules behind the transformer."""
         features = {"token_embeddings": states}
         for module in self.modules:
             features = module(features)
-        return features["token_embeddings"][..., : self.entry.dim]
+        return features["token_embeddings"]
 
     def _n_unattended(self, window: np.ndarray) -> int:
         """Count the tokens that a query was filled up with, if none attends to them."""
@@ -171,57 +170,27 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     ------
     InputError
         If the checkpoint has no projection, does not know the markers or a mask token, or takes
-        fewer tokens or has fewer dimensions than asked for.
+        fewer tokens than asked for.
     """
-    if entry.attention == "flash_attention_2" and not (
-        entry.attend_to_expansion or entry.expand_queries is False
-    ):
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: attention flash_attention_2 gives no vectors for "
-            "mask tokens that are not attended to; set attention: auto, or attend_to_expansion: "
-            "true if it was trained so"
-        )
-    import torch
-
     weights = weights_format(device, dtype)
     check_files(folder)
-    read = _read_modules if entry.architecture == "auto" else _read_port
-    found = read(entry, folder, weights)
-    declared = found.settings
-    chosen = declared | {
-        key: value for key in declared if (value := getattr(entry, key)) is not None
-    }
-    longest = chosen["query_tokens"] if entry.query_tokens else found.longest_query
+    is_port = entry.architecture != "auto"
+    found = _read_port(folder, weights) if is_port else _read_modules(entry, folder, weights)
+    query_tokens = entry.query_tokens or found.query_tokens
+    longest = query_tokens if entry.query_tokens else found.longest_query
     transformer = found.transformer.to(device).eval()
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     check_positions(transformer, entry.checkpoint, longest, "query_tokens")
-    prefixes = {role: _prefix(entry, found, f"{role}_marker") for role in ("query", "document")}
-    if entry.skip_punctuation is not None:
-        found.mask.skiplist_words = PUNCTUATION if entry.skip_punctuation else []
+    for prefix in found.prefixes.values():
+        _read_as_one_token(found.tokenizer, prefix.strip(), entry.checkpoint)
     found.mask.resolve_with_tokenizer(found.tokenizer)
-    attends = chosen["attend_to_expansion"]
-    expands = chosen["expand_queries"]
-    encoder = ColbertEncoder(
+    expansion_id = _expansion_id(entry, found) if found.expands else None
+    return ColbertEncoder(
         entry, transformer, [module.to(device).eval() for module in found.modules], found.tokenizer,
         device, dtype, weights, checkpoint_identity(entry.checkpoint, entry.revision),
-        mask=found.mask, prefixes=prefixes, query_tokens=chosen["query_tokens"],
-        longest_query=longest, attends=attends,
-        expansion_id=_expansion_id(entry, found, attends=attends) if expands else None,
+        mask=found.mask, prefixes=found.prefixes, query_tokens=query_tokens, longest_query=longest,
+        expansion_id=expansion_id, attends=found.attends,
     )  # fmt: skip
-    with torch.inference_mode():
-        states = torch.zeros(1, 1, transformer.config.hidden_size, device=device)
-        n_dims = encoder.project(states).shape[-1]
-    if entry.dim is not None and entry.dim > n_dims:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: dim {entry.dim} is more than its {n_dims} "
-            "dimensions; lower dim"
-        )
-    return encoder
-
-
-def attention_of(entry: ColbertModel | FlagEmbeddingModel) -> str:
-    """Return the implementation of attention: sdpa for auto."""
-    return "sdpa" if entry.attention == "auto" else entry.attention
 
 
 @dataclass(frozen=True)
@@ -232,9 +201,13 @@ class _Found:
     modules: list[Any]
     mask: Any
     tokenizer: Any
-    settings: dict[str, Any]
-    """The checkpoint's own, by the entry's keys."""
+    prefixes: dict[str, str]
+    """By role, what comes before a text: a marker and a blank, or a prompt."""
+    query_tokens: int
     longest_query: int
+    attends: bool
+    expands: bool = True
+    """Whether queries are filled up."""
     expansion_token: str | None = None
     """What fills queries up; None: the mask token."""
 
@@ -252,7 +225,7 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
             device="cpu",
             trust_remote_code=entry.trust_remote_code,
             local_files_only=True,
-            model_kwargs={"dtype": dtype, "attn_implementation": attention_of(entry)},
+            model_kwargs={"dtype": dtype, "attn_implementation": "sdpa"},
         )
     first, *rest = model
     others = [
@@ -267,55 +240,47 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
     expansion = first.query_expansion or {}
     longest = first.query_length or entry.max_tokens
     documents = (model.prompts.get(name) for name in ("document", "passage", "corpus"))
-    settings = {
-        "query_marker": model.prompts.get("query") or "",
-        "document_marker": next((prompt for prompt in documents if prompt), ""),
-        "query_tokens": expansion.get("length", longest),
-        "expand_queries": bool(expansion),
-        "attend_to_expansion": expansion.get("attend", False),
-    }
+    document = next((prompt for prompt in documents if prompt), "")
+    query_tokens = expansion.get("length", longest)
     return _Found(
         text_transformer(first, entry.checkpoint),
         [module.float() for module in rest if module is not masks[0]],
         masks[0],
-        model.tokenizer,
-        settings,
-        longest if expansion.get("strategy") == "min" else settings["query_tokens"],
+        check_tokenizer(model.tokenizer, folder),
+        {"query": model.prompts.get("query") or "", "document": document},
+        query_tokens,
+        longest if expansion.get("strategy") == "min" else query_tokens,
+        expansion.get("attend", False),
+        bool(expansion),
         expansion.get("token"),
     )
 
 
-def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
-    """Read a checkpoint in Stanford's layout whose transformer is a port of ours."""
+def _read_port(folder: Path, dtype: str) -> _Found:
+    """Read jina-colbert-v2: Stanford's layout, with markers and masks as its maker's page says."""
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     from psibench.models.architectures import flash_xlm_roberta
 
-    options = {"dtype": dtype, "attn_implementation": attention_of(entry)}
+    options = {"dtype": dtype, "attn_implementation": "sdpa"}
     network = flash_xlm_roberta.load_rotary(folder, read_json(folder / "config.json"), options)
     matrix = _stanford_matrix(folder)
     dense = Dense(
         matrix.shape[1], matrix.shape[0], bias=False, activation_function=None,
         init_weight=matrix, module_input_name="token_embeddings",
     )  # fmt: skip
-    settings: dict[str, Any] = {
-        "expand_queries": True,
-        "attend_to_expansion": False,
-        "query_tokens": 32,
-        "query_marker": "[unused0]",
-        "document_marker": "[unused1]",
-    }
-    declared = {key: value for key, (value, _) in late_settings(folder).items()}
-    settings |= {key: value for key, value in declared.items() if key in settings}
-    settings |= {key: f"{settings[key]} " for key in ("query_marker", "document_marker")}
+    declared = read_json(folder / "artifact.metadata")
+    query_tokens = declared.get("query_maxlen", 32)
     return _Found(
         network,
         [dense],
-        MultiVectorMask(PUNCTUATION if declared.get("skip_punctuation", True) else []),
+        MultiVectorMask(PUNCTUATION if declared.get("mask_punctuation", True) else []),
         load_tokenizer(folder, as_stored=True),
-        settings,
-        settings["query_tokens"],
+        {"query": "[QueryMarker] ", "document": "[DocumentMarker] "},
+        query_tokens,
+        query_tokens,
+        attends=True,
     )
 
 
@@ -350,31 +315,27 @@ def _no_projection(folder: Path) -> InputError:
     )
 
 
-def _prefix(entry: ColbertModel, found: _Found, key: str) -> str:
-    """Return what comes before a text, and let the tokenizer read its marker as one token.
+def _read_as_one_token(tokenizer: Any, marker: str, checkpoint: str) -> None:
+    """Let a tokenizer read a marker as one token; a prompt like "query: " is none.
 
-    Raises InputError if a marker is no token of the vocabulary.
+    Raises InputError if the marker is no token of the vocabulary.
     """
     from tokenizers import AddedToken
 
-    declared, asked = found.settings[key], getattr(entry, key)
-    text = declared if asked is None or asked.strip() == declared.strip() else f"{asked.strip()} "
-    marker = text.strip()
-    if asked is None and not marker.startswith("["):
-        return str(text)  # no marker, but a prompt like "query: "
-    vocabulary = found.tokenizer.get_vocab()
+    if not marker.startswith("["):
+        return
+    vocabulary = tokenizer.get_vocab()
     known = next((name for name in (f"{marker} ", marker) if name in vocabulary), None)
     if known is None:
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: its vocabulary has no token {marker!r}; set {key} "
-            "to the one it was trained with"
+            f"checkpoint {checkpoint!r}: its vocabulary has no token {marker!r}, the marker that "
+            "its files name; is the tokenizer another model's?"
         )
-    if found.tokenizer.tokenize(known) != [known]:
-        found.tokenizer.add_tokens([AddedToken(known, normalized=False, special=True)])
-    return str(text)
+    if tokenizer.tokenize(known) != [known]:
+        tokenizer.add_tokens([AddedToken(known, normalized=False, special=True)])
 
 
-def _expansion_id(entry: ColbertModel, found: _Found, *, attends: bool) -> int:
+def _expansion_id(entry: ColbertModel, found: _Found) -> int:
     """Return the token that queries are filled up with.
 
     Raises InputError if there is none, or it cannot be told from the query's last one.
@@ -385,11 +346,11 @@ def _expansion_id(entry: ColbertModel, found: _Found, *, attends: bool) -> int:
     if filling is None:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: its tokenizer has no mask token to fill up queries "
-            "with; set expand_queries: false"
+            "with; save one with it"
         )
-    if not attends and tokenizer("a")["input_ids"][-1] == filling:
+    if not found.attends and tokenizer("a")["input_ids"][-1] == filling:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: queries end with the token {token!r} that they are "
-            "filled up with, and no token may attend to that; set expand_queries: false"
+            "filled up with, and no token may attend to that; save one that ends otherwise"
         )
     return int(filling)

@@ -9,7 +9,6 @@ from psibench.config.models import (
     SentenceTransformerModel,
     SparseModel,
     StaticModel,
-    VllmModel,
 )
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, loading
@@ -42,8 +41,7 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
         folder = checkpoint_folder(entry)
         entry = with_declared_prompts(entry, folder)
         encoder = _load(entry, folder, device=device, dtype=dtype)
-        if not isinstance(entry, VllmModel):
-            _run_once(encoder)
+        _run_once(encoder)
     warn_of_departures(entry, folder)
     return encoder
 
@@ -77,10 +75,6 @@ def _load(entry: EncoderModel, folder: Path, *, device: str, dtype: str) -> Enco
             from psibench.models.static import load_static
 
             return load_static(entry, folder)
-        case VllmModel():
-            from psibench.models.vllm_pooling import load_vllm
-
-            return load_vllm(entry, folder, device=device, dtype=dtype)
     raise InputError(
         f"checkpoint {entry.checkpoint!r}: backend {getattr(entry, 'backend', '?')} is not loaded "
         "by this stage; give an entry of an encoder that runs in the job"

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from psibench.config.encoders import Landmark, SentenceTransformerModel
+from psibench.config.encoders import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models import architectures, calibration
 from psibench.models.checkpoints import USES, read_json, read_modules
@@ -25,7 +25,6 @@ ROTARY = ("llama", "mistral", "qwen2", "qwen3")
 STANDSTILL = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 1e30}
 """Rotary parameters under which no position turns anything: angles are divided by the factor, their
 cosines are 1, and their sines too small to be seen beside it in any number format."""
-LANDMARK = "psibench.models.landmark.LandmarkTransformer"
 OWN_POOLING = ("nv-embed", "jina-v3", "jina-v4")
 """Architectures that take the mean: their checkpoints' lists of modules name code of their own."""
 
@@ -45,8 +44,6 @@ class Network:
         Whether places behind a text change its states if they are not masked.
     masks_prompt
         Whether the prompt's tokens are left out of the pooling.
-    landmark
-        Landmarks that the checkpoint was saved with.
     """
 
     tokenizer: Any
@@ -55,7 +52,6 @@ class Network:
     weights: str = "float32"
     needs_mask: bool = True
     masks_prompt: bool = False
-    landmark: Landmark | None = None
 
     @property
     def pooling(self) -> tuple[str, ...]:
@@ -92,10 +88,9 @@ def load_network(
     if entry.architecture == "auto":
         first, modules = _load_modules(entry, folder, weights)
         tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
-        saved = getattr(first, "landmark", None) if entry.pooling == "checkpoint" else None
     else:
         tokenizer = load_tokenizer(folder, as_stored=True)
-        transformer, saved = _load_port(entry, folder, weights), None
+        transformer = _load_port(entry, folder, weights)
         modules = _modules_behind(entry, folder)
     modules = _as_entry_says(entry, folder, modules)
     if not all(getattr(module, "include_prompt", True) for module in modules):
@@ -109,7 +104,6 @@ def load_network(
         # Calibration has to know which tokens are a text's.
         needs_mask=entry.calibrate is not None or not is_causal(transformer),
         masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
-        landmark=saved and Landmark(chunk_tokens=saved["chunk_tokens"], token=saved["token"]),
     )
     if width := getattr(transformer.config, "hidden_size", None):
         with torch.inference_mode():  # modules that do not fit the transformer fail here
@@ -132,11 +126,7 @@ def _load_modules(
     kind = read_json(folder / USES).get("model_type", "SentenceTransformer")
     listed = read_modules(folder) if kind == "SentenceTransformer" else []
     path, loader = (listed[0]["path"] if listed else ""), Transformer
-    if listed and listed[0]["type"] == LANDMARK:  # the package's, whatever lies in the folder
-        from psibench.models.landmark import LandmarkTransformer
-
-        loader = LandmarkTransformer
-    elif listed:
+    if listed:
         trust = {"trust_remote_code": entry.trust_remote_code}
         loader = import_module_class(listed[0]["type"], str(folder), **trust)
     changes = positions_taken_out(folder / path, entry.checkpoint) if entry.positions else {}
@@ -208,9 +198,8 @@ def _as_entry_says(entry: SentenceTransformerModel, folder: Path, modules: list[
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
     if entry.pooling != "checkpoint":
-        mode = "mean" if entry.pooling == "landmark" else entry.pooling
         others = [module for module in modules if not isinstance(module, Pooling)]
-        modules = [Pooling(1, mode), *others]
+        modules = [Pooling(1, entry.pooling), *others]
     if entry.projection:
         if not (folder / entry.projection / "config.json").is_file():
             raise InputError(
@@ -235,9 +224,7 @@ def _load_port(entry: SentenceTransformerModel, folder: Path, weights: str) -> A
 
 def _attention_options(entry: SentenceTransformerModel) -> dict[str, str]:
     """Return what a transformer is loaded with: calibrated attention goes through a function."""
-    if entry.calibrate is not None:
-        return {"attn_implementation": calibration.register()}
-    return {} if entry.attention == "auto" else {"attn_implementation": entry.attention}
+    return {} if entry.calibrate is None else {"attn_implementation": calibration.register()}
 
 
 def positions_taken_out(folder: Path, checkpoint: str) -> dict[str, Any]:

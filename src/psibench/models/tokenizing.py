@@ -1,17 +1,17 @@
 """Token ids, windows and the reach of truncation, from a fast tokenizer; batches of windows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from psibench.config.encoders import Landmark, SentenceTransformerModel, VllmModel
+from psibench.config.encoders import SentenceTransformerModel
 from psibench.config.model_base import LateChunking
 from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
-from psibench.models.weights import check_files
+from psibench.models.weights import check_files, check_tokenizer
 
 SAMPLE = "a"
 CHUNK = 512  # texts per tokenizer call: offsets are bulky
@@ -32,8 +32,9 @@ def load_tokenizer(
 
     check_files(folder)
     if as_stored and (folder / "tokenizer.json").is_file():
-        return PreTrainedTokenizerFast.from_pretrained(folder)
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        return check_tokenizer(PreTrainedTokenizerFast.from_pretrained(folder), folder)
+    loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    return check_tokenizer(loaded, folder)
 
 
 def tokenize_texts(
@@ -102,9 +103,7 @@ def _group(
     ]
 
 
-def tokens_to_append(
-    entry: SentenceTransformerModel | VllmModel, tokenizer: Any
-) -> tuple[int, ...]:
+def tokens_to_append(entry: SentenceTransformerModel, tokenizer: Any) -> tuple[int, ...]:
     """Return the ids of the entry's ``append``, none if the tokenizer puts them there itself.
 
     Raises InputError if they are no tokens of the tokenizer, or leave no place for a text.
@@ -120,91 +119,13 @@ def tokens_to_append(
         )
     if tuple(tokenizer(SAMPLE)["input_ids"][-len(ids) :]) == ids:
         return ()
-    windows = entry.windows if isinstance(entry, SentenceTransformerModel) else None
-    shortest = min(entry.max_tokens, windows.tokens if windows else entry.max_tokens)
+    shortest = entry.windows.tokens if entry.windows else entry.max_tokens
     if shortest - len(ids) - tokenizer.num_special_tokens_to_add() < 1:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: append {entry.append!r} is {len(ids)} tokens, which "
             f"leaves no place for a text in {shortest}"
         )
     return ids
-
-
-@dataclass(frozen=True)
-class Landmarks:
-    """Where a tokenizer's texts get the tokens of landmark pooling (arXiv 2601.21525).
-
-    Attributes
-    ----------
-    token_id
-        The landmark.
-    chunk_tokens
-        Tokens of a chunk; each has a landmark behind it.
-    n_before, n_behind
-        Special tokens that the tokenizer puts around a text.
-    has_last
-        Whether the first of those behind is a landmark, which is then that of the last chunk.
-    """
-
-    token_id: int
-    chunk_tokens: int
-    n_before: int
-    n_behind: int
-    has_last: bool
-
-    def max_length(self, max_tokens: int) -> int:
-        """Return the tokens to cut a text to, special ones included, before landmarks come."""
-        around = self.n_before + self.n_behind
-        room = max_tokens - around + self.has_last
-        whole, rest = divmod(room, self.chunk_tokens + 1)
-        return around + whole * self.chunk_tokens + max(0, rest - 1)
-
-    def places(self, n_tokens: int) -> np.ndarray:
-        """Return before which of so many tokens a landmark comes, ``n_tokens`` for behind all."""
-        end = n_tokens - self.n_behind
-        inside = np.arange(self.n_before + self.chunk_tokens, end, self.chunk_tokens)
-        return inside if self.has_last else np.append(inside, end)
-
-    def put_into(self, item: TokenizedText) -> TokenizedText:
-        """Put the landmarks into each window."""
-
-        def with_landmarks(values: np.ndarray, what: int) -> np.ndarray:
-            return np.insert(values, self.places(len(values)), what)
-
-        return replace(
-            item,
-            windows=tuple(with_landmarks(window, self.token_id) for window in item.windows),
-            content=tuple(with_landmarks(keep, False) for keep in item.content),
-        )
-
-
-def find_landmarks(
-    tokenizer: Any, settings: Landmark, *, max_tokens: int, checkpoint: str
-) -> Landmarks:
-    """Find the landmark of a tokenizer and what it puts around a text.
-
-    Raises InputError if the token is not special, or ``max_tokens`` leave no place for a text.
-    """
-    token = settings.token or tokenizer.sep_token or tokenizer.eos_token
-    if token not in tokenizer.all_special_tokens:
-        raise InputError(
-            f"checkpoint {checkpoint!r}: landmark token {token!r} is no special token of its "
-            f"tokenizer; known: {', '.join(sorted(tokenizer.all_special_tokens))}"
-        )
-    number = tokenizer.convert_tokens_to_ids(token)
-    bare, whole = (
-        tokenizer(SAMPLE, add_special_tokens=special)["input_ids"] for special in (False, True)
-    )
-    n_before = next(n for n in range(len(whole)) if whole[n : n + len(bare)] == bare)
-    n_behind = len(whole) - len(bare) - n_before
-    has_last = n_behind > 0 and whole[-n_behind] == number
-    found = Landmarks(number, settings.chunk_tokens, n_before, n_behind, has_last)
-    if found.max_length(max_tokens) <= n_before + n_behind:
-        raise InputError(
-            f"checkpoint {checkpoint!r}: max_tokens {max_tokens} leave no place for a text beside "
-            "special tokens and landmarks; raise it"
-        )
-    return found
 
 
 def append_tokens(item: TokenizedText, ids: Sequence[int]) -> TokenizedText:

@@ -1,24 +1,21 @@
 """Transformer encoders: one vector per text, one per window, or one per token."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from psibench.config.encoders import Landmark
 from psibench.config.models import SentenceTransformerModel, Windows
 from psibench.errors import InputError
 from psibench.models.calibration import calibrate_network
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.compiled import Compiled, compile_if_faster
+from psibench.models.compiled import Compiled, compile_network
 from psibench.models.networks import Network, check_positions, load_network, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import (
-    Landmarks,
     append_tokens,
-    find_landmarks,
     head_and_tail,
     in_chunks,
     pad_windows,
@@ -44,7 +41,6 @@ class TransformerEncoder:
     dtype: str
     identity: str
     appended: tuple[int, ...] = ()
-    landmarks: Landmarks | None = None
     compiled: Compiled | None = None
     """Runs the transformer in place of torch, but where gradients are asked for."""
 
@@ -52,8 +48,8 @@ class TransformerEncoder:
     def fingerprint(self) -> str:
         """Hash of everything that decides the vectors besides the text and its prompt."""
         fields = {
-            "append", "architecture", "attention", "max_tokens", "pooling", "projection",
-            "scoring", "trust_remote_code", "windows",
+            "append", "architecture", "max_tokens", "pooling", "projection", "scoring",
+            "trust_remote_code", "windows",
         }  # fmt: skip
         # Its checkpoint's pooling leaves the prompt out; another one takes it in.
         pools_prompt = self.entry.architecture == "nv-embed" and not self.model.masks_prompt
@@ -61,8 +57,8 @@ class TransformerEncoder:
         return hash_params(
             self.entry.model_dump(mode="json", include=fields | later)
             | ({"pools_prompt": True} if pools_prompt else {})
-            | ({"landmarks": asdict(self.landmarks)} if self.landmarks else {})
             | {
+                "attention": "auto",  # was once a choice: vectors keep their address
                 "identity": self.identity,
                 "dtype": self.dtype,
                 "weights": self.model.weights,
@@ -81,8 +77,6 @@ class TransformerEncoder:
         """Tokenize texts, cut to ``max_tokens``, or documents into windows."""
         windows, prompt = self._windows(role), self.entry.prompt(role)
         longest = windows.tokens if windows else self.entry.max_tokens
-        if self.landmarks is not None:
-            longest = self.landmarks.max_length(longest)
         longest -= len(self.appended)
         items = self._tokenized(texts, prompt, longest, windows.overlap if windows else None)
         if windows and windows.keep == "head-and-tail":
@@ -106,8 +100,6 @@ class TransformerEncoder:
         items = tokenize_texts(
             self.model.tokenizer, texts, prompt=prompt, max_tokens=max_tokens, overlap=overlap
         )
-        if self.landmarks is not None:
-            items = [self.landmarks.put_into(item) for item in items]
         return [append_tokens(item, self.appended) for item in items] if self.appended else items
 
     def forward(
@@ -184,8 +176,6 @@ class TransformerEncoder:
         length = pooled.shape[1]
         if self.model.masks_prompt and not by_token:
             pooled = pad_windows(content, pad_id=0, device=self.device)["input_ids"]
-        if self.landmarks is not None:
-            pooled = pooled * (inputs["input_ids"] == self.landmarks.token_id)
         if not self.model.needs_mask or all(len(window) == length for window in windows):
             inputs.pop("attention_mask")
         if (
@@ -262,25 +252,16 @@ def load_transformer(
         )
     check_positions(network.transformer, entry.checkpoint, entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)
-    landmarks = None
-    settings = network.landmark
-    if entry.pooling == "landmark":
-        settings = entry.landmark or Landmark()
-    if settings is not None:
-        shortest = entry.windows.tokens if entry.windows else entry.max_tokens
-        landmarks = find_landmarks(
-            network.tokenizer, settings, max_tokens=shortest, checkpoint=entry.checkpoint
-        )
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
-    encoder = TransformerEncoder(entry, network, device, dtype, identity, appended, landmarks)
+    encoder = TransformerEncoder(entry, network, device, dtype, identity, appended)
     return replace(encoder, compiled=_compile(encoder))
 
 
 def _compile(encoder: TransformerEncoder) -> Compiled | None:
-    """Compile an encoder's transformer if that is faster; None for what torch alone runs."""
+    """Compile an encoder's transformer; None for what torch alone runs."""
     entry, network = encoder.entry, encoder.model
     is_plain = entry.architecture == "auto" and not (entry.calibrate or entry.positions)
-    if encoder.device != "cpu" or not is_plain or entry.attention != "auto":
+    if encoder.device != "cpu" or not is_plain:
         return None
 
     def passes(texts: list[str]) -> Callable[[Compiled | None], list[np.ndarray]]:
@@ -289,7 +270,7 @@ def _compile(encoder: TransformerEncoder) -> Compiled | None:
         content = [content for item in items for content in item.content]
         return lambda compiled: replace(encoder, compiled=compiled).forward(windows, content)
 
-    return compile_if_faster(
+    return compile_network(
         network.transformer,
         dtype=encoder.dtype,
         identity=encoder.identity,

@@ -137,7 +137,7 @@ def load_transformer_module(
 
     check_files(folder, path)
     with checking_weights(folder):
-        return (loader or Transformer).load(
+        module = (loader or Transformer).load(
             str(folder),
             subfolder=path,
             local_files_only=True,
@@ -145,6 +145,9 @@ def load_transformer_module(
             model_kwargs=options,
             config_kwargs=dict(changes),
         )
+    if hasattr(module, "auto_model"):
+        check_tokenizer(module.tokenizer, folder / path)
+    return module
 
 
 def check_config(config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> None:
@@ -241,12 +244,6 @@ def refuse_untrusted_activations(folder: Path, projection: str | None = None) ->
             )
 
 
-VOCABULARIES = (
-    "tokenizer.json", "tokenizer.model", "tekken.json", "vocab.*", "*vocab*.json", "*.model",
-    "*.tiktoken", "*.spm", "*.bpe",
-)  # fmt: skip
-
-
 WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "in_features")
 SIZES = (
     *("num_hidden_layers", "num_layers", "n_layers", "n_layer", "num_decoder_layers"),
@@ -258,44 +255,47 @@ PARAMETERS_PER_BYTE = 2
 
 
 def check_files(folder: Path, path: str = "") -> None:
-    """Refuse a checkpoint that is not whole, or that libraries would take for ever over.
+    """Refuse a checkpoint that libraries would take for ever over.
 
     Parameters
     ----------
     path
-        Folder of its transformer, with the tokenizer beside it.
+        Folder of its transformer.
 
     Raises
     ------
     InputError
-        If its modules or prompts are none, its config.json describes a network far larger than its
-        weights, there is no vocabulary in one of the formats that transformers reads, the
-        vocabulary has words that the network has no vectors for, or less than half as many: most
-        of a text would be unknown.
+        If its modules or prompts are none, or its config.json describes a network far larger than
+        its weights.
     """
     declared_prompts(folder)
     for module in {path, *(one["path"] for one in read_modules(folder))}:
         _check_sizes(folder / module)
-    place = folder / path
-    if all(next(place.glob(pattern), None) is None for pattern in VOCABULARIES):
-        raise InputError(
-            f"{place}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
-            "the weights (tokenizer.save_pretrained)"
-        )
+
+
+def check_tokenizer(tokenizer: Any, place: Path) -> Any:
+    """Return a tokenizer; InputError if it is not that of the network described beside it.
+
+    That is one of special tokens alone, with words that the network has no vectors for, or less
+    than half as many: most of a text would be unknown. Words added to a vocabulary are counted;
+    their numbers may be beyond what the network reads.
+    """
+    if not tokenizer.is_fast:
+        return tokenizer  # refused where it is used
     config = read_json(place / "config.json")
     of_text = config.get("text_config")
     inner = of_text.get("vocab_size") if isinstance(of_text, dict) else None
     wanted = config.get("vocab_size") or inner
-    found = _vocabulary(place)
-    if found is None or not isinstance(wanted, int):
-        return
-    n_words, last = found
-    if n_words < wanted / 2 or last >= wanted:
+    words = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
+    n_words, last = len(words.keys() | tokenizer.get_added_vocab()), max(words.values(), default=-1)
+    is_empty = n_words <= len(set(tokenizer.all_special_tokens))
+    if is_empty or (isinstance(wanted, int) and (n_words < wanted / 2 or last >= wanted)):
         raise InputError(
             f"{place}: its tokenizer has {n_words:,} words, numbered up to {last:,}, its "
-            f"config.json vocab_size {wanted:,}: is it cut off, or another model's? Save the "
-            "model's own beside the weights (tokenizer.save_pretrained)"
+            f"config.json vocab_size {wanted}: is it missing, cut off, or another model's? Save "
+            "the model's own beside the weights (tokenizer.save_pretrained)"
         )
+    return tokenizer
 
 
 def _check_sizes(place: Path) -> None:
@@ -315,35 +315,6 @@ def _check_sizes(place: Path) -> None:
                     f"{most // PARAMETERS_PER_BYTE:,} bytes, have room for; is one of them cut "
                     "off, or another model's?"
                 )
-
-
-def _vocabulary(folder: Path) -> tuple[int, int] | None:
-    """Count the words of the file that transformers reads first, and find the last one's number.
-
-    None if it is of another kind. Words added to a vocabulary are counted; their numbers may be
-    beyond what the network reads.
-    """
-    for name in ("tokenizer.json", "vocab.txt", "vocab.json"):
-        path = folder / name
-        if not path.is_file():
-            continue
-        if name == "vocab.txt":
-            n_words = path.read_bytes().count(b"\n")
-            return n_words, n_words - 1
-        stored, added = read_json(path), 0
-        words: Any = stored
-        if name == "tokenizer.json":
-            model, further = stored.get("model"), stored.get("added_tokens") or []
-            words = model.get("vocab") if isinstance(model, dict) else None
-            added = len(further) if isinstance(further, list) else 0
-        if isinstance(words, list):  # numbered in its order
-            return len(words) + added, len(words) - 1
-        if isinstance(words, dict):
-            if not all(isinstance(number, int) for number in words.values()):
-                raise InputError(f"{path}: a word of its vocabulary has no number; is it damaged?")
-            return len(words) + added, max(words.values(), default=-1)
-        return None
-    return None
 
 
 def set_weights(model: Any, weights: Mapping[str, Any], folder: Path) -> Any:

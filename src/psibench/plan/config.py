@@ -78,11 +78,9 @@ class TrainedModel:
             licence=licence,
             max_tokens=base.max_tokens,
             pooling=base.pooling,
-            landmark=base.landmark,
             query_prompt=base.query_prompt,
             document_prompt=base.document_prompt,
             parameters_m=base.parameters_m,
-            attention=base.attention,
             positions=base.positions,
             description=f"{self.base} trained on {self.distribution} evidence, seed {self.seed}",
         )

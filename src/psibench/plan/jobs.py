@@ -4,11 +4,9 @@ Functions are asked with the wildcards of a job by their names, as those of `pat
 decides no result is a parameter: it would be a reason to rerun.
 """
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel
 from psibench.config.model_params import retrieval_params
 from psibench.config.rerankers import reranker_params
@@ -18,13 +16,13 @@ from psibench.generate.benchmarks import PosirRelease
 from psibench.generate.recipes import UNITS, build_params, grade_rule
 from psibench.generate.sampling import sample_params
 from psibench.models.compiled import MOST_WEIGHTS
+from psibench.models.dtypes import has_gpus
 from psibench.models.protocols import MODEL_VERSIONS
 from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
 from psibench.plan.work import SCORING, by_config
 from psibench.rerankers.protocols import RERANKER_VERSIONS
 
-DEVICES = Path("/dev")
 READERS = 4
 """Files of a source that are read at once: more would wait for one disk or one network."""
 SMALL_JOB_TEXTS = 5_000
@@ -346,19 +344,9 @@ def chain_threads(plan: Plan, benchmark: str, lang: str) -> int:
     return max(2, threads(plan, benchmark, lang))
 
 
-def gpus(plan: Plan, model: str | None = None) -> int:
-    """Return the GPUs that a job takes which runs a model, or a reranker (None), here.
+def gpus(plan: Plan) -> int:
+    """Return the GPUs that a job takes which runs a model or a reranker here.
 
-    None where there are none: there jobs share the cores. A SLURM profile asks for its own number,
-    except of models that vLLM runs.
+    None where there are none: there jobs share the cores. A SLURM profile asks for its own number.
     """
-    encoder = plan.models[model] if model else None
-    if isinstance(encoder, VllmModel):
-        return encoder.vllm.gpus
     return int(plan.config.encoding.device != "cpu" and has_gpus())
-
-
-@cache
-def has_gpus() -> bool:
-    """Say whether this machine has NVIDIA devices; without importing what drives them."""
-    return any(DEVICES.glob("nvidia[0-9]*"))

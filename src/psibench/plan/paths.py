@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.models import Bm25Model, FusionModel, RerankModel, RunFilesModel
 from psibench.config.rerankers import checkpoint_of
@@ -100,12 +99,8 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
     """Return the ids of each kind."""
     every = plan.benchmarks.values()
 
-    def models(kind: type | tuple[type, ...], excluding: type | tuple[()] = ()) -> list[str]:
-        return [
-            model
-            for model, entry in plan.models.items()
-            if isinstance(entry, kind) and not isinstance(entry, excluding)
-        ]
+    def models(kind: type | tuple[type, ...]) -> list[str]:
+        return [model for model, entry in plan.models.items() if isinstance(entry, kind)]
 
     def having(key: str) -> list[str]:
         return [planned.id for planned in every if _has(planned.section, key)]
@@ -129,8 +124,6 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "lexical": models(Bm25Model),
         "vector": models((EncoderModel, EmbeddingApiModel)),
         "encoded": models(EncoderModel),
-        "encoded by vllm": models(VllmModel),
-        "encoded without vllm": models(EncoderModel, excluding=VllmModel),
         "api": models(EmbeddingApiModel),
         "reranking": models(RerankModel),
         "fused": models(FusionModel),

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,6 @@ from psibench.config.registry import load_registry
 from psibench.config.rerankers import (
     BiEncoderReranker,
     CheckpointReranker,
-    CrossEncoderReranker,
     RerankerBase,
     RerankerModel,
     checkpoint_of,
@@ -36,7 +35,6 @@ from psibench.generate.benchmarks import (
 )
 from psibench.llm.sections import LlmSettings, Price
 from psibench.models.checkpoints import local_folder
-from psibench.models.declared import refuse_beyond_positions
 from psibench.models.manifests import Part, manifest_name
 from psibench.models.run_files import check_run_files
 from psibench.plan.benchmarks import (
@@ -63,21 +61,11 @@ WORDS = "words"
 
 @dataclass(frozen=True)
 class Download:
-    """One repository at one revision.
-
-    Attributes
-    ----------
-    code
-        Whether code that its config names in other repositories is run.
-    code_revision
-        Commit of another repository whose code the checkpoint runs.
-    """
+    """One repository at one revision."""
 
     repo: str
     revision: str | None = None
     part: Part = "model"
-    code: bool = False
-    code_revision: str | None = None
 
     @property
     def name(self) -> str:
@@ -595,20 +583,16 @@ def _downloads(
 ) -> Iterator[Download]:
     """Yield what entries read of the hub.
 
-    Local checkpoints that are not there, or have fewer positions than an entry asks for, are
-    refused.
+    Local checkpoints that are not there are refused.
     """
     read: list[tuple[str, ModelBase]] = [(f"model {name!r}", one) for name, one in models.items()]
     read += [(f"config key benchmarks.{name}.personas", one) for name, one in encoders.items()]
     for where, entry in read:
         with errors_at(where):
             yield from model_downloads(entry)
-            refuse_beyond_positions(entry)
     for name, reranker in rerankers.items():
         with errors_at(f"reranker {name!r}"):
             yield from reranker_downloads(reranker)
-            if isinstance(reranker, BiEncoderReranker):
-                refuse_beyond_positions(reranker.encoder)
     with errors_at("config key length_tokenizer"):
         yield from tokenizer_downloads(config.length_tokenizer)
 
@@ -643,9 +627,7 @@ def model_downloads(entry: ModelBase) -> list[Download]:
         If its checkpoint is a folder that does not exist.
     """
     if isinstance(entry, EncoderModel):
-        return _unless_local(
-            Download(entry.checkpoint, entry.revision, code=entry.trust_remote_code)
-        )
+        return _unless_local(Download(entry.checkpoint, entry.revision))
     if isinstance(entry, EmbeddingApiModel):
         return tokenizer_downloads(entry.tokenizer)
     return []
@@ -657,12 +639,7 @@ def reranker_downloads(entry: RerankerBase) -> list[Download]:
         return model_downloads(entry.encoder)
     if not isinstance(entry, CheckpointReranker):
         return []
-    download = Download(entry.checkpoint, entry.revision)
-    if isinstance(entry, CrossEncoderReranker):
-        download = replace(
-            download, code=entry.trust_remote_code, code_revision=entry.code_revision
-        )
-    return _unless_local(download)
+    return _unless_local(Download(entry.checkpoint, entry.revision))
 
 
 def tokenizer_downloads(name: str) -> list[Download]:
@@ -671,12 +648,8 @@ def tokenizer_downloads(name: str) -> list[Download]:
 
 
 def by_name(downloads: Iterable[Download]) -> dict[str, Download]:
-    """Return downloads by the names of their manifests; entries share what is the same.
-
-    Of entries that share a checkpoint, those that run its code decide what is fetched.
-    """
-    ordered = sorted(downloads, key=lambda download: (download.code, download.code_revision or ""))
-    return {download.name: download for download in ordered}
+    """Return downloads by the names of their manifests; entries share what is the same."""
+    return {download.name: download for download in downloads}
 
 
 def _unless_local(download: Download) -> list[Download]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from psibench.config.encoders import ColbertModel, VllmModel
+from psibench.config.encoders import ColbertModel
 from psibench.config.model_base import EncoderModel, ModelBase, Windows
 from psibench.config.rerankers import BiEncoderReranker, Bm25Reranker, RerankerBase
 from psibench.config.sections import Encoding
@@ -158,8 +158,7 @@ def gpu_minutes(entry: object, n_tokens: float, encoding: Encoding) -> float | N
     if getattr(known, "parameters_m", None) is None:
         return None
     active = known.parameters_m - (getattr(known, "embedding_parameters_m", None) or 0)
-    gpus = max(1, known.vllm.gpus) if isinstance(known, VllmModel) else 1
-    return 2 * active * 1e6 * n_tokens / gpus / (encoding.gpu_tflops * 1e12) / 60
+    return 2 * active * 1e6 * n_tokens / (encoding.gpu_tflops * 1e12) / 60
 
 
 def pair_tokens(entry: RerankerBase, texts: Texts, share: float = 1.0) -> float:

@@ -17,7 +17,6 @@ from typing import Any
 import polars as pl
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.models import RerankModel
 from psibench.config.paths import prompt_path
@@ -204,17 +203,14 @@ def on_cpus(minutes: float, encoding: Encoding) -> float:
     return minutes * encoding.gpu_tflops * 1000 / (CPU_GFLOPS * (os.cpu_count() or 1))
 
 
-def _computed(
-    known: Planned, row: Row, each: float | None, n: Range = (1, 1), *, gpus: int = 1
-) -> None:
-    """Fill in what computing takes: so many times ``each`` minutes of all its GPUs at once."""
+def _computed(known: Planned, row: Row, each: float | None, n: Range = (1, 1)) -> None:
+    """Fill in what computing takes: so many times ``each`` minutes of a GPU."""
     if each is None:
         return
     encoding, minutes = known.plan.config.encoding, times(n, each)
-    row.gpu_minutes, row.gpus = times(minutes, gpus) if gpus else None, gpus
-    row.cpu_minutes = on_cpus(minutes[1] * max(1, gpus), encoding)
-    on_cpu = encoding.device == "cpu" or not gpus
-    row.job_minutes = (row.cpu_minutes if on_cpu else minutes[1]) / row.jobs
+    row.gpu_minutes, row.gpus = minutes, 1
+    row.cpu_minutes = on_cpus(minutes[1], encoding)
+    row.job_minutes = (row.cpu_minutes if encoding.device == "cpu" else minutes[1]) / row.jobs
 
 
 # Construction
@@ -390,7 +386,6 @@ def _encoded(known: Planned) -> Iterator[Row]:
     for name, model, language in needed_encodings(plan):
         found, entry = known.texts(name, language), plan.models[model]
         row, size, minutes = Row(name, language, "encode", model), _untrained(plan, model), None
-        gpus = entry.vllm.gpus if isinstance(entry, VllmModel) else 1
         if found is not None:
             texts, row.basis = found
             n_tokens = tokens_read(size, texts)
@@ -402,7 +397,7 @@ def _encoded(known: Planned) -> Iterator[Row]:
             name, model, language
         ):
             row.jobs = known.jobs(row, minutes)
-        _computed(known, row, minutes, gpus=gpus)
+        _computed(known, row, minutes)
         if isinstance(entry, EmbeddingApiModel) and row.tokens_in is not None:
             row.answered = 0
             if row.items is not None and known.is_encoded(name, model, language):

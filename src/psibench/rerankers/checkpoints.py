@@ -116,8 +116,7 @@ class CheckpointScorer:
     def score(self, items: Sequence[Tokens]) -> Scores:
         """Score a batch in one forward pass."""
         raw = np.asarray(self.logits(items).cpu(), dtype=np.float64)
-        is_logit = getattr(self.entry, "activation", "sigmoid") == "sigmoid"
-        return Scores(raw, sigmoid(raw) if is_logit else raw)
+        return Scores(raw, sigmoid(raw))
 
     def _readings(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Reading]]:
         for start in range(0, len(pairs), CHUNK):

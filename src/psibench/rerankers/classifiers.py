@@ -24,11 +24,17 @@ from psibench.config.rerankers import CrossEncoderReranker, FlagReranker
 from psibench.errors import InputError
 from psibench.models.architectures.gte import gte_config
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json
-from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_if_faster
+from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
 from psibench.models.dtypes import fast_dtype
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer
-from psibench.models.weights import check_files, load_port, read_tensors, set_weights
+from psibench.models.weights import (
+    check_files,
+    check_tokenizer,
+    load_port,
+    read_tensors,
+    set_weights,
+)
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -93,16 +99,8 @@ def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     from sentence_transformers import CrossEncoder
 
     check_files(folder)
-    trusts, code_revision = (
-        getattr(entry, key, None) for key in ("trust_remote_code", "code_revision")
-    )
-    code = {"code_revision": code_revision} if code_revision else {}
-    model = CrossEncoder(
-        str(folder),
-        trust_remote_code=bool(trusts),
-        model_kwargs={"dtype": "float32", **code},
-        config_kwargs=dict(code),
-    )
+    trusts = bool(getattr(entry, "trust_remote_code", False))
+    model = CrossEncoder(str(folder), trust_remote_code=trusts, model_kwargs={"dtype": "float32"})
     network = model.transformers_model
     made_for = (network.config.architectures or ["none"])[0]
     has_head = "SequenceClassification" in made_for or trusts
@@ -117,7 +115,8 @@ def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
             "Is it a classifier?"
         )
     check_positions(network, entry.checkpoint, entry.max_tokens)
-    return model, model.tokenizer, lambda inputs: model(dict(inputs))["scores"]
+    tokenizer = check_tokenizer(model.tokenizer, folder)
+    return model, tokenizer, lambda inputs: model(dict(inputs))["scores"]
 
 
 def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
@@ -146,14 +145,14 @@ def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
 
 
 def _compile(scorer: CheckpointScorer, network: Any, names: list[str], run: Run) -> Any:
-    """Compile a classifier with OpenVINO; None where torch is as fast."""
+    """Compile a classifier with OpenVINO; None for what torch alone runs."""
 
     def passes(texts: list[str]) -> Callable[[Compiled | None], list[np.ndarray]]:
         items = scorer.tokenize([(texts[-1], text) for text in texts])
         logits: Any = scorer.logits
         return lambda compiled: [logits(items, compiled or run).numpy().astype(np.float64)]
 
-    return compile_if_faster(
+    return compile_network(
         network,
         dtype="float32",
         identity=checkpoint_identity(scorer.entry.checkpoint, scorer.entry.revision),

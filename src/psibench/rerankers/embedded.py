@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from psibench.config.models import Bm25Model
-from psibench.config.rerankers import BiEncoderReranker, Bm25Reranker
-from psibench.errors import InputError
+from psibench.config.rerankers import BM25_VOCABULARY, BiEncoderReranker, Bm25Reranker
 from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint
 from psibench.models.dtypes import fast_dtype
 from psibench.models.load import load_encoder
@@ -28,6 +27,10 @@ from psibench.models.protocols import Encoder, TokenizedText
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, calibrated
 from psibench.search.bm25 import DEFAULT_LANGUAGE, bm25_tokenizer
 from psibench.tables.provenance import hash_params
+
+K1, B = 1.5, 0.75
+AVERAGE_LENGTH = 50
+"""Terms of an average text, stop words left out."""
 
 
 class TermPair(NamedTuple):
@@ -57,10 +60,12 @@ class LexicalReranker:
     @property
     def fingerprint(self) -> str:
         """Hash of everything that decides the scores besides the pair."""
-        excluded = {"description", "tokens_per_batch", "vocabulary"}
         return hash_params(
-            self.entry.model_dump(mode="json", exclude=excluded)
-            | {"identity": self.identity, "version": RERANKER_VERSIONS[self.entry.backend]}
+            {
+                "calibration": self.entry.calibration.model_dump(mode="json"),
+                "identity": self.identity,
+                "version": RERANKER_VERSIONS[self.entry.backend],
+            }
         )
 
     @property
@@ -91,8 +96,7 @@ class LexicalReranker:
         0 for a query without terms. For one query it orders texts as BM25 does; unlike BM25 it
         also compares between long and short queries.
         """
-        entry = self.entry
-        slack = entry.k1 * (1 - entry.b + entry.b * item.length / entry.average_length)
+        slack = K1 * (1 - B + B * item.length / AVERAGE_LENGTH)
         reached = possible = 0.0
         for term in item.query:
             idf = float(np.log1p(self.ranks.get(term, self.unlisted_rank)))
@@ -104,26 +108,17 @@ class LexicalReranker:
 
 
 def load_lexical(name: str, entry: Bm25Reranker) -> LexicalReranker:
-    """Read the vocabulary's ranks; the tokenizer is that of the BM25 retriever.
-
-    Raises InputError if the vocabulary cannot be read or the stemmer is unknown.
-    """
-    model = Bm25Model(backend="bm25s", stemmer=entry.stemmer, stopwords=entry.stopwords)
+    """Read the vocabulary's ranks; the tokenizer is that of the BM25 retriever."""
+    model = Bm25Model(backend="bm25s", stemmer="english", stopwords="english")
     stems = bm25_tokenizer(model, DEFAULT_LANGUAGE)
-    path = Path(resolve_checkpoint(entry.vocabulary)) / "vocab.txt"
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise InputError(
-            f"vocabulary {entry.vocabulary!r}: no vocab.txt ({error.strerror}). Give a local "
-            "checkpoint of BERT's kind, or embedded:all-MiniLM-L6-v2."
-        ) from error
+    path = Path(resolve_checkpoint(BM25_VOCABULARY)) / "vocab.txt"
+    lines = path.read_text(encoding="utf-8").split("\n")
     words = [line for line in lines if line.isalpha() and len(line) > 1]
     ranks: dict[str, int] = {}
     for rank, found in enumerate(stems(words), start=1):
         for stem in found:  # a stop word has none
             ranks.setdefault(stem, rank)
-    identity = checkpoint_identity(entry.vocabulary, None)
+    identity = checkpoint_identity(BM25_VOCABULARY, None)
     return LexicalReranker(name, entry, stems, ranks, len(words) + 1, identity)
 
 

@@ -10,7 +10,7 @@ are kept is the product's choice; those kept are ranked by number.
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -82,18 +82,20 @@ def search_vectors(
     source = Vectors.one_each(source) if isinstance(source, np.ndarray) else source
     groups = groups or Groups.of_sizes([len(asked.counts)], [source.n_documents])
     best, rounding = BestDocuments(k, groups), _rounding(asked)
-    with _one_thread_each() as (pool, n_threads):
+    # Without torch, whose import takes longer than most searches.
+    by_faiss = device == "cpu" and asked.is_single and source.is_single
+    with _one_thread_each(with_torch=not by_faiss) as (pool, n_threads):
         room = block_bytes // 16
         room = (min(room, CPU_SCORES) if device == "cpu" else room) // n_threads
         for rows, numbers, block in group_blocks(source, groups, block_bytes // 2):
-            values = on_device(block.values, device)
+            values = block.values if by_faiss else on_device(block.values, device)
             error = rounding * _norms(block.values, "a document").max(initial=0)
             search = partial(_merge_block, best, asked, block, values, numbers, error, room)
             offsets = asked.offsets[rows.start : rows.stop + 1]
             at_once = min(
                 QUERY_VECTORS // n_threads, -(-int(offsets[-1] - offsets[0]) // n_threads)
             )
-            if not _is_for_faiss(asked, block, values):
+            if not by_faiss:
                 at_once = min(at_once, room // len(numbers))
             edges = pairwise(cuts(offsets, max(1, at_once)))
             list(pool.map(search, (slice(rows.start + a, rows.start + b) for a, b in edges)))
@@ -148,7 +150,7 @@ def _merge_block(
     best: BestDocuments,
     queries: Vectors,
     block: Vectors,
-    values: "torch.Tensor",
+    values: "np.ndarray | torch.Tensor",
     numbers: np.ndarray,
     error: np.ndarray,
     room: int,
@@ -168,18 +170,14 @@ def _merge_block(
     best.merge(rows, np.where(is_near, exact, -np.inf).astype(np.float32), numbers[texts])
 
 
-def _is_for_faiss(queries: Vectors, block: Vectors, values: "torch.Tensor") -> bool:
-    return values.device.type == "cpu" and queries.is_single and block.is_single
-
-
 def _candidates(
-    queries: Vectors, block: Vectors, values: "torch.Tensor", n: int, room: int
+    queries: Vectors, block: Vectors, values: "np.ndarray | torch.Tensor", n: int, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the ``n`` best texts of a block for each query: float32 scores and int64 texts."""
-    if _is_for_faiss(queries, block, values):
+    if isinstance(values, np.ndarray):
         import faiss
 
-        return faiss.knn(queries.values, block.values, n, metric=faiss.METRIC_INNER_PRODUCT)
+        return faiss.knn(queries.values, values, n, metric=faiss.METRIC_INNER_PRODUCT)
     top = _max_sim(queries, block, values, room).topk(n, sorted=False)
     return top.values.cpu().numpy(), top.indices.cpu().numpy()
 
@@ -264,25 +262,25 @@ def on_device(array: np.ndarray, device: str) -> "torch.Tensor":
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[tuple[ThreadPoolExecutor, int]]:
-    """Start as many threads as torch uses; each computes alone, for queries of its own.
+def _one_thread_each(*, with_torch: bool) -> Iterator[tuple[ThreadPoolExecutor, int]]:
+    """Start as many threads as faiss or torch uses; each computes alone, for queries of its own.
 
     Threads that share a product wait for each other (and spin) after every step: on cores that
     others use, too, that takes several times as long.
     """
     import faiss
-    import torch
     from threadpoolctl import threadpool_limits
 
     # Always BLAS, which faiss 1.15 leaves to 300 queries and more: it is seven times as fast.
     faiss.cvar.distance_compute_blas_threshold = 1
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with (
-            threadpool_limits(1, user_api="blas"),
-            ThreadPoolExecutor(n_threads, "search", faiss.omp_set_num_threads, (1,)) as pool,
-        ):
-            yield pool, n_threads
-    finally:
-        torch.set_num_threads(n_threads)
+    n_threads = faiss.omp_get_max_threads()
+    with ExitStack() as stack:
+        if with_torch:
+            import torch
+
+            n_threads = torch.get_num_threads()
+            torch.set_num_threads(1)
+            stack.callback(torch.set_num_threads, n_threads)
+        stack.enter_context(threadpool_limits(1, user_api="blas"))
+        pool = ThreadPoolExecutor(n_threads, "search", faiss.omp_set_num_threads, (1,))
+        yield stack.enter_context(pool), n_threads

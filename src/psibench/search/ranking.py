@@ -17,6 +17,10 @@ class DocumentVectors(Protocol):
     def n_documents(self) -> int:
         """Documents of the corpus."""
 
+    @property
+    def is_single(self) -> bool:
+        """Whether each document has one vector."""
+
     def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
         """Yield documents, (n,) int64 numbers and their vectors, in any order, each once.
 

@@ -17,13 +17,12 @@ from typing import Any, Literal
 
 import polars as pl
 
-from psibench.config.encoders import Landmark
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
 from psibench.models.declared import TEXT_INPUT, transformer_folder
 from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.networks import check_positions, positions_taken_out
-from psibench.models.weights import check_files, checking_weights, quiet
+from psibench.models.weights import check_files, check_tokenizer, checking_weights, quiet
 from psibench.stopping import watched_stop
 from psibench.tables import content_hash, hash_file, read_table
 from psibench.tables.atomic import write_text
@@ -316,8 +315,6 @@ def load_base(entry: Base, *, device: str) -> Any:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    from psibench.models.landmark import LandmarkTransformer
-
     with loading(entry):
         folder = transformer_folder(checkpoint_folder(entry))
         options: dict[str, Any] = {"dtype": "float32"}
@@ -326,14 +323,8 @@ def load_base(entry: Base, *, device: str) -> Any:
         changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else None
         check_files(folder)
         saved = Transformer.load_config(str(folder))
-        kind: Any = Transformer
-        landmark: dict[str, Any] = {}
-        if entry.pooling == "landmark":
-            kind = LandmarkTransformer
-            settings = (entry.landmark or Landmark()).model_dump()
-            landmark = {"landmark": settings | {"max_tokens": entry.max_tokens}}
         with checking_weights(folder):
-            transformer = kind(
+            transformer = Transformer(
                 str(folder),
                 model_kwargs=options,
                 config_kwargs=changes,
@@ -341,11 +332,8 @@ def load_base(entry: Base, *, device: str) -> Any:
                 module_output_name="token_embeddings",
                 max_seq_length=entry.max_tokens,
                 do_lower_case=saved.get("do_lower_case", False),
-                **landmark,
             )
-        if entry.landmark_chunks:
-            transformer.training_chunks = entry.landmark_chunks
-    pooling = "mean" if entry.pooling == "landmark" else entry.pooling
+        check_tokenizer(transformer.tokenizer, folder)
     backbone = transformer.auto_model
     check_positions(backbone, entry.checkpoint, entry.max_tokens)
     if entry.layers is not None:
@@ -355,7 +343,7 @@ def load_base(entry: Base, *, device: str) -> Any:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"  # so that positions count from a text's first token
     return SentenceTransformer(
-        modules=[transformer, Pooling(transformer.get_embedding_dimension(), pooling)],
+        modules=[transformer, Pooling(transformer.get_embedding_dimension(), entry.pooling)],
         device=device,
         prompts={"query": entry.query_prompt, "document": entry.document_prompt},
         similarity_fn_name="cosine",

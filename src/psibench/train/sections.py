@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from psibench.config.base import Commit, Id, Language, Section, refuse_repeats
-from psibench.config.encoders import Landmark
 from psibench.config.model_base import Attention
 from psibench.text.segments import POSITIONS, Position
 
@@ -54,14 +53,7 @@ class Base(Section):
     """Of the checkpoint, for the card of what is trained from it."""
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
-    pooling: Literal["cls", "mean", "max", "lasttoken", "landmark"]
-    landmark: Landmark | None = None
-    """Settings of `pooling: landmark`; null: the defaults."""
-    landmark_chunks: Annotated[
-        list[Annotated[int, Field(ge=1)]], AfterValidator(refuse_repeats)
-    ] = Field(default=[])
-    """Lengths of chunks in training, tokens: each text has one of them, by its hash, so that the
-    model does not learn one length. Empty: landmark.chunk_tokens."""
+    pooling: Literal["cls", "mean", "max", "lasttoken"]
     query_prompt: str = "query: "
     """Text put before each query; Controlled has "Retrieve a relevant passage: " for decoders."""
     document_prompt: str = ""
@@ -94,8 +86,6 @@ class Base(Section):
                 "give learning_rate, or parameters_m: the learning rate is 4e-5 below 400 million "
                 "parameters and 2e-5 from there on"
             )
-        if (self.landmark or self.landmark_chunks) and self.pooling != "landmark":
-            raise ValueError(f"landmark needs pooling: landmark, and it is {self.pooling!r}")
         if self.pads is not None and self.objective != "pads":
             raise ValueError(f"pads needs objective: pads, and it is {self.objective!r}")
         return self

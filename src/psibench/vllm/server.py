@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -76,8 +76,6 @@ class VllmProcess:
     ----------
     model, revision
         Name on the hub or folder, and which commit of it.
-    options
-        Further arguments of `vllm serve`, before the user's.
 
     Raises
     ------
@@ -93,10 +91,9 @@ class VllmProcess:
         *,
         log: str | Path,
         revision: str | None = None,
-        options: Sequence[str] = (),
     ) -> None:
         self.model, self._server, self._log = model, server, Path(log)
-        self._revision, self._options = revision, options
+        self._revision = revision
         is_ours = Path(server.command[0]).name == "vllm"  # and sees the files that we see
         if is_ours and model.startswith(("/", "./", "../", "~")) and not Path(model).exists():
             raise InputError(
@@ -154,21 +151,8 @@ class VllmProcess:
         launcher.wait()
         self._launcher = None
 
-    def version(self) -> str:
-        """Ask the server, which has started, for vLLM's version."""
-        status, body = http_get(self.base_url.removesuffix("/v1") + "/version")
-        try:
-            return str(json.loads(body)["version"])
-        except (ValueError, LookupError, TypeError):
-            raise InputError(self._words(f"answers GET /version with {status}")) from None
-
-    def exit_reason(self, within_s: float = 0.0) -> str | None:
-        """Say how the server ended, and of what; None while it runs, ``within_s`` waited for."""
-        deadline = time.monotonic() + within_s
-        while self._launcher is not None and _status(self._launcher) is None:
-            if time.monotonic() >= deadline:
-                return None
-            time.sleep(POLL_S)
+    def exit_reason(self) -> str | None:
+        """Say how the server ended, and of what; None while it runs."""
         status = None if self._launcher is None else _status(self._launcher)
         return None if status is None else self._words(f"ended with {status_words(status)}")
 
@@ -251,9 +235,7 @@ class VllmProcess:
         return True
 
     def _command(self, port: int) -> list[str]:
-        return vllm_command(
-            self.model, self._server, port, revision=self._revision, options=self._options
-        )
+        return vllm_command(self.model, self._server, port, revision=self._revision)
 
     def _words(self, what: str) -> str:
         self._is_log_told = True
@@ -297,7 +279,6 @@ def vllm_command(
     port: int,
     *,
     revision: str | None = None,
-    options: Sequence[str] = (),
 ) -> list[str]:
     """Return the command that serves a model on a port of this machine.
 
@@ -318,7 +299,7 @@ def vllm_command(
     command = [*server.command, model]
     if revision is not None:
         command += ["--revision", revision]
-    command += ["--host", HOST, "--port", str(port), *options]
+    command += ["--host", HOST, "--port", str(port)]
     if server.gpus > 1 and not given & _PARALLEL:
         command += ["--tensor-parallel-size", str(server.gpus)]
     if server.gpus == 0 and not given & _MEMORY and "VLLM_CPU_KVCACHE_SPACE" not in os.environ:

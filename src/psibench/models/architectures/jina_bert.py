@@ -36,8 +36,8 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     """
     if options.get("attn_implementation", "sdpa") != "sdpa":
         raise InputError(
-            f"{folder}: architecture jina-bert attends by torch's own function; take `attention` "
-            "and `calibrate` out of the model's entry"
+            f"{folder}: architecture jina-bert attends by torch's own function; take "
+            "`calibrate` out of the model's entry"
         )
     check(config)
     weights = {
