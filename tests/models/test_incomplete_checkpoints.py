@@ -142,7 +142,7 @@ def test_a_vocabulary_far_below_the_config_s_is_refused(tmp_path, case):
     words, stored["added_tokens"] = stored["model"]["vocab"], []
     stored["model"]["vocab"] = {word: n for word, n in words.items() if n < 4}
     path.write_text(json.dumps(stored))
-    with pytest.raises(InputError, match=rf"{folder}: its tokenizer has 4 words"):
+    with pytest.raises(InputError, match=rf"{folder}: its tokenizer has \d+ words"):
         load(folder, fields)
 
 
