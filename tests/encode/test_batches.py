@@ -211,8 +211,9 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("fields", [{}, {"scoring": "maxsim"}, {"windows": WINDOWS}])
+@pytest.mark.parametrize(
+    ("dtype", "fields"), [("float32", {"windows": WINDOWS}), ("bfloat16", {"scoring": "maxsim"})]
+)
 def test_what_is_encoded_beside_a_text_changes_its_vector_by_rounding_only(tmp_path, dtype, fields):
     """In one job, in seven, one by one, in another order, stopped and resumed."""
     entry = SentenceTransformerModel(

@@ -204,17 +204,6 @@ def test_auto_device_is_the_gpu_where_there_is_one(monkeypatch, device, has_gpu,
     assert pick_device(device) == expected
 
 
-def test_an_error_while_reading_ahead_reaches_the_job():
-    def broken():
-        yield 1
-        raise InputError("bad")
-
-    found = []
-    with pytest.raises(InputError, match="bad"):
-        found.extend(job.prefetched(broken()))
-    assert found == [1]
-
-
 def test_a_damaged_corpus_is_named(tmp_path, paths):
     paths[0][1].write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"b-corpus\.parquet: not a readable Parquet file"):

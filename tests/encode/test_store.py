@@ -5,8 +5,6 @@ import pytest
 from psibench.encode import store as embedding_store
 from psibench.encode.store import (
     EmbeddingStore,
-    StoredDocuments,
-    key_array,
     store_fingerprint,
     text_key,
 )
@@ -63,12 +61,6 @@ def test_texts_may_have_several_vectors_or_none(store):
     assert found.offsets.tolist() == [0, 2, 2, 5]
     assert not found.is_single
     np.testing.assert_array_equal(found.values, np.concatenate(vectors))
-
-
-def test_parts_written_by_another_job_are_seen(store):
-    assert store.missing(KEYS) == [0, 1, 2]
-    reopened(store).add(KEYS[:2], rows(1, 1))
-    assert store.missing(KEYS) == [2]
 
 
 def test_failed_write_leaves_nothing(store, monkeypatch):
@@ -185,17 +177,6 @@ def test_blocks_give_every_place_once_within_the_memory(tmp_path, storage, block
         np.testing.assert_array_equal(vectors.offsets, expected.offsets)
         seen += places.tolist()
     assert sorted(seen) == list(range(150))
-
-
-def test_documents_of_a_store_come_by_their_numbers(store):
-    vectors = rows(1, 1, 1)
-    store.add(KEYS, vectors)
-    source = StoredDocuments(reopened(store), key_array([KEYS[2], KEYS[0], KEYS[1]]))
-    assert source.n_documents == 3
-    found = {int(n): v.values[i] for ns, v in source.blocks(16) for i, n in enumerate(ns)}
-    assert set(found) == {0, 1, 2}
-    np.testing.assert_array_equal(found[0], vectors[2][0])
-    np.testing.assert_array_equal(found[2], vectors[1][0])
 
 
 def test_keys_that_share_their_beginning_are_told_apart(store):

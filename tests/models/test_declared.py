@@ -220,11 +220,3 @@ def test_a_prompt_that_an_entry_leaves_out_is_the_checkpoint_s(save, given, foun
     entry = OWN | {"checkpoint": str(save())} | given
     encoder = load_encoder(parse_model(entry), device="cpu")
     assert (encoder.salt("query"), encoder.salt("document")) == found
-
-
-def test_an_entry_without_prompts_agrees_unless_they_are_named_by_task(save, check, tmp_path):
-    assert check(OWN, save())[0] == 0
-    other = {"prompts": {"s2p": "query: ", "s2s": "like: "}}
-    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(other))
-    code, lines = check(OWN, tmp_path)
-    assert (code, lines[1][:44]) == (1, "  query_prompt: the entry has '', config_sen")

@@ -27,7 +27,6 @@ from psibench.llm.embeddings import (
     values_at,
 )
 from psibench.llm.ledger import EmbeddingCall, Ledger
-from psibench.llm.limits import BudgetReachedError
 from psibench.llm.standin.rules import word_vector
 from psibench.llm.usage import Usage
 
@@ -141,8 +140,6 @@ def test_vectors_come_in_the_order_of_their_index():
     [
         ([[1, 0]], "wrong_count"),
         ([[1, 0], [1]], "not_numbers"),
-        ([[1, 0], None], "not_numbers"),
-        ([[1, 0], "AACAPw=="], "not_numbers"),
         ([[], []], "wrong_shape"),
         ([1, 2], "wrong_shape"),
         ([[1, 0], [float("inf"), 0]], "not_finite"),
@@ -332,21 +329,6 @@ def test_vectors_elsewhere_or_of_other_dimensions_end_the_asking(tmp_path, field
         with pytest.raises(InputError, match=said):
             ask(entry, [request(1), request(2)], tmp_path, dim=dim)
         assert len(server.stand_in.asked) == 1
-
-
-def test_no_request_leaves_that_could_pass_the_budget(tmp_path):
-    # 10 tokens by our count and 2 by the service's, at a dollar a token: 25 dollars hold a request
-    # of 10 after seven of 2, not after eight; the first two reserve 10 each.
-    with EmbeddingServer(EmbeddingStandIn()) as server:
-        entry = entry_of(url=server.url("openai"), concurrency=2, price=1e6, budget_usd=25)
-        with pytest.raises(BudgetReachedError, match=r"budget_usd 25: .*\(16.0000 USD spent\)"):
-            ask(entry, [request(n) for n in range(12)], tmp_path)
-        assert len(ask.taken) == len(server.stand_in.asked) == 8
-        with pytest.raises(BudgetReachedError, match=r"\(16.0000 USD spent\)"):
-            ask(entry, [request(20)], tmp_path, job="another")
-        assert len(server.stand_in.asked) == 8
-        more = entry.model_copy(update={"budget_usd": 26.0})
-        assert len(ask(more, [request(20)], tmp_path)[0]) == 1
 
 
 def begin(ledger, n_tokens: int, n_texts: int = 1) -> EmbeddingCall:

@@ -16,7 +16,7 @@ import tiny_architectures as tiny
 import tiny_late_checkpoints as late
 import tiny_sparse as sparse
 import yaml
-from tiny_checkpoints import DECODER_VOCABULARY, save_bert
+from tiny_checkpoints import save_bert
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import (
@@ -137,17 +137,6 @@ def test_each_local_entry_loads_and_encodes_queries_and_documents(name, tiny_ent
         many = entry.kind == "late-interaction"
         assert all((len(found) > 1) is many for found in vectors)
         assert not np.allclose(vectors[0][0], vectors[1][0], atol=1e-3)
-
-
-@pytest.mark.parametrize("name", [name for name in LOCAL if getattr(KNOWN[name], "append", "")])
-def test_what_an_entry_appends_ends_each_text_cut_or_not(name, tiny_entry):
-    entry = tiny_entry(name)
-    encoder = load_encoder(entry, device="cpu")
-    short, long = encoder.tokenize(["w1", " ".join(["w2"] * 100)], "document")
-    last = DECODER_VOCABULARY.index(entry.append)
-    assert (short.windows[0][-1], long.windows[0][-1]) == (last, last)
-    assert last not in short.windows[0][:-1]  # once
-    assert len(long.windows[0]) == entry.max_tokens
 
 
 @pytest.mark.parametrize("name", ON_THE_HUB)
