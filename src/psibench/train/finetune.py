@@ -38,10 +38,6 @@ from psibench.train.sections import Base, Examples, Pads, Settings
 logger = logging.getLogger("psibench")
 
 LIBRARIES = ("psibench", "sentence-transformers", "transformers", "torch", "accelerate")
-LANDMARK_USE = (
-    "Special tokens are put between chunks of a text by code of psibench: install it, and load "
-    "with `SentenceTransformer(folder, trust_remote_code=True)`.\n"
-)
 NO_POSITIONS = (
     "No positional encoding: the parameters of the rotary embedding in config.json make it the "
     "identity. Keep them.\n"
@@ -203,8 +199,7 @@ def save_model(network: Any, folder: Path, facts: dict[str, Any], *, licence: st
         f"settings. The weights come from those of {base['checkpoint']} (licence: "
         f"{licence or 'not recorded'}), whose terms go on to hold.\n"
     )
-    notes = [LANDMARK_USE] if facts["entry"]["pooling"] == "landmark" else []
-    notes += [NO_POSITIONS] if facts["entry"].get("positions") else []
+    notes = [NO_POSITIONS] if facts["entry"].get("positions") else []
     with (folder / "README.md").open("a", encoding="utf-8") as file:
         file.write("\n".join([origin, *notes]))
     versions = {name: version(name) for name in LIBRARIES}
