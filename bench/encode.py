@@ -1,9 +1,9 @@
 """Tokens per second of encoding, beside `SentenceTransformer.encode` with its defaults.
 
 The real all-MiniLM-L6-v2 encodes passages of the interpreter's documentation, whole and cut to
-very different lengths, up to 256 tokens and up to 512. psibench does what the workflow does: the
-engine that this machine was found to be faster with (its name is printed), in float32 and, where
-the CPU has units for it, in bfloat16; all vectors written to a store and read back.
+very different lengths, up to 256 tokens and up to 512. psibench does what the workflow does, by
+the engine that runs it here (its name is printed), in float32 and, where the CPU has units for it,
+in bfloat16; all vectors written to a store and read back.
 `SentenceTransformer.encode` returns them. All tokenize in every round; no round counts loading.
 Rounds are interleaved, whoever goes first in turn; a ratio is the median over the rounds, above 1
 where psibench needs less. CPU seconds count all threads of this process: beside them, other
