@@ -9,7 +9,7 @@ from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
 from psibench.generate.personas import Personas, persona_candidates, read_personas, run_personas
-from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
+from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.schemas import DOCUMENTS
 
@@ -93,19 +93,6 @@ def test_a_real_model_finds_the_persona_that_fits(tmp_path, entry):
     first = [found[0].split()[1] for found in rows["personas"]]
     assert first == ["singer", "sailor", "cook"]
     assert {len(found) for found in rows["personas"]} == {2}
-
-
-def test_provenance_names_documents_personas_and_model(tmp_path):
-    run(tmp_path)
-    before = read_provenance(tmp_path / "personas.parquet")
-    path = str(tmp_path / "documents.parquet")
-    assert before["inputs"][path] == content_hash(path)
-    assert before["revisions"]["dataset:x"] == "1"
-    assert before["revisions"]["model:m"].startswith("sha256:")
-    assert before["params"]["n_candidates"] == 2
-    run(tmp_path, people=[*PEOPLE, "A baker."])
-    after = read_provenance(tmp_path / "personas.parquet")
-    assert after["inputs"]["personas"] != before["inputs"]["personas"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from psibench.all_tables import ALL_TABLES
 from psibench.tables import Provenance, read_table, write_table
 from psibench.text.segments import POSITIONS
 
-NAN = float("nan")
 SPAN = ("document", "removed")
 
 examples = settings(deadline=None, max_examples=60)  # frames take milliseconds each

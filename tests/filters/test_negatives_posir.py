@@ -8,7 +8,6 @@ from psibench.errors import InputError
 from psibench.filters.negatives import PosirNegatives
 
 SECTION = PosirNegatives(protocol="posir", recall={"model": "bm25"}, rerankers=["a", "b"])
-ALL = SECTION.model_copy(update={"under": "all"})
 QUERIES = {"q1": "d1", "q2": "d2", "q3": "d3", "q4": "d4"}
 RECALL = [
     *(("q1", "d1"), ("q1", "d2"), ("q1", "d5")),

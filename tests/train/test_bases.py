@@ -132,13 +132,6 @@ def test_what_is_trained_without_positions_has_none_wherever_it_is_loaded(pool, 
     assert "No positional encoding" in (tmp_path / "model" / "README.md").read_text()
 
 
-def test_vectors_with_and_without_positions_are_two_models(tmp_path):
-    folder = save_rotary(tmp_path / "base", "Llama")
-    entries = [entry_of(folder, max_tokens=32, positions=each) for each in (None, "none")]
-    own, bare = (load_encoder(entry, device="cpu") for entry in entries)
-    assert own.fingerprint != bare.fingerprint
-
-
 @pytest.mark.parametrize("kind", ["Bert", "ModernBert", "GPT2"])
 def test_positions_that_it_is_not_known_how_to_take_out_are_refused(tmp_path, kind):
     folder = save(tmp_path / "base", kind, KINDS[kind][0])
@@ -147,8 +140,3 @@ def test_positions_that_it_is_not_known_how_to_take_out_are_refused(tmp_path, ki
         backbone(folder, positions="none")
     with pytest.raises(InputError, match=said):
         load_base(Base.model_validate(base_of(folder, positions="none")), device="cpu")
-
-
-def test_a_port_of_another_architecture_keeps_its_positions():
-    with pytest.raises(ValueError, match="positions: none is for architecture: auto"):
-        entry_of("x", max_tokens=32, positions="none", architecture="bidirectional")

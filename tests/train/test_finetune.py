@@ -15,9 +15,7 @@ from psibench.errors import InputError
 from psibench.models.load import load_encoder
 from psibench.stopping import Stopped
 from psibench.tables import read_table
-from psibench.train.finetune import load_base, make_loss
 from psibench.train.sampling import TRAINING_PAIRS
-from psibench.train.sections import Base, Settings
 
 
 def manifest(folder):
@@ -148,17 +146,6 @@ def test_without_a_schedule_the_learning_rate_is_the_same_in_all_steps(
     assert rates == {"0.001"}
 
 
-def test_gradients_are_cut_unless_the_norm_is_null(pool, tiny_bert, tmp_path):
-    losses = {
-        norm: manifest(
-            train(pool, tmp_path, base_of(tiny_bert), name=f"m{norm}", max_gradient_norm=norm)
-        )["loss"]
-        for norm in (None, 1e6, 1e-12)
-    }
-    assert losses[None] == pytest.approx(losses[1e6], abs=1e-6)
-    assert losses[1e-12] != pytest.approx(losses[None], abs=1e-3)  # below Adam's epsilon
-
-
 def test_a_checkpoint_that_was_not_written_to_its_end_is_not_gone_on_from(
     trained, pool, tiny_bert, tmp_path, stop_at
 ):
@@ -171,44 +158,6 @@ def test_a_checkpoint_that_was_not_written_to_its_end_is_not_gone_on_from(
     (torn / "trainer_state.json").write_text("{")
     found = manifest(train(pool, tmp_path, base_of(tiny_bert)))
     assert found["loss"] == pytest.approx(manifest(trained)["loss"], abs=1e-6)
-
-
-def reference_loss(network, queries, documents, scale):
-    """InfoNCE with in-batch negatives, written out."""
-
-    def vectors(texts):
-        made = network.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
-        states = network[0].auto_model(**made).last_hidden_state
-        mask = made["attention_mask"].unsqueeze(-1).float()
-        mean = (states * mask).sum(1) / mask.sum(1)
-        return mean / mean.norm(dim=1, keepdim=True)
-
-    logits = scale * vectors(queries) @ vectors(documents).T
-    own = torch.diagonal(logits)
-    return (torch.logsumexp(logits, dim=1) - own).mean()
-
-
-def test_loss_and_gradients_of_a_step_are_infonce(tiny_bert):
-    base = Base.model_validate(base_of(tiny_bert))
-    settings = Settings(mini_batch_size=2, scale=20.0)
-    queries = ["w1 w2", "w3", "w4 w5 w6", "w7 w8", "w9"]
-    documents = ["w1 w2 w3 w4", "w5 w3", "w6 w5 w4 w9", "w8 w8 w8", "w10 w11"]
-    found = []
-    for kind in ("ours", "reference"):
-        network = load_base(base, device="cpu").eval()  # without dropout
-        if kind == "ours":
-            features = [network.preprocess(texts) for texts in (queries, documents)]
-            loss = make_loss(network, base, settings)(features, None)
-        else:
-            loss = reference_loss(network, queries, documents, 20.0)
-        loss.backward()
-        gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
-        found.append((loss.item(), gradients))
-    (ours, our_gradients), (theirs, their_gradients) = found
-    assert ours == pytest.approx(theirs, abs=1e-5)
-    assert our_gradients.keys() == their_gradients.keys()
-    for name, gradient in our_gradients.items():
-        assert torch.allclose(gradient, their_gradients[name], atol=1e-5), name
 
 
 def test_the_prompt_is_before_the_texts_that_are_trained_on(pool, tmp_path):

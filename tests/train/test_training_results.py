@@ -164,22 +164,3 @@ def test_a_difference_within_noise_is_not_claimed(made, tmp_path):
     assert set(found["verdict"]) == {"not shown"}
     table = read_table(tmp_path / "training_table.parquet", TRAINING_TABLE)
     assert table["psi_seed_sd"].to_list() == [None] * table.height  # one seed has no spread
-
-
-def test_the_same_base_in_two_trainings_is_two_systems(made, tmp_path):
-    *_, folder = made
-    runs = [
-        TrainedRun("net-begin-s1", "a", "net", "begin", 1),
-        TrainedRun("net-begin-s2", "b", "net", "begin", 2),
-    ]
-    evaluation = Evaluation(*PAIR, str(folder / "s.parquet"), ["thirds"], [r.model for r in runs])
-    run_training_results(
-        psi_table=folder / "psi.parquet",
-        trained=runs,
-        evaluations=[evaluation],
-        psi_metrics=[METRIC],
-        uncertainty=Uncertainty(),
-        tables=[tmp_path / f"{spec.name}.{end}" for spec in TABLES for end in ("parquet", "csv")],
-    )
-    table = read_table(tmp_path / "training_table.parquet", TRAINING_TABLE).filter(evidence="all")
-    assert table.select("training", "n_seeds").rows() == [("a", 1), ("b", 1)]
