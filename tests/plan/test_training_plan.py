@@ -42,12 +42,6 @@ def test_every_base_distribution_and_seed_is_a_model():
     assert (entry.query_prompt, entry.document_prompt, entry.pooling) == ("query: ", "", "mean")
 
 
-def test_what_is_trained_on_a_benchmark_is_not_benchmarks_of_it():
-    found = benchmarks_of(plan_of())
-    assert found["bm25"] == {"pool", "test"}
-    assert all(found[model] == {"test"} for model in IDS)
-
-
 def test_documents_of_the_benchmarks_it_is_benchmarks_of_are_kept_out_of_the_pool():
     for table in ("corpus", "qrels"):
         own = f"results/test/data/eng-Latn/general/{table}.parquet"

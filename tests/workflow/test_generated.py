@@ -6,10 +6,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from generated_project import asked, generated_config, make_generated_project, read, write_corpus
+from generated_project import asked, make_generated_project, read, write_corpus
 from workflow_project import Project, once_per_session
 
-from psibench.llm.answer_store import stored_answers
 from psibench.tables import read_provenance, read_table
 from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import PSI_TABLE
@@ -119,36 +118,3 @@ def test_how_a_model_is_asked_is_no_reason_to_rerun(generated_copy: Project) -> 
     config["llms"]["stand-in"]["sampling"]["seed"] = 7
     generated_copy.write_config(config)
     assert generated_copy.planned()["ask"] == 6
-
-
-def test_a_budget_ends_the_run_with_its_message_and_keeps_what_was_answered(
-    tmp_path: Path,
-) -> None:
-    project = make_generated_project(tmp_path)
-    config = generated_config(("posir",))
-    config["prices"] = {"stand-in/*": {"input_usd": 100, "output_usd": 100, "as_of": "2026-01-01"}}
-    config["llms"] = {
-        "stand-in": {
-            "backend": "stand-in",
-            "model": "stand-in/rules",
-            "sampling": {"seed": 42, "max_output_tokens": 200},
-            "budget_usd": 0.8,
-        }
-    }
-    project.write_config(config)
-    stopped = project.run(data("posir"), check=False)
-    assert stopped.returncode != 0
-    assert "budget_usd 0.8" in stopped.stdout + stopped.stderr
-    n_before = n_stored(tmp_path / "store" / "llm" / "stand-in")
-    assert n_before > 0
-    config["llms"]["stand-in"]["budget_usd"] = 100.0
-    project.write_config(config)
-    now = rerun(project, data("posir"))
-    tasks = ("propose_questions", "locate_span")
-    counts = [read(project, "posir", f"{task}.flow", "flow") for task in tasks]
-    n_items = sum(flow["entered"][0] for flow in counts)  # the first row counts what was asked
-    assert sum(now.values()) == n_items - n_before > 0  # the rest, and nothing twice
-
-
-def n_stored(folder: Path) -> int:
-    return len(list(stored_answers(folder)))

@@ -20,15 +20,6 @@ def touch(path: Path) -> None:
     os.utime(path, (later, later))
 
 
-def test_the_same_tables_come_out_of_a_second_working_directory(
-    finished: Project, project: Project
-) -> None:
-    project.run("--forceall", "results/psi_table.csv", "results/bucket_scores.csv")
-    for name in ("psi_table.csv", "bucket_scores.csv"):
-        again = (project.folder / "results" / name).read_bytes()
-        assert again == (finished.folder / "results" / name).read_bytes()
-
-
 def test_a_comment_in_the_workflow_or_a_module_and_touching_every_file_do_nothing(
     own_repository: Callable[[], Project],
 ) -> None:
@@ -56,16 +47,6 @@ def test_editing_one_models_entry_reruns_that_model_only(project: Project) -> No
     assert "runs/bm25/" not in said
 
 
-def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Project) -> None:
-    from workflow_project import save_checkpoint
-
-    save_checkpoint(project.folder / "checkpoint", hidden=64)
-    chain = dict.fromkeys(MODEL_CHAIN, 2) | {"score": 1}  # both encoders use this checkpoint
-    said = project.dry_run()
-    assert planned_jobs(said) == chain | COLLECTED
-    assert "runs/bm25/" not in said
-
-
 def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:
     record = read_provenance(finished.folder / "results" / "psi_table.parquet")
     assert record is not None
@@ -75,13 +56,6 @@ def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:
     part_record = read_provenance(part)
     assert part_record is not None
     assert part_record["params"]["settings"]["min_bucket_size"] == 5
-
-
-def test_editing_uncertainty_reruns_from_scoring_on(project: Project) -> None:
-    config = project.read_config()
-    config["uncertainty"]["min_bucket_size"] = 6
-    project.write_config(config)
-    assert project.planned() == {"score": 1} | COLLECTED
 
 
 def test_cutting_the_work_differently_reruns_nothing(project: Project) -> None:

@@ -127,7 +127,7 @@ class LlmSettings(Section):
     it is passed. Raise it and run again to go on."""
     thinks: bool = False
     """Whether replies are billed with thoughts before them. Estimates then reach from the reply
-    alone to `max_output_tokens`, until 20 answers to a task are stored: their mean counts."""
+    alone to `max_output_tokens`, until a run has measured it."""
     batch: BatchPolicy = BatchPolicy()
     """Of the openai-batch backend."""
     vllm: LlmServer = LlmServer()
