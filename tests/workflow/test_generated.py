@@ -76,7 +76,7 @@ def test_tables_and_page_say_that_a_stand_in_wrote_the_queries(generated: Projec
         record = read_provenance(path) or {}
         if record["stage"] not in ("sample", "personas"):
             assert record["llm_backend"] == "stand-in", path
-    assert "rule-based stand-in answered" in (results / "report.html").read_text()
+    assert "a rule-based program in a language model" in (results / "report.html").read_text()
 
 
 def test_a_comment_in_a_prompt_reruns_nothing(generated_copy: Project) -> None:
