@@ -82,13 +82,6 @@ def test_faults_of_the_connection_lose_nothing(tmp_path, faults):
     assert stand_in.asked.total() > 210
 
 
-def test_a_reply_of_five_megabytes_is_an_answer_like_others(tmp_path):
-    run = ask(items(3), tmp_path, faults="huge=1,huge_mb=5")
-    assert run.statuses == {"ok": 3}
-    assert all(len(o.text) > 5_000_000 for o in run.outcomes)
-    assert ask(items(3), tmp_path).totals.n_from_store == 3
-
-
 def test_a_full_disk_ends_the_run_and_costs_at_most_what_was_under_way(tmp_path, monkeypatch):
     write, room = os.write, 40
 

@@ -1,12 +1,10 @@
 from datetime import date
 
 import pytest
-import yaml
 from llm_helpers import PLAIN
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from psibench.config.files import read_entries, read_yaml
-from psibench.config.paths import CONFIG_FOLDER, PROMPTS
+from psibench.config.paths import PROMPTS
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.request import Message, Request
@@ -18,7 +16,7 @@ from psibench.llm.sections import (
     price_of,
 )
 from psibench.llm.usage import Usage
-from psibench.plan.config import load_config, resolve_llms
+from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
 
 POSIR = {
@@ -34,13 +32,6 @@ PRICE = {"input_usd": 1.0, "output_usd": 2.0, "as_of": "2026-01-31"}
 def load(**changes):
     override = {"benchmarks": {"b": POSIR}, "llms": {"mine": MINE}} | changes
     return load_config(override)[0]
-
-
-def test_only_the_language_models_that_a_benchmark_names_are_resolved():
-    found = resolve_llms(load())
-    assert list(found) == ["gpt-4o-mini", "mine"]
-    assert found["mine"] == LlmSettings(**MINE)
-    assert found["gpt-4o-mini"] == load_llms()["gpt-4o-mini"]
 
 
 SINCE = {"retired": {"since": "2026-10-11", "instead": "take that"}}
@@ -88,24 +79,6 @@ def test_a_budget_needs_a_price():
     assert load(llms={"mine": limited}, prices={"m": PRICE}).llms["mine"].budget_usd == 5.0
 
 
-@pytest.mark.parametrize(
-    ("kind", "entry", "message"),
-    [
-        (LlmSettings, {"m": {"backend": "openai"}}, "own.yaml is not valid:\n  m.model: missing"),
-        (LlmSettings, {"m": MINE | {"modle": "x"}}, "m.modle: unknown key"),
-        (LlmSettings, {"m": MINE | {"api_key": "sk"}}, "m.api_key: holds a secret"),
-        (Price, {"m": {"input_usd": 1, "output_usd": 1}}, "m.as_of: missing"),
-        (Price, {"m": PRICE | {"input_usd": -1}}, "m.input_usd: found -1"),
-    ],
-)
-def test_a_faulty_file_is_refused_with_the_entry(tmp_path, kind, entry, message):
-    path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump(entry))
-    with pytest.raises(InputError) as refused:
-        read_entries(path, TypeAdapter(dict[str, kind]))
-    assert message in str(refused.value)
-
-
 def test_every_shipped_model_that_is_paid_per_token_has_a_dated_price_with_a_source():
     prices = load_prices()
     for llm in load_llms().values():
@@ -132,15 +105,6 @@ def test_every_shipped_model_makes_a_request_that_its_server_understands(name):
     if llm.model == "deepseek-flash":
         assert body["thinking"]["type"] in ("enabled", "disabled")  # else it thinks by default
         assert llm.reply_format == "json_object"
-
-
-@pytest.mark.parametrize(
-    "preset", sorted(path.stem for path in (CONFIG_FOLDER / "presets").glob("*"))
-)
-def test_every_preset_is_valid_and_its_language_models_are_known(preset):
-    given = read_yaml(CONFIG_FOLDER / "presets" / f"{preset}.yaml")
-    config, _ = load_config(given)
-    assert set(resolve_llms(config)) <= set(load_llms()) | set(config.llms)
 
 
 @pytest.mark.parametrize(

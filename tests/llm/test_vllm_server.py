@@ -164,12 +164,6 @@ def test_starts_answers_and_leaves_nothing_behind(tmp_path, monkeypatch, caplog)
     assert "vllm: healthy after" in caplog.text
 
 
-def test_the_start_of_the_server_counts_against_no_deadline(tmp_path):
-    asking = {"deadline_s": 2.0, "timeout_s": 2.0}
-    outcomes, _ = ask(vllm("--fake-load-s", 2.5, asking=asking), tmp_path, 8)
-    assert [o.status for o in outcomes] == ["ok"] * 8
-
-
 def test_a_server_that_ends_at_start_is_reported_with_its_last_words(tmp_path):
     words = "ValueError: max_model_len 8192 is too large"
     with pytest.raises(InputError) as caught:

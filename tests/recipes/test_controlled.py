@@ -43,19 +43,6 @@ def query_reply(position, query, answer="x", *, doc_id="d0", k=None) -> Replied:
     return Replied(item_id, doc_id, position, {"query": query, "answer": answer})
 
 
-def test_a_configuration_is_asked_for_once_per_document_of_the_shard():
-    tables = {
-        "documents": documents({"b": "B", "a": "A"}),
-        "persona_candidates": candidates("a", "b", "c"),
-    }
-    items = list(CHOOSE_CONFIGURATION.items(tables, CHOOSE))
-    assert [(item.id, item.doc_id, item.target_position) for item in items] == [
-        ("b", "b", None),
-        ("a", "a", None),
-    ]
-    assert items[1].values == {"document": "A", "personas": PERSONAS}
-
-
 @pytest.mark.parametrize(
     ("reply", "persona", "is_listed"),
     [

@@ -39,16 +39,6 @@ def refusals(gathered):
     return gathered.dropped.select("item_id", "reason", "detail").rows()
 
 
-def test_a_document_is_one_item_with_all_the_prompt_needs():
-    items = list(SUMMARISE.items(TABLES, SUMMARISE_SECTION))
-    assert [(i.id, i.doc_id, i.target_position) for i in items] == [
-        ("d0", "d0", None),
-        ("d1", "d1", None),
-    ]
-    assert items[0].values == {"document": WORDS, "max_words": 50}
-    assert WORDS in load_prompt(PROMPTS / "summarise.md").render(items[0].values)[-1].content
-
-
 def test_a_blank_summary_is_dropped_and_its_document_gives_no_chunks():
     replies = [
         Replied("d0", "d0", None, {"summary": " \n"}),

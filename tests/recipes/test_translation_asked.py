@@ -102,12 +102,6 @@ def test_a_part_without_a_usable_translation_is_dropped_with_the_reason():
     assert [(flow.unit, flow.entered, flow.kept) for flow in found.flow] == [("texts", 4, 2)]
 
 
-@pytest.mark.parametrize("value", [{"translation": 3}, {"text": "x"}, "x"])
-def test_a_reply_to_a_template_with_another_schema_is_explained(value):
-    with pytest.raises(InputError, match="no str in field 'translation'"):
-        TRANSLATE.gather(TABLES, SECTION, [Replied("d:b:0", "b", None, value)])
-
-
 def tables_with_suspects():
     rows = [
         ("q:q2", "a", "q2", "query", "I'm sorry, but I cannot translate this question."),

@@ -4,7 +4,6 @@ PSIBENCH_VLLM names programs `vllm`, with colons between, the one that all tests
 others are tried with a few requests. At the end, what failures say is printed.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,7 +41,6 @@ def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS"):
         monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("PSIBENCH_JOB_MIB", "5500")
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +80,6 @@ def server(
     """One server for all tests that only ask."""
     chosen: LlmSettings = settings()
     server: VllmServer = chosen.vllm
-    os.environ.setdefault("PSIBENCH_JOB_MIB", "5500")
     log = tmp_path_factory.mktemp("server") / "log"
     with VllmProcess(chosen.model, server, log=log) as process:
         process.start()

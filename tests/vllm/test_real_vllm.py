@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections import Counter
 
@@ -22,7 +21,6 @@ from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
 from psibench.stopping import STOPPED_STATUS
 from psibench.tables import read_any_table
-from psibench.vllm import server as vllm_module
 
 KEY = "PSIBENCH_TEST_KEY"
 
@@ -84,18 +82,6 @@ def test_replies_to_every_task_of_the_three_recipes_fit_their_schemas(
             assert set(statuses) == {"ok"}, rows[-1]
     say("\n".join(rows))
     assert len(rows) == 12
-
-
-def test_two_jobs_at_once_each_ask_their_own_server(settings, tmp_path):
-    chosen = settings()
-    others = set(processes_of(chosen.model))
-    jobs = [start_job(chosen, tmp_path / name, 10) for name in ("one", "two")]
-    for job, name in zip(jobs, ("one", "two"), strict=True):
-        out, err = job.communicate(timeout=900)
-        assert job.returncode == 0, err
-        assert out.count(" ok\n") == 10
-        assert len(stored(tmp_path / name)) >= 10
-    assert set(processes_of(chosen.model)) <= others
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
@@ -179,30 +165,6 @@ def test_what_a_failed_start_says_names_the_cause(settings, tmp_path, say, case)
     logs = [*(tmp_path / "logs").glob("*.log")]
     assert len(logs) == (case != "a wrong path")
     assert all(str(log) in said for log in logs)
-
-
-def test_a_context_that_is_too_small_is_told_in_the_servers_words(settings, tmp_path, say):
-    chosen = settings("--max-model-len", "64")
-    outcomes = []
-    ask_all(items(3, model=chosen.model), chosen, store=tmp_path, on_outcome=outcomes.append)
-    assert {(o.status, o.reason) for o in outcomes} == {("failed", "http_400")}
-    say(outcomes[0].text)
-    assert "64" in outcomes[0].text
-
-
-def test_a_port_that_is_taken_is_given_up_for_another(settings, tmp_path, monkeypatch, say):
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        taken, free = other.getsockname()[1], vllm_module.free_port()
-        ports = [taken, free]
-        monkeypatch.setattr(vllm_module, "free_port", lambda: ports.pop(0))
-        monkeypatch.setattr(vllm_module, "HTTP_S", 0.5)
-        chosen, outcomes = settings(), []
-        wanted = items(2, model=chosen.model, sampling=chosen.sampling.to_sampling())
-        ask_all(wanted, chosen, store=tmp_path, on_outcome=outcomes.append)
-    assert [o.status for o in outcomes] == ["ok"] * 2
-    say(f"port {taken} was taken; asked on port {free}")
 
 
 def test_a_job_of_the_workflow_starts_it_for_a_task(project, settings, tmp_path, say):
