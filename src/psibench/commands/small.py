@@ -189,7 +189,8 @@ class Data:
         _, queries = _queries(DOMAINS[1])
         evidence, start = pl.col("evidence"), pl.col("start")
         end = start + evidence.str.len_chars()
-        rest = pl.col("document").str.slice(0, start) + pl.col("document").str.slice(end)
+        before, after = pl.col("document").str.slice(0, start), pl.col("document").str.slice(end)
+        rest = before.str.strip_chars() + " " + after.str.strip_chars()
         pairs = queries.select(
             query="text",
             document_1=evidence + " " + rest,
