@@ -97,8 +97,8 @@ def page(table: pl.DataFrame, minutes: float) -> Iterator[str]:
                 yield "| " + " | ".join(cells(row)) + " |"
         yield ""
         for one in verdicts(rows.to_dicts(), controls={CONTROL: "position-blind"}):
-            said = " ".join(one.sentences).replace("\u2068", "").replace("\u2069", "")
-            yield f"- **{one.model}**: {said}"
+            advice = one.advice.replace("\u2068", "").replace("\u2069", "")
+            yield f"- **{one.model}**, {one.word}: {advice}"
 
 
 def cells(row: dict[str, object]) -> list[str]:
