@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -186,6 +188,15 @@ def test_products_and_scores_stay_within_the_memory(four_threads, tokens, n_docu
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * 2**20
+
+
+def test_a_search_of_one_vector_a_text_imports_no_torch():
+    code = (
+        "import sys; import numpy as np; from psibench.search.exact import search_vectors; "
+        "found = search_vectors(*np.eye(3, dtype=np.float32)[None].repeat(2, 0), k=1); "
+        "assert found.documents.tolist() == [[0], [1], [2]]; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
