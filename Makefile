@@ -49,8 +49,9 @@ RUNS := tests/workflow tests/end_to_end tests/package
 PROCESS_TESTS = $(RUNS) $(shell grep -rl --include='test_*.py' 'mark\.processes' tests)
 PYTEST := pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
+# What the lock has and another environment may lack is required here.
 test: setup
-	@$(PYTEST) -m "not processes" $(addprefix --ignore ,$(RUNS)) $(ARGS)
+	@PSIBENCH_REQUIRE_DOCUMENTS=1 $(PYTEST) -m "not processes" $(addprefix --ignore ,$(RUNS)) $(ARGS)
 
 process-test: setup
 	@$(PYTEST) -m processes $(PROCESS_TESTS) $(ARGS)

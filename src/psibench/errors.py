@@ -16,6 +16,7 @@ EXTRAS = {
         *("aiohttp", "datasets", "datasketch", "httpx2", "json_repair", "jsonschema"),
         *("langchain_text_splitters", "openai", "py3langid", "snakemake"),
     ),
+    "documents": ("bs4", "mammoth", "markdownify", "pypdfium2"),
     "train": ("accelerate",),
     "peers": ("mteb",),
 }

@@ -19,7 +19,7 @@ from psibench.errors import EXTRAS
 
 REPOSITORY = CONFIG_FOLDER.parent
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-INSTALLED_BY_SETUP = ("models", "workflow", "train", "dev")
+INSTALLED_BY_SETUP = ("documents", "models", "workflow", "train", "dev")
 PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)")
 
 

@@ -35,6 +35,10 @@ def test_evidence_of_an_original_is_marked_with_its_place() -> None:
     assert found.fact == "evidence: characters 17 to 32 of 50"
 
 
+def test_the_page_of_evidence_in_a_file_with_pages_is_named() -> None:
+    assert example(pos_page=7).fact == "evidence: characters 17 to 32 of 50, page 7"
+
+
 def test_evidence_found_again_is_marked_where_it_was_found() -> None:
     text = "Der Deckel ist blau. Die Kiste ist rot. Das Seil ist lang."
     more = {"pos_translated_char_length": len(text), "located_char_span": [21, 39]}

@@ -24,7 +24,7 @@ def test_a_folder_is_read_recursively_in_sorted_order():
     Path("d/b.md").write_text("  two\n")
     Path("d/a.TXT").write_text("one é😀")
     Path("d/sub/c.txt").write_text("three")
-    Path("d/ignored.pdf").write_bytes(b"%PDF")
+    Path("d/ignored.csv").write_bytes(b"a,b")
     assert read_document_files(["d"]).rows() == [
         ("a", "one é😀", "d/a.TXT"),
         ("b", "two", "d/b.md"),

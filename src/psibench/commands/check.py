@@ -296,7 +296,7 @@ def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
         n_rows += batch.height
         if n_rows >= MOST_DOCUMENTS:
             break
-    documents = pl.concat(frames).head(MOST_DOCUMENTS)
+    documents = pl.concat(frames, how="diagonal").head(MOST_DOCUMENTS)
     refuse_repeated(documents, where="source")
     return documents
 

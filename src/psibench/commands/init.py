@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         nargs="+",
         metavar="PATH",
-        help="folders or txt, md, jsonl and parquet files with your texts (default: FOLDER/texts)",
+        help="folders or files (txt, md, pdf, docx, html, jsonl, parquet) with your texts "
+        "(default: FOLDER/texts)",
     )
     parser.add_argument(
         "--profile",

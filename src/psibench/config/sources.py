@@ -91,7 +91,10 @@ class HubSource(Section):
 
 
 class FilesSource(Section):
-    """A folder or a list of files: jsonl, parquet, txt, md (also .gz for jsonl)."""
+    """A folder or a list of files: jsonl, parquet, txt, md (also .gz for jsonl).
+
+    And pdf, docx and html, whose text is extracted: `pip install 'psibench[documents]'`.
+    """
 
     kind: Literal["files"]
     paths: list[str] = Field(min_length=1)
@@ -110,7 +113,7 @@ class FilesSource(Section):
     max_documents: int | None = Field(default=None, ge=1)
     """Read so many records that meet `where`: shared out evenly over the files, of each its first
     ones; what short files lack is made up by those that have more. Of txt and md files a thousand
-    count as one."""
+    count as one, of pdf, docx and html files fifty."""
 
 
 class PythonDocsSource(Section):

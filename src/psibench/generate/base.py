@@ -1,5 +1,6 @@
 """What recipes share: the parts of their config sections, and the tables they return."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
@@ -17,11 +18,12 @@ from psibench.filters.negatives import NegativesProtocol
 from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
 from psibench.llm.tasks import Gathered, Replied, flow_of, reply_field
-from psibench.metrics.query_scores import CLUSTER
+from psibench.metrics.query_scores import CLUSTER, PAGE
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.spec import POOLED
 from psibench.text.lengths import TokenCounter, with_lengths
+from psibench.text.passages import PAGE_STARTS, PAGES
 from psibench.translate.steps import Translate
 
 BucketScheme = Annotated[
@@ -215,17 +217,25 @@ def complete_build(
     """Add the length columns to the corpus and to the queries' positives.
 
     ``queries`` may hold further columns; they come after the declared ones. Where documents have an
-    ``origin`` and some share theirs, it is their `cluster`, of which queries get a column.
+    ``origin`` and some share theirs, it is their `cluster`, of which queries get a column. Where
+    documents have pages, queries get ``pos_page``, the page their evidence starts on, from 1.
     """
     corpus = with_lengths(documents, count_tokens=count_tokens)
     lengths = corpus.select(
         pl.col("_id").alias("pos_corpus_id"),
         pl.col("char_length").alias("pos_char_length"),
         pl.col("token_length").alias("pos_token_length"),
+        PAGES,
     )
     if "origin" in documents.columns and documents["origin"].drop_nulls().is_duplicated().any():
         lengths = lengths.with_columns(documents["origin"].alias(CLUSTER))
     joined = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
+    if PAGE_STARTS in joined.columns:
+        pages = [
+            bisect_right(starts, span[0]) if starts and span else None
+            for starts, span in joined.select(PAGE_STARTS, "pos_char_span").iter_rows()
+        ]
+        joined = joined.drop(PAGE_STARTS).with_columns(pl.Series(PAGE, pages, dtype=pl.Int32))
     declared = ["_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length"]
     declared += ["pos_token_length", "target_position"]
     return Build(corpus, joined.select(*declared, pl.exclude(declared)), qrels, dropped)

@@ -51,6 +51,7 @@ from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
 from psibench.text.lengths import TokenCounter
+from psibench.text.passages import PAGES
 from psibench.text.segments import POSITIONS
 
 logger = logging.getLogger("psibench")
@@ -186,7 +187,7 @@ def assemble(
 ) -> Build:
     """Turn sampled documents and candidates into a benchmark: every document is in the corpus."""
     return complete_build(
-        documents.select("_id", "text", "origin"),
+        documents.select("_id", "text", "origin", PAGES),
         evidence_sentences(candidates, documents),
         qrels_of_positives(candidates),
         dropped_frame(),

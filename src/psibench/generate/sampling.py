@@ -30,7 +30,7 @@ from psibench.tables.domains import OfDomain, domain_params
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import count_in_parts, count_words
 from psibench.text.near_duplicates import DistinctTexts, Repeat
-from psibench.text.passages import cut_documents
+from psibench.text.passages import PAGES, cut_documents
 
 logger = logging.getLogger("psibench")
 
@@ -205,7 +205,8 @@ class Candidates:
     ----------
     rows
         ``CANDIDATE_SCHEMA``: ``place`` is the document's number in the source and ``bin`` its
-        length bin, both from 0; of each bin those of the smallest ``priority``.
+        length bin, both from 0; of each bin those of the smallest ``priority``. And where pages
+        start, if some document has them.
     n_seen
         Documents read, by bin; the last number is of those outside of all bins.
     shortest, longest
@@ -231,6 +232,7 @@ class Candidates:
             pl.Series("priority", [priority(self.sample.seed, key) for key in batch["_id"]]),
             *("_id", "text", "origin"),
             pl.Series("length", lengths, dtype=pl.Int32),
+            PAGES,
         ).filter(pl.col("bin") >= 0)
         n_seen = [int((bins == number).sum()) for number in (*range(len(self.n_seen) - 1), -1)]
         self.add(rows, n_seen, int(lengths.min()), int(lengths.max()))
@@ -243,7 +245,7 @@ class Candidates:
         self.n_seen = [before + more for before, more in zip(self.n_seen, n_seen, strict=True)]
         self.shortest = min((n for n in (self.shortest, shortest) if n is not None), default=None)
         self.longest = max((n for n in (self.longest, longest) if n is not None), default=None)
-        self.rows = pl.concat([self.rows, rows])
+        self.rows = pl.concat([self.rows, rows], how="diagonal")
         if self._capacities is not None:
             rank = pl.col("priority").rank("ordinal").over("bin")
             capacity = pl.col("bin").replace_strict(dict(enumerate(self._capacities)))
@@ -333,7 +335,7 @@ def draw(candidates: Candidates) -> Sampled:
         counts = (n_seen[number], n_wanted, n_drawn, n_left_out)
         found.append((label, sample.unit, low, high, *counts))
     return Sampled(
-        drawn.sort("place").select(*SAMPLED_COLUMNS),
+        drawn.sort("place").select(*SAMPLED_COLUMNS, PAGES),
         pl.DataFrame(found, schema=SAMPLING.empty().schema, orient="row"),
         _as_dropped(duplicates.sort("place")),
     )

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator
 
 import polars as pl
 
+from psibench.sources.convert import PagedText
+from psibench.text.passages import PAGE_STARTS
+
 DOCUMENT_SCHEMA = {"_id": pl.String, "text": pl.String, "origin": pl.String}
 BATCH_ROWS = 10_000
 BATCH_CHARS = 8_000_000
@@ -14,16 +17,25 @@ def batch_documents(rows: Iterable[Row]) -> Iterator[pl.DataFrame]:
     """Put rows (id, text, origin) into frames of DOCUMENTS rows, texts stripped, no blank ones.
 
     A frame has at most ``BATCH_ROWS`` rows and is closed by the one that reaches ``BATCH_CHARS``
-    characters.
+    characters. A frame in which a text has pages has the column `PAGE_STARTS`.
     """
     batch: list[Row] = []
+    pages: list[list[int] | None] = []
     n_chars = 0
     for key, text, origin in rows:
         if stripped := text.strip():
             batch.append((key, stripped, origin))
+            pages.append(text.page_starts if isinstance(text, PagedText) else None)
             n_chars += len(stripped)
         if len(batch) == BATCH_ROWS or n_chars >= BATCH_CHARS:
-            yield pl.DataFrame(batch, schema=DOCUMENT_SCHEMA, orient="row")
-            batch, n_chars = [], 0
+            yield _frame(batch, pages)
+            batch, pages, n_chars = [], [], 0
     if batch:
-        yield pl.DataFrame(batch, schema=DOCUMENT_SCHEMA, orient="row")
+        yield _frame(batch, pages)
+
+
+def _frame(batch: list[Row], pages: list[list[int] | None]) -> pl.DataFrame:
+    frame = pl.DataFrame(batch, schema=DOCUMENT_SCHEMA, orient="row")
+    if any(pages):
+        frame = frame.with_columns(pl.Series(PAGE_STARTS, pages, dtype=pl.List(pl.Int32)))
+    return frame

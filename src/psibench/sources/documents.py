@@ -56,7 +56,7 @@ def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataF
     Raises InputError as `read_documents`, or if an id occurs twice.
     """
     source = FilesSource(kind="files", paths=[str(path) for path in paths], **options)
-    documents = pl.concat(_read_records(source))
+    documents = pl.concat(_read_records(source), how="diagonal")
     refuse_repeated(documents, where=place_of(source))
     return documents
 

@@ -1,5 +1,6 @@
-"""Documents from folders and files of jsonl, parquet, json, txt and md."""
+"""Documents from folders and files: jsonl, parquet, json, txt, md, pdf, docx and html."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
@@ -11,16 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
-from psibench.errors import InputError, MissingError
+from psibench.errors import FEW, InputError, MissingError
 from psibench.lines import read_records
 from psibench.reading import parse_json, read_text_file, require_file
+from psibench.sources.convert import read_docx, read_html, read_pdf
 from psibench.tables import content_hash
 
 Record = tuple[str, dict[str, Any]]
+logger = logging.getLogger("psibench")
+
 PARQUET_ROWS = 256
 PARQUET_BUFFER = 1 << 20
-TEXTS = 1000
-"""So many text files are read as one file of records: they are small, and a corpus has many."""
+TEXTS, CONVERTED = 1000, 50
+"""So many text files are read as one file of records: they are small, and a corpus has many. And so
+many whose text has to be extracted."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +87,23 @@ class TextFiles:
     def records(self, columns: Sequence[str]) -> Iterator[Record]:
         """Yield ``(origin, record)``: a file's text and its key, as the first two columns.
 
-        Raises InputError if a file is no text.
+        Logs which files hold no text, as scanned pages do.
+
+        Raises InputError if a file is not what its suffix says.
         """
+        blank = []
         for file in self.files:
-            text = read_text_file(file.path, expected="plain text")
+            text = WHOLE_FILE[_suffix(file.path)](file.path)
+            if not text.strip():
+                blank.append(str(file))
             yield file.named(str(file.path)), dict(zip(columns, (text, file.key), strict=False))
+        if blank:
+            named = f"{', '.join(blank[:FEW])}{', ...' if len(blank) > FEW else ''}"
+            logger.warning("no text, left out (scanned pages need OCR): %d: %s", len(blank), named)
 
 
 def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
-    """List the files under paths of a config, in reading order; texts `TEXTS` at a time.
+    """List the files under paths of a config, in reading order; `TEXTS` at a time, if they are.
 
     Raises InputError as `find_files`.
     """
@@ -101,11 +114,11 @@ def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
             key = path.relative_to(root).as_posix()[: -len(_suffix(path))]
             files.append(LocalFile(path, key, is_shipped))
     found: list[LocalFile | TextFiles] = []
-    for is_whole, group in groupby(files, key=lambda file: _suffix(file.path) in WHOLE_FILE):
+    for at_once, group in groupby(files, key=lambda file: AT_ONCE.get(_suffix(file.path))):
         members = list(group)
-        if is_whole:
-            starts = range(0, len(members), TEXTS)
-            found += [TextFiles(tuple(members[start : start + TEXTS])) for start in starts]
+        if at_once:
+            starts = range(0, len(members), at_once)
+            found += [TextFiles(tuple(members[start : start + at_once])) for start in starts]
         else:
             found += members
     return found
@@ -140,6 +153,10 @@ def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
         else:
             found.append((path, path.parent))
     return found
+
+
+def _read_text(path: Path) -> str:
+    return read_text_file(path, expected="plain text")
 
 
 def read_jsonl(path: Path, _columns: Sequence[str] = ()) -> Iterator[Record]:
@@ -197,7 +214,15 @@ READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
     ".parquet": _read_parquet,
     ".json": _read_json,
 }
-WHOLE_FILE = (".txt", ".md")
+WHOLE_FILE: dict[str, Callable[[Path], str]] = {
+    **dict.fromkeys((".txt", ".md"), _read_text),
+    ".pdf": read_pdf,
+    ".docx": read_docx,
+    **dict.fromkeys((".html", ".htm"), read_html),
+}
+AT_ONCE = {
+    suffix: TEXTS if read is _read_text else CONVERTED for suffix, read in WHOLE_FILE.items()
+}
 SUFFIXES = (*READERS, *WHOLE_FILE)
 SUPPORTED = ", ".join(SUFFIXES)
 IN_FOLDERS = tuple(suffix for suffix in SUFFIXES if suffix != ".json")

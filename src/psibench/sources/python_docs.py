@@ -116,7 +116,10 @@ def read_python_docs(
     documents = []
     for page in pages:
         rng = np.random.default_rng([seed, zlib.crc32(page.name.encode())])
-        passages, unfit = cut_passages(page.paragraphs, min_words, max_words, rng)
+        passages, unfit = (
+            ["\n\n".join(page.paragraphs[part.start : part.stop]) for part in parts]
+            for parts in cut_passages(page.paragraphs, min_words, max_words, rng)
+        )
         slug = page.name.lower()
         documents += [
             {"_id": f"{slug}-{k:03d}", "text": text, "origin": page.origin}

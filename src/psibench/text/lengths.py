@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from psibench.text.passages import PAGES
+
 TokenCounter = Callable[[Sequence[str]], np.ndarray]
 
 MOST_CHARS = 2**31 - 1
@@ -29,6 +31,8 @@ def count_whitespace_tokens(texts: Sequence[str]) -> np.ndarray:
 def with_lengths(documents: pl.DataFrame, *, count_tokens: TokenCounter) -> pl.DataFrame:
     """Turn a frame with ``_id`` and ``text`` into a corpus: adds its three length columns.
 
+    Where pages of files start is kept.
+
     ``count_tokens``: texts -> (n_texts,) token counts, special tokens left out.
     """
     texts = documents.get_column("text").to_list()
@@ -38,6 +42,7 @@ def with_lengths(documents: pl.DataFrame, *, count_tokens: TokenCounter) -> pl.D
         pl.col("text").str.len_chars().cast(pl.Int32).alias("char_length"),
         pl.Series("word_count", count_words(texts), dtype=pl.Int32),
         pl.Series("token_length", count_tokens(texts), dtype=pl.Int32),
+        PAGES,
     )
 
 

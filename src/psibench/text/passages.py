@@ -2,10 +2,21 @@
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import polars as pl
+from polars import selectors
+
+PAGE_STARTS = "page_starts"
+"""Column of documents that have pages, a list: where each page of the file starts, characters into
+the text; 0 for those that start at its beginning or before. The page of a character, of a passage
+as of a whole document, is the number of starts that are not above it."""
+PAGES = selectors.by_name(PAGE_STARTS, require_all=False)
+"""That column, where there is one."""
 
 
 def cut_documents(
@@ -19,59 +30,88 @@ def cut_documents(
     Returns DOCUMENTS rows, the passages of ``d`` with ids ``d-001``, ``d-002``, ...; and the pieces
     outside the bounds (words split at white space) as (document id, text).
     """
-    rows: list[tuple[str, str, str]] = []
+    schema: dict[str, Any] = dict.fromkeys(("_id", "text", "origin"), pl.String)
+    if PAGE_STARTS in documents.columns:
+        schema[PAGE_STARTS] = pl.List(pl.Int32)
+    rows: list[tuple[Any, ...]] = []
     left_out: list[tuple[str, str]] = []
-    for doc_id, text, origin in documents.select("_id", "text", "origin").iter_rows():
+    for doc_id, text, origin, *pages in documents.select(*schema).iter_rows():
         if len(text.split()) <= max_words:
-            rows.append((doc_id, text, origin))
+            rows.append((doc_id, text, origin, *pages))
             continue
         rng = np.random.default_rng([seed, zlib.crc32(doc_id.encode())])
-        passages, short = cut_passages(_paragraphs(text, max_words), min_words, max_words, rng)
-        rows += [(f"{doc_id}-{k:03d}", passage, origin) for k, passage in enumerate(passages, 1)]
-        left_out += [(doc_id, piece) for piece in short]
-    schema = dict.fromkeys(("_id", "text", "origin"), pl.String)
+        starts, paragraphs = zip(*_paragraphs(text, max_words), strict=True)
+        passages, short = cut_passages(paragraphs, min_words, max_words, rng)
+        for k, part in enumerate(passages, start=1):
+            passage = paragraphs[part.start : part.stop]
+            inside = [
+                given and _starts_inside(given, starts[part.start : part.stop], passage)
+                for given in pages
+            ]
+            rows.append((f"{doc_id}-{k:03d}", "\n\n".join(passage), origin, *inside))
+        left_out += [(doc_id, "\n\n".join(paragraphs[one.start : one.stop])) for one in short]
     return pl.DataFrame(rows, schema=schema, orient="row"), left_out
 
 
-def _paragraphs(text: str, max_words: int) -> Iterator[str]:
-    for paragraph in re.split(r"\n\s*\n", text):
-        words = [match.end() for match in re.finditer(r"\S+", paragraph)]
-        start = 0
-        for end in [*words[max_words - 1 : -1 : max_words], len(paragraph)]:
-            if paragraph[start:end].strip():
-                yield paragraph[start:end].strip()
-            start = end
+def _paragraphs(text: str, max_words: int) -> Iterator[tuple[int, str]]:
+    """Yield paragraphs, long ones in parts, each with where it starts in the text."""
+    start = 0
+    for end, next_start in [
+        *(match.span() for match in re.finditer(r"\n\s*\n", text)),
+        (len(text), len(text)),
+    ]:
+        words = list(re.finditer(r"\S+", text[start:end]))
+        for number in range(0, len(words), max_words):
+            part = words[number : number + max_words]
+            first, last = start + part[0].start(), start + part[-1].end()
+            yield first, text[first:last]
+        start = next_start
+
+
+def _starts_inside(
+    page_starts: Sequence[int], starts: Sequence[int], paragraphs: Sequence[str]
+) -> list[int]:
+    """Turn starts of pages in a document into those in a passage of some of its paragraphs.
+
+    ``starts`` are the paragraphs' in the document; a page starts with a paragraph.
+    """
+    places = [0, *accumulate(len(paragraph) + 2 for paragraph in paragraphs)]
+    return [places[bisect_left(starts, page)] for page in page_starts if page <= starts[-1]]
 
 
 def cut_passages(
-    paragraphs: Iterable[str], min_words: int, max_words: int, rng: np.random.Generator
-) -> tuple[list[str], list[str]]:
+    paragraphs: Sequence[str], min_words: int, max_words: int, rng: np.random.Generator
+) -> tuple[list[range], list[range]]:
     """Join consecutive paragraphs into passages of randomly drawn length.
 
     A passage is closed by the paragraph that reaches the drawn length. What is left at the end of a
-    page joins the passage before it where both together stay within ``max_words``. Returns the
-    passages of ``min_words`` to ``max_words`` words, paragraphs separated by a blank line, and the
-    pieces that are outside the bounds.
+    page joins the passage before it where both together stay within ``max_words``.
+
+    Returns the passages of ``min_words`` to ``max_words`` words, and the pieces that are outside
+    the bounds: numbers of the paragraphs, from 0.
     """
-    groups: list[list[str]] = [[]]
+    sizes = [len(paragraph.split()) for paragraph in paragraphs]
+    groups = [range(0)]
     n_words, aim = 0, _draw_length(min_words, max_words, rng)
-    for paragraph in paragraphs:
-        size = len(paragraph.split())
+    for number, size in enumerate(sizes):
         if groups[-1] and (n_words >= aim or n_words + size > max_words):
-            groups.append([])
+            groups.append(range(number, number))
             n_words, aim = 0, _draw_length(min_words, max_words, rng)
-        groups[-1].append(paragraph)
+        groups[-1] = range(groups[-1].start, number + 1)
         n_words += size
-    texts = ["\n\n".join(group) for group in groups if group]
-    if len(texts) > 1 and len(texts[-1].split()) < min_words:
-        joined = "\n\n".join(texts[-2:])
-        if len(joined.split()) <= max_words:
-            texts[-2:] = [joined]
-    fits = [min_words <= len(text.split()) <= max_words for text in texts]
+    if len(groups) > 1 and _n_words(sizes, groups[-1]) < min_words:
+        joined = range(groups[-2].start, groups[-1].stop)
+        if _n_words(sizes, joined) <= max_words:
+            groups[-2:] = [joined]
+    fits = [min_words <= _n_words(sizes, group) <= max_words for group in groups]
     return (
-        [text for text, fit in zip(texts, fits, strict=True) if fit],
-        [text for text, fit in zip(texts, fits, strict=True) if not fit],
+        [group for group, fit in zip(groups, fits, strict=True) if fit],
+        [group for group, fit in zip(groups, fits, strict=True) if group and not fit],
     )
+
+
+def _n_words(sizes: Sequence[int], group: range) -> int:
+    return sum(sizes[group.start : group.stop])
 
 
 def _draw_length(min_words: int, max_words: int, rng: np.random.Generator) -> float:

@@ -73,7 +73,8 @@ class KnownItem(Loader):
         """Read a benchmark's source, cut it into passages and simulate its queries."""
         assert self.source is not None
         source = read_documents(self.source)
-        documents, left_out = pl.concat(source.batches), source.dropped
+        documents = pl.concat(source.batches, how="diagonal")
+        left_out = source.dropped
         refuse_repeated(documents, where=f"{self.domain}, {self.language}")
         if self.passages is not None:
             documents, too_short = cut_into_passages(documents, self.passages)

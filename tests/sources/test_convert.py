@@ -1,0 +1,194 @@
+"""PDF, DOCX and HTML files as documents, made here but for an encrypted one."""
+
+import logging
+import os
+import re
+import zipfile
+from bisect import bisect_right
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from psibench.config.sources import FilesSource
+from psibench.errors import InputError
+from psibench.generate.base import complete_build
+from psibench.generate.sample import run_sample
+from psibench.generate.sampling import Sample, sample_params
+from psibench.sources import convert
+from psibench.sources.documents import read_document_files
+from psibench.tables import read_table
+from psibench.tables.dropped import dropped_frame
+from psibench.tables.schemas import DOCUMENTS, QRELS
+from psibench.text.lengths import count_words
+from psibench.text.passages import cut_documents
+
+if not os.environ.get("PSIBENCH_REQUIRE_DOCUMENTS"):  # set by `make test`
+    for module in ("bs4", "mammoth", "markdownify", "pypdfium2"):
+        pytest.importorskip(module)
+
+ENCRYPTED = Path(__file__).parent / "encrypted.pdf"
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("d").mkdir()
+
+
+def write_pdf(path, *pages):
+    """Write a PDF; a page is its lines."""
+    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} /MediaBox [0 0 600 900] >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, lines in enumerate(pages):
+        shown = " T* ".join(f"({line}) Tj" for line in lines)
+        stream = f"BT /F1 9 Tf 12 TL 20 850 Td {shown} ET"
+        objects += [
+            f"<< /Type /Page /Parent 2 0 R /Contents {5 + 2 * number} 0 R "
+            "/Resources << /Font << /F1 3 0 R >> >> >>",
+            f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
+        ]
+    text, places = "%PDF-1.4\n", []
+    for number, one in enumerate(objects, start=1):
+        places.append(len(text))
+        text += f"{number} 0 obj\n{one}\nendobj\n"
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    n = len(objects) + 1
+    text += f"xref\n0 {n}\n0000000000 65535 f \n{table}"
+    end = text.index("xref\n0 ")
+    text += f"trailer\n<< /Size {n} /Root 1 0 R >>\nstartxref\n{end}\n%%EOF\n"
+    Path(path).write_text(text)
+
+
+def write_docx(path, *paragraphs):
+    """Write a DOCX; a paragraph is its text, or the XML of a run."""
+    rows = (one if one[0] == "<" else f"<w:r><w:t>{one}</w:t></w:r>" for one in paragraphs)
+    body = "".join(f"<w:p>{row}</w:p>" for row in rows)
+    part = f'<Relationship Id="r1" Type="{OFFICE}" Target="word/document.xml"/>'
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("_rels/.rels", f'<Relationships xmlns="{PACKAGE}">{part}</Relationships>')
+        file.writestr(
+            "word/document.xml",
+            f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>',
+        )
+
+
+def test_the_text_of_each_kind_is_extracted_and_the_pages_of_a_pdf_are_known():
+    write_pdf("d/a.pdf", ["First page.", "Second line."], [], ["Third page."], [])
+    write_docx("d/b.docx", "One *star* & _line_.".replace("&", "&amp;"), "Two.")
+    Path("d/c.html").write_text(
+        "<head><title>No</title></head><nav>Menu</nav><script>no()</script><h1>Top</h1>"
+        "<p>Gr&ouml;&szlig;e <a href='x'>of it</a></p><table><tr><td>1</td><td>2</td></tr></table>"
+    )
+    Path("d/e.txt").write_text("plain")
+    found = read_document_files(["d"])
+    assert found["_id"].to_list() == ["a", "b", "c", "e"]
+    assert found["text"].to_list() == [
+        "First page.\nSecond line.\n\nThird page.",  # 24 characters, a blank line, page 3
+        "One *star* & _line_.\n\nTwo.",
+        "# Top\n\nGröße of it\n\n|  |  |\n| --- | --- |\n| 1 | 2 |",
+        "plain",
+    ]
+    assert found["page_starts"].to_list() == [[0, 26, 26, 39], None, None, None]
+
+
+def test_a_folder_without_pages_has_no_column_for_them():
+    Path("d/c.htm").write_text("<p>text")
+    assert read_document_files(["d"]).rows() == [("c", "text", "d/c.htm")]
+
+
+def test_the_page_of_each_word_is_known_in_passages_and_queries_name_it():
+    # Word p3x7 is on page 3; passages hold parts of pages, and several pages.
+    words = [[f"p{k}x{i}" for i in range(n)] for k, n in enumerate([30, 70, 0, 20, 25, 90, 40], 1)]
+    lines = [[" ".join(page[i : i + 10]) for i in range(0, len(page), 10)] for page in words]
+    write_pdf("d/a.pdf", *lines)
+    documents = read_document_files(["d"])
+    passages, _ = cut_documents(documents, min_words=20, max_words=60, seed=1)
+    assert passages.height > 3
+    for text, starts in passages.select("text", "page_starts").iter_rows():
+        for word in re.finditer(r"p(\d)x\d+", text):
+            assert bisect_right(starts, word.start()) == int(word[1])
+
+    place = documents["text"][0].index("p5x0")
+    query = {"_id": "q", "text": "?", "pos_corpus_id": "a", "pos_char_span": [place, place + 4]}
+    unknown = {"_id": "r", "text": "?", "pos_corpus_id": "a", "pos_char_span": None}
+    queries = pl.DataFrame([query, unknown]).with_columns(target_position=pl.lit("middle"))
+    built = complete_build(
+        documents, queries, QRELS.empty(), dropped_frame(), count_tokens=count_words
+    )
+    assert built.queries["pos_page"].to_list() == [5, None]
+    assert built.corpus["page_starts"].to_list() == documents["page_starts"].to_list()
+
+
+def test_pages_are_kept_when_a_sample_is_drawn():
+    write_pdf("d/a.pdf", ["one two"], ["three"])
+    Path("d/b.txt").write_text("four five six")
+    section = sample_params(
+        FilesSource(kind="files", paths=["d"]),
+        None,
+        Sample(edges=[0, 9]),
+        length_tokenizer="words",
+    )
+    paths = {name: f"{name}.parquet" for name in ("documents", "sampling", "dropped")}
+    run_sample(section, language="eng-Latn", domain="law", **paths)
+    drawn = read_table("documents.parquet", DOCUMENTS)
+    assert drawn.select("_id", "page_starts").rows() == [("a", [0, 9]), ("b", None)]
+
+
+def test_files_without_text_are_left_out_and_named(caplog):
+    write_pdf("d/scan.pdf", [], [])
+    write_docx("d/pictures.docx", " ")
+    Path("d/empty.html").write_text("")
+    Path("d/b.txt").write_text("text")
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        assert read_document_files(["d"])["_id"].to_list() == ["b"]
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "no text, left out (scanned pages need OCR): 3: d/empty.html, d/pictures.docx, d/scan.pdf"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("f.pdf", b"", "not a readable PDF document (Failed to load document"),
+        ("f.pdf", b"%PDF-1.4\n1 0 obj\n", "not a readable PDF document"),
+        ("f.pdf", ENCRYPTED.read_bytes(), "encrypted; save a copy that needs no password"),
+        ("f.docx", b"", "not a readable Word document (File is not a zip file)"),
+        ("f.docx", {"a.txt": "x"}, "not a readable Word document (Could not find main document"),
+        ("f.docx", {"word/document.xml": "<w:document"}, "not a readable Word document ("),
+        (
+            "f.docx",
+            {"word/document.xml": " " * 9001},
+            "bytes when unpacked, at most 9,000 are read",
+        ),
+        ("f.html", b"\x00\x01", "found binary data, expected an HTML page"),
+        ("f.html", b"<b>" * 9000, "HTML that is nested too deep"),
+        ("f.html", b"<p> </p>", "every document is empty; expected text"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(name, data, message, monkeypatch):
+    monkeypatch.setattr(convert, "MOST_XML_BYTES", 9000)
+    if isinstance(data, bytes):
+        Path(name).write_bytes(data)
+    else:
+        write_docx(name, "text")
+        with zipfile.ZipFile(name) as file:
+            parts = (
+                {part: file.read(part) for part in file.namelist()} if "a.txt" not in data else {}
+            )
+        with zipfile.ZipFile(name, "w", zipfile.ZIP_DEFLATED) as file:
+            for part, text in (parts | data).items():
+                file.writestr(part, text)
+    with pytest.raises(InputError) as raised:
+        read_document_files([name])
+    assert str(raised.value).startswith(f"{name}: ")
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
