@@ -20,7 +20,6 @@ from psibench.vllm import server as vllm_module
 from psibench.vllm.server import (
     VllmProcess,
     exceptions_in,
-    free_port,
     http_get,
     vllm_command,
 )
@@ -243,37 +242,18 @@ def test_a_killed_launcher_takes_the_server_along(tmp_path):
     wait_for(lambda: not is_alive(worker))
 
 
-def test_a_port_that_another_program_takes_is_given_up_for_the_next(tmp_path, monkeypatch, caplog):
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        taken, free = other.getsockname()[1], free_port()
-        ports = [taken, free]
-        monkeypatch.setattr(vllm_module, "free_port", lambda: ports.pop(0))
-        # It fails by itself: what listens there gives no HTTP reply.
-        monkeypatch.setattr(vllm_module, "HTTP_S", 0.2)
-        outcomes, _ = ask(vllm(), tmp_path, 4)
-    assert [o.status for o in outcomes] == ["ok"] * 4
-    assert f"took port {taken}" in caplog.text
-    assert logs(tmp_path) == []
-
-
-def test_a_port_shared_with_another_jobs_server_of_the_model_is_given_up(
-    tmp_path, monkeypatch, caplog
-):
+def test_a_port_shared_with_another_jobs_server_of_the_model_ends_the_start(tmp_path, monkeypatch):
     """Both take it, as vLLM's do, and the other one answers while the own one loads."""
     with process(vllm(revision="old"), tmp_path / "log") as other:
         other.start()
         assert http_get(f"{other.base_url}/models")[0] == 401
-        shared, free = int(other.base_url.split(":")[2].split("/")[0]), free_port()
-        ports = [shared, free]
-        monkeypatch.setattr(vllm_module, "free_port", lambda: ports.pop(0))
-        settings = vllm("--fake-load-s", 1, revision="new")
-        with process(settings, tmp_path / "log2") as server:
+        shared = int(other.base_url.split(":")[2].split("/")[0])
+        monkeypatch.setattr(vllm_module, "free_port", lambda: shared)
+        with (
+            process(vllm("--fake-load-s", 1, revision="new"), tmp_path / "log2") as server,
+            pytest.raises(InputError, match="another program took the port"),
+        ):
             server.start()
-            assert f":{free}/" in server.base_url
-            assert http_get(f"{other.base_url}/models", key=server.secret)[0] == 401
-    assert f"took port {shared}" in caplog.text
 
 
 def test_a_server_that_dies_while_asked_ends_the_run_at_once(tmp_path):

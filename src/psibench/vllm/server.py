@@ -29,10 +29,7 @@ from psibench.errors import InputError
 
 logger = logging.getLogger("psibench")
 
-MAX_PORTS = 5
 POLL_S = 0.2
-TELL_EVERY_S = 60.0
-PORT_TAKEN = ("address already in use", "errno 98")
 HOST = "127.0.0.1"
 HTTP_S = 5.0
 LAUNCHER_S = 15.0
@@ -126,15 +123,10 @@ class VllmProcess:
             What ``check_stop`` raised because the job has to end.
         """
         began = time.monotonic()
-        for _ in range(MAX_PORTS):
-            port = self._launch()
-            deadline = began + self._server.start_s
-            if self._is_healthy_by(deadline, check_stop) and self._is_own():
-                logger.info("vllm: healthy after %.0f s", time.monotonic() - began)
-                return
-            logger.warning("vllm: another program took port %d; trying another", port)
-            self.stop()
-        raise InputError(f"vllm: the port was taken before the server in {MAX_PORTS} tries")
+        self._launch()
+        self._await_health(began + self._server.start_s, check_stop)
+        self._refuse_another()
+        logger.info("vllm: healthy after %.0f s", time.monotonic() - began)
 
     def stop(self) -> None:
         """Stop the server, gently first; return once its processes are gone."""
@@ -156,7 +148,7 @@ class VllmProcess:
         status = None if self._launcher is None else _status(self._launcher)
         return None if status is None else self._words(f"ended with {status_words(status)}")
 
-    def _launch(self) -> int:
+    def _launch(self) -> None:
         """Start `psibench.vllm.launcher`, which starts the server, in a session of its own.
 
         Ctrl-C in a terminal reaches this process alone, which stops the server. What it prints goes
@@ -169,7 +161,6 @@ class VllmProcess:
         folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
         own = {"PATH": os.pathsep.join(folders), "VLLM_API_KEY": self.secret.reveal()}
         port = free_port()
-        self._is_log_told = False  # this start writes a log of its own
         program, *arguments = self._command(port)
         path = shutil.which(program, path=own["PATH"])
         if path is None:
@@ -194,34 +185,26 @@ class VllmProcess:
         except OSError as error:
             raise InputError(f"vllm: cannot be started: {error}") from error
         self.base_url = f"http://{HOST}:{port}/v1"
-        return port
 
-    def _is_healthy_by(self, deadline: float, check_stop: Callable[[], None]) -> bool:
-        """Wait for health; False if the server ended because the port was taken."""
-        told = time.monotonic()
+    def _await_health(self, deadline: float, check_stop: Callable[[], None]) -> None:
         while time.monotonic() < deadline:
             if (words := self.exit_reason()) is not None:
-                printed = f"{words}\n{last_lines(self._log)}".lower()
-                if any(hint in printed for hint in PORT_TAKEN):
-                    return False
                 raise InputError(words)
             if http_get(self.base_url.removesuffix("/v1") + "/health")[0] == 200:
-                return True
-            if time.monotonic() - told >= TELL_EVERY_S:
-                told = time.monotonic()
-                said = last_lines(self._log).splitlines()[-1:]
-                logger.info("vllm: still starting: %s", "".join(said))
+                return
             check_stop()
             time.sleep(POLL_S)
         start_s = self._server.start_s
         words = f"was not healthy within vllm.start_s = {start_s:g} s and was stopped"
         raise InputError(self._words(words))
 
-    def _is_own(self) -> bool:
-        """Check what is served; False if another job's server answers, which refuses the key."""
+    def _refuse_another(self) -> None:
+        """Refuse another model, and another job's server at the port, which refuses the key."""
         status, body = http_get(f"{self.base_url}/models", key=self.secret)
         if status == 401:
-            return False
+            raise InputError(
+                f"vllm: another program took the port of {self.base_url} first; run again"
+            )
         try:
             names = [str(entry["id"]) for entry in json.loads(body)["data"]]
         except (ValueError, LookupError, TypeError):
@@ -232,7 +215,6 @@ class VllmProcess:
                 f"{', '.join(map(repr, names))}. Set --served-model-name in vllm.arguments to "
                 "`model`, or leave it out"
             )
-        return True
 
     def _command(self, port: int) -> list[str]:
         return vllm_command(self.model, self._server, port, revision=self._revision)
