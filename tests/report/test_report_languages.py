@@ -80,7 +80,7 @@ def test_the_same_queries_are_shown_in_every_language(tmp_path: Path) -> None:
 
 def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:
     def relocation(language: str) -> str:
-        row = {"language": language, "domain": "all", "method": "all", "n_queries": 1}
+        row = {"language": language, "domain": "all", "n_queries": 1}
         return written(tmp_path / f"{language}.parquet", RELOCATION, [row | {"n_located": 0}])
 
     similar = {"benchmark": "b", "language": "eng-Latn", "model": "m", "cosine": 0.5}

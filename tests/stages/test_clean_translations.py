@@ -308,7 +308,6 @@ def test_evidence_is_relocated_by_sentences(tmp_path):
     domain.judge()
     _, queries, _ = domain.clean(relocate=True)
     assert queries["located_char_span"].to_list() == [[0, len(SENTENCE)]]
-    assert queries["located_by"].to_list() == ["sentences"]
     assert queries["not_located"].to_list() == [""]
     assert queries["located_from_span"].to_list() == [[0, original.index(" It is")]]
     assert queries["pos_char_span"].to_list() == [[4, 9]]  # the original's, as before

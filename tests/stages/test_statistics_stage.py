@@ -42,7 +42,7 @@ def asked(texts, *, located=None) -> pl.DataFrame:
         return frame
     return frame.with_columns(
         pl.Series("located_char_span", located, dtype=pl.Array(pl.Int32, 2)),
-        pl.Series("located_by", [found and "sentences" for found in located], dtype=pl.String),
+        located_from_span="pos_char_span",
         pos_translated_char_length=pl.lit(100, dtype=pl.Int32),
     )
 

@@ -13,7 +13,6 @@ from psibench.metrics.query_scores import EVIDENCE_LISTS, evidence_positions
 from psibench.models.counting import token_counter
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import (
-    LOCATED_BY,
     LOCATED_FROM,
     LOCATED_SPAN,
     RELOCATED_COLUMNS,
@@ -201,49 +200,38 @@ def _histogram(unit: str, bins: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
 def relocation_table(queries: Mapping[str, pl.DataFrame], *, language: str) -> pl.DataFrame:
     """Compare where evidence is in the originals and in their translations: RELOCATION rows.
 
-    Of each domain's QUERIES a row ``all``, then one per method where there are several. The
-    relative position of a span is min(middle, length) / length, as in the evaluation. What was
-    located by sentences is whole sentences; so its original is, too: ``located_from_span`` where
-    that is given. A query whose evidence was not found counts in ``n_queries`` only.
+    One row of each domain's QUERIES. The relative position of a span is min(middle, length) /
+    length, as in the evaluation. What was located is whole sentences; so its original is, too:
+    ``located_from_span``. A query whose evidence was not found counts in ``n_queries`` only.
     """
     rows: list[dict[str, str | int | float | None]] = []
     for domain, asked in queries.items():
-        if not {LOCATED_SPAN, LOCATED_BY, TRANSLATED_LENGTH} <= set(asked.columns):
+        if not set(RELOCATED_COLUMNS) <= set(asked.columns):
             continue
-        shifts = position_shifts(asked)
-        methods = shifts.get_column(LOCATED_BY).drop_nulls().unique().sort().to_list()
-        by_method = [(one, shifts.filter(pl.col(LOCATED_BY) == one)) for one in methods]
-        sides = [(POOLED, shifts), *by_method]
-        for method, own in sides if len(methods) > 1 else sides[:1]:
-            shift = own.get_column("shift").to_numpy()
-            n = len(shift)
-            rows.append(
-                {
-                    "language": language,
-                    "domain": domain,
-                    "method": method,
-                    "n_queries": asked.height,
-                    "n_located": n,
-                    "share_located": n / asked.height if asked.height else None,
-                    "median_shift": float(np.median(shift)) if n else None,
-                    "share_within_0.05": float((shift <= CLOSE + ROUNDING).mean()) if n else None,
-                }
-            )
+        shift = position_shifts(asked).to_numpy()
+        n = len(shift)
+        rows.append(
+            {
+                "language": language,
+                "domain": domain,
+                "n_queries": asked.height,
+                "n_located": n,
+                "share_located": n / asked.height if asked.height else None,
+                "median_shift": float(np.median(shift)) if n else None,
+                "share_within_0.05": float((shift <= CLOSE + ROUNDING).mean()) if n else None,
+            }
+        )
     return pl.DataFrame(rows, schema=RELOCATION.empty().schema, orient="row")
 
 
-def position_shifts(queries: pl.DataFrame) -> pl.DataFrame:
-    """Return (n_located, 3) ``_id``, ``located_by`` and ``shift``: absolute, in [0, 1]."""
+def position_shifts(queries: pl.DataFrame) -> pl.Series:
+    """Return how far relative positions move, (n_located,): absolute, in [0, 1]."""
     located = queries.filter(pl.col(LOCATED_SPAN).is_not_null())
-    offsets = pl.List(pl.Int64)
-    spans = [
-        pl.col(name).cast(offsets)
-        for name in (LOCATED_FROM, "pos_char_span")
-        if name in queries.columns
-    ]
-    original = _relative(pl.coalesce(spans), "pos_char_length")
-    shift = (original - _relative(pl.col(LOCATED_SPAN).cast(offsets), TRANSLATED_LENGTH)).abs()
-    return located.select("_id", LOCATED_BY, shift=shift)
+    original, found = (
+        _relative(pl.col(span).cast(pl.List(pl.Int64)), length)
+        for span, length in ((LOCATED_FROM, "pos_char_length"), (LOCATED_SPAN, TRANSLATED_LENGTH))
+    )
+    return located.select((original - found).abs()).to_series()
 
 
 def _relative(span: pl.Expr, length: str) -> pl.Expr:
@@ -256,7 +244,7 @@ Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""
 
 
-@stage("statistics", version=6)
+@stage("statistics", version=7)
 def run_statistics(
     *,
     benchmark: str,

@@ -8,14 +8,14 @@ from typing import Any
 from psibench.metrics.query_scores import PAGE, SEVERAL_SPANS
 from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count, cut
-from psibench.tables.build_schemas import LOCATED_BY, LOCATED_SPAN, TRANSLATED_LENGTH
+from psibench.tables.build_schemas import LOCATED_SPAN, TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.languages import english_name, html_lang
 
 N_EXAMPLES = 3
 WHY_NOT = "not_located"
-EXTRA_COLUMNS = (TRANSLATED_LENGTH, LOCATED_SPAN, LOCATED_BY, WHY_NOT, SEVERAL_SPANS, PAGE)
+EXTRA_COLUMNS = (TRANSLATED_LENGTH, LOCATED_SPAN, WHY_NOT, SEVERAL_SPANS, PAGE)
 """Columns that an example tells of, of translated queries, several spans and files with pages."""
 CONTEXT, LONGEST = 200, 500
 """Characters shown before and after the evidence, and of it: of longer one its two ends."""
@@ -89,7 +89,7 @@ def make_example(
         fact += f", page {row[PAGE]}" if row.get(PAGE) else ""
         fact += f", the first of {len(spans)} spans" if len(spans) > 1 else ""
         if not is_original:
-            fact += f", found again in the translation ({row.get(LOCATED_BY) or 'method unknown'})"
+            fact += ", found again in the translation"
     elif spans:
         fact = f"not located in this text ({row.get(WHY_NOT) or 'of the original'})"
     else:

@@ -227,7 +227,6 @@ def _relocation_table(relocation: pl.DataFrame) -> Table:
     rows = relocation.filter(is_pooled | ~is_pooled.any().over("language"))
     shown: Columns = {
         "language": "language",
-        "method": pl.col("method").replace(POOLED, "all methods"),
         "queries": "n_queries",
         "found": "n_located",
         "share": "share_located",

@@ -168,12 +168,11 @@ VERDICTS = TableSpec(
 
 DOC_TEXT = "the document; of a query, its positive"
 KIND_TEXT = "document or query"
-LOCATED_SPAN, LOCATED_BY = "located_char_span", "located_by"
-LOCATED_FROM = "located_from_span"
+LOCATED_SPAN, LOCATED_FROM = "located_char_span", "located_from_span"
 TRANSLATED_LENGTH = "pos_translated_char_length"
 """Characters in the translated positive."""
-RELOCATED_COLUMNS = (LOCATED_SPAN, LOCATED_BY, TRANSLATED_LENGTH, LOCATED_FROM)
-"""What is read of translated queries; `LOCATED_FROM` is there only if sentences were aligned."""
+RELOCATED_COLUMNS = (LOCATED_SPAN, TRANSLATED_LENGTH, LOCATED_FROM)
+"""What is read of translated queries."""
 GRADE_TEXT = "1 (poor) to 5 (flawless); null without a usable reply"
 
 TEXT_PARTS = TableSpec(
@@ -313,7 +312,6 @@ RELOCATION = TableSpec(
     (
         Column("language", STRING, "language translated to"),
         Column("domain", STRING, "domain, or all"),
-        Column("method", STRING, "how the evidence was found again, or all"),
         Column("n_queries", INT64, "queries"),
         Column("n_located", INT64, "queries whose evidence was found in the translation"),
         Column("share_located", FLOAT64, "share of queries", True),
@@ -321,10 +319,10 @@ RELOCATION = TableSpec(
             "median_shift",
             FLOAT64,
             "median of |relative position in the original - in the translation|, located ones; "
-            "by sentences: of the whole sentences in both",
+            "of the whole sentences in both",
             True,
         ),
         Column("share_within_0.05", FLOAT64, "share of located ones that moved at most 0.05", True),
     ),
-    key=("language", "domain", "method"),
+    key=("language", "domain"),
 )

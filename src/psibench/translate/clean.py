@@ -400,7 +400,7 @@ class CleanParams:
     step: int
 
 
-@stage("clean_translations", version=1)
+@stage("clean_translations", version=2)
 def run_clean_translations(
     *,
     language: str,

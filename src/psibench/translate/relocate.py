@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.tables.build_schemas import LOCATED_BY, LOCATED_FROM, LOCATED_SPAN
+from psibench.tables.build_schemas import LOCATED_FROM, LOCATED_SPAN
 from psibench.text.alignment import MOST_CELLS, Bead, align_lengths, sentence_spans
 from psibench.text.locate import Located
 
@@ -58,7 +58,6 @@ def relocated(queries: pl.DataFrame, source: pl.DataFrame, corpus: pl.DataFrame)
     )
     columns = found.select(
         pl.col("span").alias(LOCATED_SPAN),
-        pl.when(is_found).then(pl.lit("sentences")).alias(LOCATED_BY),
         pl.col("reason").alias("not_located"),
         LOCATED_FROM,
     )
