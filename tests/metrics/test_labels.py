@@ -83,6 +83,8 @@ def test_agreement_takes_clusters_for_units():
     assert alone["agreement"] == by_article["agreement"] == pytest.approx(5 / 6)
     assert alone["agreement_low"] > 0.7
     assert by_article["agreement_low"] < 0.6
+    none = label_agreement(grades, qrels.with_columns(score=0), scores, schemes=["thirds"])
+    assert none["kappa"].to_list() == [None] * 4
 
 
 def test_kappa():

@@ -98,6 +98,9 @@ def test_evidence_known_by_class_has_no_recall_of_spans():
     options = {"metrics": ["ndcg@10", "span-recall@1"], "domain": "all"}
     found = score_queries(run, chunks, queries(None), pl.DataFrame(QRELS), **options)
     assert dict(found.select("query_id", "span-recall@1").iter_rows()) == {"q": None, "p": 0.0}
+    alone = options | {"metrics": ["span-recall@1"]}
+    alone = score_queries(run, chunks, queries(None), pl.DataFrame(QRELS), **alone)
+    assert alone.equals(found.drop("ndcg@10"))
     by_class, qrels = queries(None).head(1), pl.DataFrame(QRELS).head(1)
     with pytest.raises(InputError, match="none of the 1 queries has an evidence span"):
         score_queries(run, chunks, by_class, qrels, **options)

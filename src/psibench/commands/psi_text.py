@@ -12,7 +12,7 @@ from rich.text import Text
 
 from psibench.commands.text_table import UNDEFINED, Form, frame_lines
 from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
-from psibench.metrics.labels import FEWEST_GRADED, FEWEST_OF_A_BUCKET
+from psibench.metrics.labels import FEWEST_BUCKET_GRADED, FEWEST_GRADED
 from psibench.metrics.psi import FLAGS
 from psibench.report.verdict import WORDS, Row, Verdict, verdicts
 from psibench.report.views import author_texts, headline_metric, headlines
@@ -264,4 +264,4 @@ def _of_few(n_graded: int, found: pl.DataFrame) -> Iterator[str]:
     if n_graded < FEWEST_GRADED:
         yield f"{n_graded} queries graded: no corrected values, {FEWEST_GRADED} are needed."
     elif found["corrected"].null_count():
-        yield f"-: fewer than {FEWEST_OF_A_BUCKET} graded, or none of them relevant."
+        yield f"-: fewer than {FEWEST_BUCKET_GRADED} graded, or none of them relevant."

@@ -36,7 +36,7 @@ from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_sch
 from psibench.metrics.chunks import (
     SPAN_KINDS,
     SPAN_METRICS,
-    of_documents,
+    document_metrics,
     rank_run,
     refuse_beyond,
     score_queries,
@@ -46,7 +46,7 @@ from psibench.metrics.labels import (
     corrected_scores,
     human_qrels,
     label_agreement,
-    sampling_doubts,
+    sampling_doubt,
 )
 from psibench.metrics.query_scores import evidence_documents
 from psibench.metrics.ranking import ranking_metrics
@@ -135,12 +135,12 @@ def _correct(
     """Write, with --out, what the grades of --labelled say of labels; return the short of it."""
     scores, _ = next(iter(scored.values()))
     agreement = label_agreement(grades, qrels, scores, schemes=schemes)
-    metrics = of_documents(args.metrics)
+    metrics = document_metrics(args.metrics)
     corrected = corrected_scores(scored, grades, metrics=metrics, schemes=schemes)
     if args.out is not None:
         for frame, spec in ((agreement, LABEL_AGREEMENT), (corrected, CORRECTED_SCORES)):
             write_result(frame, spec, args.out / spec.name, provenance=origin)
-    for doubt in sampling_doubts(corrected, scheme=schemes[0]):
+    if doubt := sampling_doubt(corrected, scheme=schemes[0]):
         print(f"warning: {args.labelled}: {doubt}", file=sys.stderr)
     return format_labels(agreement, corrected, metric=metrics[0], scheme=schemes[0])
 
@@ -171,7 +171,7 @@ def _evaluate(
         )
         if grades is not None:
             human, metrics = human_qrels(qrels, grades), args.metrics or HEADLINE_METRICS
-            under_grades[model] = ranking_metrics(run, human, metrics=of_documents(metrics))
+            under_grades[model] = ranking_metrics(run, human, metrics=document_metrics(metrics))
     if args.control is not None and args.control not in evaluated:
         raise InputError(
             f"--control {args.control!r} is none of the models scored: {', '.join(evaluated)}"
@@ -208,7 +208,7 @@ def _check_options(args: argparse.Namespace) -> list[int | None] | None:
         refuse_unwritable("--report", args.report)
     if args.metrics is not None:
         parse_metrics(args.metrics, also=SPAN_KINDS)
-        if args.labelled is not None and not of_documents(args.metrics):
+        if args.labelled is not None and not document_metrics(args.metrics):
             raise InputError("--labelled corrects metrics of documents; name one, e.g. ndcg@10")
     if len(args.chunks or [0]) not in (1, len(args.run)):
         raise InputError(
@@ -290,7 +290,7 @@ def score_run(
     scores = score_queries(
         run, ranked, queries, qrels, metrics=metrics, domain=POOLED, visible_char_end=ends
     )
-    headline = next(iter(of_documents(metrics)), None)
+    headline = next(iter(document_metrics(metrics)), None)
     reversal = _better_reversed(known, qrels, scores, args, headline) if headline else ()
     for doubt in (*doubts(file), *reversal):
         print(f"warning: {path}: {doubt}", file=sys.stderr)

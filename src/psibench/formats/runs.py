@@ -29,7 +29,7 @@ from psibench.formats.tabular import (
     stem,
 )
 from psibench.lines import read_json
-from psibench.metrics.chunks import PLACE, refuse_odd_chunks
+from psibench.metrics.chunks import PLACE, refuse_invalid_chunks
 from psibench.metrics.query_scores import name_some
 from psibench.reading import identifier
 
@@ -160,7 +160,7 @@ def _of_chunks(frame: pl.DataFrame, chunks: pl.DataFrame | None, path: Path) -> 
     )
     place = pl.format("{} [{}, {})", *PLACE)
     found = frame.select(*COLUMNS, *whole).with_columns(chunk_id=pl.coalesce(place, "doc_id"))
-    refuse_odd_chunks(found, source=str(path))
+    refuse_invalid_chunks(found, source=str(path))
     return found
 
 
@@ -175,7 +175,7 @@ def read_chunks(path: Path) -> pl.DataFrame:
     if ids.null_count() or ids.is_duplicated().any():
         twice = name_some(ids.filter(ids.is_duplicated()).unique())
         raise InputError(f"{path}: chunk ids that are missing or occur twice: {twice}")
-    refuse_odd_chunks(frame, source=str(path))
+    refuse_invalid_chunks(frame, source=str(path))
     return frame
 
 

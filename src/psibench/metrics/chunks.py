@@ -10,7 +10,8 @@ of a query's evidence and C those of its first k chunks that are of the evidence
 
 The first is the recall of Smith and Troynikov, "Evaluating Chunking Strategies for Retrieval",
 2024, of characters in place of tokens. What cuts texts may strip white space: a gap of up to `GAP`
-characters between two parts that C holds of a span, or at the span's end, is held too.
+characters, whatever they are, between two parts that C holds of a span or at the span's end (not
+its start) counts as held.
 
 Documents score as their best chunk does (MaxP: Dai and Callan, SIGIR 2019, arXiv:1905.09217). Of a
 run of documents each is one chunk, the whole of it.
@@ -22,7 +23,7 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
+from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
 from psibench.tables.ranking import rank_documents
 
@@ -38,16 +39,17 @@ GAP = 4
 """Characters: an empty line, a line end with some indentation."""
 
 
-def of_documents(metrics: Sequence[str]) -> list[str]:
+def document_metrics(metrics: Sequence[str]) -> list[str]:
     """Return the metrics that are of documents, not of spans."""
     return [name for name in metrics if name.partition("@")[0] not in SPAN_KINDS]
 
 
-def refuse_odd_chunks(chunks: pl.DataFrame, *, source: str) -> None:
+def refuse_invalid_chunks(chunks: pl.DataFrame, *, source: str) -> None:
     """Refuse chunks, columns chunk_id and `PLACE`, that are not 0 <= start < end."""
     sound = (pl.col("start") >= 0) & (pl.col("start") < pl.col("end"))
     odd = chunks.filter(~(sound & pl.col("doc_id").is_not_null()).fill_null(value=False))
-    for chunk_id, doc_id, start, end in odd.select("chunk_id", *PLACE).head(1).iter_rows():
+    if not odd.is_empty():
+        chunk_id, doc_id, start, end = odd.select("chunk_id", *PLACE).row(0)
         raise InputError(
             f"{source}: chunk {chunk_id!r} of document {doc_id!r} has the start {start} and the "
             f"end {end} ({odd.height} such rows); allowed: 0 <= start < end, whole numbers, "
@@ -59,8 +61,8 @@ def refuse_beyond(chunks: pl.DataFrame, lengths: pl.DataFrame, *, source: str) -
     """Refuse chunks that end beyond their document; ``lengths``: doc_id and length, characters."""
     known = lengths.drop_nulls().group_by("doc_id").agg(pl.col("length").max())
     beyond = chunks.join(known, on="doc_id").filter(pl.col("end") > pl.col("length"))
-    for *place, length in beyond.sort(PLACE).select(*PLACE, "length").head(1).iter_rows():
-        doc_id, start, end = place
+    if not beyond.is_empty():
+        doc_id, start, end, length = beyond.sort(PLACE).select(*PLACE, "length").row(0)
         raise InputError(
             f"{source}: a chunk of document {doc_id!r} is [{start}, {end}), and the document has "
             f"{length} characters ({beyond.height} such rows); start and end must be characters, "
@@ -76,8 +78,8 @@ def rank_run(
     Parameters
     ----------
     scores : (n_pairs, >=3) frame with query_id, doc_id and score; of chunks also chunk_id, start
-        and end, which then is what is ranked: ties by chunk id, the last first.
-    top_k, source : as of `rank_documents`; chunks are counted where there are any.
+        and end: then chunks are ranked, ties by chunk id, the last first, and top_k counts chunks.
+    top_k, source : as of `rank_documents`.
 
     Returns
     -------
@@ -108,14 +110,13 @@ def score_queries(
     Metrics of spans are null where a query's evidence is known by class alone.
     """
     parse_metrics(metrics, also=SPAN_KINDS)
-    plain = of_documents(metrics)
-    own = plain or HEADLINE_METRICS[:1]
-    scores = query_scores(run, queries, qrels, metrics=own, **further)
+    plain = document_metrics(metrics)
+    scores = query_scores(run, queries, qrels, metrics=plain, **further)
     if len(plain) == len(metrics):
         return scores
     by_span = span_metrics(run if chunks is None else chunks, queries, qrels, metrics=metrics)
     joined = scores.join(by_span, on="query_id", how="left", maintain_order="left")
-    return joined.select(*(name for name in scores.columns if name not in own), *metrics)
+    return joined.select(pl.exclude(metrics), *metrics)
 
 
 def span_metrics(
@@ -145,7 +146,7 @@ def span_metrics(
             "query_id", first=span.list.get(0), last=pl.min_horizontal(span.list.get(1), "length")
         )
         .filter(pl.col("first") < pl.col("last"))
-        .with_row_index("span")
+        .with_row_index("span_index")
     )
     if spans.is_empty():
         raise InputError(
@@ -163,7 +164,7 @@ def span_metrics(
             right_on=["query_id", "doc_id"],
         )
         .with_columns(
-            # A null passes over: a document without start and end is one chunk.
+            # `max_horizontal` ignores nulls: a document without start and end is one chunk.
             low=pl.max_horizontal("first", "start"),
             high=pl.min_horizontal("last", "end"),
         )
@@ -171,10 +172,10 @@ def span_metrics(
         .with_columns(
             high=pl.when(pl.col("last") - pl.col("high") > GAP).then("high").otherwise("last")
         )
-        .sort("span", "low")
+        .sort("span_index", "low")
     )
     low, high = pl.col("low"), pl.col("high")
-    reached = high.cum_max().shift(1).over("span")
+    reached = high.cum_max().shift(1).over("span_index")
     size, found = pl.col("last") - pl.col("first"), pl.col("found").fill_null(0)
     kinds = {
         "span-recall": found.sum() / size.sum(),
@@ -187,10 +188,10 @@ def span_metrics(
             held.filter(pl.col("rank") <= k)
             .with_columns(before=pl.when(low - reached > GAP).then(low).otherwise(reached))
             .with_columns(new=(high - pl.coalesce("before", low)).clip(0))
-            .group_by("span")
+            .group_by("span_index")
             .agg(found=pl.col("new").sum(), is_inside=(high - low == size).any())
         )
         own = {one.name: kinds[one.kind] for one in wanted if one.k == k}
-        by_query = spans.join(of_spans, on="span", how="left").group_by("query_id").agg(**own)
+        by_query = spans.join(of_spans, on="span_index", how="left").group_by("query_id").agg(**own)
         scored = scored.join(by_query, on="query_id", maintain_order="left")
     return scored

@@ -3,8 +3,9 @@
 A benchmark's labels are a language model's or a rule's. People grade some of its queries, drawn at
 random: (query, document, grade) as in qrels. Two things are made of them.
 
-- *Agreement by position*: of the documents that hold the evidence, how many do people call relevant
-  too? Of a judge who favours beginnings, fewer do there.
+- *Agreement*: on how many pairs do people and labels agree, and on how many of the documents that
+  hold the evidence, by its position? If the labelling model favours beginnings, people confirm
+  fewer of its labels there.
 - *Corrected scores*: the mean, and that of each bucket, if people had graded all queries, by
   prediction-powered inference (Angelopoulos et al., Science 382, 2023; tuned as in
   arXiv:2311.01453; of retrieval metrics arXiv:2601.18777): the mean under the benchmark's labels,
@@ -17,7 +18,7 @@ nothing is known of where its evidence is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ from psibench.tables.spec import POOLED
 
 FEWEST_GRADED = 50
 """Graded queries that corrected scores need."""
-FEWEST_OF_A_BUCKET = 10
+FEWEST_BUCKET_GRADED = 10
 """Graded queries of a bucket that its corrected mean needs."""
 UNLIKELY = 0.001
 """p below which the graded queries are not taken for drawn at random."""
@@ -79,10 +80,10 @@ def label_agreement(
     -------
     LABEL_AGREEMENT rows: one of all graded pairs, with Cohen's kappa if the benchmark has labels of
     both kinds among them; and one per bucket of pairs of a query and the document that holds its
-    evidence. Intervals are those of bucket means, `p_position` is of `equal_means` against a slope:
-    documents (or their clusters) as units. Against a bend as well its size is up to .09 with so few
-    disagreements; exchanges of documents, as in `between_documents`, find half as much
-    (`studies/inference`).
+    evidence. Intervals are those of bucket means. `p_position` is not the headline test of the PSI
+    table but `equal_means` against a slope, documents (or clusters) as units: testing slope and
+    bend has type I error up to .09 with so few disagreements, the exchange test of
+    `between_documents` half the power (`studies/inference`).
 
     Raises
     ------
@@ -106,7 +107,7 @@ def label_agreement(
         )
     everything = Memberships(np.arange(pairs.height), np.zeros(pairs.height, np.int64))
     kappa = None
-    if not pairs["machine"].all():  # else it is 0 whoever grades
+    if pairs["machine"].n_unique() > 1:  # else it is 0 whoever grades
         kappa = cohen_kappa(pairs["machine"].to_numpy(), pairs["human"].to_numpy())
     row = _agreement(pairs, everything, n_buckets=1)[0]
     rows = [{"buckets": POOLED, "bucket": POOLED, "kappa": kappa} | row]
@@ -123,7 +124,7 @@ def label_agreement(
 def _agreement(
     pairs: pl.DataFrame, members: Memberships, *, n_buckets: int
 ) -> list[dict[str, Any]]:
-    """Counts of relevant pairs, and the share that agrees with its interval, bucket by bucket."""
+    """Counts of relevant pairs, and the share on which both agree with its interval, per bucket."""
     query, bucket = members.query_index, members.bucket_index
     machine, human = (pairs[name].to_numpy() for name in ("machine", "human"))
 
@@ -187,13 +188,14 @@ def corrected_mean(
 
     Where no query is out and lambda is 1 that is ``Mbar + (Y - M)bar_L``. lambda is the slope of
     ``V (Y - value)`` on M over the graded queries, in [0, 1] (PPI++, section 6; graded queries are
-    among all here, so that it is the regression estimator of double sampling). A query adds
+    among all here, so that it is the regression estimator of double sampling); 1, as in untuned
+    inference, where M is the same in all of them and so has no slope. A query adds
     ``lambda (M - Mbar) / N + [graded] (V (Y - value) - lambda (M - Mbar)) / n``, over Vbar_L, to
     the error; its variance is the sum of squares by document, and a term for errors of labels that
-    so few grades did not meet (`DocumentTable.small_bucket_variance`). The interval holds both
+    so few grades did not meet (`DocumentTable.small_bucket_variance`). The interval is the union of
     Student's t, of the documents that were graded, and Wilson's of as many queries as have this
-    variance: near 0 and 1 the one is short on this side, the other on that (`studies/inference`).
-    Nor is it shorter than documents could hide that were never drawn.
+    variance: near 0 and 1 Student's is short towards .5, Wilson's towards the end
+    (`studies/inference`). It is widened to Clopper and Pearson's bound for n identical documents.
 
     Parameters
     ----------
@@ -206,12 +208,12 @@ def corrected_mean(
     Returns
     -------
     value, low, high of the 95 % interval; or None
-        None with fewer than `FEWEST_OF_A_BUCKET` graded queries, or if all of them are out.
+        None with fewer than `FEWEST_BUCKET_GRADED` graded queries, or if all of them are out.
     """
     from scipy.stats import t as student
 
     n, kept = int(graded.sum()), graded & ~np.isnan(human)
-    if n < FEWEST_OF_A_BUCKET or not kept.any():
+    if n < FEWEST_BUCKET_GRADED or not kept.any():
         return None
     relevant = kept.astype(np.float64)  # V
     gain = np.where(kept, human, 0.0)  # V Y
@@ -301,20 +303,21 @@ def corrected_scores(
     return rows_frame(rows, CORRECTED_SCORES)
 
 
-def sampling_doubts(corrected: pl.DataFrame, *, scheme: str) -> Iterator[str]:
+def sampling_doubt(corrected: pl.DataFrame, *, scheme: str) -> str | None:
     """Say if graded queries are spread over the buckets of a scheme unlike all queries.
 
     ``corrected``: CORRECTED_SCORES. By the chi-square test of independence, at `UNLIKELY`.
     """
     from scipy.stats import chi2_contingency
 
-    model, metric = corrected.row(0)[:2]
-    own = corrected.filter(pl.col("n_queries") > 0, model=model, metric=metric, buckets=scheme)
+    own = corrected.filter(pl.col("n_queries") > 0, buckets=scheme).unique("bucket")
     counts = own.select("n_graded", rest=pl.col("n_queries") - pl.col("n_graded")).to_numpy()
-    if len(counts) > 1 and counts.any(axis=0).all():
-        p = float(chi2_contingency(counts).pvalue)
-        if p < UNLIKELY:
-            yield (
-                f"graded queries are spread over {scheme} unlike all queries (p = {p:.1g}); were "
-                "they drawn at random? If only in each bucket, the corrected mean of all is off"
-            )
+    if len(counts) < 2 or not counts.any(axis=0).all():
+        return None
+    p = float(chi2_contingency(counts).pvalue)
+    if p >= UNLIKELY:
+        return None
+    return (
+        f"graded queries are spread over {scheme} unlike all queries (p = {p:.1g}); were they "
+        "drawn at random? If only within buckets, the pooled corrected mean is biased"
+    )

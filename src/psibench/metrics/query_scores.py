@@ -40,6 +40,7 @@ def query_scores(
     ----------
     run : ranked run, columns of the run table; queries it lacks score 0.
     queries, qrels : columns of those tables; every query needs a positive and the other way round.
+    metrics : names; none: the evidence alone.
     visible_char_end : frame of `visible_char_end` (characters of the positive the model saw) by
         `query_id`, or by `_id` of the document; None if the model sees everything.
 

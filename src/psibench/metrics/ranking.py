@@ -31,7 +31,7 @@ def ranking_metrics(
     ----------
     run : (n_ranked, 4) frame in the columns of the run table; lazy to read no more than needed.
     qrels : (n_judged, 3) frame in the columns of the qrels table.
-    metrics : names such as ``ndcg@10``, ``recall@100``, ``mrr@10``.
+    metrics : names such as ``ndcg@10``, ``recall@100``, ``mrr@10``; none: the query ids alone.
 
     Returns
     -------
@@ -43,12 +43,12 @@ def ranking_metrics(
     InputError
         On an unknown metric, or a run or qrels that name a pair twice.
     """
-    wanted = parse_metrics(metrics)
+    wanted = parse_metrics(metrics) if metrics else ()
     ideal = _ranked_positives(qrels)
     if any(metric.kind == TIE_AVERAGED for metric in wanted):
         run = run.lazy().collect()
         run = run if "tied_from" in run.columns else with_ties(run)
-    found = _find_positives(run, ideal, depth=max(metric.k for metric in wanted))
+    found = _find_positives(run, ideal, depth=max((m.k for m in wanted), default=0))
     query_ids = ideal.get_column("query_id").unique(maintain_order=True)
     n_queries = len(query_ids)
     columns = {m.name: _TABLE_FORMS[m.kind](found, ideal, n_queries, m.k) for m in wanted}

@@ -21,7 +21,7 @@ from psibench.metrics.chunks import (
     SPAN_METRICS,
     rank_run,
     refuse_beyond,
-    refuse_odd_chunks,
+    refuse_invalid_chunks,
     score_queries,
 )
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
@@ -243,5 +243,5 @@ def _ranked(
             f"got {type(results).__name__} ({error})"
         ) from error
     if chunks is not False:
-        refuse_odd_chunks(frame.drop_nulls("start"), source=source)
+        refuse_invalid_chunks(frame.drop_nulls("start"), source=source)
     return rank_run(frame, top_k=k, source=source)

@@ -404,10 +404,10 @@ COMPARISONS = TableSpec(
         ),
         Column("p_hit", FLOAT64, "the same on the hit scale", True),
         Column("p_miss", FLOAT64, "the same on the miss scale", True),
-        Column("n_cut", INT64, "queries whose evidence only the longer input holds", True),
-        *with_interval("cut_gain", "mean score gained on them by the longer input"),
+        Column("n_cut", INT64, "queries whose evidence the model saw and the other did not", True),
+        *with_interval("cut_gain", "mean score gained on them by the model"),
         Column("p_cut_gain", FLOAT64, "p of no gain; not adjusted", True),
-        *with_interval("uncut_gain", "the same where the shorter input holds all: near 0"),
+        *with_interval("uncut_gain", "the same where the other read all: near 0 of one model"),
     ),
     key=(*_names(*_PAIR), "domain", "model", "other", "relation", *_names(_METRIC, *_VIEW)),
 )
@@ -447,8 +447,12 @@ LABEL_AGREEMENT = TableSpec(
         Column("n_relevant", INT64, "of them, relevant to the benchmark: in the qrels above 0"),
         Column("n_human_relevant", INT64, "of them, relevant to people"),
         *with_interval("agreement", "share of them on which both agree", low=BY_DOCUMENT),
-        Column("kappa", FLOAT64, "Cohen's kappa; null if all are relevant to the benchmark", True),
-        Column("p_position", FLOAT64, "p of one agreement in all buckets, against a slope", True),
+        Column(
+            "kappa", FLOAT64, "Cohen's kappa; null if the qrels call all, or none, relevant", True
+        ),
+        Column(
+            "p_position", FLOAT64, "p of one agreement, against a slope (no headline test)", True
+        ),
     ),
     key=("buckets", "bucket"),
 )
