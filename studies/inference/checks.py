@@ -37,9 +37,9 @@ from psibench.metrics.inference import (
     Profile,
     between_documents,
     confounding,
-    contrasts,
     raw_profile,
     same_document_profile,
+    slope_and_bend,
     truncation_effect,
     within_documents,
 )
@@ -335,7 +335,7 @@ def shuffled_p(sample: Sample, rng: np.random.Generator, n_shuffles: int) -> flo
         for number_ in range(n_shuffles + 1):
             order = rng.permutation(len(members)) if number_ else np.arange(len(members))
             sums[number_] += np.tensordot(scores, buckets[order], axes=([0, 1], [0, 1]))
-    along = sums @ contrasts(sample.n_buckets)
+    along = sums @ slope_and_bend(sample.n_buckets)
     rest = along - along[1:].mean(axis=0)
     inverse = np.linalg.pinv(np.cov(rest[1:].T), rcond=1e-8, hermitian=True)
     distance = np.einsum("ik,kl,il->i", rest, inverse, rest)

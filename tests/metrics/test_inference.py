@@ -33,10 +33,10 @@ from psibench.metrics.inference import (
 LEVELS = (0.0, 0.5, 1.0)
 
 
-def table_of(queries, n_buckets=3):
+def table_of(queries, n_buckets=3, n_clusters=None):
     documents, buckets, scores = (np.array(part) for part in zip(*queries, strict=True))
-    index = np.arange(len(scores))
-    return document_table(scores, documents, index, buckets, n_buckets=n_buckets)
+    index, units = np.arange(len(scores)), n_clusters and documents % n_clusters
+    return document_table(scores, documents, index, buckets, n_buckets=n_buckets, units=units)
 
 
 def random_queries(seed, n_documents=60, n_buckets=3, mean=0.5, profile=None):
@@ -132,9 +132,8 @@ def slow_test(queries):
     for directions in (np.stack([x, x**2 - np.mean(x**2)]).T, x[:, None], *each):
         along = rows @ directions
         if directions.shape[1] == 1 and set(directions[:, 0]) == {0, 1}:
-            along = along[
-                np.abs(along[:, 0]) > 1e-12
-            ]  # documents that the bucket says something of
+            # documents that the bucket says something of
+            along = along[np.abs(along[:, 0]) > 1e-12]
         n, total = len(along), along.sum(axis=0)
         v = sum(np.outer(row, row) for row in along)
         rank = np.linalg.matrix_rank(v, tol=1e-8)
@@ -191,12 +190,12 @@ def test_one_bucket_in_the_middle_is_found_by_its_own_contrast():
     test = within_documents(table_of(queries, 9))
     assert test.p_bucket < 1e-6 < test.p_shape
     assert test.p == pytest.approx(2 * test.p_bucket, rel=1e-3)
-    share = 1 - test.buckets[4].by_chance(0.05 / 9)
+    share = 1 - test.buckets[4].critical_scale(0.05 / 9)
     assert 0 < share < 1
     # Rows whose mean is made that much smaller, with their spread about it kept, just reject.
     n, q = test.buckets[4].n_units, test.buckets[4].q
-    t2 = (1 - share) ** 2 * n * q / (n - q)
-    assert stats.f.sf(t2 * (n - 1) / n, 1, n - 1) == pytest.approx(0.05 / 9)
+    t2 = (1 - share) ** 2 * (n - 1) * q / (n - q)
+    assert stats.f.sf(t2, 1, n - 1) == pytest.approx(0.05 / 9)
 
 
 @pytest.mark.parametrize(
@@ -254,8 +253,9 @@ def test_within_documents_does_not_depend_on(change):
 def test_one_query_per_bucket_has_all_information_and_one_bucket_per_document_none():
     full = table_of([(d, b, 1.0) for d in range(4) for b in range(3)])
     none = table_of([(d, d % 3, 1.0) for d in range(9) for _ in range(4)])
-    assert (information(full).least, information(full).shape) == pytest.approx((1, 1))
-    assert (information(none).least, information(none).shape) == pytest.approx((0, 0), abs=1e-12)
+    assert (information(full).least, information(full).slope_bend) == pytest.approx((1, 1))
+    found = information(none)
+    assert (found.least, found.slope_bend) == pytest.approx((0, 0), abs=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
@@ -276,7 +276,7 @@ def test_information_is_the_least_share_of_a_contrast_inside_documents(documents
         worst = min(worst, inside / total)
     found = information(table_of(queries))
     assert found.least == pytest.approx(worst, abs=1e-4)
-    assert found.shape == pytest.approx(worst, abs=1e-4)
+    assert found.slope_bend == pytest.approx(worst, abs=1e-4)
 
 
 # --- Profiles -------------------------------------------------------------------------------------
@@ -397,18 +397,6 @@ def test_covariance_of_plain_means_by_hand():
     assert covariance.ravel().tolist() == pytest.approx(
         [1 / 9 + 1 / 30, 1 / 18, 1 / 18, 1 / 9 + 1 / 30]
     )
-
-
-@pytest.mark.parametrize(
-    "queries",
-    [
-        pytest.param([(0, 0, 1.0), (1, 1, 1.0)], id="one bucket a document"),
-        pytest.param([(0, 0, 0.0), (0, 1, 0.0)], id="nothing found"),
-        pytest.param([(0, 0, 1.0), (1, 0, 1.0)], id="one bucket"),
-    ],
-)
-def test_there_is_no_profile_at_equal_documents(queries):
-    assert same_document_profile(table_of(queries)) is None
 
 
 def test_a_bucket_in_which_nothing_is_found_has_mean_zero():
@@ -603,6 +591,13 @@ def test_a_bucket_held_by_one_document_does_not_make_a_row_confounded():
     queries += [(d, 0, float(d % 2)) for d in range(200, 230)] + [(0, 2, 0.0)]
     table = table_of(queries)
     assert confounding(table, raw_profile(table)) > 0.01
+
+
+def test_confounding_is_not_told_of_no_more_clusters_than_buckets_tell_apart():
+    queries = random_queries(2, n_documents=240, n_buckets=20)
+    few, many = (table_of(queries, 20, n_clusters) for n_clusters in (12, 60))
+    assert confounding(few, raw_profile(few)) is None
+    assert 0 < confounding(many, raw_profile(many)) < 1
 
 
 # --- Truncation -----------------------------------------------------------------------------------

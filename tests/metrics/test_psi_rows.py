@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from psibench.errors import InputError
-from psibench.metrics.inference import Contrast, PositionTest, Profile, draw_errors
+from psibench.metrics.inference import BucketTest, HotellingTest, Profile, draw_errors
 from psibench.metrics.psi import (
     RowData,
     estimate_row,
@@ -271,21 +271,20 @@ def test_a_few_queries_that_all_hit_are_no_evidence_of_unequal_bucket_means():
 def test_the_upper_end_of_clusters_is_the_slope_with_what_chance_may_have_taken():
     # Errors alike and means on a line: the fit is the means, and their middle the constant.
     profile = Profile(np.array([0.6, 0.5, 0.4]), np.zeros((12, 3)), np.eye(3) * 0.02**2, 12)
-    shape = Contrast(6.0, 2, 12)
-    size = 0.1 * (1 + shape.by_chance(0.05))
-    # T^2 = 12 * .5 / .5 = 12; the level's is 12 B / (1 - B), B the beta quantile of 1 and 5: .4507.
-    assert shape.by_chance(0.05) == pytest.approx((0.4507 / 0.5493) ** 0.5, abs=1e-3)
-    assert upper_end(profile, shape, alpha=0.05) == pytest.approx(1 - (0.5 - size) / (0.5 + size))
+    test = HotellingTest(6.0, 2, 12)
+    size = 0.1 * (1 + test.critical_scale(0.05))
+    # B / (1 - B) = .5 / .5 = 1; of alpha B is the beta quantile of 1 and 5: .4507.
+    assert test.critical_scale(0.05) == pytest.approx((0.4507 / 0.5493) ** 0.5, abs=1e-3)
+    assert upper_end(profile, test, alpha=0.05) == pytest.approx(1 - (0.5 - size) / (0.5 + size))
 
 
 def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     # Means with errors alike: the fit is the bucket's own mean and that of the eight others.
     means = np.array([0.6] * 4 + [0.3] + [0.5] * 4)
     profile = Profile(means, np.zeros((100, 9)), np.eye(9) * 0.02**2, 100)
-    contrast = Contrast(20.0, 1, 100)
-    none = {k: Contrast(0.0, 1, 100) for k in range(9) if k != 4}
-    test = PositionTest(0.001, None, 0.001, None, 100, np.zeros(9), buckets={4: contrast} | none)
-    share = 1 - contrast.by_chance(0.05 / 9)
+    tests = {k: HotellingTest(20.0 if k == 4 else 0.0, 1, 100) for k in range(9)}
+    test = BucketTest(100, np.zeros(9), p=0.001, p_bucket=0.001, buckets=tests)
+    share = 1 - tests[4].critical_scale(0.05 / 9)
     low, high = (means.mean() + share * (end - means.mean()) for end in (0.3, 0.55))
     assert lower_end(profile, test, alpha=0.05) == pytest.approx(1 - low / high)
 

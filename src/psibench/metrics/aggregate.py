@@ -20,7 +20,7 @@ from psibench.metrics.buckets import (
     assign,
     bucket_scheme,
 )
-from psibench.metrics.comparison import compare_profiles, mean_difference, psi_differences
+from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference_columns
 from psibench.metrics.inference import (
     LEAST_INFORMATION,
     BoolArray,
@@ -56,8 +56,9 @@ class Evaluated:
         Id and kind, as the tables show them.
     scores : frame in the columns of QUERY_SCORES
     reading_known : bool
-        Whether `visible` says what the model read; without it there are rows of all evidence alone.
-        Where `visible` is null for a query there are none of visible evidence either.
+        Whether `visible` says what the model read; without it there are rows of the views `all` and
+        `mixed` only. Nor is there a view of a column that is null for a query whose evidence
+        position is known.
     on_filter_panel : bool
         Whether the model, under this or another name, chose which queries are in the benchmark.
     """
@@ -114,7 +115,7 @@ class _Queries:
     members: dict[str, tuple[BucketScheme, Memberships]]
     unplaced: dict[str, BoolArray]
     """Queries that a scheme has no bucket for, as their evidence has no one place."""
-    found: BoolArray
+    located: BoolArray
     """Queries of which it is known where the evidence is."""
     clusters: IntArray | None
     """What each query's document is part of."""
@@ -161,11 +162,12 @@ def result_tables(
     -------
     ResultTables
         PSI: per model one row per part, scheme, metric and evidence view; `n_queries` and `mean`
-        are over all queries of the part, `mean_of_buckets` is the mean over bucket means (what
-        PosIR publishes per length bucket); what is undefined is null, never 0. p-values are
-        adjusted over the models of one metric, scheme and view (Holm), those of domains and
-        lengths over all of them (Benjamini and Hochberg). Queries whose evidence is mixed have
-        rows of their own, evidence `mixed`. Buckets: one row per bucket of those.
+        are over all queries of the part and view that have a score, whether in a bucket or not,
+        `mean_of_buckets` is the mean over bucket means (what PosIR publishes per length bucket);
+        what is undefined is null, never 0. p-values are adjusted over the models of one metric,
+        scheme and view (Holm), those of domains and lengths over all of them (Benjamini and
+        Hochberg). Queries whose evidence is mixed have rows of their own, evidence `mixed`.
+        Buckets: one row per bucket of those.
         Comparisons: each model with the control, and those of `windows`, `mitigations` and
         `pairs`.
 
@@ -194,6 +196,9 @@ def result_tables(
         for metric in metrics
     ]
     psi = _adjusted(rows_frame([row for _, rows in made for row in rows], PSI_TABLE))
+    key = ("model", "buckets", "metric", "evidence")
+    pooled = psi.filter(domain=POOLED, length_bucket=POOLED)
+    rows = {tuple(row[name] for name in key): row for row in pooled.iter_rows(named=True)}
     related = [(model, blind, "control") for model in models if blind and model is not blind]
     given = {"shorter_input": windows, "mitigation": mitigations, "given": pairs}
     related += [
@@ -208,7 +213,7 @@ def result_tables(
         for scheme in schemes
         for metric in metrics
         for row in _compared(
-            first, second, queries, scheme, metric, labels, relation, psi=psi, level=chosen.level
+            first, second, queries, scheme, metric, labels, relation, psi=rows, level=chosen.level
         )
     ]
     return ResultTables(
@@ -256,7 +261,7 @@ def _shared(
         parts,
         members,
         unplaced,
-        _found(frame),
+        _is_located(frame),
         cluster_numbers(frame),
     )
 
@@ -265,7 +270,7 @@ def _mixed(frame: pl.DataFrame) -> BoolArray:
     return (frame.get_column("target_position").cast(pl.String) == MIXED).to_numpy()
 
 
-def _found(frame: pl.DataFrame) -> BoolArray:
+def _is_located(frame: pl.DataFrame) -> BoolArray:
     return frame.get_column("target_position").cast(pl.String).ne_missing(UNKNOWN).to_numpy()
 
 
@@ -288,9 +293,9 @@ def _model(evaluated: Evaluated, asked: pl.DataFrame, metrics: Sequence[str]) ->
             f"{frame.height} and {asked.height} rows; models are compared on the same queries"
         )
     views = {"all": np.ones(frame.height, dtype=np.bool_)}
-    placed = frame.filter(_found(frame))
+    located = frame.filter(_is_located(frame))
     for name, column in (("visible", "visible"), ("whole", "pos_visible")):
-        if evaluated.reading_known and not placed[column].null_count():
+        if evaluated.reading_known and not located[column].null_count():
             views[name] = frame[column].fill_null(0.0).to_numpy() >= 1.0
     if _mixed(frame).any():
         views[MIXED] = _mixed(frame)
@@ -320,21 +325,21 @@ def _rows(
     buckets: Rows = []
     psi: Rows = []
     for domain, length, part in queries.parts:
-        known: list[tuple[BoolArray, tuple[dict[str, Any], dict[str, np.ndarray]]]] = []
+        estimates: dict[bytes, tuple[dict[str, Any], dict[str, np.ndarray]]] = {}
         for view, mask in model.views.items():
             # Without a span there is no recall of spans.
             chosen = part & mask & ~np.isnan(model.scores[metric])
-            estimate = next((e for other, e in known if np.array_equal(other, chosen)), None)
-            if estimate is None:
+            key = chosen.tobytes()  # views of the same queries have the same figures
+            if key not in estimates:
                 own = members.among(chosen)
-                estimate = estimate_row(
+                estimates[key] = estimate_row(
                     RowData(
                         scores=model.scores[metric][chosen],
                         documents=queries.documents[chosen],
                         lengths=queries.lengths[chosen],
                         positions=queries.positions[chosen],
                         seen=None if model.seen is None else model.seen[chosen],
-                        found=queries.found[chosen],
+                        located=queries.located[chosen],
                         control=None if control is None else control.scores[metric][chosen],
                         clusters=None if queries.clusters is None else queries.clusters[chosen],
                     ),
@@ -344,8 +349,7 @@ def _rows(
                     level=settings.level,
                     min_bucket_size=settings.min_bucket_size,
                 )
-                known.append((chosen, estimate))
-            figures, by_bucket = estimate
+            figures, by_bucket = estimates[key]
             row = asdict(labels) | {
                 "domain": domain,
                 "length_bucket": length,
@@ -409,7 +413,7 @@ def _adjusted(psi: pl.DataFrame) -> pl.DataFrame:
 def holm(p_values: FloatArray) -> FloatArray:
     """Holm's step-down adjusted p-values (Scandinavian Journal of Statistics 6, 1979); NaN stays.
 
-    They bound the chance of a single false claim among all.
+    They bound the probability of one or more false rejections (family-wise error rate).
     """
     known = np.flatnonzero(~np.isnan(p_values))
     order = known[np.argsort(p_values[known], kind="stable")]
@@ -422,7 +426,7 @@ def holm(p_values: FloatArray) -> FloatArray:
 def benjamini_hochberg(p_values: FloatArray) -> FloatArray:
     """Adjusted p-values of Benjamini and Hochberg; NaN stays.
 
-    They bound the share of false claims among all that are made.
+    They bound the expected share of false rejections among all (false discovery rate).
     """
     from scipy.stats import false_discovery_control
 
@@ -442,10 +446,13 @@ def _compared(
     labels: RowLabels,
     relation: str,
     *,
-    psi: pl.DataFrame,
+    psi: dict[tuple[str, ...], dict[str, Any]],
     level: float,
 ) -> Rows:
-    """Compare two models on all queries, and on those whose evidence the first one saw."""
+    """Compare two models on all queries, and on those whose evidence the first one saw.
+
+    ``psi``: PSI rows of all queries by model, scheme, metric and view.
+    """
     scheme, members = queries.members[scheme_name]
     a, b = first.scores[metric], second.scores[metric]
     known = ~np.isnan(a + b)
@@ -457,12 +464,8 @@ def _compared(
         if not chosen.any() or (view == "visible" and np.array_equal(chosen, known)):
             continue
         placed = members.among(chosen)
-        documents = queries.documents[chosen]
-        own = psi.filter(
-            metric=metric, buckets=scheme.name, domain=POOLED, length_bucket=POOLED
-        ).filter(pl.col("model").is_in([first.model, second.model]))
-        found = {(row["model"], row["evidence"]): row for row in own.iter_rows(named=True)}
-        mine = found[first.model, view]
+        documents, units = queries.documents[chosen], queries.units(chosen)
+        mine = psi[first.model, scheme.name, metric, view]
         order = np.argsort(queries.positions[chosen][placed.query_index], kind="stable")
         profile = compare_profiles(
             a[chosen],
@@ -472,14 +475,14 @@ def _compared(
             placed.bucket_index[order],
             queries.lengths[chosen],
             within=mine["info_shape"] >= LEAST_INFORMATION,
-            units=queries.units(chosen),
+            units=units,
         )
-        means = mean_difference(
-            a[chosen], b[chosen], documents, level=level, units=queries.units(chosen)
-        )
-        # The other's figures on these queries are in the table where its view holds the same.
-        theirs = found[second.model, "all"] if view == "all" else dict.fromkeys(mine)
-        psis = psi_differences(mine, theirs, kind="psi_same")
+        means = mean_difference(a[chosen], b[chosen], documents, level=level, units=units)
+        # Only the view `all` is surely the same queries for both.
+        theirs = dict.fromkeys(mine)
+        if view == "all":
+            theirs = psi[second.model, scheme.name, metric, view]
+        psis = psi_difference_columns(mine, theirs, kind="psi_same")
         is_known = psis["psi_difference"] is not None
         row = asdict(labels) | {
             "domain": POOLED,
@@ -501,41 +504,34 @@ def _compared(
         }
         row |= effect_figures("difference", means) | psis
         if view == "all" and relation != "control":
-            row |= _window_figures(first, second, a, b, queries, level)
+            row |= _gains(first, second, metric, queries, known, level)
         rows.append(dict.fromkeys(COMPARISONS.column_names) | row)
     return rows
 
 
-def _window_figures(
-    longer: _Model,
-    shorter: _Model,
-    a: FloatArray,
-    b: FloatArray,
+def _gains(
+    first: _Model,
+    second: _Model,
+    metric: str,
     queries: _Queries,
+    known: BoolArray,
     level: float,
 ) -> dict[str, Any]:
-    """What the longer input gains on the queries that the shorter one cuts.
+    """Gain of the first model on queries whose evidence only it saw; scores are ``known``.
 
-    ``cut_gain`` is of the queries whose evidence the longer input alone holds: what truncation
-    costs the shorter one there. ``uncut_gain`` is of those whose documents the shorter one holds
-    whole: near 0 unless the length of the input does something else.
+    ``cut_gain`` is of these: what truncation costs the second model there. ``uncut_gain`` is of
+    queries whose documents the second one read whole: near 0 for two input lengths of one model
+    unless the length does something else.
     """
-    if longer.seen is None or shorter.seen is None or "whole" not in shorter.views:
+    if first.seen is None or second.seen is None or "whole" not in second.views:
         return {}
-    cut, whole = longer.seen & ~shorter.seen, shorter.views["whole"]
-    gains = {
-        name: mean_difference(
-            a[chosen],
-            b[chosen],
-            queries.documents[chosen],
-            level=level,
-            units=queries.units(chosen),
-        )
-        for name, chosen in (("cut_gain", cut), ("uncut_gain", whole))
-    }
-    figures = {"n_cut": int(cut.sum())}
-    for name, gain in gains.items():
-        figures |= effect_figures(name, gain)  # type: ignore[arg-type]
+    cut, whole = known & first.seen & ~second.seen, known & second.views["whole"]
+    figures: dict[str, Any] = {"n_cut": int(cut.sum())}
+    for name, chosen in (("cut_gain", cut), ("uncut_gain", whole)):
+        a, b = (model.scores[metric][chosen] for model in (first, second))
+        units = queries.units(chosen)
+        gain = mean_difference(a, b, queries.documents[chosen], level=level, units=units)
+        figures |= effect_figures(name, gain)
     return figures
 
 

@@ -18,10 +18,10 @@ import numpy as np
 from psibench.metrics.inference import (
     FEWEST_CLUSTERS,
     FEWEST_DOCUMENTS,
+    BucketTest,
     Effect,
     FloatArray,
     IntArray,
-    PositionTest,
     between_documents,
     clustered_effect,
     document_table,
@@ -29,8 +29,8 @@ from psibench.metrics.inference import (
     within_documents,
 )
 
-ROUNDING = 1e-9
-"""Differences of scores on a scale of mean 1 that are rounding: no score is known to so much."""
+SCORE_ROUNDING = 1e-9
+"""Smaller differences of scores are rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class ProfileComparison:
     Attributes
     ----------
     p : float or None
-        The larger of the two below; 1 where they point in opposite directions. A difference is
-        claimed only where both scales show it.
+        The larger of the two below; 1 where they point in opposite directions, or where one scale
+        shows no difference at all. A difference is claimed only where both scales show it.
     p_hit : float or None
         On the hit scale, ``yA / mean(yA) - yB / mean(yB)``: equal if what one finds is a constant
         share of what the other finds.
@@ -82,22 +82,16 @@ def compare_profiles(
         return ProfileComparison(None, None, None)
     means = first[query_index].mean(), second[query_index].mean()
 
-    def shape_of(difference: FloatArray) -> PositionTest:
-        difference = np.where(np.abs(difference) < ROUNDING, 0.0, difference)
-        if not difference.any():  # one finds a constant share of what the other finds
-            return PositionTest(1.0, 1.0, 1.0, 1.0, 0, np.zeros(1))
+    def test(difference: FloatArray) -> BucketTest:
+        difference = np.where(np.abs(difference) < SCORE_ROUNDING, 0.0, difference)
+        if not difference.any():  # one finds (or misses) a constant share of what the other does
+            return BucketTest(0, np.zeros(1), p=1.0)
         if within:
             n_buckets = int(bucket_index.max(initial=-1)) + 1
-            return within_documents(
-                document_table(
-                    difference,
-                    documents,
-                    query_index,
-                    bucket_index,
-                    n_buckets=n_buckets,
-                    units=units,
-                )
+            table = document_table(
+                difference, documents, query_index, bucket_index, n_buckets=n_buckets, units=units
             )
+            return within_documents(table, of_differences=True)
         return between_documents(
             difference[query_index],
             documents[query_index],
@@ -108,13 +102,14 @@ def compare_profiles(
 
     hit = miss = None
     if min(means) > 0:
-        hit = shape_of(first / means[0] - second / means[1])
+        hit = test(first / means[0] - second / means[1])
     if max(means) < 1:
-        miss = shape_of((1 - first) / (1 - means[0]) - (1 - second) / (1 - means[1]))
+        miss = test((1 - first) / (1 - means[0]) - (1 - second) / (1 - means[1]))
     if hit is None or miss is None or hit.p is None or miss.p is None:
         return ProfileComparison(None, hit.p if hit else None, miss.p if miss else None)
     # More hits are fewer misses.
-    agree = hit.n_documents > 0 < miss.n_documents and float(hit.statistic @ miss.statistic) < 0
+    both_differ = hit.n_documents > 0 and miss.n_documents > 0
+    agree = both_differ and float(hit.statistic @ miss.statistic) < 0
     p = max(hit.p, miss.p) if agree else 1.0
     return ProfileComparison(p, hit.p, miss.p)
 
@@ -174,24 +169,24 @@ def step_down_p(
     _, owner, _ = renumbered(documents)
     sums = np.array([np.bincount(owner, weights=one) for one in scores])
     sums -= sums.mean(axis=0)
-    sums = sums[:, np.ptp(sums, axis=0) > ROUNDING]
+    sums = sums[:, np.ptp(sums, axis=0) > SCORE_ROUNDING]
     one, other = np.array(list(combinations(range(len(scores)), 2))).T
-    length, total = np.empty(len(one)), np.empty(len(one))
+    norm, total = np.empty(len(one)), np.empty(len(one))
     for k, difference in enumerate(sums[i] - sums[j] for i, j in zip(one, other, strict=True)):
         total[k] = abs(difference.sum())
-        length[k] = np.sqrt(difference @ difference)
-    length[length < ROUNDING] = np.inf
-    order = np.argsort(-total / length, kind="stable")
-    one, other, length, found = one[order], other[order], length[order], (total / length)[order]
+        norm[k] = np.sqrt(difference @ difference)
+    norm[norm < SCORE_ROUNDING] = np.inf
+    order = np.argsort(-total / norm, kind="stable")
+    one, other, norm, found = one[order], other[order], norm[order], (total / norm)[order]
     reached = np.ones(len(found))
     rng = np.random.default_rng(seed)
     at_once = max(1, 2**21 // max(sums.shape[1], 1))
     for start in range(0, n_flips, at_once):
         shape = (min(at_once, n_flips - start), sums.shape[1])
         flipped = (2.0 * rng.integers(0, 2, shape, dtype=np.int8) - 1.0) @ sums.T
-        t = np.abs(flipped[:, one] - flipped[:, other]) / length
+        t = np.abs(flipped[:, one] - flipped[:, other]) / norm
         largest = np.maximum.accumulate(t[:, ::-1], axis=1)[:, ::-1]
-        reached += (largest >= found - ROUNDING).sum(axis=0)
+        reached += (largest >= found - SCORE_ROUNDING).sum(axis=0)
     p: FloatArray = np.empty(len(found))
     p[order] = np.maximum.accumulate(reached / (n_flips + 1))
     return p
@@ -223,7 +218,7 @@ def psi_difference(
     Each is (corrected value, low, high). ``low = d - sqrt((a - a_low)^2 + (b_high - b)^2)``, high
     likewise (Zou and Donner, Statistics in Medicine 27, 2008). A corrected value cannot be
     negative, so it is too high on average where the interval reaches 0: there the interval of the
-    difference is the one that takes both it and 0 for the estimate. That both answered the same
+    difference is the union of those with the estimate and with 0. That both answered the same
     queries is not used, which makes the interval a little too wide.
     """
     (a, a_low, a_high), (b, b_low, b_high) = first, second
@@ -235,7 +230,7 @@ def psi_difference(
     )
 
 
-def psi_differences(
+def psi_difference_columns(
     first: Mapping[str, Any], second: Mapping[str, Any], *, kind: str
 ) -> dict[str, float | None]:
     """Return the columns of the difference of two rows' PSI, ``psi`` or ``psi_same``.

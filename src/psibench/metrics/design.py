@@ -18,12 +18,11 @@ MEAN = 0.6
 """Mean score that is assumed where no run is known."""
 CORRELATION = 0.2
 """Of two scores of one document, assumed likewise."""
-VARIANCE = 0.85
+VARIANCE_RATIO = 0.85
 """Variance of nDCG@10 with one positive as a share of that of hits and misses (`studies/inference`
 draws such scores)."""
 PENALTY = 1.5
-"""The headline test finds a slope as a test of slope and bend alone does at a level so many times
-smaller."""
+"""The power of the headline test at alpha is that of slope and bend alone at alpha / 1.5."""
 
 
 def smallest_psi(
@@ -38,8 +37,8 @@ def smallest_psi(
 
     The noncentrality of slope and bend, ``delta^2 info sum n_k (c_k - c)^2 / (s^2 (1 - rho))`` with
     ``c_k = k / (K - 1)`` and delta the loss of the last bucket, is set to what a chi-square of two
-    degrees of freedom needs; where clusters are the units, Hotelling's T^2 of as many, all of one
-    profile. `studies/inference` has how often it is found then.
+    degrees of freedom needs; where G clusters, all of one profile, are the units, F(2, G - 2).
+    `studies/inference` has how often it is found then.
 
     Parameters
     ----------
@@ -52,26 +51,25 @@ def smallest_psi(
     -------
     float or None
         In (0, 1); None with fewer than two buckets, where positions differ hardly within
-        documents or in fewer than `FEWEST_DOCUMENTS`, or where no PSI is found that often.
+        documents or in fewer than `FEWEST_DOCUMENTS`, or where no PSI below 1 is found that often.
     """
     from scipy.optimize import brentq
     from scipy.stats import chi2, f, ncf, ncx2
 
-    sizes, info = table.bucket_sizes, information(table).shape
+    sizes, info = table.bucket_sizes, information(table).slope_bend
     several = int(((table.counts > 0).sum(axis=1) >= 2).sum())
     if len(sizes) < 2 or info < LEAST_INFORMATION or several < FEWEST_DOCUMENTS:
         return None
-    level = alpha / PENALTY
     if table.units is None:
-        critical, found = chi2.isf(level, 2), partial(ncx2.sf, df=2)
+        critical, found = chi2.isf(alpha / PENALTY, 2), partial(ncx2.sf, df=2)
     else:
         rest = table.n_units - 2
-        critical, found = f.isf(level, 2, rest), partial(ncf.sf, dfn=2, dfd=rest)
+        critical, found = f.isf(alpha / PENALTY, 2, rest), partial(ncf.sf, dfn=2, dfd=rest)
     needed = brentq(lambda value: found(critical, nc=value) - power, 1e-6, 1e3)
     place = np.arange(len(sizes)) / (len(sizes) - 1)
     middle = float(sizes @ place / sizes.sum())
     spread = info * float(sizes @ (place - middle) ** 2)
-    loss = np.sqrt(needed * VARIANCE * mean * (1 - mean) * (1 - correlation) / spread)
+    loss = np.sqrt(needed * VARIANCE_RATIO * mean * (1 - mean) * (1 - correlation) / spread)
     psi = float(loss / (mean + loss * middle))
     return psi if psi < 1 else None
 
@@ -81,8 +79,8 @@ def evenly_spread(
 ) -> DocumentTable:
     """Deal queries out to documents in turn, and those of a document to its buckets in turn.
 
-    A document holds ``n_held`` of the buckets. Of ``n_candidates``, if there are more, as many are
-    drawn as there are queries. Scores are 1.
+    A document holds ``n_held`` of the buckets. Where there are more ``n_candidates`` than queries,
+    these are a random subsample of them. Scores are 1.
     """
     number = np.arange(n_queries)
     if n_candidates > n_queries:
@@ -102,7 +100,10 @@ def smallest_psi_text(table: DocumentTable, *, spread: str = "") -> str:
     held += "" if table.units is None else f" in {table.n_units:,} clusters"
     psi = smallest_psi(table)
     if psi is None:
-        return f"{held}; no PSI is found within documents: they hold too few thirds, or are too few"
+        return (
+            f"{held}; no PSI is found within documents: they hold too few thirds, are too few, or "
+            "not even a PSI near 1 is found that often"
+        )
     return (
         f"{held}; a PSI of {psi:.2f} is found in about 8 of 10 cases (mean {MEAN:g}, scores that "
         "fall evenly), a smaller one less often"

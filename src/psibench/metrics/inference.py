@@ -1,4 +1,4 @@
-"""What the scores of one table row can bear: tests and estimates that know each query's document.
+"""Tests and estimates for one row of the tables, with each query's document known.
 
 A bucket of evidence positions is also a bucket of documents: only long documents have evidence
 2,000 characters in, and the queries of one document share its difficulty. So a comparison of
@@ -10,8 +10,10 @@ bucket means mixes two questions. Here both are asked, and kept apart:
 - *between documents*, where each document's queries sit in one bucket and the first question has
   no answer: do documents of like length differ by the position of their evidence?
 
-Everything is computed from two arrays of shape (n_documents, n_buckets), the number of queries
-`counts` and their score sum `sums`, in closed form. `docs/psi.md` gives the reasoning and
+Most figures need only two arrays of shape (n_documents, n_buckets), the number of queries `counts`
+and their score sum `sums`; `between_documents` and `truncation_effect` take one entry per query.
+The same data give the same figures: only the profile at equal documents is iterated (Newton), and
+sampling errors are fixed quasi-random points. `docs/psi.md` gives the reasoning and
 `studies/inference` the size, coverage, bias and power of each figure.
 """
 
@@ -34,15 +36,16 @@ FEWEST_DOCUMENTS = 30
 """Informative documents that a test needs to have the size it states."""
 
 LEAST_INFORMATION = 0.10
-"""Share of the comparison between buckets that must lie within documents; see `Information`."""
+"""Least share of the comparison between buckets that lies within documents; see `Information`."""
 
 FEWEST_CLUSTERS = 10
 """Clusters of documents from which on they are the independent units: with fewer nothing can be
 said of further ones, and documents are."""
 
-FEWEST_OF_A_BUCKET = 20.0
-"""Effective informative documents that a bucket needs to be tested against the rest: with fewer,
-rare misses (or rare hits) reject too often at the small p that many buckets ask for."""
+FEWEST_BUCKET_DOCUMENTS = 20.0
+"""Informative documents (or clusters), by their effective number, that a bucket needs to be tested
+against the rest: with fewer, rare misses (or hits) reject too often at the small p that many
+buckets ask for. `equal_means` and the lower end of a PSI count the documents that hold it."""
 
 FEWEST_OF_A_KIND = 20.0
 """Hits, and misses, that are to be expected in such a bucket: one that happens to have none would
@@ -52,8 +55,8 @@ DRAWS = 1024
 """Points of the normal distribution that stand for a row's sampling errors."""
 
 PSEUDO_QUERIES = 2.0
-"""Queries of average score that a bucket's variance is smoothed with, so that a bucket of few
-queries that score alike does not look certain."""
+"""Queries of average score added to a bucket's, so that few queries that score alike do not look
+certain."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +124,13 @@ class DocumentTable:
         """Mean score over bucket memberships."""
         return float(self.sums.sum() / self.counts.sum())
 
-    @property
-    def smoothed_means(self) -> FloatArray:
-        """Bucket means with `PSEUDO_QUERIES` of average score mixed in."""
+    def smoothed(self, means: FloatArray) -> FloatArray:
+        """Bucket means with `PSEUDO_QUERIES` of average score added to each bucket."""
         sizes = self.bucket_sizes
-        return (self.sums.sum(axis=0) + PSEUDO_QUERIES * self.mean) / (sizes + PSEUDO_QUERIES)
+        return (sizes * means + PSEUDO_QUERIES * self.mean) / (sizes + PSEUDO_QUERIES)
 
     def small_bucket_variance(self, sizes: FloatArray) -> FloatArray:
-        """Variance that keeps buckets of few queries honest, added to that of each one's mean."""
+        """Extra variance of the means of small buckets, of so many queries (n_buckets,)."""
         return PSEUDO_QUERIES / (sizes + PSEUDO_QUERIES) * self.variance / sizes
 
 
@@ -183,7 +185,7 @@ def document_table(
     Parameters
     ----------
     scores : float array of shape (n_queries,)
-        Finite. Sums of differences may be negative; a PSI needs scores of 0 or more.
+        Finite. Score differences may be negative; a PSI needs scores of 0 or more.
     documents : int array of shape (n_queries,)
         The document of each query, numbered from 0.
     query_index, bucket_index : int arrays of shape (n_memberships,)
@@ -247,7 +249,7 @@ def document_table(
 
 
 @dataclass(frozen=True)
-class Contrast:
+class HotellingTest:
     """The statistic ``Q = b' pinv(V) b`` of units' rows (see `within_documents`)."""
 
     q: float
@@ -264,11 +266,10 @@ class Contrast:
         half, rest = self.rank / 2, (self.n_units - self.rank) / 2
         return float(beta.sf(min(self.q / self.n_units, 1.0), half, rest))
 
-    def by_chance(self, alpha: float) -> float:
-        """Size that chance allows at a level, in deviations found: below 1 what is found is not 0.
+    def critical_scale(self, alpha: float) -> float:
+        """Factor that makes the observed deviations just significant at alpha; below 1: they are.
 
-        Deviations this much smaller would just be rejected: Hotelling's ``T^2 = n B / (1 - B)``,
-        ``B = Q / n``, grows with their square.
+        ``B / (1 - B)``, ``B = Q / n``, grows with their square (Hotelling's T^2 is n - 1 times it).
         """
         from scipy.stats import beta
 
@@ -280,11 +281,15 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class PositionTest:
+class BucketTest:
     """p-values of "the score does not depend on the bucket"; None where there are too few data.
 
     Attributes
     ----------
+    n_documents : int
+        Documents that inform the test.
+    statistic : float array of shape (n_buckets,)
+        Score sum of each bucket less its expectation under the null hypothesis.
     p : float or None
         The headline: a slope, a bend, or one bucket unlike the rest (`p_shape` and `p_bucket`,
         combined).
@@ -294,32 +299,28 @@ class PositionTest:
         Against one bucket unlike the rest, the least of all buckets times their number.
     p_trend : float or None
         Against a slope; two-sided.
-    n_documents : int
-        Documents that inform the test.
-    statistic : float array of shape (n_buckets,)
-        Score sum of each bucket beyond what its documents lead to expect.
-    shape, buckets : Contrast and one per bucket that is tested, by its place
-        What the p-values are of; none between documents that are units themselves.
+    slope_bend_test, buckets : HotellingTest and one per bucket that is tested, by its index
+        What `p_shape` and `p_bucket` are of; none where `between_documents` has documents as units.
     """
 
-    p: float | None
-    p_shape: float | None
-    p_bucket: float | None
-    p_trend: float | None
     n_documents: int
     statistic: FloatArray
-    shape: Contrast | None = None
-    buckets: Mapping[int, Contrast] = field(default_factory=dict)
+    p: float | None = None
+    p_shape: float | None = None
+    p_bucket: float | None = None
+    p_trend: float | None = None
+    slope_bend_test: HotellingTest | None = None
+    buckets: Mapping[int, HotellingTest] = field(default_factory=dict)
 
 
-def contrasts(n_buckets: int) -> FloatArray:
+def slope_and_bend(n_buckets: int) -> FloatArray:
     """Slope and bend over the buckets: x and x^2 - mean(x^2), x the centred index; (n, 2)."""
     x = np.arange(n_buckets) - (n_buckets - 1) / 2
     return np.column_stack([x, x**2 - (x**2).mean()])
 
 
-def least_of(p_values: Sequence[float]) -> float | None:
-    """Return the least of several p-values times their number (Bonferroni); None of none."""
+def bonferroni(p_values: Sequence[float]) -> float | None:
+    """Return the least of several p-values times their number; None of none."""
     return min(1.0, len(p_values) * min(p_values)) if p_values else None
 
 
@@ -339,7 +340,7 @@ def combined_p(*p_values: float | None) -> float | None:
     return float(0.5 - np.arctan(mean) / np.pi)
 
 
-def within_documents(table: DocumentTable) -> PositionTest:
+def within_documents(table: DocumentTable, *, of_differences: bool = False) -> BucketTest:
     """Test whether the score depends on position within documents.
 
     With ``U_d = S_d - N_d t_d / n_d`` (a document's sums less what they are if its ``n_d``
@@ -348,29 +349,31 @@ def within_documents(table: DocumentTable) -> PositionTest:
     are symmetric about 0, ``Q / G ~ Beta(r / 2, (G - r) / 2)`` to close approximation: it is
     Hotelling's T^2 of the U_d against 0 in the form with uncentred V. Whatever a document's
     queries share leaves U_d as it is, and their correlation is in V. Where clusters of documents
-    are the independent units, U_d is summed over each of them first.
+    are the independent units, U_d is summed over each of them first. U_d is tested along slope and
+    bend (r is 2 or less), along the slope, and in each bucket alone; never whole. The sums
+    ``of_differences`` of scores have no hits and misses to count (`FEWEST_OF_A_KIND`).
 
     Returns
     -------
-    PositionTest
-        No p-value where G is below `FEWEST_DOCUMENTS` (of clusters: `FEWEST_CLUSTERS`), or with
-        fewer than two buckets.
+    BucketTest
+        No p-value where fewer than `FEWEST_DOCUMENTS` documents have ``U_d != 0``, these are in
+        fewer than `FEWEST_CLUSTERS` clusters (if clusters are units), or with fewer than two
+        buckets.
     """
     per_document = table.counts.sum(axis=1, keepdims=True)
-    return _test_rows(
-        table.sums - table.counts * (table.sums.sum(axis=1, keepdims=True) / per_document), table
-    )
+    expected = table.counts * (table.sums.sum(axis=1, keepdims=True) / per_document)
+    return _test_rows(table.sums - expected, table, of_differences=of_differences)
 
 
-def equal_means(table: DocumentTable) -> PositionTest:
+def equal_means(table: DocumentTable) -> BucketTest:
     """Test "all bucket means are equal" with documents as units; not a test of position.
 
-    It keeps what documents share out of the error, not out of the means: they differ where
-    buckets hold different documents. The interval of the plain PSI is made of it. Buckets that
-    fewer than `FEWEST_OF_A_BUCKET` documents hold are left out, if two others are held: a few
+    Errors are clustered by document; how difficult documents are stays in the means where buckets
+    hold different ones, and in the error. The interval of the plain PSI is made of it. Buckets that
+    fewer than `FEWEST_BUCKET_DOCUMENTS` documents hold are left out, if two others are held: a few
     queries that all hit look certain.
     """
-    known = (table.counts > 0).sum(axis=0) >= FEWEST_OF_A_BUCKET
+    known = (table.counts > 0).sum(axis=0) >= FEWEST_BUCKET_DOCUMENTS
     counts, sums = table.counts, table.sums
     if known.sum() >= 2 and not known.all():
         counts, sums = counts * known, sums * known
@@ -379,70 +382,69 @@ def equal_means(table: DocumentTable) -> PositionTest:
     return _test_rows(rest - rest.sum(axis=1, keepdims=True) * share, table)
 
 
-def _test_rows(rows: FloatArray, table: DocumentTable) -> PositionTest:
-    """Test whether rows (n_documents, n_buckets) have mean 0 in shape and in each bucket."""
+def _test_rows(
+    rows: FloatArray, table: DocumentTable, *, of_differences: bool = False
+) -> BucketTest:
+    """Test whether rows (n_documents, n_buckets) have mean 0: slope and bend, and each bucket."""
     least = 1e-12 * np.abs(table.sums).max(initial=0.0)
-    informs = _informs(rows, least)
-    n_documents = int(informs.sum())
+    rows = _zero_rounding_errors(rows, least)
+    n_documents = int(rows.any(axis=1).sum())
     if rows.shape[1] < 2 or n_documents < FEWEST_DOCUMENTS:
-        return PositionTest(None, None, None, None, n_documents, rows.sum(axis=0))
-    could = np.ones(rows.shape[1], dtype=np.bool_)
-    if table.sums.min() >= 0:  # scores, not differences of scores
+        return BucketTest(n_documents, rows.sum(axis=0))
+    may_test = np.ones(rows.shape[1], dtype=np.bool_)
+    if not of_differences:
         mean = table.mean / table.score_limit
-        could = table.bucket_sizes * min(mean, 1 - mean) >= FEWEST_OF_A_KIND
-    if table.units is not None:
-        rows = table.by_unit(rows)
-        informs = _informs(rows, least)
-    return _test_units(rows[informs], n_documents, table.fewest_units, could=could)
+        may_test = table.bucket_sizes * min(mean, 1 - mean) >= FEWEST_OF_A_KIND
+    rows = _zero_rounding_errors(table.by_unit(rows), least)
+    return _test_units(rows, n_documents, table.fewest_units, may_test=may_test)
 
 
-def _informs(rows: FloatArray, least: float) -> BoolArray:
-    """Set what is rounding, up to ``least``, to 0; return which rows are not all 0."""
-    rows[np.abs(rows) <= least] = 0.0
-    return np.asarray(rows.any(axis=1))
+def _zero_rounding_errors(rows: FloatArray, least: float) -> FloatArray:
+    return np.where(np.abs(rows) <= least, 0.0, rows)
 
 
 def _test_units(
-    rows: FloatArray, n_documents: int, fewest: int, *, could: BoolArray
-) -> PositionTest:
-    """Test rows of independent units, (n_units, n_buckets), none all 0.
+    rows: FloatArray, n_documents: int, fewest: int, *, may_test: BoolArray
+) -> BucketTest:
+    """Test rows of independent units, (n_units, n_buckets); those all 0 do not count.
 
-    By itself a bucket is tested that ``could`` be, if its units count for `FEWEST_OF_A_BUCKET`.
+    A bucket that ``may_test`` names is tested by itself if it has `FEWEST_BUCKET_DOCUMENTS`.
     """
+    rows = rows[rows.any(axis=1)]
     statistic: FloatArray = rows.sum(axis=0)
     if len(rows) < fewest:
-        return PositionTest(None, None, None, None, n_documents, statistic)
-    slope_and_bend = contrasts(rows.shape[1])
-    shape = _contrast(rows @ slope_and_bend)
+        return BucketTest(n_documents, statistic)
+    directions = slope_and_bend(rows.shape[1])
+    both = _hotelling_test(rows @ directions)
     buckets = {}
     if rows.shape[1] > 2:
         squares = rows**2
         spread = squares.sum(axis=0)
         fourth = np.einsum("dk,dk->k", squares, squares)
-        is_tested = could & (spread**2 >= FEWEST_OF_A_BUCKET * np.maximum(fourth, 1e-300))
+        is_tested = may_test & (spread**2 >= FEWEST_BUCKET_DOCUMENTS * np.maximum(fourth, 1e-300))
         held = np.count_nonzero(rows, axis=0)
         for k in np.flatnonzero(is_tested).tolist():
-            buckets[k] = Contrast(float(statistic[k] ** 2 / spread[k]), 1, int(held[k]))
-    p_bucket = least_of([one.p for one in buckets.values()])
-    return PositionTest(
-        combined_p(shape.p, p_bucket),
-        shape.p,
-        p_bucket,
-        _contrast(rows @ slope_and_bend[:, :1]).p,
+            buckets[k] = HotellingTest(float(statistic[k] ** 2 / spread[k]), 1, int(held[k]))
+    p_bucket = bonferroni([one.p for one in buckets.values()])
+    return BucketTest(
         n_documents,
         statistic,
-        shape,
-        buckets,
+        p=combined_p(both.p, p_bucket),
+        p_shape=both.p,
+        p_bucket=p_bucket,
+        p_trend=_hotelling_test(rows @ directions[:, :1]).p,
+        slope_bend_test=both,
+        buckets=buckets,
     )
 
 
-def _contrast(rows: FloatArray) -> Contrast:
-    """The statistic of rows (n, m); ranks below m are found."""
+def _hotelling_test(rows: FloatArray) -> HotellingTest:
+    """Test of "rows (n, m) have mean 0"; their rank may be below m."""
     total = rows.sum(axis=0)
     values, vectors = np.linalg.eigh(rows.T @ rows)
     kept = values > 1e-10 * values.max()
     q = float((((vectors.T @ total)[kept]) ** 2 / values[kept]).sum())
-    return Contrast(q, int(kept.sum()), len(rows))
+    return HotellingTest(q, int(kept.sum()), len(rows))
 
 
 @dataclass(frozen=True)
@@ -456,12 +458,12 @@ class Information:
     ----------
     least : float
         Of the contrast between buckets of which least is known: what `psi_same` needs.
-    shape : float
+    slope_bend : float
         Of the slope and bend of which least is known: what the headline test needs.
     """
 
     least: float
-    shape: float
+    slope_bend: float
 
 
 def information(table: DocumentTable) -> Information:
@@ -485,7 +487,7 @@ def information(table: DocumentTable) -> Information:
         return float(min(max(values[0], 0.0), 1.0))
 
     every = np.linalg.svd(np.ones((1, len(sizes))))[2][1:].T  # orthogonal to a constant
-    return Information(least(every), least(contrasts(len(sizes))[:, : len(sizes) - 1]))
+    return Information(least(every), least(slope_and_bend(len(sizes))[:, : len(sizes) - 1]))
 
 
 # --- The profile, and how well it is known --------------------------------------------------
@@ -566,10 +568,10 @@ def same_document_profile(table: DocumentTable) -> Profile | None:
     weights = pi * profile / (pi @ profile)
     ybar = table.mean
     means = ybar * profile / (pi @ profile)
-    level = (totals - ybar * table.counts.sum(axis=1)) / (table.counts.sum() * ybar)
+    overall = (totals - ybar * table.counts.sum(axis=1)) / (table.counts.sum() * ybar)
     influence = np.zeros(table.counts.shape)
     influence[several] = pull - (pull @ weights)[:, None]
-    influence += level[:, None]
+    influence += overall[:, None]
     influence *= means
     floor = table.small_bucket_variance(counts.sum(axis=0))
     n_documents = len(counts)
@@ -578,12 +580,12 @@ def same_document_profile(table: DocumentTable) -> Profile | None:
 
 
 def _tied_together(counts: FloatArray, sums: FloatArray, found: BoolArray) -> bool:
-    """Whether the profile is determined: each found bucket wins somewhere against each other.
+    """Whether the profile is determined: a directed graph of the buckets is strongly connected.
 
-    There is an arrow from j to k where a document holds queries in j and scores in k. The
-    equations have one finite solution if arrows lead from each found bucket to each other one
-    (Hunter, Annals of Statistics 32, 2004, for the like of it). A bucket where nothing is found
-    has to be held by such a document.
+    An arrow leads from j to k where a document holds queries in j and scores in k. The equations
+    have one finite solution if arrows lead from each found bucket to each other one (Hunter,
+    Annals of Statistics 32, 2004, of a similar model). A bucket where nothing is found has to be
+    held by such a document.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -654,7 +656,7 @@ def between_documents(
     *,
     units: IntArray | None = None,
     n_strata: int = 5,
-) -> PositionTest:
+) -> BucketTest:
     """Test whether documents of like length differ by where their evidence is.
 
     Documents of one length stratum (quintiles) with equally many queries are taken as
@@ -677,7 +679,7 @@ def between_documents(
 
     Returns
     -------
-    PositionTest
+    BucketTest
         No p-value where fewer than `FEWEST_DOCUMENTS` documents can be exchanged, or these are of
         fewer than `FEWEST_CLUSTERS` clusters, or a length is not known (NaN). A bucket is tested by
         itself where as many documents hold a query in it.
@@ -690,7 +692,7 @@ def between_documents(
     n_documents, holding = 0, np.zeros(n_buckets)
     parts = np.zeros((0 if units is None else int(units.max(initial=-1)) + 1, n_buckets))
     if np.isnan(lengths).any():
-        return PositionTest(None, None, None, None, 0, total)
+        return BucketTest(0, total)
     for rows in _exchangeable(documents, lengths, n_strata):  # (n_documents, n_queries) each
         z = scores[rows] - scores[rows].mean(axis=0)
         labels = np.eye(n_buckets)[column[rows]]  # (documents, queries, buckets)
@@ -704,11 +706,11 @@ def between_documents(
         covariance += np.einsum("ij,ijkl->kl", z.T @ z, together) / (len(rows) - 1)
         n_documents += len(rows)
     if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS:
-        return PositionTest(None, None, None, None, n_documents, total)
+        return BucketTest(n_documents, total)
+    may_test = holding >= FEWEST_DOCUMENTS
     if units is not None:
-        least, could = 1e-12 * float(np.abs(scores).sum()), holding >= FEWEST_DOCUMENTS
-        informing = parts[_informs(parts, least)]
-        return _test_units(informing, n_documents, FEWEST_CLUSTERS, could=could)
+        parts = _zero_rounding_errors(parts, 1e-12 * float(np.abs(scores).sum()))
+        return _test_units(parts, n_documents, FEWEST_CLUSTERS, may_test=may_test)
 
     def p_value(directions: FloatArray) -> float | None:
         values, vectors = np.linalg.eigh(directions.T @ covariance @ directions)
@@ -718,15 +720,14 @@ def between_documents(
         along = vectors.T @ (directions.T @ total)
         return float(chi2.sf((along[kept] ** 2 / values[kept]).sum(), kept.sum()))
 
-    both, each = contrasts(n_buckets), np.eye(n_buckets)
-    tested = np.flatnonzero((holding >= FEWEST_DOCUMENTS) & (n_buckets > 2))
-    by_bucket = [p for k in tested if (p := p_value(each[:, [k]])) is not None]
-    p_bucket = least_of(by_bucket)
-    p_shape = p_value(both)
+    both, each = slope_and_bend(n_buckets), np.eye(n_buckets)
+    tested = np.flatnonzero(may_test & (n_buckets > 2))
+    p_bucket = bonferroni([p for k in tested if (p := p_value(each[:, [k]])) is not None])
+    p_shape, p_trend = p_value(both), p_value(both[:, :1])
     if p_shape is None:  # all score alike
         n_documents = 0
     p = combined_p(p_shape, p_bucket)
-    return PositionTest(p, p_shape, p_bucket, p_value(both[:, :1]), n_documents, total)
+    return BucketTest(n_documents, total, p, p_shape, p_bucket, p_trend)
 
 
 def _exchangeable(
@@ -800,7 +801,8 @@ def confounding(table: DocumentTable, raw: Profile) -> float | None:
     are one. A document adds ``S_d - t_d p_d(m)`` to them, less what its own influence on m takes
     away, ``H (I_d / m)``; their sum is tested against 0 as in `within_documents`. Unlike a Wald
     test of the difference it keeps its size with buckets that few documents hold, and needs no
-    profile at equal documents. None with too few documents, or where both are equal by design.
+    profile at equal documents. None with too few documents, where both are equal by design, or
+    where there are no more units than ranks (few clusters, many buckets).
     """
     found = raw.means > 0
     shares = table.counts * raw.means
@@ -814,7 +816,8 @@ def confounding(table: DocumentTable, raw: Profile) -> float | None:
         return None
     rows = table.by_unit(np.where(informs[:, None], rows, 0.0))
     rows = rows[rows.any(axis=1)]
-    return _contrast(rows).p if len(rows) >= table.fewest_units else None
+    test = _hotelling_test(rows)
+    return test.p if len(rows) >= max(table.fewest_units, test.rank + 1) else None
 
 
 # --- Truncation -----------------------------------------------------------------------------
@@ -840,7 +843,7 @@ def truncation_effect(
     level: float,
     units: IntArray | None = None,
 ) -> Effect | None:
-    """Score lost where the evidence lies beyond the model's input, at equal document and bucket.
+    """Change in score when evidence is truncated (negative: loss), at equal document and bucket.
 
     The coefficient delta of ``score = document + bucket + delta [evidence beyond the input]``, by
     least squares, its error by documents, or by ``units``. Arrays of shape (n_memberships,).

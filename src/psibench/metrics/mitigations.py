@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from psibench.encode.store import fingerprint_of, key_array, open_store
-from psibench.metrics.comparison import psi_differences
+from psibench.metrics.comparison import psi_difference_columns
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
@@ -147,7 +147,7 @@ def mitigation_rows(
             row |= {f"psi_same_{when}{end}": own[f"psi_same{end}"] for end in ("_low", "_high")}
             row[f"psi_same_{when}"] = own["psi_same_corrected"]
             row[f"given_{when}"] = own["seen"]
-        row |= psi_differences(after, before, kind="psi")
+        row |= psi_difference_columns(after, before, kind="psi")
         flags = [flag for own in (before, after) for flag in own["flags"].split(", ") if flag]
         row["flags"] = ", ".join(dict.fromkeys(flags))
         for when, own_id in (("before", base), ("after", model)):

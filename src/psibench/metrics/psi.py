@@ -3,10 +3,11 @@
 The plain PSI is as the papers define it. `estimate_row` makes of one model's queries what a row of
 the table says: the published PSI, the same at equal documents, tests and warnings.
 
-An interval starts at 0 exactly where the test of position does not reject; else at the PSI of the
-profile that the test found, less what chance may have added to it (`lower_end`). It ends at the
-largest PSI under which one as small as the observed one is not rare (`invert_psi`), from which the
-value corrected for noise comes too.
+An interval starts at 0 where its test does not reject or could not be made: `equal_means` for the
+plain PSI, the test of position for that at equal documents. Else it starts at the PSI of the fitted
+deviations, made as small as the test still rejects (`lower_end`). It ends at the largest of three:
+the largest PSI under which one as small as the observed is not rare (`invert_psi`, which corrects
+the value for noise, too), of clusters `upper_end`, and the PSI of the bounds of `_least_means`.
 """
 
 from __future__ import annotations
@@ -21,21 +22,19 @@ import numpy.typing as npt
 from psibench.errors import InputError
 from psibench.metrics.comparison import ProfileComparison, compare_profiles
 from psibench.metrics.inference import (
+    FEWEST_BUCKET_DOCUMENTS,
     FEWEST_DOCUMENTS,
-    FEWEST_OF_A_BUCKET,
     LEAST_INFORMATION,
-    PSEUDO_QUERIES,
     BoolArray,
-    Contrast,
+    BucketTest,
     DocumentTable,
     Effect,
     FloatArray,
+    HotellingTest,
     IntArray,
-    PositionTest,
     Profile,
     between_documents,
     confounding,
-    contrasts,
     document_table,
     draw_errors,
     effective_documents,
@@ -45,13 +44,14 @@ from psibench.metrics.inference import (
     length_imbalance,
     raw_profile,
     same_document_profile,
+    slope_and_bend,
     truncation_effect,
     units_of,
     within_documents,
 )
 
 ROUNDING = 1e-12
-"""PSI values closer than this are equal: the difference is floating-point rounding."""
+"""Smaller differences are floating-point rounding."""
 
 
 def position_sensitivity_index(bucket_means: npt.ArrayLike) -> float | None:
@@ -98,66 +98,52 @@ def psi_of_columns(means: FloatArray) -> FloatArray:
 # --- Interval and corrected value --------------------------------------------------------------
 
 SPREAD_FLOOR = 0.25
-"""Least variance between true means, as a share of the sampling variance, in a world's shape."""
+"""Least variance between true means, as a share of the sampling variance, in candidate means."""
 
-LEAST_SEEN = 0.16
-"""Quantile of the plain PSI of noise alone below which an observed one says no more than it."""
+NULL_QUANTILE = 0.16
+"""An observed PSI below this quantile of the no-effect PSI is replaced by it (power constraint)."""
 
 BISECTIONS = 16
-"""Halvings of [0, 1] when p is solved for: a resolution of 0.000015."""
-
-
-@dataclass(frozen=True)
-class _Worlds:
-    """True bucket means for any PSI: `centre` plus a multiple of `shape` (n_buckets,)."""
-
-    centre: float
-    shape: FloatArray
-
-    def at(self, psi: float) -> FloatArray:
-        """Bucket means with exactly this PSI, the deviations in proportion to `shape`."""
-        reach = (1 - psi) * self.shape.max() - self.shape.min()
-        return self.centre + self.shape * (psi * self.centre / reach)
+"""Halvings of [0, 1] when the PSI is solved for: a resolution of 0.000015."""
 
 
 def lower_end(
-    profile: Profile, test: PositionTest, *, alpha: float, known: BoolArray | None = None
+    profile: Profile, test: BucketTest, *, alpha: float, known: BoolArray | None = None
 ) -> float:
-    """Least PSI that the data allow at a level: 0 exactly where the test does not reject.
+    """Least PSI that the data allow: 0 exactly where the test does not reject at alpha.
 
-    A test that rejects, found a profile: the slope and bend, or the bucket unlike the rest, that
-    fit the bucket means best. Its deviations less what chance may have added (`Contrast.by_chance`)
-    have a PSI; the largest of these is returned. Its best and worst bucket are ``known`` ones, bool
-    (n_buckets,), where there are two: PSI is no less with more buckets, and what others rejected
-    says nothing of the mean of a few queries.
+    Fits each rejected alternative (slope and bend, or one bucket unlike the rest) to the means,
+    shrinks its deviations by their critical scale and returns the largest PSI. Minimum and maximum
+    are taken over ``known`` buckets, bool (n_buckets,), where there are two: PSI is no less with
+    more buckets, and what others rejected says nothing of the mean of a few queries.
     """
     if test.p is None or test.p > alpha:
         return 0.0
     n_buckets = len(profile.means)
-    each, of_each = np.eye(n_buckets), alpha / max(len(test.buckets), 1)
+    each, alpha_of_each = np.eye(n_buckets), alpha / max(len(test.buckets), 1)
     shown = known if known is not None and known.sum() > 1 else np.ones(n_buckets, np.bool_)
-    tried = [(contrasts(n_buckets), test.shape, alpha)]
-    tried += [(each[:, [k]], contrast, of_each) for k, contrast in test.buckets.items()]
-    beyond = [
-        (directions, 1 - contrast.by_chance(level))
-        for directions, contrast, level in tried
-        if contrast is not None and contrast.by_chance(level) < 1
+    tried = [(slope_and_bend(n_buckets), test.slope_bend_test, alpha)]
+    tried += [(each[:, [k]], own, alpha_of_each) for k, own in test.buckets.items()]
+    rejected = [
+        (directions, 1 - own.critical_scale(size))
+        for directions, own, size in tried
+        if own is not None and own.critical_scale(size) < 1
     ]
-    centre, *found = _found(profile, *(directions for directions, _ in beyond))
+    centre, *fitted = _fitted_deviations(profile, *(directions for directions, _ in rejected))
     ends = [
-        float(psi_of_columns((centre + share * own)[shown, None])[0])
-        for (_, share), own in zip(beyond, found, strict=True)
+        float(psi_of_columns((centre + share * deviations)[shown, None])[0])
+        for (_, share), deviations in zip(rejected, fitted, strict=True)
     ]
     return max(ends, default=0.0)
 
 
-def upper_end(profile: Profile, shape: Contrast, *, alpha: float) -> float:
-    """Greatest PSI that a test of slope and bend leaves: with what chance may have taken away."""
-    centre, found = _found(profile, contrasts(len(profile.means)))
-    return float(psi_of_columns((centre + (1 + shape.by_chance(alpha)) * found)[:, None])[0])
+def upper_end(profile: Profile, test: HotellingTest, *, alpha: float) -> float:
+    """PSI of the fitted slope and bend, deviations enlarged by their critical scale."""
+    centre, fitted = _fitted_deviations(profile, slope_and_bend(len(profile.means)))
+    return float(psi_of_columns((centre + (1 + test.critical_scale(alpha)) * fitted)[:, None])[0])
 
 
-def _found(profile: Profile, *directions: FloatArray) -> list[FloatArray]:
+def _fitted_deviations(profile: Profile, *directions: FloatArray) -> list[FloatArray]:
     """Fit the means by a constant, and by it and each of the directions: what these add to it."""
     precision = np.asarray(np.linalg.pinv(profile.covariance, hermitian=True), dtype=np.float64)
     flat = np.ones((len(profile.means), 1))
@@ -186,8 +172,8 @@ def invert_psi(
 ) -> tuple[float, float]:
     """Upper end of the interval, and value of PSI corrected for noise.
 
-    For a candidate PSI, bucket means of the observed shape have exactly it; their sampling errors
-    show which plain PSI one would see.
+    For a candidate PSI, bucket means have exactly it, with deviations in proportion to the observed
+    ones; their sampling errors show which plain PSI one would see.
 
     Parameters
     ----------
@@ -196,8 +182,8 @@ def invert_psi(
     errors : float64 array of shape (n_buckets, n_draws)
         Draws of the sampling errors of those means.
     centre : float64 array of shape (n_buckets,)
-        Means that those errors are of: smoothed ones, so that a bucket in which nothing is found
-        has a variance to scale.
+        Means at which the errors have their variance: the smoothed plain means (also for the PSI at
+        equal documents), so that a bucket in which nothing is found has a variance to scale.
     level : float
         Nominal coverage of the interval, in (0, 1).
     score_limit : float
@@ -209,7 +195,7 @@ def invert_psi(
     high : float
         Largest PSI at which a plain one this small is not rarer than ``(1 - level) / 2``; never
         below the plain PSI. Bucket means that happen to be more alike than noise alone makes them
-        do not bring it down to 0: see `LEAST_SEEN`.
+        do not bring it down to 0: see `NULL_QUANTILE`.
     corrected : float
         The PSI whose expected plain PSI is the observed one; exactly 0 where noise alone explains
         it. Both are the plain PSI if the means have no sampling error at all.
@@ -221,26 +207,29 @@ def invert_psi(
     Cowan, Cranmer, Gross and Vitells, arXiv:1105.3166 (2011). `docs/psi.md` has coverage and bias.
     """
     observed = float(psi_of_columns(means[:, None])[0])
-    worlds = _fit_worlds(means, errors)
-    if worlds is None:
+    shrunken = _shrunken_deviations(means, errors)
+    if shrunken is None:
         return observed, observed
-    variance = _mean_variance(centre, score_limit)
+    middle, deviations = shrunken
+    variance = _variance_function(centre, score_limit)
 
     def simulate(psi: float) -> FloatArray:
-        world = worlds.at(psi)
-        possible = world * min(1.0, score_limit / float(world.max()))
-        stretch = np.sqrt(_mean_variance(possible, score_limit) / variance)
+        reach = (1 - psi) * deviations.max() - deviations.min()
+        candidate = middle + deviations * (psi * middle / reach)  # its PSI is exactly this one
+        possible = candidate * min(1.0, score_limit / float(candidate.max()))
+        stretch = np.sqrt(_variance_function(possible, score_limit) / variance)
         return psi_of_columns(possible[:, None] + stretch[:, None] * errors)
 
     tail = (1 - level) / 2
-    seen = max(observed, float(np.quantile(simulate(0.0), LEAST_SEEN))) + ROUNDING
-    high = max(observed, _solve(lambda p: tail - _share(simulate(p) <= seen)))
-    corrected = _solve(lambda p: float(simulate(p).mean()) - observed)
+    seen = max(observed, float(np.quantile(simulate(0.0), NULL_QUANTILE))) + ROUNDING
+    n = errors.shape[1] + 1  # a p of draws is (k + 1) / (n_draws + 1)
+    high = max(observed, _solve(lambda psi: tail - (1 + (simulate(psi) <= seen).sum()) / n))
+    corrected = _solve(lambda psi: float(simulate(psi).mean()) - observed)
     return high, min(corrected, high)
 
 
-def _fit_worlds(means: FloatArray, errors: FloatArray) -> _Worlds | None:
-    """Centre and shape from shrunken means; None if there is no sampling error."""
+def _shrunken_deviations(means: FloatArray, errors: FloatArray) -> tuple[float, FloatArray] | None:
+    """Centre of the means and shrunken deviations from it; None if there is no sampling error."""
     se = errors.std(axis=1)
     if se.max() <= ROUNDING:
         return None
@@ -248,10 +237,10 @@ def _fit_worlds(means: FloatArray, errors: FloatArray) -> _Worlds | None:
     spread = max(_between_variance(means, se), SPREAD_FLOOR * float(np.median(se**2)))
     weights = 1 / (spread + se**2)
     centre = float(weights @ means / weights.sum())
-    shape = (means - centre) * np.sqrt(spread * weights)
-    if np.ptp(shape) <= ROUNDING:
-        shape = np.linspace(-1.0, 1.0, len(means)) * se.max()
-    return _Worlds(centre, shape)
+    deviations = (means - centre) * np.sqrt(spread * weights)
+    if np.ptp(deviations) <= ROUNDING:
+        deviations = np.linspace(-1.0, 1.0, len(means)) * se.max()
+    return centre, deviations
 
 
 def _between_variance(means: FloatArray, se: FloatArray) -> float:
@@ -262,17 +251,13 @@ def _between_variance(means: FloatArray, se: FloatArray) -> float:
     return max(0.0, float(excess / (weights.sum() - (weights**2).sum() / weights.sum())))
 
 
-def _mean_variance(means: FloatArray, score_limit: float) -> FloatArray:
+def _variance_function(means: FloatArray, score_limit: float) -> FloatArray:
+    """How the variance of scores changes with their mean m: m (limit - m), floored."""
     return np.maximum(means * (score_limit - means), 1e-6 * score_limit**2)
 
 
-def _share(rejects: np.ndarray) -> float:
-    """Share of replicates, the observed table counted as one of them."""
-    return float((rejects.sum() + 1) / (rejects.size + 1))
-
-
 def _solve(increasing: Callable[[float], float]) -> float:
-    """Root in [0, 1] by bisection: 0 if already positive there, 1 if still negative there."""
+    """Root in [0, 1] by bisection: 0 if not negative at 0, 1 if negative at 1."""
     if increasing(0.0) >= 0:
         return 0.0
     if increasing(1.0) < 0:
@@ -287,26 +272,26 @@ def _solve(increasing: Callable[[float], float]) -> float:
 # --- A row of the PSI table --------------------------------------------------------------------
 
 FLOOR, CEILING = 0.05, 0.95
-"""Mean scores, as shares of the largest possible score, below and above which PSI says little: at
-the floor the ratio of two bucket means is one of two accidents, at the ceiling nothing is left to
-lose. A choice of this project."""
+"""Row means, as shares of the largest possible score, below and above which PSI says little: at the
+floor it is a ratio of two means of few hits, at the ceiling few misses are left to differ. A choice
+of this project."""
 
 RARE = 3.0
-"""Documents' worth of misses in a bucket below which its mean's error is not taken as normal."""
+"""Expected misses of a bucket (documents that hold it times the share of the best score that its
+mean lacks) below which its mean's error is not taken as normal. Of clusters: those with a miss."""
 
 LEAST_SIZE = 0.5
-"""Queries of a bucket, as a share of the median bucket's, below which an inverted PSI says next to
-nothing of its mean: the shape that it keeps shrinks that bucket to the others."""
+"""Queries of a bucket, as a share of the median bucket's, below which `_least_means` bounds its
+mean: in the candidate means of `invert_psi` it is shrunk to the others."""
 
 CONFOUNDED_P = 0.05
-IMBALANCED = 0.10
-"""Share of the variance of document length between buckets from which a comparison between
-documents cannot be separated from length."""
+"""`p_confounded` below which a row is flagged."""
 
 FLAGS = {
     "between_documents": "positions differ between documents, hardly within them: compared "
     "between documents of like length",
-    "too_few_documents": "too few documents inform the test",
+    "too_few_documents": "too few documents or clusters inform the test (none does where all "
+    "scores are alike)",
     "confounded": "the published PSI mixes position with document",
     "few_clusters": "documents are taken as independent: there are too few clusters of them for "
     "what is found to hold of others",
@@ -334,10 +319,11 @@ class RowData:
     lengths : float64 array of shape (n_queries,)
         Its length, characters; NaN if unknown: then documents are not compared with each other.
     positions : float64 array of shape (n_queries,)
-        Middle of the evidence, characters: the order of a document's queries.
+        Sort key of a document's queries: the middle of the evidence in characters or, of evidence
+        known by class, of its third (a share of the length where that is not known).
     seen : bool array of shape (n_queries,), or None
         Whether the evidence lay wholly inside the model's input; None: not known.
-    found : bool array of shape (n_queries,), or None
+    located : bool array of shape (n_queries,), or None
         Whether it is known where the evidence is; None: of all. Others are not counted as seen or
         not.
     control : float64 array of shape (n_queries,), or None
@@ -353,7 +339,7 @@ class RowData:
     lengths: FloatArray
     positions: FloatArray
     seen: BoolArray | None = None
-    found: BoolArray | None = None
+    located: BoolArray | None = None
     control: FloatArray | None = None
     clusters: IntArray | None = None
 
@@ -416,7 +402,7 @@ def estimate_row(
     info = information(table)
     if same and (info.least < LEAST_INFORMATION or same.n_documents < FEWEST_DOCUMENTS):
         same = None
-    is_within = info.shape >= LEAST_INFORMATION
+    is_within = info.slope_bend >= LEAST_INFORMATION
     scores, lengths = row.scores[queries], row.lengths[queries]
     placed = (row.documents[queries], buckets)
     of_placed = None if units is None else units[queries]
@@ -426,7 +412,7 @@ def estimate_row(
         test = between_documents(scores, *placed, lengths, units=of_placed)
     plain = _psi(table, raw, equal_means(table) if raw else None, level)
     has_psi = plain["psi"] is not None
-    equal = _psi(table, same if has_psi and is_within else None, test, level, names=SAME)
+    equal = _psi(table, same, test, level, names=SAME)
     ends_held = {0, n_buckets - 1} <= set(table.buckets.tolist())
     of_ends = (same if is_within else raw) if ends_held else None
     drop, drop_low, drop_high = _drop(table, of_ends, level)
@@ -463,7 +449,7 @@ def estimate_row(
         "intra_document_correlation": intra_document_correlation(scores, *placed),
         "length_imbalance": length_imbalance(lengths, buckets),
         "info_min": info.least,
-        "info_shape": info.shape,
+        "info_shape": info.slope_bend,
         "p_confounded": p_confounded,
         "psi_noise_mean": None if noise is None else float(noise.mean()),
         "psi_noise_p95": None if noise is None else float(np.quantile(noise, 0.95)),
@@ -494,13 +480,15 @@ def _control_figures(
 
 def _share_seen(row: RowData) -> float | None:
     """Return the share of the evidence that is known to be somewhere and was seen."""
-    seen = row.seen if row.seen is None or row.found is None else row.seen[row.found]
-    return None if seen is None or not len(seen) else float(seen.mean())
+    if row.seen is None:
+        return None
+    seen = row.seen if row.located is None else row.seen[row.located]
+    return float(seen.mean()) if len(seen) else None
 
 
 def _flags(
     table: DocumentTable,
-    test: PositionTest,
+    test: BucketTest,
     is_within: bool,
     p_confounded: float | None,
     min_bucket_size: int,
@@ -526,13 +514,13 @@ def _flags(
 
 
 PLAIN = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
-SAME = (*(name.replace("psi", "psi_same") for name in PLAIN[:4]), "best_same", "worst_same")
+SAME = "psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected", "best_same", "worst_same"
 
 
 def _psi(
     table: DocumentTable,
     profile: Profile | None,
-    test: PositionTest | None,
+    test: BucketTest | None,
     level: float,
     *,
     names: Sequence[str] = PLAIN,
@@ -540,7 +528,7 @@ def _psi(
     """PSI of a profile, its interval, and the first of its best and worst buckets, by ``names``.
 
     Neither interval nor corrected value with fewer than `FEWEST_DOCUMENTS` documents. The corrected
-    value is 0 from p = .5 on.
+    value is 0 if p > .5, else not below the lower end.
     """
     value = None if profile is None else position_sensitivity_index(profile.means)
     if profile is None or test is None or value is None:
@@ -549,18 +537,19 @@ def _psi(
     high: float | None = None
     corrected: float | None = None
     if len(table.counts) >= FEWEST_DOCUMENTS:
-        known = (table.counts > 0).sum(axis=0) >= FEWEST_OF_A_BUCKET
+        known = (table.counts > 0).sum(axis=0) >= FEWEST_BUCKET_DOCUMENTS
         low = lower_end(profile, test, alpha=1 - level, known=known)
         high, corrected = invert_psi(
             profile.means,
             draw_errors(profile.covariance),
-            centre=table.smoothed_means,
+            centre=table.smoothed(table.bucket_means),
             level=level,
             score_limit=table.score_limit,
         )
-        if table.units is not None and test.shape is not None:
-            # The covariance of few clusters is not well known.
-            high = max(high, upper_end(profile, test.shape, alpha=1 - level))
+        if table.units is not None and test.slope_bend_test is not None:
+            # However many the clusters: the covariance of few is not well known.
+            high = max(high, upper_end(profile, test.slope_bend_test, alpha=1 - level))
+        # Where misses are rare the lower end is 0, as a rule: the upper one alone may miss.
         known &= table.bucket_sizes >= LEAST_SIZE * np.median(table.bucket_sizes)
         least = _least_means(table, profile, 1 - level, known=known)
         high = max(high, 1 - float(least.min() / profile.means.max()))
@@ -576,24 +565,26 @@ def _least_means(
 ) -> FloatArray:
     """Lower bounds of the means of badly known buckets, (n_buckets,); of others: the means.
 
-    Not well known is a bucket whose documents have lost fewer than `RARE` of the best score
-    together (of clusters: that fewer than `RARE` lose in), so that the error of its mean is far
-    from normal, or one that is not ``known``. The
-    bound is Clopper and Pearson's (Biometrika 26, 1934) for as many documents: ``alpha^(1 / n)`` of
-    the best where all of n found it. So it is of the mean where all documents score alike, whatever
-    that is.
+    Buckets with fewer than `RARE` expected misses, or not ``known``, get the one-sided bound of
+    Clopper and Pearson (Biometrika 26, 1934) at alpha for the n documents (or clusters) that hold
+    them: ``alpha^(1 / n)`` of the best score where all of n found it. If all documents score alike,
+    that score stands for the best.
     """
     from scipy.special import betaincinv
 
     scatter = np.abs(table.sums - table.counts * table.bucket_means).max(axis=0)
     best = np.where(scatter <= ROUNDING, profile.means, table.score_limit)
     n = table.holding
-    lost = n * (1 - np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0))
-    bounds = betaincinv(np.maximum(n - lost, ROUNDING), lost + 1, alpha) * best
-    if table.units is not None:  # documents of a cluster miss each by itself: clusters that do
-        lost = (table.by_unit(table.counts * best - table.sums) > ROUNDING).sum(axis=0)
-    is_bad = (lost < RARE) if known is None else (lost < RARE) | ~known
-    return np.where(is_bad, bounds, profile.means)
+    misses = n * (1 - np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0))
+    bounds = betaincinv(np.maximum(n - misses, ROUNDING), misses + 1, alpha) * best
+    if table.units is None:
+        is_bounded = misses < RARE
+    else:  # documents of a cluster miss each by itself
+        units_with_misses = table.by_unit(table.counts * best - table.sums) > ROUNDING
+        is_bounded = units_with_misses.sum(axis=0) < RARE
+    if known is not None:
+        is_bounded |= ~known
+    return np.where(is_bounded, bounds, profile.means)
 
 
 def _drop(
@@ -615,7 +606,7 @@ def _drop(
     rows[0], rows[-1] = -1 / first, 1 / last
     quantile = _student(holding, level).max()
     reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
-    least = _least_means(table, profile, (1 - level) / 2)
+    least = _least_means(table, profile, (1 - level) / 2)  # each end may miss
     return (
         float(value),
         float(1 - max(last / first * np.exp(reach), last / least[0])),
@@ -648,17 +639,17 @@ def bucket_figures(
 def _score_intervals(
     table: DocumentTable, profile: Profile, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Wilson's interval of each mean, as of as many queries as have its standard error.
+    """Wilson's interval of each mean, the effective sample size ``m (limit - m) / se^2``.
 
-    The effective number of queries is ``m (limit - m) / se^2`` at the smoothed mean m (Korn
-    and Graubard, Survey Methodology 24, 1998, for the like of it), the quantile Student's t
-    of the documents that hold the bucket: few documents, or hits or misses that are rare,
-    leave a symmetric interval far too short (`studies/inference`). No interval is shorter than
-    documents could hide that were never drawn (see `_least_means`): at either end as many of them.
+    m is the smoothed mean (as Korn and Graubard, Survey Methodology 24, 1998, have it of shares),
+    the quantile Student's t of the units that hold the bucket: few of them, or rare hits or misses,
+    leave a symmetric interval far too short (`studies/inference`). It is widened at both ends to
+    Clopper and Pearson's bound for n identical documents; in clusters, too, where each may miss by
+    itself: 12 identical clusters would take .26 of each mean.
     """
-    limit, sizes, holding = table.score_limit, table.bucket_sizes, table.holding
+    limit, holding = table.score_limit, table.holding
     means = np.minimum(profile.means, limit)
-    smooth = (sizes * means + PSEUDO_QUERIES * table.mean) / (sizes + PSEUDO_QUERIES)
+    smooth = table.smoothed(means)
     room = smooth * (limit - smooth)
     # r = t^2 / n_effective, on scores as shares of the limit
     r = _student(holding, level) ** 2 * np.diag(profile.covariance) / np.where(room > 0, room, 1.0)

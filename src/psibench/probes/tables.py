@@ -344,10 +344,11 @@ def profile_rows(
     }
     means = matrix.mean(axis=0)
     high, low = int(means.argmax()), int(means.argmin())
-    # Cosines may be negative; the test is of their differences within documents.
     sums = np.stack([np.bincount(of, column).astype(np.float64) for column in matrix.T], axis=1)
     counts = np.broadcast_to(np.bincount(of)[:, None], sums.shape).astype(float)
     table = DocumentTable(counts, sums, np.arange(n_places), float(matrix.var()), 1.0)
+    # Cosines that may be negative are not hits and misses.
+    test = within_documents(table, of_differences=bool(sums.min() < 0))
     spread = float(means[high] - means[low])
     yield {
         "measure": f"{measure} range",
@@ -355,7 +356,7 @@ def profile_rows(
         "value": spread,
         "relative": relative(spread),
         "n_documents": len(sums),
-        "p": within_documents(table).p,  # no interval: the two were picked by their means
+        "p": test.p,  # no interval: the two were picked by their means
     }
 
 

@@ -24,7 +24,7 @@ from psibench.metrics.aggregate import (
     holm,
     result_tables,
 )
-from psibench.metrics.comparison import psi_differences
+from psibench.metrics.comparison import psi_difference_columns
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
@@ -280,8 +280,8 @@ def _reductions(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame
         mine, theirs = (psi.get((row[name], *_view(row))) for name in ("model", "other"))
         if mine is None or theirs is None:
             continue
-        psis = psi_differences(mine, theirs, kind="psi")
-        same = psi_differences(mine, theirs, kind="psi_same")
+        psis = psi_difference_columns(mine, theirs, kind="psi")
+        same = psi_difference_columns(mine, theirs, kind="psi_same")
         rows.append(
             row
             | {"psi": theirs["psi"], "psi_balanced": mine["psi"]}
