@@ -414,7 +414,7 @@ DOCUMENTS = [
     ("d.parquet", b"", "not a readable Parquet file"),
     ("d.parquet", texts()[:-9], "not a readable Parquet file"),
     ("d.parquet", texts()[:20] + b"\xff" * 20 + texts()[40:], "not a readable Parquet file"),
-    ("d.html", "<p>", "unknown suffix '.html'"),
+    ("d.csv", "a,b", "unknown suffix '.csv'"),
     ("d", "text", "unknown suffix ''"),
     ("s.json", DEEP, "s.json: not valid JSON that can be read: nested too deep"),
     ("s.json", '{"data": ' + "9" * 5000 + "}", "s.json: not valid JSON"),

@@ -29,7 +29,7 @@ def test_the_texts_are_counted_and_named_as_seen_from_the_config(folder, capsys)
     [
         ({}, "nowhere", "nowhere: no such file or folder"),
         ({}, "texts", "texts: no document in this folder. Supported: .jsonl"),
-        ({"a.pdf": b"%PDF-1.4"}, "texts", "no document in this folder"),
+        ({"a.csv": b"a,b"}, "texts", "no document in this folder"),
         ({}, "texts/*.txt", "no file or folder matches"),
     ],
 )
