@@ -41,6 +41,8 @@ COLUMNS = {
     "p": "p_adjusted",
     "p control": "p_control_adjusted",
     "given": "seen",
+    "truncation": "truncation",
+    "its interval": pl.concat_list("truncation_low", "truncation_high"),
     "drop": "drop",
     "flags": pl.col("flags").replace("", None),
 }
@@ -52,7 +54,14 @@ def _from_to(ends: list[float | None]) -> str:
     return UNDEFINED if low is None else f"{low:.3f}-{high:.3f}"
 
 
-FORMS: dict[str, Form] = {"interval": _from_to, "p": p_value, "p control": p_value, "given": ".0%"}
+FORMS: dict[str, Form] = {
+    "interval": _from_to,
+    "p": p_value,
+    "p control": p_value,
+    "given": ".0%",
+    "truncation": "+.3f",
+    "its interval": "+.3f",
+}
 WIDE = 200
 """Columns of tables where no terminal says how many it has."""
 ISOLATES = str.maketrans("", "", "\u2068\u2069")
@@ -94,7 +103,8 @@ def long_lines(table: pl.DataFrame) -> Iterator[str]:
     """Yield a PSI table's rows and the word for each model, by benchmark and language pair.
 
     ``same-doc`` and ``interval`` are the PSI at equal documents, ``p`` and ``p control`` the
-    adjusted ones, ``given`` the share of queries whose evidence the model was given. A row of
+    adjusted ones, ``given`` the share of queries whose evidence the model was given, ``truncation``
+    what the score changes by where it was not. A row of
     another evidence view that is about the same queries as the row of `all` is left out. What is
     undefined is shown as ``-``.
     """
