@@ -114,7 +114,7 @@ def test_how_a_model_is_asked_is_no_reason_to_rerun(generated_copy: Project) -> 
     }
     config["prices"] = {"stand-in/rules": {"input_usd": 1, "output_usd": 1, "as_of": "2026-01-01"}}
     generated_copy.write_config(config)
-    assert generated_copy.planned() == {"report": 1}  # its money column
+    assert generated_copy.planned() == {}
     config["llms"]["stand-in"]["sampling"]["seed"] = 7
     generated_copy.write_config(config)
     assert generated_copy.planned()["ask"] == 6
