@@ -336,6 +336,11 @@ def test_the_range_holds_what_the_embedded_default_really_asks(folder):
         for name, n in zip(("items", "tokens_in", "tokens_out"), counted, strict=False):
             low, high = ends(rows[stage, language], name)
             assert low <= n <= high, (stage, language, name)
+    # A query of 22 tokens and a third of a document: 1,656 characters on average, four a token.
+    grade, prompt = rows["grade_first", "eng-Latn"], load_prompt(PROMPTS / "grade_relevance.md")
+    template = sum(len(text) for _, text in prompt.messages) / 4
+    each = grade["tokens_in_high"] / grade["items_high"]
+    assert each == pytest.approx(1.6 * (template + 22 + 1656 / 4 / 3), rel=1e-3)
 
 
 # Documents of one part and of two or three, a half each; then 400 to 2,000 questions.
