@@ -94,6 +94,7 @@ def test_flag_cuts_queries_at_three_quarters_and_then_the_text(engine, checkpoin
         for query, (_, text) in zip(queries, PAIRS, strict=True)
     ]
     np.testing.assert_allclose(found.raw, expected, atol=1e-4)
+    assert load("flag", dtype="auto").dtype == "float32"  # on a CPU
 
 
 PROMPTED = {
