@@ -33,7 +33,8 @@ class BatchImperfections(Imperfections):
     progress for ``batch_delay_s`` before its lines are answered, and expires after ``expire_after``
     of them (0: not). A share ``fail_batch`` of the batches fails, and those with which the prompt
     tokens of all in progress would pass ``enqueued_tokens`` (0: no limit). A share
-    ``batch_http_error`` of the calls is answered with 500.
+    ``batch_http_error`` of the calls is answered with 500; of a share ``create_reset`` of the
+    creations the reply gets lost; the batch is made.
     """
 
     batch_delay_s: float = 0.0
@@ -41,6 +42,7 @@ class BatchImperfections(Imperfections):
     fail_batch: float = 0.0
     enqueued_tokens: float = 0.0
     batch_http_error: float = 0.0
+    create_reset: float = 0.0
 
 
 class BatchStandIn(FaultyStandIn):
@@ -84,7 +86,7 @@ class BatchStandIn(FaultyStandIn):
         return super().stats() | more
 
     def _guarded(self, handler):
-        """Fail a share of the calls."""
+        """Fail a share of the calls; of creations, some after the batch was made."""
 
         async def guarded(request: web.Request) -> web.Response:
             given = request.headers.get(HEADER, "")
@@ -94,7 +96,11 @@ class BatchStandIn(FaultyStandIn):
             draws = random.Random(f"{faults.seed}:{call}:{self._calls[call]}")
             if draws.random() < faults.batch_http_error:
                 return error_response(500, "server_error", fault_words(faults, request))
-            return await handler(request, faults)
+            response = await handler(request, faults)
+            is_creation = call == "POST /v1/batches"
+            if is_creation and draws.random() < faults.create_reset and request.transport:
+                request.transport.abort()
+            return response
 
         return guarded
 

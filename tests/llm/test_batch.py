@@ -136,6 +136,16 @@ def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_p
     assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
 
 
+def test_calls_that_fail_are_tried_again_and_a_creation_whose_reply_is_lost_makes_one_batch(
+    server, tmp_path
+):
+    faults = "batch_http_error=0.2,create_reset=0.6,seed=1"
+    chosen = batch_settings(server.url, faults, max_tries=30, batch={"max_requests": 2})
+    run = ask(items(20), tmp_path, chosen)
+    assert (run.error, run.statuses) == (None, {"ok": 20})
+    assert (server.stats["n_batches"], server.stats["n_requests"]) == (10, 20)
+
+
 COMPLETION = {
     "model": MODEL,
     "choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}],

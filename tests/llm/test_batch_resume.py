@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from datetime import date
 
 import pytest
@@ -44,6 +45,19 @@ def test_a_killed_run_is_resumed_without_asking_twice(server, tmp_path, n_wanted
     assert run.totals.n_replies == len(stored(tmp_path)) == 200
     assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 200)
     assert records(tmp_path) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2])
+def test_a_run_killed_around_the_creation_of_its_batch_asks_nothing_twice(
+    server, tmp_path, seconds
+):
+    client = start_client(server, tmp_path, 150)
+    wait_for(lambda: server.stats["n_files"])  # uploaded, perhaps not created or not recorded
+    time.sleep(seconds)
+    client.kill()
+    client.communicate()
+    assert ask(items(150), tmp_path, batch_settings(server.url)).statuses == {"ok": 150}
+    assert server.stats["n_requests"] == len(stored(tmp_path)) == 150
 
 
 def test_reasks_of_a_killed_run_are_awaited_and_batches_that_failed_asked_again(server, tmp_path):

@@ -1,9 +1,10 @@
 """The batch backend: requests asked through OpenAI's files and batches, at half the price.
 
-A batch takes up to a day. Each is recorded beside the answers, as ``batches/NAME.json``, with the
-batch's id. The records are read when a job starts: one that was killed and runs again awaits its
-batches rather than asking again. A record goes when its batch is read. It holds no key and no
-prompt.
+A batch takes up to a day. Each is recorded beside the answers, as ``batches/NAME.json``: once the
+input file is uploaded, and again with the batch's id. NAME is in the batch's metadata at the
+server, too, so that a batch whose creator was killed in between is found again and not paid twice.
+The records are read when a job starts: one that was killed and runs again awaits its batches rather
+than asking again. A record goes when its batch is read. It holds no key and no prompt.
 """
 
 import json
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,6 +53,14 @@ MOST_BYTES = 180 << 20
 """Of an input file: OpenAI's limit is 200 MB."""
 MOST_OUTPUT_BYTES = 1 << 30
 """Of an output file, which is read whole."""
+NAME_FIELD = "psibench_batch"
+"""Field of a batch's metadata that holds its name."""
+SLACK_S = 3600.0
+"""How far the server's clock may differ from ours."""
+NO_LIST_STATUS = (404, 405, 501)
+"""What a server answers that cannot list batches."""
+PAUSE_S, MOST_PAUSE_S = 0.5, 8.0
+"""Pause before a batch is created anew, doubled each time; as the `openai` client's are."""
 TOKEN_LIMIT = "token_limit_exceeded"
 """Code of a batch that failed because the server has too many tokens of this model queued."""
 PROGRESS_S = 300.0
@@ -100,7 +110,7 @@ class _Batch:
     """One batch, of this run or an earlier one.
 
     ``requests`` are request keys by task, ``most`` the tokens they can use at most; ``server`` null
-    is api.openai.com. The `TRANSIENT_FIELDS` are
+    is api.openai.com; ``batch_id`` is None until the batch is created. The `TRANSIENT_FIELDS` are
     not saved: the money reserved, whether this run made it, the usage of its replies so far, and
     when its progress was last logged.
     """
@@ -269,23 +279,25 @@ class _Run:
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(8)}"
         try:
             file_id = self._server.upload(content, name)
-            batch_id = self._server.create(file_id)
+            batch = _Batch(
+                name=name,
+                server=self._settings.base_url,
+                model=self._settings.model,
+                input_file_id=file_id,
+                requests=requests,
+                most=most,
+                reserved_usd=reserved_usd,
+                is_own=True,
+            )
+            self._write(batch)
+            batch.batch_id = self._server.create(file_id, name)
         except TryFailedError as failure:
+            if failure.verdict != "retry":  # else it may exist: the next run looks for it
+                self._path(name).unlink(missing_ok=True)
             if self._budget is not None:
                 self._budget.settle(reserved_usd, Usage())
             self._halt(InputError(f"the server takes no batch: {failure}"))
             return
-        batch = _Batch(
-            name=name,
-            server=self._settings.base_url,
-            model=self._settings.model,
-            input_file_id=file_id,
-            requests=requests,
-            most=most,
-            batch_id=batch_id,
-            reserved_usd=reserved_usd,
-            is_own=True,
-        )
         self._write(batch)
         logger.info("batch %s: created, %d requests", batch.batch_id, len(batch.tasks))
         self._under_way[name] = batch
@@ -324,8 +336,11 @@ class _Run:
 
     def _look_at(self, batch: _Batch) -> None:
         """Read a batch if it has ended, and draw the conclusions."""
+        if batch.batch_id is None:
+            created_s = datetime.fromisoformat(batch.created).timestamp()
+            batch.batch_id = self._server.find(batch.name, since_s=created_s)
         state = self._server.retrieve(batch.batch_id) if batch.batch_id else None
-        if state is None:  # forgotten by the server, or recorded before it was created
+        if state is None:  # never created, or forgotten by the server
             self._forget(batch, ask_again=True)
         elif state.status in ("completed", "expired", "cancelled", "failed"):
             refusal = self._read(batch, state)
@@ -430,8 +445,9 @@ def writing_to(folder: Path) -> Iterator[None]:
 class BatchServer:
     """The files and batches of one server, one call at a time.
 
-    The `openai` client tries calls again. Every method raises TryFailedError, whose words hold no
-    key, when the tries of the settings are used up or no further try will do.
+    The `openai` client tries calls again, but for the creation of a batch: one whose reply got
+    lost may have been made. Every method raises TryFailedError, whose words hold no key, when the
+    tries of the settings are used up or no further try will do.
     """
 
     def __init__(self, settings: LlmSettings) -> None:
@@ -451,13 +467,45 @@ class BatchServer:
         with failures(self.secret, policy=self._policy):
             return _id_of(self.client.files.create(file=file, purpose="batch"))
 
-    def create(self, file_id: str) -> str:
-        """Create a batch and return its id."""
+    def create(self, file_id: str, name: str) -> str:
+        """Create a batch, once even if the server's reply gets lost; return its id."""
+        pause_s, started = PAUSE_S, time.time()
+        for n_left in range(self._policy.max_tries - 1, -1, -1):
+            try:
+                with failures(self.secret, policy=self._policy):
+                    batch = self.client.with_options(max_retries=0).batches.create(
+                        input_file_id=file_id,
+                        endpoint=ENDPOINT,
+                        completion_window="24h",
+                        metadata={NAME_FIELD: name},
+                    )
+                    return _id_of(batch)
+            except TryFailedError as failure:
+                # A server may need a moment to know a file that was just uploaded.
+                may_pass = failure.verdict == "retry" or file_id in failure.detail
+                if not may_pass or not n_left:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(MOST_PAUSE_S, 2 * pause_s)
+            if (found := self.find(name, since_s=started)) is not None:
+                return found
+        raise AssertionError("not reached")
+
+    def find(self, name: str, *, since_s: float) -> str | None:
+        """Return the id of the batch of a name that was created since a Unix time, or None."""
+        from openai import APIStatusError
+
         with failures(self.secret, policy=self._policy):
-            batch = self.client.batches.create(
-                input_file_id=file_id, endpoint=ENDPOINT, completion_window="24h"
-            )
-            return _id_of(batch)
+            try:
+                for batch in self.client.batches.list(limit=100):  # newest first
+                    if (batch.metadata or {}).get(NAME_FIELD) == name:
+                        return batch.id
+                    if batch.created_at and batch.created_at < since_s - SLACK_S:
+                        return None
+            except APIStatusError as error:
+                if error.status_code not in NO_LIST_STATUS:
+                    raise
+        return None
 
     def retrieve(self, batch_id: str) -> "Batch | None":
         """Return a batch as it stands; None if the server does not know it."""
