@@ -14,8 +14,8 @@ from psibench.tables import read_table
 
 CHAIN, ABOVE = "chain", "above"
 VIEWS = ("chain-raw", "chain-tiny", "above-raw")
-LEXICAL = ["embedded-bm25", "flat-bm25"]  # start fast; the second one is the config's own
-FLAT = {"backend": "bm25", "b": 0.0, "calibration": {"midpoint": 0.3, "slope": 10.0}}
+LEXICAL = ["embedded-bm25", "own-bm25"]  # start fast; the second one is the config's own
+OWN = {"backend": "bm25", "calibration": {"midpoint": 0.3, "slope": 10.0}}
 JUDGES = ["stand-in", "stand-in-sentence", "stand-in-rare"]
 N_DOCUMENTS, N_SENTENCES, N_TERMS = 8, 9, 6
 N_SHORT, N_SHARED = 3, 6
@@ -93,7 +93,7 @@ def filter_config() -> dict[str, Any]:
     return {
         "benchmarks": {CHAIN: judged, ABOVE: above},
         "models": ["bm25"],
-        "rerankers": {"flat-bm25": FLAT},
+        "rerankers": {"own-bm25": OWN},
         "length_tokenizer": "words",
         "uncertainty": {"min_bucket_size": 1},
     }

@@ -154,7 +154,7 @@ def test_a_study_counts_every_threshold_over_all_candidates(chain: Project) -> N
 
 def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy: Project) -> None:
     config = chain_copy.read_config()
-    config["benchmarks"][CHAIN]["verify"]["threshold"] = 0.43
+    config["benchmarks"][CHAIN]["verify"]["threshold"] = 0.68
     chain_copy.write_config(config)
     assert chain_copy.planned(*TARGETS) == AFTER_REMOVAL | {
         **{"verify_margin": 1, "grade_pairs": 2, "grade": 1, "audit_pairs": 1, "audit_table": 1},

@@ -81,7 +81,11 @@ use rule on_cpu as report with:
         example_tables=summaries.paths_in(summaries.example_files(plan)),
         published=summaries.published_tables(),
         comparison_page=published_page,
-        training=summaries.training_tables(plan).get("training_buckets", []),
+        training=[
+            path
+            for name, path in summaries.training_tables(plan).items()
+            if name == "training_buckets"
+        ],
     output:
         page=in_report("results/report.html"),
     resources:
