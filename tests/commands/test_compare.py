@@ -301,6 +301,24 @@ def test_a_loss_that_is_significant_alone_may_not_be_so_of_ten_pairs(tmp_path, c
     assert row["p_difference"] < 0.05 < row["p_difference_adjusted"]
 
 
+def test_copies_of_documents_in_one_cluster_do_not_tell_more_systems_apart(tmp_path, capsys):
+    own = base_scores(30)
+    systems = [own, *(noisy(own - 0.008 * k, k) for k in (1, 2))]
+
+    def least(n_copies: int) -> list[float]:
+        articles = pl.Series([f"article {i // 3 % 30}" for i in range(90 * n_copies)])
+        for k, one in enumerate(systems):
+            frame = table(np.tile(one, (n_copies, 1)), cluster=articles)
+            write(tmp_path / f"{k}.parquet", frame)
+        files = [str(tmp_path / f"{k}.parquet") for k in range(3)]
+        out = tmp_path / f"out-{n_copies}"
+        assert main(["compare", *files, "--buckets", "thirds", "--out", str(out)]) == 0
+        found = read_table(out / "comparison.parquet", COMPARED).filter(metric="ndcg@10")
+        return found.filter(evidence="all")["p_difference_adjusted"].to_list()
+
+    assert least(4) == pytest.approx(least(1), abs=0.03)
+
+
 def test_several_systems_on_few_documents_are_not_told_apart(tmp_path, capsys):
     few = {name: scores[:20] for name, scores in FOUR.items()}
     assert compare_all(tmp_path, few, "--fail-if-worse", 0.05, "--out", tmp_path / "out") == 0

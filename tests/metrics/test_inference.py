@@ -615,6 +615,17 @@ def test_truncation_by_hand():
     assert found.p == pytest.approx(2 * stats.t.sf(0.75 / se, 39))
 
 
+def test_what_truncation_costs_is_the_coefficient_of_least_squares():
+    rng = np.random.default_rng(0)
+    documents = np.sort(rng.integers(0, 60, 300))
+    buckets = rng.integers(0, 4, 300)
+    cut, scores = rng.random(300) < 0.2 * (1 + buckets), rng.random(300)
+    design = np.column_stack([cut, np.eye(60)[documents], np.eye(4)[buckets]])
+    (of_cut, *_), *_ = np.linalg.lstsq(design.astype(float), scores)
+    found = truncation_effect(scores, documents, buckets, cut, level=0.95)
+    assert found.value == pytest.approx(of_cut)
+
+
 @pytest.mark.parametrize(
     "cut_of",
     [

@@ -4,7 +4,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.metrics.labels import cohen_kappa, corrected_mean, human_qrels, label_agreement
+from psibench.metrics.labels import (
+    cohen_kappa,
+    corrected_mean,
+    corrected_scores,
+    human_qrels,
+    label_agreement,
+)
 
 ALONE = np.arange(20)
 """Each query has a document of its own."""
@@ -85,6 +91,28 @@ def test_agreement_takes_clusters_for_units():
     assert by_article["agreement_low"] < 0.6
     none = label_agreement(grades, qrels.with_columns(score=0), scores, schemes=["thirds"])
     assert none["kappa"].to_list() == [None] * 4
+
+
+def test_corrected_means_take_clusters_for_units():
+    # 60 queries on documents of their own, in 12 articles of which every other one is found.
+    ids = [f"d{i}" for i in range(60)]
+    columns = {"query_id": ids, "domain": "general", "document_id": ids}
+    scores = pl.DataFrame(columns).with_columns(
+        pl.Series("cluster", [f"article {i // 5}" for i in range(60)]),
+        pl.Series("ndcg@10", [float(i // 5 % 2) for i in range(60)]),
+    )
+    grades = pl.DataFrame({"query-id": ids, "corpus-id": ids, "score": [1] * 60})
+    alone, of_articles = (
+        corrected_scores(
+            {"m": (frame, scores.select("query_id", "ndcg@10"))},
+            grades,
+            metrics=["ndcg@10"],
+            schemes=[],
+        ).row(0, named=True)
+        for frame in (scores.drop("cluster"), scores)
+    )
+    assert alone["corrected"] == of_articles["corrected"] == pytest.approx(0.5)
+    assert of_articles["corrected_low"] < alone["corrected_low"] - 0.05
 
 
 def test_kappa():
