@@ -105,5 +105,8 @@ def test_a_folder_with_a_checkpoint_is_checked_as_its_files_give_it(tmp_path, ca
     assert main(["models", str(checkpoint)]) == 0
     (entry,) = yaml.safe_load(capsys.readouterr().out).values()
     assert (entry["checkpoint"], entry["backend"]) == (str(checkpoint), "sentence-transformers")
+    (tmp_path / "empty").mkdir()
+    assert main(["models", "--check", str(tmp_path / "empty")]) == 2
+    assert "no config.json and no modules.json; expected a checkpoint" in capsys.readouterr().err
     assert main(["models", "--check", "nowhere-near-any"]) == 2
     assert "of a checkpoint of yours give its folder" in capsys.readouterr().err

@@ -105,6 +105,8 @@ def _departures(entry: "Compared") -> tuple[list[str], list[str]]:
     folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
     if not folder.is_dir():
         folder = download_settings(entry.checkpoint, entry.revision)
+    elif not any((folder / name).is_file() for name in ("config.json", "modules.json")):
+        raise InputError(f"{folder}: no config.json and no modules.json; expected a checkpoint")
     found = compare_with_checkpoint(entry, folder)
     keys = [comparison.key for comparison in found]
     differing = [str(comparison) for comparison in found if not comparison.agrees]

@@ -115,7 +115,7 @@ def run_score(args: argparse.Namespace) -> None:
         print(f"\n{_correct(scored, grades, qrels, schemes, origin, args)}\n")
     print(*author_lines(author), sep="\n")
     print(
-        "Nothing written: with --out DIR the tables are, and the sentences can be shown"
+        "Nothing written: with --out DIR the tables are, with all views of the evidence"
         if args.out is None
         else f"Tables written to {args.out}"
     )
