@@ -1,5 +1,8 @@
 """The table of a config's work: counts times means by the config, and what a run measured."""
 
+import os
+from pathlib import Path
+
 import polars as pl
 import pytest
 from language_tables import write_domains, write_texts
@@ -14,6 +17,8 @@ from psibench.plan.config import load_config
 from psibench.plan.measured import Measured
 from psibench.plan.plan import make_plan
 from psibench.plan.work import encoding_jobs, portions, work_table
+from psibench.sources.convert import PagedText
+from psibench.sources.files import WHOLE_FILE
 from psibench.tables import Provenance
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.io import each_domain
@@ -399,7 +404,7 @@ def build(folder):
     return folder / "results" / "mine" / "build" / "eng-Latn"
 
 
-def write_usage(folder, task, n_items, *, model="paid-1"):
+def write_usage(folder, task, n_items, *, model="paid-1", shard=None):
     """Write what a task used: 100 tokens in and 40 out for each item."""
     prompt = load_prompt("locate.md" if task == "locate_span" else PROMPTS / f"{task}.md")
     row = dict.fromkeys(LLM_USAGE.column_names, 0) | {
@@ -408,7 +413,7 @@ def write_usage(folder, task, n_items, *, model="paid-1"):
         **{"input_tokens": 100 * n_items, "output_tokens": 40 * n_items},
     }
     frame = pl.DataFrame([row], schema=LLM_USAGE.empty().schema)
-    path = build(folder) / f"{task}.usage.parquet"
+    path = build(folder) / f"{f'{task}/{shard}' if shard else task}.usage.parquet"
     write_domains({"general": frame}, path, LLM_USAGE, provenance=Provenance("gather", 1))
 
 
@@ -438,6 +443,36 @@ def test_a_run_s_tables_take_the_place_of_guesses(folder):
     assert (ends(again, "items"), again["answered"]) == ((4100, 4100), 0)
     assert ends(again, "tokens_in") == (410_000, 410_000)
     assert ends(again, "tokens_out") == (164_000, 164_000)
+
+
+def test_of_a_task_under_way_the_shards_that_are_done_count(folder):
+    write_usage(folder, "propose_questions", 900, shard="1-of-2")
+    row = rows_of(folder, POSIR | {"shards": 2})["propose_questions"]
+    assert (ends(row, "items"), row["answered"], row["basis"]) == ((2000, 2000), 900, "plan")
+    assert ends(row, "tokens_out") == (1100 * 40, 1100 * 40)
+    write_usage(folder, "propose_questions", 1100, shard="0-of-3")  # of another cut
+    assert rows_of(folder, POSIR | {"shards": 2})["propose_questions"]["answered"] == 900
+
+
+def test_tables_that_a_run_is_making_anew_measure_nothing(folder, monkeypatch):
+    before = rows_of(folder)
+    write_usage(folder, "locate_span", 4100)
+    assert rows_of(folder) != before
+    path = build(folder) / "locate_span.usage.parquet"
+    path.unlink()
+    monkeypatch.setattr(Path, "is_file", lambda one: one == path or os.path.isfile(one))
+    assert rows_of(folder) == before
+
+
+def test_tables_with_other_columns_than_today_s_measure_nothing(folder):
+    before = rows_of(folder)
+    write_usage(folder, "locate_span", 4100)
+    write_flow(folder, "verify", 3900, 1300)
+    assert rows_of(folder) != before
+    for name, column in (("locate_span.usage", "n_items"), ("verify.flow", "kept")):
+        path = build(folder) / f"{name}.parquet"
+        pl.read_parquet(path).drop(column).write_parquet(path)
+    assert rows_of(folder) == before
 
 
 def text_files(folder, n):
@@ -484,6 +519,25 @@ def test_a_corpus_that_is_built_is_counted_and_so_are_its_queries(folder):
     assert encode["tokens_in_high"] == 3 + 256 + 4
     assert encode["store_bytes"] == 3 * 384 * 4
     assert ends(search, "items") == (1, 1)
+
+
+def test_a_corpus_without_its_queries_is_not_built_yet(folder):
+    data = folder / "results/mine/data/eng-Latn/general"
+    write_texts(data, {"d1": "one two three"}, {"q": "Which one of it?"})
+    (data / "queries.parquet").unlink()
+    assert rows_of(folder, models=["all-minilm-l6-v2"])["encode"]["basis"] == "plan"
+
+
+def test_texts_with_pages_and_without_are_counted_together(folder, monkeypatch):
+    source = text_files(folder, 3)
+    (folder / "texts" / "1.pdf").touch()
+    paged = PagedText("one page " * 40)
+    paged.page_starts = [0]
+    monkeypatch.setitem(WHOLE_FILE, ".pdf", lambda path: paged)
+    monkeypatch.setattr("psibench.sources.batches.BATCH_ROWS", 1)
+    section = {"recipe": "known_item", "source": source}
+    row = rows_of(folder, section, models=["all-minilm-l6-v2"])["encode"]
+    assert (row["basis"], row["items_high"]) == ("source", 4 + 4 * 3)
 
 
 def test_what_nobody_can_tell_is_null_and_said_so(folder):

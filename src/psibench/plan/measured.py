@@ -7,6 +7,7 @@ machine holds, if it is not too large to be read whole.
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,17 +98,15 @@ class Measured(Planned):
         for one in dict.fromkeys((name, planned.base)):
             folder = self.results / one / "data" / language
             corpora = sorted(folder.glob("*/corpus.parquet"))
-            if corpora and len(corpora) >= len(planned.domains(language)):
+            queries = sorted(folder.glob("*/queries.parquet"))
+            if min(len(corpora), len(queries)) >= max(1, len(planned.domains(language))):
                 break
         else:
             return None
         lengths = Counter[float]()
         for path in corpora:
             lengths.update(read_columns(path, CORPUS, ["token_length"])["token_length"])
-        asked = pl.concat(
-            read_columns(path, QUERIES, ["text"])["text"]
-            for path in sorted(folder.glob("*/queries.parquet"))
-        )
+        asked = pl.concat(read_columns(path, QUERIES, ["text"])["text"] for path in queries)
         n_tokens = int(asked.str.len_chars().sum()) * tokens_per_unit("chars", language)
         return Texts(tuple(sorted(lengths.items())), len(asked), n_tokens / max(1, len(asked)))
 
@@ -115,10 +114,11 @@ class Measured(Planned):
 
     def kept(self, name: str, language: str, step: str) -> float | None:
         """Return the share of candidates that a step kept in a run; None before one."""
-        planned = self.plan.benchmarks[name]
+        planned, folder = self.plan.benchmarks[name], self.results / name / "build"
         places = [*planned.parts[language], *(f"/{one}" for one in planned.domains(language))]
-        rows, _ = self._built(name, language, places, f"{step}.flow")
-        rows = rows.filter(pl.col("unit") == UNITS[planned.generated.recipe]) if len(rows) else rows
+        paths = [folder / f"{language}{place}" / f"{step}.flow.parquet" for place in places]
+        rows = _read(paths, ["unit", "step", "entered", "kept"])
+        rows = rows.filter(pl.col("unit") == UNITS[planned.generated.recipe])
         if rows.is_empty():
             return None
         first, last = (pl.col("step") == end for end in (rows["step"].min(), rows["step"].max()))
@@ -129,12 +129,19 @@ class Measured(Planned):
         return kept / entered if entered else None
 
     def used(self, name: str, language: str, task: str) -> Used | None:
-        """Return what a task used in a language, as far as it is done; None before."""
-        asked = self.plan.benchmarks[name].tasks[task]
-        places = self.plan.benchmarks[name].asked_in(task, language)
-        rows, is_complete = self._built(name, language, places, f"{task}.usage")
+        """Return what a task used in a language, as far as its jobs are done; None before any."""
+        planned, paths, is_complete = self.plan.benchmarks[name], list[Path](), True
+        for part in planned.asked_in(task, language):
+            folder = self.results / name / "build" / f"{language}{part}"
+            whole = folder / f"{task}.usage.parquet"
+            is_complete &= whole.is_file()
+            shards = [f"{task}/{shard}" for shard in planned.task_shards(task, language)]
+            done = [task] if whole.is_file() else shards
+            paths += [folder / f"{one}.usage.parquet" for one in done]
+        rows = _read(paths, ["model", "prompt_hash", "n_items", "input_tokens", "output_tokens"])
         if rows.is_empty() or not (n := int(rows["n_items"].sum())):
             return None
+        asked = planned.tasks[task]
         model, prompt = self.plan.llms[asked.section.llm].model, asked.prompt
         same = (pl.col("model") == model) & (pl.col("prompt_hash") == (prompt and prompt.hash))
         is_of_sample = self._is_of_sample(name, language)
@@ -145,19 +152,19 @@ class Measured(Planned):
             answered=int(rows.filter(same)["n_items"].sum()) if is_of_sample else 0,
         )
 
-    def _built(
-        self, name: str, language: str, places: Iterable[str], table: str
-    ) -> tuple[pl.DataFrame, bool]:
-        """Read a table of a build's parts or domains as far as it is there; say if all of it is."""
-        folder = self.results / name / "build"
-        paths = [folder / f"{language}{place}" / f"{table}.parquet" for place in places]
-        there = [pl.read_parquet(path) for path in paths if path.is_file()]
-        return pl.concat(there) if there else pl.DataFrame(), len(there) == len(paths)
-
     def is_encoded(self, name: str, model: str, language: str) -> bool:
         """Say whether the vectors of today's texts are there."""
         path = self.results / name / "encodings" / model / f"{language}.parquet"
         return path.is_file() and self._is_of_sample(name, language)
+
+
+def _read(paths: Iterable[Path], columns: list[str]) -> pl.DataFrame:
+    """Read columns of the tables that are there and have them: a run may be writing others."""
+    frames = [pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))]
+    for path in paths:
+        with suppress(FileNotFoundError, pl.exceptions.ColumnNotFoundError):
+            frames.append(pl.read_parquet(path, columns=columns))
+    return pl.concat(frames, how="vertical_relaxed")
 
 
 def _source(planned: PlannedBenchmark, language: str) -> Texts | None:
@@ -178,7 +185,8 @@ def _source(planned: PlannedBenchmark, language: str) -> Texts | None:
             batches = read_documents(place.source).batches  # type: ignore[arg-type]
             cut = place.passages
             documents = pl.concat(
-                batch if cut is None else cut_into_passages(batch, cut)[0] for batch in batches
+                (batch if cut is None else cut_into_passages(batch, cut)[0] for batch in batches),
+                how="diagonal",  # pages are known in some alone
             )
         if isinstance(one, KnownItem):  # at most: to simulate them takes long
             n_queries += documents.height * len(POSITIONS) * one.queries_per_third
