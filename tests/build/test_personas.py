@@ -9,6 +9,7 @@ from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
 from psibench.generate.personas import Personas, persona_candidates, read_personas, run_personas
+from psibench.sources.documents import SourceDocuments
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.schemas import DOCUMENTS
@@ -119,3 +120,10 @@ def test_models_without_one_vector_per_text_are_refused(tmp_path, entry, found):
 def test_personas_are_read_once_each_and_on_one_line(tmp_path):
     people = ["A cook\n in  Lyon.", "A cook in Lyon.", " ", "A poet."]
     assert read_personas(section(tmp_path, people=people)) == ["A cook in Lyon.", "A poet."]
+
+
+def test_personas_of_batches_with_other_columns_are_read(tmp_path, monkeypatch):
+    batches = [pl.DataFrame({"text": ["A cook."]}), pl.DataFrame({"text": ["A poet."], "n": [1]})]
+    read = SourceDocuments(iter(batches))
+    monkeypatch.setattr("psibench.generate.personas.read_documents", lambda source: read)
+    assert read_personas(section(tmp_path)) == ["A cook.", "A poet."]

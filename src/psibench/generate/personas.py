@@ -173,7 +173,7 @@ def read_personas(section: Personas) -> list[str]:
     InputError
         If a file is missing or malformed, or holds no text.
     """
-    texts = pl.concat(read_documents(section.source).batches)["text"]
+    texts = pl.concat(batch["text"] for batch in read_documents(section.source).batches)
     return list(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
