@@ -7,72 +7,28 @@ answer in it. The phrases cover English and Chinese; a question in another langu
 import re
 from functools import cache
 
-# "The passage" in a question is nearly always the one being read.
-_PLAIN_NOUNS = "passage excerpt paragraph snippet"
-_PLAIN_FRAMES = """
-    this {}
-    the {}
-    the above {}
-    the given {}
-    the provided {}
-"""
-# These may also be what is searched for ("the text argument", "who signed the document").
-_FRAMED_NOUNS = "document text article"
-_FRAMES = """
-    this {}
-    the above {}
-    the given {}
-    the provided {}
-    the {} above
-    the {} below
-    according to the {}
-    based on the {}
-    in the {}
-    by the {}
-    from the {}
-    does the {}
-    is the {} about
-    the {} says
-    the {} mentions
-    the {} describes
-    the {} states
-    the {} explains
-    the {} discusses
-    the {} suggests
-    the {} claims
-    the {} lists
-    author of the {}
-    beginning of the {}
-    start of the {}
-    middle of the {}
-    end of the {}
-    part of the {}
-    third of the {}
-    section of the {}
-    rest of the {}
-    idea of the {}
-    point of the {}
-    topic of the {}
-    theme of the {}
-    purpose of the {}
-"""
-_OTHERS = """
-    mentioned above
-    mentioned earlier
-    described above
-    listed above
-    does the author
-    the author says
-    the author mentions
-    the author describes
-    the author argues
-    the first third
-    the middle third
-    the final third
-    the last third
-"""
+# "The passage" in a question is nearly always the one being read. Documents, texts and articles may
+# also be what is searched for ("the text argument", "who signed the document").
+_READ = "(?:passage|excerpt|paragraph|snippet)"
+_NAMED = "(?:document|text|article)"
+_VERBS = "says|mentions|describes|states|explains|discusses|suggests|claims|lists"
+_PIECES = "author|beginning|start|middle|end|part|third|section|rest"
+_SUBJECTS = "idea|point|topic|theme|purpose"
+_ENGLISH = (
+    f"(?:this|the|the above|the given|the provided) {_READ}",
+    f"(?:this|the above|the given|the provided) {_NAMED}",
+    f"(?:according to|based on|in|by|from|does) the {_NAMED}",
+    f"is the {_NAMED} about",
+    f"the {_NAMED} (?:above|below|{_VERBS})",
+    f"(?:{_PIECES}|{_SUBJECTS}) of the {_NAMED}",
+    "mentioned earlier",
+    "(?:mentioned|described|listed) above",
+    "does the author",
+    "the author (?:says|mentions|describes|argues)",
+    "the (?:first|middle|final|last) third",
+)
 # "The passage of the act", "the article on free speech": a document that the question names.
-_UNLESS_FOLLOWED_BY = "of on about for by that which named called"
+_UNLESS_FOLLOWED_BY = "of|on|about|for|by|that|which|named|called"
 
 # Chinese has no word borders: 本文 also stands in 日本文化, 上文 in 历史上文献, 文中 in 英文中. So
 # each phrase brings context of its own.
@@ -101,22 +57,11 @@ def mentions_document(question: str) -> str | None:
     return None
 
 
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.strip().splitlines()]
-
-
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    return _english(), re.compile("|".join(map(re.escape, _CHINESE.split())))
-
-
-def _english() -> re.Pattern[str]:
-    framed = [
-        frame.format(noun)
-        for frames, nouns in ((_PLAIN_FRAMES, _PLAIN_NOUNS), (_FRAMES, _FRAMED_NOUNS))
-        for frame in _lines(frames)
-        for noun in nouns.split()
-    ]
-    phrases = "|".join(phrase.replace(" ", r"\s+") for phrase in [*framed, *_lines(_OTHERS)])
-    followers = "|".join(_UNLESS_FOLLOWED_BY.split())
-    return re.compile(rf"\b(?:{phrases})\b(?!\s+(?:{followers})\b)", re.IGNORECASE)
+    phrases = "|".join(_ENGLISH).replace(" ", r"\s+")
+    english = rf"\b(?:{phrases})\b(?!\s+(?:{_UNLESS_FOLLOWED_BY})\b)"
+    return (
+        re.compile(english, re.IGNORECASE),
+        re.compile("|".join(map(re.escape, _CHINESE.split()))),
+    )
