@@ -12,7 +12,6 @@ from psibench.config.paths import CONFIG_FOLDER
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.usage import Usage
-from psibench.sources import reach
 
 PRICE = {"input_usd": 1.0, "output_usd": 10.0, "as_of": "2026-01-31", "source": "a page"}
 LLMS = {
@@ -44,7 +43,7 @@ GONE = MINE | {"source": {"kind": "files", "paths": ["gone"]}, "sample": {"edges
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A working folder with three contexts, a question each, and no hub."""
+    """A working folder with three contexts, a question each."""
     paragraphs = []
     for year, name in enumerate(("Ahrn", "Bexley", "Corve"), start=1800):
         context = f"The mill of {name} stood by the river until it burnt down in {year}."
@@ -55,7 +54,6 @@ def folder(tmp_path, monkeypatch):
     data = {"data": [{"title": "t", "paragraphs": paragraphs}]}
     (tmp_path / "squad.json").write_text(json.dumps(data))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reach, "hub_is_reachable", lambda: False)
     return tmp_path
 
 
