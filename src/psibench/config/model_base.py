@@ -17,7 +17,6 @@ Scoring = Literal["cosine", "maxsim", "mean-maxsim", "sparse"]
 """cosine: of unit vectors, the best window's; maxsim: the sum over query tokens of the best
 document token; mean-maxsim: their mean; sparse: the sum over shared terms."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 MOST_PROMPT_CHARS = 10_000
 Prompt = Annotated[str, StringConstraints(max_length=MOST_PROMPT_CHARS)]
 """Text put before each text of a role: it is tokenized as often as there are texts."""

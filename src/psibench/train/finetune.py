@@ -312,16 +312,13 @@ def load_base(entry: Base, *, device: str) -> Any:
 
     with loading(entry):
         folder = transformer_folder(checkpoint_folder(entry))
-        options: dict[str, Any] = {"dtype": "float32"}
-        if entry.attention != "auto":
-            options["attn_implementation"] = entry.attention
         changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else None
         check_files(folder)
         saved = Transformer.load_config(str(folder))
         with checking_weights(folder):
             transformer = Transformer(
                 str(folder),
-                model_kwargs=options,
+                model_kwargs={"dtype": "float32"},
                 config_kwargs=changes,
                 modality_config={"text": dict(TEXT_INPUT)},  # no chat template around texts
                 module_output_name="token_embeddings",

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from psibench.config.base import Commit, Id, Language, Section, refuse_repeats
-from psibench.config.model_base import Attention
 from psibench.text.segments import POSITIONS, Position
 
 POOL = "pool"
@@ -68,8 +67,6 @@ class Base(Section):
     positions: Literal["none"] | None = None
     """none: the rotary embedding is taken out, as the code that pretrained the checkpoint did and
     its config.json does not say (Controlled's TinyLlama-NoPE). Null: as config.json says."""
-    attention: Attention = "auto"
-    """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the forward pass; weights and updates are float32. auto: bfloat16 on a GPU
     that has it, else float32."""
