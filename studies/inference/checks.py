@@ -273,7 +273,7 @@ def between_size(
     for _ in range(replicates):
         sample = draw(world, rng)
         q = sample.queries
-        placed = (q.documents, q.buckets, q.lengths)
+        placed = (q.documents, q.buckets, q.lengths, np.arange(len(q.buckets)))
         found = between_documents(sample.scores, *placed, units=sample.clusters)
         p.append(_p_values(found))
         if len(flagged) < 20:
@@ -296,7 +296,8 @@ def between_power(
     for _ in range(replicates):
         sample = draw(world, rng)
         q = sample.queries
-        p.append(_p_values(between_documents(sample.scores, q.documents, q.buckets, q.lengths)))
+        placed = (q.documents, q.buckets, q.lengths, np.arange(len(q.buckets)))
+        p.append(_p_values(between_documents(sample.scores, *placed)))
     for column, name in enumerate(TESTS):
         yield share(f"between p_{name} <= .05", reject(np.array(p)[:, column]))
 
@@ -309,7 +310,8 @@ def between_shuffled(
     for _ in range(replicates):
         sample = draw(world, rng)
         q = sample.queries
-        closed = between_documents(sample.scores, q.documents, q.buckets, q.lengths)
+        placed = (q.documents, q.buckets, q.lengths, np.arange(len(q.buckets)))
+        closed = between_documents(sample.scores, *placed)
         gaps.append(number(closed.p_shape) - shuffled_p(sample, rng, n_shuffles))
     yield average("p_shape, closed form less shuffled", gaps, -0.01, 0.01)
     yield average("absolute difference of p_shape", np.abs(gaps), None, 0.02)
@@ -359,9 +361,9 @@ def comparison(
     p, own = [], []
     for _ in range(replicates):
         q, first, second = draw_pair(pair, rng)
-        found = compare_profiles(
-            first, second, q.documents, np.arange(len(first)), q.buckets, q.lengths, within=within
-        )
+        index = np.arange(len(first))
+        placed = (q.documents, index, q.buckets, q.lengths, q.positions)
+        found = compare_profiles(first, second, *placed, within=within)
         p.append((number(found.p), number(found.p_hit), number(found.p_miss)))
         if alone:
             sample = Sample(q, first, int(q.buckets.max()) + 1)

@@ -33,6 +33,7 @@ def compared(first, second, documents, buckets, *, within=True):
         np.arange(len(first)),
         buckets,
         np.full(len(first), 900.0),
+        np.arange(len(first)),
         within=within,
     )
 

@@ -441,7 +441,7 @@ def test_between_documents_by_hand():
     # 20 * 20 / (40 * 39) * 10 = 2.564: z = 5 / 1.601 = 3.122.
     scores = np.r_[np.ones(15), np.zeros(5), np.ones(5), np.zeros(15)]
     buckets = np.repeat([0, 1], 20)
-    test = between_documents(scores, np.arange(40), buckets, np.full(40, 500.0))
+    test = between_documents(scores, np.arange(40), buckets, np.full(40, 500.0), np.zeros(40))
     z = 5 / (20 * 20 / (40 * 39) * 10) ** 0.5
     assert test.statistic.tolist() == pytest.approx([5, -5])
     assert test.p_shape == pytest.approx(2 * stats.norm.sf(z))
@@ -450,7 +450,8 @@ def test_between_documents_by_hand():
 
 
 def test_between_documents_that_all_score_alike_none_informs():
-    test = between_documents(np.ones(60), np.arange(60), np.arange(60) % 3, np.full(60, 500.0))
+    each = np.arange(60)
+    test = between_documents(np.ones(60), each, each % 3, np.full(60, 500.0), np.zeros(60))
     assert (test.p, test.n_documents) == (None, 0)
 
 
@@ -484,7 +485,10 @@ def test_between_documents_has_the_covariance_of_all_exchanges():
     x = np.array([-1.0, 0.0, 1.0])
     p_trend = 2 * stats.norm.sf(abs(x @ total) / (x @ covariance @ x) ** 0.5)
     documents, buckets, scores, lengths = (np.array(part) for part in zip(*rows, strict=True))
-    test = between_documents(scores, documents, buckets, lengths)
+    places = np.arange(len(scores)) + 0.0
+    mixed = rng.permutation(len(scores))  # the order of rows does not matter
+    columns = (scores, documents, buckets, lengths, places)
+    test = between_documents(*(column[mixed] for column in columns))
     assert test.statistic.tolist() == pytest.approx(total.tolist())
     assert test.p_trend == pytest.approx(p_trend)
 
@@ -494,10 +498,10 @@ def test_between_documents_takes_out_what_length_quintiles_explain():
     quintile = np.repeat(np.arange(5), 40)
     late = np.array([i % 40 < 8 + 6 * q for i, q in enumerate(quintile)]).astype(int)
     scores = 1 - 0.2 * quintile
-    test = between_documents(scores, np.arange(200), late, 100.0 + quintile)
+    test = between_documents(scores, np.arange(200), late, 100.0 + quintile, np.zeros(200))
     assert np.abs(test.statistic).max() < 1e-9
     # As one stratum the same data reject.
-    naive = between_documents(scores, np.arange(200), late, np.full(200, 100.0))
+    naive = between_documents(scores, np.arange(200), late, np.full(200, 100.0), np.zeros(200))
     assert naive.p_shape < 1e-3
 
 
@@ -509,9 +513,8 @@ def test_between_documents_a_bucket_is_tested_alone_where_clusters_are_enough():
     documents, lengths = np.arange(300), np.repeat(np.arange(5) * 100.0 + 500, 60)
 
     def test(n_clusters):
-        return between_documents(
-            scores, documents, buckets, lengths, units=rng.permutation(documents % n_clusters)
-        )
+        units = rng.permutation(documents % n_clusters)
+        return between_documents(scores, documents, buckets, lengths, np.zeros(300), units=units)
 
     few, many = test(12), test(60)
     assert few.p_bucket is None

@@ -26,6 +26,7 @@ from psibench.metrics.inference import (
     BoolArray,
     FloatArray,
     IntArray,
+    renumbered,
     units_of,
 )
 from psibench.metrics.psi import RowData, effect_figures, estimate_row
@@ -466,14 +467,14 @@ def _compared(
         placed = members.among(chosen)
         documents, units = queries.documents[chosen], queries.units(chosen)
         mine = psi[first.model, scheme.name, metric, view]
-        order = np.argsort(queries.positions[chosen][placed.query_index], kind="stable")
         profile = compare_profiles(
             a[chosen],
             b[chosen],
             documents,
-            placed.query_index[order],
-            placed.bucket_index[order],
+            placed.query_index,
+            placed.bucket_index,
             queries.lengths[chosen],
+            queries.positions[chosen],
             within=mine["info_shape"] >= LEAST_INFORMATION,
             units=units,
         )
@@ -493,7 +494,7 @@ def _compared(
             "buckets": scheme.name,
             "evidence": view,
             "n_queries": int(chosen.sum()),
-            "n_documents": len(np.unique(documents)),
+            "n_documents": len(renumbered(documents)[0]),
             "mean": float(a[chosen].mean()),
             "other_mean": float(b[chosen].mean()),
             "p_profile": profile.p,

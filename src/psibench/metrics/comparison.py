@@ -61,6 +61,7 @@ def compare_profiles(
     query_index: IntArray,
     bucket_index: IntArray,
     lengths: FloatArray,
+    positions: FloatArray,
     *,
     within: bool = True,
     units: IntArray | None = None,
@@ -69,10 +70,11 @@ def compare_profiles(
 
     Parameters
     ----------
-    first, second, documents, lengths : arrays of shape (n_queries,)
-        Scores of both, in [0, 1]; the query's document and its length.
+    first, second, documents, lengths, positions : arrays of shape (n_queries,)
+        Scores of both, in [0, 1]; the query's document, its length, and what a document's queries
+        are ordered by.
     query_index, bucket_index : int arrays of shape (n_memberships,)
-        Which query sits in which bucket, a document's queries in order of position.
+        Which query sits in which bucket.
     within : bool
         Whether documents hold several buckets: `within_documents`, else `between_documents`.
     units : int array of shape (n_queries,), or None
@@ -97,6 +99,7 @@ def compare_profiles(
             documents[query_index],
             bucket_index,
             lengths[query_index],
+            positions[query_index],
             units=None if units is None else units[query_index],
         )
 

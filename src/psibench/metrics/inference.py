@@ -110,6 +110,16 @@ class DocumentTable:
         return (self.by_unit(self.counts) > 0).sum(axis=0).astype(np.float64)
 
     @cached_property
+    def document_sizes(self) -> FloatArray:
+        """Queries per document, n_d."""
+        return self.counts.sum(axis=1)
+
+    @cached_property
+    def document_totals(self) -> FloatArray:
+        """Score sum per document, t_d."""
+        return self.sums.sum(axis=1)
+
+    @cached_property
     def bucket_sizes(self) -> FloatArray:
         """Queries per bucket, n_k."""
         return self.counts.sum(axis=0)
@@ -259,24 +269,24 @@ class HotellingTest:
     @property
     def p(self) -> float:
         """p-value of "the rows have mean 0", symmetric about it; 1 where all rows are 0."""
-        from scipy.stats import beta
+        from scipy.special import betaincc
 
         if not self.rank:
             return 1.0
         half, rest = self.rank / 2, (self.n_units - self.rank) / 2
-        return float(beta.sf(min(self.q / self.n_units, 1.0), half, rest))
+        return float(betaincc(half, rest, min(self.q / self.n_units, 1.0)))
 
     def critical_scale(self, alpha: float) -> float:
         """Factor that makes the observed deviations just significant at alpha; below 1: they are.
 
         ``B / (1 - B)``, ``B = Q / n``, grows with their square (Hotelling's T^2 is n - 1 times it).
         """
-        from scipy.stats import beta
+        from scipy.special import betainccinv
 
         if not self.rank:
             return 1.0
         found = min(max(self.q / self.n_units, 1e-12), 1.0)
-        allowed = beta.isf(alpha, self.rank / 2, (self.n_units - self.rank) / 2)
+        allowed = betainccinv(self.rank / 2, (self.n_units - self.rank) / 2, alpha)
         return float(np.sqrt(allowed * (1 - found) / (found * (1 - allowed))))
 
 
@@ -360,8 +370,8 @@ def within_documents(table: DocumentTable, *, of_differences: bool = False) -> B
         fewer than `FEWEST_CLUSTERS` clusters (if clusters are units), or with fewer than two
         buckets.
     """
-    per_document = table.counts.sum(axis=1, keepdims=True)
-    expected = table.counts * (table.sums.sum(axis=1, keepdims=True) / per_document)
+    means = table.document_totals / table.document_sizes
+    expected = table.counts * means[:, None]
     return _test_rows(table.sums - expected, table, of_differences=of_differences)
 
 
@@ -478,8 +488,7 @@ def information(table: DocumentTable) -> Information:
     sizes = table.bucket_sizes
     if len(sizes) < 2:
         return Information(0.0, 0.0)
-    per_document = table.counts.sum(axis=1)
-    within = np.diag(sizes) - (table.counts / per_document[:, None]).T @ table.counts
+    within = np.diag(sizes) - (table.counts / table.document_sizes[:, None]).T @ table.counts
     overall = np.diag(sizes) - np.outer(sizes, sizes) / sizes.sum()
 
     def least(basis: FloatArray) -> float:
@@ -549,7 +558,7 @@ def same_document_profile(table: DocumentTable) -> Profile | None:
         buckets lies within documents. A bucket in which no informative document finds anything
         has mean 0.
     """
-    totals = table.sums.sum(axis=1)
+    totals = table.document_totals
     if totals.sum() <= 0 or len(table.buckets) < 2:
         return None
     several = ((table.counts > 0).sum(axis=1) >= 2) & (totals > 0)
@@ -568,7 +577,7 @@ def same_document_profile(table: DocumentTable) -> Profile | None:
     weights = pi * profile / (pi @ profile)
     ybar = table.mean
     means = ybar * profile / (pi @ profile)
-    overall = (totals - ybar * table.counts.sum(axis=1)) / (table.counts.sum() * ybar)
+    overall = (totals - ybar * table.document_sizes) / (table.counts.sum() * ybar)
     influence = np.zeros(table.counts.shape)
     influence[several] = pull - (pull @ weights)[:, None]
     influence += overall[:, None]
@@ -653,6 +662,7 @@ def between_documents(
     documents: IntArray,
     buckets: IntArray,
     lengths: FloatArray,
+    positions: FloatArray,
     *,
     units: IntArray | None = None,
     n_strata: int = 5,
@@ -671,9 +681,9 @@ def between_documents(
     Parameters
     ----------
     scores, documents, buckets : arrays of shape (n_memberships,)
-        Score, document and bucket of each query, those of one document in order of position.
-    lengths : float array of shape (n_memberships,)
-        Length of the query's document.
+        Score, document and bucket of each query.
+    lengths, positions : float arrays of shape (n_memberships,)
+        Length of the query's document; what a document's queries are ordered by.
     units : int array of shape (n_memberships,), or None
         The independent unit of each query's document (see `units_of`).
 
@@ -693,7 +703,9 @@ def between_documents(
     parts = np.zeros((0 if units is None else int(units.max(initial=-1)) + 1, n_buckets))
     if np.isnan(lengths).any():
         return BucketTest(0, total)
-    for rows in _exchangeable(documents, lengths, n_strata):  # (n_documents, n_queries) each
+    for rows in _exchangeable(
+        documents, lengths, positions, n_strata
+    ):  # (n_documents, n_queries) each
         z = scores[rows] - scores[rows].mean(axis=0)
         labels = np.eye(n_buckets)[column[rows]]  # (documents, queries, buckets)
         holding += labels.any(axis=1).sum(axis=0)
@@ -731,12 +743,12 @@ def between_documents(
 
 
 def _exchangeable(
-    documents: IntArray, lengths: FloatArray, n_strata: int
+    documents: IntArray, lengths: FloatArray, positions: FloatArray, n_strata: int
 ) -> Iterator[npt.NDArray[np.int64]]:
     """Yield rows of exchangeable documents: arrays (n_documents, n_queries) into the queries."""
     if not len(documents):
         return
-    order = np.argsort(documents, kind="stable")
+    order = np.lexsort((positions, documents))
     _, first, sizes = np.unique(documents[order], return_index=True, return_counts=True)
     own_length = lengths[order][first]
     edges = np.quantile(own_length, np.linspace(0, 1, n_strata + 1)[1:-1])
@@ -753,7 +765,7 @@ def _exchangeable(
 
 def effective_documents(table: DocumentTable) -> float:
     """Kish's effective number of documents, ``(sum n_d)^2 / sum n_d^2``."""
-    sizes = table.counts.sum(axis=1)
+    sizes = table.document_sizes
     return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
 
 
@@ -807,7 +819,7 @@ def confounding(table: DocumentTable, raw: Profile) -> float | None:
     found = raw.means > 0
     shares = table.counts * raw.means
     shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
-    expected = table.sums.sum(axis=1, keepdims=True) * shares
+    expected = table.document_totals[:, None] * shares
     curvature = np.diag(expected.sum(axis=0)) - shares.T @ expected
     rows = table.sums - expected
     rows -= (raw.influence[:, found] / raw.means[found]) @ curvature[found]
@@ -895,15 +907,16 @@ def clustered_effect(sums: FloatArray, weights: FloatArray, *, level: float) -> 
     it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where weights
     are equal, and unbounded (infinite ends) where some four documents have nearly all the weight.
     """
-    from scipy.stats import beta
+    from scipy.special import betaincc, betainccinv
 
     informs = (sums != 0) | (weights != 0)
     sums, weights = sums[informs], weights[informs]
     n, total, weight = len(sums), float(sums.sum()), float(weights.sum())
     value = total / weight
     spread = float(sums @ sums)
-    p = float(beta.sf(min(total**2 / (n * spread), 1.0), 0.5, (n - 1) / 2)) if spread > 0 else 1.0
-    allowed = n * float(beta.isf(1 - level, 0.5, (n - 1) / 2))
+    rest = (n - 1) / 2
+    p = float(betaincc(0.5, rest, min(total**2 / (n * spread), 1.0))) if spread > 0 else 1.0
+    allowed = n * float(betainccinv(0.5, rest, 1 - level))
     # (total - v weight)^2 <= allowed * sum (sums - v weights)^2, a quadratic inequality in v
     a = weight**2 - allowed * float(weights @ weights)
     b = total * weight - allowed * float(sums @ weights)

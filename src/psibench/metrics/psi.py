@@ -391,8 +391,6 @@ def estimate_row(
     if low < 0:
         raise InputError(f"scores: the least is {low}; a PSI needs scores of 0 or more")
     queries, buckets = np.asarray(query_index, np.int64), np.asarray(bucket_index, np.int64)
-    order = np.argsort(row.positions[queries], kind="stable")
-    queries, buckets = queries[order], buckets[order]
     units = units_of(row.documents, row.clusters)
     table = document_table(
         row.scores, row.documents, queries, buckets, n_buckets=n_buckets, units=units
@@ -409,7 +407,8 @@ def estimate_row(
     if is_within:
         test = within_documents(table)
     else:
-        test = between_documents(scores, *placed, lengths, units=of_placed)
+        positions = row.positions[queries]
+        test = between_documents(scores, *placed, lengths, positions, units=of_placed)
     plain = _psi(table, raw, equal_means(table) if raw else None, level)
     has_psi = plain["psi"] is not None
     equal = _psi(table, same, test, level, names=SAME)
@@ -473,7 +472,7 @@ def _control_figures(
     """Return p-values of a profile unlike the control's; null without one."""
     found = ProfileComparison(None, None, None)
     if row.control is not None:
-        placed = (row.documents, queries, buckets, row.lengths)
+        placed = (row.documents, queries, buckets, row.lengths, row.positions)
         found = compare_profiles(row.scores, row.control, *placed, within=is_within, units=units)
     return {"p_control": found.p, "p_control_hit": found.p_hit, "p_control_miss": found.p_miss}
 
