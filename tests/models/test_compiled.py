@@ -69,8 +69,27 @@ def test_a_network_is_converted_once_and_anew_where_what_was_kept_is_damaged(
     assert len(made) == 1
     (kept,) = engines.iterdir()  # nothing half-written beside it
     (kept / "model.xml").write_text("<half", encoding="utf-8")
-    assert load(tiny_bert, monkeypatch).compiled is not None
+    for _ in range(2):  # the second one finds what the first has put in its place
+        assert load(tiny_bert, monkeypatch).compiled is not None
     assert len(made) == 2
+
+
+def test_a_network_that_openvino_cannot_run_is_tried_once(tiny_bert, engines, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, logger="psibench")
+    made = []
+
+    def fail(*_):
+        made.append(None)
+        raise RuntimeError("no conversion rule\nfor: aten::mine")
+
+    monkeypatch.setattr(compiled, "_converted", fail)
+    for _ in range(2):
+        assert load(tiny_bert, monkeypatch).compiled is None
+    assert len(made) == 1
+    (kept,) = engines.iterdir()
+    first, again = [line for line in caplog.messages if line.startswith("engine torch: ")]
+    assert first == "engine torch: openvino cannot run it: no conversion rule"
+    assert again == f"{first} ({kept / 'torch.txt'})"
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tiny_bert, engines, monkeypatch):

@@ -6,11 +6,13 @@ has units for it. The first job that compiles a network checks on a few texts th
 agree; one that OpenVINO cannot run, or whose attention has windows or blocks, stays with torch.
 
 `PSIBENCH_ENGINE` is ``auto`` (as above, the default) or ``torch``. Converted networks of up to
-`MOST_KEPT_BYTES` are kept in ``$XDG_CACHE_HOME/psibench/engines`` for the jobs that follow.
+`MOST_KEPT_BYTES`, and why one is torch's, are kept in ``$XDG_CACHE_HOME/psibench/engines`` for the
+jobs that follow; deleting that folder has everything tried again.
 """
 
 import logging
 import os
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -117,22 +119,29 @@ def compile_network(
     if (core := _core(dtype)) is None:
         return None
     folder = _cache() / _key(network, core, dtype, identity)
-    kept = folder / "model.xml"
+    kept, refused = folder / "model.xml", folder / "torch.txt"
+    if refused.exists():
+        logger.info("engine torch: %s (%s)", refused.read_text(encoding="utf-8"), refused)
+        return None
     if kept.exists():
-        with suppress(RuntimeError):  # damaged: converted again
+        try:
             return _compiled(core, core.read_model(kept), dtype, signature[0])
+        except RuntimeError:  # damaged: converted again
+            shutil.rmtree(folder, ignore_errors=True)
     try:
         model = _converted(network, *signature)
         compiled = _compiled(core, model, dtype, signature[0])
         difference = _difference(compiled, passes)
+        reason = f"openvino's numbers differ by {difference:.1g}"
     except Exception as error:  # whatever a foreign compiler says of a network, torch runs it
-        logger.info("engine torch: openvino: %s", str(error).split("\n")[0])
-        return None
+        first_line, *_ = str(error).split("\n")
+        difference, reason = np.inf, f"openvino cannot run it: {first_line}"
     if not difference <= (VECTOR_BOUND[dtype] if bound is None else bound):
-        logger.info("engine torch: openvino's numbers differ by %.1g", difference)
+        logger.info("engine torch: %s", reason)
+        _keep(folder, lambda part: (part / refused.name).write_text(reason, encoding="utf-8"))
         return None
     if 4 * n_weights <= MOST_KEPT_BYTES:
-        _keep(model, folder)
+        _keep(folder, lambda part: _save(model, part / kept.name))
     return compiled
 
 
@@ -256,14 +265,18 @@ def _key(network: Any, core: Any, dtype: str, identity: str) -> str:
     )
 
 
-def _keep(model: Any, folder: Path) -> None:
-    """Put a converted network where the next job finds it, whole or not at all."""
-    import openvino
-
+def _keep(folder: Path, write: Callable[[Path], object]) -> None:
+    """Put what is written into a folder where the next job finds it, whole or not at all."""
     with suppress(OSError):  # a cache that cannot be written: the next job converts again
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:
             part = Path(made) / "part"
             part.mkdir()
-            openvino.save_model(model, part / "model.xml", compress_to_fp16=False)
+            write(part)
             part.rename(folder)  # fails where another job was first
+
+
+def _save(model: Any, path: Path) -> None:
+    import openvino
+
+    openvino.save_model(model, path, compress_to_fp16=False)

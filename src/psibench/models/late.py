@@ -169,9 +169,11 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     Raises
     ------
     InputError
-        If the checkpoint has no projection, does not know the markers or a mask token, or takes
-        fewer tokens than asked for.
+        If the checkpoint has no projection, does not know the markers or a mask token, takes fewer
+        tokens than asked for, or has vectors of another length than ``dim``.
     """
+    import torch
+
     weights = weights_format(device, dtype)
     check_files(folder)
     is_port = entry.architecture != "auto"
@@ -185,12 +187,21 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
         _read_as_one_token(found.tokenizer, prefix.strip(), entry.checkpoint)
     found.mask.resolve_with_tokenizer(found.tokenizer)
     expansion_id = _expansion_id(entry, found) if found.expands else None
-    return ColbertEncoder(
+    encoder = ColbertEncoder(
         entry, transformer, [module.to(device).eval() for module in found.modules], found.tokenizer,
         device, dtype, weights, checkpoint_identity(entry.checkpoint, entry.revision),
         mask=found.mask, prefixes=found.prefixes, query_tokens=query_tokens, longest_query=longest,
         expansion_id=expansion_id, attends=found.attends,
     )  # fmt: skip
+    with torch.inference_mode():
+        states = torch.zeros(1, 1, transformer.config.hidden_size, device=device)
+        n_dims = encoder.project(states).shape[-1]
+    if entry.dim not in (None, n_dims):
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: dim {entry.dim}, and its vectors have {n_dims} "
+            "dimensions; none are cut off: give that number, or leave dim out"
+        )
+    return encoder
 
 
 @dataclass(frozen=True)
