@@ -162,6 +162,50 @@ def test_without_a_length_of_its_own_a_checkpoint_limits_by_tokenizer_and_positi
     assert (code, lines[1:]) == (1, ["  max_tokens: the entry has 65, config.json 64"])
 
 
+@pytest.mark.parametrize("source", ["config.json", "tokenizer_config.json"])
+def test_limits_are_those_beside_the_transformer(save, check, source):
+    folder = save()
+    (folder / "sentence_bert_config.json").unlink()
+    inner = folder / "0_Transformer"
+    inner.mkdir()
+    for name in ("config.json", "tokenizer_config.json", "tokenizer.json"):
+        (folder / name).rename(inner / name)
+    limit = {"config.json": "max_position_embeddings", "tokenizer_config.json": "model_max_length"}
+    written = json.loads((inner / source).read_text()) | {limit[source]: 24}
+    (inner / source).write_text(json.dumps(written))
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["path"] = inner.name
+    (folder / "modules.json").write_text(json.dumps(modules))
+    code, lines = check(RIGHT, folder)
+    assert (code, lines[1:]) == (1, [f"  max_tokens: the entry has 32, {source} 24"])
+
+
+@pytest.mark.parametrize(
+    ("declared", "scoring", "normalized", "code"),
+    [
+        ("dot", "cosine", False, 1),
+        ("dot", "cosine", True, 0),  # of unit vectors: the cosine
+        ("cosine", "cosine", False, 0),
+        ("cosine", "maxsim", True, 1),
+        ("maxsim", "maxsim", False, 0),
+        (None, "cosine", False, 0),
+    ],
+)
+def test_a_similarity_other_than_the_checkpoint_s_is_told(
+    tmp_path, check, caplog, declared, scoring, normalized, code
+):
+    folder = save_bert(tmp_path)
+    save_modules(folder, pooling="mean", normalize=normalized)
+    path = folder / "config_sentence_transformers.json"
+    path.write_text(json.dumps(USES | {"similarity_fn_name": declared}))
+    entry = RIGHT | {"scoring": scoring}
+    found, lines = check(entry, folder)
+    line = f"scoring: the entry has {scoring!r}, {path.name} {declared!r}"
+    assert (found, f"  {line}" in lines) == (code, bool(code))
+    warned = f"checkpoint '{folder}': {line}: the entry's is used"
+    assert (warned in warnings_of(entry, folder, caplog)) == bool(code)
+
+
 @pytest.mark.parametrize("name", ["modules.json", "config_sentence_transformers.json"])
 @pytest.mark.parametrize("text", ["{", "[null]", "7"])
 def test_a_damaged_file_ends_with_code_2_and_is_named(save, check, name, text):

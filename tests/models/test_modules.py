@@ -70,6 +70,20 @@ def test_code_of_a_checkpoint_runs_only_where_its_entry_trusts_it(tmp_path, tiny
     assert not ran.exists()
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "modules.json"])
+def test_code_in_another_repository_is_refused(tmp_path, tiny_bert, load_tiny, name):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
+    path, other = folder / name, "owner/other--own.Own"
+    found = json.loads(path.read_text())
+    if name == "modules.json":
+        found[1]["type"] = other
+    else:
+        found["auto_map"] = {"AutoModel": other, "AutoTokenizer": [None, other]}
+    path.write_text(json.dumps(found))
+    with pytest.raises(InputError, match=rf"{name} names the code {other}, which the entry's rev"):
+        load_tiny(folder, trust_remote_code=True, revision="a" * 40)
+
+
 def test_a_function_that_the_library_would_replace_is_refused(tmp_path, tiny_bert, load_tiny):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32), dense(32, 16, torch.nn.Tanh()))
     path = folder / "2_Dense" / "config.json"

@@ -1,9 +1,11 @@
 """Where a checkpoint lies, and which one it is exactly."""
 
 import hashlib
+import json
 import logging
 import os
 import pickle
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -195,14 +197,35 @@ def checkpoint_folder(entry: CheckpointEntry) -> Path:
     Raises
     ------
     InputError
-        If the hub's cannot be fetched and is not in the cache either.
+        If the hub's cannot be fetched and is not in the cache either, or its code is elsewhere.
     """
-    resolved = resolve_checkpoint(entry.checkpoint, entry.revision)
-    if Path(resolved).is_dir():
-        return Path(resolved)
-    from psibench.models.downloads import download_checkpoint
+    folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
+    if not folder.is_dir():
+        from psibench.models.downloads import download_checkpoint
 
-    return Path(download_checkpoint(resolved, entry.revision).folder)
+        folder = Path(download_checkpoint(str(folder), entry.revision).folder)
+    refuse_code_of_elsewhere(entry, folder)
+    return folder
+
+
+def refuse_code_of_elsewhere(entry: CheckpointEntry, folder: Path) -> None:
+    """Raise InputError if an entry runs code that the checkpoint has in a repository of the hub.
+
+    Its files name such code OWNER/NAME--MODULE.CLASS; libraries fetch what its branch is now.
+    """
+    if not getattr(entry, "trust_remote_code", False):
+        return
+    named: dict[Path, Any] = {
+        path: read_json(path).get("auto_map") for path in sorted(folder.rglob("*config.json"))
+    }
+    named[folder / "modules.json"] = [module["type"] for module in read_modules(folder)]
+    for path, classes in named.items():
+        if found := re.findall(r"[\w./-]+--[\w.]+", json.dumps(classes)):
+            raise InputError(
+                f"checkpoint {entry.checkpoint!r}: {path} names the code {found[0]}, which the "
+                "entry's revision does not pin; code in the checkpoint's own folder alone is run. "
+                "Give a local folder with that code in it, named MODULE.CLASS"
+            )
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from psibench.models.checkpoints import (
     declared_prompts,
     read_json,
     read_modules,
+    refuse_code_of_elsewhere,
 )
 
 logger = logging.getLogger("psibench")
@@ -96,18 +97,20 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
     Returns
     -------
     list
-        Every setting that both decide: prompts, pooling, the token at the end, the longest input.
+        Every setting that both decide: prompts, pooling, the token at the end, the longest input,
+        the similarity.
 
     Raises
     ------
     InputError
-        If a file is damaged.
+        If a file is damaged, or the checkpoint's code is elsewhere.
     """
     if not isinstance(entry, Compared):
         return []
+    refuse_code_of_elsewhere(entry, folder)
     try:
         entry = with_declared_prompts(entry, folder)
-        parts = (_prompts, _pooling, _ending, _length)
+        parts = (_prompts, _pooling, _ending, _length, _similarity)
         return [comparison for part in parts for comparison in part(entry, folder)]
     except InputError:
         raise
@@ -183,7 +186,7 @@ def _ending(entry: Any, folder: Path) -> Iterator[Comparison]:
     if given is None:
         return
     source = "tokenizer_config.json"
-    config = read_json(folder / source)
+    config = read_json(transformer_folder(folder) / source)
     pooled = _pooling_of(entry)
     if pooled in (None, "checkpoint"):
         pooled = declared_pooling(folder)
@@ -199,7 +202,7 @@ def _is_ended(entry: Any, folder: Path) -> bool:
     from psibench.models.tokenizing import load_tokenizer
 
     tokenizer = load_tokenizer(
-        folder,
+        transformer_folder(folder),
         trust_remote_code=entry.trust_remote_code,
         as_stored=getattr(entry, "architecture", "auto") != "auto",
     )
@@ -223,8 +226,8 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
 
     RoBERTa's kind has two positions fewer than its config.json says: the job that loads it knows.
     """
-    given = entry.max_tokens
-    path = next(iter(sorted(transformer_folder(folder).glob("sentence_*_config.json"))), None)
+    given, place = entry.max_tokens, transformer_folder(folder)
+    path = next(iter(sorted(place.glob("sentence_*_config.json"))), None)
     declared = read_json(path).get("max_seq_length") if path else None
     if path and declared is not None:
         chosen = entry.control == "truncating" or getattr(entry, "windows", None) is not None
@@ -233,6 +236,18 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
         return
     limits = (("tokenizer_config.json", "model_max_length"), ("config.json", POSITIONS))
     for source, key in limits:
-        limit = read_json(folder / source).get(key)
+        limit = read_json(place / source).get(key)
         if limit is not None and limit < UNLIMITED:
             yield Comparison("max_tokens", given, limit, source, given <= limit)
+
+
+def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:
+    """Compare the similarity; products and distances of unit vectors rank as cosines do."""
+    declared = read_json(folder / USES).get("similarity_fn_name")
+    if declared is None or not isinstance(entry, SentenceTransformerModel):
+        return
+    modules = read_modules(folder)
+    is_unit = bool(modules) and modules[-1]["type"].endswith("Normalize")
+    same = {"cosine", "dot", "euclidean"} if is_unit else {"cosine"}
+    agrees = declared in (same if entry.scoring == "cosine" else {entry.scoring})
+    yield Comparison("scoring", entry.scoring, declared, USES, agrees)
