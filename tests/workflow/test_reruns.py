@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
-from workflow_project import Project, planned_jobs
+from workflow_project import Project, planned_jobs, save_checkpoint
 
 from psibench.tables import read_provenance
 from psibench.tables.stage import read_stages
@@ -44,6 +44,14 @@ def test_editing_one_models_entry_reruns_that_model_only(project: Project) -> No
     assert planned_jobs(said) == MODEL_CHAIN | COLLECTED
     assert "encodings/two/" in said
     assert "encodings/one/" not in said
+    assert "runs/bm25/" not in said
+
+
+def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Project) -> None:
+    save_checkpoint(project.folder / "checkpoint", hidden=64)
+    chain = dict.fromkeys(MODEL_CHAIN, 2) | {"score": 1}  # both encoders use this checkpoint
+    said = project.dry_run()
+    assert planned_jobs(said) == chain | COLLECTED
     assert "runs/bm25/" not in said
 
 

@@ -1,0 +1,57 @@
+"""The head alone killed with SIGKILL: its job ends with it, and the next run asks only the rest."""
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+from embedding_standin import EmbeddingServer, EmbeddingStandIn
+from workflow_project import ENVIRONMENT, Project, tiny_config, write_squad
+
+N_CONTEXTS = 20
+N_TEXTS = 3 * N_CONTEXTS
+"""Each context has two questions."""
+AT_ONCE = 2
+ARGUMENTS = ("--nolock", "--rerun-incomplete")
+
+
+def test_a_killed_head_takes_its_job_along_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+    service = EmbeddingStandIn(delay_s=0.1)
+    with EmbeddingServer(service) as server:
+        write_squad(tmp_path / "squad.json", n_contexts=N_CONTEXTS)
+        entry = {
+            "backend": "embedding-api",
+            "url": server.url("openai"),
+            "model": "embed-1",
+            "max_tokens": 256,
+            "tokenizer": "embedded:all-MiniLM-L6-v2",
+            "texts_per_request": 1,
+            "concurrency": AT_ONCE,
+        }
+        project = Project(tmp_path)
+        project.write_config(
+            tiny_config() | {"models": ["service"], "registry": {"service": entry}}
+        )
+        with subprocess.Popen(
+            project.command(*ARGUMENTS),
+            env=ENVIRONMENT,
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as head:
+            deadline = time.monotonic() + 300
+            while service.n_answered < N_TEXTS / 4:
+                assert head.poll() is None, "the run ended before it could be killed"
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            os.kill(head.pid, signal.SIGKILL)
+
+        # Refused as long as the job has not ended; then it goes on.
+        while (again := project.run(*ARGUMENTS, check=False)).returncode:
+            assert "a run whose head is gone" in again.stderr, again.stderr
+            assert time.monotonic() < deadline
+        texts = Counter(body["input"][0] for _, body, _ in service.asked)
+    assert len(texts) == N_TEXTS
+    assert texts.total() - N_TEXTS <= AT_ONCE, "more was asked again than was under way"
