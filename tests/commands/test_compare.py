@@ -163,9 +163,11 @@ def test_a_loss_that_is_none_is_refused(tmp_path, capsys, loss):
 
 
 def test_too_few_documents_are_said_to_be_too_few(compare):
-    found = figures(compare(table(base_scores(20)), table(TRUNCATED[:20])))
+    printed = compare(table(base_scores(20)), table(TRUNCATED[:20]))
+    found = figures(printed)
     assert found["mean"][3:] == ["-", "-"]
     assert found["profile: hits –, misses –"][-1] == "-"
+    assert "Whether profiles differ cannot be told: too few documents" in printed
 
 
 def test_where_each_document_has_one_third_the_means_by_bucket_are_plain(compare):
@@ -176,6 +178,7 @@ def test_where_each_document_has_one_third_the_means_by_bucket_are_plain(compare
     first, second = base_scores(600), base_scores(600, seed=1) * [1.0, 1.0, 0.3]
     printed = compare(one_third(first), one_third(second, cut=True))
     assert "mean by bucket, plain" in printed
+    assert "Compared between documents, adjusted for length only: profiles differ" in printed
     assert figures(printed)["profile: hits <0.001, misses <0.001"][-1] == "<0.001"
 
 
@@ -198,6 +201,23 @@ def test_table_and_page_are_written(compare, tmp_path):
     assert sorted(record["inputs"]) == ["a:scores:a.parquet", "b:scores:b.parquet"]
     assert record["queries_by"] == "people"
     assert str(tmp_path) not in json.dumps(record)
+
+
+@pytest.mark.parametrize(
+    ("other", "means", "profiles"),
+    [
+        (TRUNCATED, "The means differ (p at most .05).", "Profiles differ (p at most .05)."),
+        (base_scores(), "No evidence that means differ.", "No evidence that profiles differ."),
+    ],
+)
+def test_the_page_of_a_pair_names_no_test_over_pairs(compare, tmp_path, other, means, profiles):
+    printed = compare(table(base_scores()), table(other), "--out", str(tmp_path / "out"))
+    assert profiles in printed
+    page = (tmp_path / "out/comparison.html").read_text()
+    assert means in page
+    assert f"{profiles} p that the two profiles differ" in page
+    for of_several in ("family-wise", "max-T", "Holm", "of 1 pairs", "letter"):
+        assert of_several not in page
 
 
 # --- Three and more ---------------------------------------------------------------------------

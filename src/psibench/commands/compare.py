@@ -365,6 +365,7 @@ def _text(found: Ranked, compared: pl.DataFrame, n_clusters: int | None) -> Iter
         f"{row['n_documents']} documents{clusters}"
     )
     yield from _two(compared) if len(found.names) == 2 else _several(found)
+    yield textwrap.fill(found.profiles_said, WIDTH)
     yield ""
     shown, names = found.buckets, found.means.columns[1:]
     if len(found.names) == 2:  # as they were given
@@ -417,7 +418,6 @@ def _several(found: Ranked) -> Iterator[str]:
         yield ""
         yield from frame_lines(matrix, n_text=1, heads=(title, *matrix.columns[1:]))
         yield textwrap.fill(said, WIDTH)
-    yield textwrap.fill(found.profiles_said, WIDTH)
 
 
 def _provenance(

@@ -26,6 +26,11 @@ PROFILES_NOTE = (
     "Above the diagonal: p that two profiles differ in hits and in misses, adjusted over all pairs "
     "by Holm's method. Below: p of that pair alone."
 )
+PAIR_MEANS_NOTE = (
+    "Above the diagonal: mean of the row's system less that of the column's. Below: p of that "
+    "difference, by the test that its interval in comparison.csv is of."
+)
+PAIR_PROFILES_NOTE = "p that the two profiles differ in hits and in misses: the larger of both."
 Pair = tuple[int, int]
 Rows = Mapping[Pair, Mapping[str, Any]]
 """COMPARED row of two systems, by their places from 0; the better one is first."""
@@ -147,6 +152,8 @@ def _means_said(rows: Rows) -> str:
             f"{FEWEST_DOCUMENTS} are needed."
         )
     n_differ = len(_differ(rows, "p_difference_adjusted"))
+    if len(rows) == 1:
+        return "The means differ (p at most .05)." if n_differ else "No evidence that means differ."
     return (
         f"Means differ in {n_differ} of {len(rows)} pairs (family-wise p at most .05). Of two "
         "systems that share a letter there is no evidence that their means differ."
@@ -155,16 +162,18 @@ def _means_said(rows: Rows) -> str:
 
 def _profiles_said(rows: Rows, test: str | None) -> str:
     differ, untold = _differ(rows, "p_profile_adjusted"), _untold(rows, "p_profile_adjusted")
-    said = f"profiles differ in {len(differ)} of {len(rows)} pairs (p at most .05 by Holm's method)"
+    why = "too few documents inform the comparison, or one of the two finds nothing or everything"
+    if len(rows) > 1:
+        said = f"profiles differ in {len(differ)} of {len(rows)} pairs"
+        said += " (p at most .05 by Holm's method)"
+        said += ": " * bool(differ) + ", ".join(f"{i + 1} and {j + 1}" for i, j in sorted(differ))
+        said += f"; of {untold} it cannot be told: {why}" if untold else ""
+    elif untold:
+        said = f"whether profiles differ cannot be told: {why}"
+    else:
+        said = "profiles differ (p at most .05)" if differ else "no evidence that profiles differ"
     if test == "between":
         said = f"compared between documents, adjusted for length only: {said}"
-    if differ:
-        said += ": " + ", ".join(f"{i + 1} and {j + 1}" for i, j in sorted(differ))
-    if untold:
-        said += (
-            f"; of {untold} it cannot be told: too few documents inform the comparison, or one of "
-            "the two finds nothing or everything"
-        )
     return f"{said[0].upper()}{said[1:]}."
 
 
@@ -186,8 +195,11 @@ def section(found: Ranked, buckets: pl.DataFrame, *, metric: str, scheme: str) -
         note=found.means_said,
         **more,
     )
-    of_profiles = f"{found.profiles_said} {PROFILES_NOTE}"
-    means = table_of("Differences of means", found.means, note=MEANS_NOTE, **more)
+    notes = (MEANS_NOTE, PROFILES_NOTE)
+    if len(found.names) == 2:
+        notes = (PAIR_MEANS_NOTE, PAIR_PROFILES_NOTE)
+    of_profiles = f"{found.profiles_said} {notes[1]}"
+    means = table_of("Differences of means", found.means, note=notes[0], **more)
     profiles = table_of("Profiles over positions", found.profiles, note=of_profiles, **more)
     prefix = "same_" if found.kind != "plain" else ""
     columns = {name: f"{prefix}{name}" for name in ("mean", "low", "high")}

@@ -419,20 +419,21 @@ COMPARED = TableSpec(
         Column(
             "p_difference_adjusted",
             FLOAT64,
-            "p_difference, family-wise over all pairs of a metric (step-down max-T over "
-            "documents); null of visible evidence, whose queries differ from pair to pair",
+            "of two systems p_difference itself; of more, family-wise over all pairs of a metric "
+            "(step-down max-T over documents or clusters); null of visible evidence, whose queries "
+            "differ from pair to pair",
             True,
         ),
         Column(
             "p_profile_adjusted",
             FLOAT64,
-            "p_profile, over all pairs of a metric, scheme and view (Holm)",
+            "p_profile, over all pairs of a metric, scheme and view (Holm); of two systems itself",
             True,
         ),
     ),
     key=COMPARISONS.key,
 )
-"""Of three or more systems, a row per pair."""
+"""Of two or more systems, a row per pair."""
 
 LABEL_AGREEMENT = TableSpec(
     "label_agreement",
