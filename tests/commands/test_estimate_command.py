@@ -9,6 +9,7 @@ from language_tables import write_texts
 
 from psibench.cli import main
 from psibench.config.paths import CONFIG_FOLDER
+from psibench.errors import InputError
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.usage import Usage
@@ -122,6 +123,15 @@ def test_stored_answers_count_against_the_budget(folder, capsys):
     printed = estimate(capsys, path)
     assert "budget 0.06 USD, spent 0.04" in printed
     assert ": it will stop before the end" in printed
+
+
+def test_a_store_that_cannot_be_read_is_no_missing_price(folder, capsys, monkeypatch):
+    def usage(store):
+        raise InputError(f"{store.folder}: cannot be read")
+
+    monkeypatch.setattr(AnswerStore, "usage", usage)
+    assert main(["estimate", "--config", config(folder)]) == 2
+    assert "llm/free: cannot be read" in capsys.readouterr().err
 
 
 def test_a_model_without_price_says_what_to_add(folder, capsys):

@@ -56,6 +56,14 @@ def test_stages_are_added_up_and_what_is_not_known_is_named(folder, capsys):
     assert "No room of unsized: " in told
 
 
+def test_what_gpu_hours_are_by_is_said_only_where_there_are_some(folder, capsys):
+    lines, rows = plan(folder, capsys, CONFIG | {"models": ["bm25"]})
+    assert rows["gpu_minutes_high"].count() == 0
+    told = "\n".join(lines)
+    assert "TFLOPS" not in told
+    assert "`psibench estimate` has what is paid." in told
+
+
 @pytest.mark.parametrize(("by", "beside"), [("language", "eng-Latn"), ("benchmark", "large")])
 def test_stages_are_shown_by_language_or_benchmark(by, beside, folder, capsys):
     lines, _ = plan(folder, capsys, CONFIG, "--by", by)

@@ -78,7 +78,7 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
     from psibench.llm.ledger import Ledger
     from psibench.llm.sections import price_of
 
-    name, spent = row["by"], None
+    name, spent, price = row["by"], None, None
     if name in plan.llms:
         entry: Any = plan.llms[name]
         yield f"{name}: {entry.model}, backend {entry.backend}"
@@ -86,7 +86,9 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
             yield f"  {retired[1]}"
         how = f"`prices: {{{entry.model}: {{input_usd: ..., output_usd: ..., as_of: ...}}}}`"
         with suppress(InputError):
-            price, is_batch = price_of(entry.model, plan.prices), entry.backend == "openai-batch"
+            price = price_of(entry.model, plan.prices)
+        if price is not None:
+            is_batch = entry.backend == "openai-batch"
             stored = stored_usage(answer_folder(plan.config.store, name))
             spent = price.cost(stored, is_batch=is_batch)
             share = f", in a batch {price.batch_share:.0%} of that" * (price.batch_share != 1)

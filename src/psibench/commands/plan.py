@@ -91,11 +91,13 @@ def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
     from psibench.plan.work import CPU_GFLOPS
 
     encoding = config.encoding
-    yield (
-        f"GPU hours by {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), language models that "
-        f"write by {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s); CPU hours by this "
-        f"machine's cores of {CPU_GFLOPS} GFLOPS. `psibench estimate` has what is paid."
-    )
+    if table["gpu_minutes_high"].count():
+        yield (
+            f"GPU hours by {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), language models "
+            f"that write by {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s); CPU hours by "
+            f"this machine's cores of {CPU_GFLOPS} GFLOPS."
+        )
+    yield "`psibench estimate` has what is paid."
     known = pl.col("basis") != "unknown"
     if len(unknown := table.filter(~known)):
         names = ", ".join(unknown["benchmark"].unique(maintain_order=True))
