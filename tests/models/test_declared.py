@@ -264,3 +264,36 @@ def test_a_prompt_that_an_entry_leaves_out_is_the_checkpoint_s(save, given, foun
     entry = OWN | {"checkpoint": str(save())} | given
     encoder = load_encoder(parse_model(entry), device="cpu")
     assert (encoder.salt("query"), encoder.salt("document")) == found
+
+
+COMMANDS = [["probe", "insertion"], ["audit"]]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    (tmp_path / "corpus").mkdir()
+    for n in range(3):
+        (tmp_path / f"corpus/{n}.txt").write_text(" ".join(f"w{n + i % 40}" for i in range(60)))
+    return str(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_positions_of_a_folder_that_are_no_number_are_refused(save, corpus, capsys, command):
+    folder = save()
+    (folder / "sentence_bert_config.json").unlink()
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": "64"}))
+    assert main([*command, str(folder), corpus]) == 2
+    assert f"{path}: max_position_embeddings is '64', expected a number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_folder_of_roberta_s_kind_says_how_many_positions_can_be_used(
+    tiny_roberta, corpus, capsys, command
+):
+    """Of its 34 the first two are padding's."""
+    assert main([*command, str(tiny_roberta), corpus]) == 2
+    assert (
+        "max_tokens 34 is more than its 32 positions; lower max_tokens" in capsys.readouterr().err
+    )
+    assert main([*command, str(tiny_roberta), corpus, "--max-tokens", "32"]) == 0

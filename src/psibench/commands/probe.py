@@ -16,9 +16,13 @@ from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.errors import InputError, nearest
 from psibench.formats.beir import read_qrels, read_queries, read_texts
-from psibench.models.checkpoints import read_json
 from psibench.models.counting import token_counter
-from psibench.models.declared import POSITIONS, declared_length, transformer_folder
+from psibench.models.declared import (
+    POSITIONS,
+    declared_length,
+    declared_number,
+    transformer_folder,
+)
 from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE, ProbeRun
@@ -135,8 +139,8 @@ def find_model(name: str, *, max_tokens: int | None = None, as_declared: bool = 
     )
     if max_tokens is not None:
         return entry
-    config = read_json(transformer_folder(Path(name)) / "config.json")
-    most = min(config.get(POSITIONS) or MAX_TOKENS, MAX_TOKENS)
+    config = transformer_folder(Path(name)) / "config.json"
+    most = min(int(declared_number(config, POSITIONS) or MAX_TOKENS), MAX_TOKENS)
     if as_declared:
         most = declared_length(entry, Path(name)) or most
     return entry.model_copy(update={"max_tokens": most})

@@ -21,6 +21,7 @@ from psibench.models.checkpoints import (
     read_modules,
     refuse_code_of_elsewhere,
 )
+from psibench.reading import shown
 
 logger = logging.getLogger("psibench")
 
@@ -39,6 +40,17 @@ UNLIMITED = 10**9
 def transformer_folder(folder: Path) -> Path:
     """Return the folder of a checkpoint's transformer: that of the first module, or its own."""
     return folder / next((module["path"] for module in read_modules(folder)), "")
+
+
+def declared_number(path: Path, key: str) -> float | None:
+    """Return a number of tokens that a JSON file has under a key; None if it has none.
+
+    Raises InputError if it has anything else there.
+    """
+    found = read_json(path).get(key)
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
+        raise InputError(f"{path}: {key} is {shown(found)}, expected a number of tokens")
+    return found
 
 
 def declared_pooling(folder: Path) -> str:
@@ -228,7 +240,7 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
     """
     given, place = entry.max_tokens, transformer_folder(folder)
     path = next(iter(sorted(place.glob("sentence_*_config.json"))), None)
-    declared = read_json(path).get("max_seq_length") if path else None
+    declared = declared_number(path, "max_seq_length") if path else None
     if path and declared is not None:
         chosen = entry.control == "truncating" or getattr(entry, "windows", None) is not None
         fits = given <= declared if chosen else given == declared
@@ -236,7 +248,7 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
         return
     limits = (("tokenizer_config.json", "model_max_length"), ("config.json", POSITIONS))
     for source, key in limits:
-        limit = read_json(place / source).get(key)
+        limit = declared_number(place / source, key)
         if limit is not None and limit < UNLIMITED:
             yield Comparison("max_tokens", given, limit, source, given <= limit)
 
