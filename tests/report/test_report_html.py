@@ -3,7 +3,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from report_tables import FORBIDDEN, bucket_rows, psi_row, report_input
+from report_tables import FORBIDDEN, bucket_rows, psi_row, report_input, undefined_row
 
 from psibench.report.page import ReportInput, render_report
 from psibench.report.views import BenchmarkInfo, ModelInfo
@@ -54,9 +54,11 @@ def test_psi_table_has_both_psis_tests_and_what_was_given_of_the_leading_rows(
 def test_curves_with_a_word_each_and_what_to_do_come_before_everything(small_page: str) -> None:
     first = small_page.split('id="psi"')[0]
     heads = re.findall(r'panel-name"><bdi>(\w+) <span class="chip word [^>]*>([a-z ]+)<', first)
-    words = ["sensitive", "sensitive", "not shown", "not shown"]
-    assert heads == list(zip(["cut", "alpha", "blind", "beta"], words, strict=True))
+    words = ["sensitive", "sensitive", "not shown", "not shown", "not testable"]
+    assert heads == list(zip(["cut", "alpha", "blind", "beta", "none"], words, strict=True))
     assert "Lowest in" in first
+    assert first.count("<img ") == 4  # of none there is no mean by bucket
+    assert "All queries sit in one bucket" in first
 
 
 def test_row_order_of_the_tables_does_not_matter(small: ReportInput, small_page: str) -> None:
@@ -75,6 +77,16 @@ def test_empty_tables_give_a_page_that_says_so() -> None:
 def test_benchmark_without_rows_is_named_with_an_empty_verdict() -> None:
     page = render_report(report_input(benchmarks=(BenchmarkInfo("later", "posir"),)))
     assert "No PSI row for this benchmark" in page
+
+
+def test_rows_without_a_curve_keep_their_words() -> None:
+    page = render_report(report_input([psi_row("alpha"), undefined_row("none")]))
+    verdicts = page.split('id="verdicts"')[1].split('id="psi"')[0]
+    assert "No PSI row" not in verdicts
+    assert "No bucket has a mean to draw." in verdicts
+    assert "Lowest in" in verdicts
+    assert "All queries sit in one bucket" in verdicts
+    assert "<img " not in verdicts
 
 
 def test_what_is_undefined_simulated_or_unknown_is_said(small_page: str) -> None:

@@ -59,11 +59,10 @@ DARKER = 172 / 256  # part of the colours from which light text stands out more,
 
 @dataclass(frozen=True)
 class LineStyle:
-    """Colour (its light value), marker, and dash lengths in points."""
+    """Colour (its light value) and marker."""
 
     colour: str
     marker: str = "s"
-    dash: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -267,7 +266,7 @@ def _panel(
 
 def _look(style: LineStyle) -> dict[str, Any]:
     marked = {"marker": style.marker, "markersize": 5, "markeredgewidth": 0}
-    return {"color": style.colour, "linestyle": (0, style.dash) if style.dash else "-"} | marked
+    return {"color": style.colour, **marked}
 
 
 def write_figure(figure: "Figure", path: Path) -> None:

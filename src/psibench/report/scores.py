@@ -181,21 +181,21 @@ def answers(
 ) -> tuple[BenchmarkInfo, str, FigureView | None]:
     """Return benchmark, bucket scheme, and its curves with a word and what to do for each model.
 
+    A model whose curve is not drawn has the word and the line alone; None without any row.
     ``lead`` are the leading PSI rows of one metric; ``curves`` are by bucket scheme.
     """
     scheme = main_scheme(lead, info) or ""
-    curve = curves.get(scheme)
-    if curve is None:
-        return info, "", None
+    undrawn = FigureView(SCHEME_TEXTS.get(scheme, scheme), "No bucket has a mean to draw.", ())
+    curve = curves.get(scheme, undrawn)
     panels = {one.name: one for one in curve.panels}
-    said = {}
+    said = []
     rows = lead.filter(benchmark=info.id, buckets=scheme).to_dicts()
     for one in verdicts(rows, controls=controls):
-        if one.model in panels:
-            name = Markup("{} {}").format(one.model, word_chip(one.word))
-            said[one.model] = replace(panels[one.model], name=name, note=one.advice)
-    others = [one for one in curve.panels if one.name not in said]
-    return info, scheme, replace(curve, panels=(*said.values(), *others))
+        name = Markup("{} {}").format(one.model, word_chip(one.word))
+        drawn = panels.pop(one.model, Panel(Markup()))
+        said.append(replace(drawn, name=name, note=one.advice))
+    shown = (*said, *panels.values())
+    return info, scheme, replace(curve, panels=shown) if shown else None
 
 
 def word_chip(word: str) -> Markup:
@@ -242,13 +242,11 @@ def small_multiples(
     names: Sequence[str],
     *,
     metric: str,
-    notes: Mapping[str, str] | None = None,
 ) -> tuple[Panel, ...]:
     """Return a panel per line in front of the others, in the order of the names."""
     limit, style = y_limit(lines), LineStyle(SERIES[0], "o")
     panels = []
     for name in names:
-        note = (notes or {}).get(name, "")
         drawn = draw_curves(
             lines,
             axis,
@@ -258,8 +256,8 @@ def small_multiples(
             limit=limit,
             in_front=name,
         )
-        description = f"{metric} by {axis.text}, {name}; the others are faint lines. {note}"
-        panels.append(panel(drawn, description, name=name, note=note))
+        description = f"{metric} by {axis.text}, {name}; the others are faint lines."
+        panels.append(panel(drawn, description, name=name))
     return tuple(panels)
 
 

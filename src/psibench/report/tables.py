@@ -107,9 +107,9 @@ class Panel:
     note: str = ""
 
 
-def panel(figure: "Figure", description: str, *, name: str = "", note: str = "") -> Panel:
+def panel(figure: "Figure", description: str, *, name: str = "") -> Panel:
     """Return a drawing with its description for screen readers."""
-    return Panel(as_image(figure, description=description), name, note)
+    return Panel(as_image(figure, description=description), name)
 
 
 @dataclass(frozen=True)
