@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from psibench.errors import InputError
 from psibench.metrics.query_scores import PAGE, SEVERAL_SPANS
 from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count, cut
@@ -45,6 +46,8 @@ def read_examples(files: Sequence[Mapping[str, str]]) -> list[Example]:
 
     ``files`` are plain data as `psibench.plan.summaries.example_files` gives them. The
     three are divided among a language's domains. Ids are read first, then the rows needed.
+
+    Raises InputError if a table cannot be read, or a query's document is missing.
     """
     groups: dict[tuple[str, str], list[Mapping[str, str]]] = {}
     for one in files:
@@ -66,6 +69,11 @@ def _read(files: Mapping[str, str], n: int) -> list[Example]:
     documents = queries["pos_corpus_id"].unique().to_list()
     found = read_columns(files["corpus"], CORPUS, ["_id", "text"], ids=documents)
     texts = dict(found.iter_rows())
+    if lacking := sorted(set(documents) - texts.keys()):
+        raise InputError(
+            f"{files['corpus']}: no document {lacking[0]!r}, the positive of a query in "
+            f"{files['queries']}. Make both tables again."
+        )
     rows = {row["_id"]: row for row in queries.iter_rows(named=True)}
     place = {"benchmark": files["benchmark"], "language": files["lang"], "domain": files["domain"]}
     return [make_example(rows[name], texts[rows[name]["pos_corpus_id"]], **place) for name in ids]
