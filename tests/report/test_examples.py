@@ -113,5 +113,5 @@ def test_long_texts_and_long_evidence_are_cut() -> None:
 def test_a_query_whose_document_is_missing_is_refused_by_names(tmp_path) -> None:
     corpus, queries = write_texts(tmp_path, {"d2": "A guitar has six strings."}, {"q1": "rivers?"})
     files = {"corpus": str(corpus), "queries": str(queries)}
-    with pytest.raises(InputError, match="corpus.parquet: no document 'd1', the positive of"):
+    with pytest.raises(InputError, match=r"corpus\.parquet: no document 'd1', the positive"):
         read_examples([files | {"benchmark": "b", "lang": "eng-Latn", "domain": "law"}])

@@ -171,11 +171,18 @@ def test_inputs_and_outputs_of_the_same_name_are_told_apart_as_outputs():
     assert seen == ["in", {"corpus": "out", "flow": "f"}]
 
 
-def test_a_rule_whose_names_do_not_fit_is_a_bug():
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (Given(params={"other": 1}), r"stage tried: its rule gives no 'corpus'; it has .*'other'"),
+        (Given(params={"corpus": "a"}, wildcards={"corpus": "b"}), "two things named 'corpus'"),
+    ],
+)
+def test_a_rule_whose_names_do_not_fit_is_a_bug(given, message):
     def work(corpus: str) -> None: ...
 
-    with pytest.raises(TypeError, match=r"tried: its rule gives no 'corpus'; it has .*'other'"):
-        call(declared(work), Given(params={"other": 1}))
+    with pytest.raises(TypeError, match=message):
+        call(declared(work), given)
 
 
 def copy_words(

@@ -131,11 +131,17 @@ def call(declared: Stage, job: Job) -> None:
     Raises
     ------
     TypeError
-        If the rule has nothing under a name that the function needs.
+        If the rule has nothing under a name that the function needs, or two of its resources,
+        wildcards and parameters.
     """
     values: dict[str, Any] = {"threads": job.threads, "config": job.config}
+    needed = signature(declared.function).parameters.keys()
     for group in (job.resources, job.wildcards, job.params):
-        values |= dict(group.items())
+        found = dict(group.items())
+        if twice := needed & values.keys() & found.keys():
+            name = min(twice)
+            raise TypeError(f"stage {declared.name}: its rule has two things named {name!r}")
+        values |= found
     if "lang" in values:
         values["language"] = values["lang"]
     inputs = {name: _plain(given) for name, given in job.input.items()}
