@@ -81,11 +81,7 @@ use rule on_cpu as report with:
         example_tables=summaries.paths_in(summaries.example_files(plan)),
         published=summaries.published_tables(),
         comparison_page=published_page,
-        training=[
-            path
-            for name, path in summaries.training_tables(plan).items()
-            if name == "training_buckets"
-        ],
+        training=["results/training_buckets.parquet"] if training_tables else [],
     output:
         page=in_report("results/report.html"),
     resources:

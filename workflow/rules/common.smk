@@ -45,7 +45,7 @@ STAGES = read_stages()
 set_environment(settings.store)
 patterns = paths.wildcard_patterns(plan)
 published_page = summaries.published_page(plan)
-training_tables = list(summaries.training_tables(plan).values())
+training_tables = summaries.training_tables(plan)
 
 
 wildcard_constraints:

@@ -64,8 +64,7 @@ use rule on_cpu as training_results with:
         alone=paths.unevaluated_model_manifests(plan),
     output:
         tables=tables_and_csv(
-            summaries.training_tables(plan)
-            or ["training_table", "training_reduction", "training_buckets"]
+            ["training_table", "training_reduction", "training_buckets"]
         ),
     params:
         trained=summaries.training_runs(plan),

@@ -28,10 +28,9 @@ def summary_names(plan: Plan) -> list[str]:
     return names + (["leaderboards"] if plan.config.leaderboards else [])
 
 
-def training_tables(plan: Plan) -> dict[str, str]:
-    """Return the tables of what was trained, by name; none where nothing trained is evaluated."""
-    names = [spec.name for spec in TABLES] if training_runs(plan) else []
-    return {name: f"results/{name}.parquet" for name in names}
+def training_tables(plan: Plan) -> list[str]:
+    """List the tables of what was trained; none where nothing trained is evaluated."""
+    return [f"results/{spec.name}.parquet" for spec in TABLES] if training_runs(plan) else []
 
 
 def training_runs(plan: Plan) -> list[dict[str, Any]]:
