@@ -54,7 +54,7 @@ class VllmServer(Section):
     """Further arguments, as --max-model-len 8192."""
     gpus: int = Field(default=1, ge=0, le=64)
     """GPUs of the job; above 1 the server splits the model over them (tensor parallel). 0: a CPU
-    build of vLLM, which takes the memory that the job has (docs/vllm.md)."""
+    build of vLLM, whose cache has 2 GiB where `arguments` say nothing (docs/vllm.md)."""
     start_s: float = Field(default=1800.0, gt=0)
     """How long the server may take until it is healthy (download and load included)."""
     stop_s: float = Field(default=20.0, gt=0)

@@ -52,7 +52,7 @@ LENGTHS_PER_BIN = 8
 """Lengths that the documents of a bin have, evenly spaced: what is cut off is counted by them."""
 LEAST_SHARE, KEPT_SHARE = 0.1, 0.5
 """Candidates that all filters leave, at least and at most: in FineWeb-PosQ 26,356 of 265,865 (PosQ,
-appendix A.2), in the embedded default 642 of 1,440; PosIR's 421,708 queries are some 0.15 of what
+appendix A.2), in the embedded default 561 of 1,440; PosIR's 421,708 queries are some 0.15 of what
 the shipped preset asks for. Jobs are cut by the second."""
 SHORTEST_SHARD_MINUTES = 10
 """Starting a job and loading a model have to stay small beside a shard."""
