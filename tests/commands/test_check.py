@@ -160,7 +160,7 @@ def test_all_files_that_are_wrong_are_told_at_once(tmp_path, capsys):
     printed = refusal(capsys, "check", write_config(tmp_path, {"benchmarks": {"b": section}}))
     assert "2 problems:" in printed
     assert "config key benchmarks.b.choose_configuration.prompt: " in printed
-    assert "config key benchmarks.b.personas: model 'bm25' is no encoder" in printed
+    assert "config key benchmarks.b.personas.model: found 'bm25'; allowed: an encoder" in printed
 
 
 def test_all_texts_that_cannot_be_read_are_told_at_once(tmp_path, capsys):

@@ -56,9 +56,11 @@ def test_tables_are_listed_in_the_order_of_the_domains(plan):
 
 def test_a_pair_has_the_domains_of_both_languages(plan):
     for lang in (SPA, ENG):
-        found = paths.pair_tables(plan, "x", SPA, ENG, lang, table="corpus")
+        found = paths.domain_tables(plan, "x", lang, SPA, ENG, table="corpus")
         assert found == corpus("x", lang, "b")
-    assert paths.pair_tables(plan, "x", ENG, ENG, ENG, table="corpus") == corpus("x", ENG, "a", "b")
+    assert paths.domain_tables(plan, "x", ENG, ENG, ENG, table="corpus") == corpus(
+        "x", ENG, "a", "b"
+    )
 
 
 def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan):
@@ -115,13 +117,9 @@ def test_filters_can_be_studied_where_two_rerankers_can_disagree(plan):
 def test_a_translation_reads_its_source_and_what_its_tasks_made():
     quoting = {"quality": LLM, "clean": {}}
     plan = plan_of(translate=LLM | {"to": [DEU]} | quoting, cross_lingual=None)
-    assert paths.language_tables(plan, "x", of="source", table="corpus") == corpus(
-        "x", ENG, "a", "b"
-    )
-    given = paths.source_table(plan, "x", table="text_parts")
-    assert given == f"results/x/build/{ENG}/text_parts.parquet"
+    given = f"results/x/build/{ENG}/text_parts.parquet"
     assert paths.text_parts_of_domains(plan, "x") == [given, given]
-    assert paths.language_tables(plan, "x", of="translated", table="corpus") == corpus(
+    assert paths.language_tables(plan, "x", translated=True, table="corpus") == corpus(
         "x", DEU, "a", "b"
     )
     folder = f"results/x/build/{DEU}"

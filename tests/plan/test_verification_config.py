@@ -110,7 +110,7 @@ def test_a_recipe_may_use_another_s_rule_and_balance(recipe, rule, kind):
         ),
         (
             {"false_negatives": FINEWEB_NEGATIVES | {"recall": {"model": "bge-reranker-v2-m3"}}},
-            "benchmarks.b.false_negatives.recall.model: 'bge-reranker-v2-m3' does not search",
+            "benchmarks.b.false_negatives.recall.model: found 'bge-reranker-v2-m3'; allowed: ",
         ),
         (
             {"grade": {"llm": "stand-in", "prompt": "no/where.md"}},

@@ -76,8 +76,9 @@ def test_views_with_rows_of_their_own_stand_behind_their_benchmark(plan):
         ("studied", ["full"]),  # one reranker alone has nobody to agree with
         ("margin", ["full"]),
         ("verified", ["purged"]),
-        ("models", ["bm25", "minilm-static"]),  # the second one recalls and is not evaluated
-        ("vector", ["minilm-static"]),
+        # One is evaluated, one recalls, one chooses the personas of `bare`.
+        ("models", ["bm25", "minilm-static", "all-minilm-l6-v2"]),
+        ("vector", ["minilm-static", "all-minilm-l6-v2"]),
         ("rerankers", ["embedded-bm25", "embedded-minilm-cosine"]),
     ],
 )

@@ -41,8 +41,8 @@ use rule on_cpu as statistics with:
 # How alike the domains are, on demand: the mean vectors of their documents.
 use rule on_cpu as similarity with:
     input:
-        encodings=per_job(paths.encodings, side="lang"),
-        own=per_job(paths.text_filter_tables, side="lang", table="corpus"),
+        encodings=per_job(paths.encodings),
+        own=per_job(paths.text_filter_tables, table="corpus"),
     output:
         similarity="results/{benchmark}/similarity/{model}/{lang}.parquet",
     wildcard_constraints:

@@ -68,21 +68,19 @@ wildcard_constraints:
 workflow.register_resource("budgeted_llm", 1)
 
 
-def per_job(function, side=None, **fixed):
+def per_job(function, **given):
     """Ask the plan for each job: a job's wildcards are the arguments of the same names.
 
-    `side` is the wildcard that is given as `lang`, of rules about a pair of languages. The
-    reranker of a model that has one is its own.
+    `given` are the other arguments, or those in place of wildcards: values, or functions of the
+    job's wildcards.
     """
     names = signature(function).parameters
 
     def asked(wildcards):
-        given = {name: wildcards[name] for name in names if name in wildcards.keys()}
-        if side is not None:
-            given["lang"] = wildcards[side]
-        if "reranker" in names and "model" in wildcards.keys():
-            given["reranker"] = plan.reranker_of(wildcards.model)
-        return function(plan, **{**given, **fixed})
+        found = {name: wildcards[name] for name in names if name in wildcards.keys()}
+        for name, value in given.items():
+            found[name] = value(wildcards) if callable(value) else value
+        return function(plan, **found)
 
     return asked
 
@@ -165,11 +163,13 @@ def budgeted_model(wildcards):
     return int(plan.models[wildcards.model].budget_usd is not None)
 
 
-def source_domains(wildcards):
-    """The domains in the language that a benchmark is translated from."""
-    source = planned(wildcards).section.language
-    return paths.domains(plan, wildcards.benchmark, source)
-
+# What rules ask about that is no wildcard of theirs: the sides of a pair, the language translated
+# from, the reranker of a model that has one, the encoder of personas, the pool of a training.
+query_lang, corpus_lang = attrgetter("query_lang"), attrgetter("corpus_lang")
+source_lang = setting("language")
+own_reranker = per_job(Plan.reranker_of)
+persona_encoder = setting("personas.model")
+pool = {"benchmark": setting("benchmark"), "lang": per_job(Plan.pool_language)}
 
 domains = per_job(paths.domains)
 largest_share = per_job(jobs.largest_share)

@@ -7,9 +7,9 @@ use rule on_cpu as score with:
         # Runs, and what the models saw of the documents.
         per_job(paths.scoring_inputs),
         # Who asks decides which queries count; positives and spans are the searched corpus'.
-        asked=per_job(paths.pair_tables, side="query_lang", table="queries"),
-        queries=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
-        qrels=per_job(paths.pair_tables, side="corpus_lang", table="qrels"),
+        asked=per_job(paths.domain_tables, lang=query_lang, table="queries"),
+        queries=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
+        qrels=per_job(paths.domain_tables, lang=corpus_lang, table="qrels"),
     output:
         scores="results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet",
         buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
@@ -41,9 +41,9 @@ use rule score as score_shared with:
     input:
         per_job(paths.scoring_inputs),
         wider=per_job(paths.source_runs),
-        asked=per_job(paths.pair_tables, side="query_lang", table="queries"),
-        queries=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
-        qrels=per_job(paths.pair_tables, side="corpus_lang", table="qrels"),
+        asked=per_job(paths.domain_tables, lang=query_lang, table="queries"),
+        queries=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
+        qrels=per_job(paths.domain_tables, lang=corpus_lang, table="qrels"),
     output:
         scores="results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet",
         buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",

@@ -24,7 +24,7 @@ use rule on_gpu as personas with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         personas=lambda wildcards: plan.personas[wildcards.benchmark],
-        checkpoint=per_job(paths.persona_encoder_inputs),
+        checkpoint=per_job(paths.model_inputs, model=persona_encoder),
     output:
         candidates="results/{benchmark}/build/{lang}{part}/persona_candidates.parquet",
     wildcard_constraints:
@@ -40,8 +40,8 @@ use rule on_gpu as personas with:
     params:
         domains=domains,
         section=setting("personas"),
-        entry=per_job(jobs.persona_entry),
-        model_version=per_job(jobs.persona_version),
+        entry=per_job(jobs.entry, model=persona_encoder),
+        model_version=per_job(jobs.model_version, model=persona_encoder),
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,

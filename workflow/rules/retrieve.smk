@@ -118,8 +118,8 @@ use rule on_cpu as embed_api with:
 
 use rule on_cpu as search_lexical with:
     input:
-        corpora=per_job(paths.pair_tables, side="corpus_lang", table="corpus"),
-        queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
+        corpora=per_job(paths.domain_tables, lang=corpus_lang, table="corpus"),
+        queries=per_job(paths.domain_tables, lang=query_lang, table="queries"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     wildcard_constraints:
@@ -138,13 +138,11 @@ use rule on_cpu as search_lexical with:
 
 use rule on_gpu as search_vectors with:
     input:
-        query_encodings=per_job(paths.encodings, side="query_lang"),
-        corpus_encodings=per_job(paths.encodings, side="corpus_lang"),
+        query_encodings=per_job(paths.encodings, lang=query_lang),
+        corpus_encodings=per_job(paths.encodings, lang=corpus_lang),
         # Which of these texts are the benchmark's own, where they are another's encodings.
-        own_queries=per_job(
-            paths.text_filter_tables, side="query_lang", table="queries"
-        ),
-        own_corpus=per_job(paths.text_filter_tables, side="corpus_lang", table="corpus"),
+        own_queries=per_job(paths.text_filter_tables, lang=query_lang, table="queries"),
+        own_corpus=per_job(paths.text_filter_tables, lang=corpus_lang, table="corpus"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     wildcard_constraints:
@@ -170,10 +168,10 @@ use rule on_gpu as search_vectors with:
 use rule on_gpu as rerank with:
     input:
         first_stage=per_job(paths.first_stage),
-        corpora=per_job(paths.pair_tables, side="corpus_lang", table="corpus"),
-        queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
-        judged=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
-        checkpoint=per_job(paths.reranker_inputs),
+        corpora=per_job(paths.domain_tables, lang=corpus_lang, table="corpus"),
+        queries=per_job(paths.domain_tables, lang=query_lang, table="queries"),
+        judged=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
+        checkpoint=per_job(paths.reranker_inputs, reranker=own_reranker),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
         # What it reads of each query's positive: beside another query it is another part.
@@ -182,17 +180,14 @@ use rule on_gpu as rerank with:
         benchmark=patterns["searched"],
         model=patterns["reranking"],
     resources:
-        mem_mb=mib(
-            per_job(jobs.scoring_mib),
-            20,
-        ),
+        mem_mb=mib(per_job(jobs.scoring_mib, reranker=own_reranker), 20),
         runtime=minutes(1440),
         gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
-        tokens_per_batch=per_job(jobs.scoring_tokens),
+        tokens_per_batch=per_job(jobs.scoring_tokens, reranker=own_reranker),
     params:
         entry=per_job(jobs.entry),
-        reranker=per_job(jobs.reranker_entry),
+        reranker=per_job(jobs.reranker_entry, reranker=own_reranker),
         store=settings.store,
 
 
@@ -201,9 +196,9 @@ use rule on_cpu as fuse with:
     input:
         runs=per_job(paths.fused_runs),
         encodings=per_job(paths.fused_encodings),
-        corpora=per_job(paths.pair_tables, side="corpus_lang", table="corpus"),
-        queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
-        judged=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
+        corpora=per_job(paths.domain_tables, lang=corpus_lang, table="corpus"),
+        queries=per_job(paths.domain_tables, lang=query_lang, table="queries"),
+        judged=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
         # How far into each query's positive any of them read.
@@ -222,8 +217,8 @@ use rule on_cpu as fuse with:
 use rule on_cpu as import_run with:
     input:
         files=per_job(paths.external_run_files),
-        queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
-        judged=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
+        queries=per_job(paths.domain_tables, lang=query_lang, table="queries"),
+        judged=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     wildcard_constraints:

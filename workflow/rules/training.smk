@@ -3,9 +3,9 @@
 
 use rule on_cpu as sample_training with:
     input:
-        queries=per_job(paths.pool_tables, table="queries"),
-        corpus=per_job(paths.pool_tables, table="corpus"),
-        qrels=per_job(paths.pool_tables, table="qrels"),
+        queries=per_job(paths.domain_tables, **pool, table="queries"),
+        corpus=per_job(paths.domain_tables, **pool, table="corpus"),
+        qrels=per_job(paths.domain_tables, **pool, table="qrels"),
         held_out=per_job(paths.held_out, table="corpus"),
         held_out_qrels=per_job(paths.held_out, table="qrels"),
     output:
@@ -16,7 +16,7 @@ use rule on_cpu as sample_training with:
         # Words of the pool are compared with those of the tests: 1,000 documents a second.
         runtime=minutes(60),
     params:
-        domains=per_job(paths.pool_domains),
+        domains=per_job(paths.domains, **pool),
         edges=setting("edges"),
         distributions=setting("distributions"),
         budget=setting("budget"),
@@ -28,8 +28,8 @@ use rule on_cpu as sample_training with:
 use rule on_gpu as train_model with:
     input:
         pairs="results/training/{training}/pairs.parquet",
-        queries=per_job(paths.pool_tables, table="queries"),
-        corpus=per_job(paths.pool_tables, table="corpus"),
+        queries=per_job(paths.domain_tables, **pool, table="queries"),
+        corpus=per_job(paths.domain_tables, **pool, table="corpus"),
         checkpoint=per_job(paths.base_inputs),
     output:
         # The last file of the checkpoint's folder.
@@ -53,7 +53,7 @@ use rule on_gpu as train_model with:
         ].distribution,
         seed=lambda wildcards: plan.config.trained[wildcards.trained].seed,
         sampling_seed=setting("sampling_seed"),
-        domains=per_job(paths.pool_domains),
+        domains=per_job(paths.domains, **pool),
         work=f"{settings.store}/training",
 
 

@@ -19,9 +19,9 @@ use rule on_cpu as text_parts with:
 
 use rule on_cpu as mark_translations with:
     input:
-        corpus=per_job(paths.language_tables, of="source", table="corpus"),
-        queries=per_job(paths.language_tables, of="source", table="queries"),
-        text_parts=per_job(paths.source_table, table="text_parts"),
+        corpus=per_job(paths.domain_tables, lang=source_lang, table="corpus"),
+        queries=per_job(paths.domain_tables, lang=source_lang, table="queries"),
+        text_parts=per_job(paths.build_table, lang=source_lang, table="text_parts"),
         translations="results/{benchmark}/build/{lang}{part}/translate.parquet",
         prefix_list=str(CLEANING / "prefixes.yaml"),
         refusal_list=str(CLEANING / "refusals.yaml"),
@@ -46,9 +46,9 @@ use rule on_cpu as mark_translations with:
 
 use rule on_cpu as clean_translations with:
     input:
-        source_corpus=per_job(paths.source_table, table="corpus"),
-        source_queries=per_job(paths.source_table, table="queries"),
-        source_qrels=per_job(paths.source_table, table="qrels"),
+        source_corpus=per_job(paths.domain_table, lang=source_lang, table="corpus"),
+        source_queries=per_job(paths.domain_table, lang=source_lang, table="queries"),
+        source_qrels=per_job(paths.domain_table, lang=source_lang, table="qrels"),
         translated=per_job(paths.build_table, table="translated"),
         verdicts=per_job(paths.task_table, task="judge_refusals"),
     output:
@@ -66,8 +66,8 @@ use rule on_cpu as clean_translations with:
 
 use rule on_cpu as quality_sample with:
     input:
-        source_corpora=per_job(paths.language_tables, of="source", table="corpus"),
-        corpora=per_job(paths.language_tables, of="translated", table="corpus"),
+        source_corpora=per_job(paths.domain_tables, lang=source_lang, table="corpus"),
+        corpora=per_job(paths.language_tables, translated=True, table="corpus"),
     output:
         sample="results/{benchmark}/quality_sample.parquet",
     wildcard_constraints:
@@ -77,7 +77,7 @@ use rule on_cpu as quality_sample with:
         runtime=minutes(240),
     params:
         languages=setting("translate.to"),
-        domains=source_domains,
+        domains=per_job(paths.domains, lang=source_lang),
         per_stratum=setting("translate.quality.per_stratum"),
         seed=setting("translate.quality.seed"),
 
@@ -98,7 +98,7 @@ use rule on_cpu as quality with:
 # Several translators on one sample of the source, before or beside the benchmark's own translation.
 use rule on_cpu as translator_sample with:
     input:
-        corpora=per_job(paths.language_tables, of="source", table="corpus"),
+        corpora=per_job(paths.domain_tables, lang=source_lang, table="corpus"),
         text_parts=per_job(paths.text_parts_of_domains),
     output:
         sample="results/{benchmark}/translator_sample.parquet",
@@ -108,7 +108,7 @@ use rule on_cpu as translator_sample with:
         mem_mb=mib(8000),
         runtime=minutes(60),
     params:
-        domains=source_domains,
+        domains=per_job(paths.domains, lang=source_lang),
         per_stratum=setting("translate.quality.per_stratum"),
         seed=setting("translate.quality.seed"),
 

@@ -298,13 +298,6 @@ def resolve_rerankers(config: Config, models: Mapping[str, Model]) -> dict[str, 
 
 def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
     """Say which ids that a config names there are not, and which models it names twice."""
-    unknown = [name for name in config.models if name not in models]
-    if unknown:
-        yield (
-            f"config key models: unknown model {', '.join(map(repr, unknown))}. "
-            f"Supported: {supported(unknown[0], models)}; `psibench models` lists all. Add an "
-            "entry under `registry:` for your own."
-        )
     repeated = sorted({name for name in config.models if config.models.count(name) > 1})
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"
@@ -324,16 +317,23 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
     llms, rerankers = list(_named_llms(config)), list(_named_rerankers(config, evaluated))
     known_llms = load_llms(config.llms) if llms else {}
     known_rerankers = load_rerankers(config.rerankers) if rerankers else {}
-    for what, section, known, named in (
-        ("language model", "llms", known_llms, llms),
-        ("reranker", "rerankers", known_rerankers, rerankers),
+    named_models = [("models", name) for name in config.models]
+    for benchmark, one in config.benchmarks.items():
+        translated_for = (one.translate and one.translate.models) or ()
+        key = f"benchmarks.{benchmark}.translate.models"
+        named_models += [(key, name) for name in translated_for]
+    own = "Add an entry under"
+    for what, advice, known, named in (
+        ("model", f"`psibench models` lists all. {own} `registry:`", models, named_models),
+        ("language model", f"{own} `llms:`", known_llms, llms),
+        ("reranker", f"{own} `rerankers:`", known_rerankers, rerankers),
     ):
-        advice = f"Add an entry under `{section}:` for your own."
+        more = f"{advice} for your own."
         for place, name in named:
             if name not in known:
-                listed = f" Supported: {supported(name, known)}. {advice}" if advice else ""
+                listed = f" Supported: {supported(name, known)}. {more}" if more else ""
                 yield f"config key {place}: unknown {what} {name!r}.{listed}"
-                advice = ""  # once
+                more = ""  # once
 
 
 def _check_budgets(config: Config) -> None:

@@ -127,19 +127,9 @@ def model_version(plan: Plan, model: str) -> int:
     return MODEL_VERSIONS[plan.models[model].backend]
 
 
-def persona_entry(plan: Plan, benchmark: str) -> dict[str, Any]:
-    """Return the fields of the persona encoder's registry entry that change its results."""
-    return retrieval_params(plan.encoders[benchmark])
-
-
-def persona_version(plan: Plan, benchmark: str) -> int:
-    """Return the version of the computation of the persona encoder's backend."""
-    return MODEL_VERSIONS[plan.encoders[benchmark].backend]
-
-
-def reranker_entry(plan: Plan, model: str) -> dict[str, Any]:
-    """Return the fields of the registry entry of a model's reranker that change its scores."""
-    return reranker_params(plan.rerankers[plan.reranker_of(model)])
+def reranker_entry(plan: Plan, reranker: str) -> dict[str, Any]:
+    """Return the fields of a reranker's registry entry that change its scores."""
+    return reranker_params(plan.rerankers[reranker])
 
 
 def part_scoring(

@@ -210,53 +210,41 @@ def domains(
 
 
 def domain_tables(
-    plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str, view: str = ""
+    plan: Plan,
+    benchmark: str,
+    lang: str,
+    query_lang: str | None = None,
+    corpus_lang: str | None = None,
+    part: str = "",
+    *,
+    table: str,
+    view: str = "",
 ) -> list[str]:
-    """List one table of the domains of a language, of a benchmark or of a view of it."""
-    planned = plan.named[view_id(benchmark, view) if view else benchmark]
-    return planned.tables(lang, table, domains=planned.domains(lang, part=part))
+    """List one table of `domains`, of a benchmark or of a view of it."""
+    name = view_id(benchmark, view) if view else benchmark
+    among = domains(plan, name, lang, query_lang, corpus_lang, part)
+    return [domain_table(plan, name, lang, domain, table=table) for domain in among]
+
+
+def domain_table(plan: Plan, benchmark: str, lang: str, domain: str, *, table: str) -> str:
+    """Return one table of one domain of a benchmark or view."""
+    (path,) = plan.named[benchmark].tables(lang, table, domains=[domain])
+    return path
 
 
 def language_tables(
-    plan: Plan, benchmark: str, part: str = "", *, table: str, of: str = "all"
+    plan: Plan, benchmark: str, *, table: str, translated: bool = False
 ) -> list[str]:
-    """List one table of the domains of languages of a benchmark, in their order.
-
-    ``of``: ``all`` languages, the one that it is translated from (``source``), or those that it is
-    ``translated`` to.
-    """
+    """List one table of the domains of all languages of a benchmark, or of its translations."""
     planned = plan.named[benchmark]
-    languages = {
-        "all": planned.languages,
-        "source": [planned.section.language],
-        "translated": planned.translated,
-    }
-    return [
-        path
-        for language in languages[of]
-        for path in domain_tables(plan, benchmark, language, part, table=table)
-    ]
+    languages = planned.translated if translated else planned.languages
+    return [path for lang in languages for path in planned.tables(lang, table)]
 
 
 def language_domains(plan: Plan, benchmark: str) -> dict[str, list[str]]:
     """Return the domains of each language of a benchmark, in order."""
     planned = plan.named[benchmark]
     return {language: planned.domains(language) for language in planned.languages}
-
-
-def pair_tables(
-    plan: Plan,
-    benchmark: str,
-    query_lang: str,
-    corpus_lang: str,
-    lang: str,
-    part: str = "",
-    *,
-    table: str,
-) -> list[str]:
-    """List one table of the domains of a pair, in ``lang``: one of the two."""
-    planned = plan.named[benchmark]
-    return planned.tables(lang, table, domains=planned.domains(query_lang, corpus_lang, part))
 
 
 def build_table(
@@ -266,17 +254,6 @@ def build_table(
     if domain is not None:
         part = plan.named[benchmark].part_of(lang, domain)
     return f"results/{plan.named[benchmark].base}/build/{lang}{part}/{table}.parquet"
-
-
-def source_table(
-    plan: Plan, benchmark: str, part: str = "", domain: str | None = None, *, table: str
-) -> str:
-    """Return a table in the language translated from: of one part, or of one domain."""
-    planned = plan.named[benchmark]
-    lang = planned.section.language
-    if domain is None:
-        return build_table(plan, benchmark, lang, part, table=table)
-    return planned.tables(lang, table, domains=[domain])[0]
 
 
 def text_parts_of_domains(plan: Plan, benchmark: str) -> list[str]:
@@ -315,11 +292,6 @@ def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
     return files + _manifests(plan, reranker_downloads(entry))
 
 
-def persona_encoder_inputs(plan: Plan, benchmark: str) -> list[str]:
-    """List the inputs of the persona encoder: its checkpoint's files, or its download."""
-    return _checkpoint_inputs(plan, plan.encoders[benchmark])
-
-
 def tokenizer_inputs(plan: Plan) -> list[str]:
     """List the inputs of counting tokens: the download of the tokenizer, or nothing."""
     return _manifests(plan, tokenizer_downloads(plan.config.length_tokenizer))
@@ -350,18 +322,6 @@ def external_run_files(
 
 
 # Training: the pool, the texts held out of it, and the models
-
-
-def pool_tables(plan: Plan, training: str, *, table: str) -> list[str]:
-    """List one table of all domains of the pool of a training."""
-    section = plan.config.training[training]
-    return domain_tables(plan, section.benchmark, plan.pool_language(training), table=table)
-
-
-def pool_domains(plan: Plan, training: str) -> list[str]:
-    """List the domains of the pool of a training, in the order of `pool_tables`."""
-    section = plan.config.training[training]
-    return domains(plan, section.benchmark, plan.pool_language(training))
 
 
 def held_out(plan: Plan, training: str, *, table: str) -> list[str]:

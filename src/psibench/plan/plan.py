@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import UnionType
 from typing import Literal
 
 from psibench.config.embedding_apis import EmbeddingApiModel
@@ -22,7 +23,7 @@ from psibench.config.rerankers import (
     checkpoint_of,
 )
 from psibench.config.sources import FilesSource
-from psibench.errors import InputError, MissingError, refuse
+from psibench.errors import InputError, MissingError, refuse, supported
 from psibench.filters.mixtures import Tiny
 from psibench.generate.benchmarks import (
     CANDIDATES,
@@ -57,6 +58,8 @@ from psibench.probes.settings import OF_QUERIES, why_not
 from psibench.sources.local import local_files
 
 WORDS = "words"
+SEARCHES = EncoderModel | EmbeddingApiModel | Bm25Model
+HAS_RUNS = SEARCHES | RunFilesModel
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,10 @@ class Plan:
     benchmarks, views
         By id. ``named`` has both.
     models
-        Registry entries by id: those evaluated, those that recall false negatives, those whose runs
-        are reranked or fused.
-    encoders, personas
-        Registry entries that choose the personas of benchmarks, and local files that these are
-        read from, by benchmark.
+        Registry entries by id: those evaluated, those that recall false negatives or choose
+        personas, those whose runs are reranked or fused.
+    personas
+        Local files that personas are read from, by the benchmarks that have some.
     rerankers, llms, prices
         Those that benchmarks or models name, by id; all prices.
     downloads
@@ -99,7 +101,6 @@ class Plan:
     benchmarks: dict[str, PlannedBenchmark]
     views: dict[str, PlannedBenchmark]
     models: dict[str, Model]
-    encoders: dict[str, Model]
     personas: dict[str, list[str]]
     rerankers: dict[str, RerankerModel]
     llms: dict[str, LlmSettings]
@@ -435,40 +436,25 @@ def make_plan(
 def _make_plan(config: Config, models: Mapping[str, Model], errors_at: ErrorsAt) -> Plan:
     known: dict[str, Model] = load_registry() | config.registry
     benchmarks = plan_benchmarks(config, errors_at)
-    entries = dict(_recalling(config, known)) | dict(models)
-    entries |= _taken(config, entries, known)
+    entries = dict(models) | _named_models(config, models, known)
     rerankers = resolve_rerankers(config, entries)
     there = entries | {name: model.base_entry for name, model in config.trained.items()}
-    encoders, personas = dict[str, Model](), dict[str, list[str]]()
+    personas = dict[str, list[str]]()
     for name, section in config.benchmarks.items():
         if isinstance(section, Controlled):
             with errors_at(f"config key benchmarks.{name}.personas"):
-                encoder = known.get(section.personas.model)
-                if not isinstance(encoder, EncoderModel):
-                    raise InputError(
-                        f"model {section.personas.model!r} is no encoder; known: "
-                        f"{_listed(known, EncoderModel)}"
-                    )
-                encoders[name] = encoder
                 source = section.personas.source
                 personas[name] = local_files(source) if isinstance(source, FilesSource) else []
-        for model in (section.translate and section.translate.models) or ():
-            if model not in known:
-                raise InputError(
-                    f"config key benchmarks.{name}.translate.models: unknown model {model!r}. "
-                    f"Supported: {', '.join(sorted(known))}"
-                )
     plan = Plan(
         config=config,
         benchmarks=benchmarks,
         views={name: view for one in benchmarks.values() for name, view in views_of(one).items()},
         models=entries,
-        encoders=encoders,
         personas=personas,
         rerankers=rerankers,
         llms=resolve_llms(config),
         prices=resolve_prices(config),
-        downloads=by_name(_downloads(config, there, rerankers, encoders, errors_at)),
+        downloads=by_name(_downloads(config, there, rerankers, errors_at)),
         sources=_sources(benchmarks, errors_at),
     )
     refuse(_without_pool(plan))
@@ -516,79 +502,57 @@ def _unanswerable(plan: Plan) -> Iterator[str]:
                 )
 
 
-def _recalling(config: Config, known: Mapping[str, Model]) -> Iterator[tuple[str, Model]]:
-    """Yield the entries that recall possible false negatives."""
-    for name, section in config.benchmarks.items():
-        negatives = getattr(section, "false_negatives", None)
-        if negatives is None:
-            continue
-        model = negatives.recall.model
-        if model not in known:
-            raise InputError(
-                f"config key benchmarks.{name}.false_negatives.recall.model: unknown model "
-                f"{model!r}. Supported: {', '.join(sorted(known))}. Add an entry under "
-                "`registry:` for your own."
-            )
-        entry = known[model]
-        if isinstance(entry, RerankModel | FusionModel | RunFilesModel):
-            raise InputError(
-                f"config key benchmarks.{name}.false_negatives.recall.model: {model!r} does not "
-                "search by itself; allowed: an encoder, an embedding API or BM25"
-            )
-        yield model, entry
-
-
-def _taken(
-    config: Config, entries: Mapping[str, Model], known: Mapping[str, Model]
+def _named_models(
+    config: Config, evaluated: Mapping[str, Model], known: Mapping[str, Model]
 ) -> dict[str, Model]:
-    """Return the models whose runs are reranked or fused: the first stages, then what is fused."""
-    found = dict[str, Model]()
-    for name, entry in entries.items():
+    """Return the models that recall false negatives, choose personas, or are reranked or fused.
+
+    Those that there are not, or that do something else, are refused, all at once.
+    """
+    found, problems = dict[str, Model](), list[str]()
+
+    def look_up(where: str, name: str, allowed: str, kinds: UnionType | type) -> None:
+        if isinstance(known.get(name), kinds):
+            found[name] = known[name]
+            return
+        listed = supported(name, (one for one, entry in known.items() if isinstance(entry, kinds)))
+        problems.append(
+            f"{where} {name!r}; allowed: {allowed}, as {listed}. Name one of these, or add an "
+            "entry under `registry:` for your own"
+        )
+
+    for benchmark, section in config.benchmarks.items():
+        key = f"config key benchmarks.{benchmark}"
+        if (negatives := getattr(section, "false_negatives", None)) is not None:
+            model, where = negatives.recall.model, f"{key}.false_negatives.recall.model: found"
+            look_up(where, model, "an encoder, an embedding API or BM25", SEARCHES)
+        if isinstance(section, Controlled):
+            model, where = section.personas.model, f"{key}.personas.model: found"
+            look_up(where, model, "an encoder", EncoderModel)
+    for name, entry in evaluated.items():
         for first in upstream_models(entry, config) if isinstance(entry, RerankModel) else ():
-            if first not in known or isinstance(known[first], RerankModel):
-                raise InputError(
-                    f"model {name!r}: its first stage is {first!r}; allowed: a model that "
-                    f"searches, as {_listed(known, but=RerankModel)}. Set search.first_stage, or "
-                    "first_stage in its entry or in the benchmark's section"
-                )
-            found[first] = known[first]
-    for name, entry in (dict(entries) | found).items():
-        for one in upstream_models(entry, config) if isinstance(entry, FusionModel) else ():
-            if one not in known or isinstance(known[one], RerankModel | FusionModel):
-                raise InputError(
-                    f"model {name!r}: `of` names {one!r}; allowed: models that search, as "
-                    f"{_listed(known, but=(RerankModel, FusionModel))}. Correct `of` in its entry"
-                )
-            found[one] = known[one]
+            where = f"model {name!r} (first_stage of its entry, the benchmark or `search`)"
+            allowed = "a model that searches"
+            look_up(f"{where}: its first stage is", first, allowed, HAS_RUNS | FusionModel)
+    for name, entry in (dict(evaluated) | found).items():
+        for one in entry.of if isinstance(entry, FusionModel) else ():
+            look_up(f"model {name!r}: `of` names", one, "models that search", HAS_RUNS)
+    refuse(problems)
     return found
-
-
-def _listed(
-    models: Mapping[str, Model], kind: type = object, but: type | tuple[type, ...] = ()
-) -> str:
-    names = (
-        name
-        for name, entry in models.items()
-        if isinstance(entry, kind) and not isinstance(entry, but)
-    )
-    return ", ".join(sorted(names))
 
 
 def _downloads(
     config: Config,
     models: Mapping[str, Model],
     rerankers: Mapping[str, RerankerModel],
-    encoders: Mapping[str, Model],
     errors_at: ErrorsAt,
 ) -> Iterator[Download]:
     """Yield what entries read of the hub.
 
     Local checkpoints that are not there are refused.
     """
-    read: list[tuple[str, ModelBase]] = [(f"model {name!r}", one) for name, one in models.items()]
-    read += [(f"config key benchmarks.{name}.personas", one) for name, one in encoders.items()]
-    for where, entry in read:
-        with errors_at(where):
+    for name, entry in models.items():
+        with errors_at(f"model {name!r}"):
             yield from model_downloads(entry)
     for name, reranker in rerankers.items():
         with errors_at(f"reranker {name!r}"):

@@ -22,7 +22,7 @@ from psibench.config.models import RerankModel
 from psibench.config.paths import prompt_path
 from psibench.config.sections import Encoding
 from psibench.errors import InputError
-from psibench.generate.benchmarks import RAW, GeneratedBenchmark
+from psibench.generate.benchmarks import RAW, Controlled, GeneratedBenchmark
 from psibench.generate.recipes import NEGATIVES, TASKS
 from psibench.llm.prompts import load_prompt
 from psibench.llm.sections import MILLION, LlmSettings, price_of
@@ -236,9 +236,9 @@ def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> I
         judged = [name for name, task in planned.tasks.items() if task.judging is not None]
         late = [name for name in judged if name.startswith("judge_")]
         yield documents("sample")
-        if planned.id in plan.encoders:
-            encoder = plan.encoders[planned.id]
-            row = documents("personas", getattr(planned.section, "personas").model)  # noqa: B009
+        if isinstance(section := planned.section, Controlled):
+            encoder = plan.models[section.personas.model]
+            row = documents("personas", section.personas.model)
             if counts is not None:  # a vector of each document; the personas are few
                 n_tokens = tokens_read(encoder, Texts(counts.texts.lengths, 0))
                 row.tokens_in = n_tokens, n_tokens
