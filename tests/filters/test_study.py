@@ -2,6 +2,7 @@ import polars as pl
 import pytest
 from filter_tables import Folder, candidate, sampling_of
 
+from psibench.config.sections import Uncertainty
 from psibench.filters.margin_counts import CELL_TABLE
 from psibench.filters.study import (
     FILTER_COUNTS,
@@ -16,15 +17,12 @@ from psibench.filters.verify import (
     VerifyMargin,
     VerifyNecessity,
 )
-from psibench.metrics.aggregate import (
-    UncertaintySettings,
-)
 from psibench.tables import read_table
 from psibench.text.segments import POSITIONS
 
 B, M, E = POSITIONS
 PANEL = ["one", "two"]
-SETTINGS = UncertaintySettings()
+SETTINGS = Uncertainty()
 MARGIN = VerifyMargin(rerankers=PANEL, threshold=0.25)
 SPECS = {
     "thresholds": FILTER_COUNTS,

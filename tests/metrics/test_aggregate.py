@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics.aggregate import (
     Evaluated,
     RowLabels,
-    UncertaintySettings,
     benjamini_hochberg,
     holm,
     result_tables,
@@ -362,7 +362,7 @@ def test_a_model_on_the_filter_panel_is_flagged():
 def test_small_buckets_count_and_are_flagged():
     # One query in the last bucket, which scores 0: PSI 1 over both buckets, not null over one.
     frame = made([(10, 1.0)] * 30 + [(700, 0.0)])
-    row = psi(frame, settings=UncertaintySettings(min_bucket_size=5)).row(0, named=True)
+    row = psi(frame, settings=Uncertainty(min_bucket_size=5)).row(0, named=True)
     assert (row["n_buckets"], row["smallest_bucket"], row["psi"]) == (2, 1, 1.0)
     assert "small_buckets" in row["flags"]
     assert (row["n_documents"], row["psi_low"], row["psi_high"]) == (16, None, None)

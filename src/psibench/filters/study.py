@@ -9,7 +9,6 @@ the filter does to them. PSI is that of the PSI table over thirds: a query count
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from psibench.config.sections import Uncertainty
 from psibench.filters.decide import (
     LOCATE,
     PROPOSE,
@@ -44,7 +44,6 @@ from psibench.filters.verify import (
     decide_verify,
     target_leads,
 )
-from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.labels import cohen_kappa
 from psibench.metrics.psi import RowData, estimate_row
@@ -181,7 +180,7 @@ def _estimates(
     sets: Iterable[tuple[dict[str, Any], pl.Series]],
     known: Mapping[str, pl.DataFrame],
     metric: str,
-    settings: UncertaintySettings,
+    settings: Uncertainty,
 ) -> Iterator[dict[str, Any]]:
     """Yield mean and PSI of every model on every set of queries, behind the set's labels."""
     scheme = bucket_scheme("thirds")
@@ -301,7 +300,7 @@ def run_filter_study(
     query_scores: str | Path,
     models: Sequence[str],
     metric: str,
-    uncertainty: UncertaintySettings,
+    uncertainty: Uncertainty,
     outputs: Outputs,
 ) -> None:
     """Study the filter of a benchmark: other thresholds, its rerankers, and every model's PSI.
@@ -360,7 +359,7 @@ def run_filter_study(
         "threshold_psi": (_estimates(by_threshold, known, metric, uncertainty), FILTER_PSI),
         "leave_one_out_psi": (_with_changes(without_one), LEAVE_ONE_OUT_PSI),
     }
-    params |= {"metric": metric, "settings": asdict(uncertainty)}
+    params |= {"metric": metric, "settings": uncertainty.model_dump()}
     _write(written, outputs, derived("filter_study", [*inputs, query_scores], params=params))
 
 

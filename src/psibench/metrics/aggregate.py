@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from threadpoolctl import threadpool_limits
 
+from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics.buckets import (
     DEFAULT_SCHEMES,
@@ -72,14 +73,6 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class UncertaintySettings:
-    """Level of the intervals, and below how many queries a bucket is flagged as small."""
-
-    level: float = 0.95
-    min_bucket_size: int = 30
-
-
-@dataclass(frozen=True)
 class ResultTables:
     """The tables of one language pair, in the columns of the specs of these names."""
 
@@ -141,7 +134,7 @@ def result_tables(
     windows: Sequence[tuple[str, str]] = (),
     mitigations: Sequence[tuple[str, str]] = (),
     pairs: Sequence[tuple[str, str]] = (),
-    settings: UncertaintySettings | None = None,
+    settings: Uncertainty | None = None,
 ) -> ResultTables:
     """Make the result tables of one language pair.
 
@@ -178,7 +171,7 @@ def result_tables(
         If the models were not scored on the same queries, a metric is missing, scores or settings
         are out of range, or a scheme places queries by spans and none has one.
     """
-    chosen = settings or UncertaintySettings()
+    chosen = settings or Uncertainty()
     models: list[_Model] = []
     for one in evaluated:
         if not models:
@@ -319,7 +312,7 @@ def _rows(
     scheme_name: str,
     metric: str,
     labels: RowLabels,
-    settings: UncertaintySettings,
+    settings: Uncertainty,
 ) -> tuple[Rows, Rows]:
     """Make a model's bucket rows and PSI rows of one scheme and metric."""
     scheme, members = queries.members[scheme_name]

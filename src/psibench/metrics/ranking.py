@@ -1,7 +1,8 @@
 """nDCG@k, recall@k and MRR@k of a whole ranked run: one row per query of the qrels.
 
-The per-query definitions are in `psibench.metrics.definitions`. Here a run is joined with the
-positives first, so that everything after the join works on the few rows that are hits.
+The definitions are trec_eval's (linear gain, discount log2(1 + rank), ideal ranking over all
+positives); grades of 0 or less are no gain and no positive. A run is joined with the positives
+first, so that everything after the join works on the few rows that are hits.
 """
 
 from collections.abc import Callable, Sequence

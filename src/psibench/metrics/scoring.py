@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
-from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
+from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.definitions import TIE_AVERAGED, parse_metrics
 from psibench.metrics.query_scores import query_scores
 from psibench.tables import read_table, write_table
@@ -112,7 +112,6 @@ def run_score(
     take_runs(wider, asked, outputs=runs)
     sides = _read_sides(domains, asked, queries, qrels)
     scored = [scores_of(one, sides, metrics) for one in models]
-    settings = UncertaintySettings(**uncertainty.model_dump())
     read = [path for one in models for path in (one.run, one.encodings, one.seen) if path]
     asking = [path for path in asked if path not in queries]
     source = derived(
@@ -124,7 +123,7 @@ def run_score(
             "metrics": list(metrics),
             "psi_metrics": list(psi_metrics),
             "schemes": list(schemes),
-            "settings": asdict(settings),
+            "settings": uncertainty.model_dump(),
             "control": control,
             "windows": [list(pair) for pair in windows],
             "mitigations": [list(pair) for pair in mitigations],
@@ -143,7 +142,7 @@ def run_score(
         control=control,
         windows=windows,
         mitigations=mitigations,
-        settings=settings,
+        settings=uncertainty,
     )
     for frame, path, spec in (
         (pl.concat(scored), scores, QUERY_SCORES),

@@ -20,7 +20,6 @@ from psibench.metrics.aggregate import (
     Evaluated,
     ResultTables,
     RowLabels,
-    UncertaintySettings,
     holm,
     result_tables,
 )
@@ -216,7 +215,7 @@ def _results(
         schemes=one.schemes,
         length_buckets=False,
         pairs=list(_compared({run.system: run for run in runs})),
-        settings=UncertaintySettings(**uncertainty.model_dump()),
+        settings=uncertainty,
     )
 
 
