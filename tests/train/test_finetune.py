@@ -42,6 +42,7 @@ def test_training_lowers_the_loss_and_writes_what_it_did(trained, pool):
     assert found["n_examples"] == pairs.height == 24
     assert found["n_documents"] == pairs["doc_id"].n_unique()
     assert len(found["loss"]) == found["n_steps"]
+    assert 0 < found["n_left_out"] < 24  # of 72: some documents have several queries
     assert np.mean(found["loss"][-4:]) < np.mean(found["loss"][:4])
     assert found["base"]["identity"].startswith("sha256:")
     assert found["settings"]["epochs"] == 3

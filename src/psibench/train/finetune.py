@@ -30,7 +30,7 @@ from psibench.tables.columns import read_columns
 from psibench.tables.provenance import hash_params
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import POOLED
-from psibench.tables.stage import stage
+from psibench.tables.stage import stage, version_of
 from psibench.train.pads import pads_pairs
 from psibench.train.sampling import TRAINING_PAIRS
 from psibench.train.sections import Base, Examples, Pads, Settings
@@ -44,7 +44,7 @@ NO_POSITIONS = (
 )
 
 
-@stage("train_model", version=2, offline=True)
+@stage("train_model", version=3, offline=True)
 def run_train_model(
     entry: Base,
     settings: Settings,
@@ -83,7 +83,8 @@ def run_train_model(
     Raises
     ------
     InputError
-        If the checkpoint cannot be loaded, takes fewer tokens or has fewer layers than asked for.
+        If the checkpoint cannot be loaded, takes fewer tokens or has fewer layers than asked for,
+        or a length bin has one document or one query.
     Stopped
         If the job is told to end; run again, it goes on.
     """
@@ -101,6 +102,7 @@ def run_train_model(
     }
     base = checkpoint_identity(entry.checkpoint, entry.revision)
     decides = run | {"base": base, "examples": hash_rows(drawn), "model": model}
+    decides["version"] = version_of("train_model")
     unfinished = Path(work) / hash_params(decides)[:32]
     folder, done = Path(model).parent, unfinished.with_suffix(".json")
     if done.is_file() and (found := finished(done, folder)) is not None:
@@ -153,7 +155,7 @@ def _train(
             seed=seed,
             sampling_seed=sampling_seed,
         )
-        losses = train(
+        trained = train(
             network,
             examples,
             make_loss(network, entry, settings),
@@ -165,14 +167,12 @@ def _train(
             stop=stop,
             name=name,
         )
-    if losses is None:
+    if trained is None:
         return None
-    return network, {
+    return network, trained | {
         "n_examples": len(examples),
         "n_documents": examples.n_documents,
-        "n_steps": len(losses),
         "dtype": dtype,
-        "loss": losses,
     }
 
 
@@ -271,7 +271,14 @@ def make_examples(
     seed: int,
     sampling_seed: int,
 ) -> Examples:
-    """Lay out what the objective is trained on: ``drawn`` is of `with_texts`."""
+    """Lay out what the objective is trained on: ``drawn`` is of `with_texts`.
+
+    Raises
+    ------
+    InputError
+        If a length bin has one document or one query, so that each example is alone in its batch;
+        or as `pads_pairs`.
+    """
     if entry.objective == "pads":
         pads = entry.pads or Pads()
         made = pads_pairs(drawn, pads, tokenizer, seed=seed, sampling_seed=sampling_seed)
@@ -284,6 +291,13 @@ def make_examples(
         )
     pairs = drawn.select("length_bin", anchor="query", positive="document")
     parts = pairs.partition_by("length_bin", as_dict=True, include_key=False)
+    for (name,), part in parts.items():
+        if part.n_unique("anchor") < 2 or part.n_unique("positive") < 2:
+            raise InputError(
+                f"training: the {part.height} examples of length bin {name} have one document or "
+                "one query, and are told apart from others of their bin; use fewer `edges`, a "
+                "larger `budget` or a larger pool"
+            )
     return Examples(
         bins={name: part.to_dict(as_series=False) for (name,), part in parts.items()},
         prompts={"anchor": entry.query_prompt, "positive": entry.document_prompt},

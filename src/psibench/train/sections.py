@@ -99,7 +99,8 @@ class Settings(Section):
     """How every base is trained, by AdamW."""
 
     epochs: int = Field(default=3, ge=1)
-    """Times that every example is seen."""
+    """Passes over the examples. One that shares its document or query with others of its length
+    bin, or is one more than fills batches, may be left out of a pass: counted in model.json."""
     batch_size: int = Field(default=256, ge=2)
     """Examples per step and process: each is told apart from the other documents of its batch."""
     mini_batch_size: int = Field(default=32, ge=1)

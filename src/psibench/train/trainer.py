@@ -7,16 +7,16 @@ import logging
 import math
 import shutil
 import time
-from math import ceil
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from transformers import PrinterCallback, TrainerCallback
 
 from psibench.errors import InputError
-from psibench.progress import Progress
+from psibench.progress import Progress, warn
 from psibench.stopping import Stop, Stopped
 from psibench.train.sections import Examples, Settings
 
@@ -40,12 +40,13 @@ def train(
     unfinished: Path,
     stop: Stop,
     name: str = "training",
-) -> list[float] | None:
+) -> dict[str, Any] | None:
     """Train a network in place, from the last checkpoint in ``unfinished`` on if there is one.
 
     ``network`` is a SentenceTransformer on its device, weights in float32; ``dtype`` the number
-    format of the forward pass, float32 or bfloat16 under autocast. Returns the loss of each step;
-    None in all processes but the first.
+    format of the forward pass, float32 or bfloat16 under autocast. Returns ``loss``, that of each
+    step, ``n_steps``, and ``n_left_out``: how often an example had no negative in an epoch, summed
+    over epochs; None in all processes but the first.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def train(
         output_dir=str(unfinished),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=examples.batch_size,
-        batch_sampler="no_duplicates" if examples.distinct else "batch_sampler",
+        batch_sampler=DistinctBatches if examples.distinct else "batch_sampler",
         learning_rate=learning_rate,
         lr_scheduler_type="linear" if settings.schedule == "linear" else "constant",
         warmup_steps=settings.warmup_ratio if settings.schedule == "linear" else 0,
@@ -83,7 +84,10 @@ def train(
     bins = {name: Dataset.from_dict(dict(part)) for name, part in examples.bins.items()}
     last = last_checkpoint(unfinished)
     n_done = 0 if last is None else _step(last)
-    n_batches = sum(ceil(len(part) / examples.batch_size) for part in bins.values())
+    n_batches = sum(
+        count_batches(len(part), examples.batch_size, least=1 + examples.distinct)
+        for part in bins.values()
+    )
     n_steps = n_batches // arguments.world_size * settings.epochs
     if last is not None:
         logger.info("going on from step %d of %d", n_done, n_steps)
@@ -103,18 +107,51 @@ def train(
         raise watch.stopped
     network.eval()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
-    return losses if trainer.is_world_process_zero() else None
+    found = {"loss": losses, "n_steps": len(losses), "n_left_out": trainer.n_left_out}
+    return found if trainer.is_world_process_zero() else None
+
+
+class DistinctBatches(NoDuplicatesBatchSampler):
+    """The library's batches without a text twice, but for a rest of one example.
+
+    An epoch has as many batches as if no two examples shared a text: those that do not fit into
+    them are left out of it, others in each epoch.
+    """
+
+    def __len__(self) -> int:
+        return count_batches(len(self.dataset), self.batch_size, least=2)
+
+
+def count_batches(n_examples: int, batch_size: int, *, least: int) -> int:
+    """Count the batches of a bin; a rest of fewer than ``least`` examples is none."""
+    return n_examples // batch_size + (n_examples % batch_size >= least)
 
 
 class Trainer(SentenceTransformerTrainer):
     """The trainer, whose batches a `Watch` knows."""
 
     watch: "Watch"
+    n_left_out = 0
 
-    def get_multi_dataset_batch_sampler(self, *given: Any, **named: Any) -> Any:
-        """Return the library's batches of all bins in one order."""
-        self.watch.batches = super().get_multi_dataset_batch_sampler(*given, **named)
-        return self.watch.batches
+    def get_multi_dataset_batch_sampler(self, dataset: Any, *given: Any, **named: Any) -> Any:
+        """Return the library's batches of all bins in one order; warn of what is in none."""
+        batches = super().get_multi_dataset_batch_sampler(dataset, *given, **named)
+        self.watch.batches = batches
+        if self.args.batch_sampler is not DistinctBatches:
+            return batches
+        n_due = n_left = 0
+        for epoch in range(int(self.args.num_train_epochs)):
+            batches.set_epoch(epoch)
+            n_due += len(dataset)
+            n_left += len(dataset) - sum(len(batch) for batch in batches if len(batch) > 1)
+        if n_left:
+            warn(
+                f"training: {n_left:,} of {n_due:,} times (examples by epochs) an example is left "
+                "out, or alone in its batch with nothing to be told apart from: it is one more "
+                "than fills batches, or others of its length bin share its document or query"
+            )
+        self.n_left_out = n_left
+        return batches
 
     def add_model_card_callback(self, *_: Any, **__: Any) -> None:
         """Leave out the library's card, for which it would look through all texts."""
