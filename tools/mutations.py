@@ -7,8 +7,9 @@ The list is tools/mutations.csv unless another is named.
 
 ``draw`` writes a list: twenty faults each of formulas, of what filters, stores and resumes, and of
 commands and checks. A fault is a comparison, an operator, a number or a check that is another one
-or gone. With ``--also`` only lines that both trees have in the same function are drawn, so that one
-list serves before and after a change. ``run`` runs the suite once to see which tests come by which
+or gone. Faults of a list that is there already stay while their lines do; others are drawn in place
+of those that went. With ``--also`` only lines that both trees have in the same function are drawn,
+so that one list serves before and after a change. ``run`` runs the suite once to see which tests come by which
 line, and then for each fault these tests alone; the exit code is 1 if a fault is not found. Lines
 that are not there any more are named, and count as not tried.
 """
@@ -25,7 +26,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -80,8 +81,8 @@ class Fault:
         return self.line[: self.column] + self.new + self.line[self.column + len(self.old) :]
 
 
-def draw(tree: Path, seed: int, also: Path | None) -> list[Fault]:
-    """Draw the faults of every group."""
+def draw(tree: Path, seed: int, also: Path | None, kept: Sequence[Fault]) -> list[Fault]:
+    """Draw the faults of every group, as many as the kept ones lack."""
     drawn = []
     for group, places in GROUPS.items():
         candidates = sorted(
@@ -93,7 +94,7 @@ def draw(tree: Path, seed: int, also: Path | None) -> list[Fault]:
         random.Random(f"{seed} {group}").shuffle(candidates)
         per_file: Counter[str] = Counter()
         per_function: Counter[tuple[str, str]] = Counter()
-        for fault in candidates:
+        for fault in [*(fault for fault in kept if fault.group == group), *candidates]:
             if per_file[fault.file] < FILE_MOST and (
                 per_function[fault.file, fault.function] < FUNCTION_MOST
             ):
@@ -362,7 +363,13 @@ def main() -> int:
         one.add_argument("--list", type=Path, default=ROOT / "tools" / "mutations.csv")
     given = parser.parse_args()
     if given.command == "draw":
-        drawn = draw(ROOT, given.seed, given.also)
+        listed = read_list(given.list) if given.list.is_file() else []
+        kept = [
+            replace(fault, file=str(places[0][0].relative_to(ROOT)))
+            for fault in listed
+            if (places := _places(ROOT, fault))
+        ]
+        drawn = draw(ROOT, given.seed, given.also, kept)
         with given.list.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, [field.name for field in fields(Fault)])
             writer.writeheader()

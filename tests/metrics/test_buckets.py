@@ -37,6 +37,8 @@ def test_squad_ranges_include_both_ends():
 def test_thirds_follow_the_target_position():
     frame = pl.DataFrame({"target_position": ["end", "beginning", "middle", "end"]})
     assert pairs(frame, "thirds") == [(0, 2), (1, 0), (2, 1), (3, 2)]
+    edges = [(bucket.low, bucket.high) for bucket in bucket_scheme("thirds").buckets]
+    assert edges == [(0, 1 / 3), (1 / 3, 2 / 3), (2 / 3, 1)]  # as bucket tables have them
 
 
 def spans(rows: list[tuple[float, int]]) -> pl.DataFrame:

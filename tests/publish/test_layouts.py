@@ -56,6 +56,7 @@ def test_the_hub_is_told_of_the_tasks_that_mteb_has(tmp_path, results):
     assert export(results, tmp_path / "out", "mteb", "--by-domain", "--domains", "game") == 0
     registered = yaml.safe_load((tmp_path / "out" / "eval.yaml").read_text())
     subsets = ("deu-Latn-game", "eng-Latn-game", "deu-Latn-eng-Latn-game")
+    assert list(registered) == ["name", "description", "evaluation_framework", "tasks"]
     assert registered["evaluation_framework"] == "mteb"
     assert registered["tasks"] == [
         {"id": "two-languages"},
