@@ -9,9 +9,9 @@ The list is tools/mutations.csv unless another is named.
 commands and checks. A fault is a comparison, an operator, a number or a check that is another one
 or gone. Faults of a list that is there already stay while their lines do; others are drawn in place
 of those that went. With ``--also`` only lines that both trees have in the same function are drawn,
-so that one list serves before and after a change. ``run`` runs the suite once to see which tests come by which
-line, and then for each fault these tests alone; the exit code is 1 if a fault is not found. Lines
-that are not there any more are named, and count as not tried.
+so that one list serves before and after a change. ``run`` runs the suite once to see which tests
+come by which line, and then for each fault these tests alone; the exit code is 1 if a fault is not
+found. Lines that are not there any more are named, and count as not tried.
 """
 
 import argparse
