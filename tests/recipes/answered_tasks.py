@@ -1,17 +1,20 @@
 """Tasks of recipes asked of the stand-in's rules in process, and documents to ask about."""
 
 import hashlib
+import json
 import random
 
 import polars as pl
 
 from psibench.config.paths import PROMPTS
+from psibench.generate import ask as ask_stage
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.completion import complete
 from psibench.llm.tasks import Gathered, Replied
 from psibench.sources.squad import read_squad_files
 from psibench.tables import conform
+from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.dropped import DROPPED_SCHEMA, flow_frame
 from psibench.tables.ledger import check_balance
 
@@ -55,7 +58,18 @@ def ask(task, section, tables, *, is_wrong=False) -> list[Replied]:
 
 def gather(task, section, tables, replies) -> Gathered:
     """Gather replies and check what every task promises of its rows and counts."""
-    gathered = task.gather(tables, section, iter(replies))
+    outcomes = [
+        {
+            "item_id": one.item_id,
+            "doc_id": one.doc_id,
+            "target_position": one.target_position,
+            "status": "ok",
+            "value": json.dumps(one.value),
+        }
+        for one in replies
+    ]
+    rows = pl.DataFrame(outcomes, schema=OUTCOMES.empty().schema)
+    gathered = ask_stage.gather(task, section, tables, rows)
     conform(gathered.rows, task.spec, where=task.name)
     assert dict(gathered.dropped.schema) == DROPPED_SCHEMA
     assert set(gathered.dropped["stage"]) <= {task.name}

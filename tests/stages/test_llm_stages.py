@@ -61,7 +61,7 @@ def rows_of(tables, section, replies):
         if reply.value["verdict"] == "yes":
             kept.append((reply.item_id, "q", reply.doc_id, "document", True))
         else:
-            refused.append(refusal("judge_segment", "segments", reply, "said_no", char_length=1))
+            refused.append(refusal("judge_segment", "segments", reply, "said_no"))
     rows = pl.DataFrame(kept, schema=list(VERDICTS.column_names), orient="row")
     dropped = dropped_frame(refused)
     return Gathered(rows, dropped, (flow_of("segments", len(kept), dropped),))
@@ -217,10 +217,11 @@ def test_all_that_is_dropped_is_counted_once(folder):
     assert gathered.flow == (Flow("segments", 4, 1),)
     assert sorted(gathered.dropped["reason"]) == ["malformed", "refused", "said_no"]
     assert set(gathered.dropped["unit"]) == {"segments"}
+    lengths = dict(gathered.dropped.select("doc_id", "char_length").iter_rows())
+    assert lengths == {name: len(TEXTS[name]) for name in "bcd"}  # of their documents
     refused = gathered.dropped.filter(reason="refused").row(0, named=True)
     assert (refused["item_id"], refused["doc_id"]) == ("c-x", "c")
     assert refused["detail"] == "why: raw words"
-    assert refused["char_length"] == len(TEXTS["c"])
 
 
 def test_two_shards_gather_into_the_rows_of_one(folder):

@@ -366,21 +366,27 @@ def gather(
     tables: Mapping[str, pl.DataFrame],
     outcomes: pl.DataFrame,
 ) -> Gathered:
-    """Make a task's rows; unusable replies are added to what it dropped, with their reasons."""
+    """Make a task's rows; unusable replies are added to what it dropped, with their reasons.
+
+    ``char_length`` of what was dropped is that of its document.
+    """
     usable = outcomes.filter(pl.col("status") == "ok")
     found = task.gather(tables, section, replied(usable))
-    unusable = _unusable(task, tables["documents"], outcomes.filter(pl.col("status") != "ok"))
+    unusable = _unusable(task, outcomes.filter(pl.col("status") != "ok"))
+    dropped = pl.concat([unusable, found.dropped]).drop("char_length")
+    lengths = tables["documents"].select(
+        doc_id="_id", char_length=pl.col("text").str.len_chars().cast(pl.Int32)
+    )
+    dropped = dropped.join(lengths, on="doc_id", how="left", maintain_order="left")
     counts = {task.unit: Flow(task.unit, outcomes.height, usable.height)}
     for flow in found.flow:
         n_unusable = outcomes.height - usable.height if flow.unit == task.unit else 0
         counts[flow.unit] = Flow(flow.unit, flow.entered + n_unusable, flow.kept)
-    return Gathered(found.rows, pl.concat([unusable, found.dropped]), tuple(counts.values()))
+    return Gathered(found.rows, dropped, tuple(counts.values()))
 
 
-def _unusable(task: LlmTask, documents: pl.DataFrame, outcomes: pl.DataFrame) -> pl.DataFrame:
+def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
     """Turn outcomes without a value into dropped rows: the status is the reason."""
-    lengths = documents.select(doc_id="_id", char_length=pl.col("text").str.len_chars())
-    joined = outcomes.join(lengths, on="doc_id", how="left", maintain_order="left")
     return dropped_frame(
         Dropped(
             task.name,
@@ -390,9 +396,8 @@ def _unusable(task: LlmTask, documents: pl.DataFrame, outcomes: pl.DataFrame) ->
             row["status"],
             f"{row['reason']}: {row['reply'] or ''}"[:DETAIL_CHARS],
             target_position=row["target_position"],
-            char_length=row["char_length"],
         )
-        for row in joined.iter_rows(named=True)
+        for row in outcomes.iter_rows(named=True)
     )
 
 

@@ -92,19 +92,16 @@ def gather_configurations(
     bullet before it, or a full stop after it; it is then given in the candidate's words. Dropped:
     a document whose persona is blank (``blank_persona``).
     """
-    documents, candidates = tables[DOCUMENTS_TABLE], tables[PERSONAS_TABLE]
-    lengths = dict(documents.select("_id", pl.col("text").str.len_chars()).iter_rows())
-    places = {doc_id: place for place, doc_id in enumerate(candidates["_id"])}
+    candidates = dict(tables[PERSONAS_TABLE].select("_id", "personas").iter_rows())
     rows: list[tuple[str | bool, ...]] = []
     blank: list[Dropped] = []
     for reply in replies:
         doc_id, persona = reply.doc_id, reply_field(reply, "persona", str).strip()
         key = _persona_key(persona)
         if not key:
-            length = lengths[doc_id]
-            blank.append(refusal(CHOOSE, "documents", reply, "blank_persona", char_length=length))
+            blank.append(refusal(CHOOSE, "documents", reply, "blank_persona"))
             continue
-        listed = {_persona_key(text): text for text in candidates["personas"][places[doc_id]]}
+        listed = {_persona_key(text): text for text in candidates[doc_id]}
         how = (reply_field(reply, name, str) for name in ("difficulty", "query_length"))
         rows.append((doc_id, listed.get(key, persona), key in listed, *how))
     return gathered(rows, CONFIGURATIONS.empty().schema, blank, documents=len(rows))
@@ -162,10 +159,9 @@ def gather_queries(
     dropped = _blank_segments(configured, section)
     for doc_id, group in groupby(replies, key=lambda reply: reply.doc_id):
         facts = configured.row(places[doc_id], named=True)
-        drop = partial(refusal, GENERATE, "queries", char_length=len(facts["document"]))
         for reply, reason, detail in _with_reasons(list(group)):
             if reason:
-                dropped.append(drop(reply, reason, detail=detail))
+                dropped.append(refusal(GENERATE, "queries", reply, reason, detail=detail))
             else:
                 rows.append(_candidate(reply, facts))
     return gathered(rows, CANDIDATES_SCHEMA, dropped, queries=len(rows))
@@ -186,7 +182,7 @@ def _item_ids(doc_id: str, position: str, section: GeneratePositionalQuery) -> l
 def _blank_segments(configured: pl.DataFrame, section: GeneratePositionalQuery) -> list[Dropped]:
     facts = partial(Dropped, GENERATE, "queries", reason="blank_segment")
     return [
-        facts(item_id, doc_id, target_position=position, char_length=len(text))
+        facts(item_id, doc_id, target_position=position)
         for doc_id, text in configured.select("_id", "document").iter_rows()
         for position, segment in zip(POSITIONS, split_equal(text), strict=True)
         if not segment.strip()

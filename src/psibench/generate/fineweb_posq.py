@@ -99,18 +99,15 @@ def summary_items(tables: Tables, section: Summarise) -> Iterator[TaskItem]:
         yield TaskItem(doc_id, doc_id, {"document": text, "max_words": section.max_words})
 
 
-def gather_summaries(tables: Tables, _: Summarise, replies: Iterable[Replied]) -> Gathered:
+def gather_summaries(_tables: Tables, _: Summarise, replies: Iterable[Replied]) -> Gathered:
     """Collect SUMMARIES rows; a blank summary is dropped (``blank_summary``)."""
-    texts, rows, blank = _texts(tables), [], []
+    rows, blank = [], []
     for reply in replies:
         summary = reply_field(reply, "summary", str).strip()
         if summary:
             rows.append((reply.doc_id, summary))
         else:
-            length = len(texts[reply.doc_id])
-            blank.append(
-                refusal("summarise", "documents", reply, "blank_summary", char_length=length)
-            )
+            blank.append(refusal("summarise", "documents", reply, "blank_summary"))
     return gathered(rows, SUMMARIES.empty().schema, blank, documents=len(rows))
 
 
@@ -152,7 +149,7 @@ def gather_questions(
         for reply in of_document:
             number = int(reply.item_id.removeprefix(f"{doc_id}-c"))
             found = list(check_questions(reply, section.n_questions, asked))
-            drop = partial(refusal, "generate_questions", reply=reply, char_length=len(text))
+            drop = partial(refusal, "generate_questions", reply=reply)
             n_used += bool(found)
             if not found:
                 dropped.append(drop("chunks", reason="no_question"))

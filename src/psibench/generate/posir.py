@@ -118,7 +118,7 @@ def question_items(tables: Tables, section: ProposeQuestions) -> Iterator[TaskIt
 
 
 def gather_questions(
-    tables: Tables, section: ProposeQuestions, replies: Iterable[Replied]
+    _tables: Tables, section: ProposeQuestions, replies: Iterable[Replied]
 ) -> Gathered:
     """Collect the questions of all replies as PROPOSED rows.
 
@@ -128,13 +128,11 @@ def gather_questions(
     ``repeated_question`` (the text of an earlier one of the document, but for white space and
     case; the detail names it), ``beyond_n_questions`` (after as many good ones as were asked for).
     """
-    texts = tables[DOCUMENTS_TABLE].select("_id", "text").iter_rows()
-    lengths = {doc_id: len(text) for doc_id, text in texts}
     rows: list[tuple[str, ...]] = []
     dropped: list[Dropped] = []
     n_used = 0
     for reply in replies:
-        drop = partial(refusal, PROPOSE, reply=reply, char_length=lengths[reply.doc_id])
+        drop = partial(refusal, PROPOSE, reply=reply)
         found = list(check_questions(reply, section.n_questions, {}, find_fault=_mention))
         n_used += bool(found)
         if not found:
@@ -185,8 +183,8 @@ def gather_spans(tables: Tables, _section: LocateSpan, replies: Iterable[Replied
         asked = reply.target_position
         found = locate_quote(text, quote)
         if found.span is None:
-            drop = partial(refusal, LOCATE, "questions", detail=quote[:DETAIL_CHARS])
-            dropped.append(drop(reply, found.reason, char_length=len(text)))
+            detail = quote[:DETAIL_CHARS]
+            dropped.append(refusal(LOCATE, "questions", reply, found.reason, detail=detail))
             continue
         question, answer = questions[reply.item_id]
         third, tag = position_of_span(*found.span, len(text)), tag_posq(*found.span, len(text))

@@ -58,8 +58,9 @@ class TaskItem:
 class Gathered:
     """What a task's usable replies came to: rows of its table, in order of the documents.
 
-    ``dropped`` is what a reply held and the task refused, with reasons (`DROPPED_SCHEMA`); ``flow``
-    counts what the replies held; dropped ones of a unit have rows in ``dropped``.
+    ``dropped`` is what a reply held and the task refused, with reasons (`DROPPED_SCHEMA`; lengths
+    of documents are put in by who gathers); ``flow`` counts what the replies held; dropped ones of
+    a unit have rows in ``dropped``.
     """
 
     rows: pl.DataFrame
@@ -132,7 +133,6 @@ def refusal(
     reply: Replied,
     reason: str,
     *,
-    char_length: int,
     item_id: str | None = None,
     detail: str | None = None,
 ) -> Dropped:
@@ -145,7 +145,6 @@ def refusal(
         reason,
         detail,
         target_position=reply.target_position,
-        char_length=char_length,
     )
 
 

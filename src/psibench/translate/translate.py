@@ -126,31 +126,28 @@ def translation_items(tables: Tables, section: TranslateSection) -> Iterator[Tas
 
 
 def gather_translations(
-    tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
+    _tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
     """Collect the translations as TRANSLATIONS rows, without white space at their ends.
 
     Dropped: ``empty_translation``.
     """
-    made, left_out = usable_translations(TRANSLATE.name, tables, replies)
+    made, left_out = usable_translations(TRANSLATE.name, replies)
     rows = pl.DataFrame(list(made.items()), schema=TRANSLATIONS.empty().schema, orient="row")
     return Gathered(rows, left_out, (flow_of("texts", len(made), left_out),))
 
 
 def usable_translations(
-    task: str, tables: Tables, replies: Iterable[Replied]
+    task: str, replies: Iterable[Replied]
 ) -> tuple[dict[str, str], pl.DataFrame]:
     """Take the translations by item, without white space at their ends, and drop the empty ones."""
-    texts = tables[DOCUMENTS_TABLE].select("_id", pl.col("text").str.len_chars())
-    lengths = dict(texts.iter_rows())
     made: dict[str, str] = {}
     blank: list[Dropped] = []
     for reply in replies:
         if text := reply_field(reply, "translation", str).strip():
             made[reply.item_id] = text
         else:
-            length = lengths[reply.doc_id]
-            blank.append(refusal(task, "texts", reply, "empty_translation", char_length=length))
+            blank.append(refusal(task, "texts", reply, "empty_translation"))
     return made, dropped_frame(blank)
 
 

@@ -104,7 +104,7 @@ def translator_task(name: str) -> LlmTask:
         Dropped: ``empty_translation``.
         """
         sample, language = tables[DOCUMENTS_TABLE], section.target_language
-        made, left_out = usable_translations(name, tables, replies)
+        made, left_out = usable_translations(name, replies)
         between = " " if spaces_sentences(language) else ""
         joined: list[str | None] = []
         columns = ("_id", "parts", "separators")
