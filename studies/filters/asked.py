@@ -20,7 +20,7 @@ from psibench.filters.grade import grading_task, pairs_table, verdict_task
 from psibench.generate.benchmarks import Controlled
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.generate.personas import read_personas
-from psibench.generate.sampling import length_measure, sample_documents
+from psibench.generate.sampling import draw, length_measure, read_candidates
 from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.replies import parse_reply
 from psibench.llm.sections import load_llms
@@ -77,7 +77,7 @@ def draw_documents(n_documents: int, *, seed: int) -> pl.DataFrame:
     )
     read = read_documents(section.source)
     measure = length_measure(sample.unit)
-    return sample_documents(read.batches, sample=sample, measure=measure).documents
+    return draw(read_candidates(read.batches, sample, measure)).documents
 
 
 def write_queries(documents: pl.DataFrame, *, wrong_position: float, seed: int) -> Written:

@@ -17,7 +17,7 @@ from psibench.generate.sampling import Sample, sample_params
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
-from psibench.text.near_duplicates import jaccard_of, normalise, shingle_hashes
+from psibench.text.near_duplicates import NEAR_JACCARD, jaccard_of, normalise, shingle_hashes
 
 POSIR_EDGES = [0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048]
 POSIR_SHARES = [3, 3, 3, 3, 2, 2, 2, 2]
@@ -108,7 +108,7 @@ def repeats_left(planted: pl.DataFrame, folder: Path) -> tuple[int, int, int]:
         jaccard_of(*(shingle_hashes(normalise(texts[key])) for key in pair))
         for pair in both.select("_id", "of").iter_rows()
     ]
-    n_near = sum(share >= Sample(edges=[0, 1]).near_duplicate_jaccard for share in alike)
+    n_near = sum(share >= NEAR_JACCARD for share in alike)
     return n_near, len(alike) - n_near, _n_dropped(planted, folder)
 
 

@@ -27,9 +27,9 @@ def edited(text, rng, n_changes):
     return " ".join(words)
 
 
-def greedy(texts, *, jaccard=0.8):
+def greedy(texts):
     """Add texts in order; returns each one's Repeat, None where it was kept."""
-    distinct = DistinctTexts(texts.__getitem__, jaccard=jaccard)
+    distinct = DistinctTexts(texts.__getitem__, near=True)
     return [distinct.add(number) for number in range(len(texts))]
 
 
@@ -109,9 +109,9 @@ def test_of_several_the_most_alike_is_named_then_the_first():
     # Of 196 shingles 176 and 175 are left: 176 / 216 and 175 / 217 with the text, 0.65 mutually.
     first = " ".join(f"x{i}" for i in range(20)) + " " + " ".join(words[20:])
     second = " ".join(words[:-21]) + " " + " ".join(f"y{i}" for i in range(21))
-    found = greedy([first, second, text], jaccard=0.8)
+    found = greedy([first, second, text])
     assert found[:2] == [None, None]
     assert found[2].number == 0
-    assert greedy([second, first, text], jaccard=0.8)[2].number == 1
+    assert greedy([second, first, text])[2].number == 1
     third = " ".join(words[:-20]) + " " + " ".join(f"y{i}" for i in range(20))
-    assert greedy([third, first, text], jaccard=0.8)[2].number == 0  # of two as alike the first
+    assert greedy([third, first, text])[2].number == 0  # of two as alike the first

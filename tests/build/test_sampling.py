@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.generate.sampling import Sample, bin_numbers, length_measure, quotas, sample_documents
+from psibench.generate import sampling
+from psibench.generate.sampling import Sample, bin_numbers, length_measure, quotas, read_candidates
 from psibench.tables import conform
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import DOCUMENTS
@@ -30,7 +31,7 @@ def in_batches(frame, size):
 
 def draw(frame, *, size=7, **sample):
     section = Sample(unit="chars", **sample)
-    return sample_documents(in_batches(frame, size), sample=section, measure=CHARS)
+    return sampling.draw(read_candidates(in_batches(frame, size), section, CHARS))
 
 
 def ids(sampled):

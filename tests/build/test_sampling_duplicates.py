@@ -6,12 +6,8 @@ import random
 import polars as pl
 import pytest
 
-from psibench.generate.sampling import (
-    Sample,
-    length_measure,
-    priority,
-    sample_documents,
-)
+from psibench.generate import sampling
+from psibench.generate.sampling import Sample, length_measure, priority, read_candidates
 from psibench.text.near_duplicates import normalise
 
 WORDS = [f"w{i}" for i in range(3000)]
@@ -33,7 +29,7 @@ def frame_of(texts):
 def draw(frame, **sample):
     batches = (frame[start : start + 17] for start in range(0, frame.height, 17))
     section = Sample(**{"edges": [0, 40, 80, 120]} | sample)
-    return sample_documents(batches, sample=section, measure=length_measure("words"))
+    return sampling.draw(read_candidates(batches, section, length_measure("words")))
 
 
 def ids(sampled):
@@ -84,6 +80,8 @@ def test_a_duplicate_is_a_row_of_the_ledger_naming_what_it_repeats():
         assert (row["detail"], row["length_bin"]) == (first, "80-120")
         assert row["char_length"] == len(frame.filter(pl.col("_id") == key)["text"].item())
     assert sampled.sampling.select("bin", "n_sampled", "n_duplicates").rows()[2] == ("80-120", 1, 2)
+    assert draw(frame, deduplicate="exact").documents.height == 2  # the changed one stays
+    assert draw(frame, deduplicate="none").documents.height == 3
 
 
 def test_a_reserve_that_is_used_up_is_warned_of(caplog):
@@ -96,12 +94,3 @@ def test_a_reserve_that_is_used_up_is_warned_of(caplog):
         "sample: 10 documents of 0-100 words wanted, 1 found (14 duplicates left out, and no more "
         "than 15 of 30 held: raise sample.reserve); the sample is smaller than asked for"
     ]
-
-
-@pytest.mark.parametrize(("jaccard", "n_kept"), [(0.5, 1), (0.9, 2), (1.0, 2)])
-def test_the_threshold_is_the_section_s(jaccard, n_kept):
-    rng = random.Random(10)
-    words = rng.choices(WORDS, k=100)
-    changed = [*words[:50], "other", *words[51:60], "another", *words[61:]]
-    frame = frame_of([" ".join(words), " ".join(changed)])  # 86 of 106 shingles in both: 0.81
-    assert draw(frame, near_duplicate_jaccard=jaccard).documents.height == n_kept

@@ -14,8 +14,9 @@ from psibench.generate.sample import run_sample
 from psibench.generate.sampling import (
     Passages,
     Sample,
+    draw,
     length_measure,
-    sample_documents,
+    read_candidates,
     sample_params,
 )
 from psibench.sources.documents import read_documents
@@ -99,9 +100,7 @@ def kill_in_the_middle():
 def test_a_draw_by_files_is_the_draw_of_one_reading():
     run()
     documents = read_table("documents.parquet", DOCUMENTS)
-    whole = sample_documents(
-        read_documents(source()).batches, sample=SAMPLE, measure=length_measure("words")
-    )
+    whole = draw(read_candidates(read_documents(source()).batches, SAMPLE, length_measure("words")))
     assert documents.equals(whole.documents.select(documents.columns))
     sampling = read_table("sampling.parquet", SAMPLING)
     assert sampling["n_seen"].sum() == N_FILES * N_RECORDS

@@ -1,7 +1,7 @@
 """A sample of documents by length: so many per length bin, read in one pass over the source.
 
 Each document has a priority, a hash of the seed and its id, and a bin takes those of the smallest
-(`sample_documents`). A document that repeats one drawn is left out. The stage that draws the
+(`draw`). A document that repeats one drawn is left out. The stage that draws the
 documents of a generated benchmark is in `psibench.generate.sample`.
 """
 
@@ -69,11 +69,8 @@ class Sample(Section):
     """Seed of the draw."""
     deduplicate: Literal["near", "exact", "none"] = "near"
     """Drop documents that repeat one drawn before. exact: the same text but for case and white
-    space. near: also those that share most of their shingles of five words (of five characters in
-    scripts without spaces)."""
-    near_duplicate_jaccard: float = Field(default=0.8, ge=0.5, le=1)
-    """From which share of the shingles of two documents they are near duplicates: those in both
-    over those in either."""
+    space. near: also those that share 0.8 of their shingles of five words (of five characters in
+    scripts without spaces), those in both over those in either."""
     reserve: float = Field(default=0.2, ge=0, le=10)
     """Documents kept over a bin's number, as a share of it, to take the place of duplicates."""
 
@@ -268,10 +265,22 @@ class Sampled:
     duplicates: pl.DataFrame
 
 
-def sample_documents(
-    batches: Iterable[pl.DataFrame], *, sample: Sample, measure: Measure
-) -> Sampled:
-    """Draw documents by length, with what may be drawn and one batch in memory.
+def read_candidates(
+    batches: Iterable[pl.DataFrame], sample: Sample, measure: Measure
+) -> Candidates:
+    """Read documents (DOCUMENTS rows) to their end, and hold those that may be drawn.
+
+    ``measure``: texts -> (n_texts,) lengths in the sample's unit; see `length_measure`.
+    """
+    found = Candidates(sample)
+    for batch in batches:
+        if batch.height:
+            found.read(batch, np.asarray(measure(batch.get_column("text").to_list())))
+    return found
+
+
+def draw(candidates: Candidates) -> Sampled:
+    """Draw documents by length from the candidates of a whole source.
 
     Each document has a priority, a hash of the seed and its id; a bin takes those of the smallest.
     So the draw depends neither on the size of the batches nor on the order of the source; the rows
@@ -283,34 +292,8 @@ def sample_documents(
     A bin that cannot be filled is reported in ``sampling`` and with a warning; what it lacks is not
     made up for by other bins.
 
-    Parameters
-    ----------
-    batches
-        DOCUMENTS rows.
-    measure
-        texts -> (n_texts,) lengths in the sample's unit; see `length_measure`.
-
-    Raises
-    ------
-    InputError
-        If no document is drawn, or two documents that may be drawn have one id.
+    Raises InputError if no document is drawn, or two that may be drawn have one id.
     """
-    return draw(read_candidates(batches, sample, measure))
-
-
-def read_candidates(
-    batches: Iterable[pl.DataFrame], sample: Sample, measure: Measure
-) -> Candidates:
-    """Read documents to their end, and hold those that may be drawn; as `sample_documents`."""
-    found = Candidates(sample)
-    for batch in batches:
-        if batch.height:
-            found.read(batch, np.asarray(measure(batch.get_column("text").to_list())))
-    return found
-
-
-def draw(candidates: Candidates) -> Sampled:
-    """Draw a sample from the candidates of a whole source; errors as `sample_documents`."""
     sample, n_seen = candidates.sample, candidates.n_seen
     labels = [f"{low}-{high}" for low, high in pairwise(sample.edges)]
     wanted = wanted_by_bin(sample)
@@ -352,8 +335,8 @@ def _draw_distinct(
     """
     distinct = None
     if sample.deduplicate != "none":
-        jaccard = sample.near_duplicate_jaccard if sample.deduplicate == "near" else None
-        distinct = DistinctTexts(rows["text"].__getitem__, jaccard=jaccard)
+        near = sample.deduplicate == "near"
+        distinct = DistinctTexts(rows["text"].__getitem__, near=near)
     n_drawn = Counter[int]()
     drawn: list[int] = []
     repeats: list[tuple[int, Repeat]] = []

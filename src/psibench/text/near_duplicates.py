@@ -28,9 +28,13 @@ TOKEN = regex.compile(
     rf"(?V1)[[\p{{L}}\p{{M}}\p{{N}}_]--[{UNSPACED}]]+|[[\p{{L}}\p{{M}}\p{{N}}]&&[{UNSPACED}]]"
 )
 """A word: letters, marks and digits; or one character of a script without spaces between words."""
+NEAR_JACCARD = 0.8
+"""Share of the shingles of two texts, those in both over those in either, that makes a repeat."""
 N_PERMUTATIONS = 128
-MISSED = 1e-3
-"""A pair that is just as similar as the threshold is overlooked at most so often."""
+BANDS, ROWS = 25, 5
+"""Of the MinHash index. Two texts share a band of r rows with probability J^r, and one of b bands
+with 1 - (1 - J^r)^b (Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4.2): a
+pair that is just as similar as the threshold is overlooked once in 20,000."""
 N_CACHED = 2000
 EXACT, NEAR = "exact_duplicate", "near_duplicate"
 MULTIPLIER = 0x9E3779B97F4A7C15
@@ -138,21 +142,20 @@ class Repeat:
 class DistinctTexts:
     """Texts of which none repeats another one, word for word or nearly.
 
-    A pair of a Jaccard index at or above the threshold is found with a probability of at least
-    0.999; pairs found by datasketch's index are compared exactly. The index takes some 10 kB a
-    text; texts are read again when they are compared: the caller may hold them compressed.
+    Pairs found by datasketch's index are compared exactly. The index takes some 10 kB a text; texts
+    are read again when they are compared: the caller may hold them compressed.
     """
 
-    def __init__(self, read: Callable[[int], str], *, jaccard: float | None) -> None:
-        """Hold nothing yet; ``jaccard`` is the threshold, None finds exact duplicates only."""
+    def __init__(self, read: Callable[[int], str], *, near: bool) -> None:
+        """Hold nothing yet; without ``near`` exact duplicates alone are found."""
         self._read = read
-        self._threshold = jaccard
+        self._near = near
         self._numbers: dict[bytes, int] = {}
         self._shingles = lru_cache(N_CACHED)(lambda number: shingle_hashes(normalise(read(number))))
-        if jaccard is not None:
+        if near:
             from datasketch import MinHashLSH  # takes a second
 
-            self._index = MinHashLSH(num_perm=N_PERMUTATIONS, params=bands(jaccard))
+            self._index = MinHashLSH(num_perm=N_PERMUTATIONS, params=(BANDS, ROWS))
 
     def add(self, number: int) -> Repeat | None:
         """Add a text, or return which one it repeats: of several the most alike, then the first."""
@@ -161,29 +164,15 @@ class DistinctTexts:
         if digest in self._numbers:
             return Repeat(self._numbers[digest], EXACT, 1.0)
         shingles = shingle_hashes(text)
-        if self._threshold is not None and len(shingles):
+        if self._near and len(shingles):
             signature = _min_hash(shingles)
             others = sorted(self._index.query(signature))
             alike = [jaccard_of(shingles, self._shingles(other)) for other in others]
-            if alike and max(alike) >= self._threshold:
+            if alike and max(alike) >= NEAR_JACCARD:
                 return Repeat(others[alike.index(max(alike))], NEAR, max(alike))
             self._index.insert(number, signature)
         self._numbers[digest] = number
         return None
-
-
-def bands(jaccard: float) -> tuple[int, int]:
-    """Return the number of bands and of rows in each that find pairs at a threshold.
-
-    Two texts share a band of r rows with probability J^r, and one of b bands with 1 - (1 - J^r)^b
-    (Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4.2). The rows are as
-    many as leave at most ``MISSED`` of the pairs at J = ``jaccard``: the more, the fewer pairs
-    have to be compared.
-    """
-    rows = range(N_PERMUTATIONS // 2, 1, -1)  # datasketch asks for two bands
-    fitting = (r for r in rows if (1 - jaccard**r) ** (N_PERMUTATIONS // r) <= MISSED)
-    n_rows = next(fitting, 1)
-    return N_PERMUTATIONS // n_rows, n_rows
 
 
 def jaccard_of(first: np.ndarray, second: np.ndarray) -> float:
