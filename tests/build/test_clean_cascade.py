@@ -17,8 +17,9 @@ def leaving(*rows):
     return pl.DataFrame(rows, schema=LEAVING_SCHEMA, orient="row")
 
 
-def positives_frame(rows):
-    return pl.DataFrame(rows, schema={"_id": str, "pos_corpus_id": str}, orient="row")
+def queries_frame(rows):
+    schema = {"_id": str, "pos_corpus_id": str}
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(target_position=None)
 
 
 def qrels_frame(rows):
@@ -29,20 +30,26 @@ def qrels_frame(rows):
 def test_a_document_takes_its_queries_and_a_query_its_judgements():
     left = cascade(
         pl.Series(["d1", "d2", "d3"]),
-        positives_frame([("q1", "d1"), ("q2", "d2"), ("q3", "d3"), ("q4", "d1")]),
+        queries_frame([("q1", "d1"), ("q2", "d2"), ("q3", "d3"), ("q4", "d1")]),
         qrels_frame(
             [("q1", "d1", 1), ("q2", "d2", 1), ("q3", "d3", 1), ("q4", "d1", 1), ("q1", "d2", 0)]
         ),
-        documents_out=leaving(("d2", "too_long", "outside [1, 2] tokens", 9.0)),
-        queries_out=leaving(("q4", "refusal", "suspect by phrase", None)),
+        leaving(
+            ("document", "d2", "too_long", "outside [1, 2] tokens", 9.0),
+            ("query", "q4", "refusal", "suspect by phrase", None),
+            ("query", "d1", "refusal", "a document has this id, and no query", None),
+        ),
+        originals=pl.DataFrame({"_id": ["d1", "d2", "d3"], "char_length": [5, 6, 7]}),
+        stage="clean",
     )
     assert left.documents.to_list() == ["d1", "d3"]
     assert left.queries.to_list() == ["q1", "q3"]
     assert left.qrels.rows() == [("q1", "d1", 1), ("q3", "d3", 1)]
-    assert left.documents_out.rows() == [("d2", "too_long", "outside [1, 2] tokens", 9.0)]
-    assert left.queries_out.rows() == [
-        ("q2", "positive_removed", "document d2", None),
-        ("q4", "refusal", "suspect by phrase", None),
+    columns = ("unit", "item_id", "doc_id", "reason", "detail", "score", "char_length")
+    assert left.dropped.select(columns).rows() == [
+        ("documents", "d2", "d2", "too_long", "outside [1, 2] tokens", 9.0, 6),
+        ("queries", "q2", "d2", "positive_removed", "document d2", None, 6),
+        ("queries", "q4", "d1", "refusal", "suspect by phrase", None, 5),
     ]
 
 
@@ -63,9 +70,9 @@ def test_bounds_are_quartiles_and_their_distance():
 def test_lengths_outside_the_bounds_are_listed_those_on_them_not():
     # 2 4 4 6 6 8: Q1 = 4, Q3 = 6, IQR = 2
     found = unusual_lengths(corpus([2, 4, 4, 6, 6, 8]), corpus([]), Outliers(low=0.5, high=1.0))
-    assert found.rows() == [("d0", "too_short", "outside [3, 8] tokens", 2.0)]
+    assert found.rows() == [("document", "d0", "too_short", "outside [3, 8] tokens", 2.0)]
     found = unusual_lengths(corpus([2, 4, 4, 6, 6, 8]), corpus([]), Outliers(low=1.0, high=0.5))
-    assert found.rows() == [("d5", "too_long", "outside [2, 7] tokens", 8.0)]
+    assert found.rows() == [("document", "d5", "too_long", "outside [2, 7] tokens", 8.0)]
     assert unusual_lengths(corpus([]), corpus([]), Outliers()).is_empty()
 
 
@@ -75,8 +82,8 @@ def test_ratios_are_tokens_per_token_of_the_source_of_the_same_id():
     # ratios 1, 3, 4, 2, 2: Q1 = 2, Q3 = 3, IQR = 1
     found = unusual_lengths(made, source, Outliers(of="ratio", low=0.5, high=0.5))
     assert found.rows() == [
-        ("d0", "too_short", "outside [1.5, 3.5] of the source's tokens", 1.0),
-        ("d2", "too_long", "outside [1.5, 3.5] of the source's tokens", 4.0),
+        ("document", "d0", "too_short", "outside [1.5, 3.5] of the source's tokens", 1.0),
+        ("document", "d2", "too_long", "outside [1.5, 3.5] of the source's tokens", 4.0),
     ]
 
 

@@ -23,6 +23,7 @@ from psibench.config.files import read_yaml, validated
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
 from psibench.filters.decide import POSITIVE_REMOVED
+from psibench.llm.tasks import flow_of
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import (
     FLOW,
@@ -34,7 +35,7 @@ from psibench.tables.build_schemas import (
 )
 from psibench.tables.derived import derived
 from psibench.tables.domains import OutputPath, TablePath
-from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
+from psibench.tables.dropped import DROPPED_SCHEMA, as_attrition, flow_frame, reasons_text
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.tables.stage import stage
 from psibench.text.languages import english_name, split_code
@@ -131,11 +132,10 @@ def read_prefixes(language: str, path: str | Path = PREFIXES) -> PrefixList:
 # What leaves takes with it what refers to it
 
 LEAVING_SCHEMA = {
-    "item_id": pl.String,
-    "reason": pl.String,
-    "detail": pl.String,
+    **dict.fromkeys(("kind", "item_id", "reason", "detail"), pl.String),
     "score": pl.Float64,
 }
+"""Why a document or query (``kind``) leaves."""
 
 
 @dataclass(frozen=True)
@@ -143,71 +143,84 @@ class Remaining:
     """A benchmark that is consistent again.
 
     ``documents`` and ``queries`` are the ids of what is left, in their order, ``qrels`` the rows
-    whose document and query are both left; ``documents_out`` and ``queries_out`` are
-    ``LEAVING_SCHEMA`` rows of what left, each once, in their order (``detail`` of a query that left
-    with its positive names that).
+    whose document and query are both left; ``dropped`` are ``DROPPED_SCHEMA`` rows of what left,
+    each once, documents first (``detail`` of a query that left with its positive names that;
+    ``char_length`` is that of the original document).
     """
 
     documents: pl.Series
     queries: pl.Series
     qrels: pl.DataFrame
-    documents_out: pl.DataFrame
-    queries_out: pl.DataFrame
+    dropped: pl.DataFrame
 
-    def drop_summary(self) -> str:
-        """Say how many documents and queries left for which reason."""
-        parts = []
-        for unit, gone in (("documents", self.documents_out), ("queries", self.queries_out)):
-            counts = gone.group_by("reason", maintain_order=True).len("n").iter_rows()
-            reasons = ", ".join(f"{n} {reason}" for reason, n in counts) or "none"
-            parts.append(f"{unit} dropped: {reasons}")
-        return "; ".join(parts)
+    def flow(self, stage: str, step: int) -> pl.DataFrame:
+        """Count documents and queries: FLOW rows."""
+        kept = {"documents": len(self.documents), "queries": len(self.queries)}
+        counts = [flow_of(unit, n, self.dropped) for unit, n in kept.items()]
+        return flow_frame(stage, step, counts)
 
 
 def cascade(
     documents: pl.Series,
-    positives: pl.DataFrame,
+    queries: pl.DataFrame,
     qrels: pl.DataFrame,
+    leaving: pl.DataFrame,
     *,
-    documents_out: pl.DataFrame,
-    queries_out: pl.DataFrame,
+    originals: pl.DataFrame,
+    stage: str,
 ) -> Remaining:
     """Remove documents and queries, and whatever would point to nothing.
 
     A query leaves for its own reason, else with any of its positives that is not among the
     documents left: the document of its evidence, or one with a score above 0 in the qrels. An
-    item with several reasons leaves for the first (``documents_out``, ``queries_out``:
-    ``LEAVING_SCHEMA`` rows).
+    item with several reasons leaves for the first.
 
-    ``documents`` are the ids there are, ``positives`` the ``_id, pos_corpus_id`` of the queries
-    there are; qrels of others are ignored.
+    ``documents`` are the ids there are, ``queries`` has ``_id, pos_corpus_id, target_position`` of
+    the queries there are; ``qrels`` and ``leaving`` (``LEAVING_SCHEMA``) of others are ignored.
+    ``originals`` are the CORPUS rows translated from.
     """
-    gone_documents = _first_reasons(documents, documents_out)
-    kept_documents = documents.filter(~documents.is_in(gone_documents["item_id"].implode()))
-    evidence = positives.select(item_id="_id", doc_id="pos_corpus_id")
+    out = leaving.filter(kind="document").get_column("item_id")
+    kept_documents = documents.filter(~documents.is_in(out.implode()))
+    evidence = queries.select(item_id="_id", doc_id="pos_corpus_id")
     labelled = qrels.filter(pl.col("score") > 0).select(item_id="query-id", doc_id="corpus-id")
     lost = pl.concat([evidence, labelled]).filter(~pl.col("doc_id").is_in(kept_documents.implode()))
     with_positive = lost.select(
+        pl.lit("query").alias("kind"),
         "item_id",
         reason=pl.lit(POSITIVE_REMOVED),
         detail=pl.lit("document ") + pl.col("doc_id"),
         score=pl.lit(None, pl.Float64),
     )
-    queries = positives.get_column("_id")
-    gone_queries = _first_reasons(queries, pl.concat([queries_out, with_positive]))
-    kept_queries = queries.filter(~queries.is_in(gone_queries["item_id"].implode()))
+    first = pl.concat([leaving, with_positive]).unique(
+        ["kind", "item_id"], keep="first", maintain_order=True
+    )
+    items = pl.concat(
+        [
+            pl.DataFrame({"item_id": documents, "doc_id": documents}).with_columns(
+                kind=pl.lit("document"),
+                unit=pl.lit("documents"),
+                target_position=pl.lit(None, pl.String),
+            ),
+            evidence.with_columns(
+                queries.get_column("target_position"), kind=pl.lit("query"), unit=pl.lit("queries")
+            ),
+        ],
+        how="diagonal",
+    )
+    sizes = originals.select(doc_id="_id", char_length="char_length")
+    gone = items.join(first, on=["kind", "item_id"], maintain_order="left").join(
+        sizes, on="doc_id", how="left", maintain_order="left"
+    )
+    dropped = gone.with_columns(stage=pl.lit(stage)).select(
+        pl.col(name).cast(kind) for name, kind in DROPPED_SCHEMA.items()
+    )
+    ids = queries.get_column("_id")
+    kept_queries = ids.filter(~ids.is_in(dropped.filter(unit="queries")["item_id"].implode()))
     left = qrels.filter(
         pl.col("query-id").is_in(kept_queries.implode())
         & pl.col("corpus-id").is_in(kept_documents.implode())
     )
-    return Remaining(kept_documents, kept_queries, left, gone_documents, gone_queries)
-
-
-def _first_reasons(items: pl.Series, leaving: pl.DataFrame) -> pl.DataFrame:
-    """Leave each item's first row, in order of the items; rows of others are ignored."""
-    first = leaving.unique("item_id", keep="first", maintain_order=True)
-    known = pl.DataFrame({"item_id": items})
-    return known.join(first, on="item_id", maintain_order="left").select(*LEAVING_SCHEMA)
+    return Remaining(kept_documents, kept_queries, left, dropped)
 
 
 # Documents of unusual length
@@ -244,6 +257,7 @@ def unusual_lengths(corpus: pl.DataFrame, source: pl.DataFrame, section: Outlier
     low, high = length_bounds(found["value"].to_numpy(), low=section.low, high=section.high)
     is_long = pl.col("value") > high
     return found.filter(is_long | (pl.col("value") < low)).select(
+        kind=pl.lit("document"),
         item_id="_id",
         reason=pl.when(is_long).then(pl.lit("too_long")).otherwise(pl.lit("too_short")),
         detail=pl.lit(f"outside [{low:g}, {high:g}] {unit}"),
@@ -292,7 +306,21 @@ def run_mark_translations(
         language=language,
         clean=_cleaner(language, read_prefixes(language, prefix_list) if prefixes else None),
     )
-    left = _translated(lost, documents, asked)
+    untranslated = lost.select(
+        "kind",
+        item_id="_id",
+        reason=pl.lit("untranslated"),
+        detail="detail",
+        score=pl.lit(None, pl.Float64),
+    )
+    left = cascade(
+        documents.get_column("_id"),
+        asked,
+        QRELS.empty(),
+        untranslated,
+        originals=documents,
+        stage=name,
+    )
     _refuse_nothing_left(left, asked, f"{domain} is left in {language}", translations, ASK_AGAIN)
     items = _with_suspects(
         _items_of(joined, left), language, read_refusals(refusal_list) if refusals else None
@@ -311,32 +339,13 @@ def run_mark_translations(
         params={"language": language, "prefixes": prefixes, "refusals": refusals},
         files={Path(path).name: hash_file(path) for is_used, path in lists if is_used},
     )
-    gone = _dropped_rows(left, documents, asked, stage=name)
     for frame, path, spec in (
         (items.select(TRANSLATED.column_names), translated, TRANSLATED),
         (suspects_found, suspects, REFUSAL_SUSPECTS),
-        (as_attrition(gone, language=language, domain=domain), dropped, ATTRITION),
-        (_flow(left, name, step), flow, FLOW),
+        (as_attrition(left.dropped, language=language, domain=domain), dropped, ATTRITION),
+        (left.flow(name, step), flow, FLOW),
     ):
         write_table(frame, path, spec, provenance=source)
-
-
-def _translated(lost: pl.DataFrame, documents: pl.DataFrame, asked: pl.DataFrame) -> Remaining:
-    """Remove what lacks a part of its translation, and the queries of such documents."""
-    untranslated = lost.select(
-        "kind",
-        item_id="_id",
-        reason=pl.lit("untranslated"),
-        detail="detail",
-        score=pl.lit(None, pl.Float64),
-    )
-    return cascade(
-        documents.get_column("_id"),
-        asked.select("_id", "pos_corpus_id"),
-        QRELS.empty(),
-        documents_out=untranslated.filter(kind="document").drop("kind"),
-        queries_out=untranslated.filter(kind="query").drop("kind"),
-    )
 
 
 def _items_of(items: pl.DataFrame, left: Remaining) -> pl.DataFrame:
@@ -378,8 +387,12 @@ def _refuse_nothing_left(
     left: Remaining, queries: pl.DataFrame, of: str, path: TablePath, remedy: str
 ) -> None:
     if left.queries.is_empty() and queries.height:
+        reasons = (
+            f"{unit} dropped: {reasons_text(left.dropped.filter(unit=unit)) or 'none'}"
+            for unit in ("documents", "queries")
+        )
         raise InputError(
-            f"{path}: none of {queries.height} queries of {of}; {left.drop_summary()}. {remedy}"
+            f"{path}: none of {queries.height} queries of {of}; {'; '.join(reasons)}. {remedy}"
         )
 
 
@@ -438,25 +451,26 @@ def run_clean_translations(
     documents = with_lengths(items.filter(kind="document"), count_tokens=count_tokens)
     judged = read_table(verdicts, REFUSAL_VERDICTS) if verdicts else REFUSAL_VERDICTS.empty()
     refusals = refused(items, judged)
-    leaving = refusals.filter(kind="document").drop("kind")
+    leaving = refusals
     if clean.outliers:
-        rest = documents.join(leaving, left_on="_id", right_on="item_id", how="anti")
-        leaving = pl.concat([leaving, unusual_lengths(rest, originals, clean.outliers)])
-    known = questions.select("_id", "pos_corpus_id")
+        refused_ones = refusals.filter(kind="document").get_column("item_id")
+        rest = documents.filter(~pl.col("_id").is_in(refused_ones.implode()))
+        leaving = pl.concat([refusals, unusual_lengths(rest, originals, clean.outliers)])
+    known = questions.select("_id", "pos_corpus_id", "target_position")
     asked = items.filter(kind="query").select("_id")
     left = cascade(
         documents.get_column("_id"),
         asked.join(known, on="_id", how="left", maintain_order="left"),
         read_table(source_qrels, QRELS),
-        documents_out=leaving,
-        queries_out=refusals.filter(kind="query").drop("kind"),
+        leaving,
+        originals=originals,
+        stage=name,
     )
     _refuse_nothing_left(left, asked, f"{domain} is left in {language}", translated, KEEP_MORE)
     kept = _in_order(documents, left.documents)
     made = _translated_queries(_in_order(questions, left.queries), items, kept)
     if clean.relocate:
         made = relocated(made, originals, kept)
-    gone = _dropped_rows(left, originals, questions, stage=name)
     decides = {
         "relocate": clean.relocate,
         "outliers": clean.outliers and clean.outliers.model_dump(mode="json"),
@@ -468,8 +482,8 @@ def run_clean_translations(
         (kept, corpus, CORPUS),
         (made, queries, QUERIES),
         (left.qrels, qrels, QRELS),
-        (as_attrition(gone, language=language, domain=domain), dropped, ATTRITION),
-        (_flow(left, name, clean.step), flow, FLOW),
+        (as_attrition(left.dropped, language=language, domain=domain), dropped, ATTRITION),
+        (left.flow(name, clean.step), flow, FLOW),
     ):
         write_table(frame, path, spec, provenance=source)
 
@@ -492,33 +506,3 @@ def _translated_queries(
     joined = queries.drop("text").join(texts, on="_id", how="left", maintain_order="left")
     columns = [*queries.columns, "pos_translated_char_length"]
     return joined.join(sizes, on="pos_corpus_id", how="left", maintain_order="left").select(columns)
-
-
-# What both stages say of what they dropped
-
-
-def _dropped_rows(
-    left: Remaining, corpus: pl.DataFrame, queries: pl.DataFrame, *, stage: str
-) -> pl.DataFrame:
-    """Make dropped rows of what left; ``char_length`` is that of the original document."""
-    sizes = corpus.select(doc_id="_id", char_length="char_length")
-    asked = queries.select(item_id="_id", doc_id="pos_corpus_id", target_position="target_position")
-    documents = left.documents_out.with_columns(
-        doc_id=pl.col("item_id"), target_position=pl.lit(None, pl.String)
-    )
-    with_positives = left.queries_out.join(asked, on="item_id", how="left", maintain_order="left")
-    return pl.concat(
-        frame.join(sizes, on="doc_id", how="left", maintain_order="left")
-        .with_columns(stage=pl.lit(stage), unit=pl.lit(unit))
-        .select(pl.col(name).cast(kind) for name, kind in DROPPED_SCHEMA.items())
-        for unit, frame in (("documents", documents), ("queries", with_positives))
-    )
-
-
-def _flow(left: Remaining, stage: str, step: int) -> pl.DataFrame:
-    """Count documents and queries: FLOW rows."""
-    counts = [
-        Flow("documents", len(left.documents) + left.documents_out.height, len(left.documents)),
-        Flow("queries", len(left.queries) + left.queries_out.height, len(left.queries)),
-    ]
-    return flow_frame(stage, step, counts)

@@ -92,7 +92,7 @@ def refused(translated: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     nothing among many, while a refusal that stays is a document that cannot be found, or a query
     that asks for nothing, and lowers the scores wherever its evidence is.
 
-    Returns ``kind`` and ``LEAVING_SCHEMA``, in order of the TRANSLATED rows; ``detail`` says what
+    Returns ``LEAVING_SCHEMA`` rows, in order of the TRANSLATED rows; ``detail`` says what
     made the text suspect.
     """
     suspects = translated.filter(pl.col("suspect").is_not_null()).select(
