@@ -141,6 +141,14 @@ def test_two_tables_of_one_source_keep_parts_of_their_own():
     assert len(parts()) == N_FILES
 
 
+def test_parts_left_by_a_draw_of_another_cluster_column_are_not_taken():
+    paths = {table: f"{table}.parquet" for table in TABLES}
+    labels = {"language": "eng-Latn", "domain": "law", "store": "store"}
+    run_sample(params(), **labels, **paths)  # its parts stay, as those of a job that was killed
+    run_sample(params(source(cluster_column="n")), **labels, **paths)
+    assert read_table("documents.parquet", DOCUMENTS)["origin"].str.starts_with("n ").all()
+
+
 def test_a_limit_takes_the_same_of_each_file_and_makes_up_for_short_ones():
     Path("d/f1.jsonl").write_text('{"text": "one two three"}\n')
     everything = Sample(edges=[0, 41], deduplicate="none").model_dump(mode="json")

@@ -21,8 +21,8 @@ from threading import Thread
 from typing import Any
 
 import polars as pl
-from pydantic import TypeAdapter
 
+from psibench.config.base import Section
 from psibench.config.sources import DocumentSource, FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.generate.sampling import (
@@ -34,7 +34,6 @@ from psibench.generate.sampling import (
     length_measure,
     prefixed,
     read_candidates,
-    sample_params,
 )
 from psibench.sources.batches import batch_documents
 from psibench.sources.documents import document_columns, document_rows, no_text, read_documents
@@ -61,6 +60,8 @@ logger = logging.getLogger("psibench")
 COUNTS_KEY = "psibench.counts"
 PART_FORMAT = 2
 """Raised when a part's file is laid out in another way: older parts are not read then."""
+WHICH_FILES = set("name paths revision data_files splits streaming max_documents".split())
+"""Keys of a source that say which files are read, and how much, not what one of them gives."""
 
 
 @stage("sample", version=4, each="sections")
@@ -86,13 +87,8 @@ def run_sample(
     -------
     What removes the parts of the files, for when the tables are there.
     """
-    source: DocumentSource = TypeAdapter(DocumentSource).validate_python(section["source"])
-    drawing = Drawing(
-        Passages.model_validate(section["passages"]) if section["passages"] else None,
-        Sample.model_validate(section["sample"]),
-        section.get("length_tokenizer", "words"),
-        section.get("id_prefix", ""),
-    )
+    drawing = Drawing.model_validate(section)
+    source = drawing.source
     parts: list[Part] = []
     if isinstance(source, FilesSource | HubSource):
         folder = Path(store) / "samples"
@@ -101,19 +97,11 @@ def run_sample(
     else:
         read = read_documents(source)
         found, pieces = drawing.candidates(read.batches)
-        left_out = pl.concat([prefixed(read.dropped, drawing.prefix, "item_id", "doc_id"), pieces])
+        left_out = pl.concat([drawing.with_prefix(read.dropped), pieces])
     drawn = draw(found)
-    tokenizer = drawing.length_tokenizer
     origin = derived(
         "sample",
-        params=sample_params(
-            source,
-            drawing.passages,
-            drawing.sample,
-            length_tokenizer=tokenizer,
-            id_prefix=drawing.prefix,
-        )
-        | {"length_tokenizer": tokenizer},
+        params={**section, "length_tokenizer": drawing.length_tokenizer},
         files={path: content_hash(path) for path in local_files(source)},
         revisions=dataset_revisions(source),
     )
@@ -132,14 +120,16 @@ def run_sample(
     return remove_parts
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """What is done with the documents of a source, whatever file they are from."""
+class Drawing(Section):
+    """What is drawn from, and how: the parameters of a job (`sample_params`)."""
 
+    source: DocumentSource
     passages: Passages | None
     sample: Sample
-    length_tokenizer: str
-    prefix: str
+    length_tokenizer: str = "words"
+    id_prefix: str = ""
+    python: str | None = None
+    """There to draw again under another interpreter."""
 
     def candidates(self, batches: Iterator[pl.DataFrame]) -> tuple[Candidates, pl.DataFrame]:
         """Return what may be drawn of DOCUMENTS rows, and the pieces left out when they are cut."""
@@ -150,11 +140,15 @@ class Drawing:
                 kept = batch
                 if self.passages is not None:
                     kept, short = cut_into_passages(batch, self.passages)
-                    pieces.append(prefixed(short, self.prefix, "item_id", "doc_id"))
-                yield prefixed(kept, self.prefix, "_id")
+                    pieces.append(self.with_prefix(short))
+                yield prefixed(kept, self.id_prefix, "_id")
 
         measure = length_measure(self.sample.unit, self.length_tokenizer)
         return read_candidates(cut(), self.sample, measure), pl.concat(pieces)
+
+    def with_prefix(self, dropped: pl.DataFrame) -> pl.DataFrame:
+        """Put the prefix before the ids of what was left out."""
+        return prefixed(dropped, self.id_prefix, "item_id", "doc_id")
 
 
 # --- File by file
@@ -195,7 +189,7 @@ def _write_parts(
     Raises InputError if the source cannot be read.
     """
     files = record_files(source)
-    keys = [_key(source, file, drawing, whose) for file in files]
+    keys = [_key(file, drawing, whose) for file in files]
     given: dict[Portion, int] = {}
     parts: list[Part] = []
     while look := next_look(source.max_documents, len(files), given):
@@ -210,22 +204,11 @@ def _write_parts(
     return sorted(parts, key=lambda part: part.portion[:2])
 
 
-def _key(source: FilesSource | HubSource, file: RecordFile, drawing: Drawing, whose: str) -> str:
+def _key(file: RecordFile, drawing: Drawing, whose: str) -> str:
     """Return all that decides what may be drawn of a file, as text."""
-    section = source.model_dump(
-        mode="json", include={"kind", "config", "text_column", "id_column", "where"}
-    )
-    decides = {
-        "whose": whose,
-        "version": [version_of("sample"), PART_FORMAT],
-        "file": [file.identity(), file.key],
-        "source": section,
-        "passages": drawing.passages and drawing.passages.model_dump(mode="json"),
-        "sample": drawing.sample.model_dump(mode="json"),
-        "length_tokenizer": drawing.length_tokenizer,
-        "prefix": drawing.prefix,
-    }
-    return json.dumps(decides, sort_keys=True)
+    versions = [version_of("sample"), PART_FORMAT]
+    decides = drawing.model_dump(mode="json", exclude={"python": True, "source": WHICH_FILES})
+    return json.dumps([whose, versions, file.identity(), file.key, decides], sort_keys=True)
 
 
 def _write_missing(parts: Sequence[Part], processes: int) -> None:
