@@ -13,6 +13,7 @@ from filter_tables import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from psibench.errors import InputError
 from psibench.filters.negatives import (
     PAIR_DECISIONS,
     PAIR_SCORES,
@@ -175,6 +176,12 @@ def test_half_of_an_even_panel_is_no_majority(values, is_positive):
     panel = Votes(protocol="fineweb_posq", rerankers=names)
     scores = pair_scores({("q", "d", by): v for by, v in zip(names, values, strict=True)})
     assert decide_candidates(panel, ONE, scores)["is_positive"].to_list() == [is_positive]
+
+
+def test_a_pair_without_the_votes_that_decide_is_refused():
+    panel = Votes(protocol="fineweb_posq", rerankers=RERANKERS)
+    with pytest.raises(InputError, match="1 of 1 pairs lack votes of a, b, c"):
+        decide_candidates(panel, ONE, pair_scores({("q", "d", "a"): 0.0}))
 
 
 def ids_frame(names):

@@ -295,8 +295,17 @@ def _decide_pairs(
     needed: int,
     positive: str,
 ) -> pl.DataFrame:
-    """Make PAIR_DECISIONS rows, one per pair, in order; ``positive`` is their reason code."""
+    """Make PAIR_DECISIONS rows, one per pair, in order; ``positive`` is their reason code.
+
+    Raises InputError if votes that would decide are not there: the pair would be taken for no false
+    negative.
+    """
     decided = deciding_votes(pairs, votes, voters, needed=needed)
+    if decided.height < pairs.height:
+        raise InputError(
+            f"{rule}: {pairs.height - decided.height} of {pairs.height} pairs lack votes of "
+            f"{', '.join(voters)} that decide on them; score or judge them again"
+        )
     reason = (
         pl.when("is_positive")
         .then(pl.lit(positive))

@@ -263,17 +263,29 @@ def _people(paths: Sequence[str | Path], every: pl.DataFrame) -> pl.DataFrame:
         unmatched = rows.join(every, on=DOCUMENT, how="anti")
         if unmatched.height == rows.height:
             raise InputError(
-                f"{path}: none of its {rows.height} documents is in the quality sample; found "
-                f"{', '.join(unmatched.select(DOCUMENT).row(0))} first. Give language, domain and "
-                "doc_id of documents of quality_sample.parquet."
+                f"{path}: none of its {rows.height} documents is in the quality sample; "
+                f"{_unknown(unmatched, every)}. Give language, domain and doc_id of documents of "
+                "quality_sample.parquet."
             )
         if unmatched.height:
             logger.warning(
-                "%s: %d of %d documents are not in the quality sample and are not compared; "
-                "first: %s",
-                *(path, unmatched.height, rows.height, unmatched.item(0, "doc_id")),
+                "%s: %d of %d documents are not in the quality sample and are not compared; %s",
+                *(path, unmatched.height, rows.height, _unknown(unmatched, every)),
             )
     return people.drop("path")
+
+
+def _unknown(unmatched: pl.DataFrame, every: pl.DataFrame) -> str:
+    """Name the values, of the first key with any, that no graded document has; ten at most."""
+    for name in DOCUMENT:
+        found = unmatched.join(every, on=name, how="anti").get_column(name)
+        if found.len():
+            known = every.get_column(name)
+            unknown, there = (
+                ", ".join(values.unique(maintain_order=True).head(10)) for values in (found, known)
+            )
+            return f"unknown {name}: {unknown} (it has {there})"
+    return f"no such document: {', '.join(unmatched.select(DOCUMENT).row(0))}"
 
 
 def quality_table(grades: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -408,10 +420,11 @@ def read_human_grades(paths: Sequence[str | Path]) -> pl.DataFrame:
         If a file cannot be read, has no row or lacks a column, or a grade is no whole number from 1
         to 5.
     """
+    kind = TypeAdapter(HumanGrades)
     rows: list[dict[str, Any]] = []
     for path in paths:
         found = [
-            validated(record, TypeAdapter(HumanGrades), f"{path}, line {line}").model_dump()
+            validated(record, kind, f"{path}, line {line}").model_dump()
             for line, record in read_delimited(Path(path), ",")
         ]
         if not found:
