@@ -1,4 +1,4 @@
-"""Equal but for rounding: vectors, rankings and PSI tables, and a failure that says by how much."""
+"""Equal but for rounding: vectors and PSI tables, and a failure that says by how much."""
 
 from collections.abc import Sequence
 
@@ -45,50 +45,6 @@ def assert_vectors_close(
         f"expected {expected[place]!r}; {int((rows > bound).sum())} of {len(rows)} vectors differ "
         f"by more than {bound:g}, the bound of {dtype}"
     )
-
-
-def assert_rankings_close(
-    found: pl.DataFrame, expected: pl.DataFrame, *, bound: float = VECTOR_BOUND["float32"]
-) -> None:
-    """See that two runs have the same documents in the same order, near ties aside.
-
-    Scores of one document differ by at most ``bound``. So two documents may change places, or one
-    take the other's at the end, if their scores are within twice that of each other.
-
-    Parameters
-    ----------
-    found, expected
-        Columns query_id, doc_id, rank and score.
-    """
-    runs = [_ranked(run) for run in (found, expected)]
-    assert runs[0].keys() == runs[1].keys(), (
-        f"queries of one run only: {sorted(runs[0].keys() ^ runs[1].keys())[:5]}"
-    )
-    for query in runs[1]:
-        (documents, scores), (others, wanted) = (run[query] for run in runs)
-        assert len(documents) == len(others), (
-            f"query {query!r}: {len(documents)} documents, expected {len(others)}"
-        )
-        known = dict(zip(others, wanted, strict=True))
-        for place, (document, score) in enumerate(zip(documents, scores, strict=True)):
-            apart = abs(score - wanted[place])
-            assert apart <= bound, (
-                f"query {query!r}, rank {place + 1}: score {score!r}, expected {wanted[place]!r}: "
-                f"{apart:.3g} apart, more than {bound:g}"
-            )
-            own = known.get(document, wanted[-1])  # out of it: as good as the last at most
-            apart = abs(own - wanted[place])
-            assert apart <= 2 * bound, (
-                f"query {query!r}, rank {place + 1}: {document!r}, expected {others[place]!r}; "
-                f"their scores are {apart:.3g} apart, more than {2 * bound:g}"
-            )
-
-
-def _ranked(run: pl.DataFrame) -> dict[str, tuple[list[str], list[float]]]:
-    groups = run.sort("query_id", "rank").group_by("query_id", maintain_order=True)
-    return {
-        str(query): (own["doc_id"].to_list(), own["score"].to_list()) for (query,), own in groups
-    }
 
 
 def assert_psi_tables_close(found: pl.DataFrame, expected: pl.DataFrame) -> None:

@@ -10,7 +10,8 @@ from tiny_late_checkpoints import save_bge_m3
 from psibench.config.models import FlagEmbeddingModel, SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
-from psibench.store.vectors import PART
+from psibench.search.exact import search_vectors
+from psibench.store.vectors import PART, Vectors
 
 TEXTS = [
     "w1",
@@ -61,6 +62,22 @@ def test_multi_vectors_are_those_of_flag_embedding(load, theirs, max_tokens):
     for ours, expected in zip(vectors_of(encoder, TEXTS), reference["colbert_vecs"], strict=True):
         assert ours.dtype == np.float32
         np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+def test_search_scores_as_flag_embedding_does(load, theirs):
+    encoder = load()
+    assert encoder.entry.scores_by == "mean-maxsim"
+    asked, read = (
+        Vectors(np.concatenate(made), np.cumsum([0, *map(len, made)]))
+        for made in (vectors_of(encoder, QUERIES, role="query"), vectors_of(encoder, TEXTS))
+    )
+    assert len(set(asked.counts)) == len(QUERIES)  # the mean is over as many as each query has
+    best = search_vectors(asked, read, k=len(TEXTS), mean=True)
+    given = theirs.encode([*QUERIES, *TEXTS], max_length=32, return_colbert_vecs=True)
+    queries, texts = given["colbert_vecs"][: len(QUERIES)], given["colbert_vecs"][len(QUERIES) :]
+    expected = np.array([[float(theirs.colbert_score(q, t)) for t in texts] for q in queries])
+    own = np.take_along_axis(expected, best.documents, axis=1)
+    np.testing.assert_allclose(best.scores, own, atol=1e-6)
 
 
 def test_terms_are_the_weights_of_flag_embedding(load, theirs):

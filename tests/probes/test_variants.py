@@ -143,6 +143,27 @@ def test_a_text_of_few_sentences_has_no_middle_to_take_from(text):
 # --- segments
 
 
+@given(
+    text=TEXTS,
+    cut=st.integers(2, 10)
+    | st.lists(st.floats(0.05, 0.95), min_size=1, max_size=5, unique=True).map(sorted),
+)
+def test_segments_cover_the_text_without_overlap(text, cut):
+    n_segments = cut if isinstance(cut, int) else len(cut) + 1
+    try:
+        made = segments(text, cut)
+    except UnfitError:
+        return
+    assert [one.place for one in made] == list(range(1, n_segments + 1))
+    ends = [end for _, end in (one.part for one in made)]
+    assert [one.part for one in made] == list(zip([0, *ends[:-1]], ends, strict=True))
+    assert "".join(one.text for one in made) == text
+    if isinstance(cut, int):  # equal ones; the last takes the rest
+        lengths = [len(one.text) for one in made]
+        assert set(lengths[:-1]) == {len(text) // cut}
+        assert lengths[-1] < len(text) // cut + cut
+
+
 @pytest.mark.parametrize("text", ["", "abcdefghi", "a" + " " * 40])
 def test_a_text_shorter_than_its_segments_is_unfit(text):
     with pytest.raises(UnfitError, match="fewer than 10 segments"):

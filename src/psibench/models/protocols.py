@@ -16,7 +16,6 @@ MODEL_VERSIONS = {
     "sentence-transformers": 2,
     "sparse-encoder": 1,
     "static-embeddings": 2,
-    "vllm": 1,
 }
 """Version of what each model backend computes: a part of the vectors' fingerprint and of the rules'
 parameters. Raise it when the same registry entry gives other vectors or scores."""
