@@ -122,7 +122,7 @@ def test_known_item_queries_give_a_psi_row_beside_the_control(tmp_path, capsys):
     given = dict(everything.select("model", "seen").iter_rows())
     assert given["minilm-static"] == 1 > given[model]
     printed = capsys.readouterr().out
-    assert "Queries: simulated known-item queries" in printed
+    assert "Queries are simulated known-item queries" in printed
     assert "thirds: 30 queries of 10 documents; no PSI is found within documents" in printed
     assert "minilm-static, not" in printed
 

@@ -8,6 +8,7 @@ from psibench.plan import jobs
 from psibench.plan.config import load_config
 from psibench.plan.paths import judge_tables, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
+from psibench.plan.summaries import published_page
 
 ENG = "eng-Latn"
 LLM = {"llm": "stand-in"}
@@ -244,3 +245,8 @@ def test_a_run_that_is_deep_enough_recalls(change, by_run):
     negatives |= {"evaluate_raw": change.pop("evaluate_raw", True)}
     plan = plan_of({"full": FULL | {"false_negatives": negatives}}, **change)
     assert plan.recalls_by_run("full") is by_run
+
+
+def test_there_is_a_page_of_published_figures_where_a_benchmark_has_a_paper_s_data(plan):
+    assert published_page(plan) == ["results/published.html"]
+    assert published_page(plan_of({"bare": BARE, "direct": DIRECT})) == []

@@ -6,7 +6,13 @@ import pytest
 from report_tables import frame, psi_row, report_input
 
 from psibench.report.page import render_report
-from psibench.report.views import SLICE, BenchmarkInfo, headlines, main_scheme
+from psibench.report.views import (
+    SLICE,
+    BenchmarkInfo,
+    headlines,
+    main_scheme,
+    simulation_note,
+)
 from psibench.report.wording import count, interval, number, p_value
 from psibench.tables.schemas import PSI_TABLE
 
@@ -28,6 +34,13 @@ def test_numbers_have_three_decimals_and_missing_ones_a_dash() -> None:
     assert interval(float("-inf"), float("inf")) == "[−∞, ∞]"
     assert count(1234.0) == "1,234"
     assert count(10.234) == "10.23"
+
+
+def test_what_was_simulated_is_said_in_sentences() -> None:
+    note = simulation_note("llm:gpt-x, llm:stand-in/rules, people, simulation")
+    starts = ("Queries are written by stand-in/rules, a rule", "Queries are simulated known-item")
+    for sentence, start in zip(note.removesuffix(".").split(". "), starts, strict=True):
+        assert sentence.startswith(start)
 
 
 def test_pooled_slice_leads_and_without_one_the_largest() -> None:

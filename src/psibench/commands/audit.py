@@ -12,7 +12,7 @@ import polars as pl
 
 from psibench.commands.base import Command, refuse_below, refuse_file, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
-from psibench.commands.psi_text import author_lines, long_lines
+from psibench.commands.psi_text import long_lines
 from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RerankModel, RunFilesModel
@@ -37,6 +37,7 @@ from psibench.probes.reading import (
     with_cosines,
 )
 from psibench.probes.settings import why_not
+from psibench.report.views import author_texts
 from psibench.sources.documents import read_document_files
 from psibench.tables import Provenance, content_hash
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
@@ -232,7 +233,7 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
     if found.results is not None:
         row = found.results.psi.row(0, named=True)
         yield from long_lines(found.results.psi)
-        yield from ("", *author_lines("simulation"))
+        yield from ("", *author_texts("simulation").values())
         yield smallest_psi_text(evenly_spread(row["n_queries"], row["n_documents"]))
 
 

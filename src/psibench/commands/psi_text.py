@@ -15,7 +15,7 @@ from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.metrics.labels import FEWEST_BUCKET_GRADED, FEWEST_GRADED
 from psibench.metrics.psi import FLAGS
 from psibench.report.verdict import WORDS, Row, Verdict, verdicts
-from psibench.report.views import author_texts, headline_metric, headlines
+from psibench.report.views import headline_metric, headlines
 from psibench.report.wording import (
     ALPHA,
     estimate,
@@ -143,11 +143,6 @@ def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
     yield "\nOf the evidence, in the first chunks:"
     yield from frame_lines(wide.join(p, on=row, maintain_order="left"), FORMS, n_text=2)
     yield ""
-
-
-def author_lines(queries_by: str) -> Iterator[str]:
-    """Say in words who wrote queries, from the names that provenance gives."""
-    return (f"Queries: {text}." for text in author_texts(queries_by).values())
 
 
 def _headline(table: pl.DataFrame) -> pl.DataFrame:

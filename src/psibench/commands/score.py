@@ -13,7 +13,7 @@ import polars as pl
 
 from psibench import __version__
 from psibench.commands.base import Command, refuse_file, refuse_unwritable, write_result
-from psibench.commands.psi_text import author_lines, format_labels, print_glance, span_lines
+from psibench.commands.psi_text import format_labels, print_glance, span_lines
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import (
     add_arguments,
@@ -50,6 +50,7 @@ from psibench.metrics.labels import (
 )
 from psibench.metrics.query_scores import evidence_documents
 from psibench.metrics.ranking import ranking_metrics
+from psibench.report.views import author_texts
 from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import queries_by
@@ -113,7 +114,7 @@ def run_score(args: argparse.Namespace) -> None:
     if grades is not None:
         scored = {name: (one.scores, under_grades[name]) for name, one in evaluated.items()}
         print(f"\n{_correct(scored, grades, qrels, schemes, origin, args)}\n")
-    print(*author_lines(author), sep="\n")
+    print(*author_texts(author).values(), sep="\n")
     print(
         "Nothing written: with --out DIR the tables are, with all views of the evidence"
         if args.out is None

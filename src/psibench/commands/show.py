@@ -8,7 +8,6 @@ import polars as pl
 
 from psibench.commands.base import Command
 from psibench.commands.psi_text import (
-    author_lines,
     long_lines,
     print_glance,
 )
@@ -17,6 +16,7 @@ from psibench.errors import InputError
 from psibench.metrics.aggregate import POOLED
 from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE
+from psibench.report.views import author_texts
 from psibench.report.wording import p_value
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
@@ -42,8 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--long",
         action="store_true",
-        help="of a psi_table: every view of the evidence, metric and language pair, and what flags "
-        "mean",
+        help="of a psi_table, why a model has its word: the figures that it rests on (tests, "
+        "truncation, flags and what they mean), of all evidence and of what the model was given, "
+        "for every metric and language pair",
     )
 
 
@@ -61,7 +62,7 @@ def run_show(args: argparse.Namespace) -> None:
         print(*long_lines(table), "", sep="\n")
     else:
         print_glance(table, args.file)
-    print(*author_lines(str(record.get("queries_by") or "")), sep="\n")
+    print(*author_texts(str(record.get("queries_by") or "")).values(), sep="\n")
 
 
 def _own_results() -> Path:
@@ -106,8 +107,9 @@ def probe_lines(table: pl.DataFrame) -> Iterator[str]:
 
 COMMAND = Command(
     description=(
-        "Print what a psi_table.parquet comes to, a word per model, with --long why; or the rows "
-        "that sum up a probe_table.parquet. The CSV beside a table has every row."
+        "Print what a psi_table.parquet comes to, a word per model and what to do, with --long "
+        "also why; or the rows that sum up a probe_table.parquet. The CSV beside a table has every "
+        "row."
     ),
     add_arguments=add_arguments,
     run=run_show,

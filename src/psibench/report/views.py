@@ -25,7 +25,8 @@ AUTHORS = {
     "people": "questions written by people",
 }
 STAND_IN_AUTHOR = (
-    "{model}, a rule-based program in a language model's place; they compare positions, not models"
+    "written by {model}, a rule-based program in a language model's place; they compare "
+    "positions, not models"
 )
 
 Headline = dict[str, str]
@@ -54,21 +55,21 @@ class BenchmarkInfo:
 
 
 def author_texts(queries_by: str) -> dict[str, str]:
-    """Say in words who wrote queries, by the names that provenance gives; nothing where unknown."""
+    """Say who wrote queries, a sentence by each name of provenance; nothing where unknown."""
     found = {}
     for author in queries_by.split(", "):
         model = author.removeprefix("llm:")
         if model.startswith(STAND_IN_PREFIX):
             found[author] = STAND_IN_AUTHOR.format(model=model)
         elif author not in ("", "not recorded"):
-            written = f"written by {model}" if model != author else author
+            written = f"written by {model}" if model != author else f"by {author}"
             found[author] = AUTHORS.get(author, written)
-    return found
+    return {author: f"Queries are {text}." for author, text in found.items()}
 
 
 def simulation_note(queries_by: str) -> str:
     """Say what was simulated; empty: nothing."""
-    return "; ".join(
+    return " ".join(
         text
         for author, text in author_texts(queries_by).items()
         if author == "simulation" or author.startswith(f"llm:{STAND_IN_PREFIX}")
