@@ -4,8 +4,7 @@ rule on_cpu:
     conda:
         "../../envs/cpu.yaml"
     resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(60),
+        **needs(4000, 25),
     message:
         "{rule}: {output[0]}"
     script:

@@ -11,8 +11,7 @@ use rule on_cpu as build with:
     wildcard_constraints:
         benchmark=patterns["native direct"],
     resources:
-        mem_mb=mib(4000),
-        runtime=minutes(60),
+        **needs(4000),
     params:
         section=per_job(jobs.build),
 
@@ -30,8 +29,7 @@ use rule on_cpu as statistics with:
     wildcard_constraints:
         benchmark=patterns["not views"],
     resources:
-        mem_mb=mib(4000, 0.2),
-        runtime=minutes(240),
+        **needs(4000, 0.2, minutes=240),
     params:
         domains=per_job(paths.language_domains),
         schemes=setting("buckets"),
@@ -48,8 +46,7 @@ use rule on_cpu as similarity with:
     wildcard_constraints:
         model=patterns["vector"],
     resources:
-        mem_mb=mib(6000, 8),
-        runtime=minutes(60),
+        **needs(6000, 8),
     params:
         entry=per_job(jobs.entry),
         domains=domains,

@@ -3,15 +3,7 @@
 
 use rule on_cpu as summaries with:
     input:
-        psi=per_pair(
-            "results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet"
-        ),
-        buckets=per_pair(
-            "results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet"
-        ),
-        comparisons=per_pair(
-            "results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet"
-        ),
+        **{name: per_pair(scored[name]) for name in ("psi", "buckets", "comparisons")},
         board_files=[board.path for board in settings.leaderboards],
     output:
         tables=tables_and_csv(summaries.summary_names(plan)),
@@ -61,8 +53,7 @@ use rule on_cpu as ledger with:
     wildcard_constraints:
         benchmark=patterns["not views"],
     resources:
-        mem_mb=mib(4000, 6, of=per_job(jobs.share_of_place)),
-        runtime=minutes(240),
+        **needs(4000, 6, of=per_job(jobs.share_of_place), minutes=240),
     params:
         places=per_job(summaries.ledger_places),
 
@@ -85,8 +76,7 @@ use rule on_cpu as report with:
     output:
         page=in_report("results/report.html"),
     resources:
-        mem_mb=mib(4000, 3),
-        runtime=minutes(120),
+        **needs(4000, 3, minutes=120),
     params:
         benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
         models={name: dump(plan.models[name]) for name in settings.models},

@@ -68,6 +68,11 @@ wildcard_constraints:
 workflow.register_resource("budgeted_llm", 1)
 
 
+def asked(value, wildcards):
+    """A value as it is; a function's, asked with the job's wildcards."""
+    return value(wildcards) if callable(value) else value
+
+
 def per_job(function, **given):
     """Ask the plan for each job: a job's wildcards are the arguments of the same names.
 
@@ -76,41 +81,32 @@ def per_job(function, **given):
     """
     names = signature(function).parameters
 
-    def asked(wildcards):
+    def of_job(wildcards):
         found = {name: wildcards[name] for name in names if name in wildcards.keys()}
-        for name, value in given.items():
-            found[name] = value(wildcards) if callable(value) else value
+        found |= {name: asked(value, wildcards) for name, value in given.items()}
         return function(plan, **found)
 
-    return asked
+    return of_job
 
 
-def minutes(planned):
-    """Ask for a job's minutes, given or asked of its wildcards, times the attempt.
+def needs(least, per_mb=0, minutes=60, of=1, more=0):
+    """A job's memory and time, of numbers or functions of its wildcards.
 
-    At most for the longest time that a job may take (`longest_minutes`): it goes on where it was.
+    Memory: `per_mb` MiB for each MB of its inputs, or of the share `of` them that it holds at a time,
+    `least` at the least; `more` comes on top. A further attempt asks for half of it more. Minutes are
+    times the attempt; at most the longest time that a job may take (`longest_minutes`): it goes on
+    where it was.
     """
 
-    def asked(wildcards, attempt):
-        least = planned(wildcards) if callable(planned) else planned
-        return min(least * attempt, settings.longest_minutes)
+    def mem_mb(wildcards, input, attempt):
+        held = per_mb * input.size_mb * asked(of, wildcards) if per_mb else 0
+        mib = max(asked(least, wildcards), held) + asked(more, wildcards)
+        return int(mib * (1 + attempt) / 2)
 
-    return asked
+    def runtime(wildcards, attempt):
+        return min(asked(minutes, wildcards) * attempt, settings.longest_minutes)
 
-
-def mib(least, per_mb=0, of=None, more=0):
-    """Ask for a job's memory: `per_mb` MiB for each MB of its inputs, `least` at the least.
-
-    `of` is the share of the inputs that it holds at a time, `more` comes on top. A further attempt
-    asks for half of it more.
-    """
-
-    def asked(wildcards, input, attempt):
-        base = least(wildcards) if callable(least) else least
-        held = input.size_mb * (1 if of is None else of(wildcards)) if per_mb else 0
-        return int((max(base, per_mb * held) + more) * (1 + attempt) / 2)
-
-    return asked
+    return {"mem_mb": mem_mb, "runtime": runtime}
 
 
 def planned(wildcards):
@@ -140,7 +136,7 @@ def dump(section, *but):
 def setting(key, *but):
     """Ask for a key of a job's benchmark or training; a section is dumped, but for some keys."""
 
-    def asked(wildcards):
+    def of_job(wildcards):
         is_training = "training" in wildcards.keys()
         section = (
             settings.training[wildcards.training]
@@ -150,7 +146,7 @@ def setting(key, *but):
         found = attrgetter(key)(section)
         return dump(found, *but) if isinstance(found, Section) else found
 
-    return asked
+    return of_job
 
 
 def downloaded(key):
@@ -173,11 +169,20 @@ pool = {"benchmark": setting("benchmark"), "lang": per_job(Plan.pool_language)}
 
 domains = per_job(paths.domains)
 largest_share = per_job(jobs.largest_share)
-encode_minutes = per_job(jobs.encode_minutes)
+# Of a job that runs a network. How work is cut, on what it runs: no reason to rerun, hence no params.
+on_device = {"gpu": per_job(jobs.gpus), "device": settings.encoding.device}
 prior_encodings = per_job(paths.prior_encodings)
 encoded_before_probe = per_job(paths.encoded_before_probe)
 
 
+# What is made of all models of a language pair.
+scored = {
+    "scores": "results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet",
+    **{
+        name: f"results/{{benchmark}}/tables/{{query_lang}}-{{corpus_lang}}.{name}.parquet"
+        for name in ("buckets", "psi", "comparisons")
+    },
+}
 # The texts of a language, domain by domain.
 texts = {
     "corpora": per_job(paths.domain_tables, table="corpus"),

@@ -6,21 +6,18 @@ use rule on_cpu as score with:
     input:
         # Runs, and what the models saw of the documents.
         per_job(paths.scoring_inputs),
+        wider=per_job(paths.source_runs),
         # Who asks decides which queries count; positives and spans are the searched corpus'.
         asked=per_job(paths.domain_tables, lang=query_lang, table="queries"),
         queries=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
         qrels=per_job(paths.domain_tables, lang=corpus_lang, table="qrels"),
     output:
-        scores="results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet",
-        buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
-        psi="results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet",
-        comparisons="results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet",
+        **scored,
     wildcard_constraints:
         benchmark=patterns["searched"],
     resources:
         # Runs are read in batches; measured: 280 MB for 2 million rows of one, 450 MB for 8 million.
-        mem_mb=mib(4000, 6),
-        runtime=minutes(240),
+        **needs(4000, 6, minutes=240),
     params:
         domains=domains,
         models=per_job(paths.compared_models),
@@ -38,17 +35,8 @@ use rule on_cpu as score with:
 # The runs of a wider view are the benchmark's too, its own queries' rows of them: nothing is
 # searched again.
 use rule score as score_shared with:
-    input:
-        per_job(paths.scoring_inputs),
-        wider=per_job(paths.source_runs),
-        asked=per_job(paths.domain_tables, lang=query_lang, table="queries"),
-        queries=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
-        qrels=per_job(paths.domain_tables, lang=corpus_lang, table="qrels"),
     output:
-        scores="results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet",
-        buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
-        psi="results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet",
-        comparisons="results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet",
+        **scored,
         runs=[
             f"results/{{benchmark}}/runs/{path}"
             for path in paths.run_path_templates(plan)

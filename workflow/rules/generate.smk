@@ -13,8 +13,10 @@ use rule on_cpu as sample with:
         benchmark=patterns["generated"],
     threads: per_job(jobs.sample_threads)
     resources:
-        mem_mb=mib(per_job(jobs.sample_mib)),
-        runtime=minutes(lambda wildcards: 240 * len(domains(wildcards))),
+        **needs(
+            per_job(jobs.sample_mib),
+            minutes=lambda wildcards: 240 * len(domains(wildcards)),
+        ),
     params:
         sections=per_job(jobs.sample),
         store=settings.store,
@@ -31,10 +33,8 @@ use rule on_gpu as personas with:
         benchmark=patterns["generated"],
     threads: per_job(jobs.chain_threads)
     resources:
-        mem_mb=mib(6000, 30),
-        runtime=minutes(240),
-        gpu=per_job(jobs.gpus),
-        device=settings.encoding.device,
+        **needs(6000, 30, minutes=240),
+        **on_device,
         tokens_per_batch=settings.encoding.tokens_per_batch,
         tokens_per_part=settings.encoding.tokens_per_part,
     params:
@@ -60,8 +60,7 @@ use rule on_cpu as ask with:
     wildcard_constraints:
         benchmark=patterns["asked whole without vllm"],
     resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(per_job(jobs.ask_minutes)),
+        **needs(4000, 25, minutes=per_job(jobs.ask_minutes)),
         budgeted_llm=per_job(jobs.budgeted),
     params:
         domains=task_domains,
@@ -80,8 +79,7 @@ use rule ask as ask_vllm with:
         "../../envs/gpu.yaml"
     threads: 4
     resources:
-        mem_mb=mib(32000),
-        runtime=minutes(720),
+        **needs(32000, minutes=720),
         gpu=per_job(jobs.served_gpus),
         budgeted_llm=per_job(jobs.budgeted),
 
@@ -127,8 +125,7 @@ use rule on_cpu as assemble with:
     wildcard_constraints:
         benchmark=patterns["native unpurged"],
     resources:
-        mem_mb=mib(4000, 25, of=largest_share),
-        runtime=minutes(60),
+        **needs(4000, 25, of=largest_share),
     params:
         length_tokenizer=settings.length_tokenizer,
         stage=STAGES["assemble"],

@@ -10,8 +10,7 @@ use rule search_lexical as recall_lexical with:
         benchmark=patterns["raw"],
         model=patterns["lexical"],
     resources:
-        mem_mb=mib(per_job(jobs.recall_mib), 40, of=largest_share),
-        runtime=minutes(240),
+        **needs(per_job(jobs.recall_mib), 40, of=largest_share, minutes=240),
     params:
         top_k=per_job(jobs.recall_depth),
 
@@ -23,8 +22,12 @@ use rule search_vectors as recall_vectors with:
         benchmark=patterns["raw"],
         model=patterns["vector"],
     resources:
-        mem_mb=mib(per_job(jobs.recall_mib), 16, more=2 * settings.search.block_mib),
-        runtime=minutes(240),
+        **needs(
+            per_job(jobs.recall_mib),
+            16,
+            more=2 * settings.search.block_mib,
+            minutes=240,
+        ),
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:
@@ -46,10 +49,12 @@ use rule on_gpu as score_pairs with:
         benchmark=patterns["having false_negatives"],
     threads: per_job(jobs.chain_threads)
     resources:
-        mem_mb=mib(per_job(jobs.scoring_mib), 50),
-        runtime=minutes(per_job(jobs.scoring_minutes, of="false_negatives")),
-        gpu=per_job(jobs.gpus),
-        device=settings.encoding.device,
+        **needs(
+            per_job(jobs.scoring_mib),
+            50,
+            minutes=per_job(jobs.scoring_minutes, of="false_negatives"),
+        ),
+        **on_device,
         tokens_per_batch=per_job(jobs.scoring_tokens),
     params:
         domains=domains,
@@ -69,8 +74,7 @@ use rule on_cpu as negatives with:
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
     resources:
-        mem_mb=mib(4000, 45),
-        runtime=minutes(60),
+        **needs(4000, 45),
     params:
         domains=domains,
         top_k=per_job(jobs.recall_depth),
@@ -108,8 +112,7 @@ use rule on_cpu as remove_negatives with:
     wildcard_constraints:
         benchmark=patterns["native having false_negatives"],
     resources:
-        mem_mb=mib(4000, 20),
-        runtime=minutes(60),
+        **needs(4000, 20),
     params:
         section=lambda wildcards: planned(wildcards).section.false_negatives.removal(),
         place=per_job(jobs.counted, step="false_negatives"),

@@ -25,12 +25,8 @@ use rule on_gpu as probe with:
         model=patterns["encoded"],
     resources:
         # The texts of a searched corpus are in memory.
-        mem_mb=lambda wildcards, input, attempt: (
-            jobs.encoder_mib(plan, wildcards.model) + 6 * input.size_mb * attempt
-        ),
-        runtime=minutes(240),
-        gpu=per_job(jobs.gpus),
-        device=settings.encoding.device,
+        **needs(0, 6, minutes=240, more=per_job(jobs.encoder_mib)),
+        **on_device,
         tokens_per_batch=per_job(jobs.tokens_per_batch),
         tokens_per_part=settings.encoding.tokens_per_part,
         seconds_per_part=settings.encoding.seconds_per_part,
@@ -55,8 +51,7 @@ use rule probe as probe_api with:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=mib(4000, 6),
-        runtime=minutes(1440),
+        **needs(4000, 6, minutes=1440),
         budgeted_llm=budgeted_model,
 
 

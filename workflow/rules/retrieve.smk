@@ -9,8 +9,7 @@ use rule on_cpu as download with:
         checkpoint=patterns["downloads"],
     localrule: True
     resources:
-        mem_mb=1000,
-        runtime=minutes(1440),
+        **needs(1000, minutes=1440),
     params:
         repo=downloaded("repo"),
         revision=downloaded("revision"),
@@ -32,11 +31,8 @@ use rule on_gpu as encode with:
     resources:
         # Texts are read in blocks; measured: 0.8 to 1.3 kB per text for ids, keys and the store's
         # index, 2.3 MB per MB of documents of 200 words. Weights saved in 16 bits double.
-        mem_mb=mib(per_job(jobs.encoder_mib), 5),
-        runtime=minutes(encode_minutes),
-        gpu=per_job(jobs.gpus),
-        # How the work is cut, not what comes out: no reason to rerun, hence not params.
-        device=settings.encoding.device,
+        **needs(per_job(jobs.encoder_mib), 5, minutes=per_job(jobs.encode_minutes)),
+        **on_device,
         tokens_per_batch=per_job(jobs.tokens_per_batch),
         tokens_per_part=settings.encoding.tokens_per_part,
         seconds_per_part=settings.encoding.seconds_per_part,
@@ -58,8 +54,7 @@ use rule on_cpu as list_texts with:
         texts="results/{benchmark}/encodings/{lang}.texts",
     localrule: True
     resources:
-        mem_mb=1000,
-        runtime=minutes(60),
+        **needs(1000),
 
 
 # Several jobs share the texts of a language: each has those whose address falls to it.
@@ -86,8 +81,7 @@ use rule on_cpu as join_shards with:
         benchmark=patterns["encoded in shards"],
         model=patterns["encoded"],
     resources:
-        mem_mb=mib(4000, 3),
-        runtime=minutes(60),
+        **needs(4000, 3),
     params:
         entry=per_job(jobs.entry),
         domains=domains,
@@ -105,8 +99,7 @@ use rule on_cpu as embed_api with:
     wildcard_constraints:
         model=patterns["api"],
     resources:
-        mem_mb=mib(4000, 6),
-        runtime=minutes(1440),
+        **needs(4000, 6, minutes=1440),
         budgeted_llm=budgeted_model,
     params:
         entry=per_job(jobs.entry),
@@ -127,8 +120,7 @@ use rule on_cpu as search_lexical with:
         model=patterns["lexical"],
     resources:
         # One domain at a time; measured: 33 MB per MB of its corpus.
-        mem_mb=mib(4000, 40, of=largest_share),
-        runtime=minutes(240),
+        **needs(4000, 40, of=largest_share, minutes=240),
     params:
         entry=per_job(jobs.entry),
         model_version=per_job(jobs.model_version),
@@ -151,8 +143,7 @@ use rule on_gpu as search_vectors with:
     resources:
         # The store is read in blocks; measured over the start: 450 MB at 300,000 documents, 600 MB
         # at a million, and up to twice the blocks; best documents take 12 bytes each.
-        mem_mb=mib(6000, 10, more=2 * settings.search.block_mib),
-        runtime=minutes(240),
+        **needs(6000, 10, more=2 * settings.search.block_mib, minutes=240),
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:
@@ -180,10 +171,8 @@ use rule on_gpu as rerank with:
         benchmark=patterns["searched"],
         model=patterns["reranking"],
     resources:
-        mem_mb=mib(per_job(jobs.scoring_mib, reranker=own_reranker), 20),
-        runtime=minutes(1440),
-        gpu=per_job(jobs.gpus),
-        device=settings.encoding.device,
+        **needs(per_job(jobs.scoring_mib, reranker=own_reranker), 20, minutes=1440),
+        **on_device,
         tokens_per_batch=per_job(jobs.scoring_tokens, reranker=own_reranker),
     params:
         entry=per_job(jobs.entry),

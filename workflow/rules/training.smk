@@ -12,9 +12,8 @@ use rule on_cpu as sample_training with:
         pairs="results/training/{training}/pairs.parquet",
         counts="results/training/{training}/counts.parquet",
     resources:
-        mem_mb=mib(2000, 10),
         # Words of the pool are compared with those of the tests: 1,000 documents a second.
-        runtime=minutes(60),
+        **needs(2000, 10),
     params:
         domains=per_job(paths.domains, **pool),
         edges=setting("edges"),
@@ -37,12 +36,8 @@ use rule on_gpu as train_model with:
     # Of several small jobs on few cores each is faster alone on one.
     threads: 4 if jobs.gpus(plan) else 1
     resources:
-        mem_mb=lambda wildcards, attempt: (
-            jobs.training_mib(plan, wildcards.trained) + 8000 * (attempt - 1)
-        ),
-        runtime=minutes(1440),
-        gpu=lambda wildcards: jobs.gpus(plan),
-        device=settings.encoding.device,
+        **needs(per_job(jobs.training_mib), minutes=1440),
+        **on_device,
         # How often it saves changes nothing in the result.
         save_minutes=setting("settings.save_minutes"),
     params:

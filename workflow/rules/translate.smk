@@ -33,8 +33,7 @@ use rule on_cpu as mark_translations with:
     wildcard_constraints:
         benchmark=patterns["translations"],
     resources:
-        mem_mb=mib(4000, 25),
-        runtime=minutes(120),
+        **needs(4000, 25, minutes=120),
     params:
         domains=domains,
         prefixes=setting("translate.clean.prefixes"),
@@ -58,8 +57,7 @@ use rule on_cpu as clean_translations with:
     wildcard_constraints:
         benchmark=patterns["translations"],
     resources:
-        mem_mb=mib(4000, 25, of=largest_share),
-        runtime=minutes(120),
+        **needs(4000, 25, of=largest_share, minutes=120),
     params:
         clean=per_job(jobs.clean),
 
@@ -73,8 +71,7 @@ use rule on_cpu as quality_sample with:
     wildcard_constraints:
         benchmark=patterns["quality"],
     resources:
-        mem_mb=mib(8000, 0.6),
-        runtime=minutes(240),
+        **needs(8000, 0.6, minutes=240),
     params:
         languages=setting("translate.to"),
         domains=per_job(paths.domains, lang=source_lang),
@@ -105,8 +102,7 @@ use rule on_cpu as translator_sample with:
     wildcard_constraints:
         benchmark=patterns["compared_translators"],
     resources:
-        mem_mb=mib(8000),
-        runtime=minutes(60),
+        **needs(8000),
     params:
         domains=per_job(paths.domains, lang=source_lang),
         per_stratum=setting("translate.quality.per_stratum"),

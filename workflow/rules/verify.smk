@@ -13,10 +13,12 @@ use rule on_gpu as score_parts with:
         scores="results/{benchmark}/build/{lang}{part}/scores/{reranker}{portion}.parquet",
     threads: per_job(jobs.chain_threads)
     resources:
-        mem_mb=mib(per_job(jobs.scoring_mib), 25),
-        runtime=minutes(per_job(jobs.scoring_minutes, of="verify")),
-        gpu=per_job(jobs.gpus),
-        device=settings.encoding.device,
+        **needs(
+            per_job(jobs.scoring_mib),
+            25,
+            minutes=per_job(jobs.scoring_minutes, of="verify"),
+        ),
+        **on_device,
         tokens_per_batch=per_job(jobs.scoring_tokens),
     params:
         domains=domains,

@@ -565,8 +565,10 @@ def run_path_templates(plan: Plan) -> list[str]:
 
 
 def source_runs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
-    """List the runs of another view that the runs of a benchmark or view are a part of."""
+    """List the runs of another view that those of this one are a part of; none of its own."""
     name = plan.run_source(benchmark, query_lang, corpus_lang)
+    if name == benchmark:
+        return []
     return [
         f"results/{name}/runs/{path.format(query_lang=query_lang, corpus_lang=corpus_lang)}"
         for path in run_path_templates(plan)
