@@ -2,7 +2,8 @@
 
 One row per model that names what it mitigates and language pair: both PSIs, both means, and what
 the change costs. Differences come from the paired comparison of the two models on the same queries
-(`psibench.metrics.comparison`), documents as units; nothing is claimed whose interval holds 0.
+(`psibench.metrics.comparison`), documents (or clusters) as units; nothing is claimed whose interval
+holds 0.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""Training with controlled positions: pools, batches, fine-tuning, PADS, model cards."""
+"""Training with controlled positions: pools and draws, fine-tuning, PADS, result tables."""

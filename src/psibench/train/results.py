@@ -1,8 +1,8 @@
 """Stage ``training_results``: what training on each distribution did to every base.
 
 A base trained under one distribution with several seeds is one system here: its score of a query is
-the mean over the seeds. PSI, its interval and the comparisons are of these means, with documents as
-units; how much the seeds differ stands beside them. A distribution in which every position has the
+the mean over the seeds. PSI, its interval and the comparisons are of these means, with documents (or
+clusters of them) as units; how much the seeds differ stands beside them. A distribution in which every position has the
 same part is balanced; each of the others is compared with it on the same queries (Controlled,
 tables 3 and 11, has the PSI of the worst of them against the balanced one's).
 """
@@ -27,7 +27,7 @@ from psibench.metrics.comparison import psi_difference_columns
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
-from psibench.tables.spec import FLOAT64, INT64, POOLED, STRING, Column, TableSpec
+from psibench.tables.spec import BY_DOCUMENT, FLOAT64, INT64, POOLED, STRING, Column, TableSpec
 from psibench.tables.stage import stage
 
 _PLACE = (
@@ -59,7 +59,7 @@ TRAINING_TABLE = TableSpec(
         Column("mean_low", FLOAT64, "least over the seeds", True),
         Column("mean_high", FLOAT64, "largest over the seeds", True),
         Column("psi", FLOAT64, "published PSI of the scores averaged over seeds", True),
-        Column("psi_low", FLOAT64, "lower end of its interval, documents as units", True),
+        Column("psi_low", FLOAT64, BY_DOCUMENT, True),
         Column("psi_high", FLOAT64, "upper end of its interval", True),
         Column("psi_seed_mean", FLOAT64, "mean of the seeds' own PSIs", True),
         Column("psi_seed_sd", FLOAT64, "their standard deviation; null for one seed", True),
@@ -110,7 +110,7 @@ TRAINING_BUCKETS = TableSpec(
         Column("bucket_high", FLOAT64, "upper bound: characters (squad) or share of the length"),
         Column("n_queries", INT64, "queries in the bucket"),
         Column("mean", FLOAT64, "mean score over queries and seeds; null if empty", True),
-        Column("low", FLOAT64, "lower end of its interval, documents as units", True),
+        Column("low", FLOAT64, BY_DOCUMENT, True),
         Column("high", FLOAT64, "upper end of its interval", True),
     ),
     key=(*_KEY, "distribution", "bucket"),
