@@ -1,10 +1,11 @@
 """Stage ``training_results``: what training on each distribution did to every base.
 
 A base trained under one distribution with several seeds is one system here: its score of a query is
-the mean over the seeds. PSI, its interval and the comparisons are of these means, with documents (or
-clusters of them) as units; how much the seeds differ stands beside them. A distribution in which every position has the
-same part is balanced; each of the others is compared with it on the same queries (Controlled,
-tables 3 and 11, has the PSI of the worst of them against the balanced one's).
+the mean over the seeds. PSI, its interval and the comparisons are of these means, with documents
+(or clusters of them) as units; how much the seeds differ stands beside them. A distribution in
+which every position has the same part is balanced; each of the others is compared with it on the
+same queries (Controlled, tables 3 and 11, has the PSI of the worst of them against the balanced
+one's).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
