@@ -51,7 +51,7 @@ def sampling(n: int) -> Work:
     """Draw half of n documents by length, near duplicates left out."""
     import polars as pl
 
-    from psibench.generate.sampling import Sample, sample_documents
+    from psibench.generate.sampling import Sample, draw, read_candidates
 
     texts = made_up_texts(n)
     ids = [f"d{number}" for number in range(n)]
@@ -61,7 +61,7 @@ def sampling(n: int) -> Work:
     def measure(some: Any) -> Any:
         return frame_lengths(some)
 
-    return lambda: sample_documents(frame.iter_slices(1000), sample=sample, measure=measure)
+    return lambda: draw(read_candidates(frame.iter_slices(1000), sample, measure))
 
 
 def frame_lengths(texts: Any) -> Any:

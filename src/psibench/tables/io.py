@@ -27,7 +27,6 @@ from psibench.tables.hashing import hash_file, hash_rows
 from psibench.tables.provenance import METADATA_KEY, Provenance, joined
 from psibench.tables.spec import Column, TableSpec
 
-TEXT = "text"
 CSV_DECIMALS = 6
 FORMULA = r"^[=+\-@\t\r]."
 """How a cell begins that a spreadsheet takes for a formula; a sign alone is none."""
