@@ -12,10 +12,10 @@ interval counts queries, not judgements: it is wide enough whatever their correl
 
 from collections.abc import Iterator
 from itertools import pairwise
-from math import sqrt
 from statistics import NormalDist
 from typing import Any
 
+import numpy as np
 import polars as pl
 from pydantic import Field
 
@@ -24,6 +24,7 @@ from psibench.filters.grade import judged_source, part_pairs
 from psibench.filters.mixtures import draw_order
 from psibench.filters.verify import MARGIN_THRESHOLDS, MARGINS
 from psibench.llm.tasks import LlmTaskSection
+from psibench.metrics.psi import wilson_ends
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, PAIRS, VERDICTS
 from psibench.tables.derived import derived
@@ -146,16 +147,12 @@ def audit_table(
 def wilson_interval(share: float, n: int) -> tuple[float, float]:
     """Give Wilson's score interval, of 95 %, of a share observed on ``n`` trials.
 
-    With z the normal quantile: centre (p + z^2 / 2n) / (1 + z^2 / n), half width
-    z sqrt(p (1 - p) / n + z^2 / 4n^2) / (1 + z^2 / n) (E. B. Wilson, JASA 22, 1927). scipy's
-    ``binomtest`` has it for whole numbers of successes; DistractorNo counts halves.
+    scipy's ``binomtest`` has it for whole numbers of successes; DistractorNo counts halves.
     """
-    z = NormalDist().inv_cdf(0.975)
-    scale = 1 + z * z / n
-    centre = (share + z * z / (2 * n)) / scale
-    half = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
-    # Exact where rounding would put the bound beside the observed 0 or 1.
-    return (centre - half if share > 0 else 0.0), (centre + half if share < 1 else 1.0)
+    r = np.full(2, NormalDist().inv_cdf(0.975) ** 2 / n)
+    # The upper end is that of the lower one of the rest: exactly 0 and 1 where these are observed.
+    low, rest = wilson_ends(np.array([share, 1 - share]), r, 1.0)[0].tolist()
+    return low, 1 - rest
 
 
 # The stages.

@@ -221,21 +221,6 @@ def known_grades(
     return pl.concat([found, without_text.with_columns(grade=pl.lit(None, pl.Int32))])
 
 
-def round_pairs(
-    section: Grade,
-    candidates: pl.DataFrame,
-    documents: pl.DataFrame,
-    graded: pl.DataFrame | None = None,
-) -> pl.DataFrame:
-    """Make the PAIRS that a round of grading asks about, in order of the candidates and parts.
-
-    ``graded`` has the GRADES of the first round, None in it.
-    """
-    before = GRADES.empty() if graded is None else graded
-    known = known_grades(section, candidates, documents, before)
-    return part_pairs(candidates, documents, wanted_gradings(section, known, candidates))
-
-
 # The tasks that a language model is asked.
 
 
@@ -310,16 +295,18 @@ def run_grade_pairs(
     first: TablePath | None,
     output: OutputPath,
 ) -> None:
-    """Write the PAIRS that a round of grading asks about.
+    """Write the PAIRS that a round of grading asks about, in order of the candidates and parts.
 
     ``section`` has its rule filled in; ``first`` has the GRADES of the first round, None in it.
     """
     asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
-    graded = None if first is None else read_table(first, GRADES)
-    inputs = [documents] if first is None else [documents, first]
+    rounds = [] if first is None else [first]
+    known = known_grades(section, asked, texts, read_all(rounds, GRADES))
+    pairs = part_pairs(asked, texts, wanted_gradings(section, known, asked))
+    inputs = [documents, *rounds]
     decided_by = section.model_dump(mode="json", exclude_unset=True)
     source = judged_source("grade_pairs", candidates, inputs, decided_by | {"round": len(inputs)})
-    write_table(round_pairs(section, asked, texts, graded), output, PAIRS, provenance=source)
+    write_table(pairs, output, PAIRS, provenance=source)
 
 
 @stage("grade", version=2, each="domains")

@@ -151,11 +151,6 @@ POSITION_SHIFT = TableSpec(
 # Other thresholds.
 
 
-def configured_label(section: VerifySection) -> str:
-    """Name the condition that is the section's own rule."""
-    return f"m>={section.threshold + 0.0:g}" if isinstance(section, VerifyMargin) else "kept"
-
-
 def study_conditions(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
 ) -> tuple[pl.DataFrame, list[CountCondition]]:
@@ -325,7 +320,7 @@ def run_filter_study(
     votes = panel_votes(section, scored, asked)
     queries, conditions = study_conditions(section, scored, asked)
     kept = leave_one_out_decisions(votes)
-    label = configured_label(section)
+    label = f"m>={section.threshold + 0.0:g}" if isinstance(section, VerifyMargin) else "kept"
     counts = count_by_position(queries, conditions)
     written = {
         "thresholds": (
@@ -354,10 +349,13 @@ def run_filter_study(
         if name not in ("no_margin", "failed")
     ]
     by_panel = [({"left_out": name}, members) for name, members in kept.items()]
-    without_one = list(_estimates(by_panel, known, metric, uncertainty))
+    rows = _estimates(by_panel, known, metric, uncertainty)
+    without_one = pl.DataFrame(rows, LEAVE_ONE_OUT_PSI.empty().schema)
+    whole = pl.col("mean", "psi").filter(pl.col("left_out") == WHOLE_PANEL).first().over("model")
+    changes = (pl.col("mean", "psi") - whole).name.suffix("_change")
     written = {
         "threshold_psi": (_estimates(by_threshold, known, metric, uncertainty), FILTER_PSI),
-        "leave_one_out_psi": (_with_changes(without_one), LEAVE_ONE_OUT_PSI),
+        "leave_one_out_psi": (without_one.with_columns(changes), LEAVE_ONE_OUT_PSI),
     }
     params |= {"metric": metric, "settings": uncertainty.model_dump()}
     _write(written, outputs, derived("filter_study", [*inputs, query_scores], params=params))
@@ -368,17 +366,6 @@ def _write(
 ) -> None:
     for name, (rows, spec) in tables.items():
         write_table(as_table(spec, rows), outputs[name], spec, provenance=source)
-
-
-def _with_changes(by_panel: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Add what each row's mean and PSI changed from those under the whole panel."""
-    whole = {row["model"]: row for row in by_panel if row["left_out"] == WHOLE_PANEL}
-    for row in by_panel:
-        base, changes = whole[row["model"]], {}
-        for name in ("mean", "psi"):
-            is_known = row[name] is not None and base[name] is not None
-            changes[f"{name}_change"] = row[name] - base[name] if is_known else None
-        yield row | changes
 
 
 # Where the evidence is before and after every filter.

@@ -384,33 +384,14 @@ def run_verify(
     if isinstance(section, VerifyMargin):
         margins = _margins(section, deciding)
         tables = {"margins": (margins, MARGINS)}
-        tables |= _margin_counts(
-            section, margins, targets, evidence_targets(facts), read_length_bins(sampling)
-        )
-        by_id = margins.select("margin", _id="query_id")
+        margin = margins.select("margin", "query_id")
+        conditions = list(margin_conditions(sorted({*MARGIN_THRESHOLDS, section.threshold})))
+        counts = count_by_position(margin.join(targets, on="query_id"), conditions)
+        tables["margin_table"] = as_table(MARGIN_TABLE, counts), MARGIN_TABLE
+        one_target = evidence_targets(facts).join(margin, on="query_id")
+        cells = count_by_cell(one_target, conditions, length_bins=read_length_bins(sampling))
+        tables["cell_table"] = cells, CELL_TABLE
+        by_id = margin.rename({"query_id": "_id"})
         kept = kept.join(by_id, on="_id", how="left", maintain_order="left")
     for name, (frame, spec) in (tables | {"rows": (kept, CANDIDATES)}).items():
         write_table(frame, outputs[name], spec, provenance=source)
-
-
-def _margin_counts(
-    section: VerifyMargin,
-    margins: pl.DataFrame,
-    targets: pl.DataFrame,
-    single_targets: pl.DataFrame,
-    length_bins: Sequence[str],
-) -> dict[str, tuple[pl.DataFrame, TableSpec]]:
-    """Make the tables of counts that only the rule ``margin`` has, by the names of the outputs.
-
-    ``single_targets`` has one target per query, as in the tables of the steps before.
-    """
-    margin = margins.select("margin", "query_id")
-    thresholds = sorted({*MARGIN_THRESHOLDS, section.threshold})
-    conditions = list(margin_conditions(thresholds))
-    by_position = count_by_position(margin.join(targets, on="query_id"), conditions)
-    queries = single_targets.join(margin, on="query_id")
-    by_cell = count_by_cell(queries, conditions, length_bins=length_bins)
-    return {
-        "margin_table": (as_table(MARGIN_TABLE, by_position), MARGIN_TABLE),
-        "cell_table": (by_cell, CELL_TABLE),
-    }
