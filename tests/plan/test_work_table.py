@@ -309,7 +309,7 @@ def test_a_task_has_its_items_tokens_and_money_with_a_range(folder):
     assert ends(locate, "tokens_in") == pytest.approx((0.6 * 568_000, 1.6 * 568_000))
     assert ends(locate, "tokens_out") == pytest.approx((0.6 * 192_000, 1.6 * 192_000))
     assert locate["usd_low"] == pytest.approx(0.6 * (568_000 + 10 * 192_000) / 1e6)
-    assert locate["store_bytes"] == pytest.approx(4000 * (80 + 1.6 * 1.6 * 48))
+    assert locate["store_bytes"] == pytest.approx(4000 * (480 + 4 * 1.6 * 48))
     assert ends(found["propose_questions"], "items") == (2000, 2000)
     thinking = LLMS["paid"] | {"thinks": True, "sampling": {"max_output_tokens": 1000}}
     row = rows_of(folder, llms=LLMS | {"paid": thinking})["locate_span"]
