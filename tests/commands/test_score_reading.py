@@ -179,9 +179,10 @@ def test_a_corpus_that_does_not_fit_the_queries_is_refused(files, capsys, change
     assert not (files / "out").exists()
 
 
-def test_a_tokenizer_that_is_none_is_refused(files, capsys):
-    assert score(files, *reading(files, tokenizer="./nowhere")) == 2
-    assert "--tokenizer" in (error := capsys.readouterr().err) or "./nowhere" in error
+@pytest.mark.parametrize("tokenizer", ["./nowhere", "embedded:none"])
+def test_a_tokenizer_that_is_none_is_refused(files, capsys, tokenizer):
+    assert score(files, *reading(files, tokenizer=tokenizer)) == 2
+    assert f"--tokenizer {tokenizer!r}: cannot be loaded" in capsys.readouterr().err
 
 
 def test_tokens_for_special_tokens_alone_are_refused(files, capsys):

@@ -179,7 +179,7 @@ class EmbeddingClient(Connection):
             ),
             model=entry.model,
             address=entry.url,
-            secret=Secret.from_environment(entry.key_env, key="key_env"),
+            secret=Secret.from_environment(entry.key_env, key=f"key_env of model {model!r}"),
             headers={} if entry.key_env else {"Authorization": Omit()},
             budget=ledger,
             most_bytes=max(MOST_REPLY_BYTES, entry.texts_per_request * MOST_VECTOR_BYTES),
