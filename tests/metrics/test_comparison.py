@@ -73,6 +73,19 @@ def test_a_shared_profile_is_no_difference_on_its_scale_and_none_is_claimed(scal
     assert found.p > 0.05
 
 
+def test_shares_that_are_equal_but_for_rounding_are_equal_and_small_differences_count():
+    """A third of the hits in each bucket, in floating point; then a hit moved by .0002."""
+    documents, buckets = layout(40)
+    first = np.random.default_rng(6).uniform(0.3, 0.9, len(documents))
+    share = first / 3
+    assert np.ptp(share / share.mean() - first / first.mean()) > 0  # by rounding
+    assert compared(first, share, documents, buckets).p_hit == 1
+    # Every document loses .0002 in the first bucket and gains it in the last: the same sign 40
+    # times, without spread.
+    moved = share + 0.0002 * (buckets - 1)
+    assert compared(first, moved, documents, buckets).p_hit < 1e-9
+
+
 def test_a_position_effect_of_one_system_only_is_found_by_both_scales():
     rng = np.random.default_rng(2)
     documents, buckets = layout()

@@ -312,7 +312,7 @@ def test_a_wrong_key_is_told_and_never_shown(tmp_path, style, monkeypatch):
         assert "the key is that of key_env EMBEDDING_KEY" in said
         assert "pa-0123" not in said  # no part of the key
         monkeypatch.delenv("EMBEDDING_KEY")
-        with pytest.raises(InputError, match="environment variable EMBEDDING_KEY .*'m'.* not set"):
+        with pytest.raises(InputError, match=r"environment variable EMBEDDING_KEY .*'m'.* not set"):
             ask(entry, [request(1)], tmp_path)
 
 
