@@ -278,6 +278,19 @@ def test_the_upper_end_of_clusters_is_the_slope_with_what_chance_may_have_taken(
     assert upper_end(profile, test, alpha=0.05) == pytest.approx(1 - (0.5 - size) / (0.5 + size))
 
 
+def test_few_clusters_widen_the_interval_of_psi_by_student_s_t():
+    # 12 clusters of 5 documents: in six the score falls by .15 a bucket, in six by .05. Means .6,
+    # .5 and .4; the slope .1 has a standard error of .05 / sqrt(11).
+    documents, buckets = np.repeat(np.arange(60), 3), np.tile(np.arange(3), 60)
+    clusters = documents % 12
+    scores = 0.5 + np.array([0.05, 0.15])[clusters % 2] * (1 - buckets)
+    row = estimate(scores, documents, buckets, clusters=clusters)
+    size = 0.1 + stats.t.ppf(0.975, 11) * 0.05 / 11**0.5
+    assert row.n_clusters == 12
+    assert row.psi_same == pytest.approx(1 - 0.4 / 0.6)
+    assert row.psi_same_high == pytest.approx(1 - (0.5 - size) / (0.5 + size))
+
+
 def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     # Means with errors alike: the fit is the bucket's own mean and that of the eight others.
     means = np.array([0.6] * 4 + [0.3] + [0.5] * 4)
