@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from psibench.config.models import Bm25Model
 from psibench.errors import InputError
-from psibench.search.bm25 import bm25_tokenizer
+from psibench.search.bm25 import bm25_tokenizer, terms_of
 
 PLAIN = {"stemmer": None, "stopwords": None}
 
 
 def terms(language: str, text: str, **options) -> list[str]:
-    return bm25_tokenizer(Bm25Model(backend="bm25s", **options), language)([text])[0]
+    return terms_of(bm25_tokenizer(Bm25Model(backend="bm25s", **options), language), [text])[0]
 
 
 @given(st.lists(st.text(), max_size=5))
@@ -28,7 +28,8 @@ def test_english_terms_are_those_of_bm25s_with_its_stop_words_and_the_english_st
         show_progress=False,
     )
     for names in ({}, {"stemmer": "english", "stopwords": "english"}):
-        assert bm25_tokenizer(Bm25Model(backend="bm25s", **names), "eng-Latn")(texts) == expected
+        tokenizer = bm25_tokenizer(Bm25Model(backend="bm25s", **names), "eng-Latn")
+        assert terms_of(tokenizer, texts) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,10 +98,9 @@ def test_unknown_stemmer_lists_the_supported_ones_in_every_script():
 )
 def test_auto_takes_the_stop_words_that_bm25s_has_under_the_languages_name(language, name):
     entry = Bm25Model(backend="bm25s", stemmer=None)
-    found = bm25_tokenizer(entry, language.replace("Hans", "Latn")).stop_words
-    expected = cut_stop_words(name) if name else frozenset()
-    assert found == expected
+    found = bm25_tokenizer(entry, language.replace("Hans", "Latn")).stopwords
+    assert found == (cut_stop_words(name) if name else [])
 
 
-def cut_stop_words(name: str) -> frozenset[str]:
-    return frozenset(getattr(bm25s.stopwords, f"STOPWORDS_{name.upper()}"))
+def cut_stop_words(name: str) -> tuple[str, ...]:
+    return getattr(bm25s.stopwords, f"STOPWORDS_{name.upper()}")

@@ -5,7 +5,6 @@ import Stemmer
 
 from psibench.config.models import Bm25Model
 from psibench.errors import InputError
-from psibench.search import bm25
 from psibench.search.bm25 import search_bm25
 
 METHODS = ["lucene", "robertson", "atire", "bm25l", "bm25+"]
@@ -28,8 +27,7 @@ def found(best, row: int = 0) -> list[int]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_scores_are_those_of_bm25s_and_ties_go_to_the_smaller_id(method, monkeypatch):
-    monkeypatch.setattr(bm25, "BLOCK", 100)
+def test_scores_are_those_of_bm25s_and_ties_go_to_the_smaller_id(method):
     rng = np.random.default_rng(5)
     words = [f"word{i}x" for i in range(30)]
     texts = [" ".join(rng.choice(words, 12)) for _ in range(60)]

@@ -25,7 +25,7 @@ from psibench.models.dtypes import fast_dtype
 from psibench.models.load import load_encoder
 from psibench.models.protocols import Encoder, TokenizedText
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, calibrated
-from psibench.search.bm25 import DEFAULT_LANGUAGE, bm25_tokenizer
+from psibench.search.bm25 import DEFAULT_LANGUAGE, bm25_tokenizer, terms_of
 from psibench.tables.provenance import hash_params
 
 K1, B = 1.5, 0.75
@@ -52,7 +52,7 @@ class LexicalReranker:
 
     name: str
     entry: Bm25Reranker
-    stems: Any
+    tokenizer: Any
     ranks: dict[str, int]
     unlisted_rank: int
     identity: str
@@ -76,7 +76,7 @@ class LexicalReranker:
     def tokenize(self, pairs: Sequence[Pair]) -> list[TermPair]:
         """Cut queries and texts into stems, each distinct one once."""
         distinct = list({text: None for pair in pairs for text in pair})
-        terms = dict(zip(distinct, self.stems(distinct), strict=True))
+        terms = dict(zip(distinct, terms_of(self.tokenizer, distinct), strict=True))
         return [TermPair(terms[q], Counter(terms[t]), len(terms[t])) for q, t in pairs]
 
     def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
@@ -110,16 +110,16 @@ class LexicalReranker:
 def load_lexical(name: str, entry: Bm25Reranker) -> LexicalReranker:
     """Read the vocabulary's ranks; the tokenizer is that of the BM25 retriever."""
     model = Bm25Model(backend="bm25s", stemmer="english", stopwords="english")
-    stems = bm25_tokenizer(model, DEFAULT_LANGUAGE)
+    tokenizer = bm25_tokenizer(model, DEFAULT_LANGUAGE)
     path = Path(resolve_checkpoint(BM25_VOCABULARY)) / "vocab.txt"
     lines = path.read_text(encoding="utf-8").split("\n")
     words = [line for line in lines if line.isalpha() and len(line) > 1]
     ranks: dict[str, int] = {}
-    for rank, found in enumerate(stems(words), start=1):
+    for rank, found in enumerate(terms_of(tokenizer, words), start=1):
         for stem in found:  # a stop word has none
             ranks.setdefault(stem, rank)
     identity = checkpoint_identity(BM25_VOCABULARY, None)
-    return LexicalReranker(name, entry, stems, ranks, len(words) + 1, identity)
+    return LexicalReranker(name, entry, tokenizer, ranks, len(words) + 1, identity)
 
 
 CACHE_BYTES = 1 << 30

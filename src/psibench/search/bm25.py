@@ -1,23 +1,16 @@
-"""BM25 with the formulas and the search of bm25s, and how texts are cut into terms.
+"""BM25 with the terms, the index and the scores of bm25s; here is what its texts are split into.
 
-English is cut exactly as bm25s does by default. Other languages are first brought to Unicode's
+English is split exactly as bm25s does by default. Other languages are first brought to Unicode's
 NFKC form, and their combining marks (vowel signs of Hindi, say) are parts of words. Scripts
 written without spaces are indexed as overlapping pairs of characters, beside whole words of other
 scripts, as Lucene's CJK analyser does. Every document is scored, so that ties have one order.
-
-bm25s 0.3.16 cuts and indexes one document after another in Python, with numba too. Its index is
-made here of one sparse matrix of counts, and holds the same numbers.
 """
 
 import re
 import unicodedata
-from array import array
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import regex
@@ -28,39 +21,18 @@ from psibench.progress import Progress
 from psibench.search.ranking import BestDocuments, Groups, TopK
 from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS, language_name
 
-
-@dataclass(frozen=True)
-class Tokenizer:
-    """Cuts texts into terms: words, or pairs of characters, without stop words, as their stems."""
-
-    split: Callable[[str], list[str]]
-    stop_words: frozenset[str]
-    stemmer: Any
-    """PyStemmer's; None: words are terms."""
-
-    def words(self, text: str) -> list[str]:
-        """Return the words of one text that are no stop words."""
-        return [word for word in self.split(text) if word not in self.stop_words]
-
-    def stems(self, words: list[str]) -> list[str]:
-        """Return the term of each word."""
-        return words if self.stemmer is None else list(self.stemmer.stemWords(words))
-
-    def __call__(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the terms of each text, in order."""
-        return [self.stems(self.words(text)) for text in texts]
-
+if TYPE_CHECKING:
+    from bm25s.tokenization import Tokenizer
 
 AUTO = "auto"
-ENGLISH = "english"
 
 OTHER_NAMES = {"norwegian bokmål": "norwegian", "southern sotho": "sesotho"}
 """Names that PyStemmer and bm25s have otherwise than CLDR."""
 STOP_WORD_LANGUAGES: tuple[str, ...] = get_args(StopWordLanguage)
 
 
-def bm25_tokenizer(entry: Bm25Model, language: str) -> Tokenizer:
-    """Return what cuts texts into terms as an entry wants them.
+def bm25_tokenizer(entry: Bm25Model, language: str) -> "Tokenizer":
+    """Return bm25s' tokenizer, which makes stems without stop words of what texts are split into.
 
     Parameters
     ----------
@@ -74,6 +46,7 @@ def bm25_tokenizer(entry: Bm25Model, language: str) -> Tokenizer:
         If there is no stemmer of that name.
     """
     import Stemmer
+    from bm25s.tokenization import Tokenizer
 
     code, _, script = language.partition("-")
     name, supported = language_name(language).lower(), Stemmer.algorithms()
@@ -91,15 +64,20 @@ def bm25_tokenizer(entry: Bm25Model, language: str) -> Tokenizer:
         is_listed = name in STOP_WORD_LANGUAGES and script not in UNSPACED_SCRIPTS
         stopwords = name if is_listed else None  # type: ignore[assignment]
     words = _english_words if code == "eng" else _words
-    return Tokenizer(_pairs if script in UNSPACED_SCRIPTS else words, _stop_words(stopwords), stems)
+    return Tokenizer(
+        lower=False,
+        splitter=_pairs if script in UNSPACED_SCRIPTS else words,
+        stopwords=stopwords,
+        stemmer=stems,
+    )
 
 
-def _stop_words(name: str | None) -> frozenset[str]:
-    from bm25s import stopwords
-
-    if name is None:
-        return frozenset()
-    return frozenset(getattr(stopwords, f"STOPWORDS_{'EN' if name == ENGLISH else name.upper()}"))
+def terms_of(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[list[str]]:
+    """Return the terms of each text, in order."""
+    found: list[list[str]] = tokenizer.tokenize(
+        texts, update_vocab=True, return_as="string", **PLAIN
+    )
+    return found
 
 
 def _english_words(text: str) -> list[str]:
@@ -134,15 +112,16 @@ _PIECE = regex.compile(
 
 
 DEFAULT_LANGUAGE = "eng-Latn"
-BLOCK = 1 << 20  # scores computed at once, in float64
+PLAIN = {"allow_empty": False, "show_progress": False}
+"""Options of bm25s' tokenizer: a text without words has no term, and the progress is ours."""
 
 
 @dataclass(frozen=True)
 class Bm25Index:
-    """Documents indexed by bm25s, and how their queries are cut into terms."""
+    """Documents indexed by bm25s, and what makes terms of their queries."""
 
     index: Any
-    tokenize: Tokenizer
+    tokenizer: "Tokenizer"
 
 
 def search_bm25(
@@ -171,92 +150,41 @@ def search_bm25(
 
 
 def build_index(entry: Bm25Model, documents: Sequence[str], *, language: str) -> Bm25Index:
-    """Index documents; see `search_bm25`.
-
-    The scores are those that `bm25s.BM25.index` stores, computed in its precision.
-    """
+    """Index documents; see `search_bm25`."""
     import bm25s
-    from bm25s import scoring
 
-    tokenize = bm25_tokenizer(entry, language)
-    counts, terms = _count_terms(tokenize, documents)
-    if not terms:
+    tokenizer = bm25_tokenizer(entry, language)
+    tokens = tokenizer.tokenize(documents, update_vocab=True, return_as="tuple", **PLAIN)
+    if not tokens.vocab:
         raise InputError("BM25: no document holds a term; is the corpus text in this language?")
-    lengths = np.bincount(counts.indices, weights=counts.data, minlength=len(documents))
-    average = lengths.mean()
-    weigh = partial(
-        scoring._select_tfc_scorer(entry.method),
-        l_avg=average, k1=entry.k1, b=entry.b, delta=entry.delta,
-    )  # fmt: skip
-    score_idf = scoring._select_idf_scorer(entry.method)
-    holding = np.diff(counts.indptr)
-    idf = np.array([score_idf(n, N=len(documents)) for n in holding.tolist()])
-    index = bm25s.BM25(method=entry.method)
-    absent = np.zeros_like(idf)
-    index.nonoccurrence_array = None
-    if entry.method in index.methods_requiring_nonoccurrence:
-        absent = idf * weigh(0, l_d=average)
-        index.nonoccurrence_array = absent.astype(np.float32)
-    factors, bases = (np.repeat(each.astype(np.float32), holding) for each in (idf, absent))
-    for start in range(0, counts.nnz, BLOCK):
-        some = slice(start, start + BLOCK)
-        weights = weigh(counts.data[some], l_d=lengths[counts.indices[some]])
-        counts.data[some] = weights * factors[some] - bases[some]
-    index.vocab_dict = terms
-    index.scores = {
-        "data": counts.data, "indices": counts.indices, "indptr": counts.indptr,
-        "num_docs": len(documents),
-    }  # fmt: skip
-    return Bm25Index(index, tokenize)
-
-
-def _count_terms(tokenize: Tokenizer, documents: Sequence[str]) -> tuple[Any, dict[str, int]]:
-    """Count the terms of documents.
-
-    Returns a scipy CSC array (n_documents, n_terms), float32, and the column of each term.
-    """
-    from scipy.sparse import csr_array, get_index_dtype
-
-    numbers: defaultdict[str, int] = defaultdict(count().__next__)
-    found, ends = array("i"), array("q", [0])
-    for text in documents:
-        found.extend(map(numbers.__getitem__, tokenize.words(text)))
-        ends.append(len(found))
-    columns: dict[str, int] = {}
-    stems = tokenize.stems(list(numbers))
-    column = np.array([columns.setdefault(stem, len(columns)) for stem in stems], dtype=np.int32)
-    places = np.asarray(found)
-    places[:] = column[places]
-    ones = np.ones(len(places), dtype=np.float32)
-    shape = (len(documents), len(columns))
-    starts = np.asarray(ends, dtype=get_index_dtype(maxval=len(places)))
-    counts = csr_array((ones, places, starts), shape=shape).tocsc()
-    counts.sum_duplicates()
-    return counts, columns
+    index = bm25s.BM25(
+        k1=entry.k1, b=entry.b, delta=entry.delta, method=entry.method, csc_backend="scipy"
+    )
+    index.index(tokens, create_empty_token=False, show_progress=False)
+    return Bm25Index(index, tokenizer)
 
 
 def search_index(built: Bm25Index, queries: Sequence[str], *, k: int) -> TopK:
     """Search indexed documents; see `search_bm25`."""
     index = built.index
     best = BestDocuments(k, Groups.of_sizes([len(queries)], [index.scores["num_docs"]]))
+    asked = built.tokenizer.tokenize(queries, update_vocab=False, return_as="ids", **PLAIN)
     with Progress("searching bm25", total=len(queries), unit="queries") as progress:
-        for row, tokens in enumerate(built.tokenize(queries)):
+        for row, terms in enumerate(asked):
             progress.advance(1)
-            known = [token for token in tokens if token in index.vocab_dict]
-            if not known:
+            if not terms:
                 continue
-            scores = index.get_scores(known)
+            scores = index.get_scores_from_ids(terms)
             # Documents without a term have the lowest score, and some with one may have it, too:
             # bm25l and bm25+ begin above 0, and with robertson a term of most documents adds 0.
             matching = np.flatnonzero(scores > scores.min())
             if len(matching) < k:
-                matching = _matching(index, known)
+                matching = _matching(index, terms)
             best.merge(slice(row, row + 1), scores[None, matching], matching)
     return best.top_k()
 
 
-def _matching(index: Any, tokens: Sequence[str]) -> np.ndarray:
-    """Return the documents that hold any of the tokens, in ascending order."""
+def _matching(index: Any, terms: Sequence[int]) -> np.ndarray:
+    """Return the documents that hold any of the terms, in ascending order."""
     starts, documents = index.scores["indptr"], index.scores["indices"]
-    places = {index.vocab_dict[token] for token in tokens}
-    return np.unique(np.concatenate([documents[starts[i] : starts[i + 1]] for i in places]))
+    return np.unique(np.concatenate([documents[starts[i] : starts[i + 1]] for i in set(terms)]))
