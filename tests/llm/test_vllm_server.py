@@ -21,6 +21,7 @@ from psibench.vllm.server import (
     VllmProcess,
     exceptions_in,
     http_get,
+    last_lines,
     vllm_command,
 )
 
@@ -188,14 +189,52 @@ RuntimeError: Engine core initialization failed. See root cause above.
 """
 
 
-def test_of_a_log_of_several_processes_the_exceptions_are_told(tmp_path):
-    (tmp_path / "log").write_text(LOG)
-    assert exceptions_in(tmp_path / "log") == [
-        "ValueError: no room",
-        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig "
-        "Value error, User-specified max_model_len (99) is greater",
-        "RuntimeError: Engine core initialization failed. See root cause above.",
-    ]
+VALIDATION = (
+    "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig "
+    "Value error, User-specified max_model_len (99) is greater"
+)
+GENERIC = "RuntimeError: Engine core initialization failed. See root cause above."
+COLOURED = """\
+\x1b[1;36m(APIServer pid=7)\x1b[0;0m ValueError: an early one
+\x1b[0;36m(EngineCore_DP0 pid=8)\x1b[0;0m ERROR 11-26 09:00:00 [core.py:842] RuntimeError: a worker is gone
+\x1b[0;36m(Worker_TP0 pid=9)\x1b[0;0m ERROR 11-26 09:00:00 [e.py:1] torch.OutOfMemoryError: CUDA out of memory.
+(EngineCore_DP0 pid=8) (RayWorkerWrapper pid=10, ip=10.0.0.1) TypeError: of a worker, too
+"""  # fmt: skip  # noqa: E501
+NO_WORKER = """\
+RuntimeError: Engine core initialization failed. See root cause above.
+(EngineCore_DP0 pid=8) ERROR 11-26 09:00:00 [core.py:842] ValueError: no room for one sequence
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        pytest.param(LOG, ["ValueError: no room", VALIDATION, GENERIC], id="in order"),
+        pytest.param(
+            COLOURED,
+            [
+                "torch.OutOfMemoryError: CUDA out of memory.",
+                "TypeError: of a worker, too",
+                "RuntimeError: a worker is gone",
+                "ValueError: an early one",
+            ],
+            id="workers before the engine before others, in colours",
+        ),
+        pytest.param(
+            NO_WORKER, ["ValueError: no room for one sequence", GENERIC], id="the engine's first"
+        ),
+    ],
+)
+def test_of_a_log_of_several_processes_the_likeliest_cause_is_told_first(tmp_path, log, found):
+    (tmp_path / "log").write_text(log)
+    assert exceptions_in(tmp_path / "log") == found
+
+
+def test_a_log_that_cannot_be_read_is_said_to_be_so(tmp_path):
+    (tmp_path / "log").write_bytes(b"\xff\n(Worker pid=9) ValueError: \xfe\n")
+    assert exceptions_in(tmp_path / "log") == ["ValueError: \ufffd"]
+    assert exceptions_in(tmp_path / "gone") == []
+    assert last_lines(tmp_path / "gone").startswith("(not readable: ")
 
 
 def test_a_server_that_is_not_healthy_in_time_is_stopped(tmp_path):

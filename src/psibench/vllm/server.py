@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 
 from psibench.config.secrets import Secret
@@ -40,9 +41,11 @@ CPU_CACHE_BYTES = 2 << 30
 measure is a share of the machine's memory, which the job may not have."""
 MOST_CHARS, MOST_NAMED, TAIL_LINES = 1000, 3, 12
 _EXCEPTION = re.compile(
-    r"(?:.*\bERROR [^]]*\] +|\([^()]*pid=\d+\) +)?((?:\w+\.)*\w+(?:Error|Exception): \S.*)"
+    r"(?P<who>.*\bERROR [^]]*\] +|(?:\([^()]*pid=\d+[^()]*\) +)*)"
+    r"(?P<said>(?:\w+\.)*\w+(?:Error|Exception): \S.*)"
 )
 """A line of vLLM's log that is an exception, behind the process, date and place that wrote it."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 RESERVED = {
     "--host": "the job chooses it",
@@ -290,24 +293,33 @@ def vllm_command(
 
 
 def exceptions_in(log: str | Path) -> list[str]:
-    """Return the exceptions that a server's log names, each once, in their order.
+    """Return the exceptions that a server's log names, each once, the likeliest cause first.
 
-    Workers, the engine and the API server write one log, each of its own end; the first is the
-    likeliest cause of the others.
+    Workers, the engine and the API server write one log, each of its own end. What ends a worker
+    ends the engine, and that the server: those of workers are first, in their order, then those of
+    the engine, then all others.
     """
-    lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines()
-    found: dict[str, None] = {}
-    for line, below in pairwise([*lines, ""]):
+    found: list[tuple[int, str]] = []
+    for line, below in pairwise([*_printed(log), ""]):
         if (hit := _EXCEPTION.match(line)) is not None:
             more = f" {below.strip()}" if below.startswith("  ") else ""  # more of its words
-            found[(hit[1] + more)[:MOST_CHARS]] = None
-    return list(found)
+            rank = 0 if "Worker" in hit["who"] else 1 if "Engine" in hit["who"] else 2
+            found.append((rank, (hit["said"] + more)[:MOST_CHARS]))
+    return list(dict.fromkeys(said for _, said in sorted(found, key=itemgetter(0))))
 
 
 def last_lines(log: str | Path) -> str:
     """Return the end of what a server printed."""
-    text = Path(log).read_text(encoding="utf-8", errors="replace")
-    return "\n".join(line[:MOST_CHARS] for line in text.strip().splitlines()[-TAIL_LINES:])
+    return "\n".join(line[:MOST_CHARS] for line in _printed(log)[-TAIL_LINES:])
+
+
+def _printed(log: str | Path) -> list[str]:
+    """Read what a server printed, without colours; where that cannot be read, a line on why."""
+    try:
+        text = Path(log).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return [f"(not readable: {error})"]
+    return _COLOUR.sub("", text).strip().splitlines()
 
 
 def free_port() -> int:
