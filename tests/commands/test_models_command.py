@@ -1,62 +1,49 @@
-"""`psibench models`: what is listed, and as JSON."""
+"""`psibench models`: what is listed, shown whole, and checked."""
 
+import re
 import shutil
 
 import pytest
 import yaml
 
 from psibench.cli import main
-from psibench.commands.models import model_row, size_text
 from psibench.config.registry import load_registry, validate_registry
-from psibench.config.rerankers import load_rerankers
 from psibench.models.checkpoints import resolve_checkpoint
 
 CHECKPOINT = {"backend": "sentence-transformers", "checkpoint": "owner/name", "max_tokens": 512}
 BCE = "maidalun1020/bce-reranker-base_v1"
 
 
-def row_of(entry):
-    (parsed,) = validate_registry({"mine": entry}, "registry").values()
-    return model_row("mine", parsed, load_rerankers())
+ENTRIES = {
+    "large": CHECKPOINT | {"parameters_m": 999.5, "licence": "MIT", "description": "d"},
+    "small": CHECKPOINT | {"parameters_m": 999.4},
+    "words": {"backend": "bm25s"},
+    "files": {"backend": "runs", "path": "runs/{query_lang}.trec"},
+    "api": {"backend": "embedding-api", "url": "http://x", "model": "m", "max_tokens": 64}
+    | {"tokenizer": "t"},
+    # What a second stage reads is said in the registry of rerankers.
+    "second": {"backend": "rerank", "reranker": "bce-reranker-base-v1"},
+    "lost": {"backend": "rerank", "reranker": "not-shipped"},
+    "both": {"backend": "fusion", "of": ["words", "large"]},
+}
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        (
-            CHECKPOINT | {"parameters_m": 568, "licence": "MIT", "description": "d"},
-            ("mine", "dense", "sentence-transformers", "568M", "512", "MIT", "owner/name", "d"),
-        ),
-        ({"backend": "bm25s"}, ("mine", "sparse", "bm25s", "-", "-", "-", "-", "")),
-        (
-            {"backend": "runs", "path": "runs/{query_lang}.trec"},
-            ("mine", "run", "runs", "-", "-", "-", "runs/{query_lang}.trec", ""),
-        ),
-        (
-            {"backend": "embedding-api", "url": "http://x", "model": "m", "max_tokens": 64}
-            | {"tokenizer": "t"},
-            ("mine", "dense", "embedding-api", "-", "64", "-", "m", ""),
-        ),
-        (  # what a second stage reads is said in the registry of rerankers
-            {"backend": "rerank", "reranker": "bce-reranker-base-v1"},
-            ("mine", "reranker", "rerank", "-", "512", "-", BCE, ""),
-        ),
-        (
-            {"backend": "rerank", "reranker": "not-shipped"},
-            ("mine", "reranker", "rerank", "-", "-", "-", "-", ""),
-        ),
-    ],
-)
-def test_a_row_says_what_a_model_is_made_of(entry, expected):
-    assert row_of(entry) == expected
-
-
-@pytest.mark.parametrize(
-    ("millions", "text"),
-    [(None, "-"), (22.7, "23M"), (999.4, "999M"), (999.5, "1.0B"), (7567, "7.6B")],
-)
-def test_parameters_are_written_in_millions_or_billions(millions, text):
-    assert size_text(millions) == text
+def test_a_row_says_what_a_model_is_made_of(tmp_path, capsys):
+    path = tmp_path / "my.yaml"
+    path.write_text(yaml.safe_dump({"registry": ENTRIES}, sort_keys=False), encoding="utf-8")
+    assert main(["models", "--config", str(path)]) == 0
+    rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
+    assert rows[0][3:7] == ["params", "tokens", "licence", "checkpoint"]
+    assert [row for row in rows if row[0] in ENTRIES] == [
+        ["large", "dense", "sentence-transformers", "1.0B", "512", "MIT", "owner/name", "d"],
+        ["small", "dense", "sentence-transformers", "999M", "512", "-", "owner/name"],
+        ["words", "sparse", "bm25s", "-", "-", "-", "-"],
+        ["files", "run", "runs", "-", "-", "-", "runs/{query_lang}.trec"],
+        ["api", "dense", "embedding-api", "-", "64", "-", "m"],
+        ["second", "reranker", "rerank", "-", "512", "-", BCE],
+        ["lost", "reranker", "rerank", "-", "-", "-", "-"],
+        ["both", "fusion", "fusion", "-", "-", "-", "words + large"],
+    ]
 
 
 def test_a_kind_narrows_the_list(capsys):
@@ -90,10 +77,13 @@ def test_entries_named_are_shown_whole_as_a_config_would_have_them(tmp_path, cap
 
 def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):
     assert main(["models", "bgem3"]) == 2
-    assert "unknown model 'bgem3'; did you mean bge-m3?" in capsys.readouterr().err
+    assert (
+        "model 'bgem3' is no id of the registry and no folder; did you mean bge-m3?"
+        in capsys.readouterr().err
+    )
     assert main(["models", "nope"]) == 2
     said = capsys.readouterr().err
-    assert "unknown model 'nope'. `psibench models` lists all" in said
+    assert "model 'nope' is no id of the registry and no folder. `psibench models` lists" in said
     assert "did you mean" not in said  # none is near
 
 
@@ -108,5 +98,3 @@ def test_a_folder_with_a_checkpoint_is_checked_as_its_files_give_it(tmp_path, ca
     (tmp_path / "empty").mkdir()
     assert main(["models", "--check", str(tmp_path / "empty")]) == 2
     assert "no config.json and no modules.json; expected a checkpoint" in capsys.readouterr().err
-    assert main(["models", "--check", "nowhere-near-any"]) == 2
-    assert "of a checkpoint of yours give its folder" in capsys.readouterr().err

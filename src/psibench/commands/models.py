@@ -1,9 +1,9 @@
 """`psibench models`: what is in the model registry, as a table of lines or as whole entries."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import yaml
 
@@ -11,15 +11,11 @@ from psibench.commands.base import Command, config_file
 from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import composed, read_yaml
-from psibench.config.model_base import ModelBase
-from psibench.config.models import FusionModel, Model, RerankModel, RunFilesModel
+from psibench.config.models import FusionModel, Kind, Model, RerankModel, RunFilesModel
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
-from psibench.errors import InputError, nearest
-
-if TYPE_CHECKING:
-    from psibench.models.declared import Compared
+from psibench.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the entry that its files give",
     )
     parser.add_argument("--config", type=config_file, help="also list the entries of this config")
-    parser.add_argument("--kind", choices=_choices("kind"), help="list models of this kind only")
+    parser.add_argument("--kind", choices=get_args(Kind), help="list models of this kind only")
     parser.add_argument(
         "--check",
         action="store_true",
@@ -56,26 +52,24 @@ def run_models(args: argparse.Namespace) -> None:
         raw = composed(read_yaml(args.config)).get("registry") or {}
         refuse_secrets(raw, key="registry")
         entries |= validate_registry(raw, f"{args.config}: registry")
-    shown = {
-        name: entry
-        for name, entry in _named(entries, args.ids).items()
-        if args.kind in (None, entry.kind)
-    }
+    named = {name: _entry(name, entries) for name in args.ids} if args.ids else entries
+    shown = {name: one for name, one in named.items() if args.kind in (None, one.kind)}
     if args.check:
         _check(shown if args.ids else {})
-        return
-    if args.ids:
+    elif args.ids:
         whole = {name: entry.model_dump(mode="json") for name, entry in shown.items()}
         print(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), end="")
-        return
-    rerankers = load_rerankers()
-    rows = [model_row(name, entry, rerankers) for name, entry in shown.items()]
-    print("\n".join(aligned([HEADER, *rows], numbers=NUMBERS)))
+    else:
+        rerankers = load_rerankers()
+        rows = [_row(name, entry, rerankers) for name, entry in shown.items()]
+        print("\n".join(aligned([HEADER, *rows], numbers=NUMBERS)))
 
 
 def _check(entries: Mapping[str, Model]) -> None:
     """Print for each entry what of it its checkpoint's files say otherwise."""
-    from psibench.models.declared import Compared
+    from psibench.models.checkpoints import resolve_checkpoint
+    from psibench.models.declared import Compared, compare_with_checkpoint
+    from psibench.models.downloads import download_settings
 
     if not entries:
         raise InputError("--check needs the ids of models: psibench models --check ID")
@@ -84,61 +78,30 @@ def _check(entries: Mapping[str, Model]) -> None:
         if not isinstance(entry, Compared):
             print(f"{name}: nothing to compare with, of the backend {entry.backend}")
             continue
-        keys, differing = _departures(entry)
-        if differing:
-            print(f"{name}: differs in {len(differing)} of {len(keys)}: {', '.join(keys)}")
-            print("\n".join(f"  {line}" for line in differing))
+        folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
+        if not folder.is_dir():
+            folder = download_settings(entry.checkpoint, entry.revision)
+        elif not any((folder / file).is_file() for file in ("config.json", "modules.json")):
+            raise InputError(f"{folder}: no config.json and no modules.json; expected a checkpoint")
+        found = compare_with_checkpoint(entry, folder)
+        keys = ", ".join(one.key for one in found)
+        if differing := [one for one in found if not one.agrees]:
+            print(f"{name}: differs in {len(differing)} of {len(found)}: {keys}")
+            print("\n".join(f"  {one}" for one in differing))
             n_departing += 1
         else:
-            agreed = ", ".join(keys) or "nothing that can be compared"
-            print(f"{name}: as its checkpoint declares: {agreed}")
+            print(f"{name}: as its checkpoint declares: {keys or 'nothing that can be compared'}")
     if n_departing:
         raise SystemExit(1)
 
 
-def _departures(entry: "Compared") -> tuple[list[str], list[str]]:
-    """Return what was compared, and what of it differs."""
-    from psibench.models.checkpoints import resolve_checkpoint
-    from psibench.models.declared import compare_with_checkpoint
-    from psibench.models.downloads import download_settings
+def _entry(name: str, entries: Mapping[str, Model]) -> Model:
+    """Return the entry of an id, or of a folder with a checkpoint."""
+    if name in entries:
+        return entries[name]
+    from psibench.commands.probe import find_model
 
-    folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
-    if not folder.is_dir():
-        folder = download_settings(entry.checkpoint, entry.revision)
-    elif not any((folder / name).is_file() for name in ("config.json", "modules.json")):
-        raise InputError(f"{folder}: no config.json and no modules.json; expected a checkpoint")
-    found = compare_with_checkpoint(entry, folder)
-    keys = [comparison.key for comparison in found]
-    differing = [str(comparison) for comparison in found if not comparison.agrees]
-    return keys, differing
-
-
-def _named(entries: dict[str, Model], ids: Sequence[str]) -> dict[str, Model]:
-    """Return the entries of these ids or folders with a checkpoint, all without any."""
-    found = {}
-    for name in ids:
-        if name in entries:
-            found[name] = entries[name]
-        elif Path(name).is_dir():
-            from psibench.commands.probe import find_model
-
-            found[name] = find_model(name, as_declared=True)
-        else:
-            near = nearest(name, entries)
-            meant = f"; did you mean {' or '.join(near)}?" if near else "."
-            raise InputError(
-                f"unknown model {name!r}{meant} `psibench models` lists all, with --config FILE "
-                "also those of a config; of a checkpoint of yours give its folder"
-            )
-    return found if ids else entries
-
-
-def _choices(field: str) -> list[str]:
-    """List what a field of the registry's entries may be, as their config classes say."""
-    classes = get_args(get_args(Model)[0])
-    return sorted(
-        {value for cls in classes for value in get_args(cls.model_fields[field].annotation)}
-    )
+    return find_model(name, as_declared=True)
 
 
 # --- the registry as a table of lines
@@ -148,16 +111,8 @@ NUMBERS = (HEADER.index("params"), HEADER.index("tokens"))
 """Columns set flush right."""
 
 
-def model_row(
-    name: str, entry: ModelBase, rerankers: Mapping[str, RerankerModel]
-) -> tuple[str, ...]:
-    """Return the cells of a model, as ``HEADER`` names them.
-
-    Parameters
-    ----------
-    rerankers
-        The reranker registry: what a second stage reads and how much of it is said there.
-    """
+def _row(name: str, entry: Model, rerankers: Mapping[str, RerankerModel]) -> tuple[str, ...]:
+    """Return the cells of a model; what a second stage reads is said in the reranker registry."""
     read: object = rerankers.get(entry.reranker) if isinstance(entry, RerankModel) else entry
     tokens = getattr(read, "max_tokens", None)
     made_of = getattr(read, "checkpoint", UNDEFINED)
@@ -167,9 +122,9 @@ def model_row(
         made_of = entry.model if isinstance(entry, EmbeddingApiModel) else entry.path
     return (
         name,
-        entry.kind,  # type: ignore[attr-defined]
-        entry.backend,  # type: ignore[attr-defined]
-        size_text(getattr(entry, "parameters_m", None)),
+        entry.kind,
+        entry.backend,
+        _size(getattr(entry, "parameters_m", None)),
         str(tokens or UNDEFINED),
         entry.licence or UNDEFINED,
         made_of,
@@ -177,7 +132,7 @@ def model_row(
     )
 
 
-def size_text(parameters_m: float | None) -> str:
+def _size(parameters_m: float | None) -> str:
     """Write a number of parameters, given in millions: 23M, 7.6B."""
     if parameters_m is None:
         return UNDEFINED

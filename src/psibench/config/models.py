@@ -162,6 +162,9 @@ EncoderEntry = (
 )
 """Models whose texts a job of ours encodes."""
 
+Kind = Literal["sparse", "dense", "late-interaction", "reranker", "fusion", "control", "run"]
+"""What the `kind` of an entry may be."""
+
 Model = Annotated[
     Bm25Model
     | SentenceTransformerModel

@@ -16,12 +16,12 @@ is contained in a larger one. Only the tiny subset follows the authors' own shuf
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import polars as pl
 from pydantic import Field
 
 from psibench.config.base import Section
+from psibench.config.models import Kind
 from psibench.errors import InputError
 from psibench.filters.decide import (
     NO_TARGET,
@@ -38,8 +38,6 @@ from psibench.text.segments import POSITIONS
 
 RULE_BALANCE = "balance"
 
-TinyKind = Literal["sparse", "dense", "late-interaction", "reranker", "fusion", "control", "run"]
-
 
 class Tiny(Section):
     """A small subset of the queries over the same corpus, for models that are slow."""
@@ -48,7 +46,7 @@ class Tiny(Section):
     """Queries drawn of each target position (PosQ, section 3.2: 1,000; Myopic: 3,300)."""
     seed: int = Field(default=42, ge=0)
     """Seed of the shuffle."""
-    only_here: list[TinyKind] = Field(default=["late-interaction", "reranker"])
+    only_here: list[Kind] = Field(default=["late-interaction", "reranker"])
     """Kinds of models that run on the subset alone, as in the papers; others run on both."""
 
 
