@@ -14,7 +14,7 @@ everything else stays as the config has it.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import cycle
 from pathlib import Path
@@ -23,8 +23,8 @@ from typing import Any
 import polars as pl
 from pydantic import TypeAdapter
 
-from psibench.config.files import laid_over, read_yaml
-from psibench.config.models import FusionModel, Model, RerankModel, RunFilesModel
+from psibench.commands.base import read_configs
+from psibench.config.models import Model, RerankModel
 from psibench.config.paths import SHIPPED
 from psibench.config.registry import load_registry
 from psibench.config.rerankers import load_rerankers
@@ -77,12 +77,10 @@ def write_small(configs: list[Path], folder: Path) -> Path:
     """
     import yaml
 
-    given: dict[str, Any] = {}
-    for path in configs:
-        given = laid_over(given, read_yaml(path))
-    config, models = load_config(given)
+    config, models = load_config(read_configs(configs))
     folder.mkdir(parents=True, exist_ok=True)
-    small = _Small(config, models, Data(folder / "data")).config()
+    raw = config.model_dump(mode="json", exclude_unset=True)
+    small = _Small(config, models, Data(folder / "data"), raw).config()
     load_config(small)
     written = folder / "config.yaml"
     written.write_text(yaml.safe_dump(small, sort_keys=False, allow_unicode=True, width=100))
@@ -242,18 +240,15 @@ class Data:
 
 @dataclass
 class _Small:
-    """A valid config and its models, and where the data is written."""
+    """A valid config and its models, where the data is written, and the config as plain data."""
 
     of: Config
     models: Mapping[str, Model]
     data: Data
-    raw: dict[str, Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.raw = self.of.model_dump(mode="json", exclude_unset=True)
+    raw: dict[str, Any]
 
     def config(self) -> dict[str, Any]:
-        """Return the config at small size, as plain data."""
+        """Make the config as plain data small, and return it."""
         raw = self.raw
         pools = {training.benchmark for training in self.of.training.values()}
         for name, section in raw["benchmarks"].items():
@@ -422,11 +417,6 @@ def _replaced(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[
     chosen = [name for name in known if name in named and name not in by]
     return {
         name: known[one].model_dump(mode="json", exclude_unset=True)
-        | (
-            {"description": f"{one} in place of {name}"}
-            if hasattr(known[one], "description")
-            else {}
-        )
         for name, one in zip(chosen, cycle(by), strict=False)
     }
 
@@ -440,10 +430,8 @@ def _below(entry: Model, config: Config) -> list[str]:
 def _dense(name: str, entry: Model) -> dict[str, Any]:
     """Return the entry of a model at small size."""
     dumped = entry.model_dump(mode="json", exclude_unset=True)
-    checkpoint = getattr(entry, "checkpoint", None)
-    if isinstance(entry, RunFilesModel | RerankModel | FusionModel) or checkpoint == EMBEDDED:
-        return dumped
-    if checkpoint is None and entry.backend != "embedding-api":
+    is_hosted = entry.backend == "embedding-api"
+    if not is_hosted and getattr(entry, "checkpoint", EMBEDDED) == EMBEDDED:
         return dumped
     kind = {"kind": entry.kind, "scoring": "maxsim"} if entry.kind == "late-interaction" else {}
     kept = ("query_prompt", "document_prompt", "control", "mitigates")
