@@ -99,7 +99,7 @@ def test_long_gives_each_benchmark_its_headline_rows(shown):
     assert "hidden" not in printed
     blocks = printed.split("\n\n")
     assert blocks[0].startswith("\ndocs\n")
-    assert "0.250     0.220  0.170-0.270  0.002" in blocks[0]
+    assert "0.250     0.220  [0.170, 0.270]  0.002" in blocks[0]
     # A benchmark's table is followed by the word for each model, metric by metric.
     assert blocks[1].startswith("ndcg@10 by thirds:\nm, sensitive: Lowest in end")
     assert blocks[2].startswith("c\n")

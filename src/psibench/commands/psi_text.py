@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from psibench.commands.text_table import UNDEFINED, Form, frame_lines
+from psibench.commands.text_table import Form, frame_lines
 from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.metrics.labels import FEWEST_BUCKET_GRADED, FEWEST_GRADED
 from psibench.metrics.psi import FLAGS
@@ -49,13 +49,7 @@ COLUMNS = {
 """Heading -> column."""
 
 
-def _from_to(ends: list[float | None]) -> str:
-    low, high = ends
-    return UNDEFINED if low is None else f"{low:.3f}-{high:.3f}"
-
-
 FORMS: dict[str, Form] = {
-    "interval": _from_to,
     "p": p_value,
     "p control": p_value,
     "given": ".0%",

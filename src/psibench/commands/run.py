@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.util import find_spec
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 from psibench.commands.base import Command, config_file
@@ -108,7 +109,8 @@ def run_workflow(args: argparse.Namespace) -> None:
         given = ["--configfile", *map(str, configs)]
     given += [] if args.cores is None else ["--cores", args.cores]
     given += ["--dry-run"] if args.dry_run else []
-    failed = _Failed()
+    failed = BufferingHandler(sys.maxsize)
+    failed.setLevel(logging.ERROR)
     status = run_snakemake(
         [
             *("--snakefile", str(SNAKEFILE), "--workflow-profile", str(PROFILES / "default")),
@@ -123,7 +125,9 @@ def run_workflow(args: argparse.Namespace) -> None:
         failed,
     )
     if status:
-        said = {log: input_error(Path(log)) for log in failed.logs}
+        of_jobs = [one for one in failed.buffer if one.getMessage().startswith("Error in rule")]
+        logs = [log for one in of_jobs for log in getattr(one, "log", None) or ["no log"]]
+        said = {log: input_error(Path(log)) for log in logs}
         if said and None not in said.values():
             raise InputError("\n".join(f"{text} (log: {log})" for log, text in said.items()))
         raise SystemExit(status)
@@ -159,19 +163,6 @@ def profile_path(name: str) -> str:
     if Path(name).exists():
         return str(Path(name).absolute())
     return str(shipped) if shipped.is_dir() else name
-
-
-class _Failed(logging.Handler):
-    """Keeps the logs of the jobs that failed, as Snakemake tells of them."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.logs: dict[str, None] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a job's logs, or that it has none."""
-        if record.getMessage().startswith("Error in rule"):
-            self.logs |= dict.fromkeys(getattr(record, "log", None) or ["no log"])
 
 
 def input_error(log: Path) -> str | None:
