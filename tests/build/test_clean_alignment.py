@@ -13,7 +13,7 @@ from psibench.text.alignment import PRIORS, VARIANCE, align_lengths, sentence_sp
 from psibench.translate.relocate import (
     align_texts,
     locate_span,
-    relocate_by_sentences,
+    relocated,
 )
 
 SENTENCES = {
@@ -138,23 +138,29 @@ def queries(*rows):
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
+def located(asked, translations):
+    """The columns added, of documents that are all the same in English."""
+    corpora = (
+        pl.DataFrame({"_id": list(translations), "text": texts})
+        for texts in ([ENGLISH] * len(translations), list(translations.values()))
+    )
+    columns = ("_id", "located_char_span", "not_located", "located_from_span")
+    return relocated(asked, *corpora).select(columns).rows()
+
+
 def test_every_query_is_relocated_or_says_why_not():
     at = ENGLISH.index("Ships")
     asked = queries(("q1", "d1", [at, at + 5]), ("q2", "d2", [0, 3]))
-    sources = dict.fromkeys(("d1", "d2", "d3"), ENGLISH)
-    found = relocate_by_sentences(asked, sources, {"d1": SPANISH, "d2": "Sí.", "d3": SPANISH})
-    start = SPANISH.index("Llegaban")
-    assert found.rows()[0] == (
-        "q1",
-        [start, len(SPANISH)],
-        "",
-        [ENGLISH.index("Ships"), len(ENGLISH)],
-    )
-    assert found.rows()[1] == ("q2", None, "poor_alignment", None)
+    found = located(asked, {"d1": SPANISH, "d2": "Sí.", "d3": SPANISH})
+    whole = [SPANISH.index("Llegaban"), len(SPANISH)]
+    assert found == [
+        ("q1", whole, "", [ENGLISH.index("Ships"), len(ENGLISH)]),
+        ("q2", None, "poor_alignment", None),
+    ]
 
 
 def test_evidence_that_is_no_one_span_is_not_looked_for():
     asked = queries(("q1", "d", None), ("q2", "d", [0, 3]))
-    found = relocate_by_sentences(asked, {"d": ENGLISH}, {"d": SPANISH})
-    assert found.row(0) == ("q1", None, "no_span", None)
-    assert found.item(1, "span") is not None
+    none, whole = located(asked, {"d": SPANISH})
+    assert none == ("q1", None, "no_span", None)
+    assert whole[1] is not None

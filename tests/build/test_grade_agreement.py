@@ -11,14 +11,10 @@ from psibench.translate.quality import (
 
 def model(rows) -> pl.DataFrame:
     """The model's grades: (language, document) -> four grades or None; the domain is law."""
-    schema = dict.fromkeys(("_id", "domain", "doc_id", "length_bin"), pl.String)
+    schema = dict.fromkeys(("language", "domain", "doc_id"), pl.String)
     schema |= dict.fromkeys(DIMENSIONS, pl.Int32)
-    by_language: dict[str, list] = {}
-    for (language, doc), given in rows.items():
-        row = (f"law/{doc}", "law", doc, "Q1", *(given or [None] * 4))
-        by_language.setdefault(language, []).append(row)
-    frames = {la: pl.DataFrame(r, schema=schema, orient="row") for la, r in by_language.items()}
-    return graded(frames)
+    full = [(la, "law", doc, *(given or [None] * 4)) for (la, doc), given in rows.items()]
+    return graded(pl.DataFrame(full, schema=schema, orient="row"))
 
 
 def people(*rows) -> pl.DataFrame:

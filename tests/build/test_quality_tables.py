@@ -16,11 +16,12 @@ def documents(lengths) -> pl.DataFrame:
 
 
 def grades(*rows) -> pl.DataFrame:
-    """Rows: domain, document, stratum, four grades or None."""
+    """Rows: domain, document, stratum, four grades or None; all German."""
     schema = dict.fromkeys(("_id", "domain", "doc_id", "length_bin"), pl.String)
     schema |= dict.fromkeys(DIMENSIONS, pl.Int32)
     full = [(f"{d}/{i}", d, i, q, *(given or [None] * 4)) for d, i, q, given in rows]
-    return pl.DataFrame(full, schema=schema, orient="row")
+    frame = pl.DataFrame(full, schema=schema, orient="row")
+    return graded(frame.with_columns(language=pl.lit("deu-Latn")))
 
 
 def values(table, **place) -> dict[str, tuple]:
@@ -52,14 +53,12 @@ def test_the_draw_depends_on_seed_and_ids_and_not_on_order_or_other_documents():
 
 def test_grades_are_averaged_by_domain_and_length_and_pooled():
     table = quality_table(
-        {
-            "deu-Latn": grades(
-                ("law", "a", "Q1", [5, 4, 3, 4]),
-                ("law", "b", "Q2", [3, 4, 3, 2]),
-                ("game", "c", "Q1", [1, 1, 1, 1]),
-                ("game", "d", "Q1", None),
-            )
-        }
+        grades(
+            ("law", "a", "Q1", [5, 4, 3, 4]),
+            ("law", "b", "Q2", [3, 4, 3, 2]),
+            ("game", "c", "Q1", [1, 1, 1, 1]),
+            ("game", "d", "Q1", None),
+        )
     )
     conform(table, TRANSLATION_QUALITY, where="test")
     whole = values(table, language="deu-Latn", domain="all", length_bin="all")
@@ -75,7 +74,7 @@ def test_grades_are_averaged_by_domain_and_length_and_pooled():
 
 
 def test_without_grades_means_are_null_and_the_documents_are_counted():
-    table = quality_table({"deu-Latn": grades(("law", "a", "Q1", None))})
+    table = quality_table(grades(("law", "a", "Q1", None)))
     assert set(table.select("n", "n_unjudged", "mean", "sd").rows()) == {(0, 1, None, None)}
-    half = graded({"deu-Latn": grades(("law", "a", "Q1", [5, 4, 3, None]))})
+    half = grades(("law", "a", "Q1", [5, 4, 3, None]))
     assert half["overall"].to_list() == [None]

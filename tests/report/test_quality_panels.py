@@ -13,17 +13,19 @@ from psibench.translate.quality import (
 
 
 def grades(*rows) -> pl.DataFrame:
-    """Rows: domain, document, one grade for all dimensions or None."""
-    schema = dict.fromkeys(("_id", "domain", "doc_id", "length_bin"), pl.String)
+    """Rows: language, domain, document, one grade for all dimensions or None."""
+    schema = dict.fromkeys(("language", "domain", "doc_id", "length_bin"), pl.String)
     schema |= dict.fromkeys(DIMENSIONS, pl.Int32)
-    full = [(f"{d}/{i}", d, i, "Q1", *[g] * 4) for d, i, g in rows]
-    return pl.DataFrame(full, schema=schema, orient="row")
+    full = [(language, d, i, "Q1", *[g] * 4) for language, d, i, g in rows]
+    return graded(pl.DataFrame(full, schema=schema, orient="row"))
 
 
-GRADES = {
-    "deu-Latn": grades(("law", "a", 5), ("game", "b", 4)),
-    "ara-Arab": grades(("law", "a", 3), ("game", "b", None)),
-}
+GRADES = grades(
+    ("deu-Latn", "law", "a", 5),
+    ("deu-Latn", "game", "b", 4),
+    ("ara-Arab", "law", "a", 3),
+    ("ara-Arab", "game", "b", None),
+)
 PEOPLE = pl.DataFrame(
     [("deu-Latn", "law", "a", 5, 5, 5, 1), ("deu-Latn", "law", "a", 4, 5, 5, 5)],
     schema=["language", "domain", "doc_id", *DIMENSIONS],
@@ -33,8 +35,7 @@ PEOPLE = pl.DataFrame(
 
 @pytest.fixture(scope="module")
 def tables():
-    every = graded(GRADES)
-    return {"agreement": agreement_table(every, PEOPLE)}
+    return {"agreement": agreement_table(GRADES, PEOPLE)}
 
 
 def blocks_of(**tables):
@@ -52,7 +53,7 @@ def test_languages_have_their_means_and_what_was_not_graded():
 
 
 def test_translators_stand_side_by_side_by_language():
-    other = {name: frame.with_columns(fluency=1) for name, frame in GRADES.items()}
+    other = graded(GRADES.with_columns(fluency=1))
     compared = pl.concat(
         quality_table(own).select(pl.lit(name).alias("translator"), pl.all())
         for name, own in (("mine", GRADES), ("theirs", other))
@@ -77,7 +78,7 @@ def test_translators_stand_side_by_side_by_language():
 
 
 def test_one_language_has_no_heat_maps():
-    quality = quality_table({"deu-Latn": GRADES["deu-Latn"]})
+    quality = quality_table(GRADES.filter(language="deu-Latn"))
     blocks = quality_blocks({"quality": quality})
     assert not any(isinstance(block, FigureView) for block in blocks)
     assert quality_blocks({"quality": quality.clear()}) == []

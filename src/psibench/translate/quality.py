@@ -240,20 +240,29 @@ def run_quality(
     InputError
         If a CSV does not fit, or none of its documents was graded by the language model.
     """
-    frames = read_grades(languages, grades)
-    every = graded(frames)
+    every = read_grades(languages, grades)
     people = _people(human, every)
     files = {str(path): hash_file(path) for path in human}
     origin = derived("quality", grades, params={}, files=files)
-    write_table(quality_table(frames), quality, TRANSLATION_QUALITY, provenance=origin)
+    write_table(quality_table(every), quality, TRANSLATION_QUALITY, provenance=origin)
     table = agreement_table(every, people)
     write_table(table, agreement, TRANSLATION_AGREEMENT, provenance=origin)
 
 
-def read_grades(languages: Sequence[str], paths: Sequence[str | Path]) -> dict[str, pl.DataFrame]:
-    """Read the TRANSLATION_GRADES tables of languages, one each in their order."""
-    tables = (read_table(path, TRANSLATION_GRADES) for path in paths)
-    return dict(zip(languages, tables, strict=True))
+def read_grades(languages: Sequence[str], paths: Sequence[str | Path]) -> pl.DataFrame:
+    """Stack the TRANSLATION_GRADES tables of languages, one each in their order, and `graded`."""
+    frames = (
+        read_table(path, TRANSLATION_GRADES).with_columns(language=pl.lit(name))
+        for name, path in zip(languages, paths, strict=True)
+    )
+    return graded(pl.concat(frames))
+
+
+def graded(grades: pl.DataFrame) -> pl.DataFrame:
+    """Add ``overall`` to grades of documents: the mean of the four, null unless all are there."""
+    complete = pl.all_horizontal(pl.col(name).is_not_null() for name in DIMENSIONS)
+    overall = pl.when(complete).then(pl.mean_horizontal(DIMENSIONS)).alias(OVERALL)
+    return grades.with_columns(pl.col(DIMENSIONS).cast(pl.Float64), overall)
 
 
 def _people(paths: Sequence[str | Path], every: pl.DataFrame) -> pl.DataFrame:
@@ -288,42 +297,30 @@ def _unknown(unmatched: pl.DataFrame, every: pl.DataFrame) -> str:
     return f"no such document: {', '.join(unmatched.select(DOCUMENT).row(0))}"
 
 
-def quality_table(grades: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Average grades (language -> TRANSLATION_GRADES rows): TRANSLATION_QUALITY rows.
+def quality_table(every: pl.DataFrame) -> pl.DataFrame:
+    """Average the grades of `graded`: TRANSLATION_QUALITY rows.
 
     By language, domain, length and dimension. Every group also has a pooled row, ``all``; languages
     are pooled where there are several. Pooled means are over documents. A document counts towards
     ``overall`` with all four grades.
     """
-    every = graded(grades)
+    languages = list(dict.fromkeys(every.get_column("language")))
     long = every.unpivot(
         [*DIMENSIONS, OVERALL], index=list(GROUPS), variable_name="dimension", value_name="grade"
     )
     pooled = [
-        (True, False) if name != "language" or len(grades) > 1 else (False,) for name in GROUPS
+        (True, False) if name != "language" or len(languages) > 1 else (False,) for name in GROUPS
     ]
     parts = [_averages(long, dict(zip(GROUPS, flags, strict=True))) for flags in product(*pooled)]
     domains = list(dict.fromkeys(every.get_column("domain")))
     orders: dict[str, Sequence[str]] = {
-        "language": [*grades, POOLED],
+        "language": [*languages, POOLED],
         "domain": [POOLED, *(name for name in domains if name != POOLED)],
         "length_bin": [POOLED, *LENGTH_BUCKETS],
         "dimension": [*DIMENSIONS, OVERALL],
     }
     ranks = [pl.col(name).cast(pl.Enum(values)) for name, values in orders.items()]
     return pl.concat(parts).sort(ranks).select(TRANSLATION_QUALITY.column_names)
-
-
-def graded(grades: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Stack the languages' grades, with ``language`` and ``overall`` (null unless all four are)."""
-    columns = ("_id", "domain", "doc_id", "length_bin", *DIMENSIONS)
-    frames = [
-        frame.select(pl.lit(language).alias("language"), *columns)
-        for language, frame in grades.items()
-    ]
-    complete = pl.all_horizontal(pl.col(name).is_not_null() for name in DIMENSIONS)
-    overall = pl.when(complete).then(pl.mean_horizontal(DIMENSIONS)).alias(OVERALL)
-    return pl.concat(frames).with_columns(pl.col(DIMENSIONS).cast(pl.Float64), overall)
 
 
 def _averages(long: pl.DataFrame, is_pooled: Mapping[str, bool]) -> pl.DataFrame:
@@ -380,14 +377,10 @@ def _pairs(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
     floats = human.with_columns(pl.col(DIMENSIONS).cast(pl.Float64)).with_columns(
         pl.mean_horizontal(DIMENSIONS).alias(OVERALL)
     )
-    sides = (
-        frame.unpivot(names, index=index, variable_name="dimension", value_name=value)
-        for frame, index, value in (
-            (floats, list(DOCUMENT), "human"),
-            (grades, list(DOCUMENT), "llm"),
-        )
+    people, model = (
+        frame.unpivot(names, index=list(DOCUMENT), variable_name="dimension", value_name=value)
+        for frame, value in ((floats, "human"), (grades, "llm"))
     )
-    people, model = sides
     on = [*DOCUMENT, "dimension"]
     return people.join(model, on=on, how="left", maintain_order="left", validate="m:1")
 

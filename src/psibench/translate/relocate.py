@@ -21,7 +21,7 @@ from psibench.text.locate import Located
 
 logger = logging.getLogger("psibench")
 
-NO_SPAN = "no_span"
+NOT_LOCATED, NO_SPAN = "not_located", "no_span"
 BLANK, TOO_MANY, NO_COUNTERPART = "blank_text", "too_many_sentences", "no_counterpart"
 POOR_ALIGNMENT, POOR_BEAD = "poor_alignment", "unequal_sentences"
 
@@ -37,31 +37,6 @@ MOST_BEAD_COST = 6.0
 
 Offsets = tuple[int, int]
 SPAN_TYPE = pl.Array(pl.Int32, 2)
-LOCATED_SCHEMA: dict[str, Any] = {"_id": pl.String, "span": SPAN_TYPE, "reason": pl.String}
-
-
-def relocated(queries: pl.DataFrame, source: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns that say where evidence is in the translation, or why it was not found.
-
-    ``queries`` are the translated ones, with the spans of the original; ``source`` and ``corpus``
-    the CORPUS rows of the original and of the translation.
-    """
-    sides = (dict(side.select("_id", "text").iter_rows()) for side in (source, corpus))
-    found = relocate_by_sentences(queries, *sides)
-    is_found = pl.col("span").is_not_null()
-    counts = found.filter(~is_found).group_by("reason", maintain_order=True).len("n").iter_rows()
-    logger.info(
-        "evidence of %d of %d queries located%s",
-        found.select(is_found.sum()).item(),
-        found.height,
-        "".join(f"; {n} {reason}" for reason, n in counts),
-    )
-    columns = found.select(
-        pl.col("span").alias(LOCATED_SPAN),
-        pl.col("reason").alias("not_located"),
-        LOCATED_FROM,
-    )
-    return queries.hstack(columns)
 
 
 @dataclass(frozen=True)
@@ -78,29 +53,40 @@ class Alignment:
     reason: str
 
 
-def relocate_by_sentences(
-    queries: pl.DataFrame, sources: Mapping[str, str], translations: Mapping[str, str]
-) -> pl.DataFrame:
-    """Find the translated sentences that align with those of each query's evidence.
+def relocated(queries: pl.DataFrame, source: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
+    """Add the columns that say where evidence is in the translation, or why it was not found.
 
-    How much longer translations are is taken from all documents: the median of their ratios.
-    ``queries`` has ``_id, pos_corpus_id, pos_char_span``, one without a span is not looked for;
-    ``sources`` and ``translations`` are document id -> text. Returns ``LOCATED_SCHEMA`` rows in
-    order of the queries, with ``located_from_span``: the sentences of the original in which located
-    evidence is.
+    Taken are the translated sentences that align with those of the evidence; ``located_from_span``
+    are these. How much longer translations are is taken from all documents: the median of their
+    ratios. A query without a span is not looked for.
+
+    ``queries`` are the translated ones, with the spans of the original; ``source`` and ``corpus``
+    the CORPUS rows of the original and of the translation.
     """
+    sources, translations = (
+        dict(side.select("_id", "text").iter_rows()) for side in (source, corpus)
+    )
     ratio = length_ratio(sources, translations)
     aligned = {
         doc_id: align_texts(sources[doc_id], translations[doc_id], ratio=ratio)
         for doc_id in queries.get_column("pos_corpus_id").unique(maintain_order=True)
     }
-    columns = queries.select("_id", "pos_corpus_id", "pos_char_span")
     rows = []
-    for query_id, doc_id, span in columns.iter_rows():
+    for doc_id, span in queries.select("pos_corpus_id", "pos_char_span").iter_rows():
         found = Located(None, NO_SPAN) if span is None else locate_span(aligned[doc_id], span)
         origin = found.span and _whole_sentences(aligned[doc_id].source, span)
-        rows.append((query_id, found.span, found.reason, origin))
-    return pl.DataFrame(rows, schema=LOCATED_SCHEMA | {LOCATED_FROM: SPAN_TYPE}, orient="row")
+        rows.append((found.span, found.reason, origin))
+    schema: dict[str, Any] = {LOCATED_SPAN: SPAN_TYPE, NOT_LOCATED: pl.String}
+    columns = pl.DataFrame(rows, schema=schema | {LOCATED_FROM: SPAN_TYPE}, orient="row")
+    is_lost = columns[LOCATED_SPAN].is_null()
+    counts = columns.filter(is_lost).group_by(NOT_LOCATED, maintain_order=True).len().iter_rows()
+    logger.info(
+        "evidence of %d of %d queries located%s",
+        (~is_lost).sum(),
+        columns.height,
+        "".join(f"; {n} {reason}" for reason, n in counts),
+    )
+    return queries.hstack(columns)
 
 
 def length_ratio(sources: Mapping[str, str], translations: Mapping[str, str]) -> float:
