@@ -4,6 +4,8 @@ A module here has one subclass of ``Loader``, the benchmark's config section, wh
 `psibench.generate.benchmarks` names.
 """
 
+import random
+
 from psibench.generate.base import BenchmarkBase, Build
 from psibench.text.lengths import TokenCounter
 
@@ -24,3 +26,10 @@ class Loader(BenchmarkBase):
             If the source cannot be read, or no query is left.
         """
         raise NotImplementedError
+
+
+def shuffled(n: int, *, seed: int) -> list[int]:
+    """Return the numbers below ``n`` shuffled by Python's `random`, as the authors draw."""
+    order = list(range(n))
+    random.Random(seed).shuffle(order)
+    return order

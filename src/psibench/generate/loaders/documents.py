@@ -5,7 +5,6 @@ texts of a source within bounds of words, sorted, shuffled by Python's ``random`
 first 10,000. Texts count as they are in the source, white space at their ends too.
 """
 
-import random
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
@@ -16,7 +15,7 @@ from psibench.config.base import refuse_falling
 from psibench.config.sources import DocumentSource, FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.generate.base import Build, Corpus, complete_build
-from psibench.generate.loaders import Loader
+from psibench.generate.loaders import Loader, shuffled
 from psibench.generate.sampling import Passages, cut_into_passages
 from psibench.sources.batches import DOCUMENT_SCHEMA, Row
 from psibench.sources.checks import refuse_repeated
@@ -82,9 +81,7 @@ class Documents(Loader):
         low, high = self.words or (0, MOST_WORDS)
         fits = (n_words > low) & (n_words < high) & (read["text"].str.strip_chars() != "")
         distinct = read.filter(fits).unique("text", keep="first", maintain_order=True).sort("text")
-        order = list(range(distinct.height))
-        random.Random(self.seed).shuffle(order)
-        order = order[: self.n_documents]
+        order = shuffled(distinct.height, seed=self.seed)[: self.n_documents]
         first, last = (round(share * len(order)) for share in self.part)
         drawn = distinct[order[first:last]]
         if drawn.is_empty():

@@ -6,7 +6,6 @@ The class of a query, its ``target_position``, is its one third, or mixed; ``pos
 the record says. Other data in this layout is read as well.
 """
 
-import random
 from typing import Annotated, Any, Literal
 
 import polars as pl
@@ -15,7 +14,7 @@ from pydantic import AfterValidator, Field
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.generate.base import BucketSchemes, Build, complete_build
-from psibench.generate.loaders import Loader
+from psibench.generate.loaders import Loader, shuffled
 from psibench.generate.loaders.squad_posq import TINY_SEED, context_ids, relevant_carriers
 from psibench.metrics.buckets import EVERY_TAG, MIXED, THIRDS, bucket_scheme, class_of
 from psibench.reading import shown
@@ -178,8 +177,7 @@ def build_fineweb_posq_release(
 
 def _tiny(asked: pl.DataFrame) -> list[int]:
     """Draw the tiny subset in the authors' way; the order of the draw is kept."""
-    order = list(range(asked.height))
-    random.Random(TINY_SEED).shuffle(order)
+    order = shuffled(asked.height, seed=TINY_SEED)
     texts, positions = (asked.get_column(name).to_list() for name in (QUESTION, "positions"))
     drawn: dict[str, int] = {}
     for third in THIRDS:

@@ -4,7 +4,6 @@ Every question with an answer is a query; every distinct context, also one with 
 questions, is a document. The evidence span is the first answer.
 """
 
-import random
 from collections.abc import Iterable
 from typing import Literal
 
@@ -19,7 +18,7 @@ from psibench.generate.base import (
     QuestionCorpus,
     complete_build,
 )
-from psibench.generate.loaders import Loader
+from psibench.generate.loaders import Loader, shuffled
 from psibench.sources.squad import read_hub_questions, read_squad_files
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
@@ -76,45 +75,44 @@ def build_squad_posq(
     InputError
         If no question has an answer.
     """
-    of_context = questions.unique("context", keep="first").sort("context")
-    contexts = of_context.get_column("context").to_list()
-    answered = questions.filter(pl.col("_id").is_not_null() & pl.col("answer_start").is_not_null())
+    contexts = questions.unique("context", keep="first").sort("context")
+    ids = pl.Series(list(context_ids(contexts.height)))
+    asked = questions.drop_nulls("_id").with_columns(
+        pos_corpus_id=pl.col("context").replace_strict(contexts["context"], ids)
+    )
+    answered = asked.drop_nulls("answer_start")
     if answered.is_empty():
         raise InputError("no question with an answer in the source; SQuAD-PosQ needs answer spans")
-    chosen = _sample_tiny(answered) if subset == "tiny" else answered
-    ids = dict(zip(contexts, context_ids(len(contexts)), strict=True))
-    answered = answered.with_columns(_context_id(answered, ids))
-    chosen = chosen.with_columns(_context_id(chosen, ids))
-    documents = of_context.select(
-        pl.Series("_id", list(ids.values())),
-        pl.Series("text", [context.strip() for context in contexts]),
-        origin="article",
-    )
+    chosen = answered
+    if subset == "tiny":
+        chosen = answered[shuffled(answered.height, seed=TINY_SEED)[:TINY_QUERIES]]
+    left_out = {
+        "unanswerable": asked.filter(pl.col("answer_start").is_null()),
+        "not_in_tiny_subset": answered.join(chosen, on="_id", how="anti", maintain_order="left"),
+    }
     return complete_build(
-        documents,
+        contexts.select(
+            _id=ids,
+            text=pl.Series([context.strip() for context in contexts["context"]]),
+            origin="article",
+        ),
         _queries(chosen),
         relevant_carriers(chosen, answered, labels),
-        _dropped(questions, answered, chosen, ids),
+        dropped_frame(
+            Dropped(STAGE, "questions", key, document, reason, char_length=len(context.strip()))
+            for reason, frame in left_out.items()
+            for key, document, context in frame.select(
+                "_id", "pos_corpus_id", "context"
+            ).iter_rows()
+        ),
         count_tokens=count_tokens,
     )
-
-
-def _sample_tiny(answered: pl.DataFrame) -> pl.DataFrame:
-    """Draw the tiny subset in the authors' way; the order of the draw is kept."""
-    order = list(range(answered.height))
-    random.Random(TINY_SEED).shuffle(order)
-    return answered[order[:TINY_QUERIES]]
 
 
 def context_ids(n_contexts: int) -> Iterable[str]:
     """Ids by place in the sorted contexts, padded so that ids sort as the contexts do."""
     width = max(5, len(str(n_contexts - 1)))
     return (f"p{index:0{width}d}" for index in range(n_contexts))
-
-
-def _context_id(frame: pl.DataFrame, ids: dict[str, str]) -> pl.Series:
-    values = [ids[context] for context in frame.get_column("context")]
-    return pl.Series("pos_corpus_id", values, dtype=pl.String)
 
 
 def _queries(chosen: pl.DataFrame) -> pl.DataFrame:
@@ -148,21 +146,3 @@ def relevant_carriers(chosen: pl.DataFrame, answered: pl.DataFrame, labels: str)
     pairs = chosen.select(pl.col("_id").alias("query-id"), "question")
     joined = pairs.join(carriers, on="question", how="left", maintain_order="left_right")
     return joined.select("query-id", "corpus-id", pl.lit(1, dtype=pl.Int32).alias("score"))
-
-
-def _dropped(
-    questions: pl.DataFrame, answered: pl.DataFrame, chosen: pl.DataFrame, ids: dict[str, str]
-) -> pl.DataFrame:
-    """Account for the questions that did not become queries."""
-    asked = questions.filter(pl.col("_id").is_not_null())
-    reasons = (
-        (asked.join(answered, on="_id", how="anti", maintain_order="left"), "unanswerable"),
-        (answered.join(chosen, on="_id", how="anti", maintain_order="left"), "not_in_tiny_subset"),
-    )
-    return dropped_frame(
-        Dropped(
-            STAGE, "questions", query_id, ids[context], reason, char_length=len(context.strip())
-        )
-        for frame, reason in reasons
-        for query_id, context in frame.select("_id", "context").iter_rows()
-    )
