@@ -163,6 +163,7 @@ class BeirSource(Section):
     """Commit of the dataset on the hub. Pin it: a branch name moves."""
 
 
+RecordSource = Annotated[FilesSource | HubSource, Field(discriminator="kind")]
 QuestionSource = Annotated[SquadSource | HubSource, Field(discriminator="kind")]
 DocumentSource = Annotated[
     SquadSource | HubSource | FilesSource | PythonDocsSource, Field(discriminator="kind")

@@ -17,7 +17,7 @@ from pydantic import Field
 from psibench.config.base import Id, Section
 from psibench.config.models import Model, SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
-from psibench.config.sources import FilesSource, HubSource
+from psibench.config.sources import FilesSource, RecordSource
 from psibench.errors import InputError
 from psibench.sources.documents import read_documents
 from psibench.sources.local import dataset_revisions
@@ -44,9 +44,8 @@ Encode = Callable[[Sequence[str], "Role"], np.ndarray]
 class Personas(Section):
     """Who might search: the candidates a configuration is chosen from."""
 
-    source: FilesSource | HubSource = Field(
-        default=FilesSource(kind="files", paths=["shipped:personas.jsonl"], text_column="persona"),
-        discriminator="kind",
+    source: RecordSource = FilesSource(
+        kind="files", paths=["shipped:personas.jsonl"], text_column="persona"
     )
     """Table of personas; `shipped:personas.jsonl` is the small one that comes with psibench, the
     paper's is proj-persona/PersonaHub on the hub."""

@@ -23,7 +23,7 @@ from typing import Any
 import polars as pl
 
 from psibench.config.base import Section
-from psibench.config.sources import DocumentSource, FilesSource, HubSource
+from psibench.config.sources import DocumentSource, FilesSource, HubSource, RecordSource
 from psibench.errors import InputError
 from psibench.generate.sampling import (
     Candidates,
@@ -162,7 +162,7 @@ class Part:
     it.
     """
 
-    source: FilesSource | HubSource
+    source: RecordSource
     file: RecordFile
     portion: Portion
     drawing: Drawing
@@ -175,7 +175,7 @@ class Part:
 
 
 def _write_parts(
-    source: FilesSource | HubSource,
+    source: RecordSource,
     drawing: Drawing,
     whose: str,
     *,
@@ -266,9 +266,7 @@ def _read_counts(part: Part) -> tuple[Chosen, list[int], int | None, int | None]
     return Chosen(**chosen), n_seen, shortest, longest
 
 
-def _joined(
-    source: FilesSource | HubSource, parts: Sequence[Part]
-) -> tuple[Candidates, pl.DataFrame]:
+def _joined(source: RecordSource, parts: Sequence[Part]) -> tuple[Candidates, pl.DataFrame]:
     """Return what may be drawn of a source, and the pieces left out, from its parts in order.
 
     Raises InputError if ``where`` leaves nothing, or the source holds no text.

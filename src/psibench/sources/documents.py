@@ -7,7 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
+from psibench.config.sources import (
+    DocumentSource,
+    FilesSource,
+    PythonDocsSource,
+    RecordSource,
+    SquadSource,
+)
 from psibench.errors import InputError
 from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import refuse_repeated, require_id, require_text
@@ -29,9 +35,7 @@ class SourceDocuments:
     """What the source itself left out, with reasons (`DROPPED_SCHEMA`)."""
 
 
-def read_documents(
-    source: SquadSource | HubSource | FilesSource | PythonDocsSource,
-) -> SourceDocuments:
+def read_documents(source: DocumentSource) -> SourceDocuments:
     """Read the documents of a source; of SQuAD files, the distinct contexts.
 
     Raises InputError if the source cannot be read, is not what it says, or holds no text; of a
@@ -61,7 +65,7 @@ def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataF
     return documents
 
 
-def _read_records(source: FilesSource | HubSource) -> Iterator[pl.DataFrame]:
+def _read_records(source: RecordSource) -> Iterator[pl.DataFrame]:
     """Yield DOCUMENTS rows in batches, in reading order; blank texts are left out."""
     is_empty = True
     records = numbered_records(source, document_columns(source))
@@ -72,7 +76,7 @@ def _read_records(source: FilesSource | HubSource) -> Iterator[pl.DataFrame]:
         raise InputError(no_text(source))
 
 
-def no_text(source: FilesSource | HubSource) -> str:
+def no_text(source: RecordSource) -> str:
     """Say that a source holds no text."""
     if isinstance(source, FilesSource):
         return f"{place_of(source)}: every document is empty; expected text"
@@ -80,15 +84,13 @@ def no_text(source: FilesSource | HubSource) -> str:
     return f"{source.name}: no text in column {source.text_column!r} of {', '.join(files)}"
 
 
-def document_columns(source: FilesSource | HubSource) -> list[str]:
+def document_columns(source: RecordSource) -> list[str]:
     """List the columns that text, id and cluster of a document are read from."""
     cluster = [source.cluster_column] if source.cluster_column else []
     return [source.text_column, *_id_columns(source), *cluster]
 
 
-def document_rows(
-    source: FilesSource | HubSource, records: Iterable[NumberedRecord]
-) -> Iterator[Row]:
+def document_rows(source: RecordSource, records: Iterable[NumberedRecord]) -> Iterator[Row]:
     """Yield id, text and origin of each record; a null is a blank text.
 
     Where ``cluster_column`` holds a value, that is its origin.
@@ -125,7 +127,7 @@ def document_rows(
         yield key, text, origin
 
 
-def _id_columns(source: FilesSource | HubSource) -> Sequence[str]:
+def _id_columns(source: RecordSource) -> Sequence[str]:
     if source.id_column is not None:
         return (source.id_column,)
     return ID_COLUMNS if isinstance(source, FilesSource) else ()

@@ -10,20 +10,19 @@ says what is evidence in any other dataset: a query, a document, one or several 
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from unicodedata import normalize
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from psibench.config.base import Section
-from psibench.config.sources import FilesSource, HubSource
+from psibench.config.sources import RecordSource
 from psibench.errors import InputError
 from psibench.sources.checks import require_id
 from psibench.sources.records import source_records
 from psibench.text.locate import locate_sentences, unescape_brackets
 
 Layout = Literal["scifact", "fever", "hotpotqa", "climate-fever", "msmarco", "quotes"]
-RecordSource = Annotated[FilesSource | HubSource, Field(discriminator="kind")]
 
 
 class Evidence(Section):

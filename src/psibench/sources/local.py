@@ -6,19 +6,17 @@ from pathlib import Path
 from psibench.config.paths import shipped, workflow_path
 from psibench.config.sources import (
     BeirSource,
+    DocumentSource,
     FilesSource,
     HubSource,
     PosirReleaseSource,
-    PythonDocsSource,
     SquadSource,
 )
 from psibench.sources.files import find_files
 from psibench.sources.hub import hub_record_files
 
-Source = SquadSource | HubSource | FilesSource | PythonDocsSource
 
-
-def local_files(source: Source) -> list[str]:
+def local_files(source: DocumentSource) -> list[str]:
     """List the local files a source is read from, in order; none for a name on the hub.
 
     Raises InputError if a named file or folder of documents does not exist, or a name holds braces.
@@ -36,7 +34,7 @@ def local_files(source: Source) -> list[str]:
     return [workflow_path(path) for path in files]
 
 
-def dataset_revisions(source: Source | PosirReleaseSource | BeirSource) -> dict[str, str]:
+def dataset_revisions(source: DocumentSource | PosirReleaseSource | BeirSource) -> dict[str, str]:
     """Return the pinned revision of a hub dataset, as provenance records it."""
     if isinstance(source, HubSource):
         return {f"dataset:{source.name}": source.revision or "not pinned"}

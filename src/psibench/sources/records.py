@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from psibench.config.sources import FilesSource, HubSource
+from psibench.config.sources import FilesSource, RecordSource
 from psibench.errors import InputError
 from psibench.sources.files import READERS, LocalFile, TextFiles, local_record_files
 from psibench.sources.hub import HubFile, hub_record_files
@@ -35,7 +35,7 @@ class Portion(NamedTuple):
     stop: int | None
 
 
-def record_files(source: FilesSource | HubSource) -> Sequence[RecordFile]:
+def record_files(source: RecordSource) -> Sequence[RecordFile]:
     """List the files of a source in reading order.
 
     Raises InputError if the source cannot be found.
@@ -74,7 +74,7 @@ def next_look(limit: int | None, n_files: int, given: Mapping[Portion, int]) -> 
 
 
 def portion_records(
-    source: FilesSource | HubSource,
+    source: RecordSource,
     file: RecordFile,
     portion: Portion,
     columns: Sequence[str],
@@ -90,9 +90,7 @@ def portion_records(
     return chosen.keep(rows, source.where, start=portion.start, stop=portion.stop)
 
 
-def numbered_records(
-    source: FilesSource | HubSource, columns: Sequence[str]
-) -> Iterator[NumberedRecord]:
+def numbered_records(source: RecordSource, columns: Sequence[str]) -> Iterator[NumberedRecord]:
     """Yield ``(origin, record, id by file and number)`` of what is read of a source, in order.
 
     Raises InputError if the source cannot be read, or ``where`` leaves nothing.
@@ -108,7 +106,7 @@ def numbered_records(
 
 
 def _numbered(
-    source: FilesSource | HubSource, file: RecordFile, columns: Sequence[str]
+    source: RecordSource, file: RecordFile, columns: Sequence[str]
 ) -> Iterator[NumberedRecord]:
     if file.is_whole and source.where:
         raise InputError(f"{file}: a text file has no columns; take `where` away")
@@ -118,7 +116,7 @@ def _numbered(
 
 
 def source_records(
-    source: FilesSource | HubSource, columns: Sequence[str]
+    source: RecordSource, columns: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield ``(origin, record)`` of what is read of a source, in order.
 
@@ -137,6 +135,6 @@ def source_records(
         yield origin, record
 
 
-def place_of(source: FilesSource | HubSource) -> str:
+def place_of(source: RecordSource) -> str:
     """Name a source in messages."""
     return ", ".join(source.paths) if isinstance(source, FilesSource) else source.name

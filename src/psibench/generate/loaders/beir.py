@@ -18,7 +18,7 @@ import polars as pl
 from pydantic import Field
 
 from psibench.config.paths import workflow_path
-from psibench.config.sources import BeirSource, FilesSource, HubSource
+from psibench.config.sources import BeirSource, FilesSource, HubSource, RecordSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_qrels
 from psibench.formats.posir import REPOSITORY
@@ -79,7 +79,7 @@ class Beir(Loader):
             found |= dataset_revisions(one)
         return found
 
-    def _annotation(self) -> list[FilesSource | HubSource]:
+    def _annotation(self) -> list[RecordSource]:
         both = (self.evidence.source, self.evidence.documents)
         return [one for one in both if one is not None]
 
@@ -231,7 +231,7 @@ def _qrels(source: BeirSource) -> pl.DataFrame:
     return found.select("query-id", "corpus-id", pl.col("score").cast(pl.Float64).cast(pl.Int32))
 
 
-def _part(source: BeirSource, table: str) -> FilesSource | HubSource:
+def _part(source: BeirSource, table: str) -> RecordSource:
     if Path(source.path).is_dir():
         return FilesSource(kind="files", paths=[str(_file(source, table, TEXT_FILES))])
     return HubSource(

@@ -9,12 +9,12 @@ not the two of a pair.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 from pydantic import Field
 
-from psibench.config.sources import FilesSource, HubSource
+from psibench.config.sources import RecordSource
 from psibench.errors import InputError
 from psibench.generate.base import BucketSchemes, Build, complete_build, qrels_of_positives
 from psibench.generate.loaders import Loader
@@ -45,7 +45,7 @@ class Colder(Loader):
     """ColDeR: pairs of documents with evidence first or last, and pairs of five other kinds."""
 
     recipe: Literal["colder"]
-    source: Annotated[HubSource | FilesSource, Field(discriminator="kind")]
+    source: RecordSource
     """The file of the subset: `data_files: [test/position_bias.jsonl]` on the hub, or a copy."""
     subset: Literal[
         "position_bias",
@@ -131,7 +131,7 @@ class _Pair(NamedTuple):
         return f"{self.id}-{'a' if is_first else 'b'}"
 
 
-def _pairs(source: HubSource | FilesSource) -> Iterator[_Pair]:
+def _pairs(source: RecordSource) -> Iterator[_Pair]:
     """Read the records; articles are known by `title`, evidence by the first `evidence_sents`."""
     columns = (*TEXTS, "title", "evidence_sents")
     for number, (origin, record) in enumerate(source_records(source, columns)):

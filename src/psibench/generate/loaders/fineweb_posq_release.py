@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import polars as pl
 from pydantic import AfterValidator, Field
 
-from psibench.config.sources import FilesSource, HubSource
+from psibench.config.sources import RecordSource
 from psibench.errors import InputError
 from psibench.generate.base import BucketSchemes, Build, complete_build
 from psibench.generate.loaders import Loader, shuffled
@@ -29,16 +29,14 @@ TINY_PER_CLASS = 1_000  # PosQ, section 3.2
 SCHEMA: dict[str, Any] = {QUESTION: pl.String, CONTENT: pl.String, "positions": pl.List(pl.String)}
 
 
-def _of_content(source: HubSource | FilesSource) -> HubSource | FilesSource:
+def _of_content(source: RecordSource) -> RecordSource:
     """Read the passages from the release's column, whatever the column of other sources."""
     if "text_column" in source.model_fields_set:
         return source
     return source.model_copy(update={"text_column": CONTENT})
 
 
-ReleaseSource = Annotated[
-    HubSource | FilesSource, Field(discriminator="kind"), AfterValidator(_of_content)
-]
+ReleaseSource = Annotated[RecordSource, AfterValidator(_of_content)]
 
 
 def _by_class(schemes: list[str]) -> list[str]:
@@ -79,7 +77,7 @@ class FinewebPosqRelease(Loader):
         )
 
 
-def read_records(source: HubSource | FilesSource) -> pl.DataFrame:
+def read_records(source: RecordSource) -> pl.DataFrame:
     """Read `question` (null for a passage alone), `content` and `positions`, record by record.
 
     Raises
