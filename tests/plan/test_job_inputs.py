@@ -151,3 +151,11 @@ def test_sampling_has_a_thread_for_each_large_file_and_four_for_the_hub(tmp_path
     assert threads(local) == 3
     assert threads({"kind": "hub", "name": "owner/dataset"}) == 4
     assert threads(DOCS) == 1
+
+
+def test_what_false_negatives_are_recalled_from_goes_first(plan):
+    first = {
+        model: jobs.recall_priority(plan, "x-raw", model) for model in ("bm25", "minilm-static")
+    }
+    assert first == {"bm25": 0, "minilm-static": 1}
+    assert jobs.recall_priority(plan_of(false_negatives=None), "x", "minilm-static") == 0

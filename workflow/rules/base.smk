@@ -1,6 +1,8 @@
 # What rules of stages are made of, where they say nothing else. `complete_rules` gives each of
 # them its log, its benchmark and, where it names none, the stage of its own name.
+# What other stages wait for goes before what only the tables of results are made of.
 rule on_cpu:
+    priority: 1
     conda:
         "../../envs/cpu.yaml"
     resources:
@@ -12,6 +14,7 @@ rule on_cpu:
 
 
 use rule on_cpu as on_gpu with:
+    priority: 0
     conda:
         "../../envs/gpu.yaml"
     threads: per_job(jobs.threads)

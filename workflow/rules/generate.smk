@@ -31,6 +31,7 @@ use rule on_gpu as personas with:
         candidates="results/{benchmark}/build/{lang}{part}/persona_candidates.parquet",
     wildcard_constraints:
         benchmark=patterns["generated"],
+    priority: 1
     threads: per_job(jobs.chain_threads)
     resources:
         **needs(6000, 30, minutes=240),

@@ -47,7 +47,7 @@ use rule on_gpu as score_pairs with:
         scores="results/{benchmark}/build/{lang}{part}/pair_scores/{reranker}{portion}.parquet",
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
-    threads: per_job(jobs.chain_threads)
+    priority: 1
     resources:
         **needs(
             per_job(jobs.scoring_mib),

@@ -11,6 +11,7 @@ use rule on_gpu as score_parts with:
         checkpoint=per_job(paths.reranker_inputs),
     output:
         scores="results/{benchmark}/build/{lang}{part}/scores/{reranker}{portion}.parquet",
+    priority: 1
     threads: per_job(jobs.chain_threads)
     resources:
         **needs(

@@ -244,6 +244,12 @@ def recall_depth(plan: Plan, benchmark: str) -> int:
     return plan.named[benchmark].negatives.recall.top_k
 
 
+def recall_priority(plan: Plan, benchmark: str, model: str) -> int:
+    """Return 1 of the model that recalls possible false negatives, else 0: others wait for it."""
+    negatives = getattr(plan.named[benchmark].section, "false_negatives", None)
+    return int(negatives is not None and negatives.recall.model == model)
+
+
 def recall_mib(plan: Plan, benchmark: str) -> int:
     """Return the memory of a recall, MiB: 14 for each of the documents per query."""
     return 6000 + 14 * recall_depth(plan, benchmark)
