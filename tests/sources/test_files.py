@@ -1,11 +1,13 @@
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from psibench.errors import InputError
 from psibench.sources.documents import read_document_files
+from psibench.sources.files import SUFFIXES
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -111,3 +113,10 @@ def test_globs_match_files_and_folders_in_sorted_order():
     ]
     assert read_document_files(["news/**/b"])["text"].to_list() == ["2023/b"]
     assert "news/*/c: no file or folder matches" in refusal("news/*/c")
+
+
+def test_the_page_on_corpora_lists_every_kind_of_file():
+    page = (Path(__file__).parents[2] / "docs/own-corpus.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"\| file \| a document is .*\n((?:\|.*\n)+)", page)
+    named = [kind for row in table.splitlines() for kind in re.findall(r"`([.]\w[\w.]*)`", row)]
+    assert sorted(named) == sorted(SUFFIXES)

@@ -39,6 +39,7 @@ from psibench.probes.reading import (
 from psibench.probes.settings import why_not
 from psibench.report.views import author_texts
 from psibench.sources.documents import read_document_files
+from psibench.sources.files import FOLDERS
 from psibench.tables import Provenance, content_hash
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
@@ -71,7 +72,7 @@ class Audit:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the model, the corpus, and what to ask."""
     add_model_and_corpus(
-        parser, documents="documents: a folder of txt, md, jsonl or parquet, or one such file"
+        parser, documents=f"documents: a folder of files ({FOLDERS}), or one such file"
     )
     parser.add_argument(
         "--max-tokens", type=int, help="longest input of a folder's checkpoint, if not its own"

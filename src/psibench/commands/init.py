@@ -12,7 +12,7 @@ from psibench.config.paths import CONFIG_FOLDER, PROFILES
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError
 from psibench.sources.documents import read_documents
-from psibench.sources.files import find_files
+from psibench.sources.files import FOLDERS, find_files
 
 TEMPLATE = CONFIG_FOLDER / "examples" / "own-corpus.yaml"
 TEMPLATE_PATHS = "[docs, README.md, CONTRIBUTING.md]"
@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         nargs="+",
         metavar="PATH",
-        help="folders or files (txt, md, pdf, docx, html, jsonl, parquet) with your texts "
-        "(default: FOLDER/texts)",
+        help=f"folders or files ({FOLDERS}) with your texts (default: FOLDER/texts)",
     )
     parser.add_argument(
         "--profile",

@@ -27,6 +27,7 @@ from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE, ProbeRun
 from psibench.sources.documents import read_document_files
+from psibench.sources.files import FOLDERS
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
@@ -44,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", choices=list(PROBES), help="one of the above")
     add_model_and_corpus(
         parser,
-        documents="documents: corpus.parquet, a jsonl file, or a folder of txt, md, jsonl or "
-        "parquet",
+        documents=f"documents: corpus.parquet, or a folder of files ({FOLDERS}), or one such file",
     )
     parser.add_argument(
         "--queries",

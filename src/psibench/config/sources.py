@@ -91,7 +91,7 @@ class HubSource(Section):
 
 
 class FilesSource(Section):
-    """A folder or a list of files: jsonl, parquet, txt, md (also .gz for jsonl).
+    """A folder or a list of files: jsonl (also .gz), parquet, txt, md; json if it is named itself.
 
     And pdf, docx and html, whose text is extracted: `pip install 'psibench[documents]'`.
     """

@@ -22,7 +22,7 @@ NOT_READ = ["head", "script", "style", "template", "noscript", "nav", "svg"]
 class PagedText(str):
     """A document's text, stripped, and where its pages start: characters, in the file's order.
 
-    A page without text starts where the next one does, or at the end of the one before.
+    A page without text starts where the next one does; those at the end are left out.
     """
 
     page_starts: list[int]
@@ -52,7 +52,7 @@ def read_pdf(path: Path) -> PagedText:
             ) from error
         raise InputError(f"{path}: not a readable PDF document ({error})") from error
     found = PagedText("\n\n".join(pages))
-    found.page_starts = starts
+    found.page_starts = [start for start in starts if start < len(found)]
     return found
 
 
