@@ -4,8 +4,9 @@ import threading
 import time
 
 import pytest
-from batch_helpers import ask, batch_settings, records
+from batch_helpers import Server, ask, batch_settings, records
 from llm_helpers import MODEL, PLAIN, items, request, stored
+from standin_batches import BatchStandIn
 
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
@@ -15,6 +16,7 @@ from psibench.llm.batch import read_result
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Message, ResponseSchema
 from psibench.llm.run import ask_all
+from psibench.llm.standin.server import error_response
 
 both_backends = pytest.mark.parametrize("backend", ["openai-batch", "stand-in"])
 
@@ -121,6 +123,35 @@ def test_batches_beside_a_failed_one_are_read(server, tmp_path):
     again = ask(items(30), tmp_path, batch_settings(server.url))
     assert (again.error, again.statuses) == (None, {"ok": 30})
     assert server.stats["n_requests"] == 30
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        pytest.param("", "takes no batch: http_400: No such model.", id="at its creation"),
+        pytest.param("fail_batch=1", "batch_000001 failed: invalid_request: ", id="when checked"),
+    ],
+)
+def test_a_batch_that_is_refused_is_told_with_its_error_and_leaves_the_store_as_it_was(
+    tmp_path, monkeypatch, faults, said
+):
+    async def refuse(*_):
+        return error_response(400, "invalid_request_error", "No such model.")
+
+    with Server() as server:
+        assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
+    before = stored(tmp_path)
+    with monkeypatch.context() as patched:
+        if not faults:
+            patched.setattr(BatchStandIn, "_create", refuse)
+        with Server() as server:
+            run = ask(items(9), tmp_path, batch_settings(server.url, faults))
+    assert isinstance(run.error, InputError)
+    assert said in str(run.error)
+    assert (stored(tmp_path), records(tmp_path)) == (before, [])
+    with Server() as server:
+        assert ask(items(9), tmp_path, batch_settings(server.url)).statuses == {"ok": 9}
+        assert server.stats["n_requests"] == 4
 
 
 def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_path):
