@@ -5,13 +5,7 @@ from pydantic import TypeAdapter
 
 from psibench.config.registry import parse_model
 from psibench.config.rerankers import RerankerModel
-from psibench.plan.plan import (
-    Download,
-    by_name,
-    model_downloads,
-    reranker_downloads,
-    tokenizer_downloads,
-)
+from psibench.plan.plan import Download, downloads_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ENCODER = {"backend": "sentence-transformers", "max_tokens": 64, "checkpoint": "owner/name"}
@@ -29,7 +23,7 @@ API = {"backend": "embedding-api", "url": "https://here/v1", "model": "m", "max_
     ],
 )
 def test_models_that_are_on_the_hub_are_downloaded(entry, expected):
-    assert model_downloads(parse_model(entry)) == expected
+    assert downloads_of(parse_model(entry)) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,18 +48,16 @@ def test_models_that_are_on_the_hub_are_downloaded(entry, expected):
 def test_rerankers_that_are_on_the_hub_are_downloaded(entry, expected):
     limits = {"max_tokens": 512} if "checkpoint" in entry else {}
     parsed = TypeAdapter(RerankerModel).validate_python(entry | limits)
-    assert reranker_downloads(parsed) == expected
+    assert downloads_of(parsed) == expected
 
 
 def test_manifests_are_named_after_repository_revision_and_part():
-    wanted = [
-        Download("owner/name"),
-        Download("owner/name", COMMIT),
-        *tokenizer_downloads("owner/name"),
-        Download("owner/name"),
-    ]
-    assert list(by_name(wanted)) == [
+    (tokenizer,) = downloads_of("owner/name")
+    assert [
+        one.name for one in (Download("owner/name"), Download("owner/name", COMMIT), tokenizer)
+    ] == [
         "owner--name@main",
         f"owner--name@{COMMIT}",
         "owner--name@main.tokenizer",
     ]
+    assert downloads_of("words") == []

@@ -36,7 +36,7 @@ from psibench.metrics.query_scores import (
     evidence_positions,
 )
 from psibench.models.checkpoints import local_folder
-from psibench.plan.config import load_config, resolve_rerankers
+from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import read_documents
@@ -151,13 +151,12 @@ def check_config(*paths: Path, is_run: bool = False) -> str:
             except InputError as error:
                 problems.append(str(error))
     refuse(problems)
-    rerankers = resolve_rerankers(config, models)
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     for name, llm in plan.llms.items():
         _, retired = llm.retirement() or (False, "")
         note = f"; {retired}" if retired else ""
         lines.append(f"  language model {name}: {llm.model}, backend {llm.backend}{note}")
-    lines += [f"  reranker {name}: {entry.backend}" for name, entry in rerankers.items()]
+    lines += [f"  reranker {name}: {entry.backend}" for name, entry in plan.rerankers.items()]
     lines += [f"  not there yet: {what}" for what in not_there]
     lines += [f"  {start}"] if not_there else []
     but = [f"{len(not_there)} that it needs not there yet"] if not_there else []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.models import Bm25Model, FusionModel, RerankModel, RunFilesModel
-from psibench.config.rerankers import checkpoint_of
+from psibench.config.rerankers import BiEncoderReranker, RerankerBase
 from psibench.filters.negatives import FinewebNegatives
 from psibench.filters.verify import VerifyMargin, VerifySection
 from psibench.generate.benchmarks import (
@@ -27,13 +27,7 @@ from psibench.llm.sections import LlmSettings
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
-from psibench.plan.plan import (
-    Download,
-    Plan,
-    model_downloads,
-    reranker_downloads,
-    tokenizer_downloads,
-)
+from psibench.plan.plan import Plan, downloads_of
 from psibench.plan.work import by_config, encoding_jobs, portions
 from psibench.probes.settings import OF_QUERIES, SEARCHING
 from psibench.translate.quality import JUDGE_TRANSLATION
@@ -282,28 +276,26 @@ def model_inputs(plan: Plan, model: str) -> list[str]:
     """List the inputs of a model's encoding: its checkpoint's files, its download, or training."""
     if model in plan.config.trained:
         return [f"{plan.config.trained[model].folder}/model.json"]
-    return _checkpoint_inputs(plan, plan.models[model])
+    return _files_of(plan, plan.models[model])
 
 
 def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
     """List the inputs of a reranker's scoring: its checkpoint's files, or its download."""
-    entry = plan.rerankers[reranker]
-    files = checkpoint_files(checkpoint_of(entry)[0])
-    return files + _manifests(plan, reranker_downloads(entry))
+    return _files_of(plan, plan.rerankers[reranker])
 
 
 def tokenizer_inputs(plan: Plan) -> list[str]:
     """List the inputs of counting tokens: the download of the tokenizer, or nothing."""
-    return _manifests(plan, tokenizer_downloads(plan.config.length_tokenizer))
+    return _files_of(plan, plan.config.length_tokenizer)
 
 
-def _checkpoint_inputs(plan: Plan, entry: ModelBase) -> list[str]:
-    files = checkpoint_files(entry.checkpoint) if isinstance(entry, EncoderModel) else []
-    return files + _manifests(plan, model_downloads(entry))
-
-
-def _manifests(plan: Plan, downloads: Iterable[Download]) -> list[str]:
-    return [f"{plan.config.store}/checkpoints/{download.name}.json" for download in downloads]
+def _files_of(plan: Plan, read: ModelBase | RerankerBase | str) -> list[str]:
+    """List the files of a local checkpoint, or the manifest of its download."""
+    checkpoint = getattr(
+        read.encoder if isinstance(read, BiEncoderReranker) else read, "checkpoint", ""
+    )
+    manifests = [f"{plan.config.store}/checkpoints/{one.name}.json" for one in downloads_of(read)]
+    return (checkpoint_files(checkpoint) if checkpoint else []) + manifests
 
 
 def external_run_files(
@@ -346,7 +338,7 @@ def unevaluated_model_manifests(plan: Plan) -> list[str]:
 
 def base_inputs(plan: Plan, trained: str) -> list[str]:
     """List the inputs of the training of a model: its base's files, or its download."""
-    return _checkpoint_inputs(plan, plan.config.trained[trained].base_entry)
+    return _files_of(plan, plan.config.trained[trained].base_entry)
 
 
 # A benchmark's build: tasks, scores, judges

@@ -3,7 +3,7 @@
 `paths` says what there is to be made, `jobs` what each job is given; both ask the plan.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -454,7 +454,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], errors_at: ErrorsAt)
         rerankers=rerankers,
         llms=resolve_llms(config),
         prices=resolve_prices(config),
-        downloads=by_name(_downloads(config, there, rerankers, errors_at)),
+        downloads=_downloads(config, there, rerankers, errors_at),
         sources=_sources(benchmarks, errors_at),
     )
     refuse(_without_pool(plan))
@@ -546,19 +546,15 @@ def _downloads(
     models: Mapping[str, Model],
     rerankers: Mapping[str, RerankerModel],
     errors_at: ErrorsAt,
-) -> Iterator[Download]:
-    """Yield what entries read of the hub.
-
-    Local checkpoints that are not there are refused.
-    """
-    for name, entry in models.items():
-        with errors_at(f"model {name!r}"):
-            yield from model_downloads(entry)
-    for name, reranker in rerankers.items():
-        with errors_at(f"reranker {name!r}"):
-            yield from reranker_downloads(reranker)
-    with errors_at("config key length_tokenizer"):
-        yield from tokenizer_downloads(config.length_tokenizer)
+) -> dict[str, Download]:
+    """Return what is read of the hub, by name; local checkpoints that are not there are refused."""
+    found, read = dict[str, Download](), dict[str, ModelBase | RerankerBase | str]()
+    read |= {f"model {name!r}": entry for name, entry in models.items()}
+    read |= {f"reranker {name!r}": entry for name, entry in rerankers.items()}
+    for where, one in (read | {"config key length_tokenizer": config.length_tokenizer}).items():
+        with errors_at(where):
+            found |= {download.name: download for download in downloads_of(one)}
+    return found
 
 
 def _sources(
@@ -582,39 +578,23 @@ def _sources(
 # What is read of the hub, so that it can be fetched before
 
 
-def model_downloads(entry: ModelBase) -> list[Download]:
-    """List what an entry of the model registry reads from the hub: none, or one.
+def downloads_of(read: ModelBase | RerankerBase | str) -> list[Download]:
+    """List what a registry's entry, or a setting of a tokenizer, reads from the hub: none, or one.
 
     Raises
     ------
     InputError
         If its checkpoint is a folder that does not exist.
     """
-    if isinstance(entry, EncoderModel):
-        return _unless_local(Download(entry.checkpoint, entry.revision))
-    if isinstance(entry, EmbeddingApiModel):
-        return tokenizer_downloads(entry.tokenizer)
-    return []
-
-
-def reranker_downloads(entry: RerankerBase) -> list[Download]:
-    """List what an entry of the reranker registry reads from the hub: none, or one."""
-    if isinstance(entry, BiEncoderReranker):
-        return model_downloads(entry.encoder)
-    if not isinstance(entry, CheckpointReranker):
-        return []
-    return _unless_local(Download(entry.checkpoint, entry.revision))
-
-
-def tokenizer_downloads(name: str) -> list[Download]:
-    """List what a tokenizer setting reads from the hub: none, or one."""
-    return [] if name == WORDS else _unless_local(Download(name, part="tokenizer"))
-
-
-def by_name(downloads: Iterable[Download]) -> dict[str, Download]:
-    """Return downloads by the names of their manifests; entries share what is the same."""
-    return {download.name: download for download in downloads}
-
-
-def _unless_local(download: Download) -> list[Download]:
-    return [download] if local_folder(download.repo) is None else []
+    match read:
+        case BiEncoderReranker():
+            return downloads_of(read.encoder)
+        case EmbeddingApiModel():
+            return downloads_of(read.tokenizer)
+        case EncoderModel() | CheckpointReranker():
+            found = Download(read.checkpoint, read.revision)
+        case str() if read != WORDS:
+            found = Download(read, part="tokenizer")
+        case _:
+            return []
+    return [found] if local_folder(found.repo) is None else []
