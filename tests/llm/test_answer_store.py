@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from llm_helpers import answer, request, stored
 
+from psibench.errors import InputError
 from psibench.llm import answer_store
 from psibench.llm.answer import interpret
 from psibench.llm.answer_store import AnswerStore, stored_usage
@@ -45,16 +46,14 @@ def compressed(folder, numbers):
     folder.mkdir(exist_ok=True)
     path = folder / "answers-20260101T000000Z-host-1-00000000.jsonl.zst"
     path.write_bytes(frames)
-    (folder / "index-0000000003-0123456789abcdef.bin").write_bytes(b"psi-idx1")
     return path
 
 
 def found(folder, n=6):
-    """Return which of the first answers are found, one by one and together."""
-    one_by_one, together = AnswerStore(folder), AnswerStore(folder)
-    together.look_up(KEYS[:n])
-    numbers = [number for number in range(n) if together.get(KEYS[number]) == answer(number)]
-    assert [number for number in range(n) if KEYS[number] in one_by_one] == numbers
+    """Return which of the first answers are found."""
+    store = AnswerStore(folder)
+    numbers = [number for number in range(n) if store.get(KEYS[number]) == answer(number)]
+    assert [number for number in range(n) if KEYS[number] in store] == numbers
     return numbers
 
 
@@ -162,7 +161,7 @@ def test_what_earlier_versions_compressed_is_read_as_far_as_it_is_whole(tmp_path
     path = compressed(tmp_path, range(300))
     assert found(tmp_path, 301) == [*range(300)]
     assert stored_usage(tmp_path) == used(300)
-    assert [one.suffix for one in tmp_path.iterdir()] == [".jsonl"]
+    assert {one.suffix for one in tmp_path.iterdir()} == {".jsonl", ".index"}
     whole = compressed(tmp_path / "b", range(300)).read_bytes()
     (tmp_path / "b" / path.name).write_bytes(whole[:-20])
     assert found(tmp_path / "b", 301)[:250] == [*range(250)]
@@ -172,21 +171,21 @@ def test_what_earlier_versions_compressed_is_read_as_far_as_it_is_whole(tmp_path
 
 def test_an_index_that_cannot_be_read_costs_nothing(tmp_path, caplog):
     begun(tmp_path, range(5)).close()
-    index = only(tmp_path, "index-*")
+    index = only(tmp_path, "*.index")
     whole = index.read_bytes()
-    for damaged in (b"", whole[:50], whole[:5000], bytes(100) + whole[100:], b"x" + whole[1:]):
+    for damaged in (b"", whole[:50], whole[:-48], bytes(100) + whole[100:], b"x" + whole[1:]):
         index.write_bytes(damaged)
         caplog.clear()
         assert found(tmp_path) == [0, 1, 2, 3, 4]
         assert f"{index}: damaged index" in caplog.text
         assert stored_usage(tmp_path) == used(5)
-    assert not index.exists()
+    assert index.read_bytes() == whole  # made anew
     begun(tmp_path, [5]).close()
     assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 2, 3, 4, 5], used(6))
 
 
 def test_a_folder_called_like_a_log_is_passed_over(tmp_path):
-    for name in ("x.jsonl", "x.jsonl.zst", "index-0000000001-0000000000000000.sqlite"):
+    for name in ("x.jsonl", "x.jsonl.zst", "x.index"):
         (tmp_path / name).mkdir()
     filled_too = begun(tmp_path, [0])
     assert found(tmp_path) == [0]
@@ -197,40 +196,50 @@ def test_a_folder_called_like_a_log_is_passed_over(tmp_path):
 # What happens meanwhile
 
 
-def test_indexes_are_merged_by_size_under_a_reader(tmp_path):
-    begun(tmp_path, [0]).close()
+def test_a_log_that_goes_or_is_cut_after_its_index_was_made_is_told_with_its_answers(
+    tmp_path, caplog
+):
+    begun(tmp_path, [0, 1]).close()
+    log = only(tmp_path, "*.jsonl")
+    begun(tmp_path, [2, 3]).close()
     reader = AnswerStore(tmp_path)
-    assert KEYS[0] in reader
-    for number in range(1, 100):
-        begun(tmp_path, [number]).close()
-    # 100 = 1 x 64 + 4 x 8 + 4 x 1
-    assert len(list(tmp_path.glob("index-*"))) == 9
-    assert reader.get(KEYS[0]) == answer(0)
-    assert found(tmp_path, 101) == [*range(100)]
-    assert stored_usage(tmp_path) == used(100)
+    assert KEYS[2] in reader
+    log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
+    assert found(tmp_path) == [0, 2, 3]
+    assert f"{log}: 1 answers are lost; their requests are asked again" in caplog.text
+    log.unlink()
+    assert found(tmp_path) == [2, 3]
+    assert f"{log}: 2 answers are lost; their requests are asked again" in caplog.text
+    assert KEYS[1] not in reader
+    assert stored_usage(tmp_path) == used(4)  # it was paid for all the same
 
 
 def test_long_logs_are_indexed_while_their_job_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(answer_store, "LOG_BYTES", 1200)  # of lines of about 480
     store = begun(tmp_path, range(10))
     assert len(list(tmp_path.glob("*.jsonl"))) == 4
-    assert len(list(tmp_path.glob("index-*"))) == 3
+    assert len(list(tmp_path.glob("*.index"))) == 3
     assert [store.get(key) for key in KEYS[:11]] == [*map(answer, range(10)), None]
     assert (found(tmp_path, 11), stored_usage(tmp_path)) == ([*range(10)], used(10))
 
 
-def test_logs_that_killed_jobs_left_are_indexed_once_there_are_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(answer_store, "UNINDEXED_LOGS", 3)
-    writers = [begun(tmp_path, [number]) for number in range(2)]
-    assert (found(tmp_path), list(tmp_path.glob("index-*"))) == ([0, 1], [])
-    writers.append(begun(tmp_path, [2]))
-    assert found(tmp_path) == [0, 1, 2]
-    assert only(tmp_path, "index-*").name.startswith("index-0000000003-")
+def test_a_log_that_grows_after_a_reader_has_indexed_it_is_read_anew(tmp_path):
+    writers = [begun(tmp_path, [number]) for number in range(3)]
+    assert (found(tmp_path), len(list(tmp_path.glob("*.index")))) == ([0, 1, 2], 3)
     writers[0].add(answer(3))  # this one lives
     assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 2, 3], used(4))
     for writer in writers:
         writer.close()
     assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 2, 3], used(4))
+
+
+def test_a_log_that_cannot_be_opened_is_refused_and_not_asked_again(tmp_path):
+    begun(tmp_path, [0]).close()
+    log = only(tmp_path, "*.jsonl")
+    log.unlink()
+    log.symlink_to(log)
+    with pytest.raises(InputError, match=f"{log}: cannot be read"):
+        AnswerStore(tmp_path).get(KEYS[0])
 
 
 def test_a_write_that_fails_halfway_leaves_no_trace(tmp_path, monkeypatch):

@@ -165,7 +165,6 @@ def run_ask(
                 asking.llm,
                 store=answer_folder(store, asking.llm_id),
                 on_outcome=keep,
-                keys=[item.request.key for item in requests()],
                 prices=prices,
                 check_stop=check_stop,
             )

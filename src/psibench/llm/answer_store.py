@@ -6,34 +6,31 @@ after it::
 
     {"sum":"<crc32, 8 hex>","key":"<hash of the request, 64 hex>","record":{...}}
 
-*Indexes* (``index-*.sqlite``) say in which log an answer is, and what the answers used. They hold
-nothing that cannot be made anew from the logs; those of a size are merged, so that there are some
-tens of them.
+Beside a log is its *index* (``answers-*.index``): where its answers are, and what they used. It
+holds nothing that cannot be made anew from the log.
 
-Nothing is locked. A log has one writer and stays; an index appears whole, is never changed and goes
-once another holds all of it. Two jobs that run at once may ask the same: the answer in the log that
-was begun first counts. What is damaged or not whole is passed over, with a warning.
+Nothing is locked. A log has one writer and stays; an index appears whole. Two jobs that run at once
+may ask the same: the answer in the log that was begun first counts. What is damaged or not whole is
+passed over, with a warning.
 """
 
-import hashlib
 import json
 import logging
 import os
 import re
 import secrets
 import socket
-import sqlite3
 import time
 import zlib
-from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
-from dataclasses import fields
-from itertools import accumulate
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
-from urllib.parse import quote
+from typing import BinaryIO
+
+import numpy as np
 
 from psibench.errors import InputError
 from psibench.llm.answer import Answer
@@ -41,67 +38,32 @@ from psibench.llm.usage import Usage
 from psibench.tables.atomic import atomic_path
 
 logger = logging.getLogger("psibench")
-T = TypeVar("T")
 
-LOG, COMPRESSED = ".jsonl", ".jsonl.zst"
+LOG, COMPRESSED, INDEX = ".jsonl", ".jsonl.zst", ".index"
 LINE = re.compile(
     rb'\{"sum":"([0-9a-f]{8})(","key":"([0-9a-f]{64})","record":(\{.*\})\})\n', re.DOTALL
 )
 START = b'{"sum":"'
-INDEX = re.compile(r"index-(\d{10})-[0-9a-f]{16}\.sqlite")
-"""Name of an index, with the number of its entries."""
-TABLES = """
-CREATE TABLE log (id INTEGER PRIMARY KEY, name TEXT UNIQUE, size INTEGER, usage TEXT);
-CREATE TABLE answer (head INTEGER, log INTEGER, at INTEGER, PRIMARY KEY (head, log, at))
-    WITHOUT ROWID;
-"""
-"""``usage``: by task, answers and `Usage`'s fields; ``head``: the first 60 bits of a key; ``at``:
-byte of the log."""
-
+COLUMNS = 2 + len(fields(Usage))
+"""Of an answer in an index: first 60 bits of its key, byte at which its line begins, usage."""
 LOG_BYTES = 8 << 20
 """A log of so many is indexed while its job goes on, which begins another."""
-UNINDEXED_BYTES, UNINDEXED_LOGS = 256 << 20, 256
-"""Logs without an index that whoever reads them puts into one; fewer are read by every job."""
-FAN_BITS = 3
-"""Eight indexes of a size are merged when a job closes its store; of a size are those of 8 to 63
-entries, 64 to 511, ..."""
-MOST_ENTRIES = 1 << 22
-"""Answers in an index that is made by merging."""
-N_SUMS = 1 + len(fields(Usage))
+FILES_AT_ONCE = 8
+"""Opened to learn what they hold: a shared file system is slow to open."""
 SYNC_S = 1.0
-KEYS_PER_QUERY, LOGS_AT_ONCE = 1000, 64
-PAUSES_S = (0.0, 0.1, 1.0, 5.0)
-"""Pauses before the folder is listed anew: another machine may show an old listing for a while."""
-
-
-class LogOffset(NamedTuple):
-    """Where an answer is: a log, and the byte its line begins at."""
-
-    log: str
-    at: int
-
-
-class ScannedLog(NamedTuple):
-    """A log as an index knows it; ``places`` are (head of the key, byte)."""
-
-    name: str
-    size: int
-    usage: dict[str, list[int]]
-    places: list[tuple[int, int]]
 
 
 class AnswerStore:
     """Answers by request key, in one folder; those of other jobs as of the first look.
 
-    Opening reads logs without an index; then keys cost some pages of each index, less if they are
-    looked up together. ``folder`` is made with the first answer. Answers are made to survive a
-    power cut every second. A killed process loses nothing either way.
+    Opening reads the indexes, and logs without one. ``folder`` is made with the first answer.
+    Answers are made to survive a power cut every second. A killed process loses nothing either way.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._known: dict[str, tuple[LogOffset, ...]] = {}
-        self._indexes: list[_Index] | None = None
+        self._stored: _Places | None = None
+        self._added: dict[str, tuple[str, int]] = {}
         self._damaged: set[str] = set()
         self._reader: tuple[str, BinaryIO] | None = None
         self._handle: int | None = None
@@ -117,16 +79,12 @@ class AnswerStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def look_up(self, keys: Iterable[str]) -> int:
-        """Find out which keys have answers, all at once, and return how many do."""
-        wanted = list(dict.fromkeys(keys))
-        self._reading(lambda indexes: self._find(wanted, indexes))
-        return sum(bool(self._known[key]) for key in wanted)
-
     def get(self, key: str) -> Answer | None:
         """Return the stored answer of a request, or None."""
-        self._reading(lambda indexes: self._find([key], indexes))
-        answers = map(self._answer_at, self._known[key])
+        if self._stored is None:
+            self._stored = _Places.read(self.folder)
+        own = [self._added[key]] if key in self._added else []
+        answers = (self._answer_at(*place) for place in chain(self._stored.of(key), own))
         return next((found for found in answers if found and found.key == key), None)
 
     def usage(self) -> Usage:
@@ -134,10 +92,7 @@ class AnswerStore:
 
         What two jobs asked at once was paid for twice and counts twice.
         """
-        self._close_indexes()
-        logs = self._reading(_logs_of).values()
-        used = (Usage(*tokens) for log in logs for _, *tokens in log.usage.values())
-        return sum(used, Usage())
+        return _Places.read(self.folder).usage
 
     def add(self, answer: Answer) -> None:
         """Store an answer; it has left the process when this returns.
@@ -160,8 +115,7 @@ class AnswerStore:
             except OSError:
                 self._end()
             raise
-        place = LogOffset(self._log.name, self._size)
-        self._known[answer.key] = (*self._known.get(answer.key, ()), place)
+        self._added.setdefault(answer.key, (self._log.name, self._size))
         self._size += len(line)
         if time.monotonic() - self._synced_at >= SYNC_S:
             self.sync()
@@ -176,14 +130,9 @@ class AnswerStore:
 
     def close(self) -> None:
         """Make all answers durable and indexed; the store may be used again."""
-        if self._handle is not None:
-            self._end()
-            with suppress(OSError):  # the next job does it
-                _merge(self.folder)
-        self._close_indexes()
-        if self._reader is not None:
-            self._reader[1].close()
-            self._reader = None
+        self._end()
+        self._stored, self._added = None, {}
+        self._close_reader()
 
     # This job's log
 
@@ -206,124 +155,49 @@ class AnswerStore:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-            with suppress(OSError, sqlite3.Error):
-                write_index(self.folder, [scan(self._log)])
+            with suppress(OSError):
+                index_log(self._log)
 
     # What is stored
 
-    def _reading(self, work: "Callable[[list[_Index]], T]") -> T:
-        """Do what reads indexes; again, and by a new listing, where one has gone or is damaged."""
-        pauses = iter(PAUSES_S)
-        while True:
-            try:
-                if self._indexes is None:
-                    self._indexes = self._opened()
-                return work(self._indexes)
-            except _UnreadableIndexError as error:
-                self._close_indexes()
-                path = error.path
-                if path.is_file():
-                    logger.warning("%s: damaged index; its logs are read anew", path)
-                    _remove_damaged(path)
-                elif (pause_s := next(pauses, None)) is None:
-                    raise InputError(f"{path}: is listed and cannot be opened") from error
-                else:
-                    time.sleep(pause_s)
-            except OSError as error:
-                words = f"{error.filename or self.folder}: cannot be read ({error.strerror})"
-                raise InputError(words) from error
-
-    def _opened(self) -> "list[_Index]":
-        """List the folder, open its indexes, and read what no index knows."""
-        names = _files(self.folder)
-        if any(name.endswith(COMPRESSED) for name in names):
-            _decompress_logs(self.folder)
-            names = _files(self.folder)
-        indexes = [_Index(self.folder / name) for name in names if INDEX.fullmatch(name)]
-        known = _logs_of(indexes)
-        sizes = {name: (self.folder / name).stat().st_size for name in names if name.endswith(LOG)}
-        new = [
-            name
-            for name, size in sizes.items()
-            if size > (known[name].size if name in known else 0)
-        ]
-        n_bytes = sum(sizes[name] for name in new)
-        is_kept = n_bytes >= UNINDEXED_BYTES or len(new) >= UNINDEXED_LOGS
-        for first in range(0, len(new), LOGS_AT_ONCE):
-            some = new[first : first + LOGS_AT_ONCE]
-            scanned = [scan(self.folder / name) for name in some]
-            indexes.append(self._indexed(scanned, is_kept=is_kept))
-        return indexes
-
-    def _indexed(self, scanned: Sequence[ScannedLog], *, is_kept: bool) -> "_Index":
-        """Write an index, or keep it in memory where it is small or nothing can be written."""
-        if is_kept:
-            with suppress(OSError, sqlite3.Error):
-                return _Index(write_index(self.folder, scanned))
-        database = sqlite3.connect(":memory:")
-        _fill(database, scanned)
-        return _Index(Path(), database)
-
-    def _find(self, keys: Iterable[str], indexes: "list[_Index]") -> None:
-        new = [key for key in keys if key not in self._known]
-        heads, found = sorted(set(map(_head, new))), defaultdict[int, set[LogOffset]](set)
-        for first in range(0, len(heads), KEYS_PER_QUERY):
-            some = heads[first : first + KEYS_PER_QUERY]
-            query = (
-                "SELECT head, name, at FROM answer JOIN log ON log.id = answer.log "
-                f"WHERE head IN ({','.join('?' * len(some))})"
-            )
-            for index in indexes:
-                for head, name, at in index.rows(query, some):
-                    if not isinstance(at, int) or at < 0:
-                        raise _UnreadableIndexError(index.path)
-                    found[head].add(LogOffset(name, at))
-        self._known |= {key: tuple(sorted(found[_head(key)])) for key in new}
-
-    def _answer_at(self, place: LogOffset) -> Answer | None:
-        if self._reader is None or self._reader[0] != place.log:
-            if self._reader is not None:
-                self._reader[1].close()
-            try:
-                self._reader = place.log, open(self.folder / place.log, "rb")  # noqa: SIM115
-            except OSError:
-                self._reader = None
-                self._tell_lost(place.log, 0)  # a log that somebody removed
-                return None
-        self._reader[1].seek(place.at)
-        answer = read_line(self._reader[1].readline())
-        if answer is None and place.log not in self._damaged:
-            left = scan(self.folder / place.log, tells=False)
-            self._tell_lost(place.log, len(left.places))
+    def _answer_at(self, log: str, at: int) -> Answer | None:
+        path, line = self.folder / log, b""
+        try:
+            if self._reader is None or self._reader[0] != log:
+                self._close_reader()
+                self._reader = log, open(path, "rb")  # noqa: SIM115
+            self._reader[1].seek(at)
+            line = self._reader[1].readline()
+        except (FileNotFoundError, IsADirectoryError):
+            pass  # a log that somebody removed
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        answer = read_line(line)
+        if answer is None and log not in self._damaged:
+            self._damaged.add(log)
+            n_left = len(scan(path, tells=False)) if path.is_file() else 0
+            n_lost = (self._stored.n_in(log) if self._stored else 0) - n_left
+            if n_lost > 0:
+                words = "answers are lost; their requests are asked again"
+                logger.warning("%s: %d %s", path, n_lost, words)
         return answer
 
-    def _tell_lost(self, name: str, n_left: int) -> None:
-        """Say how many answers of a log that an index knows are not there any more."""
-        known = _logs_of(self._indexes or ()).get(name)
-        n_lost = sum(used[0] for used in known.usage.values()) - n_left if known else 0
-        if n_lost > 0 and name not in self._damaged:
-            path = self.folder / name
-            logger.warning("%s: %d answers are lost; their requests are asked again", path, n_lost)
-        self._damaged.add(name)
-
-    def _close_indexes(self) -> None:
-        for index in self._indexes or ():
-            index.database.close()
-        self._indexes = None
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader[1].close()
+        self._reader = None
 
 
 def stored_usage(folder: str | Path) -> Usage:
     """Add up the tokens of all answers in a store's folder; one that does not exist has none."""
-    with AnswerStore(folder) as store:
-        return store.usage()
+    return AnswerStore(folder).usage()
 
 
 def stored_answers(folder: str | Path) -> Iterator[Answer]:
     """Read a whole store and yield the answer of each key, logs in the order they were begun."""
-    _decompress_logs(Path(folder))
     seen = set[str]()
-    for name in _files(Path(folder)):
-        for _, answer in _answers_in(Path(folder) / name) if name.endswith(LOG) else ():
+    for log in _logs(Path(folder)):
+        for _, answer in _answers_in(log) if log.is_file() else ():
             if answer.key not in seen:
                 seen.add(answer.key)
                 yield answer
@@ -374,176 +248,117 @@ def _answers_in(log: Path, *, tells: bool = True) -> Iterator[tuple[int, Answer]
         logger.warning("%s: %d damaged lines; their requests are asked again", log, n_damaged)
 
 
-def scan(log: Path, *, tells: bool = True) -> ScannedLog:
-    """Read what an index has to know of a log."""
-    size, places, usage = log.stat().st_size, list[tuple[int, int]](), dict[str, list[int]]()
-    for at, answer in _answers_in(log, tells=tells):
-        places.append((_head(answer.key), at))
-        used = [1, *vars(answer.usage).values()]
-        before = usage.get(answer.task, [0] * len(used))
-        usage[answer.task] = [a + b for a, b in zip(before, used, strict=True)]
-    return ScannedLog(log.name, size, usage, places)
+def scan(log: Path, *, tells: bool = True) -> np.ndarray:
+    """Read what the index of a log has to have: (n_answers, `COLUMNS`) int64."""
+    rows = [
+        (_head(answer.key), at, *astuple(answer.usage))
+        for at, answer in _answers_in(log, tells=tells)
+    ]
+    return np.array(rows, np.int64).reshape(-1, COLUMNS)
 
 
-def _files(folder: Path) -> list[str]:
+def _logs(folder: Path) -> list[Path]:
+    """Return the logs in the order they were begun, also those of which an index alone is left."""
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if entry.is_file())
+        paths = [Path(entry.path) for entry in entries if entry.is_file()]
+    for path in paths:
+        if path.name.endswith(COMPRESSED):
+            _decompress(path)
+    names = (path.name.removesuffix(".zst") for path in paths)
+    logs = {Path(name).with_suffix(LOG) for name in names if name.endswith((LOG, INDEX))}
+    return [folder / log for log in sorted(logs)]
 
 
-def _decompress_logs(folder: Path) -> None:
-    """Turn what earlier versions compressed (``*.jsonl.zst``) into logs again."""
+def _decompress(path: Path) -> None:
+    """Turn what earlier versions compressed (``*.jsonl.zst``) into a log again."""
     import pyarrow as pa
 
-    for name in _files(folder):
-        if not name.endswith(COMPRESSED):
-            continue
-        path, log = folder / name, folder / name.removesuffix(".zst")
-        if log.exists():  # it is whole: its job, or another reader, was killed before the end
-            path.unlink(missing_ok=True)
-            continue
-        content, is_damaged = bytearray(), False
-        try:
-            with pa.input_stream(str(path), compression="zstd") as old:
-                while block := old.read(1 << 10):
-                    content += block
-        except FileNotFoundError:
-            continue  # another job has done it
-        except OSError as error:
-            logger.warning("%s: damaged (%s); what follows is asked again", path, error)
-            is_damaged = True
-        with atomic_path(log) as temporary:
-            temporary.write_bytes(content)
-        with suppress(FileNotFoundError):
-            if is_damaged:
-                path.rename(f"{path}.damaged")
-            path.unlink(missing_ok=True)
-    for path in folder.glob("index-*.bin"):
+    content, is_damaged = bytearray(), False
+    try:
+        with pa.input_stream(str(path), compression="zstd") as old:
+            while block := old.read(1 << 10):
+                content += block
+    except FileNotFoundError:
+        return  # another job has done it
+    except OSError as error:
+        logger.warning("%s: damaged (%s); what follows is asked again", path, error)
+        is_damaged = True
+    with atomic_path(path.with_suffix("")) as temporary:
+        temporary.write_bytes(content)
+    with suppress(FileNotFoundError):
+        if is_damaged:
+            path.rename(f"{path}.damaged")
         path.unlink(missing_ok=True)
 
 
 # Indexes
 
 
-class _UnreadableIndexError(Exception):
-    """An index that has gone or is damaged."""
+def index_log(log: Path) -> np.ndarray:
+    """Read a log and write its index, if it can be written; return its rows.
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
-
-
-def _remove_damaged(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        message = f"{path}: damaged, and cannot be removed ({error.strerror}); remove it"
-        raise InputError(message) from error
-
-
-class _Index:
-    """One index, opened without a lock: it is never changed."""
-
-    def __init__(self, path: Path, database: sqlite3.Connection | None = None) -> None:
-        self.path, self.address = path, f"file:{quote(str(path.absolute()))}?immutable=1"
-        try:
-            self.database = database or sqlite3.connect(self.address, uri=True)
-        except sqlite3.Error:
-            raise _UnreadableIndexError(path) from None
-        rows = self.rows("SELECT name, size, usage FROM log")
-        try:
-            self.logs = [
-                ScannedLog(name, size, json.loads(usage), []) for name, size, usage in rows
-            ]
-        except (ValueError, TypeError, RecursionError):
-            raise _UnreadableIndexError(path) from None
-        if not all(map(_is_log, self.logs)):
-            raise _UnreadableIndexError(path)
-
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        try:
-            return self.database.execute(query, values).fetchall()
-        except (sqlite3.Error, UnicodeDecodeError):
-            raise _UnreadableIndexError(self.path) from None
-
-
-def _is_log(log: ScannedLog) -> bool:
-    """Say whether what an index says of a log may be so, whoever wrote it."""
-    sums = log.usage.values() if isinstance(log.usage, dict) else [None]
-    return (
-        isinstance(log.name, str)
-        and Path(log.name).name == log.name
-        and isinstance(log.size, int)
-        and all(isinstance(one, list) and len(one) == N_SUMS for one in sums)
-        and all(isinstance(n, int) for one in sums if one for n in one)
-    )
-
-
-def _logs_of(indexes: Iterable[_Index]) -> dict[str, ScannedLog]:
-    """Return logs by name; one that was read several times as it was read last."""
-    known: dict[str, ScannedLog] = {}
-    for log in (log for index in indexes for log in index.logs):
-        if log.name not in known or log.size > known[log.name].size:
-            known[log.name] = log
-    return known
-
-
-def _fill(database: sqlite3.Connection, logs: Iterable[ScannedLog]) -> None:
-    """Put logs and the places of their answers into a new index."""
-    database.executescript(TABLES)
-    for number, log in enumerate(logs):
-        row = number, log.name, log.size, json.dumps(log.usage)
-        database.execute("INSERT INTO log VALUES (?, ?, ?, ?)", row)
-        database.executemany(
-            f"INSERT INTO answer VALUES (?, {number}, ?)",
-            sorted(log.places),
-        )
-    database.commit()
-
-
-def write_index(folder: Path, logs: Sequence[ScannedLog], merged: Sequence[_Index] = ()) -> Path:
-    """Write an index of logs, with the places that ``merged`` ones have; return its path.
-
-    It is named after what is in it, so that two who write the same write one.
+    An index is numbers of 64 bits: checksum of what follows, bytes of the log, and the rows.
     """
-    n_answers = sum(used[0] for log in logs for used in log.usage.values())
-    listed = repr(sorted((log.name, log.size) for log in logs))
-    digest = hashlib.sha256(listed.encode()).hexdigest()[:16]
-    path = folder / f"index-{n_answers:010d}-{digest}.sqlite"
-    with (
-        atomic_path(path) as temporary,
-        closing(sqlite3.connect(f"file:{quote(str(temporary.absolute()))}", uri=True)) as database,
-    ):
-        database.execute("PRAGMA journal_mode = OFF")  # it is written whole or not at all
-        _fill(database, logs)
-        for index in merged:
-            database.execute("ATTACH ? AS old", [index.address])
-            database.execute(
-                "INSERT OR IGNORE INTO answer SELECT a.head, log.id, a.at FROM old.answer a "
-                "JOIN old.log o ON o.id = a.log JOIN log ON log.name = o.name"
-            )
-            database.commit()
-            database.execute("DETACH old")
-    return path
+    size, rows = log.stat().st_size, scan(log)
+    content = np.concatenate([[size], rows.reshape(-1)]).astype("<i8").tobytes()
+    with suppress(OSError), atomic_path(log.with_suffix(INDEX)) as temporary:
+        temporary.write_bytes(zlib.crc32(content).to_bytes(8, "little") + content)
+    return rows
 
 
-def _merge(folder: Path) -> None:
-    """Merge indexes of a size; logs that are not there any more are left out."""
-    names, sizes = _files(folder), defaultdict[int, list[str]](list)
-    for name in names:
-        if found := INDEX.fullmatch(name):
-            sizes[(int(found[1]).bit_length() - 1) // FAN_BITS].append(name)
-    for group in sizes.values():
-        n_entries = accumulate(int(name.split("-")[1]) for name in group)
-        del group[bisect_right(list(n_entries), MOST_ENTRIES) :]
-        if len(group) >= 1 << FAN_BITS:
-            # Another job merges them, or a reader sees what is wrong with one.
-            with suppress(OSError, sqlite3.Error, _UnreadableIndexError):
-                indexes = [_Index(folder / name) for name in group]
-                logs = [log for log in _logs_of(indexes).values() if log.name in names]
-                merged = write_index(folder, logs, indexes)
-                for index in indexes:
-                    index.database.close()
-                for name in set(group) - {merged.name}:
-                    (folder / name).unlink(missing_ok=True)
+def _rows_of(log: Path) -> np.ndarray:
+    """Return the rows of a log by its index; of one that is longer or has none, by itself."""
+    index = log.with_suffix(INDEX)
+    if index.is_file():
+        whole = index.read_bytes()
+        checksum, content = int.from_bytes(whole[:8], "little"), whole[8:]
+        if len(content) % (8 * COLUMNS) != 8 or zlib.crc32(content) != checksum:
+            logger.warning("%s: damaged index; its log is read anew", index)
+        else:
+            numbers = np.frombuffer(content, "<i8")
+            if not log.is_file() or log.stat().st_size <= numbers[0]:
+                return numbers[1:].reshape(-1, COLUMNS)
+    return index_log(log) if log.is_file() else np.empty((0, COLUMNS), np.int64)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where all answers of a folder were when it was read, by key and by age; and their usage."""
+
+    names: list[str]
+    heads: np.ndarray
+    logs: np.ndarray
+    starts: np.ndarray
+    usage: Usage
+
+    @classmethod
+    def read(cls, folder: Path) -> "_Places":
+        """Read all indexes; InputError if the folder or a log cannot be read."""
+        places, used = [np.empty((0, 2), np.int64)], np.zeros(COLUMNS - 2, np.int64)
+        try:
+            logs = _logs(folder)
+            with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+                for rows in pool.map(_rows_of, logs):
+                    places.append(rows[:, :2].copy())
+                    used += rows[:, 2:].sum(axis=0)
+        except OSError as error:
+            words = f"{error.filename or folder}: cannot be read ({error.strerror})"
+            raise InputError(words) from error
+        heads, starts = np.concatenate(places).T
+        order = np.argsort(heads, kind="stable")
+        number = np.repeat(np.arange(len(logs)), [len(one) for one in places[1:]])
+        names = [log.name for log in logs]
+        return cls(names, heads[order], number[order], starts[order], Usage(*used.tolist()))
+
+    def of(self, key: str) -> Iterator[tuple[str, int]]:
+        """Yield log and byte of the answers whose keys begin as this one does."""
+        first, last = np.searchsorted(self.heads, [_head(key), _head(key) + 1])
+        for place in range(first, last):
+            yield self.names[self.logs[place]], int(self.starts[place])
+
+    def n_in(self, log: str) -> int:
+        """Count the answers of a log."""
+        known = self.names.index(log) if log in self.names else -1
+        return int(np.count_nonzero(self.logs == known))

@@ -313,7 +313,6 @@ class _Run:
             batch = _recorded(path)
             if batch is None or batch.server != self._settings.base_url:
                 continue
-            self._store.look_up(batch.tasks)
             if all(key in self._store for key in batch.tasks):  # its reader was killed
                 path.unlink(missing_ok=True)
             elif self._waiting.keys() & batch.tasks.keys():

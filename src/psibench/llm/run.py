@@ -22,7 +22,6 @@ def ask_all(
     *,
     store: str | Path,
     on_outcome: Callable[[Outcome], None],
-    keys: Iterable[str] = (),
     prices: Mapping[str, Price] | None = None,
     check_stop: Callable[[], None] = lambda: None,
 ) -> Totals:
@@ -36,8 +35,6 @@ def ask_all(
         Drawn as fast as they are asked; never held all at once.
     settings, store
         Model, server, policy and budget; folder of the answer store of this model.
-    keys
-        Those of the items' requests, where they are known: looked up together they cost less.
     prices
         Price table, needed with ``settings.budget_usd``; what the store holds counts as spent.
     check_stop
@@ -53,7 +50,6 @@ def ask_all(
     """
     results, asking = OutcomeSink(on_outcome), settings.asking
     with AnswerStore(store) as answers:
-        answers.look_up(keys)
         chains = results.unanswered(items, answers, asking.max_reasks)
         if (first := next(chains, None)) is None:
             return results.totals
