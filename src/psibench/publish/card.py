@@ -62,21 +62,21 @@ class Facts:
         and ``elsewhere``: the queries whose declared ``target_position`` is not the third that the
         middle of their span lies in, and which is not in the files.
     records
-        Of each dataset, in the same order, the provenance of its tables.
+        The provenance of all tables.
     flow, attrition, controls
         Rows of the languages and domains exported; None where the benchmark has no such table.
     """
 
     counts: pl.DataFrame
-    records: list[list[Mapping[str, Any]]]
+    records: list[Mapping[str, Any]]
     flow: pl.DataFrame | None
     attrition: pl.DataFrame | None
     controls: pl.DataFrame | None
 
     @property
-    def created(self) -> str:
-        """The last day a table was made on; empty if no table says."""
-        return max((day for of in self.records for day in _days(of)), default="")
+    def days(self) -> list[str]:
+        """The days that tables were made on, as they say, in order."""
+        return sorted({str(one["created"])[:10] for one in self.records if one.get("created")})
 
 
 def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_positions: bool) -> Facts:
@@ -93,7 +93,7 @@ def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_position
 
     return Facts(
         counts,
-        [[read_provenance(d.path(table)) or {} for table in TABLES] for d in datasets],
+        [read_provenance(one.path(table)) or {} for one in datasets for table in TABLES],
         flow=of_places("flow", by_place(FLOW)),
         attrition=of_places("attrition", ATTRITION),
         controls=_controls(benchmark, list(dict.fromkeys(d.language for d in datasets))),
@@ -224,8 +224,7 @@ def card_text(
     name: str, facts: Facts, written: Sequence[Written], *, layout: str, licence: Licence
 ) -> str:
     """Return the card of a benchmark in a layout."""
-    counts = facts.counts
-    records = [record for of in facts.records for record in of]
+    counts, records = facts.counts, facts.records
     made = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     return made.from_string(CARD).render(
         name=name,
@@ -239,8 +238,13 @@ def card_text(
         losses=_losses(facts),
         controls=None if facts.controls is None else _controls_table(facts.controls),
         versions=_distinct(record.get("psibench_version") for record in records) or UNKNOWN,
-        stages=_stages(records) or UNKNOWN,
-        dates=_dates(records) or UNKNOWN,
+        stages=_distinct(
+            f"{one['stage']} {one['stage_version']}"
+            for one in records
+            if {"stage", "stage_version"} <= one.keys()
+        )
+        or UNKNOWN,
+        dates=" to ".join(dict.fromkeys([*facts.days[:1], *facts.days[-1:]])) or UNKNOWN,
         version=__version__,
         export_version=EXPORT_VERSION,
         authors=_named(records, "queries_by") or UNKNOWN,
@@ -339,24 +343,6 @@ def _controls_table(controls: pl.DataFrame) -> str:
     shown: Columns = {"language": "corpus_lang", "control": "model", "queries": "n_queries"}
     shown |= {"mean": "mean", "PSI": "psi", "at equal documents": with_ends("psi_same")}
     return _markdown(controls, shown | {"p": "p_adjusted"}, {"p": p_value})
-
-
-def _stages(records: Iterable[Mapping[str, Any]]) -> str:
-    return _distinct(
-        f"{record['stage']} {record['stage_version']}"
-        for record in records
-        if {"stage", "stage_version"} <= record.keys()
-    )
-
-
-def _days(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    return sorted({str(record["created"])[:10] for record in records if record.get("created")})
-
-
-def _dates(records: Iterable[Mapping[str, Any]]) -> str:
-    """Word the first and the last day of creation."""
-    days = _days(records)
-    return " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
 
 
 def _named(records: Iterable[Mapping[str, Any]], field: str) -> str:

@@ -17,16 +17,15 @@ from psibench.publish.card import Facts, Licence
 from psibench.publish.layouts import Written
 from psibench.tables import hash_file
 
-
-def _own(names: str) -> dict[str, str]:
-    """Return terms that Croissant's own vocabulary has by the same name."""
-    return {name: f"cr:{name}" for name in names.split()}
-
-
+OWN_TERMS = (
+    "citeAs column extract field fileProperty fileObject fileSet format includes isLiveDataset "
+    "jsonPath key md5 parentField path recordSet references regex repeated replace separator "
+    "source subField transform"
+).split()
+"""Terms that Croissant's own vocabulary has by the same name."""
 CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    **_own("citeAs column"),
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
@@ -34,10 +33,8 @@ CONTEXT: dict[str, Any] = {
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    **_own("extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath"),
-    **_own("key md5 parentField path recordSet references regex repeated replace"),
     "sc": "https://schema.org/",
-    **_own("separator source subField transform"),
+    **{name: f"cr:{name}" for name in OWN_TERMS},
 }
 """The specification's own context."""
 ENCODINGS = {
@@ -46,7 +43,6 @@ ENCODINGS = {
     ".tsv": "text/tab-separated-values",
     ".trec": "text/plain",
 }
-WITHOUT_HEADER = ("topics", "run")
 
 
 def croissant(
@@ -54,6 +50,7 @@ def croissant(
 ) -> str:
     """Return the metadata of the files in a folder, as JSON."""
     files = list({one.path: one for one in reversed(written)}.values())[::-1]
+    tables = [one for one in files if one.table != "topics" and one.path.suffix != ".trec"]
     described: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -69,15 +66,11 @@ def croissant(
         "inLanguage": sorted(set(facts.counts["language"])),
         "version": "1.0.0",
         "distribution": [_file(one, folder) for one in files],
-        "recordSet": [_records(one) for one in files if _has_columns(one)],
+        "recordSet": [_records(one) for one in tables],
     }
-    if facts.created:
-        described["datePublished"] = facts.created
+    if facts.days:
+        described["datePublished"] = facts.days[-1]
     return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
-
-
-def _has_columns(one: Written) -> bool:
-    return one.table not in WITHOUT_HEADER and one.path.suffix != ".trec"
 
 
 def _file(one: Written, folder: Path) -> dict[str, Any]:
@@ -111,7 +104,7 @@ def _records(one: Written) -> dict[str, Any]:
                 "name": column,
                 **({"description": texts[column]} if column in texts else {}),
                 "dataType": _type(kind),
-                **({"repeated": True} if _is_list(kind) else {}),
+                **({"repeated": True} if kind.is_nested() else {}),
                 "source": {
                     "fileObject": {"@id": one.path.as_posix()},
                     "extract": {"column": column},
@@ -132,7 +125,3 @@ def _type(kind: pl.DataType) -> str | None:
     if inner.is_float():
         return "sc:Float"
     return "sc:Boolean" if inner == pl.Boolean else None
-
-
-def _is_list(kind: pl.DataType) -> bool:
-    return isinstance(kind, pl.List | pl.Array)

@@ -75,11 +75,6 @@ class Subset:
     queries: tuple[pl.DataFrame, ...]
     qrels: pl.DataFrame
 
-    @property
-    def is_pair(self) -> bool:
-        """Say whether queries and documents are of two languages."""
-        return self.language != self.collection.language
-
 
 @dataclass(frozen=True)
 class Written:
