@@ -71,6 +71,15 @@ def test_spans_and_tags_that_are_none_are_refused(tmp_path, field, value):
         read_queries(tmp_path / "q.parquet")
 
 
+@pytest.mark.parametrize(("field", "value"), [("domain", "\ud800"), ("positions", ["\ud800"])])
+def test_half_of_a_surrogate_pair_is_refused_with_its_place(tmp_path, field, value):
+    (tmp_path / "q.jsonl").write_text(
+        json.dumps({"_id": "q", "target_position": "end", field: value})
+    )
+    with pytest.raises(InputError, match=rf"line 1: field '{field}' holds half of a surrogate"):
+        read_queries(tmp_path / "q.jsonl")
+
+
 @pytest.mark.parametrize("inside_metadata", [False, True])
 def test_jsonl_queries_are_read_from_fields_or_metadata(tmp_path, inside_metadata):
     lines = []

@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from psibench.errors import InputError
 from psibench.lines import read_delimited, read_lines, read_records
@@ -80,14 +81,20 @@ def read_parquet(
 TABLE_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
 TEXT, NUMBER, SPAN = pl.String(), pl.Int64(), pl.List(pl.Int64)
 TEXTS, SPANS = pl.List(pl.String), pl.List(SPAN)
-EXPECTED: dict[Any, tuple[str, int]] = {
-    TEXT: ("text", 0),
-    NUMBER: ("whole numbers", 0),
-    SPAN: ("[start, end] whole numbers", 1),
-    TEXTS: ("lists of texts", 1),
-    SPANS: ("lists of [start, end] whole numbers", 2),
+Whole = Annotated[int, Field(gt=-(2**63), lt=2**63)]
+Span = Annotated[list[Whole], Field(min_length=2, max_length=2)]
+EXPECTED: dict[Any, tuple[str, int, Any]] = {
+    TEXT: ("text", 0, str),
+    NUMBER: ("whole numbers", 0, Whole),
+    SPAN: ("[start, end] whole numbers", 1, Span),
+    TEXTS: ("lists of texts", 1, list[str]),
+    SPANS: ("lists of [start, end] whole numbers", 2, list[Span]),
 }
-"""What a column may hold: how a message says so, and how many lists its values are in."""
+"""What a column may hold: how a message says so, how many lists its values are in, JSON's type."""
+IN_JSON = {
+    kind: TypeAdapter(of_json, config=ConfigDict(strict=True))
+    for kind, (_, _, of_json) in EXPECTED.items()
+}
 ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_id", "chunk_id")
 """Columns of any table of a dataset that hold ids of its documents or queries."""
 
@@ -146,7 +153,7 @@ def typed_column(frame: pl.DataFrame, name: str, kind: Any, path: Path) -> pl.Se
     of another kind, or a value does not fit.
     """
     column = inner = frame.get_column(name)
-    expected, depth = EXPECTED[kind]
+    expected, depth, _ = EXPECTED[kind]
     for _ in range(depth):
         is_list = isinstance(inner.dtype, pl.List | pl.Array)
         inner = inner.explode() if is_list else pl.Series([[]])  # of no kind below
@@ -173,26 +180,14 @@ def _field(value: Any, name: str, kind: Any, where: str) -> Any:
         return None
     if name in ID_COLUMNS:
         return identifier(value, where=where, column=name)
-    if not _FITS[kind](value):
-        raise InputError(f"{where}: {name} is {shown(value)}; expected {EXPECTED[kind][0]}")
-    return utf8(value, where=where, column=name) if kind == TEXT else value
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-
-
-def _is_span(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_whole, value))
-
-
-_FITS: dict[Any, Callable[[Any], bool]] = {
-    TEXT: lambda value: isinstance(value, str),
-    NUMBER: _is_whole,
-    SPAN: _is_span,
-    TEXTS: lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
-    SPANS: lambda value: isinstance(value, list) and all(map(_is_span, value)),
-}
+    try:
+        IN_JSON[kind].validate_python(value)
+    except ValidationError as error:
+        expected = EXPECTED[kind][0]
+        raise InputError(f"{where}: {name} is {shown(value)}; expected {expected}") from error
+    for text in {TEXT: [value], TEXTS: value}.get(kind, ()):
+        utf8(text, where=where, column=name)
+    return value
 
 
 # --- Pairs of a query and a document with a number: runs and qrels -------------------------------
