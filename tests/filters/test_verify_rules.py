@@ -14,7 +14,7 @@ from filter_tables import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.filters.decide import evidence_targets
+from psibench.filters.decide import evidence_targets, target_parts
 from psibench.filters.margin_counts import (
     CELL_TABLE,
     count_by_cell,
@@ -28,6 +28,7 @@ from psibench.filters.verify import (
     consensus_margins,
     decide_verify,
     pairs_to_score,
+    section_leads,
 )
 from psibench.tables import conform
 from psibench.text.segments import POSITIONS
@@ -67,8 +68,8 @@ def test_agreement_keeps_a_query_whose_target_every_reranker_puts_strictly_first
 ):
     scores = segment_scores({("q", "cheap"): cheap, ("q", "dear"): dear})
     section = VerifyAgreement(rerankers=PANEL)
-    decided = decide_verify(section, scores, candidates_frame({"q": targets}))
-    assert decision_rows(decided) == {"q": expected}
+    leads = section_leads(section, scores, targets_frame({"q": targets}))
+    assert decision_rows(decide_verify(section, leads)) == {"q": expected}
 
 
 def margin_rows(margins):
@@ -96,10 +97,11 @@ MARGINS_BY_HAND = [
 def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expected, reason):
     scores = segment_scores({("q", "a"): a, ("q", "b"): b})
     section = VerifyMargin(rerankers=["a", "b"], threshold=0.25)
-    margins = consensus_margins(section, scores, targets_frame({"q": targets}))
+    leads = section_leads(section, scores, targets_frame({"q": targets}))
+    margins = consensus_margins(section, leads)
     assert margin_rows(margins) == {"q": expected}
-    decided = decide_verify(section, scores, candidates_frame({"q": targets}))
-    assert decision_rows(decided)["q"] == (not reason, reason, *expected[:2])
+    decided = decision_rows(decide_verify(section, leads))
+    assert decided["q"] == (not reason, reason, *expected[:2])
     conform(margins, MARGINS, where="margins")
 
 
@@ -117,7 +119,8 @@ def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expecte
 def test_a_floor_stops_below_it_and_says_so(a, b, expected):
     scores = segment_scores({("q", "a"): a, ("q", "b"): b})
     targets = targets_frame({"q": ["beginning"]})
-    margins = consensus_margins(VerifyMargin(rerankers=["a", "b"]), scores, targets)
+    section = VerifyMargin(rerankers=["a", "b"])
+    margins = consensus_margins(section, section_leads(section, scores, targets))
     assert margin_rows(margins) == {"q": expected}
 
 
@@ -202,7 +205,8 @@ def test_decisions_equal_the_plain_rule_scored_in_turn_or_all_at_once_in_any_ord
     order = list(range(complete.height))
     shuffled.shuffle(order)
     for scores in (made, complete, complete[order]):
-        decided = decide_verify(section, scores, candidates)
+        leads = section_leads(section, scores, target_parts(candidates, section.parts))
+        decided = decide_verify(section, leads)
         assert decision_rows(decided) == expected
         assert list(decision_rows(decided)) == candidates.get_column("_id").to_list()
 

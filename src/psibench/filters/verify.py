@@ -244,18 +244,20 @@ def target_leads(
     )
 
 
-def deciding_leads(
-    leads: pl.DataFrame, targets: pl.DataFrame, continues: pl.Expr, *, parts: Sequence[str]
+def section_leads(
+    section: VerifySection, scores: pl.DataFrame, targets: pl.DataFrame
 ) -> pl.DataFrame:
-    """Find the lead that decides on each query.
+    """Find the lead that decides on each query, by the section's rule.
 
     It is the lead under the first reranker that stops the scoring of the query, else its smallest
-    lead; of equal ones that of the first reranker. ``continues`` says of a ``lead`` whether scoring
-    goes on; without a lead it stops. ``leads`` are those of `target_leads`. Returns a row per
-    query, in order of ``targets``: ``query_id, reranker_index, reranker, lead, continues``, and
+    lead; of equal ones that of the first reranker. Without a lead scoring stops. ``scores`` and
+    ``targets`` are as of `target_leads`. Returns a row per query, in order of ``targets``:
+    ``query_id, reranker_index, reranker, lead, continues`` (whether scoring goes on), and
     ``reason``, why there is no lead. A query that cannot be compared has no reranker.
     """
-    leads = leads.with_columns(continues=continues.fill_null(False))
+    parts, continues = section.parts, section.continues_scoring.fill_null(False)
+    leads = target_leads(scores, targets, rerankers=section.rerankers, parts=parts)
+    leads = leads.with_columns(continues=continues)
     stopped = leads.filter(~pl.col("continues")).sort("reranker_index")
     stopped = stopped.unique("query_id", keep="first")
     passed = leads.join(stopped, on="query_id", how="anti")
@@ -263,26 +265,20 @@ def deciding_leads(
     decided = targets.join(
         pl.concat([stopped, smallest]), on="query_id", how="left", maintain_order="left"
     )
-    no_text = pl.when(pl.col("lead").is_null()).then(pl.lit(NO_TEXT_REASON[tuple(parts)]))
+    no_text = pl.when(pl.col("lead").is_null()).then(pl.lit(NO_TEXT_REASON[parts]))
     return decided.with_columns(
         pl.col("continues").fill_null(False),
         reason=pl.coalesce(incomparable_reason(parts), no_text),
     )
 
 
-def consensus_margins(
-    section: VerifySection, scores: pl.DataFrame, targets: pl.DataFrame
-) -> pl.DataFrame:
-    """Compute the consensus margin of every query, its smallest lead over the panel: MARGINS rows.
+def consensus_margins(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
+    """Give the consensus margin of every query, its smallest lead over the panel: MARGINS rows.
 
-    A query stops at the first reranker under which its lead is below the section's floor; that lead
-    is its margin, an upper bound of the exact one (``is_exact`` false). No count at thresholds of
-    the floor or more changes.
+    ``deciding`` is of `section_leads`. A query stops at the first reranker under which its lead is
+    below the section's floor; that lead is its margin, an upper bound of the exact one
+    (``is_exact`` false). No count at thresholds of the floor or more changes.
     """
-    return _margins(section, _section_leads(section, scores, targets))
-
-
-def _margins(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
     lead, is_last = pl.col("lead"), pl.col("reranker_index") == len(section.rerankers) - 1
     margins = deciding.with_columns(
         margin=lead,
@@ -292,27 +288,12 @@ def _margins(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
     return as_table(MARGINS, margins)
 
 
-def decide_verify(
-    section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
-) -> pl.DataFrame:
-    """Decide by the section's rule: DECISIONS rows, one per candidate, in their order.
+def decide_verify(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
+    """Decide by the section's rule: DECISIONS rows, one per query, in the order of their leads.
 
-    ``score`` is the target's lead over the best other part: under the reranker that dropped the
-    query, or the smallest of the panel.
+    ``deciding`` is of `section_leads`. ``score`` is the target's lead over the best other part:
+    under the reranker that dropped the query, or the smallest of the panel.
     """
-    deciding = _section_leads(section, scores, target_parts(candidates, section.parts))
-    return _decisions(section, deciding)
-
-
-def _section_leads(
-    section: VerifySection, scores: pl.DataFrame, targets: pl.DataFrame
-) -> pl.DataFrame:
-    """Return the `deciding_leads` of a section."""
-    leads = target_leads(scores, targets, rerankers=section.rerankers, parts=section.parts)
-    return deciding_leads(leads, targets, section.continues_scoring, parts=section.parts)
-
-
-def _decisions(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
     named = deciding.rename({"query_id": "item_id", "reranker": "decided_by"})
     reason = pl.coalesce("reason", section.drop_reason)
     return make_decisions(named.with_columns(score="lead"), reason)
@@ -368,8 +349,8 @@ def run_verify(
         params=section.model_dump(mode="json"),
     )
     targets = target_parts(entered, section.parts)
-    deciding = _section_leads(section, all_scores, targets)
-    decisions_by_rule = {section.rule_label: _decisions(section, deciding)}
+    deciding = section_leads(section, all_scores, targets)
+    decisions_by_rule = {section.rule_label: decide_verify(section, deciding)}
     kept = kept_items(entered, decisions_by_rule[section.rule_label])
     if section.balance:
         balanced = balance_positions(evidence_targets(kept), seed=section.seed)
@@ -382,7 +363,7 @@ def run_verify(
     write_ledger(ledger, place, outputs, source)
     tables = {}
     if isinstance(section, VerifyMargin):
-        margins = _margins(section, deciding)
+        margins = consensus_margins(section, deciding)
         tables = {"margins": (margins, MARGINS)}
         margin = margins.select("margin", "query_id")
         conditions = list(margin_conditions(sorted({*MARGIN_THRESHOLDS, section.threshold})))
