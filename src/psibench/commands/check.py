@@ -4,7 +4,6 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -302,8 +301,10 @@ def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
 
 def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
     """Say what share of the text lies beyond what each encoder is given."""
+    from psibench.models.counting import load_tokenizer
+
     some = texts.gather_every(-(-len(texts) // SAMPLED)).to_list()
-    counts: dict[str, np.ndarray] = {}
+    counts: dict[str, tuple[np.ndarray, int]] = {}
     for model, entry in plan.models.items():
         limit, checkpoint = getattr(entry, "max_tokens", None), getattr(entry, "checkpoint", None)
         if limit is None or checkpoint is None:
@@ -312,13 +313,14 @@ def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
             checkpoint = plan.config.trained[model].settings.checkpoint
         is_local = local_folder(checkpoint) is not None
         counted_by = checkpoint if is_local else EMBEDDED
-        tokenizer = _tokenizer(counted_by)
         if counted_by not in counts:
+            tokenizer = load_tokenizer(counted_by, option="checkpoint")
             ids = tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]
-            counts[counted_by] = np.array([len(one) for one in ids])
-            yield f"tokens ({counted_by}): {_spread(counts[counted_by])}"
-        tokens = counts[counted_by]
-        beyond = (tokens - (limit - tokenizer.num_special_tokens_to_add())).clip(0)
+            own = np.array([len(one) for one in ids])
+            counts[counted_by] = own, tokenizer.num_special_tokens_to_add()
+            yield f"tokens ({counted_by}): {_spread(own)}"
+        tokens, n_special = counts[counted_by]
+        beyond = (tokens - (limit - n_special)).clip(0)
         about = "" if is_local else "about "
         windows: Windows | None = getattr(entry, "windows", None)
         if windows is not None and windows.keep == "head-and-tail":
@@ -331,13 +333,6 @@ def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
                 f"{beyond.sum() / max(tokens.sum(), 1):.0%} of the text, the end of "
                 f"{(beyond > 0).mean():.0%} of the documents"
             )
-
-
-@cache
-def _tokenizer(name: str) -> Any:
-    from psibench.models.counting import load_tokenizer
-
-    return load_tokenizer(name, option="checkpoint")
 
 
 def _spread(numbers: np.ndarray) -> str:
