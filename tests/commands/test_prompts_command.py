@@ -106,27 +106,6 @@ def refusal(capsys, *argv):
     return printed.err
 
 
-def test_list_names_every_shipped_template_with_its_variables(capsys):
-    assert main(["prompts", "list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["task", "variables", "description"]
-    assert [line.split()[0] for line in lines[1:]] == [
-        "choose_configuration",
-        "generate_positional_query",
-        "generate_questions",
-        "grade_relevance",
-        "judge_refusal",
-        "judge_segment",
-        "judge_translation",
-        "locate_span",
-        "propose_questions",
-        "summarise",
-        "translate",
-    ]
-    assert "locate_span                document, question, answer" in lines[8]
-    assert lines[8].endswith("quoted word for word (recipe posir).")
-
-
 def test_render_prints_the_final_messages_under_their_roles(folder, capsys):
     tables(folder)
     (folder / "own.md").write_text(PROMPT)

@@ -18,7 +18,7 @@ COMMANDS = {
     "models": "list the model registry",
     "plan": "say how much a config has to encode, and in how many jobs of which length",
     "probe": "what a model's vectors look at: texts changed at known places",
-    "prompts": "list the prompt templates, or show what a model gets for one item",
+    "prompts": "show what a language model gets for one item",
     "publish": "many runs side by side on one page, or a model's results as the hub reads them",
     "schema": "write config/schema.json and docs/config.md from the typed config",
 }
@@ -37,7 +37,7 @@ EXAMPLES = {
     "models": "psibench models --kind dense",
     "plan": "psibench plan --config my-config.yaml",
     "probe": "psibench probe insertion all-minilm-l6-v2-512 corpus.parquet --out insertion.csv",
-    "prompts": "psibench prompts list",
+    "prompts": "psibench prompts render locate_span --row ID --config my-config.yaml",
     "publish": "psibench publish leaderboard results --out leaderboard.html",
     "schema": "psibench schema",
 }

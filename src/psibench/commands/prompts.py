@@ -1,15 +1,13 @@
-"""`psibench prompts`: the templates, and the final text that a model gets for one item."""
+"""`psibench prompts`: the final text that a model gets for one item."""
 
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
 from psibench.commands.base import Command, add_config, read_config
-from psibench.commands.text_table import aligned
-from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.generate.ask import read_task_tables
-from psibench.llm.prompts import load_prompt, requests_of
+from psibench.llm.prompts import requests_of
 from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
 from psibench.plan.config import load_config, resolve_llms
 from psibench.tables.domains import TablePath, domain_table
@@ -18,9 +16,8 @@ EXAMPLES = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the two actions."""
+    """Add what is shown, of which task and item."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("list", help="the shipped templates: task, variables, description")
     render = actions.add_parser(
         "render",
         help="the messages a model gets for one item",
@@ -38,16 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_prompts(args: argparse.Namespace) -> None:
-    """List the templates or render one."""
-    print("\n".join(_listing() if args.action == "list" else _rendered(args)))
-
-
-def _listing() -> Iterator[str]:
-    rows = [("task", "variables", "description")]
-    for path in sorted(PROMPTS.glob("*.md")):
-        prompt = load_prompt(path)
-        rows.append((prompt.task, ", ".join(prompt.variables), prompt.description))
-    return aligned(rows, n_text=len(rows[0]))
+    """Print the messages of one item."""
+    print("\n".join(_rendered(args)))
 
 
 def _rendered(args: argparse.Namespace) -> Iterator[str]:
@@ -116,7 +105,7 @@ def _tables(
 
 
 COMMAND = Command(
-    description="The templates of config/prompts, and the final text of one record.",
+    description="The final text of one record, as a language model gets it.",
     add_arguments=add_arguments,
     run=run_prompts,
 )
