@@ -154,11 +154,6 @@ def downloaded(key):
     return lambda wildcards: getattr(plan.downloads[wildcards.checkpoint], key)
 
 
-def budgeted_model(wildcards):
-    """A paid model with a budget is asked by one job at a time, so that what is spent is known."""
-    return int(plan.models[wildcards.model].budget_usd is not None)
-
-
 # What rules ask about that is no wildcard of theirs: the sides of a pair, the language translated
 # from, the reranker of a model that has one, the encoder of personas, the pool of a training.
 query_lang, corpus_lang = attrgetter("query_lang"), attrgetter("corpus_lang")

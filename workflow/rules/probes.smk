@@ -52,7 +52,7 @@ use rule probe as probe_api with:
     threads: 1
     resources:
         **needs(4000, 6, minutes=1440),
-        budgeted_llm=budgeted_model,
+        budgeted_llm=per_job(jobs.budgeted),
 
 
 use rule on_cpu as probe_table with:

@@ -101,7 +101,7 @@ use rule on_cpu as embed_api with:
         model=patterns["api"],
     resources:
         **needs(4000, 6, minutes=1440),
-        budgeted_llm=budgeted_model,
+        budgeted_llm=per_job(jobs.budgeted),
     params:
         entry=per_job(jobs.entry),
         model_version=per_job(jobs.model_version),

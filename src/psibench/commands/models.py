@@ -12,7 +12,7 @@ from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import composed, read_yaml
 from psibench.config.models import FusionModel, Kind, Model, RerankModel, RunFilesModel
-from psibench.config.registry import load_registry, validate_registry
+from psibench.config.registry import load_registry
 from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError
@@ -47,11 +47,9 @@ def run_models(args: argparse.Namespace) -> None:
     SystemExit
         With code 1, if an entry that is checked departs from its checkpoint.
     """
-    entries = load_registry()
-    if args.config is not None:
-        raw = composed(read_yaml(args.config)).get("registry") or {}
-        refuse_secrets(raw, key="registry")
-        entries |= validate_registry(raw, f"{args.config}: registry")
+    own = composed(read_yaml(args.config)).get("registry") if args.config is not None else {}
+    refuse_secrets(own, key="registry")
+    entries = load_registry(own, f"{args.config}: registry")
     named = {name: _entry(name, entries) for name in args.ids} if args.ids else entries
     shown = {name: one for name, one in named.items() if args.kind in (None, one.kind)}
     if args.check:

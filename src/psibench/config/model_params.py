@@ -5,7 +5,7 @@ from typing import Any
 
 from psibench.config.model_base import ModelBase
 from psibench.config.models import Model
-from psibench.config.registry import load_registry, validate_registry
+from psibench.config.registry import load_registry
 from psibench.errors import InputError
 
 FIELDS_WITHOUT_EFFECT = frozenset(
@@ -48,8 +48,7 @@ def registry_entry(config: Mapping[str, Any], model: str) -> Model:
     InputError
         If there is no such model.
     """
-    own = validate_registry(config.get("registry") or {}, "config key registry")
-    known = load_registry() | own
+    known = load_registry(config.get("registry"))
     if model not in known:
         raise InputError(f"unknown model {model!r}. Supported: {', '.join(sorted(known))}")
     return known[model]

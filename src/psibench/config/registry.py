@@ -1,7 +1,6 @@
 """Reading the model registry."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -12,14 +11,12 @@ from psibench.config.models import Model
 from psibench.config.paths import REGISTRY
 
 
-def load_registry(path: str | Path = REGISTRY) -> dict[str, Model]:
-    """Read a model registry file: model id -> entry."""
-    return read_entries(path, TypeAdapter(dict[Id, Model]))
-
-
-def validate_registry(raw: Mapping[str, Any], where: str) -> dict[str, Model]:
-    """Validate registry entries; ``where`` names them in messages."""
-    return validated(raw, TypeAdapter(dict[Id, Model]), where)
+def load_registry(
+    own: Mapping[str, Any] | None = None, where: str = "config key registry"
+) -> dict[str, Model]:
+    """Read the shipped models, id -> entry; ``own`` ones, found ``where``, take their place."""
+    kind = TypeAdapter(dict[Id, Model])
+    return read_entries(REGISTRY, kind) | validated(own or {}, kind, where)
 
 
 def parse_model(entry: Mapping[str, Any]) -> Model:

@@ -302,19 +302,21 @@ def encode_minutes(plan: Plan, benchmark: str, model: str, lang: str) -> int:
 
 def ask_minutes(plan: Plan, benchmark: str, task: str) -> int:
     """Return how long one job that asks a model may take: a batch alone takes up to a day."""
-    backend = plan.llms[plan.benchmarks[benchmark].tasks[task].section.llm].backend
-    return 2880 if backend == "openai-batch" else 720
+    return 2880 if plan.llm_of(benchmark, task).backend == "openai-batch" else 720
 
 
-def budgeted(plan: Plan, benchmark: str, task: str) -> int:
-    """Return the units of `budgeted_llm` that a task's job takes: 1 if its model has a budget."""
-    llm = plan.llms[plan.benchmarks[benchmark].tasks[task].section.llm]
-    return int(llm.budget_usd is not None)
+def budgeted(plan: Plan, benchmark: str, task: str = "", model: str = "") -> int:
+    """Return the units of `budgeted_llm` that a job takes: 1 if what it asks has a budget.
+
+    It is the language model of a task, or an embedding API.
+    """
+    asked = plan.models[model] if model else plan.llm_of(benchmark, task)
+    return int(getattr(asked, "budget_usd", None) is not None)
 
 
 def served_gpus(plan: Plan, benchmark: str, task: str) -> int:
     """Return the GPUs of a job that serves a task's model itself; 0 on a CPU."""
-    return plan.llms[plan.benchmarks[benchmark].tasks[task].section.llm].vllm.gpus
+    return plan.llm_of(benchmark, task).vllm.gpus
 
 
 def threads(

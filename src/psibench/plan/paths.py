@@ -23,7 +23,6 @@ from psibench.generate.benchmarks import (
     view_id,
 )
 from psibench.generate.recipes import judge_name
-from psibench.llm.sections import LlmSettings
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
@@ -73,7 +72,7 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
     )
     patterns["encoded in shards"], patterns["encoded whole"] = split, f"(?!{split}){named}"
     split = _asked(plan, lambda one, task, lang: len(one.task_shards(task, lang)) > 1)
-    served = _asked(plan, lambda one, task, _: _llm(plan, one, task).backend == "vllm")
+    served = _asked(plan, lambda one, task, _: plan.llm_of(one.id, task).backend == "vllm")
     patterns["asked in shards"] = split
     patterns["asked in shards by vllm"] = f"(?={split})(?:{served})"
     patterns["asked in shards without vllm"] = f"(?!{served})(?:{split})"
@@ -182,10 +181,6 @@ def _asked(plan: Plan, applies: Callable[[PlannedBenchmark, str, str], bool]) ->
                 parts = "(?:/[0-9]+-of-[0-9]+)?"
                 ends.append((name, f"build/{re.escape(lang)}{parts}/(?:{_any_of(tasks)})[./]"))
     return _with_lookahead(ends)
-
-
-def _llm(plan: Plan, planned: PlannedBenchmark, task: str) -> LlmSettings:
-    return plan.llms[planned.tasks[task].section.llm]
 
 
 # Tables of a benchmark, domain by domain

@@ -225,6 +225,10 @@ class Plan:
             return "unknown"
         return "encoded" if self.is_vector(model) else "all"
 
+    def llm_of(self, benchmark: str, task: str) -> LlmSettings:
+        """Return the language model that a task asks."""
+        return self.llms[self.benchmarks[benchmark].tasks[task].section.llm]
+
     def reranker_of(self, model: str) -> str:
         """Return the id of the reranker behind a model."""
         entry = self.models[model]

@@ -19,24 +19,22 @@ DOMAIN = Column("domain", STRING, "domain of the benchmark")
 LANGUAGE = Column("language", STRING, "language of the benchmark")
 
 
-def by_domain(spec: TableSpec) -> TableSpec:
-    """Return a table's spec with the column ``domain`` in front, as part of its key."""
-    if DOMAIN.name in spec.column_names:
+def with_labels(spec: TableSpec, columns: Sequence[str]) -> TableSpec:
+    """Return a table's spec with the labels that a file of these columns has in front.
+
+    They are ``domain``, or ``language`` and ``domain``, and part of its key. A table that names
+    domains itself stays as it is.
+    """
+    if DOMAIN.name in spec.column_names or DOMAIN.name not in columns:
         return spec
-    return replace(spec, columns=(DOMAIN, *spec.columns), key=(DOMAIN.name, *spec.key))
+    labels = [label for label in (LANGUAGE, DOMAIN) if label.name in columns]
+    key = (*(label.name for label in labels), *spec.key)
+    return replace(spec, columns=(*labels, *spec.columns), key=key)
 
 
 def by_place(spec: TableSpec) -> TableSpec:
-    """Return a table's spec with the columns ``language`` and ``domain`` in front, in its key."""
-    names = (LANGUAGE.name, DOMAIN.name)
-    return replace(spec, columns=(LANGUAGE, DOMAIN, *spec.columns), key=(*names, *spec.key))
-
-
-def with_labels(spec: TableSpec, columns: Sequence[str]) -> TableSpec:
-    """Return a table's spec, with the labels in front that a file of these columns has."""
-    if DOMAIN.name in spec.column_names or DOMAIN.name not in columns:
-        return spec
-    return by_place(spec) if LANGUAGE.name in columns else by_domain(spec)
+    """Return a table's spec with ``language`` and ``domain`` in front."""
+    return with_labels(spec, [LANGUAGE.name, DOMAIN.name])
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from psibench.tables.domains import (
     OfDomain,
     OutputPath,
     TablePath,
-    by_domain,
+    with_labels,
 )
 from psibench.tables.hashing import hash_file, hash_rows
 from psibench.tables.provenance import METADATA_KEY, Provenance, joined
@@ -31,14 +31,13 @@ CSV_DECIMALS = 6
 FORMULA = r"^[=+\-@\t\r]."
 """How a cell begins that a spreadsheet takes for a formula; a sign alone is none."""
 PLAIN_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?$"
-RECORD_KEYS = ("table", "rows_hash", "n_rows", "params", "params_hash")
-"""What every provenance record holds and readers rely on."""
 RECORD_KINDS = (
     {"table": str, "rows_hash": str, "n_rows": int, "params": dict, "params_hash": str}
     | dict.fromkeys(("inputs", "revisions"), dict | None)
     | dict.fromkeys(("stage", "queries_by", "prompt_hash", "llm_backend", "created"), str | None)
     | {"stage_version": int | None, "psibench_version": str | None}
 )
+"""What a provenance record holds."""
 
 
 def conform(frame: pl.DataFrame, spec: TableSpec, *, where: str) -> pa.Table:
@@ -82,7 +81,7 @@ def write_table(
             # An undeclared column of that name gives way.
             others = frame.drop(DOMAIN.name, strict=False)
             frame = others.select(pl.lit(path.domain).alias(DOMAIN.name), pl.all())
-        spec = by_domain(spec)
+        spec = with_labels(spec, [DOMAIN.name])
         path.written[path.domain] = conform(frame, spec, where=str(path)), spec, provenance
         return
     table = conform(frame, spec, where=str(path))
@@ -205,11 +204,10 @@ def read_provenance(path: TablePath) -> dict[str, Any] | None:
         record = None
     if not isinstance(record, dict):
         record = {}
-    missing = [key for key in RECORD_KEYS if key not in record]
     odd = [key for key, kind in RECORD_KINDS.items() if not isinstance(record.get(key), kind)]
-    if missing or odd:
+    if odd:
         raise InputError(
-            f"{path}: its psibench provenance is damaged (no {', '.join(missing or odd)}); the "
+            f"{path}: its psibench provenance is damaged (no {', '.join(odd)}); the "
             "metadata was changed after the file was made. Make it again."
         )
     return record
