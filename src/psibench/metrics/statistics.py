@@ -25,7 +25,7 @@ from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, 
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 from psibench.text.lengths import TokenCounter, count_words
-from psibench.text.query_types import QUERY_TYPES, has_query_types, query_types
+from psibench.text.query_types import QUERY_TYPES, query_types
 
 HISTOGRAM_BIN_CHARS = 50
 RELATIVE_BINS = 20
@@ -115,9 +115,10 @@ def query_type_counts(queries: pl.DataFrame, *, language: str) -> dict[str, floa
 
     Other languages have none (PosIR's Table 6 has these two).
     """
-    if not has_query_types(language):
+    types = query_types(queries.get_column("text").to_list(), language=language)
+    if types is None:
         return {}
-    counts = Counter(query_types(queries.get_column("text").to_list(), language=language))
+    counts = Counter(types)
     return {f"{QUERY_TYPE_PREFIX}{name}": counts[name] for name in QUERY_TYPES}
 
 

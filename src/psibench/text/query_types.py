@@ -8,8 +8,6 @@ by its first interrogative, as that seldom opens the sentence.
 import re
 from collections.abc import Callable, Sequence
 
-from psibench.errors import InputError
-
 QUERY_TYPES = ("WHAT", "HOW", "WHY", "WHICH", "WHEN", "WHERE", "WHO", "CLAIM", "OTHERS")
 CLAIM, OTHERS = "CLAIM", "OTHERS"
 
@@ -82,29 +80,14 @@ _CHINESE = re.compile(
 """Interrogatives, the longest first; 称为什么 asks what something is called, not why."""
 
 
-def has_query_types(language: str) -> bool:
-    """Say whether queries of a language, as in ``eng-Latn``, can be typed."""
-    return language.partition("-")[0] in _TYPING
-
-
-def query_types(texts: Sequence[str], *, language: str) -> list[str]:
-    """Return the type of each query, one of `QUERY_TYPES`.
+def query_types(texts: Sequence[str], *, language: str) -> list[str] | None:
+    """Return the type of each query, one of `QUERY_TYPES`; None of a language without rules.
 
     ``CLAIM`` is what does not ask: a statement or a bunch of keywords. ``OTHERS`` are yes/no
     questions, requests (explain, list, ...) and questions without an interrogative.
-
-    Raises
-    ------
-    InputError
-        If there are no rules for the language.
     """
-    if not has_query_types(language):
-        raise InputError(
-            f"no query types for language {language!r}; allowed: those that begin with "
-            f"{', '.join(_TYPING)}"
-        )
-    rule = _TYPING[language.partition("-")[0]]
-    return [rule(text) for text in texts]
+    rule = _TYPING.get(language.partition("-")[0])
+    return None if rule is None else [rule(text) for text in texts]
 
 
 def _english(text: str) -> str:
