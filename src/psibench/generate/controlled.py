@@ -8,7 +8,6 @@ queries of all three thirds, so that they differ in position alone.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -37,6 +36,7 @@ from psibench.text.segments import POSITIONS, equal_segments, split_equal
 
 CHOOSE = "choose_configuration"
 GENERATE = "generate_positional_query"
+BLANK = "blank_segment"
 PERSONAS_TABLE = "persona_candidates"
 
 CANDIDATES_SCHEMA: dict[str, Any] = {
@@ -127,14 +127,21 @@ CHOOSE_CONFIGURATION = LlmTask(
 
 def query_items(tables: Tables, section: GeneratePositionalQuery) -> Iterator[TaskItem]:
     """Ask for each third of each document that has a configuration and text in that third."""
+    for item in _thirds(tables, section):
+        if item.values["segment"].strip():
+            yield item
+
+
+def _thirds(tables: Tables, section: GeneratePositionalQuery) -> Iterator[TaskItem]:
+    """Yield the items of each third of each document that has a configuration, blank or not."""
+    n = section.queries_per_position
     for row in _configured(tables).iter_rows(named=True):
+        names = ("document", "persona", "difficulty", "query_length")
+        values = {name: row[name] for name in names}
         for position, segment in zip(POSITIONS, split_equal(row["document"]), strict=True):
-            if not segment.strip():
-                continue
-            names = ("document", "persona", "difficulty", "query_length")
-            values = {"segment": segment} | {name: row[name] for name in names}
-            for sample, item_id in enumerate(_item_ids(row["_id"], position, section)):
-                yield TaskItem(item_id, row["_id"], values, position, sample)
+            for k in range(n):
+                item_id = f"{row['_id']}-{position}" + (f"-{k}" if n > 1 else "")
+                yield TaskItem(item_id, row["_id"], values | {"segment": segment}, position, k)
 
 
 def gather_queries(
@@ -156,7 +163,11 @@ def gather_queries(
     configured = _configured(tables)
     places = {doc_id: place for place, doc_id in enumerate(configured["_id"])}
     rows: list[tuple[object, ...]] = []
-    dropped = _blank_segments(configured, section)
+    dropped = [
+        Dropped(GENERATE, "queries", one.id, one.doc_id, BLANK, target_position=one.target_position)
+        for one in _thirds(tables, section)
+        if not one.values["segment"].strip()
+    ]
     for doc_id, group in groupby(replies, key=lambda reply: reply.doc_id):
         facts = configured.row(places[doc_id], named=True)
         for reply, reason, detail in _with_reasons(list(group)):
@@ -171,23 +182,6 @@ def _configured(tables: Tables) -> pl.DataFrame:
     """Join the documents that have a configuration with it, in order of the documents."""
     documents = tables[DOCUMENTS_TABLE].select("_id", "length_bin", document="text")
     return documents.join(tables[CHOOSE], on="_id", maintain_order="left")
-
-
-def _item_ids(doc_id: str, position: str, section: GeneratePositionalQuery) -> list[str]:
-    if section.queries_per_position == 1:
-        return [f"{doc_id}-{position}"]
-    return [f"{doc_id}-{position}-{k}" for k in range(section.queries_per_position)]
-
-
-def _blank_segments(configured: pl.DataFrame, section: GeneratePositionalQuery) -> list[Dropped]:
-    facts = partial(Dropped, GENERATE, "queries", reason="blank_segment")
-    return [
-        facts(item_id, doc_id, target_position=position)
-        for doc_id, text in configured.select("_id", "document").iter_rows()
-        for position, segment in zip(POSITIONS, split_equal(text), strict=True)
-        if not segment.strip()
-        for item_id in _item_ids(doc_id, position, section)
-    ]
 
 
 def _with_reasons(replies: Sequence[Replied]) -> Iterator[tuple[Replied, str, str]]:
