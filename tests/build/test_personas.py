@@ -8,6 +8,7 @@ from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticMo
 from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
+from psibench.generate import personas
 from psibench.generate.personas import Personas, persona_candidates, read_personas, run_personas
 from psibench.sources.documents import SourceDocuments
 from psibench.tables import Provenance, read_table, write_table
@@ -47,17 +48,13 @@ def hashed(texts, role, *, dim=8) -> np.ndarray:
 
 @pytest.mark.parametrize("block_documents", [1, 7, 1000])
 @pytest.mark.parametrize("n", [1, 5, 40])
-def test_candidates_are_those_of_the_whole_matrix_with_ties_in_order(block_documents, n):
+def test_candidates_are_those_of_the_whole_matrix_with_ties_in_order(
+    block_documents, n, monkeypatch
+):
+    monkeypatch.setattr(personas, "BLOCK_DOCUMENTS", block_documents)
     texts = {f"d{i}": f"t{i % 20} {i}" for i in range(50)}
     people = [f"p{i % 11} {i}" for i in range(40)]  # 11 directions: most cosines tie
-    rows = persona_candidates(
-        documents(texts),
-        people,
-        encode=hashed,
-        n=n,
-        block_documents=block_documents,
-        block_bytes=64,
-    )
+    rows = persona_candidates(documents(texts), people, encode=hashed, n=n)
     asked, offered = hashed(list(texts.values()), "document"), hashed(people, "query")
     cosines = (asked[:, None].astype(np.float64) * offered[None]).sum(axis=2).astype(np.float32)
     for (doc_id, found), name, row in zip(rows.iter_rows(), texts, cosines, strict=True):

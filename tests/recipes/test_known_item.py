@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from psibench.generate.loaders import known_item
 from psibench.generate.loaders.known_item import (
     Draw,
     match_thirds,
@@ -20,7 +21,14 @@ FRUIT = "apple banana cherry and the damson elder figs were with grape honey imb
 TREES = "alder birch cedar and the dogwood elm firs were with ginkgo hazel ironwood"
 CYRILLIC = "арбуз вишня груша или ну дыня ежевика инжир или ну крыжовник лимон малина"
 ASTRAL = "😀😀 amber beryl coral 😀😀😀 diamond emerald feldspar 😀😀 garnet hyacinth iolite"
-SMALL = {"n_terms": 2, "min_document_frequency": 1, "max_document_share": 1.0, "max_spread": 9.0}
+SMALL = {"n_terms": 2}
+
+
+@pytest.fixture
+def of_two(monkeypatch):
+    """Let words that are in one of two documents be drawn, and unlike thirds be matched."""
+    for name, value in {"MIN_DOCUMENTS": 1, "MAX_SHARE": 1.0, "MAX_SPREAD": 9.0}.items():
+        monkeypatch.setattr(known_item, name, value)
 
 
 def documents(*texts):
@@ -70,6 +78,7 @@ def check_invariants(docs, queries, dropped, *, n_terms, queries_per_third=1):
         assert item_id.startswith(f"{doc_id}-{position}-")
 
 
+@pytest.mark.usefixtures("of_two")
 def test_every_third_of_a_small_corpus_has_its_query():
     docs = documents(FRUIT, TREES)
     queries, dropped = simulate_known_items(docs, seed=0, **SMALL)
@@ -84,6 +93,7 @@ def test_every_third_of_a_small_corpus_has_its_query():
 
 
 @pytest.mark.parametrize("text", [CYRILLIC, ASTRAL])
+@pytest.mark.usefixtures("of_two")
 def test_spans_are_exact_in_other_scripts_and_with_astral_characters(text):
     docs = documents(text, FRUIT)
     queries, dropped = simulate_known_items(docs, seed=0, **SMALL)
@@ -119,9 +129,12 @@ def test_all_invariants_hold_on_the_interpreters_documentation(interpreter_docs,
         assert max(means) - min(means) < 0.15 * unit
 
 
-def test_several_queries_per_third_are_different_and_those_of_their_seed(interpreter_docs):
+def test_several_queries_per_third_are_different_and_those_of_their_seed(
+    interpreter_docs, monkeypatch
+):
+    monkeypatch.setattr(known_item, "MIN_DOCUMENTS", 1)
     docs = interpreter_docs.head(40)
-    settings = {"n_terms": 3, "queries_per_third": 3, "min_document_frequency": 1}
+    settings = {"n_terms": 3, "queries_per_third": 3}
     queries, dropped = simulate_known_items(docs, seed=0, **settings)
     check_invariants(docs, queries, dropped, n_terms=3, queries_per_third=3)
     assert queries.select("pos_corpus_id", "text").is_unique().all()
@@ -135,25 +148,23 @@ REPEATED = "apple banana cherry and the apple banana cherry were with apple bana
 
 
 @pytest.mark.parametrize(
-    ("texts", "settings", "reasons"),
+    ("texts", "reasons"),
     [
-        (("", FRUIT), {}, ["text_too_short"] * 3),
-        (("one", FRUIT), {}, ["text_too_short"] * 3),
-        ((REPEATED, FRUIT), {}, ["no_unambiguous_span"] * 3),
+        (("", FRUIT), ["text_too_short"] * 3),
+        (("one", FRUIT), ["text_too_short"] * 3),
+        ((REPEATED, FRUIT), ["no_unambiguous_span"] * 3),
         # the first document is contained in the second
-        ((FRUIT, f"{FRUIT} {TREES}", TREES), {}, ["answerable_elsewhere"] * 3),
+        ((FRUIT, f"{FRUIT} {TREES}", TREES), ["answerable_elsewhere"] * 3),
         # the first third alone has no word of its own
         (
             (FRUIT.replace("apple banana cherry", "grape honey imbe "), TREES),
-            {},
             ["no_unambiguous_span", "unbalanced", "no_unambiguous_span"],
         ),
     ],
 )
-def test_documents_without_a_query_are_dropped_with_the_reason(texts, settings, reasons):
-    queries, dropped = simulate_known_items(
-        documents(*texts), seed=0, **{**SMALL, "min_document_frequency": 1, **settings}
-    )
+@pytest.mark.usefixtures("of_two")
+def test_documents_without_a_query_are_dropped_with_the_reason(texts, reasons):
+    queries, dropped = simulate_known_items(documents(*texts), seed=0, **SMALL)
     of_first = dropped.filter(pl.col("item_id").str.starts_with("d0-"))
     assert of_first["reason"].to_list() == reasons
     assert of_first["target_position"].to_list() == list(POSITIONS)
@@ -161,13 +172,14 @@ def test_documents_without_a_query_are_dropped_with_the_reason(texts, settings, 
     assert len(queries) + len(dropped) == 3 * len(texts)
 
 
-def test_unlike_thirds_are_dropped_as_unmatched():
+@pytest.mark.usefixtures("of_two")
+def test_unlike_thirds_are_dropped_as_unmatched(monkeypatch):
+    monkeypatch.setattr(known_item, "MAX_SPREAD", 2.0)
     # two words per third of 60 characters; the spans have 12, 48 and 10 characters
     thirds = ("apple banana", f"cherry{'.' * 36}damson", ".elder figs")
     docs = documents("".join(third.ljust(60, ".") for third in thirds))
     other = documents(TREES).with_columns(_id=pl.lit("other"))
-    settings = {**SMALL, "max_spread": 2.0}
-    _, dropped = simulate_known_items(pl.concat([docs, other]), seed=0, **settings)
+    _, dropped = simulate_known_items(pl.concat([docs, other]), seed=0, **SMALL)
     dropped = dropped.filter(pl.col("item_id").str.starts_with("d0-"))
     assert dropped["reason"].to_list() == ["unmatched"] * 3
     # ln(48 / 10) in units of 0.25
@@ -209,6 +221,7 @@ def test_one_giant_that_holds_every_word_does_not_answer_for_all():
     assert own["reason"].to_list() == ["no_unambiguous_span"] * 3
 
 
+@pytest.mark.usefixtures("of_two")
 def test_what_stands_as_close_together_in_a_longer_document_is_answered_there():
     filler = " ".join(["filler"] * 50)
     docs = documents(FRUIT, f"{filler} {FRUIT} {filler}", TREES)
@@ -248,6 +261,7 @@ def test_sixty_documents_of_any_spaced_script_give_queries(letters, between):
         ([FRUIT, FRUIT, TREES, TREES], "answerable_elsewhere 12"),
     ],
 )
+@pytest.mark.usefixtures("of_two")
 def test_that_there_is_no_query_is_said_with_the_reasons(texts, reason):
     docs = documents(*texts)
     queries, dropped = simulate_known_items(docs, seed=0, **SMALL)

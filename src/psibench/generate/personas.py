@@ -129,8 +129,6 @@ def persona_candidates(
     *,
     encode: Encode,
     n: int,
-    block_documents: int = BLOCK_DOCUMENTS,
-    block_bytes: int = 256 * 1024 * 1024,
 ) -> pl.DataFrame:
     """Find for each document the ``n`` personas of largest cosine, exhaustively.
 
@@ -155,9 +153,9 @@ def persona_candidates(
     vectors = encode(personas, "query")
     names = pl.Series("personas", personas, dtype=pl.String)
     frames = [PERSONA_CANDIDATES.empty()]
-    for block in documents.select("_id", "text").iter_slices(block_documents):
+    for block in documents.select("_id", "text").iter_slices(BLOCK_DOCUMENTS):
         asked = encode(block["text"].to_list(), "document")
-        best = search_vectors(asked, vectors, k=n, block_bytes=block_bytes)
+        best = search_vectors(asked, vectors, k=n)
         found = names.gather(best.documents.reshape(-1)).reshape(best.documents.shape)
         rows = {"_id": block["_id"], "personas": found.arr.to_list()}
         frames.append(pl.DataFrame(rows, schema=PERSONA_CANDIDATES.empty().schema))

@@ -39,6 +39,12 @@ from psibench.text.words import Words, is_content_word, tokenise
 STAGE = "simulate_known_items"
 
 QUERIES_SCHEMA: dict[str, Any] = {**CANDIDATES.empty().schema, "idf_sum": pl.Float64}
+MIN_DOCUMENTS, MAX_SHARE = 2, 0.3
+"""A term occurs in at least so many documents, which leaves out names found in one only, and in at
+most this share of them; one document is always allowed."""
+MAX_SPREAD = 2.0
+"""Largest spread of three matched draws: 1 is a difference of 1.0 in the sum of the idf, of one
+occurrence, or of a quarter in span length (`match_thirds`)."""
 MAX_SPAN_WORDS = 60
 """Most words of an evidence span."""
 N_DRAWS = 48
@@ -116,11 +122,11 @@ class Draw:
 class LexicalIndex:
     """The words of all documents, the documents of every stem, and which stems may be drawn.
 
-    ``idf`` has log(N / df) of the stems that may be: of those in at least ``min_frequency``
-    documents, in at most ``max_share`` of them (one is always allowed), and not in all.
+    ``idf`` has log(N / df) of the stems that may be: of those in at least `MIN_DOCUMENTS`, in at
+    most `MAX_SHARE` of them, and not in all.
     """
 
-    def __init__(self, texts: Sequence[str], *, min_frequency: int, max_share: float) -> None:
+    def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
         self.words = [tokenise(text) for text in texts]
         self.documents_of: defaultdict[str, set[int]] = defaultdict(set)
@@ -129,11 +135,11 @@ class LexicalIndex:
             for stem in words.stems:
                 self.documents_of[stem].add(number)
         n_documents = len(texts)
-        most = min(max(1, int(max_share * n_documents)), n_documents - 1)
+        most = min(max(1, int(MAX_SHARE * n_documents)), n_documents - 1)
         self.idf = {
             stem: float(np.log(n_documents / len(documents)))
             for stem, documents in self.documents_of.items()
-            if min_frequency <= len(documents) <= most
+            if MIN_DOCUMENTS <= len(documents) <= most
         }
 
     def other_answer(self, number: int, stems: Sequence[str]) -> int | None:
@@ -342,9 +348,6 @@ def simulate_known_items(
     seed: int,
     n_terms: int = 5,
     queries_per_third: int = 1,
-    min_document_frequency: int = 2,
-    max_document_share: float = 0.3,
-    max_spread: float = 2.0,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Simulate known-item queries whose evidence lies in a chosen third of a document.
 
@@ -356,14 +359,6 @@ def simulate_known_items(
         Seed of all draws, at least 0; every document has its own stream of random numbers.
     n_terms, queries_per_third
         Terms of a query, and queries for each third of each document, at least 1.
-    min_document_frequency
-        A term occurs in at least so many documents: 2 leaves out names found in one only.
-    max_document_share
-        A term occurs in at most this share of the documents, in (0, 1]; one document is always
-        allowed.
-    max_spread
-        Largest allowed spread of the three matched draws: 1 is a difference of 1.0 in the sum of
-        the idf, of one occurrence, or of a quarter in span length (see `match_thirds`).
 
     Returns
     -------
@@ -380,7 +375,7 @@ def simulate_known_items(
     ``unbalanced``: the document failed at another third.
     """
     texts = documents["text"].to_list()
-    index = LexicalIndex(texts, min_frequency=min_document_frequency, max_share=max_document_share)
+    index = LexicalIndex(texts)
     kept: list[tuple[object, ...]] = []
     dropped: list[Dropped] = []
     for number, (doc_id, text) in enumerate(documents.select("_id", "text").iter_rows()):
@@ -395,7 +390,7 @@ def simulate_known_items(
             thirds = [found for found in drawn.values() if not isinstance(found, tuple)]
             matched = match_thirds(thirds, queries_per_third)
             worst = max(spread for _, spread in matched)
-            if len(matched) < queries_per_third or worst > max_spread:
+            if len(matched) < queries_per_third or worst > MAX_SPREAD:
                 reasons = dict.fromkeys(POSITIONS, ("unmatched", None))
         for (third, position), k in product(enumerate(POSITIONS), range(queries_per_third)):
             item_id = f"{doc_id}-{position}-{k + 1}"
