@@ -10,7 +10,7 @@ from psibench.config.sources import FilesSource
 from psibench.errors import InputError
 from psibench.generate import personas
 from psibench.generate.personas import Personas, persona_candidates, read_personas, run_personas
-from psibench.sources.documents import SourceDocuments
+from psibench.sources.batches import SourceDocuments
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.schemas import DOCUMENTS

@@ -1,16 +1,34 @@
-"""Rows of a source put into frames of bounded size."""
+"""What a source holds: its rows, put into frames of bounded size."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import polars as pl
 
 from psibench.sources.convert import PagedText
+from psibench.tables.dropped import dropped_frame
 from psibench.text.passages import PAGE_STARTS
 
 DOCUMENT_SCHEMA = {"_id": pl.String, "text": pl.String, "origin": pl.String}
 BATCH_ROWS = 10_000
 BATCH_CHARS = 8_000_000
 Row = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class SourceDocuments:
+    """What a source holds."""
+
+    batches: Iterator[pl.DataFrame]
+    """DOCUMENTS rows, read as they are asked for, once; whether ids are unique is not checked."""
+    dropped: pl.DataFrame = field(default_factory=dropped_frame)
+    """What the source itself left out, with reasons (`DROPPED_SCHEMA`)."""
+
+    @cached_property
+    def documents(self) -> pl.DataFrame:
+        """All rows in one frame."""
+        return pl.concat(self.batches, how="diagonal")
 
 
 def batch_documents(rows: Iterable[Row]) -> Iterator[pl.DataFrame]:

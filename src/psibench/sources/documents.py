@@ -1,7 +1,6 @@
 """Documents of every kind of source, in batches: a source need not fit into memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,13 @@ from psibench.config.sources import (
     SquadSource,
 )
 from psibench.errors import InputError
-from psibench.sources.batches import Row, batch_documents
+from psibench.sources.batches import Row, SourceDocuments, batch_documents
 from psibench.sources.checks import refuse_repeated, require_id, require_text
 from psibench.sources.python_docs import read_python_docs
 from psibench.sources.records import NumberedRecord, numbered_records, place_of
 from psibench.sources.squad import read_squad_files
-from psibench.tables.dropped import dropped_frame
 
 ID_COLUMNS = ("_id", "id")
-
-
-@dataclass(frozen=True)
-class SourceDocuments:
-    """What a source holds."""
-
-    batches: Iterator[pl.DataFrame]
-    """DOCUMENTS rows, read as they are asked for, once; whether ids are unique is not checked."""
-    dropped: pl.DataFrame = field(default_factory=dropped_frame)
-    """What the source itself left out, with reasons (`DROPPED_SCHEMA`)."""
 
 
 def read_documents(source: DocumentSource) -> SourceDocuments:
@@ -42,13 +30,7 @@ def read_documents(source: DocumentSource) -> SourceDocuments:
     source read batch by batch, when the batch that shows it is asked for.
     """
     if isinstance(source, PythonDocsSource):
-        docs = read_python_docs(
-            min_words=source.min_words,
-            max_words=source.max_words,
-            seed=source.seed,
-            part=source.part,
-        )
-        return SourceDocuments(iter([docs.documents]), docs.dropped)
+        return read_python_docs(**source.model_dump(exclude={"kind"}))
     if isinstance(source, SquadSource):
         return SourceDocuments(iter([_contexts(read_squad_files(source.paths))]))
     return SourceDocuments(_read_records(source))
@@ -60,7 +42,7 @@ def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataF
     Raises InputError as `read_documents`, or if an id occurs twice.
     """
     source = FilesSource(kind="files", paths=[str(path) for path in paths], **options)
-    documents = pl.concat(_read_records(source), how="diagonal")
+    documents = read_documents(source).documents
     refuse_repeated(documents, where=place_of(source))
     return documents
 

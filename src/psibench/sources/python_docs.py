@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.sources.batches import DOCUMENT_SCHEMA
+from psibench.sources.batches import DOCUMENT_SCHEMA, SourceDocuments
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.near_duplicates import SeenText
 from psibench.text.paragraphs import prose_paragraphs
@@ -71,22 +71,9 @@ Docstring = tuple[str, str]
 """What is documented (``module:Class.method``, or the module), and the text."""
 
 
-@dataclass(frozen=True)
-class PythonDocs:
-    """Passages (``_id, text, origin``) and what was left out, with the reason.
-
-    Reasons: ``duplicate`` (a paragraph met before, word for word), ``near_duplicate`` (score: the
-    share of its 5-word shingles met before), ``passage_too_short`` and ``passage_too_long`` (score:
-    words). An item's document is its page; ``char_length`` is the item's own.
-    """
-
-    documents: pl.DataFrame
-    dropped: pl.DataFrame
-
-
 def read_python_docs(
     *, min_words: int = 60, max_words: int = 700, seed: int, part: Part = "all"
-) -> PythonDocs:
+) -> SourceDocuments:
     """Read the interpreter's documentation as passages of ``min_words`` to ``max_words`` words.
 
     The lengths aimed at are squares of uniform draws between the roots of the bounds, so that
@@ -107,8 +94,10 @@ def read_python_docs(
 
     Returns
     -------
-    PythonDocs
-        The DOCUMENTS columns, in the order of the documentation, and what was left out.
+    Passages in the order of the documentation, and what was left out. Reasons: ``duplicate`` (a
+    paragraph met before, word for word), ``near_duplicate`` (score: the share of its 5-word
+    shingles met before), ``passage_too_short`` and ``passage_too_long`` (score: words). An item's
+    document is its page; ``char_length`` is the item's own.
     """
     every_page, left_out = _distinct_pages()
     pages = [page for page in every_page if part in ("all", part_of(page.name))]
@@ -129,7 +118,8 @@ def read_python_docs(
             n_words = len(text.split())
             reason = "passage_too_short" if n_words < min_words else "passage_too_long"
             dropped.append(_drop(page, "passages", f"unfit-{number:03d}", reason, text, n_words))
-    return PythonDocs(pl.DataFrame(documents, DOCUMENT_SCHEMA), dropped_frame(dropped))
+    frame = pl.DataFrame(documents, DOCUMENT_SCHEMA)
+    return SourceDocuments(iter([frame]), dropped_frame(dropped))
 
 
 def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Dropped]]:

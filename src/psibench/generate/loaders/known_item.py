@@ -79,8 +79,7 @@ class KnownItem(Loader):
         """Read a benchmark's source, cut it into passages and simulate its queries."""
         assert self.source is not None
         source = read_documents(self.source)
-        documents = pl.concat(source.batches, how="diagonal")
-        left_out = source.dropped
+        documents, left_out = source.documents, source.dropped
         refuse_repeated(documents, where=f"{self.domain}, {self.language}")
         if self.passages is not None:
             documents, too_short = cut_into_passages(documents, self.passages)
