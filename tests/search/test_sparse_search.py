@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.search.ranking import Groups
 from psibench.search.sparse import as_matrix, search_sparse_vectors
 from psibench.store.vectors import Vectors, as_rows
 
@@ -37,36 +36,29 @@ def test_terms_survive_the_store_in_either_format():
         np.testing.assert_array_equal(matrix.toarray(), weights[:1])
 
 
-def expected(queries, documents, k, groups):
-    """The best documents of a query in its group that share a term with it, by score and number."""
+def expected(queries, documents, k):
+    """The best documents of a query that share a term with it, by score and number."""
     scores = queries.astype(np.float64) @ documents.astype(np.float64).T
-    found = []
-    for group in range(len(groups.queries) - 1):
-        inside = np.arange(groups.documents[group], groups.documents[group + 1])
-        for row in scores[groups.queries[group] : groups.queries[group + 1]]:
-            best = sorted((-row[d], d) for d in inside if row[d] > 0)[:k]
-            found.append([(d, -score) for score, d in best])
-    return found
+    best = [sorted((-one, d) for d, one in enumerate(row) if one > 0)[:k] for row in scores]
+    return [[(d, -score) for score, d in row] for row in best]
 
 
 @given(seed=st.integers(0, 10_000), block_bytes=st.sampled_from([1, 2_000, 1 << 20]))
 def test_best_documents_are_those_of_all_products_whatever_the_blocks(seed, block_bytes):
     queries, documents = random_weights(seed, 7), random_weights(seed + 1, 40)
     documents[5] = documents[6] = documents[30]  # ties
-    groups = Groups.of_sizes([3, 4], [15, 25])
     source = stored(documents)
     best = search_sparse_vectors(
         stored(queries),
         source,
         k=4,
         block_bytes=block_bytes,
-        groups=groups,
     )
     found = [
         [(d, score) for d, score in zip(*row, strict=True) if d >= 0]
         for row in zip(best.documents, best.scores, strict=True)
     ]
-    assert found == expected(queries, documents, 4, groups)
+    assert found == expected(queries, documents, 4)
 
 
 def test_documents_without_a_shared_term_and_texts_without_terms_are_not_ranked():

@@ -35,7 +35,6 @@ from psibench.probes.variants import (
     reversed_segments,
 )
 from psibench.search.exact import search_vectors
-from psibench.search.ranking import Groups
 from psibench.tables import read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.ranking import rank_documents
@@ -83,22 +82,20 @@ class Collection:
         ``asked`` has domain and text; ``documents`` are the (n_documents,) addresses of their
         vectors. Returns query_id, the number of the query's row, doc_id and score.
         """
-        places = dict(zip(self.domains, range(len(self.domains)), strict=True))
-        numbered = asked.with_row_index("number").sort(
-            pl.col("domain").replace_strict(places), maintain_order=True
-        )
-        sizes = [
-            [frame.filter(domain=domain).height for domain in self.domains]
-            for frame in (numbered, self.documents)
-        ]
-        best = search_vectors(
-            encoder.vectors(encoder.encode(numbered["text"].to_list(), "query")),
-            StoredDocuments(encoder.store, documents),
-            k=k,
-            device=pick_device("auto"),
-            groups=Groups.of_sizes(*sizes),
-        )
-        return best.frame(numbered["number"], self.documents["document_id"])
+        vectors = encoder.vectors(encoder.encode(asked["text"].to_list(), "query"))
+        numbers = pl.int_range(asked.height, dtype=pl.UInt32, eager=True)
+        found = []
+        for domain in self.domains:
+            mine, inside = (frame["domain"] == domain for frame in (asked, self.documents))
+            best = search_vectors(
+                vectors[mine.to_numpy()],
+                StoredDocuments(encoder.store, documents[inside.to_numpy()]),
+                k=k,
+                device=pick_device("auto"),
+            )
+            ids = self.documents["document_id"].filter(inside)
+            found.append(best.frame(numbers.filter(mine), ids))
+        return pl.concat(found)
 
     def ndcg(self, found: pl.DataFrame, asked: pl.DataFrame) -> pl.Series:
         """Return nDCG@10 of each query, (n_queries,) Float64: null for one without a positive.

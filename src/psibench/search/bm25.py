@@ -18,7 +18,7 @@ import regex
 from psibench.config.models import Bm25Model, StopWordLanguage
 from psibench.errors import InputError
 from psibench.progress import Progress
-from psibench.search.ranking import BestDocuments, Groups, TopK
+from psibench.search.ranking import BestDocuments, TopK
 from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS, language_name
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def build_index(entry: Bm25Model, documents: Sequence[str], *, language: str) ->
 def search_index(built: Bm25Index, queries: Sequence[str], *, k: int) -> TopK:
     """Search indexed documents; see `search_bm25`."""
     index = built.index
-    best = BestDocuments(k, Groups.of_sizes([len(queries)], [index.scores["num_docs"]]))
+    best = BestDocuments(k, len(queries), index.scores["num_docs"])
     asked = built.tokenizer.tokenize(queries, update_vocab=False, return_as="ids", **PLAIN)
     with Progress("searching bm25", total=len(queries), unit="queries") as progress:
         for row, terms in enumerate(asked):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.search.ranking import BestDocuments, DocumentVectors, Groups, TopK
+from psibench.search.ranking import BestDocuments, DocumentVectors, TopK
 from psibench.store.vectors import Vectors, cuts
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ def search_vectors(
     block_bytes: int = BLOCK_BYTES,
     device: str = "cpu",
     mean: bool = False,
-    groups: Groups | None = None,
 ) -> TopK:
     """Find the ``k`` documents of largest score for each query.
 
@@ -66,12 +65,10 @@ def search_vectors(
         cpu, or cuda for the blocks.
     mean
         Divide scores by the number of the query's vectors.
-    groups
-        Which queries search which documents; all search all when None.
 
     Returns
     -------
-    TopK with (n_queries, min(k, documents of the largest group)) scores and documents.
+    TopK with (n_queries, min(k, n_documents)) scores and documents.
 
     Raises
     ------
@@ -80,47 +77,27 @@ def search_vectors(
     """
     asked = Vectors.one_each(queries) if isinstance(queries, np.ndarray) else queries
     source = Vectors.one_each(source) if isinstance(source, np.ndarray) else source
-    groups = groups or Groups.of_sizes([len(asked.counts)], [source.n_documents])
-    best, rounding = BestDocuments(k, groups), _rounding(asked)
+    best, rounding = BestDocuments(k, len(asked.counts), source.n_documents), _rounding(asked)
+    if not (best.k and len(asked.counts)):
+        return best.top_k()
     # Without torch, whose import takes longer than most searches.
     by_faiss = device == "cpu" and asked.is_single and source.is_single
     with _one_thread_each(with_torch=not by_faiss) as (pool, n_threads):
         room = block_bytes // 16
         room = (min(room, CPU_SCORES) if device == "cpu" else room) // n_threads
-        for rows, numbers, block in group_blocks(source, groups, block_bytes // 2):
+        for numbers, block in source.blocks(block_bytes // 2):
             values = block.values if by_faiss else on_device(block.values, device)
             error = rounding * _norms(block.values, "a document").max(initial=0)
             search = partial(_merge_block, best, asked, block, values, numbers, error, room)
-            offsets = asked.offsets[rows.start : rows.stop + 1]
-            at_once = min(
-                QUERY_VECTORS // n_threads, -(-int(offsets[-1] - offsets[0]) // n_threads)
-            )
+            at_once = min(QUERY_VECTORS // n_threads, -(-len(asked.values) // n_threads))
             if not by_faiss:
                 at_once = min(at_once, room // len(numbers))
-            edges = pairwise(cuts(offsets, max(1, at_once)))
-            list(pool.map(search, (slice(rows.start + a, rows.start + b) for a, b in edges)))
+            edges = pairwise(cuts(asked.offsets, max(1, at_once)))
+            list(pool.map(search, (slice(first, last) for first, last in edges)))
     found = best.top_k()
     if mean:
         found.scores /= np.maximum(1, asked.counts)[:, None].astype(np.float32)
     return found
-
-
-def group_blocks(
-    source: DocumentVectors, groups: Groups, block_bytes: int
-) -> Iterator[tuple[slice, np.ndarray, Vectors]]:
-    """Yield blocks of documents with the queries that search them: (queries, numbers, vectors).
-
-    The corpus is read once, whatever the number of groups.
-    """
-    for numbers, vectors in source.blocks(block_bytes):
-        group = np.searchsorted(groups.documents, numbers, side="right") - 1
-        for found in np.unique(group):
-            rows = slice(int(groups.queries[found]), int(groups.queries[found + 1]))
-            inside = np.flatnonzero(group == found)
-            if rows.start == rows.stop:
-                continue
-            is_whole = len(inside) == len(numbers)
-            yield rows, numbers[inside], vectors if is_whole else vectors.take(inside)
 
 
 def _rounding(queries: Vectors) -> np.ndarray:

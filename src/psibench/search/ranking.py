@@ -1,4 +1,4 @@
-"""The best documents of each query: which search which, and their order."""
+"""The best documents of each query, and their order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,29 +29,6 @@ class DocumentVectors(Protocol):
         block_bytes
             Memory of the vectors of one block; a document that needs more comes alone.
         """
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Which queries search which documents: both stand group by group.
-
-    ``queries`` and ``documents`` are (n_groups + 1,) int64: queries ``queries[g]:queries[g + 1]``
-    search documents ``documents[g]:documents[g + 1]``.
-    """
-
-    queries: np.ndarray
-    documents: np.ndarray
-
-    @classmethod
-    def of_sizes(cls, queries: list[int], documents: list[int]) -> "Groups":
-        """Number groups by how many queries and documents they have."""
-        offsets = (np.cumsum([0, *sizes]).astype(np.int64) for sizes in (queries, documents))
-        return cls(*offsets)
-
-    @property
-    def documents_of_query(self) -> np.ndarray:
-        """How many documents each query searches, (n_queries,) int64."""
-        return np.repeat(np.diff(self.documents), np.diff(self.queries))
 
 
 @dataclass
@@ -89,10 +66,9 @@ class BestDocuments:
     sorts several times as fast as two columns.
     """
 
-    def __init__(self, k: int, groups: Groups) -> None:
-        n_documents = groups.documents_of_query
-        self.k = min(k, int(n_documents.max(initial=0)))
-        unused = np.full((len(n_documents), self.k), -np.inf, np.float32)
+    def __init__(self, k: int, n_queries: int, n_documents: int) -> None:
+        self.k = min(k, n_documents)
+        unused = np.full((n_queries, self.k), -np.inf, np.float32)
         self._keys = rank_keys(unused, np.zeros(self.k, np.int64))
 
     def scores(self, rows: slice) -> np.ndarray:

@@ -13,7 +13,7 @@ from psibench.encode.store import StoredDocuments, fingerprint_of, key_array, op
 from psibench.models.dtypes import pick_device
 from psibench.search.bm25 import search_bm25
 from psibench.search.exact import search_vectors
-from psibench.search.ranking import DocumentVectors, Groups, TopK
+from psibench.search.ranking import DocumentVectors, TopK
 from psibench.search.sparse import search_sparse_vectors
 from psibench.store.vectors import Vectors
 from psibench.tables import Provenance, read_table, write_table
@@ -70,8 +70,7 @@ def run_vector_search(
 ) -> None:
     """Search every domain with a model's stored vectors and write the run.
 
-    The store's parts are read once for all domains, block by block, so that memory does not depend
-    on the size of the corpus.
+    Vectors are read block by block, so that memory does not depend on the size of the corpus.
 
     Parameters
     ----------
@@ -86,43 +85,37 @@ def run_vector_search(
     InputError
         If an encodings table names no model, or vectors are not in the store.
     """
-    asked = own_rows(_side("query", query_encodings, domains), domains, own_queries, QUERIES)
-    documents = own_rows(_side("document", corpus_encodings, domains), domains, own_corpus, CORPUS)
+    sides = [
+        own_rows(_side("query", query_encodings), domains, own_queries, QUERIES),
+        own_rows(_side("document", corpus_encodings), domains, own_corpus, CORPUS),
+    ]
     query_store, document_store = (
         open_store(model, store=store, fingerprint=fingerprint_of(path))
         for path in (query_encodings, corpus_encodings)
     )
-    best = _search(
-        entry.scores_by,
-        query_store.load(asked["key"].to_list()),
-        StoredDocuments(document_store, key_array(documents["key"].to_list())),
-        k=top_k,
-        block_bytes=block_mib * 1024 * 1024,
-        device=pick_device(device),
-        groups=Groups.of_sizes(*(_sizes(side, domains) for side in (asked, documents))),
-    )
+    frames = []
+    for domain in domains:
+        asked, documents = (side.filter(domain=domain) for side in sides)
+        best = _search(
+            entry.scores_by,
+            query_store.load(asked["key"].to_list()),
+            StoredDocuments(document_store, key_array(documents["key"].to_list())),
+            k=top_k,
+            block_bytes=block_mib * 1024 * 1024,
+            device=pick_device(device),
+        )
+        frames.append(best.frame(asked["_id"], documents["_id"]))
     paths = sorted({str(query_encodings), str(corpus_encodings), *map(str, own_queries)})
     paths += map(str, own_corpus)
     params = {**retrieval_params(entry), "top_k": top_k}
-    _write_run(
-        [best.frame(asked["_id"], documents["_id"])],
-        output,
-        derived("search_vectors", paths, params=params),
-    )
+    _write_run(frames, output, derived("search_vectors", paths, params=params))
 
 
-def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
-    """Read the keys of a role's texts, domain by domain in the order given, the last id first."""
+def _side(role: str, path: str | Path) -> pl.DataFrame:
+    """Read the keys of a role's texts, the last id first."""
     columns = ("role", "domain", "_id", "key")
     frame = read_columns(path, ENCODINGS, columns).filter(pl.col("role") == role)
-    order = pl.DataFrame({"domain": list(domains), "place": range(len(domains))})
-    joined = frame.join(order, on="domain", maintain_order="left")
-    return joined.sort("place", "_id", descending=[False, True])
-
-
-def _sizes(side: pl.DataFrame, domains: Sequence[str]) -> list[int]:
-    counts = dict(side.group_by("domain").len().iter_rows())
-    return [counts.get(domain, 0) for domain in domains]
+    return frame.sort("_id", descending=True)
 
 
 def _search(

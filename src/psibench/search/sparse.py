@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from psibench.search.exact import BLOCK_BYTES, group_blocks
-from psibench.search.ranking import BestDocuments, DocumentVectors, Groups, TopK
+from psibench.search.exact import BLOCK_BYTES
+from psibench.search.ranking import BestDocuments, DocumentVectors, TopK
 from psibench.store.vectors import PART, Vectors
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def search_sparse_vectors(
     *,
     k: int,
     block_bytes: int = BLOCK_BYTES,
-    groups: Groups | None = None,
 ) -> TopK:
     """Find the ``k`` documents of largest inner product with each query.
 
@@ -51,19 +50,19 @@ def search_sparse_vectors(
     ----------
     queries
         Terms as of `as_rows`.
-    source, k, block_bytes, groups
+    source, k, block_bytes
         As for `psibench.search.exact.search_vectors`.
     """
-    groups = groups or Groups.of_sizes([len(queries.counts)], [source.n_documents])
-    best = BestDocuments(k, groups)
+    n_queries = len(queries.counts)
+    best = BestDocuments(k, n_queries, source.n_documents)
     if best.k and len(queries.values):
         highest = queries.values[:, 0] * PART + queries.values[:, 1]
         asked = as_matrix(queries, int(highest.max()) + 1)
-        for rows, numbers, block in group_blocks(source, groups, block_bytes // 2):
+        for numbers, block in source.blocks(block_bytes // 2):
             documents = as_matrix(block, asked.shape[1]).T.tocsr()
             step = max(1, block_bytes // 4 // (SCORE_BYTES * len(numbers)))
-            for first in range(rows.start, rows.stop, step):
-                some = slice(first, min(first + step, rows.stop))
+            for first in range(0, n_queries, step):
+                some = slice(first, min(first + step, n_queries))
                 scores = (asked[some] @ documents).toarray().astype(np.float32)
                 scores[scores <= 0] = -np.inf
                 best.merge(some, scores, numbers)
