@@ -12,6 +12,7 @@ try:
     from psibench.config.paths import CLEANING
     from psibench.errors import InputError, missing_extra
     from psibench.plan import jobs, paths, summaries
+    from psibench.plan.benchmarks import PlannedBenchmark
     from psibench.plan.config import load_config
     from psibench.plan.plan import Plan, make_plan
     from psibench.tables.stage import read_stages
@@ -77,14 +78,14 @@ def per_job(function, **given):
     """Ask the plan for each job: a job's wildcards are the arguments of the same names.
 
     `given` are the other arguments, or those in place of wildcards: values, or functions of the
-    job's wildcards.
+    job's wildcards. A method of another than the plan is given its `self`.
     """
-    names = signature(function).parameters
+    whom, *names = signature(function).parameters
 
     def of_job(wildcards):
         found = {name: wildcards[name] for name in names if name in wildcards.keys()}
         found |= {name: asked(value, wildcards) for name, value in given.items()}
-        return function(plan, **found)
+        return function(**{whom: plan, **found})
 
     return of_job
 
@@ -112,20 +113,6 @@ def needs(least, per_mb=0, minutes=60, of=1, more=0):
 def planned(wildcards):
     """The benchmark or view of a job, with what follows from its section."""
     return plan.named[wildcards.benchmark]
-
-
-def task_tables(wildcards):
-    """The tables that the items of a job's task are made of, by name."""
-    return planned(wildcards).task_tables(
-        wildcards.task, wildcards.lang, wildcards.part
-    )
-
-
-def task_domains(wildcards):
-    """The domains that a job's task is asked about; one of its own where it is a sample."""
-    return planned(wildcards).asked_about(
-        wildcards.task, wildcards.lang, wildcards.part
-    )
 
 
 def dump(section, *but):
@@ -163,6 +150,8 @@ persona_encoder = setting("personas.model")
 pool = {"benchmark": setting("benchmark"), "lang": per_job(Plan.pool_language)}
 
 domains = per_job(paths.domains)
+task_tables = per_job(PlannedBenchmark.task_tables, self=planned)
+task_domains = per_job(PlannedBenchmark.asked_about, self=planned)
 largest_share = per_job(jobs.largest_share)
 # Of a job that runs a network. How work is cut, on what it runs: no reason to rerun, hence no params.
 on_device = {"gpu": per_job(jobs.gpus), "device": settings.encoding.device}

@@ -42,6 +42,10 @@ use rule score_parts as score_all_parts with:
         scoring=per_job(jobs.part_scoring, complete=True),
 
 
+study_names = ["thresholds", "threshold_psi", "agreement"]
+study_names += ["leave_one_out", "leave_one_out_psi", "cells"]
+
+
 use rule on_cpu as filter_study with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
@@ -50,12 +54,10 @@ use rule on_cpu as filter_study with:
         scores=per_job(paths.study_scores),
         query_scores="results/{benchmark}-candidates/scores/{lang}-{lang}.parquet",
     output:
-        thresholds="results/{benchmark}/study/{lang}{part}/thresholds.parquet",
-        threshold_psi="results/{benchmark}/study/{lang}{part}/threshold_psi.parquet",
-        agreement="results/{benchmark}/study/{lang}{part}/agreement.parquet",
-        leave_one_out="results/{benchmark}/study/{lang}{part}/leave_one_out.parquet",
-        leave_one_out_psi="results/{benchmark}/study/{lang}{part}/leave_one_out_psi.parquet",
-        cells="results/{benchmark}/study/{lang}{part}/cells.parquet",
+        **{
+            name: f"results/{{benchmark}}/study/{{lang}}{{part}}/{name}.parquet"
+            for name in study_names
+        },
     wildcard_constraints:
         benchmark=patterns["studied"],
     params:
@@ -68,17 +70,7 @@ use rule on_cpu as filter_study with:
 
 rule study:
     input:
-        paths.study_tables(
-            plan,
-            (
-                "thresholds",
-                "threshold_psi",
-                "cells",
-                "agreement",
-                "leave_one_out",
-                "leave_one_out_psi",
-            ),
-        ),
+        paths.study_tables(plan, study_names),
     localrule: True
 
 
