@@ -57,8 +57,7 @@ def _rendered(args: argparse.Namespace) -> Iterator[str]:
     for planned in having:
         task, prompt = planned.tasks[args.task].task, planned.tasks[args.task].prompt
         assert prompt is not None
-        for language, domain in _places(planned, args.task):
-            tables = _tables(planned, args.task, language, domain)
+        for language, domain, tables in _asked(planned, args.task):
             if lacking := [str(path) for path in tables.values() if not Path(path).is_file()]:
                 missing.append(lacking)
                 continue
@@ -86,22 +85,15 @@ def _rendered(args: argparse.Namespace) -> Iterator[str]:
     )
 
 
-def _places(planned: PlannedBenchmark, task: str) -> list[tuple[str, str]]:
-    """List languages (of a translation, those translated to) and domains where a task is asked."""
-    if not planned.tasks[task].translates:
-        return [(place.language, place.domain) for place in planned.places]
-    languages = planned.translated
-    return [(lang, domain) for lang in languages for domain in planned.asked_about(task, lang)]
-
-
-def _tables(
-    planned: PlannedBenchmark, task: str, language: str, domain: str
-) -> dict[str, TablePath]:
-    parts = planned.asked_in(task, language)
-    part = next(one for one in parts if domain in planned.asked_about(task, language, one))
-    number = planned.asked_about(task, language, part).index(domain)
-    given = planned.task_tables(task, language, part)
-    return {read: domain_table(path, domain, number) for read, path in given.items()}
+def _asked(planned: PlannedBenchmark, task: str) -> Iterator[tuple[str, str, dict[str, TablePath]]]:
+    """Yield each language (of a translation, that it is to) and domain with the task's tables."""
+    languages = planned.translated if planned.tasks[task].translates else planned.native
+    for language in languages:
+        for part in planned.asked_in(task, language):
+            given = planned.task_tables(task, language, part)
+            for number, domain in enumerate(planned.asked_about(task, language, part)):
+                tables = {read: domain_table(path, domain, number) for read, path in given.items()}
+                yield language, domain, tables
 
 
 COMMAND = Command(

@@ -295,11 +295,8 @@ def score_run(
     reversal = _better_reversed(known, qrels, scores, args, headline) if headline else ()
     for doubt in (*doubts(file), *reversal):
         print(f"warning: {path}: {doubt}", file=sys.stderr)
-    domains = queries.select(query_id="_id", own_domain="domain")
-    scores = scores.join(domains, on="query_id", how="left", maintain_order="left").with_columns(
-        domain=pl.coalesce("own_domain", "domain")
-    )
-    return file.model, scores.drop("own_domain"), run
+    scores = scores.update(queries.select("domain", query_id="_id"), on="query_id")
+    return file.model, scores, run
 
 
 def _reversed(frame: pl.DataFrame) -> pl.DataFrame:

@@ -50,18 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_show(args: argparse.Namespace) -> None:
     """Print what a table comes to; with ``--long`` a block per benchmark and language pair."""
-    if args.file is None:
-        args = argparse.Namespace(**vars(args) | {"file": _own_results()})
-    record = read_provenance(args.file) or {}
+    file = args.file or _own_results()
+    record = read_provenance(file) or {}
     for spec in (PROBE_TABLE, PROBE_COMPARISON):
         if record.get("table") == spec.name:
-            print("\n".join(probe_lines(read_table(args.file, spec))))
+            print("\n".join(probe_lines(read_table(file, spec))))
             return
-    table = read_table(args.file, PSI_TABLE)
+    table = read_table(file, PSI_TABLE)
     if args.long:
         print(*long_lines(table), "", sep="\n")
     else:
-        print_glance(table, args.file)
+        print_glance(table, file)
     print(*author_texts(str(record.get("queries_by") or "")).values(), sep="\n")
 
 
