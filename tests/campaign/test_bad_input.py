@@ -122,6 +122,11 @@ def queries(**changes: object) -> str:
     return lines(*QUERIES[:3], QUERIES[3] | changes)
 
 
+def several(spans: object, **changes: object) -> str:
+    """Queries as lines, the last one with evidence in several places."""
+    return queries(**{"pos_char_span": None, "pos_char_spans": spans} | changes)
+
+
 def query_table(*, without: str = "", **changes: object) -> bytes:
     """Queries as Parquet, columns changed."""
     columns = {name: [query[name] for query in QUERIES] for name in QUERIES[0]} | changes
@@ -172,6 +177,9 @@ SCORE = [
     ("run.json", '{"\\udfff": {"d0": 1}}', "half of a surrogate pair"),
     ("run.json", '{"q0": {"": 1}}', "expected an id"),
     ("run.json", "", "not JSON"),
+    ("run.json", "[]", "list at the top"),
+    ("run.json", '{"task_name": "T", "scores": {}}', "MTEB's results have no ranking"),
+    ("run.json", '{"en": {"test": [1, 2]}}', "en/test holds list"),
     ("run.json", mteb("a/b"), None),
     ("run.json", mteb("a/\ud800"), "field 'model_name' holds half of a surrogate pair"),
     ("run.json", mteb(["a"]), "model_name is ['a']; expected an id"),
@@ -180,6 +188,8 @@ SCORE = [
     ("run.jsonl", "", "holds none of the queries"),
     ("run.jsonl", "[]", "not a JSON object but list"),
     ("run.jsonl", '{"query_id": "q0"}', "missing columns doc_id, score"),
+    ("run.jsonl", '{"query_id": "q0", "qid": "q1", "doc_id": "d", "score": 1}',
+     "query_id and qid are names of one column, query_id"),
     ("run.jsonl", '{"query_id": "q0", "query_id": "q1"}', "the key 'query_id' occurs twice"),
     ("run.jsonl", '{"query_id": "\\ud800", "doc_id": "d", "score": 1}', "half of a surrogate pair"),
     ("run.jsonl", '{"query_id": ["q0"], "doc_id": "d", "score": 1}', "expected an id"),
@@ -195,6 +205,7 @@ SCORE = [
     ("run.csv", "query_id;doc_id;score\nq0;d0;1\n", "missing columns"),
     ("run.csv", b"query_id,doc_id,score\nq\xff,d0,1\n", "run.csv, line 2: not UTF-8"),
     ("run.trec", RUN.encode() * 10 + b"q0 Q0 d\xe9 1 1 r\n", "run.trec, line 81: not UTF-8"),
+    ("run.trec", RUN + "q0 Q0 y 3\n", "run.trec, line 9: 4 columns, expected 6"),
     ("run.trec", "q0 Q0 d0 1 1 r\n" * 2, "scores document 'd0' 2 times"),
     ("run.trec", RUN.encode("utf-16"), "found binary data"),
     ("run.trec", b"\x00" * 99, "found binary data"),
@@ -225,6 +236,8 @@ SCORE = [
     ("run.parquet", twice(pa.table({"query_id": ["q"], "doc_id": ["d"], "score": [1]}), "score"),
      "columns that occur twice: score"),
     ("run.parquet", parquet(query_id=["q0"]), "missing columns doc_id, score"),
+    ("run.parquet", pairs(qid=["q0"] * 4), "query_id and qid are names of one column, query_id"),
+    ("run.parquet", pairs()[:4] + b"\xff" * 56 + pairs()[60:], "not a readable Parquet file"),
     ("run.parquet", pairs()[:-50], "not a readable Parquet file"),
     ("run.parquet", b"", "not a readable Parquet file"),
     ("run.parquet", b"PAR1" + b"\xff" * 99 + b"PAR1", "not a readable Parquet file"),
@@ -242,6 +255,20 @@ SCORE = [
     ("queries.jsonl", queries(pos_char_span=[1, 2, 3]), "pos_char_span is [1, 2, 3]"),
     ("queries.jsonl", queries(pos_char_span=None), "has the span None"),
     ("queries.jsonl", queries(pos_char_span="0-9"), "pos_char_span is '0-9'"),
+    ("queries.jsonl", queries(pos_char_span=[True, 9]), "pos_char_span is [True, 9]"),
+    ("queries.jsonl", several([[0, 3], [3, 5], [9, 10]]), None),
+    ("queries.jsonl", several([0, 3]), "pos_char_spans is [0, 3]; expected lists of [start, end]"),
+    ("queries.jsonl", several([[0, 3], [4]]), "pos_char_spans is [[0, 3], [4]]"),
+    *(
+        ("queries.jsonl", several(spans), f"'q3' has the pos_char_spans {spans}")
+        for spans in (
+            *([], [[0, 3], [2, 5]], [[0, 3], [5, 5]], [[-1, 3], [5, 6]], [[0, 3], [5, 100]]),
+        )
+    ),
+    ("queries.jsonl", several([[0, 3]], pos_char_span=[0, 3]), "has the pos_char_spans [[0, 3]]"),
+    ("queries.jsonl", several([[0, 3]], pos_char_length=None), "in a document of None characters"),
+    ("queries.jsonl", queries(pos_char_length=0), "in a document of 0 characters"),
+    ("queries.jsonl", queries(pos_char_length=None), "in a document of None characters"),
     ("queries.jsonl", queries(pos_char_length="99"), "pos_char_length is '99'"),
     ("queries.jsonl", queries(pos_char_length=99.5), "pos_char_length is 99.5"),
     ("queries.jsonl", queries(pos_char_length=-99), "document of -99 characters"),
@@ -259,9 +286,19 @@ SCORE = [
     ("queries.jsonl", queries(domain=["law"]), "domain is ['law']"),
     ("queries.jsonl", queries(domain="\udfff"), "half of a surrogate pair"),
     ("queries.jsonl", queries(target_position="start"), "target_position 'start'"),
+    ("queries.jsonl", queries(pos_char_span=None, pos_char_length=0, target_position="end"),
+     "has the span None in a document of 0"),
+    ("queries.jsonl", queries(positions="end"), "positions is 'end'; expected lists of texts"),
+    ("queries.jsonl", queries(positions=[1]), "positions is [1]; expected lists of texts"),
+    ("queries.jsonl", queries(positions=["\ud800"]), "half of a surrogate pair"),
+    ("queries.jsonl", queries(positions=["end", "tail"]), "['end', 'tail']; allowed: beginning"),
     ("queries.jsonl", queries(pos_corpus_id="d0"), "1 of 4 queries is no positive in the qrels"),
     ("queries.jsonl", queries(metadata=[1]), None),
     ("queries.jsonl", "", "no queries"),
+    ("queries.jsonl", lines({"_id": "q0", "text": "t", "metadata": {}}),
+     "queries.jsonl: missing columns pos_char_span, pos_char_length; found _id; position buckets"),
+    ("queries.parquet", parquet(_id=["q0"], text=["t"]),
+     "missing columns pos_char_span, pos_char_length; found _id; position buckets need"),
     ("queries.jsonl", '{"_id": "q0", "_id": "q1"}', "the key '_id' occurs twice"),
     ("queries.jsonl", DEEP, "nested too deep"),
     ("queries.parquet", query_table(), None),
@@ -271,6 +308,15 @@ SCORE = [
     ("queries.parquet", query_table(pos_char_span=["0-9"] * 4), "pos_char_span is String"),
     ("queries.parquet", query_table(pos_char_span=[["0", "9"]] * 4), "pos_char_span is List(Str"),
     ("queries.parquet", query_table(pos_char_span=[[0, 9, 10]] * 4), "has the span [0, 9, 10]"),
+    ("queries.parquet", query_table(pos_char_span=[[None, 9]] * 4), "has the span [None, 9]"),
+    ("queries.parquet", query_table(pos_char_span=[[9]] * 4), "has the span [9]"),
+    ("queries.parquet", query_table(pos_char_spans=[7] * 4), "pos_char_spans is Int64; expected"),
+    ("queries.parquet", query_table(positions=[7] * 4), "positions is Int64; expected"),
+    *(
+        ("queries.parquet", query_table(pos_char_span=[None] * 4, pos_char_spans=[spans] * 4),
+         "has the pos_char_spans [[0, 3], ")
+        for spans in ([[0, 3], [5, None]], [[0, 3], None], [[0, 3], [5]])
+    ),
     ("queries.parquet", query_table(pos_char_span=HUGE),
      "pos_char_span: conversion"),
     ("queries.parquet", query_table(pos_char_length=["99"] * 4), "pos_char_length is String; exp"),
@@ -308,6 +354,12 @@ SCORE = [
     ("qrels.tsv", "\ufeff" + QRELS, None),
     ("qrels.tsv", QRELS.encode() + b"q\xff\td\t1\n", "qrels.tsv, line 6: not UTF-8"),
     ("qrels.tsv", "", "no positive"),
+    ("qrels.tsv", "q0\td0\t1\nq1\td1\t1\n", "qrels.tsv, line 2: missing columns query-id"),
+    ("qrels.tsv", "query-id\tcorpus-id\tscore\nq0\td0\n", "qrels.tsv, line 2: 2 columns"),
+    ("qrels.json", "[]", "qrels.json: list; expected {query id: {document id: grade}}"),
+    ("qrels.json", '{"q0": 1}', "qrels.json, query 'q0': int, expected {document id"),
+    ("qrels.qrels", "q0 0 d0 1 x\n", "qrels.qrels, line 1: 5 columns, expected 4"),
+    ("qrels.bin", "x", "no format has this suffix. Supported: parquet"),
     ("qrels.txt", "q0 0 d0\n", "3 columns, expected 4"),
     ("qrels.parquet", parquet(**{"query-id": ["q0"], "corpus-id": [["d0"]], "score": [1]}),
      "corpus-id is List(String)"),

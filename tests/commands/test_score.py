@@ -210,26 +210,28 @@ def test_bad_options_give_one_message_and_nothing_written(files, capsys, name):
     assert not (files / "out").exists()
 
 
-def spoil_run(files, text: str) -> None:
-    with (files / "bm25.trec").open("a") as stream:
-        stream.write(text)
+def test_unknown_and_unjudged_queries_are_left_out_only_where_that_is_said(files, capsys):
+    def refusal(**options):
+        assert main(arguments(files, buckets="squad", **options)) == 2
+        return capsys.readouterr().err
 
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("q00 Q0 y 3 nan r\n", "query 'q00', document 'y' the score nan"),
-        ("q00 Q0 d0 3 0.1 r\n", "document 'd0' 2 times for query 'q00'"),
-        ("q99 Q0 y 3 0.1 r\n", "not among the queries: 'q99' (1 in all)"),
-        ("q00 Q0 y 3\n", "bm25.trec, line 161: 4 columns, expected 6"),
-    ],
-)
-def test_bad_runs_give_one_message_and_nothing_written(files, capsys, line, message):
-    spoil_run(files, line)
-    assert main(arguments(files)) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert not (files / "out").exists()
+    run, qrels = files / "bm25.trec", files / "qrels.tsv"
+    run.write_text(run.read_text() + "".join(f"x{i} Q0 d 1 0.5 r\n" for i in range(9)))
+    listed = "'x0', 'x1', 'x2', 'x3', 'x4', ... (9 in all); leave them out with --ignore-unknown"
+    assert listed in refusal()
+    qrels.write_text(qrels.read_text().replace("d79\t1", "d79\t0") + "x0\td\t1\n")
+    assert "without a positive: 'q79' (1 in all); leave them out with --ignore-unj" in refusal()
+    assert "qrels.tsv: query ids that are not among the queries: 'x0'" in (
+        refusal(ignore_unjudged=True)
+    )
+    both = {"ignore_unjudged": True, "ignore_unknown": True}
+    assert main(arguments(files, buckets="squad", **both)) == 0
+    psi = pl.read_parquet(files / "out" / "psi_table.parquet")
+    assert psi.item(0, "n_queries") == 79
+    run.write_text("x0 Q0 d 1 0.5 r\n")  # nothing is left: refused, whatever is said
+    assert "bm25.trec: holds none of the queries" in refusal(**both)
+    qrels.write_text("query-id\tcorpus-id\tscore\nx0\td\t1\n")
+    assert "qrels.tsv: no positive" in refusal(**both)
 
 
 def ranked(files, *, score, rank=lambda place: place, suffix="trec") -> Path:

@@ -99,15 +99,6 @@ def test_columns_may_have_the_names_of_other_libraries(tmp_path, names):
         assert read_run(tmp_path / name).frame.rows() == ROWS
 
 
-def test_two_names_of_one_column_are_refused(tmp_path):
-    frame = FRAME.with_columns(qid=pl.lit("other"))
-    frame.write_parquet(tmp_path / "p.parquet")
-    write(tmp_path / "p.jsonl", frame.write_ndjson())
-    for name in ("p.parquet", "p.jsonl"):
-        with pytest.raises(InputError, match="query_id and qid are names of one column, query_id"):
-            read_run(tmp_path / name)
-
-
 # As MS MARCO's evaluation takes it: query, passage, rank; no header and no scores.
 MSMARCO = "q1\td1\t1\nq1\t文\U0001f600\t2\nq2\td1\t1\n"
 
@@ -145,21 +136,6 @@ def test_mteb_file_with_several_parts_needs_one_named(tmp_path):
         read_run(path, part="fr/test")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[]", "list at the top"),
-        ('{"task_name": "T", "scores": {}}', "MTEB's results have no ranking"),
-        ('{"en": {"test": [1, 2]}}', "en/test holds list"),
-        ('{"q": {"d": "high"}}', "expected a number"),
-        ('{"q": {"d": 1', "p.json"),
-    ],
-)
-def test_other_json_is_refused(tmp_path, content, message):
-    with pytest.raises(InputError, match=message):
-        read_run(write(tmp_path / "p.json", content))
-
-
 def test_the_named_format_wins_over_the_suffix(tmp_path):
     path = write(tmp_path / "run.parquet", TREC)
     assert read_run(path, run_format="trec").frame.rows() == ROWS
@@ -176,13 +152,3 @@ def test_the_named_format_wins_over_the_suffix(tmp_path):
 def test_an_unknown_format_and_a_part_of_none_are_refused(tmp_path, name, options, message):
     with pytest.raises(InputError, match=message):
         read_run(write(tmp_path / name, TREC), **options)
-
-
-def test_parquet_with_a_damaged_page_is_refused(tmp_path):
-    path = tmp_path / "r.parquet"
-    FRAME.write_parquet(path)
-    content = bytearray(path.read_bytes())
-    content[4:60] = b"\xff" * 56
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="not a readable Parquet file"):
-        read_run(path)

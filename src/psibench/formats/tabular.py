@@ -73,8 +73,9 @@ def read_parquet(
         bare = table.replace_schema_metadata(None)  # which may hold anything
         return pl.DataFrame(pl.from_arrow(bare)).rename(names)
     except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        said = " ".join(str(error).split())  # of several lines, if a page is damaged
         raise InputError(
-            f"{path}: not a readable Parquet file, maybe truncated ({error})"
+            f"{path}: not a readable Parquet file, maybe truncated ({said})"
         ) from error
 
 
