@@ -76,7 +76,7 @@ def test_a_valid_config_says_what_it_would_run_and_what_is_not_there_yet(tmp_pat
     assert main(["check", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
-        f"{path}: valid, but 1 that it needs not there yet",
+        f"{path}: valid, but not there yet: 1 of what it needs",
         "  benchmark s: squad_posq",
         "  model bm25: bm25s",
     ]
