@@ -117,17 +117,6 @@ def test_more_cached_tokens_than_the_prompt_has_are_none_at_the_full_price():
     assert Usage.read(given | {"cached_input_tokens": 10}) == Usage(10, 4, 10)
 
 
-def test_lost_lines_of_a_log_that_an_index_knows_are_counted_and_asked_again(tmp_path, caplog):
-    with AnswerStore(tmp_path) as store:
-        for number in range(5):
-            store.add(answer(number))
-    (log,) = tmp_path.glob("*.jsonl")
-    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:2]))
-    with AnswerStore(tmp_path) as store:
-        assert [answer(n).key in store for n in range(5)] == [True, True, False, False, False]
-    assert f"{log}: 3 answers are lost; their requests are asked again" in caplog.text
-
-
 def test_lines_that_a_damage_has_joined_are_counted(tmp_path, caplog):
     store = AnswerStore(tmp_path)
     for number in range(4):

@@ -91,8 +91,7 @@ def test_every_shipped_model_that_is_paid_per_token_has_a_dated_price_with_a_sou
 @pytest.mark.parametrize("name", sorted(load_llms()))
 def test_every_shipped_model_makes_a_request_that_its_server_understands(name):
     llm = load_llms()[name]
-    sampling = llm.sampling.to_sampling()
-    request = Request(llm.model, (Message("user", "x"),), PLAIN, sampling=sampling)
+    request = Request(llm.model, (Message("user", "x"),), PLAIN, sampling=llm.sampling)
     body = request.body(output_limit_key=llm.output_limit_key)
     if llm.backend == "stand-in":
         assert "max_tokens" not in body

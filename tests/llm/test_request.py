@@ -19,7 +19,7 @@ SAMPLING_CHANGES = {
     "top_p": 0.9,
     "max_output_tokens": 100,
     "seed": 7,
-    "stop": ("END",),
+    "stop": ["END"],
     "presence_penalty": 0.1,
     "frequency_penalty": 0.1,
     "reasoning_effort": "low",
@@ -29,7 +29,7 @@ SAMPLING_CHANGES = {
 
 def test_every_field_of_a_request_is_tried_below():
     assert set(CHANGES) == {f.name for f in fields(Request)}
-    assert set(SAMPLING_CHANGES) == {f.name for f in fields(Sampling)}
+    assert set(SAMPLING_CHANGES) == set(Sampling.model_fields)
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -102,7 +102,7 @@ def test_a_stopped_job_takes_its_server_along_and_the_next_asks_the_rest(
     assert len(set(done)) == len(done)
     monkeypatch.setenv(KEY, server.secret.reveal())
     reached = {"backend": "openai", "base_url": server.base_url, "api_key_env": KEY}
-    wanted = items(60, model=chosen.model, sampling=chosen.sampling.to_sampling())
+    wanted = items(60, model=chosen.model, sampling=chosen.sampling)
     outcomes = []
     totals = ask_all(
         wanted,
@@ -189,7 +189,7 @@ def test_a_job_of_the_workflow_starts_it_for_a_task(project, settings, tmp_path,
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_each_release_answers(settings, tmp_path, say, program):
     chosen, outcomes = settings(program=program), []
-    wanted = items(6, model=chosen.model, sampling=chosen.sampling.to_sampling())
+    wanted = items(6, model=chosen.model, sampling=chosen.sampling)
     ask_all(wanted, chosen, store=tmp_path / "store", on_outcome=outcomes.append)
     assert [o.status for o in outcomes] == ["ok"] * 6
     say("6 of 6 replies ok")

@@ -266,14 +266,13 @@ def requests_of(
             f"prompt of task {prompt.task!r} given for task {task.template!r}; the header's key "
             "task has to name the task the template is used for"
         )
-    sampling = llm.sampling.to_sampling()
     for item in task.items(tables, section):
         request = Request(
             model=llm.model,
             revision=llm.revision,
             messages=prompt.render(prompt.used(item.values)),
             response=prompt.response,
-            sampling=sampling,
+            sampling=llm.sampling,
             reply_format=llm.reply_format,
             sample=item.sample,
         )

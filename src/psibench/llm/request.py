@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from pydantic import Field
+
+from psibench.config.base import Section
 from psibench.llm.replies import ReplyForm
 
 ReplyFormat = Literal["json_schema", "json_object_schema", "json_object", "text"]
@@ -45,30 +48,21 @@ class ResponseSchema:
         return {key: value for key, value in vars(self).items() if (key, value) != ("form", "json")}
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """Every sampling parameter; None is not sent, so that the server's own default holds.
+class Sampling(Section):
+    """Sampling parameters; null is not sent."""
 
-    ``max_output_tokens`` bounds the reply; ``seed`` is sent plus the sample index; ``extra`` holds
-    further body fields of one server (``{"chat_template_kwargs": {...}}``, say).
-    """
-
-    temperature: float | None = None
-    top_p: float | None = None
-    max_output_tokens: int | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    """Bound of a reply's tokens. Needed with budget_usd."""
+    seed: int | None = Field(default=None, ge=0)
+    """Sent plus the sample index, to servers that sample reproducibly."""
+    stop: list[str] = Field(default_factory=list)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     reasoning_effort: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty"):
-            value = getattr(self, name)
-            if value is not None:  # 1 and 1.0 are the same request
-                object.__setattr__(self, name, float(value))
-        object.__setattr__(self, "stop", tuple(self.stop))
+    extra: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of the request's body that only this server knows."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ class Request:
     messages: tuple[Message, ...]
     response: ResponseSchema
     revision: str | None = None
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     reply_format: ReplyFormat = "json_schema"
     sample: int = 0
 
@@ -105,7 +99,7 @@ class Request:
         """Address of the answer: sha256 of the request as canonical JSON, 64 hex digits."""
         fields = dict(vars(self))
         fields["messages"] = [vars(message) for message in self.messages]
-        fields["sampling"] = vars(self.sampling)
+        fields["sampling"] = dict(self.sampling)
         fields["response"] = self.response.fields
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -119,9 +113,9 @@ class Request:
 
         ``output_limit_key`` is what the server calls the bound of the reply's tokens.
         """
-        given = dict(vars(self.sampling))
+        given = dict(self.sampling)
         extra, limit = given.pop("extra"), given.pop("max_output_tokens")
-        body = {name: value for name, value in given.items() if value not in (None, ())}
+        body = {name: value for name, value in given.items() if value not in (None, [])}
         if limit is not None:
             body[output_limit_key] = limit
         if self.sampling.seed is not None:

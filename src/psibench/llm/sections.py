@@ -24,27 +24,6 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 MILLION = 1_000_000
 
 
-class SamplingSettings(Section):
-    """Sampling parameters; null is not sent."""
-
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    max_output_tokens: int | None = Field(default=None, ge=1)
-    """Bound of a reply's tokens. Needed with budget_usd."""
-    seed: int | None = Field(default=None, ge=0)
-    """Sent plus the sample index, to servers that sample reproducibly."""
-    stop: list[str] = Field(default_factory=list)
-    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    reasoning_effort: str | None = None
-    extra: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of the request's body that only this server knows."""
-
-    def to_sampling(self) -> Sampling:
-        """Return them as part of a request."""
-        return Sampling(**self.model_dump())
-
-
 class AskPolicy(Section):
     """How requests are sent: at once, and again."""
 
@@ -120,7 +99,7 @@ class LlmSettings(Section):
     """How structure is asked for: the strictest that the server supports (docs/generation.md)."""
     output_limit_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """What the server calls the bound of the reply (OpenAI's reasoning models: the second)."""
-    sampling: SamplingSettings = SamplingSettings()
+    sampling: Sampling = Sampling()
     asking: AskPolicy = AskPolicy()
     budget_usd: float | None = Field(default=None, ge=0)
     """Money that may be spent on this model, answers in the store included; the run stops before
