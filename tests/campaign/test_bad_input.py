@@ -954,6 +954,8 @@ TABLES = [
     (lambda t: t.drop_columns(["score"]), "missing columns: score"),
     (lambda t: t.slice(0, 1), "its rows hash to"),
     (lambda t: t.slice(0, 0), "its rows hash to"),
+    (lambda t: column(t, "score", pa.array([2, 1], pa.int32())), "its rows hash to"),
+    (lambda t: column(t, "query-id", t.column("query-id").take([1, 0])), "its rows hash to"),
     (lambda t: column(t, "score", ["1", "1"]), "'score' is large_string"),
     (lambda t: column(t, "score", [1.5, 1.0]), "'score' is double"),
     (lambda t: column(t, "score", [True, False]), "'score' is bool"),
@@ -975,6 +977,15 @@ TABLES = [
 def column(table: pa.Table, name: str, values: object) -> pa.Table:
     place = table.column_names.index(name)
     return table.set_column(place, name, pa.array(values) if isinstance(values, list) else values)
+
+
+def test_a_damaged_page_is_told_in_one_line(qrels, capsys):
+    data = qrels.read_bytes()
+    qrels.write_bytes(data[:4] + b"\xff" * 56 + data[60:])
+    assert run("check", qrels) == REFUSED
+    said = capsys.readouterr().err
+    assert "qrels.parquet: not a readable Parquet file" in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(("change", "words"), TABLES, ids=[str(n) for n in range(len(TABLES))])

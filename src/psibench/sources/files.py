@@ -196,7 +196,8 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         raise
     except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
         # ValueError: text that is not UTF-8, times beyond year 9999
-        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+        said = " ".join(str(error).split())  # of several lines, if a page is damaged
+        raise InputError(f"{path}: not a readable Parquet file ({said})") from error
 
 
 def is_inside(column: str, name: str) -> bool:

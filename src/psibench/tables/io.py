@@ -313,8 +313,9 @@ def _unreadable(path: TablePath, error: Exception) -> InputError:
         return InputError(f"{path}: no such file; expected a Parquet table")
     if Path(path).suffix != ".parquet":
         return InputError(f"{path}: not a Parquet file; give the .parquet table that stands beside")
+    said = " ".join(str(error).split())  # of several lines, if a page is damaged
     return InputError(
-        f"{path}: not a readable Parquet file ({error}); it may be truncated or another format. "
+        f"{path}: not a readable Parquet file ({said}); it may be truncated or another format. "
         "Delete it and make it again, or point to the right file."
     )
 
