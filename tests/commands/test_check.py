@@ -59,7 +59,7 @@ def test_a_valid_config_says_what_it_would_run_and_what_is_not_there_yet(tmp_pat
     assert main(["check", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
-        f"{path}: valid, but not there yet: 1 of what it needs",
+        f"{path}: valid, but 1 missing",
         "  benchmark s: squad_posq",
         "  model bm25: bm25s",
     ]
