@@ -14,7 +14,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.sources import PythonDocsSource
 from psibench.errors import InputError
 from psibench.filters.decide import NO_TARGET, REPEATED_TEXT, evidence_targets
 from psibench.filters.grade import grading_task, verdict_task
@@ -35,6 +34,7 @@ from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
 from psibench.generate.loaders import Loader
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.llm.tasks import LlmTask, LlmTaskSection
+from psibench.sources.local import interpreter_of
 from psibench.tables import content_hash, read_table, write_table
 from psibench.tables.build_schemas import (
     CANDIDATES,
@@ -111,11 +111,7 @@ def build_params(
     params["length_tokenizer"] = length_tokenizer
     if id_prefix:
         params["id_prefix"] = id_prefix
-    if isinstance(section.source, PythonDocsSource):
-        import platform
-
-        params["python"] = platform.python_version()
-    return params
+    return params | interpreter_of(section.source)
 
 
 @stage("build", version=5)
@@ -141,7 +137,7 @@ def run_build(
     built = recipe.build(token_counter(length_tokenizer)).with_id_prefix(id_prefix)
     source = derived(
         "build",
-        params=build_params(recipe, length_tokenizer=length_tokenizer, id_prefix=id_prefix),
+        params=section,
         files={path: content_hash(path) for path in recipe.files()},
         revisions=recipe.revisions(),
         queries_by=getattr(recipe, "queries_by", None),

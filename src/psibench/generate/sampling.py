@@ -20,10 +20,10 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from psibench.config.base import Section
-from psibench.config.sources import DocumentSource, PythonDocsSource
+from psibench.config.sources import DocumentSource
 from psibench.errors import InputError
 from psibench.sources.checks import refuse_repeated
-from psibench.sources.local import local_files
+from psibench.sources.local import interpreter_of, local_files
 from psibench.tables import content_hash, read_provenance
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.domains import OfDomain, domain_params
@@ -108,11 +108,7 @@ def sample_params(
         params["length_tokenizer"] = length_tokenizer
     if id_prefix:
         params["id_prefix"] = id_prefix
-    if isinstance(source, PythonDocsSource):
-        import platform
-
-        params["python"] = platform.python_version()
-    return params
+    return params | interpreter_of(source)
 
 
 SAMPLED_BY = ("source", "passages", "sample")

@@ -1,6 +1,7 @@
 """Where a source's text lies: its local files, and the revision of a dataset on the hub."""
 
 import os
+import platform
 from pathlib import Path
 
 from psibench.config.paths import shipped, workflow_path
@@ -10,6 +11,7 @@ from psibench.config.sources import (
     FilesSource,
     HubSource,
     PosirReleaseSource,
+    PythonDocsSource,
     SquadSource,
 )
 from psibench.sources.files import find_files
@@ -32,6 +34,12 @@ def local_files(source: DocumentSource) -> list[str]:
         else:
             files = [os.path.relpath(file.url) for file in hub_record_files(source)]
     return [workflow_path(path) for path in files]
+
+
+def interpreter_of(source: object) -> dict[str, str]:
+    """Return the version of Python where a source is its documentation: a parameter of the rule."""
+    is_docs = isinstance(source, PythonDocsSource)
+    return {"python": platform.python_version()} if is_docs else {}
 
 
 def dataset_revisions(source: DocumentSource | PosirReleaseSource | BeirSource) -> dict[str, str]:
