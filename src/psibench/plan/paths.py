@@ -212,7 +212,7 @@ def domain_tables(
     """List one table of `domains`, of a benchmark or of a view of it."""
     name = view_id(benchmark, view) if view else benchmark
     among = domains(plan, name, lang, query_lang, corpus_lang, part)
-    return [domain_table(plan, name, lang, domain, table=table) for domain in among]
+    return plan.named[name].tables(lang, table, domains=among)
 
 
 def domain_table(plan: Plan, benchmark: str, lang: str, domain: str, *, table: str) -> str:
