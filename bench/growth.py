@@ -194,13 +194,13 @@ def margins(n: int) -> Work:
     import numpy as np
     import polars as pl
 
-    from psibench.filters.verify import VerifyMargin, decide_verify
+    from psibench.filters.verify import VerifyMargin, decide_verify, section_leads
 
     rng = np.random.default_rng(SEED)
     ids, panel = pl.Series([f"q{number}" for number in range(n)]), ["a", "b", "c"]
     parts = ["beginning", "middle", "end"]
     targets = pl.Series([[part] for part in parts]).gather(rng.integers(0, 3, n))
-    candidates = pl.DataFrame({"_id": ids, "positions": targets})
+    candidates = pl.DataFrame({"query_id": ids, "targets": targets})
     scores = pl.concat(
         pl.DataFrame({"query_id": ids, "score": rng.random(n), "raw": 0.0}).with_columns(
             reranker=pl.lit(reranker), part=pl.lit(part)
@@ -209,7 +209,7 @@ def margins(n: int) -> Work:
         for part in parts
     )
     section = VerifyMargin(rerankers=panel, threshold=0.1)
-    return lambda: decide_verify(section, scores, candidates)
+    return lambda: decide_verify(section, section_leads(section, scores, candidates))
 
 
 def cleaning(n: int) -> Work:
