@@ -7,7 +7,6 @@ else, and no error's words hold a key.
 
 import asyncio
 import contextlib
-import itertools
 import json
 import logging
 from collections import Counter
@@ -37,7 +36,6 @@ OPENAI_URL = "https://api.openai.com/v1"
 MOST_REPLY_BYTES = 16 << 20
 """Unpacked, of a chat completion; where more may come, who asks says how much."""
 DETAIL_CHARS = 500
-CONNECTIONS_PER_CLIENT = 128
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 RETRY_STATUS = frozenset({408, 409, 425, 429})
@@ -84,7 +82,7 @@ class Connection:
     model, address
         Who is asked, for the log; where, None is api.openai.com.
     secret, headers
-        The key, kept here and in the HTTP clients alone; further headers (``openai.Omit()``
+        The key, kept here and in the HTTP client alone; further headers (``openai.Omit()``
         leaves one out).
     exit_reason
         Asked when a connection breaks: how the server ended, or None while it runs.
@@ -107,11 +105,9 @@ class Connection:
         self._policy, self._secret, self._exit_reason = policy, secret, exit_reason
         self._headers = {"Content-Type": "application/json"} | dict(headers or {})
         self.budget = budget or Budget()
-        self._clients = [
-            open_client(policy, address, secret, around=self._send, most_bytes=most_bytes)
-            for _ in range(-(-policy.concurrency // CONNECTIONS_PER_CLIENT))
-        ]
-        self._turn = itertools.cycle(self._clients)
+        self._client = open_client(
+            policy, address, secret, around=self._send, most_bytes=most_bytes
+        )
         self._turnstile = Turnstile()
         self._is_answered, self._failed = False, Counter[str]()
         n_at_once = policy.concurrency
@@ -157,8 +153,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close all connections."""
-        for client in self._clients:
-            await client.close()
+        await self._client.close()
 
     async def _posted(self, path: str, body: bytes) -> "httpx2.Response":
         import httpx2
@@ -166,7 +161,7 @@ class Connection:
         try:
             with failures(self._secret, policy=self._policy):
                 async with asyncio.timeout(self._policy.deadline_s):
-                    return await next(self._turn).post(
+                    return await self._client.post(
                         path,
                         cast_to=httpx2.Response,
                         content=body,
