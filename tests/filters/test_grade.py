@@ -7,13 +7,7 @@ from filter_tables import candidate as plain_candidate
 from scripted_judge import judge, say
 
 from psibench.filters.decide import FlowStep
-from psibench.filters.grade import (
-    Grade,
-    decide_grades,
-    grading_task,
-    run_grade,
-    run_grade_pairs,
-)
+from psibench.filters.grade import Grade, decide_grades, grading_task, run_grade, run_grade_pairs
 from psibench.text.segments import POSITIONS
 
 TEXTS = {"nine": "aaabbbccc", "two": "xy"}  # thirds: aaa, bbb, ccc; "", "", xy

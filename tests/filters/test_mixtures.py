@@ -4,21 +4,12 @@ import random
 
 import polars as pl
 import pytest
-from filter_tables import (
-    decision_rows,
-    examples,
-    some_targets,
-    targets_frame,
-)
+from filter_tables import decision_rows, examples, some_targets, targets_frame
 from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.filters.mixtures import (
-    balance_positions,
-    draw_order,
-    tiny_subset,
-)
+from psibench.filters.mixtures import balance_positions, draw_order, tiny_subset
 from psibench.text.segments import POSITIONS
 
 

@@ -2,14 +2,7 @@
 
 import polars as pl
 import pytest
-from filter_tables import (
-    any_score,
-    decision_rows,
-    examples,
-    is_number,
-    pair_rows,
-    pair_scores,
-)
+from filter_tables import any_score, decision_rows, examples, is_number, pair_rows, pair_scores
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,10 +13,7 @@ from psibench.filters.study import (
     RERANKER_AGREEMENT,
     run_filter_study,
 )
-from psibench.filters.verify import (
-    VerifyMargin,
-    VerifyNecessity,
-)
+from psibench.filters.verify import VerifyMargin, VerifyNecessity
 from psibench.tables import read_table
 from psibench.text.segments import POSITIONS
 

@@ -15,11 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.filters.decide import evidence_targets, target_parts
-from psibench.filters.margin_counts import (
-    CELL_TABLE,
-    count_by_cell,
-    margin_conditions,
-)
+from psibench.filters.margin_counts import CELL_TABLE, count_by_cell, margin_conditions
 from psibench.filters.verify import (
     MARGINS,
     VerifyAgreement,

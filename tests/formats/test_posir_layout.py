@@ -6,11 +6,7 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.formats.posir import (
-    COLUMNS,
-    discover,
-    read_dataset,
-)
+from psibench.formats.posir import COLUMNS, discover, read_dataset
 from psibench.generate.loaders.posir_release import PosirRelease
 
 ENGLISH = {"language": "eng-Latn", "domain": "game"}

@@ -15,7 +15,7 @@ from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.psi_text import long_lines
 from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RerankModel, RunFilesModel
+from psibench.config.models import EncoderModel
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.encode.job import open_encoder, revisions_of
@@ -49,11 +49,12 @@ ABOVE = 1
 """Exit code where more is cut than --max-cut allows."""
 CONTROL = "minilm-static"
 """Knows no position; it stands beside the model in the curve of known-item queries."""
-UNREADABLE: dict[type, str] = {
-    RerankModel: "it reads a document together with a query; audit its first stage",
-    FusionModel: "it is made of other models' runs; audit each of these",
-    RunFilesModel: "it is known by its runs alone; what was read is not in them",
+UNREADABLE = {
+    "rerank": "it reads a document together with a query; audit its first stage",
+    "fusion": "it is made of other models' runs; audit each of these",
+    "runs": "it is known by its runs alone; what was read is not in them",
 }
+"""What cannot be audited, by backend, and why."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,10 @@ def run_audit(args: argparse.Namespace) -> int:
     refuse_below(args, {"n": 0, "queries": 0, "max_tokens": 8})
     refuse_file("--out", args.out)
     entry = find_model(args.model, max_tokens=args.max_tokens, as_declared=True)
-    if reason := next((text for kind, text in UNREADABLE.items() if isinstance(entry, kind)), ""):
+    if reason := UNREADABLE.get(entry.backend):
         raise InputError(f"model {args.model!r} cannot be audited: {reason}")
     documents = read_document_files([args.corpus], text_column=args.text_column)
-    if isinstance(entry, Bm25Model):
+    if entry.backend == "bm25s":
         print(
             f"{args.model} indexes every word of all {documents.height:,} documents: none is cut."
         )

@@ -7,12 +7,7 @@ from pathlib import Path
 
 from psibench.commands.base import Command
 from psibench.errors import InputError
-from psibench.formats.built import (
-    Dataset,
-    clashing_domains,
-    find_datasets,
-    prefixed_domains,
-)
+from psibench.formats.built import Dataset, clashing_domains, find_datasets, prefixed_domains
 from psibench.publish.card import Licence, card_text, gather_facts, lost_positions
 from psibench.publish.croissant import croissant
 from psibench.publish.layouts import LAYOUTS, Export, collections_of

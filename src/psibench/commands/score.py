@@ -15,11 +15,7 @@ from psibench import __version__
 from psibench.commands.base import Command, refuse_file, refuse_unwritable, write_result
 from psibench.commands.psi_text import format_labels, print_glance, span_lines
 from psibench.commands.score_example import with_example
-from psibench.commands.score_options import (
-    add_arguments,
-    token_limits,
-    visible_ends,
-)
+from psibench.commands.score_options import add_arguments, token_limits, visible_ends
 from psibench.errors import InputError
 from psibench.formats.beir import BY_SPAN, read_qrels, read_queries
 from psibench.formats.checks import (
@@ -42,12 +38,7 @@ from psibench.metrics.chunks import (
     score_queries,
 )
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
-from psibench.metrics.labels import (
-    corrected_scores,
-    human_qrels,
-    label_agreement,
-    sampling_doubt,
-)
+from psibench.metrics.labels import corrected_scores, human_qrels, label_agreement, sampling_doubt
 from psibench.metrics.query_scores import evidence_documents
 from psibench.metrics.ranking import ranking_metrics
 from psibench.report.views import author_texts

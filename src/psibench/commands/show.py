@@ -7,10 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from psibench.commands.base import Command
-from psibench.commands.psi_text import (
-    long_lines,
-    print_glance,
-)
+from psibench.commands.psi_text import long_lines, print_glance
 from psibench.commands.text_table import Form, frame_lines
 from psibench.errors import InputError
 from psibench.metrics.aggregate import POOLED

@@ -55,11 +55,7 @@ from psibench.filters.margin_counts import (
     count_by_position,
     margin_conditions,
 )
-from psibench.filters.mixtures import (
-    RULE_BALANCE,
-    balance_positions,
-    read_length_bins,
-)
+from psibench.filters.mixtures import RULE_BALANCE, balance_positions, read_length_bins
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
