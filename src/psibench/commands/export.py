@@ -1,7 +1,6 @@
 """`psibench export`: a benchmark's tables in the layout of MTEB, BEIR, TREC or PosIR's release."""
 
 import argparse
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -56,8 +55,8 @@ def run_export(args: argparse.Namespace) -> None:
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise InputError(f"{args.out} is there and not empty; name a new folder, or remove it")
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=args.out.parent, prefix=f".{args.out.name}."))
-    try:
+    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix=f".{args.out.name}.") as made:
+        temporary = Path(made)
         written = LAYOUTS[args.layout](_planned(args, temporary, datasets))
         keeps_positions = args.layout != "posir" or args.extra
         facts = gather_facts(args.benchmark, datasets, keeps_positions=keeps_positions)
@@ -72,8 +71,6 @@ def run_export(args: argparse.Namespace) -> None:
         if args.out.exists():
             args.out.rmdir()
         temporary.replace(args.out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     if lost := lost_positions(facts.counts):
         print(f"warning: {lost}")
     queries = facts.counts["queries"].sum()

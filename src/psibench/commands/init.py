@@ -44,11 +44,11 @@ def run_init(args: argparse.Namespace) -> None:
     made = [config] if args.profile is None else [config, args.folder / args.profile]
     if there := [str(path) for path in made if path.exists()]:
         raise InputError(f"{', '.join(there)}: there already, and kept; name another folder")
-    found = find_texts(args.corpus or [args.folder / "texts"], is_named=args.corpus is not None)
+    given = args.corpus or [args.folder / "texts"]
+    found = find_texts(given, is_named=args.corpus is not None)
     args.folder.mkdir(parents=True, exist_ok=True)
     corpus = [
-        path if Path(path).is_absolute() else os.path.relpath(path, args.folder)
-        for path in args.corpus or [args.folder / "texts"]
+        path if Path(path).is_absolute() else os.path.relpath(path, args.folder) for path in given
     ]
     text = TEMPLATE.read_text(encoding="utf-8")
     with config.open("x", encoding="utf-8") as file:
