@@ -291,14 +291,12 @@ class _Small:
 
     def _release(self, section: dict[str, Any]) -> None:
         languages = (section.get("languages") or ["eng-Latn"])[:2]
-        crossed = [f"{language}-{languages[0]}" for language in languages[1:]]
-        wanted = section.get("cross_lingual") or []
-        if wanted and not set(crossed) & set(wanted):
-            languages = [languages[0], wanted[0].removesuffix(f"-{languages[0]}")]
+        if section.get("cross_lingual"):
+            section["cross_lingual"] = section["cross_lingual"][:1]
+            parts = section["cross_lingual"][0].split("-")  # two of each language
+            languages = ["-".join(parts[2:]), "-".join(parts[:2])]
         domains = (section.get("domains") or ["finance_economics"])[:2]
         section |= {"languages": languages, "domains": domains}
-        if wanted:
-            section["cross_lingual"] = [f"{languages[1]}-{languages[0]}"]
         section["source"] = {"path": self.data.posir(languages, domains)}
 
     def _documents(self, section: dict[str, Any], n_documents: int) -> None:
