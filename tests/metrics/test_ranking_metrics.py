@@ -126,6 +126,15 @@ def test_averaged_ties_are_those_of_scikit_learn_and_change_no_other_metric(n_va
         assert value == pytest.approx(theirs, abs=1e-9)
 
 
+def test_averaged_ties_positives_that_were_not_found_are_in_the_ideal():
+    # Two documents of one score, one of them of grade 2; one of grade 1 is not found.
+    scores = pl.DataFrame([("q", "a", 1.0), ("q", "b", 1.0)], schema=SCORES_SCHEMA, orient="row")
+    qrels = judged(("q", "a", 2), ("q", "z", 1))
+    table = ranking_metrics(rank_documents(scores), qrels, metrics=["ndcg-tie-averaged@10"])
+    expected = (2 * (1 + 1 / log2(3)) / 2) / (2 + 1 / log2(3))
+    assert table.rows() == [("q", pytest.approx(expected))]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_order_of_rows_has_no_influence(seed):
     scores, qrels = random_case(1)

@@ -72,6 +72,10 @@ def test_a_network_is_converted_once_and_anew_where_what_was_kept_is_damaged(
     for _ in range(2):  # the second one finds what the first has put in its place
         assert load(tiny_bert, monkeypatch).compiled is not None
     assert len(made) == 2
+    (kept / "model.xml").unlink()  # a removal that was killed
+    for _ in range(2):
+        assert load(tiny_bert, monkeypatch).compiled is not None
+    assert len(made) == 3
 
 
 def test_a_network_that_openvino_cannot_run_is_tried_once(tiny_bert, engines, monkeypatch, caplog):
@@ -95,6 +99,15 @@ def test_a_network_that_openvino_cannot_run_is_tried_once(tiny_bert, engines, mo
 def test_a_cache_that_cannot_be_written_is_done_without(tiny_bert, engines, monkeypatch):
     engines.parent.parent.joinpath("psibench").write_text("a file where the folder would be")
     assert load(tiny_bert, monkeypatch).compiled is not None
+
+
+def test_a_job_without_the_memory_for_it_says_nothing_of_the_next(tiny_bert, engines, monkeypatch):
+    convert = compiled._converted
+    monkeypatch.setattr(compiled, "_converted", lambda *_: (_ for _ in ()).throw(MemoryError("no")))
+    assert load(tiny_bert, monkeypatch).compiled is None
+    monkeypatch.setattr(compiled, "_converted", convert)
+    assert load(tiny_bert, monkeypatch).compiled is not None
+    assert [path.name for path in next(engines.iterdir()).glob("*.xml")] == ["model.xml"]
 
 
 @pytest.mark.parametrize("spoiled", [0.01, float("nan")])

@@ -277,14 +277,17 @@ def corpus(tmp_path: Path) -> str:
     return str(tmp_path / "corpus")
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_positions_of_a_folder_that_are_no_number_are_refused(save, corpus, capsys, command):
+@pytest.mark.parametrize(
+    ("command", "found"), [(COMMANDS[0], "64"), (COMMANDS[1], float("nan")), (COMMANDS[1], -3)]
+)
+def test_positions_that_are_no_number_of_tokens_are_refused(save, corpus, capsys, command, found):
     folder = save()
     (folder / "sentence_bert_config.json").unlink()
     path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": "64"}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": found}))
     assert main([*command, str(folder), corpus]) == 2
-    assert f"{path}: max_position_embeddings is '64', expected a number" in capsys.readouterr().err
+    said = f"{path}: max_position_embeddings is {found!r}, expected a number of tokens from 1 on"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

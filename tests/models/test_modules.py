@@ -81,7 +81,13 @@ def test_code_in_another_repository_is_refused(tmp_path, tiny_bert, load_tiny, n
         found["auto_map"] = {"AutoModel": other, "AutoTokenizer": [None, other]}
     path.write_text(json.dumps(found))
     with pytest.raises(InputError, match=rf"{name} names the code {other}, which the entry's rev"):
-        load_tiny(folder, trust_remote_code=True, revision="a" * 40)
+        load_tiny(folder, trust_remote_code=True)
+
+
+def test_other_files_of_a_checkpoint_may_be_lists(tmp_path, tiny_bert, load_tiny):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
+    (folder / "data_config.json").write_text("[]")
+    assert load_tiny(folder, trust_remote_code=True)
 
 
 def test_a_function_that_the_library_would_replace_is_refused(tmp_path, tiny_bert, load_tiny):

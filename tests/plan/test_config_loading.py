@@ -75,7 +75,7 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
         ),
         (
             {"registry": {"m": {**DENSE, "trust_remote_code": True}}},
-            "registry.m: trust_remote_code needs a pinned revision",
+            "registry.m: trust_remote_code needs a pinned revision, or a local folder",
         ),
         (
             {"registry": {"m": {**DENSE, "windows": {"tokens": 128, "overlap": 0}}}},

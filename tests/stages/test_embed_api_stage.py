@@ -235,10 +235,11 @@ def test_a_stopped_job_keeps_every_answer_and_asks_the_rest_later(tmp_path, monk
     monkeypatch.setattr(asking, "CHECK_EVERY_S", 0.02)
     documents = {f"d{n}": f"word{n} one two" for n in range(40)}
     write_texts(tmp_path / "a", documents, {})
-    with EmbeddingServer(EmbeddingStandIn(delay_s=0.05)) as server:
+    with EmbeddingServer(EmbeddingStandIn(delay_s=0.5)) as server:
         entry = entry_of(server, concurrency=2)
         with pytest.raises(TimeoutError, match="no time left"):
             embed_all(tmp_path, entry, stop=Stop(server, 4))
+        server.stand_in.delay_s = 0.0
         assert 8 <= len(texts_asked(server)) < 40
         _, used = embed_all(tmp_path, entry)
         assert sorted(texts_asked(server)) == sorted(documents.values())  # each once

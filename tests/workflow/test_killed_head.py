@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 from embedding_standin import EmbeddingServer, EmbeddingStandIn
 from workflow_project import ENVIRONMENT, Project, tiny_config, write_squad
 
@@ -46,7 +47,11 @@ def test_a_killed_head_takes_its_job_along_and_nothing_is_asked_twice(tmp_path: 
                 assert head.poll() is None, "the run ended before it could be killed"
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
+            jobs = psutil.Process(head.pid).children(recursive=True)
             os.kill(head.pid, signal.SIGKILL)
+        _, alive = psutil.wait_procs(jobs, timeout=60)
+        assert not alive
+        assert len(service.asked) < N_TEXTS, "the job went on to its end"
 
         # Refused as long as the job has not ended; then it goes on.
         while (again := project.run(*ARGUMENTS, check=False)).returncode:

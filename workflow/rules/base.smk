@@ -1,6 +1,6 @@
 # What rules of stages are made of, where they say nothing else. `complete_rules` gives each of
 # them its log, its benchmark and, where it names none, the stage of its own name.
-# What other stages wait for goes before what only the tables of results are made of.
+# Jobs without a network go first, they are short; and of those with one what making a benchmark waits for.
 rule on_cpu:
     priority: 1
     conda:

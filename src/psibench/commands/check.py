@@ -305,7 +305,8 @@ def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
 
     some = texts.gather_every(-(-len(texts) // SAMPLED)).to_list()
     counts: dict[str, tuple[np.ndarray, int]] = {}
-    for model, entry in plan.models.items():
+    for model in plan.config.models:
+        entry = plan.models[model]
         limit, checkpoint = getattr(entry, "max_tokens", None), getattr(entry, "checkpoint", None)
         if limit is None or checkpoint is None:
             continue

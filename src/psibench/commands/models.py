@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check",
         action="store_true",
         help="compare these entries with what their checkpoints' own files declare (prompts, "
-        "pooling, end token, longest input); exit code 1 where one differs",
+        "pooling, end token, longest input, similarity); exit code 1 where one differs",
     )
 
 
@@ -95,11 +95,9 @@ def _check(entries: Mapping[str, Model]) -> None:
 
 def _entry(name: str, entries: Mapping[str, Model]) -> Model:
     """Return the entry of an id, or of a folder with a checkpoint."""
-    if name in entries:
-        return entries[name]
     from psibench.commands.probe import find_model
 
-    return find_model(name, as_declared=True)
+    return find_model(name, known=entries, as_declared=True)
 
 
 # --- the registry as a table of lines

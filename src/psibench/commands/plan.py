@@ -47,6 +47,9 @@ def run_plan(args: argparse.Namespace) -> None:
     refuse_unwritable("--csv", args.csv)
     config, models = load_config(read_config(args))
     table = work_table(Measured(make_plan(config, models), RESULTS))
+    if table.is_empty():
+        print("This config has nothing that computes or asks.")
+        return
     names = [name for name in ("stage", BY[args.by]) if name is not None]
     (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
     total |= {"items_high": None}  # documents, requests and pairs are no sum

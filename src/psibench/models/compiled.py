@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import torch
 
 logger = logging.getLogger("psibench")
+NETWORK, REFUSAL = "model.xml", "torch.txt"
+"""Files of a kept folder: the converted network, or why there is none."""
 
 ENGINES = ("auto", "torch")
 PRECISION = {"float32": "f32", "bfloat16": "bf16"}
@@ -108,9 +110,7 @@ def compile_network(
     InputError
         If `PSIBENCH_ENGINE` is none of `ENGINES`.
     """
-    wanted = os.environ.get("PSIBENCH_ENGINE", "auto")
-    if wanted not in ENGINES:
-        raise InputError(f"PSIBENCH_ENGINE is {wanted!r}; allowed: {', '.join(ENGINES)}")
+    wanted = _wanted_engine()
     n_weights = sum(each.numel() for each in network.parameters())
     n_used = n_weights - network.get_input_embeddings().weight.numel()
     is_worth_it = n_used > LEAST_WEIGHTS and n_weights < MOST_WEIGHTS
@@ -119,7 +119,7 @@ def compile_network(
     if (core := _core(dtype)) is None:
         return None
     folder = _cache() / _key(network, core, dtype, identity)
-    kept, refused = folder / "model.xml", folder / "torch.txt"
+    kept, refused = folder / NETWORK, folder / REFUSAL
     if refused.exists():
         logger.info("engine torch: %s (%s)", refused.read_text(encoding="utf-8"), refused)
         return None
@@ -128,6 +128,7 @@ def compile_network(
             return _compiled(core, core.read_model(kept), dtype, signature[0])
         except RuntimeError:  # damaged: converted again
             shutil.rmtree(folder, ignore_errors=True)
+    is_kept = True
     try:
         model = _converted(network, *signature)
         compiled = _compiled(core, model, dtype, signature[0])
@@ -136,13 +137,23 @@ def compile_network(
     except Exception as error:  # whatever a foreign compiler says of a network, torch runs it
         first_line, *_ = str(error).split("\n")
         difference, reason = np.inf, f"openvino cannot run it: {first_line}"
+        # What this job's memory or disk has no room for, another's may have.
+        is_kept = not (isinstance(error, OSError | MemoryError) or "alloc" in first_line)
     if not difference <= (VECTOR_BOUND[dtype] if bound is None else bound):
         logger.info("engine torch: %s", reason)
-        _keep(folder, lambda part: (part / refused.name).write_text(reason, encoding="utf-8"))
+        if is_kept:
+            _keep(folder, lambda part: (part / refused.name).write_text(reason, encoding="utf-8"))
         return None
     if 4 * n_weights <= MOST_KEPT_BYTES:
         _keep(folder, lambda part: _save(model, part / kept.name))
     return compiled
+
+
+def _wanted_engine() -> str:
+    wanted = os.environ.get("PSIBENCH_ENGINE", "auto")
+    if wanted not in ENGINES:
+        raise InputError(f"PSIBENCH_ENGINE is {wanted!r}; allowed: {', '.join(ENGINES)}")
+    return wanted
 
 
 def _attends_in_parts(config: Any) -> bool:
@@ -273,6 +284,8 @@ def _keep(folder: Path, write: Callable[[Path], object]) -> None:
             part = Path(made) / "part"
             part.mkdir()
             write(part)
+            if not any((folder / name).exists() for name in (NETWORK, REFUSAL)):
+                shutil.rmtree(folder, ignore_errors=True)  # the rest of a damaged one
             part.rename(folder)  # fails where another job was first
 
 

@@ -8,6 +8,7 @@ exit code, loading by a warning, and the entry's is used.
 
 import logging
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,9 +49,13 @@ def declared_number(path: Path, key: str) -> float | None:
     Raises InputError if it has anything else there.
     """
     found = read_json(path).get(key)
-    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
-        raise InputError(f"{path}: {key} is {shown(found)}, expected a number of tokens")
-    return found
+    if found is None:
+        return None
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not (is_number and 1 <= found < inf):
+        raise InputError(f"{path}: {key} is {shown(found)}, expected a number of tokens from 1 on")
+    number: float = found
+    return number
 
 
 def declared_pooling(folder: Path) -> str:
@@ -261,5 +266,5 @@ def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:
     modules = read_modules(folder)
     is_unit = bool(modules) and modules[-1]["type"].endswith("Normalize")
     same = {"cosine", "dot", "euclidean"} if is_unit else {"cosine"}
-    agrees = declared in (same if entry.scoring == "cosine" else {entry.scoring})
+    agrees = str(declared) in (same if entry.scoring == "cosine" else {entry.scoring})
     yield Comparison("scoring", entry.scoring, declared, USES, agrees)

@@ -245,7 +245,7 @@ def recall_depth(plan: Plan, benchmark: str) -> int:
 
 
 def recall_priority(plan: Plan, benchmark: str, model: str) -> int:
-    """Return 1 of the model that recalls possible false negatives, else 0: others wait for it."""
+    """Return 1 for the model that recalls possible false negatives: others wait. Else 0."""
     negatives = getattr(plan.named[benchmark].section, "false_negatives", None)
     return int(negatives is not None and negatives.recall.model == model)
 

@@ -39,6 +39,7 @@ from psibench.text.segments import POSITIONS
 if TYPE_CHECKING:
     from psibench.plan.plan import Plan
 
+NOT_A_TABLE = (pl.exceptions.ColumnNotFoundError, pl.exceptions.ComputeError)
 LARGE_MIB = 256
 """Local files of more than this are not read whole."""
 
@@ -162,7 +163,7 @@ def _read(paths: Iterable[Path], columns: list[str]) -> pl.DataFrame:
     """Read columns of the tables that are there and have them: a run may be writing others."""
     frames = [pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))]
     for path in paths:
-        with suppress(FileNotFoundError, pl.exceptions.ColumnNotFoundError):
+        with suppress(FileNotFoundError, *NOT_A_TABLE):
             frames.append(pl.read_parquet(path, columns=columns))
     return pl.concat(frames, how="vertical_relaxed")
 

@@ -294,8 +294,8 @@ def make_examples(
     for (name,), part in parts.items():
         if part.n_unique("anchor") < 2 or part.n_unique("positive") < 2:
             raise InputError(
-                f"training: the {part.height} examples of length bin {name} have one document or "
-                "one query, and are told apart from others of their bin; use fewer `edges`, a "
+                f"training: all examples of length bin {name} ({part.height}) have one document or "
+                "one query, so that none has another to be told apart from; use fewer `edges`, a "
                 "larger `budget` or a larger pool"
             )
     return Examples(

@@ -115,7 +115,7 @@ class DistinctBatches(NoDuplicatesBatchSampler):
     """The library's batches without a text twice, but for a rest of one example.
 
     An epoch has as many batches as if no two examples shared a text: those that do not fit into
-    them are left out of it, others in each epoch.
+    them are left out of it, as a rule others in each epoch.
     """
 
     def __len__(self) -> int:
@@ -146,9 +146,9 @@ class Trainer(SentenceTransformerTrainer):
             n_left += len(dataset) - sum(len(batch) for batch in batches if len(batch) > 1)
         if n_left:
             warn(
-                f"training: {n_left:,} of {n_due:,} times (examples by epochs) an example is left "
-                "out, or alone in its batch with nothing to be told apart from: it is one more "
-                "than fills batches, or others of its length bin share its document or query"
+                f"training: {n_left:,} of {n_due:,} examples (summed over epochs) are in no batch, "
+                "or alone in one: they are more than fill whole batches, or others of their length "
+                "bin share their document or query"
             )
         self.n_left_out = n_left
         return batches
