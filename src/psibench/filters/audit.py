@@ -183,7 +183,7 @@ def run_audit_pairs(
     write_table(pairs, output, PAIRS, provenance=source)
 
 
-@stage("audit_table", version=1, each="domains")
+@stage("audit_table", version=2, each="domains")
 def run_audit_table(
     *,
     candidates: TablePath,

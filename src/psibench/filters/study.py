@@ -45,10 +45,8 @@ from psibench.filters.verify import (
     section_leads,
     target_leads,
 )
-from psibench.metrics.buckets import assign, bucket_scheme
+from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.labels import cohen_kappa
-from psibench.metrics.psi import RowData, estimate_row
-from psibench.metrics.query_scores import cluster_numbers, document_numbers
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
@@ -81,7 +79,7 @@ _SCORED = (
     Column("psi_same", FLOAT64, "PSI at equal documents", True),
     Column("p_position", FLOAT64, "p of the PSI table's headline test", True),
 )
-PSI_FIELDS = ("psi", "psi_low", "psi_high", "psi_same", "p_position")
+SCORED_NAMES = tuple(column.name for column in _SCORED)
 _LEFT_OUT = Column("left_out", STRING, "reranker left out; none for the whole panel")
 
 FILTER_COUNTS = TableSpec("filter_counts", (*_CONDITION, *COUNTS), key=("condition",))
@@ -180,33 +178,20 @@ def _estimates(
     settings: Uncertainty,
 ) -> Iterator[dict[str, Any]]:
     """Yield mean and PSI of every model on every set of queries, behind the set's labels."""
-    scheme = bucket_scheme("thirds")
     for labels, members in sets:
-        for model, scores in known.items():
-            kept = scores.filter(members)
-            placed = assign(kept, scheme)
-            found, _ = estimate_row(
-                RowData(
-                    scores=kept.get_column(metric).to_numpy(),
-                    documents=document_numbers(kept),
-                    lengths=kept.get_column("pos_char_length").to_numpy().astype(np.float64),
-                    positions=kept.get_column("span_mid_char").to_numpy(),
-                    clusters=cluster_numbers(kept),
-                ),
-                placed.query_index,
-                placed.bucket_index,
-                n_buckets=len(scheme.buckets),
-                level=settings.level,
-                min_bucket_size=settings.min_bucket_size,
-            )
-            yield {
-                **labels,
-                "model": model,
-                "metric": metric,
-                "n_queries": kept.height,
-                "mean": kept.get_column(metric).sort().mean(),  # equal sets have equal figures
-                **{name: found[name] for name in ("n_buckets", *PSI_FIELDS)},
-            }
+        tables = result_tables(
+            [
+                Evaluated(model, "", scores.filter(members), reading_known=False)
+                for model, scores in known.items()
+            ],
+            labels=RowLabels("", "", ""),
+            metrics=[metric],
+            schemes=["thirds"],
+            length_buckets=False,
+            settings=settings,
+        )
+        rows = tables.psi.filter(evidence="all").select(*SCORED_NAMES)
+        yield from (labels | row for row in rows.iter_rows(named=True))
 
 
 # Other panels.
@@ -286,7 +271,7 @@ def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Itera
 # The stage.
 
 
-@stage("filter_study", version=4, each="domains")
+@stage("filter_study", version=5, each="domains")
 def run_filter_study(
     section: Verify,
     *,
