@@ -172,3 +172,22 @@ def test_each_encoding_has_one_rule():
     one = plan_of({"b": PLAIN})
     assert re.match(f"(?:{wildcard_patterns(one)['encoded whole']})", path + ".parquet")
     assert not re.match(f"(?:{wildcard_patterns(one)['encoded in shards']})", path + ".parquet")
+
+
+def test_a_reranker_is_on_the_filter_panel_if_what_scores_is():
+    registry = {
+        name: {"backend": "rerank", "reranker": reranker, "first_stage": "minilm-static"}
+        for name, reranker in (
+            ("by-bm25", "embedded-bm25"),
+            ("by-cosine", "embedded-minilm-cosine"),
+        )
+    }
+    models = [*registry, "bm25", "minilm-static", "all-minilm-l6-v2"]
+
+    def chose(reranker):
+        section = TINY | {"verify": {"rerankers": [reranker]}}
+        plan = plan_of({"b": section}, models=models, registry=registry)
+        return {model for model in models if plan.on_filter_panel("b", model)}
+
+    assert chose("embedded-bm25") == {"by-bm25", "bm25"}
+    assert chose("embedded-minilm-cosine") == {"by-cosine", "all-minilm-l6-v2"}

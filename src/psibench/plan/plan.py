@@ -17,6 +17,7 @@ from psibench.config.models import Bm25Model, FusionModel, Model, RerankModel, R
 from psibench.config.registry import load_registry
 from psibench.config.rerankers import (
     BiEncoderReranker,
+    Bm25Reranker,
     CheckpointReranker,
     RerankerBase,
     RerankerModel,
@@ -283,28 +284,25 @@ class Plan:
         if negatives is not None and planned.view != RAW:
             panel += [self.rerankers[one] for one in negatives.rerankers]
             recalls = [negatives.recall.model]
-        entry = self.models[model]
         if model in recalls:
             return True
+        entry = self.models[model]
         if isinstance(entry, FusionModel):
             return any(self.on_filter_panel(benchmark, one) for one in entry.of)
-        if isinstance(entry, Bm25Model):
-            return any(one.backend == "bm25" for one in panel) or any(
-                isinstance(self.models[one], Bm25Model) for one in recalls
-            )
+        chose = {self._scorer(one) for one in (*panel, *(self.models[one] for one in recalls))}
+        return self._scorer(entry) in chose - {None}
+
+    def _scorer(self, entry: Model | RerankerModel) -> tuple[str, str | None] | None:
+        """Return what gives a model's or reranker's scores: BM25, or a checkpoint's network."""
         if isinstance(entry, RerankModel):
-            checkpoint = checkpoint_of(self.rerankers[entry.reranker])
-        elif isinstance(entry, EncoderModel) and entry.is_network:
-            checkpoint = (entry.checkpoint, entry.revision)
-        else:
-            return False
-        others = [checkpoint_of(one) for one in panel if one.backend != "bm25"]
-        others += [
-            (one.checkpoint, one.revision)
-            for one in (self.models[recall] for recall in recalls)
-            if isinstance(one, EncoderModel)
-        ]
-        return checkpoint in others
+            return self._scorer(self.rerankers[entry.reranker])
+        if isinstance(entry, Bm25Model | Bm25Reranker):
+            return "bm25", None
+        if isinstance(entry, EncoderModel):
+            return (entry.checkpoint, entry.revision) if entry.is_network else None
+        if isinstance(entry, CheckpointReranker | BiEncoderReranker):
+            return checkpoint_of(entry)
+        return None
 
     # Views share texts and runs
 
