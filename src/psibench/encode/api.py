@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from psibench.tables import write_table
 from psibench.tables.derived import derived
 from psibench.tables.schemas import EMBEDDING_USAGE, ENCODINGS
 from psibench.tables.stage import stage
+from psibench.text.lengths import in_blocks
 
 logger = logging.getLogger("psibench")
 Asked = TypeVar("Asked")
@@ -185,7 +186,7 @@ class EmbeddingService:
         """Ask for a source; returns its columns of the encodings table."""
         frames, title = [pl.DataFrame(schema=ENCODED)], f"{source.domain}, {source.role}"
         salt = self.texts.salt(source.role)
-        for texts in _blocks(source):
+        for texts in in_blocks(read_texts(source), len, BLOCK_CHARS):
             items = await self.block(texts, source.role, title=title)
             rows = [
                 (text_key(text, salt=salt), item.n_tokens, item.visible_char_end)
@@ -263,16 +264,3 @@ class EmbeddingService:
         zeros = [np.zeros((1, self._dim), np.float32)] * len(self._blank)
         self.vectors.add(list(self._blank), zeros)
         self._blank = {}
-
-
-def _blocks(source: Source) -> Iterator[list[str]]:
-    """Read the texts of a source in lists of at most ``BLOCK_CHARS`` (or of one text)."""
-    texts, n_chars = list[str](), 0
-    for text in read_texts(source):
-        if texts and n_chars + len(text) > BLOCK_CHARS:
-            yield texts
-            texts, n_chars = [], 0
-        texts.append(text)
-        n_chars += len(text)
-    if texts:
-        yield texts

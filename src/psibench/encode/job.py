@@ -9,7 +9,7 @@ language do not fit into memory. Where there are many, several jobs share them b
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from psibench.tables.io import read_any_table
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, SHARD_ENCODINGS
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
+from psibench.text.lengths import in_blocks
 
 logger = logging.getLogger("psibench")
 
@@ -103,14 +104,13 @@ class Shard:
         return int.from_bytes(key[:8]) % self.n == self.number - 1
 
 
-@dataclass
+@dataclass(frozen=True)
 class Block:
-    """Distinct texts of one source: addresses, and tokens once they are made."""
+    """Distinct texts of one source: addresses and tokens."""
 
     source: int
-    keys: list[bytes] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    items: list[TokenizedText] = field(default_factory=list)
+    keys: list[bytes]
+    items: list[TokenizedText]
 
 
 def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> Iterator[Block]:
@@ -120,22 +120,21 @@ def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> It
     """
     seen: set[bytes] = set()
     for number, source in enumerate(sources):
-        block, chars, salt = Block(number), 0, encoder.salt(source.role)
-        for text in read_texts(source):
-            key = text_key(text, salt=salt)
-            if key in seen or not shard.has(key):
-                continue
+        new = _new_texts(source, encoder.salt(source.role), shard, seen)
+        for block in in_blocks(new, lambda keyed: len(keyed[1]), BLOCK_CHARS):
+            items = encoder.tokenize([text for _, text in block], source.role)
+            yield Block(number, [key for key, _ in block], items)
+
+
+def _new_texts(
+    source: Source, salt: str, shard: Shard, seen: set[bytes]
+) -> Iterator[tuple[bytes, str]]:
+    """Yield the texts of a shard that are not ``seen`` yet, each with its address."""
+    for text in read_texts(source):
+        key = text_key(text, salt=salt)
+        if key not in seen and shard.has(key):
             seen.add(key)
-            if block.keys and chars + len(text) > BLOCK_CHARS:
-                block.items = encoder.tokenize(block.texts, source.role)
-                yield block
-                block, chars = Block(number), 0
-            block.keys.append(key)
-            block.texts.append(text)
-            chars += len(text)
-        if block.keys:
-            block.items = encoder.tokenize(block.texts, source.role)
-            yield block
+            yield key, text
 
 
 def prefetched(blocks: Iterator[Block]) -> Iterator[Block]:

@@ -37,10 +37,6 @@ class Answer:
     latency_s: float
     created: str
 
-    def to_record(self) -> dict[str, Any]:
-        """Return plain data for the store."""
-        return {**vars(self), "usage": dict(vars(self.usage))}
-
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Answer":
         """Restore an answer from plain data; usage that cannot be believed counts as none."""

@@ -25,7 +25,7 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
@@ -208,7 +208,7 @@ def stored_answers(folder: str | Path) -> Iterator[Answer]:
 
 def write_line(answer: Answer) -> bytes:
     """Return an answer's line, as UTF-8 where it can be."""
-    record = answer.to_record()
+    record = asdict(answer)
     try:
         payload = json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError:  # half a surrogate pair

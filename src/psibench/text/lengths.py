@@ -1,12 +1,14 @@
 """Lengths of texts in characters, words and tokens."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
 from psibench.text.passages import PAGES
 
+T = TypeVar("T")
 TokenCounter = Callable[[Sequence[str]], np.ndarray]
 
 MOST_CHARS = 2**31 - 1
@@ -58,11 +60,21 @@ def count_in_parts(count: TokenCounter) -> TokenCounter:
 
 def neighbours(texts: Sequence[str], most_chars: int) -> Iterator[tuple[int, int]]:
     """Yield [start, end) of texts of at most so many characters together; a longer one is alone."""
-    start = n_chars = 0
-    for place, text in enumerate(texts):
-        if place > start and n_chars + len(text) > most_chars:
-            yield start, place
-            start, n_chars = place, 0
-        n_chars += len(text)
-    if len(texts) > start:
-        yield start, len(texts)
+    for block in in_blocks(range(len(texts)), lambda place: len(texts[place]), most_chars):
+        yield block[0], block[-1] + 1
+
+
+def in_blocks(
+    items: Iterable[T], n_chars: Callable[[T], int], most_chars: int
+) -> Iterator[list[T]]:
+    """Yield items, one after the other, of at most so many characters together, or one longer."""
+    block, total = list[T](), 0
+    for item in items:
+        size = n_chars(item)
+        if block and total + size > most_chars:
+            yield block
+            block, total = [], 0
+        block.append(item)
+        total += size
+    if block:
+        yield block

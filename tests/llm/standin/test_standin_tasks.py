@@ -69,11 +69,6 @@ def reply(task: str, *, seed: int = 0, **changes):
     return parse_reply(data["choices"][0]["message"]["content"], prompt.response.schema)
 
 
-@pytest.mark.parametrize("task", HANDLERS)
-def test_every_reply_fits_the_schema_of_its_prompt_and_is_the_same_again(task):
-    assert reply(task) == reply(task)
-
-
 DIGESTS = {
     "summarise": "dcff94560509",
     "generate_questions": "becb02e66054",
@@ -90,7 +85,7 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("task", HANDLERS)
-def test_the_replies_are_those_it_has_always_given(task):
+def test_the_replies_fit_their_schemas_and_are_those_it_has_always_given(task):
     """Another reply would change every table of the embedded default."""
     given = json.dumps(reply(task), sort_keys=True)
     assert hashlib.sha256(given.encode()).hexdigest()[:12] == DIGESTS[task]
