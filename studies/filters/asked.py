@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from psibench.config.paths import prompt_path
+from psibench.config.sources import PythonDocsSource
 from psibench.filters.grade import grading_task, pairs_table, verdict_task
 from psibench.generate.benchmarks import Controlled
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
@@ -75,7 +76,7 @@ def draw_documents(n_documents: int, *, seed: int) -> pl.DataFrame:
     sample = section.sample.model_copy(
         update={"edges": edges, "shares": None, "n_documents": n_documents, "seed": seed}
     )
-    read = read_documents(section.source)
+    read = read_documents(PythonDocsSource(kind="python_docs"))
     measure = length_measure(sample.unit)
     return draw(read_candidates(read.batches, sample, measure)).documents
 

@@ -18,7 +18,7 @@ from planted_corpus import planted_benchmark
 from printed import Page, read_options
 from scored import PANEL, SHORT, opened, pair_scores, pairs_of_parts, segment_scores
 
-from psibench.filters.decide import SPAN_PARTS
+from psibench.filters.decide import SPAN_PARTS, target_parts
 from psibench.filters.grade import Grade, decide_grades, wanted_gradings
 from psibench.filters.negatives import (
     AbovePositive,
@@ -38,6 +38,7 @@ from psibench.filters.verify import (
     VerifySection,
     decide_verify,
     pairs_to_score,
+    section_leads,
 )
 from psibench.text.segments import POSITIONS
 
@@ -64,7 +65,9 @@ def part_rows(n_documents: int, seed: int, store: Path) -> Iterator[Row]:
             wanted=lambda made, name, own=section: pairs_to_score(
                 own.model_validate(own.score_params(name)), made, candidates
             ),
-            decide=lambda made, own=section: decide_verify(own, made, candidates),
+            decide=lambda made, own=section: decide_verify(
+                own, section_leads(own, made, target_parts(candidates, own.parts))
+            ),
             items=queries,
             parts=section.parts,
         )

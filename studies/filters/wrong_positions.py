@@ -17,15 +17,17 @@ from printed import Page, number, read_options, share
 from scored import PANEL, SHORT, opened, pairs_of_parts, segment_scores
 
 from psibench.filters.audit import audit_table, margin_strata, stratum_numbers
-from psibench.filters.decide import SPAN_PARTS, evidence_targets
+from psibench.filters.decide import SPAN_PARTS, evidence_targets, target_parts
 from psibench.filters.grade import Grade, decide_grades
 from psibench.filters.verify import (
     MARGIN_THRESHOLDS,
     VerifyAgreement,
     VerifyMargin,
     VerifyNecessity,
+    VerifySection,
     consensus_margins,
     decide_verify,
+    section_leads,
 )
 from psibench.text.segments import POSITIONS
 
@@ -46,16 +48,21 @@ def decided(
     scores: pl.DataFrame, grades: pl.DataFrame, candidates: pl.DataFrame
 ) -> Iterator[tuple[str, pl.Series]]:
     """Yield each rule's label and the queries it keeps."""
+
+    def verified(section: VerifySection) -> pl.DataFrame:
+        targets = target_parts(candidates, section.parts)
+        return decide_verify(section, section_leads(section, scores, targets))
+
     panels = {f"{SHORT[name]} alone": [name] for name in PANEL} | {"the three": list(PANEL)}
     agreement = candidates.clear()
     for label, panel in panels.items():
-        agreement = decide_verify(VerifyAgreement(rerankers=panel), scores, candidates)
+        agreement = verified(VerifyAgreement(rerankers=panel))
         yield f"agreement{' of' if len(panel) > 1 else ','} {label}", kept_of(agreement)
     for threshold in MARGIN_THRESHOLDS:
         margin = VerifyMargin(rerankers=list(PANEL), threshold=threshold)
-        yield f"margin >= {threshold:g}", kept_of(decide_verify(margin, scores, candidates))
+        yield f"margin >= {threshold:g}", kept_of(verified(margin))
     for label, panel in panels.items():
-        needed = decide_verify(VerifyNecessity(rerankers=panel), scores, candidates)
+        needed = verified(VerifyNecessity(rerankers=panel))
         yield f"span necessity{' of' if len(panel) > 1 else ','} {label}", kept_of(needed)
     for judge in JUDGES:
         known = grades.filter(pl.col("judge") == judge).select("query_id", "part", "grade")
@@ -91,7 +98,8 @@ def caught_rows(
 def print_audit(page: Page, written: Written, scores: pl.DataFrame, judge: str) -> None:
     """Print the audit by strata; say where Exclusive falls."""
     targets = evidence_targets(written.candidates)
-    margins = consensus_margins(VerifyMargin(rerankers=list(PANEL)), scores, targets)
+    section = VerifyMargin(rerankers=list(PANEL))
+    margins = consensus_margins(section, section_leads(section, scores, targets))
     pairs = pairs_of_parts(written.candidates, written.documents, POSITIONS)
     table = audit_table(verdicts_of(pairs, judge=judge), targets, margins)
     planted = planted_by_stratum(margins, written.candidates)
