@@ -83,7 +83,6 @@ def test_each_task_of_the_stand_in_has_a_prompt_of_its_name():
     assert set(HANDLERS) <= set(prompts)
     assert all(prompt.task == name for name, prompt in prompts.items())
     assert {prompt.response.form for prompt in prompts.values()} == {"json"}
-    assert all(prompt.description for prompt in prompts.values())
 
 
 def test_a_comment_on_a_line_of_its_own_leaves_nothing(tmp_path):

@@ -56,7 +56,6 @@ class Prompt:
     variables: tuple[str, ...]
     response: ResponseSchema
     messages: tuple[tuple[str, str], ...]
-    description: str = ""
 
     @cached_property
     def hash(self) -> str:
@@ -131,7 +130,7 @@ def load_prompt(path: str | Path) -> Prompt:
     task, wanted = str(header["task"]), header["response"]
     plain = isinstance(wanted, str)
     response = _plain_response(task, wanted, path) if plain else ResponseSchema(task, wanted)
-    return Prompt(task, variables, response, messages, str(header.get("description") or ""))
+    return Prompt(task, variables, response, messages)
 
 
 def _plain_response(task: str, form: str, path: str | Path) -> ResponseSchema:
