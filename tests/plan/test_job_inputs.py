@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from psibench.config.files import read_yaml
+from psibench.config.paths import DEFAULT_CONFIG
 from psibench.plan import jobs, paths
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
@@ -153,9 +155,10 @@ def test_sampling_has_a_thread_for_each_large_file_and_four_for_the_hub(tmp_path
     assert threads(DOCS) == 1
 
 
-def test_what_false_negatives_are_recalled_from_goes_first(plan):
-    first = {
-        model: jobs.recall_priority(plan, "x-raw", model) for model in ("bm25", "minilm-static")
-    }
-    assert first == {"bm25": 0, "minilm-static": 1}
-    assert jobs.recall_priority(plan_of(false_negatives=None), "x", "minilm-static") == 0
+def test_what_false_negatives_are_recalled_from_goes_first_then_the_longest():
+    plan = make_plan(*load_config(read_yaml(DEFAULT_CONFIG)))
+    models = ["minilm-static", "minilm-first-128", "all-minilm-l6-v2-512", "all-minilm-l6-v2"]
+    ranks = [jobs.encode_priority(plan, "python-docs-raw", model, ENG) for model in models]
+    assert ranks == sorted(set(ranks))
+    assert ranks[-1] == jobs.encode_priority(plan, "python-docs-raw", models[-1], ENG, ENG) == 1
+    assert jobs.encode_priority(plan, "python-docs", models[-1], "qps-Latn") < 1

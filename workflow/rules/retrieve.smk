@@ -28,7 +28,7 @@ use rule on_gpu as encode with:
     wildcard_constraints:
         benchmark=patterns["encoded whole"],
         model=patterns["encoded"],
-    priority: per_job(jobs.recall_priority)
+    priority: per_job(jobs.encode_priority)
     resources:
         # Texts are read in blocks; measured: 0.8 to 1.3 kB per text for ids, keys and the store's
         # index, 2.3 MB per MB of documents of 200 words. Weights saved in 16 bits double.
@@ -141,7 +141,7 @@ use rule on_gpu as search_vectors with:
     wildcard_constraints:
         benchmark=patterns["searched"],
         model=patterns["vector"],
-    priority: per_job(jobs.recall_priority)
+    priority: per_job(jobs.encode_priority)
     resources:
         # The store is read in blocks; measured over the start: 450 MB at 300,000 documents, 600 MB
         # at a million, and up to twice the blocks; best documents take 12 bytes each.

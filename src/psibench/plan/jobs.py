@@ -12,7 +12,7 @@ from psibench.config.model_params import retrieval_params
 from psibench.config.rerankers import reranker_params
 from psibench.config.sources import BeirSource, FilesSource, HubSource, PosirReleaseSource
 from psibench.generate.ask import llm_params, task_params
-from psibench.generate.benchmarks import PosirRelease
+from psibench.generate.benchmarks import RAW, PosirRelease
 from psibench.generate.recipes import UNITS, build_params, grade_rule
 from psibench.generate.sampling import sample_params
 from psibench.models.compiled import MOST_WEIGHTS
@@ -244,12 +244,6 @@ def recall_depth(plan: Plan, benchmark: str) -> int:
     return plan.named[benchmark].negatives.recall.top_k
 
 
-def recall_priority(plan: Plan, benchmark: str, model: str) -> int:
-    """Return 1 for the model that recalls possible false negatives: others wait. Else 0."""
-    negatives = getattr(plan.named[benchmark].section, "false_negatives", None)
-    return int(negatives is not None and negatives.recall.model == model)
-
-
 def recall_mib(plan: Plan, benchmark: str) -> int:
     """Return the memory of a recall, MiB: 14 for each of the documents per query."""
     return 6000 + 14 * recall_depth(plan, benchmark)
@@ -289,6 +283,21 @@ def scoring_tokens(plan: Plan, reranker: str) -> int:
     """Return the padded tokens in one forward pass of a reranker: its own, or the settings'."""
     tokens = plan.rerankers[reranker].tokens_per_batch
     return tokens or plan.config.encoding.tokens_per_batch
+
+
+def encode_priority(
+    plan: Plan, benchmark: str, model: str, lang: str | None = None, corpus_lang: str | None = None
+) -> float:
+    """Return the priority of a model's encoding and search, in (0, 1]: the longer, the earlier.
+
+    1 for the model that recalls possible false negatives: what follows waits for it.
+    """
+    planned = plan.named[benchmark]
+    if planned.view == RAW and model == planned.negatives.recall.model:
+        return 1.0
+    row = by_config(plan).rows.get(("encode", benchmark, str(lang or corpus_lang), model))
+    minutes = (row and row.job_minutes) or 0.0
+    return minutes / (1 + minutes)
 
 
 def encode_minutes(plan: Plan, benchmark: str, model: str, lang: str) -> int:
