@@ -15,13 +15,13 @@ SOURCE = (
 )
 
 
-def reply(name, **values):
+def reply(name, *, is_wrong=False, **values):
     prompt = load_prompt(PROMPTS / f"{name}.md")
     if "source_language" in prompt.variables:
         values["source_language"] = "English"
     messages = prompt.render(values)
     text = "\n".join(message.content for message in messages)
-    return HANDLERS[name](Task(text, random.Random(0)))
+    return HANDLERS[name](Task(text, random.Random(0), is_wrong))
 
 
 def translated(text, language=LATIN, kind="passage"):
