@@ -5,8 +5,8 @@
 
 `make` writes the answers of as many jobs as files of the store, each with its index, by the store's
 own functions; records are short (a grade), so that the number of answers counts. `use`, a process
-of its own on files that the system has been told to forget, opens the store, looks up as many
-known keys and as many unknown ones, reads the known, sums up what all used, and adds answers.
+of its own on files that the system has been told to forget, opens the store, looks up
+as many unknown keys, reads as many answers, sums up what all used, and adds answers.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from pathlib import Path
 
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import (
+    INDEX,
     LOG,
     AnswerStore,
-    scan,
+    index_log,
     stored_usage,
-    write_index,
     write_line,
 )
 from psibench.llm.usage import Usage
@@ -44,16 +44,14 @@ def answer(number: int) -> Answer:
 
 
 def make(folder: Path, n_answers: int, n_jobs: int) -> None:
-    """Write the logs and indexes of finished jobs; a store that is opened merges the latter."""
+    """Write the logs and indexes of finished jobs."""
     folder.mkdir(parents=True)
     per_job = n_answers // n_jobs
     for job in range(n_jobs):
         numbers = range(job * per_job, (job + 1) * per_job)
         log = folder / f"answers-20260101T{job:06d}Z-host-1-{job:08x}{LOG}"
         log.write_bytes(b"".join(write_line(answer(number)) for number in numbers))
-        write_index(folder, [scan(log)])
-        if job % 64 == 63:  # as jobs do that close a store
-            AnswerStore(folder).look_up([])
+        index_log(log)
 
 
 def forget(folder: Path) -> None:
@@ -79,15 +77,15 @@ def use(folder: Path, n_answers: int, n_keys: int) -> None:
     forget(folder)
     names = [path.name for path in folder.iterdir()]
     gib = sum(path.stat().st_size for path in folder.iterdir()) / (1 << 30)
-    indexes = sum(name.startswith("index-") for name in names)
-    print(f"{n_answers:,} answers, {len(names):,} files ({indexes} indexes), {gib:.2f} GiB")
+    indexes = sum(name.endswith(INDEX) for name in names)
+    print(f"{n_answers:,} answers, {len(names):,} files ({indexes:,} indexes), {gib:.2f} GiB")
     known = [key_of(number * (n_answers // n_keys)) for number in range(n_keys)]
     unknown = [key_of(number) for number in range(n_answers, n_answers + n_keys)]
     with AnswerStore(folder) as store:
         with timed("open"):
-            assert store.look_up([]) == 0
-        with timed(f"look up {n_keys:,} known and {n_keys:,} unknown"):
-            assert store.look_up(known + unknown) == n_keys
+            assert store.get(unknown[0]) is None
+        with timed(f"look up {n_keys:,} unknown"):
+            assert all(store.get(key) is None for key in unknown)
         with timed(f"read {n_keys:,} answers"):
             assert all(store.get(key) is not None for key in known)
         with timed("what all answers used"):
