@@ -3,6 +3,7 @@ import os
 import random
 import subprocess
 import sys
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -169,11 +170,63 @@ def test_what_earlier_versions_compressed_is_read_as_far_as_it_is_whole(tmp_path
     assert (tmp_path / "b" / f"{path.name}.damaged").exists()  # nothing that was paid for goes
 
 
+def test_what_was_compressed_does_not_replace_the_log_that_was_made_of_it(tmp_path, monkeypatch):
+    path = compressed(tmp_path, range(300))
+    assert found(tmp_path, 300) == [*range(300)]
+    compressed(tmp_path, range(300)).write_bytes(b"cut")
+    assert found(tmp_path, 300) == [*range(300)]
+    assert not path.exists()
+    compressed(tmp_path, range(300))
+    path.with_suffix("").unlink()
+
+    def fail(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(answer_store, "atomic_path", fail)
+    with pytest.raises(InputError, match="cannot be unpacked beside itself"):
+        found(tmp_path)
+
+
+def test_an_index_is_believed_only_of_the_log_as_it_is(tmp_path):
+    begun(tmp_path, range(6)).close()
+    log = only(tmp_path, "*.jsonl")
+    whole = log.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:2], *lines[3:]]))  # one goes from the middle
+    assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 3, 4, 5], used(6))
+    log.write_bytes(whole)  # out of a backup
+    assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 2, 3, 4, 5], used(6))
+    log.write_bytes(whole.replace(b'"sum":"', b'"sun":"', 1))
+    assert found(tmp_path) == [1, 2, 3, 4, 5]
+    log.write_bytes(whole)
+    assert found(tmp_path) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_line_that_a_reader_met_half_written_is_found_when_it_is_whole(tmp_path):
+    begun(tmp_path, [0, 1])
+    log = only(tmp_path, "*.jsonl")
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-100])
+    assert found(tmp_path) == [0]
+    shorter = answer_store.write_line(answer(2, "x"))
+    log.write_bytes(whole.splitlines(keepends=True)[0] + shorter)
+    assert AnswerStore(tmp_path).get(KEYS[2]) == answer(2, "x")
+
+
+def test_a_file_in_the_place_of_a_store_is_refused(tmp_path):
+    (tmp_path / "store").write_text("")
+    with pytest.raises(InputError, match="found a file, expected the folder"):
+        AnswerStore(tmp_path / "store").get(KEYS[0])
+
+
 def test_an_index_that_cannot_be_read_costs_nothing(tmp_path, caplog):
     begun(tmp_path, range(5)).close()
     index = only(tmp_path, "*.index")
     whole = index.read_bytes()
-    for damaged in (b"", whole[:50], whole[:-48], bytes(100) + whole[100:], b"x" + whole[1:]):
+    other = whole[8:16].replace(b"\x06", b"\x05") + whole[16:]
+    other = zlib.crc32(other).to_bytes(8, "little") + other  # of a version with other columns
+    cut = (b"", whole[:50], whole[:-48], bytes(100) + whole[100:], b"x" + whole[1:])
+    for damaged in (*cut, other):
         index.write_bytes(damaged)
         caplog.clear()
         assert found(tmp_path) == [0, 1, 2, 3, 4]
@@ -182,6 +235,17 @@ def test_an_index_that_cannot_be_read_costs_nothing(tmp_path, caplog):
     assert index.read_bytes() == whole  # made anew
     begun(tmp_path, [5]).close()
     assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 2, 3, 4, 5], used(6))
+
+
+def test_an_index_that_the_system_does_not_give_costs_nothing(tmp_path, caplog, monkeypatch):
+    begun(tmp_path, [0]).close()
+
+    def fail(_):
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    assert found(tmp_path) == [0]
+    assert "cannot be read (Stale file handle); its log is read anew" in caplog.text
 
 
 def test_a_folder_called_like_a_log_is_passed_over(tmp_path):

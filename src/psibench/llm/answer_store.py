@@ -6,12 +6,12 @@ after it::
 
     {"sum":"<crc32, 8 hex>","key":"<hash of the request, 64 hex>","record":{...}}
 
-Beside a log is its *index* (``answers-*.index``): where its answers are, and what they used. It
-holds nothing that cannot be made anew from the log.
+Beside a log is its *index* (``answers-*.index``): where its answers are, and what they used. It is
+believed as long as the log is as long as it was then, and whole; else the log is read anew.
 
 Nothing is locked. A log has one writer and stays; an index appears whole. Two jobs that run at once
 may ask the same: the answer in the log that was begun first counts. What is damaged or not whole is
-passed over, with a warning.
+passed over, with a warning; so is what an index has and its log has no more.
 """
 
 import json
@@ -64,7 +64,6 @@ class AnswerStore:
         self.folder = Path(folder)
         self._stored: _Places | None = None
         self._added: dict[str, tuple[str, int]] = {}
-        self._damaged: set[str] = set()
         self._reader: tuple[str, BinaryIO] | None = None
         self._handle: int | None = None
         self._log = self.folder
@@ -172,15 +171,7 @@ class AnswerStore:
             pass  # a log that somebody removed
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        answer = read_line(line)
-        if answer is None and log not in self._damaged:
-            self._damaged.add(log)
-            n_left = len(scan(path, tells=False)) if path.is_file() else 0
-            n_lost = (self._stored.n_in(log) if self._stored else 0) - n_left
-            if n_lost > 0:
-                words = "answers are lost; their requests are asked again"
-                logger.warning("%s: %d %s", path, n_lost, words)
-        return answer
+        return read_line(line)
 
     def _close_reader(self) -> None:
         if self._reader is not None:
@@ -198,7 +189,7 @@ def stored_answers(folder: str | Path) -> Iterator[Answer]:
     seen = set[str]()
     for log in _logs(Path(folder)):
         for _, answer in _answers_in(log) if log.is_file() else ():
-            if answer.key not in seen:
+            if answer is not None and answer.key not in seen:
                 seen.add(answer.key)
                 yield answer
 
@@ -232,35 +223,28 @@ def _head(key: str) -> int:
     return int(key[:15], 16)
 
 
-def _answers_in(log: Path, *, tells: bool = True) -> Iterator[tuple[int, Answer]]:
-    """Yield (byte, answer) of a log, and perhaps say what is lost of it."""
+def _answers_in(log: Path) -> Iterator[tuple[int, Answer | None]]:
+    """Yield (byte, answer) of a log's lines, None for one that is damaged, and say what is lost."""
     at = n_damaged = 0
     with open(log, "rb") as lines:
         for line in lines:
-            if (answer := read_line(line)) is not None:
-                yield at, answer
-            elif line.endswith(b"\n"):
+            answer = read_line(line)
+            yield at, answer
+            if answer is None and line.endswith(b"\n"):
                 n_damaged += max(1, line.count(START))  # as many as the damage has joined
-            else:
+            elif answer is None:
                 logger.info("%s: the last line is not whole and is passed over", log)
             at += len(line)
-    if n_damaged and tells:
+    if n_damaged:
         logger.warning("%s: %d damaged lines; their requests are asked again", log, n_damaged)
-
-
-def scan(log: Path, *, tells: bool = True) -> np.ndarray:
-    """Read what the index of a log has to have: (n_answers, `COLUMNS`) int64."""
-    rows = [
-        (_head(answer.key), at, *astuple(answer.usage))
-        for at, answer in _answers_in(log, tells=tells)
-    ]
-    return np.array(rows, np.int64).reshape(-1, COLUMNS)
 
 
 def _logs(folder: Path) -> list[Path]:
     """Return the logs in the order they were begun, also those of which an index alone is left."""
-    if not folder.is_dir():
+    if not folder.exists():
         return []
+    if not folder.is_dir():
+        raise InputError(f"{folder}: found a file, expected the folder of an answer store")
     with os.scandir(folder) as entries:
         paths = [Path(entry.path) for entry in entries if entry.is_file()]
     for path in paths:
@@ -275,52 +259,87 @@ def _decompress(path: Path) -> None:
     """Turn what earlier versions compressed (``*.jsonl.zst``) into a log again."""
     import pyarrow as pa
 
-    content, is_damaged = bytearray(), False
+    log, content, is_damaged = path.with_suffix(""), bytearray(), False
     try:
-        with pa.input_stream(str(path), compression="zstd") as old:
-            while block := old.read(1 << 10):
-                content += block
-    except FileNotFoundError:
-        return  # another job has done it
+        if not log.exists():
+            with pa.input_stream(str(path), compression="zstd") as old:
+                while block := old.read(1 << 10):
+                    content += block
     except OSError as error:
+        if log.exists() or not path.exists():
+            return  # another job has done it
         logger.warning("%s: damaged (%s); what follows is asked again", path, error)
         is_damaged = True
-    with atomic_path(path.with_suffix("")) as temporary:
-        temporary.write_bytes(content)
-    with suppress(FileNotFoundError):
-        if is_damaged:
-            path.rename(f"{path}.damaged")
-        path.unlink(missing_ok=True)
+    try:
+        if not log.exists():
+            with atomic_path(log) as temporary:
+                temporary.write_bytes(content)
+        with suppress(FileNotFoundError):
+            if is_damaged:
+                path.rename(f"{path}.damaged")
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        words = f"{path}: cannot be unpacked beside itself ({error.strerror})"
+        raise InputError(f"{words}; let the folder be written to, once") from error
 
 
 # Indexes
 
 
 def index_log(log: Path) -> np.ndarray:
-    """Read a log and write its index, if it can be written; return its rows.
+    """Read a log and write its index, if it can be written; return the (n, `COLUMNS`) rows."""
+    return _index(log, np.empty((0, COLUMNS), np.int64))
 
-    An index is numbers of 64 bits: checksum of what follows, bytes of the log, and the rows.
+
+def _rows_of(log: Path) -> np.ndarray:
+    """Return the rows of a log by its index, if it is that of the log as it is; else by itself."""
+    size, known = _read_index(log)
+    if log.is_file() and size > 0 and size == log.stat().st_size:
+        return known
+    return _index(log, known)
+
+
+def _index(log: Path, known: np.ndarray) -> np.ndarray:
+    """Read a log, write its index, and return its rows; behind them what is known and lost.
+
+    An index is numbers of 64 bits: checksum of what follows, number of columns, bytes of the log,
+    and the rows. Of a log with damage or losses the bytes are 0: it is read anew each time.
     """
-    size, rows = log.stat().st_size, scan(log)
-    content = np.concatenate([[size], rows.reshape(-1)]).astype("<i8").tobytes()
+    is_there = log.is_file()
+    size, found = (log.stat().st_size, list(_answers_in(log))) if is_there else (0, [])
+    listed = [(_head(one.key), at, *astuple(one.usage)) for at, one in found if one is not None]
+    rows = np.array(listed, np.int64).reshape(-1, COLUMNS)
+    lost = known[~np.isin(known[:, 0], rows[:, 0])]
+    rows = np.concatenate([rows, lost])
+    if len(lost):
+        words = "answers are lost; their requests are asked again"
+        logger.warning("%s: %d %s", log, len(lost), words)
+    if not is_there:
+        return rows
+    believed = size if len(rows) == len(found) and not len(lost) else 0
+    content = np.concatenate([[COLUMNS, believed], rows.reshape(-1)]).astype("<i8").tobytes()
     with suppress(OSError), atomic_path(log.with_suffix(INDEX)) as temporary:
         temporary.write_bytes(zlib.crc32(content).to_bytes(8, "little") + content)
     return rows
 
 
-def _rows_of(log: Path) -> np.ndarray:
-    """Return the rows of a log by its index; of one that is longer or has none, by itself."""
-    index = log.with_suffix(INDEX)
-    if index.is_file():
+def _read_index(log: Path) -> tuple[int, np.ndarray]:
+    """Return the bytes and rows that an index names; 0 and none of none, or of a damaged one."""
+    index, nothing = log.with_suffix(INDEX), (0, np.empty((0, COLUMNS), np.int64))
+    try:
         whole = index.read_bytes()
-        checksum, content = int.from_bytes(whole[:8], "little"), whole[8:]
-        if len(content) % (8 * COLUMNS) != 8 or zlib.crc32(content) != checksum:
-            logger.warning("%s: damaged index; its log is read anew", index)
-        else:
-            numbers = np.frombuffer(content, "<i8")
-            if not log.is_file() or log.stat().st_size <= numbers[0]:
-                return numbers[1:].reshape(-1, COLUMNS)
-    return index_log(log) if log.is_file() else np.empty((0, COLUMNS), np.int64)
+    except (FileNotFoundError, IsADirectoryError):
+        return nothing
+    except OSError as error:
+        logger.warning("%s: cannot be read (%s); its log is read anew", index, error.strerror)
+        return nothing
+    checksum, content = int.from_bytes(whole[:8], "little"), whole[8:]
+    if len(content) % 8 == 0 and len(content) >= 16 and zlib.crc32(content) == checksum:
+        numbers = np.frombuffer(content, "<i8")
+        if numbers[0] == COLUMNS and len(numbers) % COLUMNS == 2 % COLUMNS:
+            return int(numbers[1]), numbers[2:].reshape(-1, COLUMNS)
+    logger.warning("%s: damaged index; its log is read anew", index)
+    return nothing
 
 
 @dataclass(frozen=True)
@@ -336,29 +355,29 @@ class _Places:
     @classmethod
     def read(cls, folder: Path) -> "_Places":
         """Read all indexes; InputError if the folder or a log cannot be read."""
-        places, used = [np.empty((0, 2), np.int64)], np.zeros(COLUMNS - 2, np.int64)
+        heads, starts, sizes = list[np.ndarray](), list[np.ndarray](), list[int]()
+        used = np.zeros(COLUMNS - 2, np.int64)
         try:
             logs = _logs(folder)
             with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
                 for rows in pool.map(_rows_of, logs):
-                    places.append(rows[:, :2].copy())
+                    heads.append(rows[:, 0].copy())
+                    starts.append(rows[:, 1].copy())
+                    sizes.append(len(rows))
                     used += rows[:, 2:].sum(axis=0)
         except OSError as error:
             words = f"{error.filename or folder}: cannot be read ({error.strerror})"
             raise InputError(words) from error
-        heads, starts = np.concatenate(places).T
-        order = np.argsort(heads, kind="stable")
-        number = np.repeat(np.arange(len(logs)), [len(one) for one in places[1:]])
+        nothing = np.empty(0, np.int64)
+        all_heads, all_starts = (np.concatenate([nothing, *parts]) for parts in (heads, starts))
+        del heads, starts
+        order = np.argsort(all_heads, kind="stable")
+        number = np.repeat(np.arange(len(logs), dtype=np.int32), sizes)
         names = [log.name for log in logs]
-        return cls(names, heads[order], number[order], starts[order], Usage(*used.tolist()))
+        return cls(names, all_heads[order], number[order], all_starts[order], Usage(*used.tolist()))
 
     def of(self, key: str) -> Iterator[tuple[str, int]]:
         """Yield log and byte of the answers whose keys begin as this one does."""
         first, last = np.searchsorted(self.heads, [_head(key), _head(key) + 1])
         for place in range(first, last):
             yield self.names[self.logs[place]], int(self.starts[place])
-
-    def n_in(self, log: str) -> int:
-        """Count the answers of a log."""
-        known = self.names.index(log) if log in self.names else -1
-        return int(np.count_nonzero(self.logs == known))
