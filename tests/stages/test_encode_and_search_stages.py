@@ -10,12 +10,13 @@ from language_tables import DOCUMENTS, QUESTIONS, write_texts
 
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
-from psibench.encode import job
+from psibench.encode import job, store
 from psibench.encode.job import run_encode
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
 from psibench.search.runs import run_lexical_search, run_vector_search
+from psibench.store.parts import read_part
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import ENCODINGS, RUN
 
@@ -50,7 +51,7 @@ def write_paths(folder):
     return paths if paths[0].exists() else write_texts(folder)
 
 
-def search(tmp_path, entry, *, domains=("a",), top_k=10, **own) -> pl.DataFrame:
+def search(tmp_path, entry, *, domains=("a",), top_k=10, block_mib=8, **own) -> pl.DataFrame:
     run_vector_search(
         entry,
         model="m",
@@ -59,7 +60,7 @@ def search(tmp_path, entry, *, domains=("a",), top_k=10, **own) -> pl.DataFrame:
         corpus_encodings=tmp_path / "encodings.parquet",
         store=tmp_path / "store",
         top_k=top_k,
-        block_mib=8,
+        block_mib=block_mib,
         output=tmp_path / "run.parquet",
         **own,
     )
@@ -151,6 +152,28 @@ def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
     assert set(run["query_id"]) == {"q1", "q9"}
     inputs = read_provenance(tmp_path / "run.parquet")["inputs"]
     assert {str(path) for path in (*corpora, *queries)} <= set(inputs)
+
+
+@pytest.mark.parametrize("block_mib", [8, 0])
+def test_a_part_with_several_domains_is_read_once_for_all_where_they_fit(
+    tmp_path, monkeypatch, block_mib
+):
+    write_texts(tmp_path / "a")
+    write_texts(tmp_path / "b", {"d1": "Rivers.", "x": "Water of rivers."}, {"q9": "river"})
+    encode(tmp_path, STATIC, domains=("a", "b"))
+    assert len(list((tmp_path / "store").rglob("part-*.parquet"))) == 1
+    read = []
+
+    def counted(path, columns, **options):
+        if "values" in columns:
+            read.append(path)
+        return read_part(path, columns, **options)
+
+    monkeypatch.setattr(store, "read_part", counted)
+    run = search(tmp_path, STATIC, domains=("a", "b"), block_mib=block_mib)
+    assert len(read) == (2 if block_mib else 3)  # for the queries, and for documents
+    assert ranking(run, "q1") == ["d1", "d0", "d2", "d3"]
+    assert ranking(run, "q9") == ["d1", "x"]
 
 
 def test_encoding_again_asks_the_model_nothing(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,14 @@ class EmbeddingStore:
         counts: np.ndarray = self._parts.counts[texts]
         return counts
 
+    def order(self, keys: np.ndarray) -> np.ndarray:
+        """Return the places of ``keys`` in the order of the store's parts, (n,) int64."""
+        return np.argsort(self._parts.require(keys), kind="stable")
+
+    def block_size(self, keys: np.ndarray) -> int:
+        """Return the bytes of one block with all of these texts; see `blocks`."""
+        return 4 * (int(self.count(keys).sum()) * self._parts.dim + len(keys))
+
     def load(self, keys: Sequence[bytes] | np.ndarray) -> Vectors:
         """Load the vectors of texts, in the order of ``keys``."""
         offsets = np.concatenate([[0], np.cumsum(self.count(keys), dtype=np.int64)])
@@ -171,10 +179,14 @@ class EmbeddingStore:
 
 @dataclass(frozen=True)
 class StoredDocuments:
-    """A corpus in a store: document ``i`` has the vectors of ``keys[i]``."""
+    """A corpus in a store: document ``i`` has the vectors of ``keys[i]``.
+
+    ``held`` has them in the same order, where they are in memory.
+    """
 
     store: EmbeddingStore
     keys: np.ndarray
+    held: Vectors | None = None
 
     @property
     def n_documents(self) -> int:
@@ -186,9 +198,23 @@ class StoredDocuments:
         """Whether each document has one vector."""
         return bool((self.store.count(self.keys) == 1).all())
 
+    def loaded(self, block_bytes: int) -> "StoredDocuments":
+        """Hold the vectors of all documents in memory, if they fit one block."""
+        if self.store.block_size(self.keys) > block_bytes:
+            return self
+        return replace(self, held=self.store.load(self.keys))
+
+    def take(self, documents: np.ndarray) -> "StoredDocuments":
+        """Return some documents, numbered in the order given."""
+        held = self.held and self.held.take(documents)
+        return StoredDocuments(self.store, self.keys[documents], held)
+
     def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
         """Yield documents in the order of the store; see `DocumentVectors`."""
-        return self.store.blocks(self.keys, block_bytes)
+        if self.held is None:
+            return self.store.blocks(self.keys, block_bytes)
+        order = self.store.order(self.keys)
+        return iter([(order, self.held.take(order))])
 
 
 class _Parts:

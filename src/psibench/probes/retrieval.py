@@ -34,7 +34,7 @@ from psibench.probes.variants import (
     moved_pieces,
     reversed_segments,
 )
-from psibench.search.exact import search_vectors
+from psibench.search.exact import BLOCK_BYTES, search_vectors
 from psibench.tables import read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.ranking import rank_documents
@@ -83,18 +83,21 @@ class Collection:
         vectors. Returns query_id, the number of the query's row, doc_id and score.
         """
         vectors = encoder.vectors(encoder.encode(asked["text"].to_list(), "query"))
+        corpus = StoredDocuments(encoder.store, documents).loaded(BLOCK_BYTES // 2)
         numbers = pl.int_range(asked.height, dtype=pl.UInt32, eager=True)
         found = []
         for domain in self.domains:
-            mine, inside = (frame["domain"] == domain for frame in (asked, self.documents))
+            mine, inside = (
+                (frame["domain"] == domain).arg_true() for frame in (asked, self.documents)
+            )
             best = search_vectors(
                 vectors[mine.to_numpy()],
-                StoredDocuments(encoder.store, documents[inside.to_numpy()]),
+                corpus.take(inside.to_numpy()),
                 k=k,
                 device=pick_device("auto"),
             )
-            ids = self.documents["document_id"].filter(inside)
-            found.append(best.frame(numbers.filter(mine), ids))
+            ids = self.documents["document_id"].gather(inside)
+            found.append(best.frame(numbers.gather(mine), ids))
         return pl.concat(found)
 
     def ndcg(self, found: pl.DataFrame, asked: pl.DataFrame) -> pl.Series:

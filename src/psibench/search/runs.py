@@ -70,7 +70,8 @@ def run_vector_search(
 ) -> None:
     """Search every domain with a model's stored vectors and write the run.
 
-    Vectors are read block by block, so that memory does not depend on the size of the corpus.
+    Documents are read once for all domains where their vectors fit half of ``block_mib``; else for
+    each domain, block by block, so that memory does not depend on the size of the corpus.
 
     Parameters
     ----------
@@ -85,37 +86,39 @@ def run_vector_search(
     InputError
         If an encodings table names no model, or vectors are not in the store.
     """
-    sides = [
-        own_rows(_side("query", query_encodings), domains, own_queries, QUERIES),
-        own_rows(_side("document", corpus_encodings), domains, own_corpus, CORPUS),
-    ]
+    asked = own_rows(_side("query", query_encodings, domains), domains, own_queries, QUERIES)
+    documents = own_rows(_side("document", corpus_encodings, domains), domains, own_corpus, CORPUS)
     query_store, document_store = (
         open_store(model, store=store, fingerprint=fingerprint_of(path))
         for path in (query_encodings, corpus_encodings)
     )
+    block_bytes = block_mib * 1024 * 1024
+    questions = query_store.load(asked["key"].to_list())
+    corpus = StoredDocuments(document_store, key_array(documents["key"].to_list()))
+    corpus = corpus.loaded(block_bytes // 2)
     frames = []
     for domain in domains:
-        asked, documents = (side.filter(domain=domain) for side in sides)
+        mine, inside = ((side["domain"] == domain).arg_true() for side in (asked, documents))
         best = _search(
             entry.scores_by,
-            query_store.load(asked["key"].to_list()),
-            StoredDocuments(document_store, key_array(documents["key"].to_list())),
+            questions.take(mine.to_numpy()),
+            corpus.take(inside.to_numpy()),
             k=top_k,
-            block_bytes=block_mib * 1024 * 1024,
+            block_bytes=block_bytes,
             device=pick_device(device),
         )
-        frames.append(best.frame(asked["_id"], documents["_id"]))
+        frames.append(best.frame(asked["_id"].gather(mine), documents["_id"].gather(inside)))
     paths = sorted({str(query_encodings), str(corpus_encodings), *map(str, own_queries)})
     paths += map(str, own_corpus)
     params = {**retrieval_params(entry), "top_k": top_k}
     _write_run(frames, output, derived("search_vectors", paths, params=params))
 
 
-def _side(role: str, path: str | Path) -> pl.DataFrame:
-    """Read the keys of a role's texts, the last id first."""
-    columns = ("role", "domain", "_id", "key")
-    frame = read_columns(path, ENCODINGS, columns).filter(pl.col("role") == role)
-    return frame.sort("_id", descending=True)
+def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
+    """Read the keys of a role's texts in the domains, the last id first."""
+    frame = read_columns(path, ENCODINGS, ("role", "domain", "_id", "key"))
+    own = frame.filter(pl.col("domain").is_in(domains), role=role)
+    return own.sort("_id", descending=True)
 
 
 def _search(
