@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import polars as pl
@@ -96,6 +97,43 @@ def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, c
     ]
 
 
+def test_what_searches_for_others_is_told_with_the_text_that_it_will_not_see(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("word " * 600)
+    config = {
+        "benchmarks": {
+            "b": {
+                "recipe": "controlled",
+                "source": {"kind": "files", "paths": [str(tmp_path / "a.txt")]},
+                "choose_configuration": {"llm": "stand-in"},
+                "generate_positional_query": {"llm": "stand-in"},
+                "personas": {"model": "minilm-calibrated"},
+                "false_negatives": {
+                    "protocol": "posir",
+                    "recall": {"model": "all-minilm-l6-v2-512"},
+                    "rerankers": ["embedded-bm25", "embedded-minilm-cosine"],
+                },
+            }
+        },
+        "models": ["bm25", "mine", "both"],
+        "registry": {
+            "mine": {
+                "backend": "rerank",
+                "reranker": "embedded-bm25",
+                "first_stage": "all-minilm-l6-v2",
+            },
+            "both": {"backend": "fusion", "of": ["bm25", "minilm-first-128"]},
+        },
+    }
+    assert main(["check", str(write_config(tmp_path, config))]) == 0
+    printed = capsys.readouterr().out
+    told = re.findall(r"(\S+) is given (\d+) tokens: it will not see", printed)
+    searching = [("all-minilm-l6-v2", "256"), ("minilm-first-128", "128")]
+    assert told == [
+        *searching,
+        ("all-minilm-l6-v2-512", "512"),
+    ]  # the encoder of personas searches nothing
+
+
 def test_passages_that_no_text_is_cut_into_are_refused(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("\n\n".join(["word " * 150] * 3))
     source = {"kind": "files", "paths": [str(tmp_path / "a.txt")]}
@@ -144,6 +182,38 @@ def test_all_files_that_are_wrong_are_told_at_once(tmp_path, capsys):
     assert "2 problems:" in printed
     assert "config key benchmarks.b.choose_configuration.prompt: " in printed
     assert "config key benchmarks.b.personas.model: found 'bm25'; allowed: an encoder" in printed
+
+
+def test_models_that_do_not_fit_are_told_one_by_one_with_all_else_that_is_wrong(tmp_path, capsys):
+    prompt = tmp_path / "prompt.md"
+    prompt.write_text("no header")
+    section = {
+        "recipe": "controlled",
+        "source": {"kind": "python_docs"},
+        "personas": {"model": "bm25"},
+        "first_stage": "nothing",
+        "choose_configuration": {"llm": "stand-in", "prompt": str(prompt)},
+        "generate_positional_query": {"llm": "stand-in"},
+    }
+    base = {"checkpoint": "embedded:all-MiniLM-L6-v2", "max_tokens": 64, "pooling": "mean"}
+    base |= {"learning_rate": 0.001, "query_prompt": ""}
+    config = {
+        "benchmarks": {"b": section},
+        "models": ["second"],
+        "registry": {"second": {"backend": "rerank", "reranker": "embedded-bm25"}},
+        "training": {"t": {"benchmark": "b", "lang": "deu-Latn", "bases": {"small": base}}},
+    }
+    printed = refusal(capsys, "check", write_config(tmp_path, config))
+    assert printed.count("problems:") == 1
+    assert "4 problems:" in printed
+    for wrong in (
+        "config key benchmarks.b.personas.model: found 'bm25'; allowed: an encoder",
+        "model 'second' (first_stage of its entry, the benchmark or `search`): its first stage is "
+        "'nothing'",
+        "config key benchmarks.b.choose_configuration.prompt: ",
+        "config key training.t.lang: 'deu-Latn' is no language that benchmark 'b' is read in",
+    ):
+        assert f"  {wrong}" in printed
 
 
 def test_all_texts_that_cannot_be_read_are_told_at_once(tmp_path, capsys):

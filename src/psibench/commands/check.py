@@ -276,7 +276,7 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
             f"  {TOO_FEW}: with fewer than {FEWEST_DOCUMENTS} nothing is tested; "
             "docs/own-corpus.md says how many are enough"
         )
-    yield from (f"  {line}" for line in _reach_lines(plan, documents.get_column("text")))
+    yield from (f"  {line}" for line in _reach_lines(plan, name, documents.get_column("text")))
 
 
 def _words(documents: pl.DataFrame) -> str:
@@ -299,13 +299,18 @@ def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
     return documents
 
 
-def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
-    """Say what share of the text lies beyond what each encoder is given."""
+def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series) -> Iterator[str]:
+    """Say what share of a benchmark's text lies beyond what each encoder that searches is given."""
     from psibench.models.counting import load_tokenizer
 
     some = texts.gather_every(-(-len(texts) // SAMPLED)).to_list()
     counts: dict[str, tuple[np.ndarray, int]] = {}
-    for model in plan.config.models:
+    searching = [
+        one for model in plan.config.models for one in plan.component_models(model, benchmark)
+    ]
+    negatives = getattr(plan.config.benchmarks[benchmark], "false_negatives", None)
+    searching += [negatives.recall.model] if negatives is not None else []
+    for model in dict.fromkeys(searching):
         entry = plan.models[model]
         limit, checkpoint = getattr(entry, "max_tokens", None), getattr(entry, "checkpoint", None)
         if limit is None or checkpoint is None:

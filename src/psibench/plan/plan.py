@@ -424,21 +424,24 @@ def make_plan(
         template does not fit; a local source, checkpoint or run does not exist; a checkpoint has
         fewer positions than its entry asks for.
     """
-    if missing is None:
-        return _make_plan(config, models, gather_errors())
     problems: list[str] = []
+    errors_at = gather_errors() if missing is None else gather_errors(missing, problems)
     try:
-        plan = _make_plan(config, models, gather_errors(missing, problems))
+        plan = _make_plan(config, models, errors_at, problems)
     except InputError as error:
         problems.append(str(error))
     refuse(problems)
     return plan
 
 
-def _make_plan(config: Config, models: Mapping[str, Model], errors_at: ErrorsAt) -> Plan:
+def _make_plan(
+    config: Config, models: Mapping[str, Model], errors_at: ErrorsAt, problems: list[str]
+) -> Plan:
     known: dict[str, Model] = load_registry() | config.registry
+    named, unfit = _named_models(config, models, known)
+    problems += unfit
     benchmarks = plan_benchmarks(config, errors_at)
-    entries = dict(models) | _named_models(config, models, known)
+    entries = dict(models) | named
     rerankers = resolve_rerankers(config, entries)
     there = entries | {name: model.base_entry for name, model in config.trained.items()}
     personas = dict[str, list[str]]()
@@ -459,8 +462,9 @@ def _make_plan(config: Config, models: Mapping[str, Model], errors_at: ErrorsAt)
         downloads=_downloads(config, there, rerankers, errors_at),
         sources=_sources(benchmarks, errors_at),
     )
-    refuse(_without_pool(plan))
-    refuse(_unanswerable(plan))
+    problems += [*_without_pool(plan), *_unanswerable(plan)]
+    if unfit:
+        return plan  # whose runs are read is not known
     for name, entry in entries.items():
         if isinstance(entry, RunFilesModel):
             runs = [
@@ -506,10 +510,10 @@ def _unanswerable(plan: Plan) -> Iterator[str]:
 
 def _named_models(
     config: Config, evaluated: Mapping[str, Model], known: Mapping[str, Model]
-) -> dict[str, Model]:
+) -> tuple[dict[str, Model], list[str]]:
     """Return the models that recall false negatives, choose personas, or are reranked or fused.
 
-    Those that there are not, or that do something else, are refused, all at once.
+    And what is wrong with those that there are not, or that do something else.
     """
     found, problems = dict[str, Model](), list[str]()
 
@@ -539,8 +543,7 @@ def _named_models(
     for name, entry in (dict(evaluated) | found).items():
         for one in entry.of if isinstance(entry, FusionModel) else ():
             look_up(f"model {name!r}: `of` names", one, "models that search", HAS_RUNS)
-    refuse(problems)
-    return found
+    return found, problems
 
 
 def _downloads(
