@@ -86,7 +86,7 @@ def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):
     assert main(["models", "nope"]) == 2
     said = capsys.readouterr().err
     assert "model 'nope' is no id of the registry and no folder. `psibench models` lists" in said
-    assert "with --config FILE also those of a config" in said
+    assert "lists the ids, with --config FILE also those of a config; or give a" in said
     assert "did you mean" not in said  # none is near
 
 

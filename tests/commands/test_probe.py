@@ -107,6 +107,7 @@ def test_options_that_do_not_fit_are_refused_in_words(folder, options, said, cap
         ("bm25", "no vectors"),
         ("minilm-maxsim", "late interaction"),
         ("minilm-static-x", "no id of the registry and no folder"),
+        ("nope", "`psibench models` lists the ids; or give a checkpoint's folder"),
     ],
 )
 def test_models_that_cannot_be_probed_are_refused_in_words(folder, model, said, capsys):

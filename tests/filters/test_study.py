@@ -3,6 +3,7 @@ import pytest
 from filter_tables import Folder, candidate, sampling_of
 
 from psibench.config.sections import Uncertainty
+from psibench.errors import InputError
 from psibench.filters.margin_counts import CELL_TABLE
 from psibench.filters.study import (
     FILTER_COUNTS,
@@ -138,6 +139,17 @@ def test_every_threshold_s_pool_is_counted_by_position(tmp_path):
     assert [row[f"share_{p}"] for p in POSITIONS] == [2 / 4, 1 / 4, 1 / 4]
     assert row["share"] == 4 / 6
     assert table.filter("is_configured")["condition"].to_list() == ["m>=0.25"]
+
+
+@pytest.mark.parametrize(
+    "scores", [{"q1": 1.0, "q2": 0.5}, {"q1": 1.0, "q2": 0.5, "q3": None}], ids=["no row", "null"]
+)
+def test_a_candidate_without_a_score_is_refused_by_its_id(tmp_path, scores):
+    queries = {name: QUERIES[name] for name in ("q1", "q2", "q3")}
+    case = Case(tmp_path, queries, models={"mine": scores})
+    said = r"query_scores.parquet: no finite ndcg@10 of model 'mine' for the candidates 'q3' \(1 "
+    with pytest.raises(InputError, match=said):
+        case.run()
 
 
 def test_a_model_s_mean_and_psi_follow_the_threshold(tmp_path):

@@ -130,6 +130,7 @@ def find_model(
 
     Raises InputError if it is neither.
     """
+    also = "" if known is None else ", with --config FILE also those of a config"
     known = load_registry() if known is None else known
     if name in known:
         if max_tokens is not None:
@@ -140,7 +141,7 @@ def find_model(
         meant = f"; did you mean {' or '.join(near)}?" if near else "."
         raise InputError(
             f"model {name!r} is no id of the registry and no folder{meant} `psibench models` lists "
-            "the ids, with --config FILE also those of a config"
+            f"the ids{also}; or give a checkpoint's folder"
         )
     entry = SentenceTransformerModel(
         backend="sentence-transformers", checkpoint=name, max_tokens=max_tokens or MAX_TOKENS

@@ -302,9 +302,12 @@ def _decide_pairs(
     """
     decided = deciding_votes(pairs, votes, voters, needed=needed)
     if decided.height < pairs.height:
+        undecided = pairs.join(decided, on=PAIR, how="anti", maintain_order="left")
+        query_id, doc_id = undecided.select(PAIR).row(0)
         raise InputError(
-            f"{rule}: {pairs.height - decided.height} of {pairs.height} pairs lack votes of "
-            f"{', '.join(voters)} that decide on them; score or judge them again"
+            f"{rule}: {undecided.height} of {pairs.height} pairs lack votes of "
+            f"{', '.join(voters)} that decide on them, the first of query {query_id!r} and "
+            f"document {doc_id!r}; score or judge them again"
         )
     reason = (
         pl.when("is_positive")

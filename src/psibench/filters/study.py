@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from psibench.config.sections import Uncertainty
+from psibench.errors import InputError
 from psibench.filters.decide import (
     LOCATE,
     PROPOSE,
@@ -47,6 +48,7 @@ from psibench.filters.verify import (
 )
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.labels import cohen_kappa
+from psibench.metrics.query_scores import name_some
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
@@ -301,6 +303,8 @@ def run_filter_study(
         thresholds, threshold_psi: what each threshold keeps, and every model's PSI on it.
         agreement: how often two rerankers agree. leave_one_out, leave_one_out_psi: the panel
         without each of its rerankers. cells: what each threshold keeps by length bin.
+
+    Raises InputError if a model has no score of a candidate.
     """
     asked = with_length_bins(read_table(candidates, CANDIDATES), documents)
     scored, bins = read_all(scores, SEGMENT_SCORES), read_length_bins(sampling)
@@ -327,6 +331,14 @@ def run_filter_study(
         model: ids.join(every.filter(model=model), on="query_id", how="left", maintain_order="left")
         for model in models
     }
+    for model, table in known.items():
+        is_known = pl.col(metric).is_finite().fill_null(False)
+        without = table.filter(~is_known).get_column("query_id")
+        if len(without):
+            raise InputError(
+                f"{query_scores}: no finite {metric} of model {model!r} for the candidates "
+                f"{name_some(without)}; make the table again, of all candidates"
+            )
     by_threshold = [
         (
             {"condition": name, "threshold": threshold, "is_configured": name == label},

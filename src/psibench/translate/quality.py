@@ -33,6 +33,7 @@ from psibench.llm.tasks import (
     with_judgements,
 )
 from psibench.metrics.buckets import LENGTH_BUCKETS, length_bucket
+from psibench.metrics.query_scores import name_some
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import (
     TRANSLATION_AGREEMENT,
@@ -285,15 +286,12 @@ def _people(paths: Sequence[str | Path], every: pl.DataFrame) -> pl.DataFrame:
 
 
 def _unknown(unmatched: pl.DataFrame, every: pl.DataFrame) -> str:
-    """Name the values, of the first key with any, that no graded document has; ten at most."""
+    """Name the values, of the first key with any, that no graded document has."""
     for name in DOCUMENT:
         found = unmatched.join(every, on=name, how="anti").get_column(name)
         if found.len():
-            known = every.get_column(name)
-            unknown, there = (
-                ", ".join(values.unique(maintain_order=True).head(10)) for values in (found, known)
-            )
-            return f"unknown {name}: {unknown} (it has {there})"
+            known = every.get_column(name).unique()
+            return f"unknown {name}: {name_some(found.unique())}; the sample has {name_some(known)}"
     return f"no such document: {', '.join(unmatched.select(DOCUMENT).row(0))}"
 
 
