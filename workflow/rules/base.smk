@@ -1,7 +1,7 @@
 # What rules of stages are made of, where they say nothing else. `complete_rules` gives each of
 # them its log, its benchmark and, where it names none, the stage of its own name.
-# Jobs without a network go first: they are short. Of those with one go what making a benchmark
-# waits for, then the longest.
+# Jobs without a network, which are short, and those that making a benchmark waits for go first;
+# then encodings and searches, the longest first; then what else runs a network.
 rule on_cpu:
     priority: 1
     conda:

@@ -78,7 +78,8 @@ def per_job(function, **given):
     """Ask the plan for each job: a job's wildcards are the arguments of the same names.
 
     `given` are the other arguments, or those in place of wildcards: values, or functions of the
-    job's wildcards. A method of another than the plan is given its `self`.
+    job's wildcards. The first argument is the plan, unless `given` has it: the `self` of a method
+    that is not the plan's.
     """
     whom, *names = signature(function).parameters
 
