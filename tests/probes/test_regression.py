@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 from psibench.probes.regression import decompose, measure_regression, summarise_regression
 
@@ -89,11 +90,8 @@ def test_the_interval_of_the_pooled_correlation_is_over_what_each_document_adds_
         for place, weight in enumerate(rng.normal(size=n), 1)
     ]
     frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
-    row = next(
-        row
-        for row in summarise_regression(frame, level=0.95)
-        if row["condition"] == "pooled, as it is"
-    )
+    found = {row["condition"]: row for row in summarise_regression(frame, level=0.95)}
+    row = found["pooled, as it is"]
     x, y = (frame[name].to_numpy() for name in ("place", "importance"))
     document = np.repeat(np.arange(4), sizes)
 
@@ -108,3 +106,21 @@ def test_the_interval_of_the_pooled_correlation_is_over_what_each_document_adds_
     half = 3.1824463 * np.sqrt(4 / 3 * np.dot(parts, parts))
     assert row["value"] == pytest.approx(np.corrcoef(x, y)[0, 1])
     assert row["high"] - row["value"] == pytest.approx(half, rel=1e-4)
+
+
+def test_the_correlation_within_documents_is_tested_against_none_from_thirty_documents_on():
+    rng = np.random.default_rng(3)
+    rows = [
+        ("one", f"d{n}", False, 4, place, place, 1.0, weight, 1.0, 1.0, 1.0, 0.0, 1.0, None)
+        for n in range(30)
+        for place, weight in enumerate(rng.normal(size=4), 1)
+    ]
+    frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
+
+    def within(some):
+        found = summarise_regression(some, level=0.95)
+        return next(row for row in found if row["condition"] == "within documents, as it is")
+
+    rs = [np.corrcoef(own["place"], own["importance"])[0, 1] for own in frame.iter_slices(4)]
+    assert within(frame)["p"] == pytest.approx(stats.ttest_1samp(rs, 0).pvalue)
+    assert within(frame.filter(pl.col("document_id") != "d0"))["p"] is None

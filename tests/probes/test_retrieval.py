@@ -16,7 +16,7 @@ from psibench.probes.settings import Probes
 from psibench.probes.tables import Texts
 from psibench.text.lengths import count_whitespace_tokens
 
-N = 8
+N = 14
 
 
 def text(number: int) -> str:
