@@ -114,4 +114,4 @@ def test_two_processes_that_run_at_once_use_one_store(tmp_path):
         seen = stats(server.base_url)
     assert [out.count(" ok") for out in outputs] == [300, 300]
     assert len(stored(tmp_path)) == seen["n_distinct"] == 300  # some asked twice, none lost
-    assert len(list(tmp_path.glob("answers-*"))) == 2
+    assert len(list(tmp_path.glob("answers-*.jsonl"))) == 2
