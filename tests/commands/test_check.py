@@ -168,22 +168,6 @@ def test_all_unknown_ids_are_told_at_once(tmp_path, capsys):
         assert f"  config key {wrong}" in printed
 
 
-def test_all_files_that_are_wrong_are_told_at_once(tmp_path, capsys):
-    prompt = tmp_path / "prompt.md"
-    prompt.write_text("no header")
-    section = {
-        "recipe": "controlled",
-        "source": {"kind": "python_docs"},
-        "personas": {"model": "bm25"},
-        "choose_configuration": {"llm": "stand-in", "prompt": str(prompt)},
-        "generate_positional_query": {"llm": "stand-in"},
-    }
-    printed = refusal(capsys, "check", write_config(tmp_path, {"benchmarks": {"b": section}}))
-    assert "2 problems:" in printed
-    assert "config key benchmarks.b.choose_configuration.prompt: " in printed
-    assert "config key benchmarks.b.personas.model: found 'bm25'; allowed: an encoder" in printed
-
-
 def test_models_that_do_not_fit_are_told_one_by_one_with_all_else_that_is_wrong(tmp_path, capsys):
     prompt = tmp_path / "prompt.md"
     prompt.write_text("no header")

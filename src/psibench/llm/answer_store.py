@@ -48,6 +48,7 @@ COLUMNS = 2 + len(fields(Usage))
 """Of an answer in an index: first 60 bits of its key, byte at which its line begins, usage."""
 LOG_BYTES = 8 << 20
 """A log of so many is indexed while its job goes on, which begins another."""
+NOTHING = np.empty((0, COLUMNS), np.int64)
 FILES_AT_ONCE = 8
 """Opened to learn what they hold: a shared file system is slow to open."""
 SYNC_S = 1.0
@@ -286,20 +287,15 @@ def _decompress(path: Path) -> None:
 # Indexes
 
 
-def index_log(log: Path) -> np.ndarray:
-    """Read a log and write its index, if it can be written; return the (n, `COLUMNS`) rows."""
-    return _index(log, np.empty((0, COLUMNS), np.int64))
-
-
 def _rows_of(log: Path) -> np.ndarray:
     """Return the rows of a log by its index, if it is that of the log as it is; else by itself."""
     size, known = _read_index(log)
     if log.is_file() and size > 0 and size == log.stat().st_size:
         return known
-    return _index(log, known)
+    return index_log(log, known)
 
 
-def _index(log: Path, known: np.ndarray) -> np.ndarray:
+def index_log(log: Path, known: np.ndarray = NOTHING) -> np.ndarray:
     """Read a log, write its index, and return its rows; behind them what is known and lost.
 
     An index is numbers of 64 bits: checksum of what follows, number of columns, bytes of the log,
@@ -325,7 +321,7 @@ def _index(log: Path, known: np.ndarray) -> np.ndarray:
 
 def _read_index(log: Path) -> tuple[int, np.ndarray]:
     """Return the bytes and rows that an index names; 0 and none of none, or of a damaged one."""
-    index, nothing = log.with_suffix(INDEX), (0, np.empty((0, COLUMNS), np.int64))
+    index, nothing = log.with_suffix(INDEX), (0, NOTHING)
     try:
         whole = index.read_bytes()
     except (FileNotFoundError, IsADirectoryError):
