@@ -19,7 +19,7 @@ from psibench.formats.built import TABLES, Dataset
 from psibench.formats.tabular import read_parquet
 from psibench.metrics.buckets import third_of_middle
 from psibench.publish.layouts import Written
-from psibench.report.tables import Columns, Form, table_of, with_ends
+from psibench.report.tables import Columns, Table, table_of, with_ends
 from psibench.report.wording import p_value
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import FLOW
@@ -132,84 +132,7 @@ def _controls(benchmark: Path, languages: Sequence[str]) -> pl.DataFrame | None:
 
 # --- The text --------------------------------------------------------------------------------
 
-CARD = """\
----
-{{ front }}
----
-
-# {{ name }}
-
-A retrieval benchmark that says where in its document each query's evidence is, in
-{{ layout }}
-
-Of queries, `pos_char_span` is [start, end) of the evidence in its positive document, in \
-characters from 0; `pos_char_length` and `pos_token_length` are the characters and tokens of that \
-document. Spans and lengths of a translated language are those of the original. Of qrels, a score \
-above 0 is relevant.
-
-{% if lost %}
-Note: {{ lost }}.
-
-{% endif %}
-## Size
-
-{{ sizes }}
-
-{% if is_pooled %}
-The domains of a language are one corpus here: a query searches the documents of all of them. \
-psibench's own tables come from searching each domain by itself, which is easier; rankings made \
-on the two are not comparable. `psibench export --by-domain` keeps domains apart.
-
-{% endif %}
-## What the filters dropped
-
-{{ losses }}
-
-## Controls
-
-{% if controls is none %}
-None was run on this benchmark: whether a retriever's PSI is its own is not known.
-{% else %}
-What retrievers scored whose reading of positions is known beforehand (nDCG@10, evidence by \
-thirds of its document, all domains, searched domain by domain). A retriever is \
-position-sensitive only beyond the position-blind one.
-
-{{ controls }}
-{% endif %}
-
-## Where it comes from
-
-- Built with psibench {{ versions }}, stages {{ stages }}, created {{ dates }}; exported with \
-psibench {{ version }}, export {{ export_version }}.
-- Queries by: {{ authors }}.
-{% if backends %}
-- Language models reached through: {{ backends }}.
-{% endif %}
-{% for item, revision in revisions | dictsort %}
-- {{ item }}: {{ revision }}
-{% endfor %}
-
-## Licence
-
-{% if licence.id == "unknown" %}
-Unknown: whoever exported this did not know the licence of the texts.
-{% else %}
-{{ licence.id }}{% if licence.link %} ({{ licence.link }}){% endif %}, as told by who exported it.
-{% endif %}
-"""
-LAYOUTS = {
-    "posir": "the layout of PosIR: `{language}/{domain}/{corpus,queries,qrels}/test.parquet`. Each "
-    "domain has a corpus of its own, and an id may occur in several.",
-    "mteb": "the layout of MTEB: a config each for corpus, queries and qrels of every corpus "
-    "below, and of every pair whose queries are of another language than the documents. "
-    "`psibench.publish.mteb_task(folder)` is the task that reports the PSI, too.",
-    "beir": "the layout of BEIR: `{corpus}/corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`. "
-    "Where the evidence is, is in the `metadata` of queries. A folder QUERY_LANG-CORPUS_LANG has "
-    "queries that search the documents of CORPUS_LANG.",
-    "trec": "the files of TREC: `{corpus}/topics.tsv`, `qrels.trec`, `runs/*.trec`, documents in "
-    "`corpus.jsonl` (`docno`, `text`), and where the evidence is in `queries.jsonl`. A folder "
-    "QUERY_LANG-CORPUS_LANG has queries that search the documents of CORPUS_LANG.",
-}
+TEMPLATE = "card.md"
 SIZES = {
     "n<1K": 1_000,
     "1K<n<10K": 10_000,
@@ -217,7 +140,6 @@ SIZES = {
     "100K<n<1M": 1_000_000,
     "1M<n<10M": 10_000_000,
 }
-UNKNOWN = "not recorded"
 
 
 def card_text(
@@ -225,29 +147,33 @@ def card_text(
 ) -> str:
     """Return the card of a benchmark in a layout."""
     counts, records = facts.counts, facts.records
-    made = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    return made.from_string(CARD).render(
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    front = _front_matter(name, counts, written, licence)
+    return made.get_template(TEMPLATE).render(
         name=name,
-        front=yaml.safe_dump(
-            _front_matter(name, counts, written, licence), sort_keys=False, allow_unicode=True
-        ).rstrip(),
-        layout=LAYOUTS[layout],
+        front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True).rstrip(),
+        layout=layout,
         lost=lost_positions(counts),
         sizes=_sizes(counts),
         is_pooled=len({one.collection for one in written}) < counts.height,
         losses=_losses(facts),
         controls=None if facts.controls is None else _controls_table(facts.controls),
-        versions=_distinct(record.get("psibench_version") for record in records) or UNKNOWN,
+        versions=_distinct(record.get("psibench_version") for record in records),
         stages=_distinct(
             f"{one['stage']} {one['stage_version']}"
             for one in records
             if {"stage", "stage_version"} <= one.keys()
-        )
-        or UNKNOWN,
-        dates=" to ".join(dict.fromkeys([*facts.days[:1], *facts.days[-1:]])) or UNKNOWN,
+        ),
+        days=dict.fromkeys([*facts.days[:1], *facts.days[-1:]]),
         version=__version__,
         export_version=EXPORT_VERSION,
-        authors=_named(records, "queries_by") or UNKNOWN,
+        authors=_named(records, "queries_by"),
         backends=_named(records, "llm_backend"),
         revisions={
             str(item): revision
@@ -295,16 +221,7 @@ def _front_matter(
     return front | ({"configs": configs} if configs else {})
 
 
-def _markdown(
-    frame: pl.DataFrame, columns: Columns, forms: Mapping[str, Form] | None = None
-) -> str:
-    """Return a frame as a table in Markdown."""
-    table = table_of("", frame, columns, forms=forms, gap=" ")
-    lines = (table.header, ["---"] * len(table.header), *table.rows)
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _sizes(counts: pl.DataFrame) -> str:
+def _sizes(counts: pl.DataFrame) -> Table:
     """Return what each dataset holds, and all together."""
     names = ("documents", "queries", "qrels")
     whole = counts.select(
@@ -312,14 +229,13 @@ def _sizes(counts: pl.DataFrame) -> str:
         pl.format("{} datasets", pl.len()).alias("domain"),
         pl.col(names).sum(),
     )
-    rows = pl.concat([counts.select("language", "domain", *names), whole])
-    return _markdown(rows, {name: name for name in rows.columns})
+    return table_of("", pl.concat([counts.select("language", "domain", *names), whole]))
 
 
-def _losses(facts: Facts) -> str:
+def _losses(facts: Facts) -> Table | None:
     """Return what each step took in, kept and dropped, and the commonest reasons."""
     if facts.flow is None or facts.attrition is None or facts.flow.is_empty():
-        return "Not recorded: the benchmark was read as it is, or its ledger is not there."
+        return None
     steps = (
         facts.flow.group_by("stage", "unit")
         .agg(pl.col("step").min(), pl.col("entered", "kept", "dropped").sum())
@@ -336,13 +252,13 @@ def _losses(facts: Facts) -> str:
     joined = steps.join(reasons, on=["stage", "unit"], how="left", maintain_order="left")
     shown: Columns = {"step": "stage", "of": "unit"}
     shown |= {name: name for name in ("entered", "kept", "dropped")}
-    return _markdown(joined, shown | {"most often because": "why"})
+    return table_of("", joined, shown | {"most often because": "why"})
 
 
-def _controls_table(controls: pl.DataFrame) -> str:
+def _controls_table(controls: pl.DataFrame) -> Table:
     shown: Columns = {"language": "corpus_lang", "control": "model", "queries": "n_queries"}
     shown |= {"mean": "mean", "PSI": "psi", "at equal documents": with_ends("psi_same")}
-    return _markdown(controls, shown | {"p": "p_adjusted"}, {"p": p_value})
+    return table_of("", controls, shown | {"p": "p_adjusted"}, forms={"p": p_value}, gap=" ")
 
 
 def _named(records: Iterable[Mapping[str, Any]], field: str) -> str:

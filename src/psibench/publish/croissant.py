@@ -17,25 +17,7 @@ from psibench.publish.card import Facts, Licence
 from psibench.publish.layouts import Written
 from psibench.tables import hash_file
 
-OWN_TERMS = (
-    "citeAs column extract field fileProperty fileObject fileSet format includes isLiveDataset "
-    "jsonPath key md5 parentField path recordSet references regex repeated replace separator "
-    "source subField transform"
-).split()
-"""Terms that Croissant's own vocabulary has by the same name."""
-CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "sc": "https://schema.org/",
-    **{name: f"cr:{name}" for name in OWN_TERMS},
-}
+CONTEXT = Path(__file__).with_name("croissant_context.json")
 """The specification's own context."""
 ENCODINGS = {
     ".parquet": "application/x-parquet",
@@ -52,7 +34,7 @@ def croissant(
     files = list({one.path: one for one in reversed(written)}.values())[::-1]
     tables = [one for one in files if one.table != "topics" and one.path.suffix != ".trec"]
     described: dict[str, Any] = {
-        "@context": CONTEXT,
+        "@context": json.loads(CONTEXT.read_text(encoding="utf-8")),
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": name,
