@@ -41,6 +41,8 @@ MOST_ROWS = 12
 """Rows of a published table that are shown here; longer ones are files to open."""
 MOST_NAMED = 6
 """Datasets that are named one by one; of more the first ones, and how many there are."""
+LONG = 60
+"""Characters of a fact that is not repeated where another preset has the same."""
 KEYS = {"preset", "target", "tables", "what", "needs", "takes", "output", "differs"}
 KEYS |= {"obtained", "small"}
 OPTIONAL = {"target", "takes", "obtained", "small"}
@@ -143,27 +145,31 @@ def trainings(config: Config, plan: Plan) -> str:
 
 
 def asked(plan: Plan) -> Iterator[str]:
-    """Yield the language models with what they are asked, and the templates."""
-    for name, llm in plan.llms.items():
+    """Yield the language models with what they are asked, a template where its name is another."""
+    for name in plan.llms:
         tasks = dict.fromkeys(
-            (task.task.name, Path(task.path).name)
+            (task.task.name, Path(task.path).stem)
             for one in plan.benchmarks.values()
             for task in one.tasks.values()
             if task.section.llm == name
         )
-        sampling = llm.sampling.model_dump(exclude={"seed"})
-        at = ", ".join(f"{key} {value}" for key, value in sampling.items() if value not in EMPTY)
-        told = ", ".join(f"{task} (`{template}`)" for task, template in tasks)
-        revision = llm.revision or (NOT_PINNED if llm.backend == "vllm" else "")
-        model = f"{llm.model}{f' @ {revision}' if revision else ''}"
-        yield f"{name}: {model}{f', {at}' if at else ''}" + (f"; asked for {told}" if told else "")
+        told = [task if task == file else f"{task} (`{file}.md`)" for task, file in tasks]
+        yield f"{name} for {', '.join(told)}" if told else name
 
 
-def work(plan: Plan, target: str | None) -> str:
-    """Say what the work takes: GPU hours, requests, tokens and money, rounded to two digits."""
+def language_model(llm: Any) -> str:
+    """Return a language model's row: what is asked, its revision, how it samples."""
+    sampling = llm.sampling.model_dump(exclude={"seed"})
+    at = ", ".join(f"{key} {value}" for key, value in sampling.items() if value not in EMPTY)
+    revision = llm.revision or (NOT_PINNED if llm.backend == "vllm" else "")
+    return f"`{llm.model}` | {revision} | {at}"
+
+
+def work(plan: Plan, recipe: Mapping[str, Any]) -> str:
+    """Say what the work takes: GPU hours, requests, tokens and money; what is said by hand last."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         table = work_table(Measured(plan, Path("results")))
-    if target == "probes" and not plan.config.probes.psi:
+    if recipe.get("target") == "probes" and not plan.config.probes.psi:
         table = table.filter(~pl.col("stage").is_in(["encode", "search", "rerank"]))
     (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
     names = [task for one in plan.benchmarks.values() for task in one.tasks]
@@ -181,7 +187,7 @@ def work(plan: Plan, target: str | None) -> str:
     said += [f"USD {between(total, 'usd')}"] if total["usd_high"] else []
     not_counted = list(dict.fromkeys(table.filter(pl.col("items_high").is_null())["benchmark"]))
     rest = f"not counted before the data are there: {', '.join(not_counted)}" if not_counted else ""
-    return "; ".join(filter(None, (", ".join(said), rest)))
+    return "; ".join(filter(None, (", ".join(said), recipe.get("takes", rest))))
 
 
 def between(row: Mapping[str, Any], name: str, per: float = 1) -> str:
@@ -230,8 +236,9 @@ def named(texts: list[str]) -> str:
 
 def status(recipe: Mapping[str, Any]) -> str:
     """Return a recipe's row of the table of what was obtained when."""
-    when = [recipe.get(key, "not yet").partition(":")[0] for key in ("obtained", "small")]
-    return f"| {recipe['what']} | {recipe['preset']}.yaml | {' | '.join(when)} |"
+    when = recipe.get("obtained", "not yet").partition(":")[0]
+    small = recipe.get("small", "not yet")
+    return f"| {recipe['what']} | {recipe['preset']}.yaml | {when} | {small} |"
 
 
 def checkpoints(used: Mapping[str, Mapping[str, Entry]]) -> str:
@@ -248,7 +255,7 @@ def checkpoints(used: Mapping[str, Mapping[str, Entry]]) -> str:
             groups.setdefault(repr(entry), []).append(preset)
             rows[repr(entry)] = entry
         for key, presets in groups.items():
-            own = rows[key] != known.get(name)
+            own = len(groups) > 1 and rows[key] != known.get(name)
             entry = rows[key]
             cells = [f"{name} ({', '.join(presets)})" if own else name]
             cells.append(f"`{entry['checkpoint']}`")
@@ -263,34 +270,43 @@ def checkpoints(used: Mapping[str, Mapping[str, Entry]]) -> str:
 def prompt(text: str | None) -> str:
     """Return a prompt with its line breaks seen; none where the checkpoint's own is taken."""
     if text is None:
-        return "as its checkpoint says"
+        return "checkpoint's"
     return f"`{text}`".replace("\n", "\\n").replace("|", "\\|") if text else ""
+
+
+def once(said: dict[str, str], text: str, preset: str) -> str:
+    """Return a fact; of a long one that was said before, of which preset. Adds it to ``said``."""
+    of = said.setdefault(text, preset)
+    return text if of == preset or len(text) < LONG else f"as {of}.yaml"
 
 
 def page(recipes: list[dict[str, Any]]) -> str:
     """Return the page as Markdown."""
     parts = [
         "# The papers' tables",
-        "A preset per table: what to type, what it reads, what it takes, what differs from print "
-        "and why. `--small` behind any of the commands runs the same chain on small shipped data "
-        "with the embedded models and the stand-in: its figures test the chain and are not the "
-        "paper's. `results/published.html` and `results/probes.html` put a run's own figures "
-        "beside the published ones by themselves. What the papers leave open or print otherwise: "
-        "[papers.md](papers.md).",
+        "A preset for each table. `--small` behind a command runs the same chain on small shipped "
+        "data with the embedded models and the stand-in: it tests the chain, and its figures are "
+        "not the paper's. `results/published.html` and `results/probes.html` compare a run's "
+        "figures with the published ones. Prompts are psibench's own words for what the papers' "
+        "say. What the papers leave open or print otherwise: [papers.md](papers.md).",
         "Written by `tools/reproduce_page.py` from "
         "[recipes.yaml](../config/published/recipes.yaml), the presets and the registries. What "
-        "the work takes is `psibench plan`'s arithmetic (100 TFLOPS a GPU, `encoding.gpu_tflops`), "
-        "at the prices of `config/prices.yaml`; `psibench plan` and `estimate` say more.",
+        "the work takes is by `psibench plan` (100 TFLOPS a GPU, `encoding.gpu_tflops`; prices of "
+        "`config/prices.yaml`), or by hand where the plan cannot count before the data are there.",
         "| | preset | obtained at the paper's size | with --small |\n|---|---|---|---|\n"
         + "\n".join(map(status, recipes)),
     ]
     shown: set[str] = set()
+    said: dict[str, str] = {}
     used: dict[str, dict[str, Entry]] = {}
+    llms: set[str] = set()
     for recipe in recipes:
-        config, models, plan = planned(recipe["preset"])
+        preset = recipe["preset"]
+        config, models, plan = planned(preset)
         entries = entries_of(config, models, plan)
         for name, entry in entries.items():
-            used.setdefault(name, {})[recipe["preset"]] = entry
+            used.setdefault(name, {})[preset] = entry
+        llms.update(f"| {name} | {language_model(llm)} |" for name, llm in plan.llms.items())
         sections = [one.model_dump(mode="json") for one in config.benchmarks.values()]
         facts = [
             ("data", named([*datasets(sections)])),
@@ -298,28 +314,30 @@ def page(recipes: list[dict[str, Any]]) -> str:
             ("trainings", trainings(config, plan)),
             ("language models", "; ".join(asked(plan))),
             ("format", f"{config.encoding.dtype}, vectors kept as {config.encoding.storage}"),
-            (
-                "takes",
-                "; ".join(filter(None, (work(plan, recipe.get("target")), recipe.get("takes")))),
-            ),
+            ("takes", work(plan, recipe)),
             ("needs", recipe["needs"]),
             ("figures", recipe["output"]),
             ("differs", recipe["differs"]),
-            ("obtained", recipe.get("obtained", "not yet")),
-            ("with --small", recipe.get("small", "not yet")),
+            ("obtained", recipe.get("obtained", "")),
         ]
         parts += [
             f"## {recipe['what']}",
-            f"```\n{command(recipe)}\n{command(recipe)} --small\n```",
-            "\n".join(f"- **{name}**: {' '.join(text.split())}" for name, text in facts if text),
+            f"```\n{command(recipe)}\n```",
+            "\n".join(
+                f"- **{name}**: {once(said, ' '.join(text.split()), preset)}"
+                for name, text in facts
+                if text
+            ),
             *(published_table(table) for table in recipe["tables"] if table not in shown),
         ]
         shown.update(recipe["tables"])
     parts += [
         "## Checkpoints",
-        "By id, of all presets; with a preset's name behind it where the preset has an entry of "
-        "its own. Settings that are not given are the checkpoint's.",
+        "By id, of all presets; presets are named where theirs differ. Settings that are not given "
+        "are the checkpoint's.",
         checkpoints(used),
+        "## Language models",
+        "| id | model | revision | sampling |\n|---|---|---|---|\n" + "\n".join(sorted(llms)),
     ]
     return "\n\n".join(parts) + "\n"
 
