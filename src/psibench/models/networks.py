@@ -7,13 +7,13 @@ with code for transformers 4 has a port of it in `psibench.models.architectures`
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from psibench.config.encoders import SentenceTransformerModel
 from psibench.errors import InputError
-from psibench.models import architectures, calibration
+from psibench.models import calibration
+from psibench.models.architectures import port
 from psibench.models.checkpoints import USES, read_json, read_modules
 from psibench.models.declared import TEXT_INPUT, declared_pooling, refuse_more
 from psibench.models.tokenizing import load_tokenizer
@@ -217,9 +217,8 @@ def _load_port(entry: SentenceTransformerModel, folder: Path, weights: str) -> A
     Its forward pass takes ``input_ids`` and ``attention_mask`` and gives ``last_hidden_state``.
     Raises InputError if weights are missing, or the checkpoint is of another architecture.
     """
-    port = import_module(f"{architectures.__name__}.{entry.architecture.replace('-', '_')}")
     options = {"dtype": weights, **_attention_options(entry)}
-    return port.load(folder, read_json(folder / "config.json"), options)
+    return port(entry.architecture).load(folder, read_json(folder / "config.json"), options)
 
 
 def _attention_options(entry: SentenceTransformerModel) -> dict[str, str]:

@@ -67,42 +67,16 @@ def read_pickled(path: Path) -> dict[str, Any]:
     return state
 
 
-def load_port(
-    network: Any, folder: Path, architecture: str, *, leftover: str | None = None, **options: Any
-) -> Any:
+def load_port(network: Any, folder: Path, **options: Any) -> Any:
     """Load a class of transformers from a checkpoint that names another one.
 
-    Parameters
-    ----------
-    architecture
-        For the message: what the entry calls it.
-    leftover
-        Pattern that the names of tensors begin with which may be left over; None: none may.
-    options
-        For ``from_pretrained``; with a ``state_dict``, no weights of the folder are read.
-
-    Raises
-    ------
-    InputError
-        If weights are missing (transformers fills them in at random), misshapen or left over.
+    ``options`` are for ``from_pretrained``; with a ``state_dict``, no weights of the folder are
+    read. Raises InputError as ``check_network``.
     """
     source = None if "state_dict" in options else folder
-    try:
-        with quiet():
-            model, info = network.from_pretrained(source, **WITH_INFO, **options)
-    except RuntimeError as error:
-        raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
-    wrong = {key: sorted(map(str, names)) for key, names in info.items() if names}
-    unexpected = wrong.pop("unexpected_keys", [])
-    unread = [name for name in unexpected if not (leftover and re.match(leftover, name))]
-    if unread:
-        wrong["unexpected_keys"] = unread
-    if wrong:
-        shown = {key: names[:3] for key, names in wrong.items()}
-        raise InputError(
-            f"{folder}: architecture {architecture}: its weights do not fit: {shown}. Is this the "
-            "right architecture for the checkpoint?"
-        )
+    with quiet():
+        model, info = network.from_pretrained(source, **WITH_INFO, **options)
+    check_network(folder, model, info)
     return model
 
 
@@ -182,13 +156,15 @@ BUFFERS = re.compile(r"(position_ids|inv_freq|masked_bias|attn\.bias|token_type_
 def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> None:
     """Refuse a network that is not whole, or is a part of what its checkpoint holds.
 
-    A pooler may be missing, which nothing here reads, and tensors of other modules may be left
-    over: a head for another task, a projection. ``info`` is what ``from_pretrained`` gives with
-    ``output_loading_info``. The InputError names the folder, how many weights, and the first.
+    A pooler may be missing of a bare transformer, which nothing here reads, and tensors of other
+    modules may be left over: a head for another task, a projection. ``info`` is what
+    ``from_pretrained`` gives with ``output_loading_info``. The InputError names the folder, how
+    many weights, and the first.
     """
+    is_bare = model.base_model is model
     children = {name for name, _ in model.named_children()}
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
-    missing = [name for name in info["missing_keys"] if "pooler." not in name]
+    missing = [name for name in info["missing_keys"] if not (is_bare and "pooler." in name)]
     shapes = [str(found) for found in info["mismatched_keys"]]
     left_over = [
         name

@@ -22,19 +22,13 @@ import numpy as np
 
 from psibench.config.rerankers import CrossEncoderReranker, FlagReranker
 from psibench.errors import InputError
-from psibench.models.architectures.gte import gte_config
+from psibench.models.architectures import port
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
 from psibench.models.dtypes import fast_dtype
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer
-from psibench.models.weights import (
-    check_files,
-    check_tokenizer,
-    load_port,
-    read_tensors,
-    set_weights,
-)
+from psibench.models.weights import check_files, check_tokenizer
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -123,23 +117,8 @@ def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     """Load a checkpoint into a class that is not its own; see the module's beginning."""
     assert isinstance(entry, CrossEncoderReranker)
     tokenizer = load_tokenizer(folder, as_stored=True)
-    config = read_json(folder / "config.json")
     tokenizer.model_input_names = ["input_ids", "attention_mask"]
-    if entry.architecture == "gte":
-        from transformers import GteForSequenceClassification
-
-        own = {"config": gte_config(folder, config, num_labels=1), "dtype": "float32"}
-        network = load_port(GteForSequenceClassification, folder, "gte", **own)
-    elif entry.architecture == "jina-bert":
-        from psibench.models.architectures import jina_bert
-
-        network = set_weights(jina_bert.build(config), read_tensors(folder), folder)
-        return network, tokenizer, lambda inputs: network(**inputs)
-    else:
-        from psibench.models.architectures import flash_xlm_roberta
-
-        weights = flash_xlm_roberta.convert(read_tensors(folder))
-        network = set_weights(flash_xlm_roberta.build(config), weights, folder)
+    network = port(entry.architecture).load_classifier(folder, read_json(folder / "config.json"))
     check_positions(network, entry.checkpoint, entry.max_tokens)
     return network, tokenizer, lambda inputs: network(**inputs).logits
 

@@ -39,7 +39,7 @@ from psibench.config.rerankers import (
     Qwen3Reranker,
 )
 from psibench.errors import InputError
-from psibench.models.architectures.jina_v4 import NAMES, OTHER_PARTS, text_config
+from psibench.models.architectures.jina_v4 import NAMES, text_config
 from psibench.models.checkpoints import checkpoint_folder, read_json
 from psibench.models.dtypes import fast_dtype
 from psibench.models.networks import check_positions
@@ -235,10 +235,7 @@ def _load_jina(folder: Path, dtype: str) -> tuple[Any, Any]:
     config = text_config(
         folder, read_json(folder / "config.json"), kind="jina-m0", model_types=("qwen2_vl",)
     )
-    network = load_port(
-        Qwen2Model, folder, "jina-m0",
-        leftover=rf"{OTHER_PARTS}|{JINA_HEAD}", key_mapping=NAMES, config=config, dtype=dtype,
-    )  # fmt: skip
+    network = load_port(Qwen2Model, folder, key_mapping=NAMES, config=config, dtype=dtype)
     hidden = config.hidden_size
     first, last = torch.nn.Linear(hidden, hidden), torch.nn.Linear(hidden, 1)
     head = torch.nn.Sequential(first, torch.nn.ReLU(), last)

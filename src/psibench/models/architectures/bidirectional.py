@@ -36,11 +36,7 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     """
     from transformers import AutoModel
 
-    native = decoder_config(folder, config)
-    leftover = r"lm_head\.|latent_attention_model\."
-    model = load_port(
-        AutoModel, folder, "bidirectional", leftover=leftover, config=native, **options
-    )
+    model = load_port(AutoModel, folder, config=decoder_config(folder, config), **options)
     return without_causal_mask(model)
 
 

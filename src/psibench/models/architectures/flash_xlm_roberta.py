@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.weights import check_config, load_port
+from psibench.models.weights import check_config, load_port, read_tensors, set_weights
 
 NAME = "architecture flash-xlm-roberta"
 # The checkpoint's layer module -> transformers'.
@@ -52,19 +52,17 @@ def load_rotary(folder: Path, config: Mapping[str, Any], options: Mapping[str, A
     return load_port(
         JinaEmbeddingsV3Model,
         folder,
-        "flash-xlm-roberta",
-        leftover=r"(linear|lm_head|classifier)\.|(roberta\.)?pooler\.",
         config=JinaEmbeddingsV3Config(**kept),
         add_pooling_layer=False,
         **options,
     )
 
 
-def build(config: Mapping[str, Any]) -> Any:
-    """Make transformers' XLMRobertaForSequenceClassification for a checkpoint's config.json.
+def load_classifier(folder: Path, config: Mapping[str, Any]) -> Any:
+    """Load transformers' XLMRobertaForSequenceClassification with one output.
 
     Raises InputError if the config asks for rotary positions or adapters, which this network has
-    not.
+    not, or the weights are others.
     """
     from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
 
@@ -76,10 +74,11 @@ def build(config: Mapping[str, Any]) -> Any:
         )
     known = set(XLMRobertaConfig().to_dict()) - {"model_type", "architectures", "dtype"}
     kept = {key: value for key, value in config.items() if key in known}
-    return XLMRobertaForSequenceClassification(XLMRobertaConfig(**kept, num_labels=1))
+    network = XLMRobertaForSequenceClassification(XLMRobertaConfig(**kept, num_labels=1))
+    return set_weights(network, _converted(read_tensors(folder)), folder)
 
 
-def convert(weights: Mapping[str, Any]) -> dict[str, Any]:
+def _converted(weights: Mapping[str, Any]) -> dict[str, Any]:
     """Rename a checkpoint's tensors and split its fused projections."""
     converted: dict[str, Any] = {}
     for name, tensor in weights.items():

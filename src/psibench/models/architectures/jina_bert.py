@@ -47,13 +47,13 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     return round_parameters(set_weights(JinaBert(config), weights, folder), options["dtype"])
 
 
-def build(config: Mapping[str, Any]) -> "JinaBertClassifier":
-    """Make the classifier for a checkpoint's config.json.
-
-    Raises InputError if the config describes another network.
-    """
+def load_classifier(folder: Path, config: Mapping[str, Any]) -> "JinaBertClassifier":
+    """Load the encoder with its pooler and an output for a reranker; refuses as ``load``."""
     check(config)
-    return JinaBertClassifier(config)
+    network: JinaBertClassifier = set_weights(
+        JinaBertClassifier(config), read_tensors(folder), folder
+    )
+    return network
 
 
 def check(config: Mapping[str, Any]) -> None:
@@ -122,14 +122,14 @@ class JinaBertClassifier(nn.Module):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         self.bert = JinaBert(config, add_pooler=True)
+        self.config = self.bert.config
         self.classifier = nn.Linear(config["hidden_size"], 1)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return (n_pairs, 1) raw outputs."""
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> SimpleNamespace:
+        """Return ``logits``, (n_pairs, 1)."""
         hidden = self.bert(input_ids, attention_mask).last_hidden_state
         pooled = torch.tanh(self.bert.pooler["dense"](hidden[:, 0]))
-        output: Tensor = self.classifier(pooled)
-        return output
+        return SimpleNamespace(logits=self.classifier(pooled))
 
 
 class _Embeddings(nn.Module):

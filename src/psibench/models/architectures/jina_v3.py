@@ -41,7 +41,7 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
             f"{folder}: architecture jina-v3: found {ADAPTERS} {tasks} and {INSTRUCTIONS} for "
             f"{sorted(instructions)}; both need {' and '.join(TASKS)}"
         )
-    stored = read_tensors(folder, lambda name: ".pooler." not in name)
+    stored = read_tensors(folder)
     scale = config["lora_alpha"] / config["lora_rank"]
     plain = {key: value for key, value in config.items() if key != ADAPTERS}
     networks = []

@@ -41,9 +41,7 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     from transformers import Qwen2Model
 
     read = {**options, "dtype": "float32", "config": text_config(folder, config)}
-    model = load_port(
-        Qwen2Model, folder, "jina-v4", leftover=OTHER_PARTS, key_mapping=NAMES, **read
-    )
+    model = load_port(Qwen2Model, folder, key_mapping=NAMES, **read)
     merge_adapter(model, folder / FOLDER)
     return round_parameters(model, options["dtype"])
 

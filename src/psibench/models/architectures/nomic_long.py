@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from psibench.errors import InputError
-from psibench.models.weights import load_transformer_module
+from psibench.models.weights import load_port
 
 FACTOR = 2.0  # its card's rotary_scaling_factor for 8,192 tokens
 TRAINED, LONGEST = "max_trained_positions", "n_positions"
@@ -28,6 +28,8 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     ``options`` are those of ``from_pretrained``. Raises InputError if the checkpoint is another
     model, or does not say how many tokens it was trained on and how many it takes.
     """
+    from transformers import NomicBertModel
+
     absent = [key for key in (TRAINED, LONGEST) if not isinstance(config.get(key), int)]
     if absent or config.get("model_type") != "nomic_bert":
         raise InputError(
@@ -35,7 +37,7 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
             f"without {', '.join(absent) or 'nothing'}; supported: 'nomic_bert' with {TRAINED} "
             f"and {LONGEST}"
         )
-    model = load_transformer_module(folder, **options).auto_model
+    model = load_port(NomicBertModel, folder, add_pooling_layer=False, **options)
     return LongNomic(model, trained=config[TRAINED], longest=config[LONGEST])
 
 

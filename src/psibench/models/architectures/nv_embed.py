@@ -16,9 +16,8 @@ from typing import Any
 from torch import Tensor, nn, randn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from psibench.errors import InputError
 from psibench.models.architectures import bidirectional
-from psibench.models.weights import check_config, read_tensors
+from psibench.models.weights import check_config, read_tensors, round_parameters, set_weights
 
 # Of the checkpoint's LatentAttentionConfig.
 DEFAULTS = {
@@ -36,8 +35,6 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
 
     Raises InputError if the config describes another network, or weights are missing or left over.
     """
-    import torch
-
     kind = {"model_type": config.get("model_type")}
     check_config(kind, {"model_type": "nvembed"}, where=f"{folder}: architecture nv-embed")
     text = dict(config["text_config"]) | {"model_type": "mistral", "sliding_window": None}
@@ -45,11 +42,8 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     decoder = bidirectional.load(folder, text, {**options, "key_mapping": names})
     latent = LatentAttention(DEFAULTS | dict(config.get("latent_attention_config") or {}))
     weights = read_tensors(folder, lambda name: name.startswith(PREFIX))
-    try:
-        latent.load_state_dict({name.removeprefix(PREFIX): w for name, w in weights.items()})
-    except RuntimeError as error:
-        raise InputError(f"{folder}: architecture nv-embed: {error}") from error
-    return NvEmbed(decoder, latent.to(getattr(torch, str(options["dtype"]))))
+    set_weights(latent, {name.removeprefix(PREFIX): w for name, w in weights.items()}, folder)
+    return NvEmbed(decoder, round_parameters(latent, options["dtype"]))
 
 
 class NvEmbed(nn.Module):
