@@ -50,7 +50,7 @@ def small() -> ReportInput:
         buckets,
         statistics,
         histogram,
-        benchmarks=(BenchmarkInfo("docs", "known_item", "", "Manual.", True, "by a stand-in"),),
+        benchmarks=(BenchmarkInfo("docs", "known_item", "", "Manual.", "by a stand-in"),),
         models=(
             ModelInfo("alpha", "dense", "First."),
             ModelInfo("beta", "sparse", "Second."),

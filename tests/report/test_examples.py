@@ -11,14 +11,11 @@ from psibench.errors import InputError
 from psibench.report.examples import (
     CONTEXT,
     LONGEST,
-    Example,
-    example_section,
+    example,
     excerpt,
-    make_example,
     read_examples,
 )
 from psibench.report.page import render_report
-from psibench.report.views import BenchmarkInfo
 
 TEXT = "The lid is blue. The box is red. The rope is long."
 
@@ -28,26 +25,26 @@ def row(**changes: Any) -> dict[str, Any]:
     return asked | {"pos_char_length": len(TEXT), "pos_token_length": 12} | changes
 
 
-def example(text: str = TEXT, language: str = "eng-Latn", **changes: Any) -> Example:
-    return make_example(row(**changes), text, benchmark="b", language=language, domain="law")
+def shown(text: str = TEXT, **changes: Any) -> dict[str, Any]:
+    return example(row(**changes), text, domain="law")
 
 
 def test_evidence_of_an_original_is_marked_with_its_place() -> None:
-    found = example()
-    assert (found.before, found.evidence) == ("The lid is blue. ", "The box is red.")
-    assert found.fact == "evidence: characters 17 to 32 of 50"
+    found = shown()
+    assert (found["before"], found["evidence"]) == ("The lid is blue. ", "The box is red.")
+    assert found["fact"] == "evidence: characters 17 to 32 of 50"
 
 
 def test_the_page_of_evidence_in_a_file_with_pages_is_named() -> None:
-    assert example(pos_page=7).fact == "evidence: characters 17 to 32 of 50, page 7"
+    assert shown(pos_page=7)["fact"] == "evidence: characters 17 to 32 of 50, page 7"
 
 
 def test_evidence_found_again_is_marked_where_it_was_found() -> None:
     text = "Der Deckel ist blau. Die Kiste ist rot. Das Seil ist lang."
     more = {"pos_translated_char_length": len(text), "located_char_span": [21, 39]}
-    found = example(text, "deu-Latn", **more)
-    assert found.evidence == "Die Kiste ist rot."
-    assert found.fact.endswith("characters 21 to 39 of 58, found again in the translation")
+    found = shown(text, **more)
+    assert found["evidence"] == "Die Kiste ist rot."
+    assert found["fact"].endswith("characters 21 to 39 of 58, found again in the translation")
 
 
 @pytest.mark.parametrize(
@@ -63,37 +60,23 @@ def test_evidence_found_again_is_marked_where_it_was_found() -> None:
     ],
 )
 def test_evidence_that_is_not_known_is_not_marked(text, changes, fact) -> None:
-    found = example(text, "deu-Latn", **changes)
-    assert (found.before, found.evidence, found.after) == ("", "", text)
-    assert found.fact == f"evidence: {fact}"
+    found = shown(text, **changes)
+    assert (found["before"], found["evidence"], found["after"]) == ("", "", text)
+    assert found["fact"] == f"evidence: {fact}"
 
 
 def test_of_several_spans_the_first_is_shown() -> None:
-    found = example(pos_char_span=None, target_position=None, pos_char_spans=[[0, 16], [33, 50]])
-    assert found.evidence == "The lid is blue."
-    assert found.fact.endswith("characters 0 to 16 of 50, the first of 2 spans")
-
-
-def test_groups_are_in_page_order_with_names_and_tags() -> None:
-    shown = [example(language=code) for code in ("ara-Arab", "cmn-Hans", "eng-Latn")]
-    infos = (BenchmarkInfo("other", "posir"), BenchmarkInfo("b", "posir"))
-    ((info, groups),) = example_section(shown, infos)
-    assert info.id == "b"
-    found = [(group["name"], group["tag"]) for group in groups]
-    assert found == [
-        ("Arabic", "ar"),
-        ("Chinese (Simplified)", "zh-Hans"),
-        ("English", "en"),
-    ]
+    found = shown(pos_char_span=None, target_position=None, pos_char_spans=[[0, 16], [33, 50]])
+    assert found["evidence"] == "The lid is blue."
+    assert found["fact"].endswith("characters 0 to 16 of 50, the first of 2 spans")
 
 
 def test_page_marks_evidence_with_its_language() -> None:
     arabic = "الغطاء أزرق. الصندوق أحمر. الحبل طويل."
-    one = example(arabic, "ara-Arab", pos_char_span=[13, 26], pos_char_length=len(arabic))
-    infos = (BenchmarkInfo("b", "posir"),)
-    page = render_report(
-        report_input([psi_row("m", benchmark="b")], benchmarks=infos, examples=(one,))
-    )
+    one = shown(arabic, pos_char_span=[13, 26], pos_char_length=len(arabic))
+    group = {"name": "Arabic", "language": "ara-Arab", "tag": "ar", "examples": [one]}
+    rows = [psi_row("m", benchmark="b")]
+    page = render_report(report_input(rows, examples={"b": [group]}))
     assert '<p class="query" lang="ar" dir="auto">' in page
     passage = re.search(r'<p class="passage" lang="ar" dir="auto">(.*?)</p>', page, re.DOTALL)
     assert passage is not None
@@ -102,8 +85,8 @@ def test_page_marks_evidence_with_its_language() -> None:
 
 
 def test_long_texts_and_long_evidence_are_cut() -> None:
-    assert excerpt("One two three.", 4, 7) == ("One ", "two", " three.")
-    before, evidence, after = excerpt("a" * 1000 + "b" * 1000 + "c" * 1000, 1000, 2000)
+    assert tuple(excerpt("One two three.", 4, 7).values()) == ("One ", "two", " three.")
+    before, evidence, after = excerpt("a" * 1000 + "b" * 1000 + "c" * 1000, 1000, 2000).values()
     half = LONGEST // 2
     assert before == "\u2026" + "a" * CONTEXT
     assert evidence == f"{'b' * half} \u2026 {'b' * half}"

@@ -14,7 +14,7 @@ import pytest
 from verification_tables import verified_input
 
 from psibench.cli import main
-from psibench.report.examples import make_example
+from psibench.report.examples import example
 from psibench.report.page import ReportInput, render_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -114,18 +114,13 @@ ARABIC = "الغطاء أزرق. الصندوق أحمر، رقم 42 (B). الح
 def with_examples(inputs: ReportInput) -> ReportInput:
     """An example in Arabic and one in English."""
     texts = {"ara-Arab": (ARABIC, (13, 37)), "eng-Latn": ("The box is red. It is big.", (0, 15))}
-    examples = tuple(
-        make_example(
-            {"_id": language, "text": text[slice(*span)], "pos_char_span": list(span)}
-            | {"pos_char_length": len(text), "pos_token_length": 9},
-            text,
-            benchmark="docs",
-            language=language,
-            domain="law",
-        )
-        for language, (text, span) in texts.items()
-    )
-    return dataclasses.replace(inputs, examples=examples)
+    groups = []
+    for language, (text, span) in texts.items():
+        row = {"_id": language, "text": text[slice(*span)], "pos_char_span": list(span)}
+        shown = example(row | {"pos_char_length": len(text)}, text, domain="law")
+        about = {"language": language, "name": language, "tag": language[:2]}
+        groups.append(about | {"examples": [shown]})
+    return dataclasses.replace(inputs, examples={"docs": groups})
 
 
 def test_examples_fit_the_page_and_run_in_their_direction(

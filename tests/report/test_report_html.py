@@ -58,6 +58,7 @@ def test_curves_with_a_word_each_and_what_to_do_come_before_everything(small_pag
     assert heads == list(zip(["cut", "alpha", "blind", "beta", "none"], words, strict=True))
     assert "Lowest in" in first
     assert first.count("<img ") == 4  # of none there is no mean by bucket
+    assert '<img alt="ndcg@10 by third of the passage: alpha sensitive" src=' in first
     assert "All queries sit in one bucket" in first
 
 
@@ -124,7 +125,7 @@ def test_every_text_is_escaped() -> None:
             {"benchmark": EVIL, "language": EVIL, "domain": EVIL, "unit": EVIL}
             | {"bin_low": 0.0, "bin_high": 1.0, "n_queries": 1}
         ],
-        benchmarks=(BenchmarkInfo(EVIL, EVIL, EVIL, EVIL, True, EVIL),),
+        benchmarks=(BenchmarkInfo(EVIL, EVIL, EVIL, EVIL, EVIL),),
         models=(ModelInfo(EVIL, EVIL, EVIL),),
         provenance={EVIL: EVIL},
         title=EVIL,

@@ -65,17 +65,23 @@ def test_three_queries_of_a_language_are_divided_among_its_domains(
     tmp_path: Path, sizes: dict[str, int], taken: dict[str, int]
 ) -> None:
     found = read_examples([domain(tmp_path, name, n) for name, n in sizes.items()])
-    counted = {name: sum(one.domain == name for one in found) for name in sizes}
+    examples = [one for (group,) in found.values() for one in group["examples"]]
+    counted = {name: sum(one["domain"] == name for one in examples) for name in sizes}
     assert {name: n for name, n in counted.items() if n} == taken
-    assert all(one.evidence == "The lid is blue." for one in found)
+    assert all(one["evidence"] == "The lid is blue." for one in examples)
 
 
 def test_the_same_queries_are_shown_in_every_language(tmp_path: Path) -> None:
-    arabic = {"language": "ara-Arab", "pos_translated_char_length": 32}
-    found = read_examples([domain(tmp_path, "law", 9), domain(tmp_path, "law", 9, **arabic)])
-    ids = [[one.query_id for one in found if one.language == la] for la in ("eng-Latn", "ara-Arab")]
+    translated = {"language": "ara-Arab", "pos_translated_char_length": 32}
+    found = read_examples([domain(tmp_path, "law", 9), domain(tmp_path, "law", 9, **translated)])
+    _, arabic = found["b"]
+    assert [(one["name"], one["tag"]) for one in found["b"]] == [
+        ("English", "en"),
+        ("Arabic", "ar"),
+    ]
+    ids = [[one["query_id"] for one in group["examples"]] for group in found["b"]]
     assert ids[0] == ids[1]
-    assert found[3].evidence == ""  # translated, its evidence not looked for
+    assert arabic["examples"][0]["evidence"] == ""  # translated, its evidence not looked for
 
 
 def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:

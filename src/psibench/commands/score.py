@@ -359,14 +359,13 @@ def _page(
     from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
 
     author = str(origin.queries_by)
-    note = simulation_note(author)
     folder = Path(os.path.relpath(args.out, args.report.parent)).as_posix()
     blind: Literal["position-blind"] = "position-blind"
     return render_scores(
         Scored(
             tables.psi,
             tables.buckets,
-            [BenchmarkInfo(args.benchmark, recipe="", simulated=bool(note), note=note)],
+            [BenchmarkInfo(args.benchmark, recipe="", note=simulation_note(author))],
             [
                 ModelInfo(m.model, m.kind, control=blind if m.model == args.control else None)
                 for m in evaluated

@@ -2,12 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from psibench.errors import InputError
 from psibench.metrics.query_scores import PAGE, SEVERAL_SPANS
-from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count, cut
 from psibench.tables.build_schemas import LOCATED_SPAN, TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns
@@ -22,42 +20,31 @@ CONTEXT, LONGEST = 200, 500
 """Characters shown before and after the evidence, and of it: of longer one its two ends."""
 
 
-@dataclass(frozen=True)
-class Example:
-    """One query in the language of its document, with the text around its evidence.
-
-    ``evidence`` is empty where it is not known: ``after`` is then the text's beginning. ``fact``
-    says where it is.
-    """
-
-    benchmark: str
-    language: str
-    domain: str
-    query_id: str
-    query: str
-    before: str
-    evidence: str
-    after: str
-    fact: str
+Example = dict[str, Any]
+"""A query and the text around its evidence, which is empty where it is not known: see `example`."""
 
 
-def read_examples(files: Sequence[Mapping[str, str]]) -> list[Example]:
+def read_examples(files: Sequence[Mapping[str, str]]) -> dict[str, list[dict[str, Any]]]:
     """Read three queries per language and the documents that hold their evidence.
 
     ``files`` are plain data as `psibench.plan.summaries.example_files` gives them. The
     three are divided among a language's domains. Ids are read first, then the rows needed.
 
-    Raises InputError if a table cannot be read, or a query's document is missing.
+    Returns by benchmark a group for each language in the order given: its ``name``, ``language``,
+    the ``tag`` that HTML has for it, and ``examples``. Raises InputError if a table cannot be read,
+    or a query's document is missing.
     """
-    groups: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    of_language: dict[tuple[str, str], list[Mapping[str, str]]] = {}
     for one in files:
-        groups.setdefault((one["benchmark"], one["lang"]), []).append(one)
-    return [
-        example
-        for group in groups.values()
-        for place, one in enumerate(group)
-        for example in _read(one, len(range(place, N_EXAMPLES, len(group))))
-    ]
+        of_language.setdefault((one["benchmark"], one["lang"]), []).append(one)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for (benchmark, language), parts in of_language.items():
+        shares = [len(range(place, N_EXAMPLES, len(parts))) for place in range(len(parts))]
+        read = [one for part in zip(parts, shares, strict=True) for one in _read(*part)]
+        group = {"name": english_name(language), "language": language, "tag": html_lang(language)}
+        if read:
+            found.setdefault(benchmark, []).append(group | {"examples": read})
+    return found
 
 
 def _read(files: Mapping[str, str], n: int) -> list[Example]:
@@ -75,14 +62,12 @@ def _read(files: Mapping[str, str], n: int) -> list[Example]:
             f"{files['queries']}. Make both tables again."
         )
     rows = {row["_id"]: row for row in queries.iter_rows(named=True)}
-    place = {"benchmark": files["benchmark"], "language": files["lang"], "domain": files["domain"]}
-    return [make_example(rows[name], texts[rows[name]["pos_corpus_id"]], **place) for name in ids]
+    domain = files["domain"]
+    return [example(rows[name], texts[rows[name]["pos_corpus_id"]], domain=domain) for name in ids]
 
 
-def make_example(
-    row: Mapping[str, Any], text: str, *, benchmark: str, language: str, domain: str
-) -> Example:
-    """Describe one query.
+def example(row: Mapping[str, Any], text: str, *, domain: str) -> Example:
+    """Describe one query: domain, query_id, query, text before, evidence and after, and a fact.
 
     ``row`` is a QUERIES row; a translated query's may have the columns of ``EXTRA_COLUMNS``.
     ``text`` is its positive. The span is taken to be of this text unless the row tells of a
@@ -102,37 +87,15 @@ def make_example(
         fact = f"not located in this text ({row.get(WHY_NOT) or 'of the original'})"
     else:
         fact = f"known by class, {row['target_position']}"
-    place = (benchmark, language, domain, row["_id"], row["text"])
-    return Example(*place, *excerpt(text, start, end), f"evidence: {fact}")
+    about = {"domain": domain, "query_id": row["_id"], "query": row["text"]}
+    return about | excerpt(text, start, end) | {"fact": f"evidence: {fact}"}
 
 
-def excerpt(text: str, start: int, end: int) -> tuple[str, str, str]:
+def excerpt(text: str, start: int, end: int) -> dict[str, str]:
     """Return the text before a span (characters), the span and the text after it, cut if long."""
     before, evidence = text[max(0, start - CONTEXT) : start], text[start:end]
     if len(evidence) > LONGEST:
         half = LONGEST // 2
         evidence = f"{evidence[:half]} \u2026 {evidence[-half:]}"
-    return "\u2026" * (start > CONTEXT) + before, evidence, cut(text[end:], CONTEXT)
-
-
-def example_section(
-    examples: Sequence[Example], benchmarks: Sequence[BenchmarkInfo]
-) -> list[tuple[BenchmarkInfo, list[dict[str, Any]]]]:
-    """Return the examples by benchmark, in page order, and language, in the order given.
-
-    A language has its name and the ``tag`` that HTML has for it.
-    """
-    found = []
-    for info in benchmarks:
-        mine = [one for one in examples if one.benchmark == info.id]
-        groups = [
-            {
-                "language": language,
-                "name": english_name(language),
-                "tag": html_lang(language),
-                "examples": [one for one in mine if one.language == language],
-            }
-            for language in dict.fromkeys(one.language for one in mine)
-        ]
-        found += [(info, groups)] if groups else []
-    return found
+    before = "\u2026" * (start > CONTEXT) + before
+    return {"before": before, "evidence": evidence, "after": cut(text[end:], CONTEXT)}

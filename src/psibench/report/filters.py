@@ -209,27 +209,6 @@ def _tables(fact: Facts, info: BenchmarkInfo) -> Iterator[Table]:
 
 # --- counts beside the papers'
 
-CAVEAT = (
-    "Published figures come from the paper's own documents, language model and rerankers: compare "
-    "the shape, not the numbers."
-)
-STAGE_NOTE = (
-    "Items left after each stage, and below the share of each position where it is known. Pairs: "
-    "a question and a document not its own, found relevant by most rerankers, then confirmed by "
-    "the judges."
-)
-MARGIN_NOTE = (
-    "m: lead of the targeted third over the best other third, the smallest one among the "
-    "rerankers. Second line: share of all candidates, and of those kept, by position."
-)
-CELL_NOTE = (
-    "Budget: the smallest cell, which is what training sets of equal size can draw from each bin."
-)
-AUDIT_NOTE = (
-    "A language model said of each third, seen alone, whether it answers. Exclusive: yes for the "
-    "target and no for both others. Brackets: 95 % Wilson intervals."
-)
-
 
 def _beside(
     title: str,
@@ -237,7 +216,6 @@ def _beside(
     published: str,
     on: Sequence[str],
     cells: Callable[[str], Columns],
-    note: str,
     *,
     our_cells: Columns | None = None,
     start: str = "ours",
@@ -254,7 +232,7 @@ def _beside(
     sides = (("this run", our_cells or cells("")), (f"published: {paper.source}", cells("their ")))
     shown: Columns = {name: name for name in on}
     shown |= {f"{side}|{name}": cell for side, found in sides for name, cell in found.items()}
-    return table_of(title, rows, shown, n_names=len(on), note=f"{note} {CAVEAT}")
+    return table_of(title, rows, shown, n_names=len(on))
 
 
 def _kept(side: str, share: pl.Expr) -> Columns:
@@ -289,7 +267,6 @@ def stage_table(fact: Facts) -> Table:
         "fineweb_posq_counts",
         ("stage", "unit"),
         lambda side: _kept(side, none),
-        STAGE_NOTE,
         start="theirs",
     )
 
@@ -314,7 +291,6 @@ def margin_table(table: pl.DataFrame) -> Table:
         "controlled_table6",
         ("condition",),
         cells,
-        MARGIN_NOTE,
     )
 
 
@@ -340,7 +316,7 @@ def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> li
 
     title = "Queries kept by length and position"
     on = ("length_bin", "unit", "threshold")
-    return [_beside(title, mine, "controlled_table8", on, cells, CELL_NOTE)]
+    return [_beside(title, mine, "controlled_table8", on, cells)]
 
 
 def audit_table(table: pl.DataFrame) -> Table:
@@ -358,7 +334,6 @@ def audit_table(table: pl.DataFrame) -> Table:
         "controlled_table7",
         ("stratum",),
         lambda side: {name.replace("_", " "): f"{side}{name}" for name in RATES},
-        AUDIT_NOTE,
         our_cells=ours,
     )
 
@@ -366,12 +341,6 @@ def audit_table(table: pl.DataFrame) -> Table:
 # --- does a filter itself shift where the evidence is?
 
 SHIFT_TITLE = "Do the filters shift where the evidence is?"
-SHIFT_NOTE = (
-    "Shift: half the sum of absolute differences of the shares. p: how often a stage that drops "
-    "items without regard to position would shift the shares as much (chi-square test; rough "
-    "where the fewest expected items are below 5), adjusted for the number of stages (Holm). "
-    "Balancing evens the positions on purpose."
-)
 
 
 def shift_table(shift: pl.DataFrame) -> list[Table]:
@@ -402,4 +371,4 @@ def shift_table(shift: pl.DataFrame) -> list[Table]:
     share = partial(percent, decimals=2)
     forms: dict[str, Form] = {name: share for name in shown if "|" in name and "items" not in name}
     forms |= {"shift": share, "p, adjusted": p_value, "fewest expected": "{:,.1f}".format}
-    return [table_of(SHIFT_TITLE, stages, shown, forms=forms, n_names=1, note=SHIFT_NOTE)]
+    return [table_of(SHIFT_TITLE, stages, shown, forms=forms, n_names=1)]

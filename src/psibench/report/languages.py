@@ -9,15 +9,15 @@ import polars as pl
 
 from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.statistics import QUERY_TYPE_PREFIX
-from psibench.report.plots import draw_heat_map
+from psibench.report.plots import as_image, draw_heat_map
 from psibench.report.published import read_published
 from psibench.report.tables import (
     Block,
     Columns,
     FigureView,
     Form,
+    Panel,
     Table,
-    figure_of,
     table_of,
 )
 from psibench.report.views import PAIR, BenchmarkInfo, leading_rows
@@ -66,25 +66,6 @@ TOKENS = ("min", "q1", "median", "q3", "max", "mean")
 PUBLISHED_COLUMNS = {"eng": "english", "cmn": "chinese", "zho": "chinese"}
 SIZED = {"squad_posq": "squad", "fineweb_posq": "fineweb", "fineweb_posq_release": "fineweb"}
 SIZE_TABLES = ("posq_table2", "myopic_table2")
-SIZES_NOTE = (
-    "Words are split on one space. The papers differ on the same 13,902 passages, and PosQ's count "
-    "of the tiny subset's last bucket cannot be: docs/papers.md."
-)
-SIZE_NOTE = (
-    "Shares are of the row all. Quartiles of several languages or domains together are not "
-    "computed. To first: mean length beside that of the first language."
-)
-TYPE_NOTE = (
-    "By the interrogative a query opens with; in Chinese by its first one. CLAIM: asks nothing. "
-    "OTHERS: yes/no questions, requests, and questions without an interrogative. The paper's "
-    "keyword lists are not published, so ours are others."
-)
-SHIFT_NOTE = (
-    "Found: queries whose evidence was found again in the translation. Shift: how far its relative "
-    "position moved, as a share of the document's length; 0.05 is one of twenty bins. Where "
-    "sentences were aligned, the whole sentences on both sides are compared."
-)
-SIMILARITY_NOTE = "Cosine of the means of the domains' document vectors."
 
 
 def language_blocks(
@@ -115,7 +96,7 @@ def language_blocks(
         ratios = parts.select(
             "domain", "language", mean / mean.first().over("domain", order_by=pl.row_index())
         )
-        blocks += _heat_map("Length beside the first language", caption, ratios, is_folded=True)
+        blocks += _heat_map("Length beside the first language", ratios, caption, is_folded=True)
     blocks += _query_type_table(mine, whole, info)
     if "relocation" in tables and tables["relocation"].height:
         blocks.append(_relocation_table(tables["relocation"]))
@@ -147,7 +128,7 @@ def _sizes_beside(mine: pl.DataFrame, info: BenchmarkInfo) -> list[Block]:
         shown[f"{paper.source}, {column}"] = name
     rows = rows.filter(pl.any_horizontal(pl.col(SIZE_TABLES).is_not_null()))
     title, forms = "Sizes beside the published ones", {"this run": count}
-    return [table_of(title, rows, shown, forms=forms, n_names=1, note=SIZES_NOTE)]
+    return [table_of(title, rows, shown, forms=forms, n_names=1)]
 
 
 def _size_table(title: str, rows: pl.DataFrame, by: str, whole: pl.DataFrame) -> Table:
@@ -189,7 +170,7 @@ def _size_table(title: str, rows: pl.DataFrame, by: str, whole: pl.DataFrame) ->
         "tokens per document|mean": tokens,
         "tokens per document|to first": "{:.2f}".format,
     }
-    return table_of(title, found.fill_nan(None), shown, forms=forms, n_names=1, note=SIZE_NOTE)
+    return table_of(title, found.fill_nan(None), shown, forms=forms, n_names=1)
 
 
 def _query_type_table(mine: pl.DataFrame, whole: pl.DataFrame, info: BenchmarkInfo) -> list[Block]:
@@ -215,7 +196,7 @@ def _query_type_table(mine: pl.DataFrame, whole: pl.DataFrame, info: BenchmarkIn
         shown |= {f"published: {paper.source}|{name}": name for name in columns}
     forms = {name: partial(percent, decimals=2) for name in shown if not name.endswith("queries")}
     title = "What queries ask"
-    return [table_of(title, rows, shown, forms=forms, n_names=1, note=TYPE_NOTE)]
+    return [table_of(title, rows, shown, forms=forms, n_names=1)]
 
 
 def _relocation_table(relocation: pl.DataFrame) -> Table:
@@ -234,7 +215,7 @@ def _relocation_table(relocation: pl.DataFrame) -> Table:
         "shift ≤ 0.05": "share_within_0.05",
     }
     forms: dict[str, Form] = dict.fromkeys(("share", "shift ≤ 0.05"), percent)
-    return table_of("Does position survive translation?", rows, shown, forms=forms, note=SHIFT_NOTE)
+    return table_of("Does position survive translation?", rows, shown, forms=forms)
 
 
 def _similarity_figures(similarity: pl.DataFrame) -> list[FigureView]:
@@ -243,26 +224,21 @@ def _similarity_figures(similarity: pl.DataFrame) -> list[FigureView]:
     for (model, language), rows in similarity.group_by("model", "language", maintain_order=True):
         cosine = pl.when(pl.col("domain_a") != pl.col("domain_b")).then("cosine")
         cells = rows.select("domain_a", "domain_b", cosine)
-        caption = f"{SIMILARITY_NOTE} {language}. Model: {model}."
-        figures += _heat_map("Similarity of domains", caption, cells)
+        caption = f"{language}. Model: {model}."
+        figures += _heat_map("Similarity of domains", cells, caption)
     return figures
 
 
 def _heat_map(
-    title: str, caption: str, cells: pl.DataFrame, *, is_folded: bool = False
+    title: str, cells: pl.DataFrame, caption: str = "", *, is_folded: bool = False
 ) -> list[FigureView]:
     """Return a heat map of row, column and value; none with fewer than two rows or columns."""
     if min(cells.select(pl.nth(0, 1).n_unique()).row(0)) < 2:
         return []
-    return [replace(figure_of(draw_heat_map(cells), title, caption), is_folded=is_folded)]
+    return [FigureView(title, caption, (Panel(as_image(draw_heat_map(cells))),), is_folded)]
 
 
 # --- language pairs
-
-PAIRS_NOTE = (
-    "At equal documents, or published where these cannot tell. A dash: not run, or nothing found. "
-    "psi_table.csv has tests and intervals."
-)
 
 
 def pair_tables(
@@ -283,7 +259,7 @@ def pair_tables(
     if len(pairs) < 2:
         return []
     wide = rows.pivot("pair", on_columns=pairs, index="model", values="shown")
-    return [table_of(f"PSI of {metric} by language pair", wide, n_names=1, note=PAIRS_NOTE)]
+    return [table_of(f"PSI of {metric} by language pair", wide, n_names=1)]
 
 
 # --- how good translations are
@@ -296,19 +272,6 @@ FAMILIES = {
 EVERY_LANGUAGE = pl.col("language").replace(POOLED, "all languages")
 GRADED = (*DIMENSIONS, OVERALL)
 GRADE: Form = "{:.2f}".format
-QUALITY_NOTE = (
-    "Mean grades by a language model, 1 (poor) to 5 (flawless), without a reference translation; "
-    "overall is the mean of the four. Q1 to Q4: sources of up to 512, 1,024, 1,536 and more tokens."
-)
-AGREEMENT_NOTE = (
-    "Pairs: a person's grade and the language model's of the same document. Within 1: at most one "
-    "apart. MAE: mean absolute difference. Unmatched grades by people are not compared."
-)
-TRANSLATORS_NOTE = (
-    "Every translator on the same sample of the source, graded by the same judge, as replied: "
-    "nothing is cleaned before. Not graded: documents that it left without a translation, or the "
-    "judge without a usable grade; they are in no mean. PosIR's own: its table 7."
-)
 
 
 def quality_blocks(tables: LanguageTables) -> list[Block]:
@@ -349,7 +312,7 @@ def _quality_table(quality: pl.DataFrame) -> Table:
         EVERY_LANGUAGE, pl.col("^(documents|mean grade)[|].*$"), *lengths
     )
     title, forms = "Quality of the translations", dict.fromkeys(shown.columns[3:], GRADE)
-    return table_of(title, shown, forms=forms, n_names=1, note=QUALITY_NOTE)
+    return table_of(title, shown, forms=forms, n_names=1)
 
 
 def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
@@ -364,18 +327,13 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
         "Translators side by side",
         graded.with_columns(EVERY_LANGUAGE),
         forms=dict.fromkeys(graded.columns[4:], GRADE),
-        note=TRANSLATORS_NOTE,
     )
     family = pl.col("language").str.head(3).replace_strict(FAMILIES, default="other")
     overall = whole.filter(pl.col("language") != POOLED, dimension=OVERALL)
     by_family = overall.group_by("translator", family.alias("family"), maintain_order=True).agg(
         pl.col("mean").mean()
     )
-    title = "Overall grade by translator and language family"
-    caption = (
-        "Mean over the languages of a family of the overall grade, 1 to 5; as PosIR's Figure 7."
-    )
-    return [table, *_heat_map(title, caption, by_family)]
+    return [table, *_heat_map("Overall grade by translator and language family", by_family)]
 
 
 def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
@@ -405,8 +363,7 @@ def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
         f"{theirs}|MAE": "published_mae",
     }
     forms = {name: percent if name.endswith("within 1") else GRADE for name in [*shown][4:]}
-    name, note = "Agreement with people", AGREEMENT_NOTE
-    table = table_of(name, rows, shown, forms=forms, n_names=2, note=note)
+    table = table_of("Agreement with people", rows, shown, forms=forms)
     of_language = agreement.filter(
         pl.col("language") != POOLED, pl.col("dimension").is_in(DIMENSIONS)
     )
@@ -415,5 +372,4 @@ def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
         pl.format("{}, {}", "language", pl.col("variable").replace(graders)), "dimension", "value"
     )
     title = "Grades by people and by the language model, by language"
-    caption = "Mean grade of the same documents, 1 to 5; as PosIR's Figure 8."
-    return [table, *_heat_map(title, caption, cells)]
+    return [table, *_heat_map(title, cells)]

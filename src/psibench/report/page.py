@@ -20,7 +20,7 @@ from psibench.generate.benchmarks import (
     SquadPosq,
 )
 from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX, START_PREFIX
-from psibench.report.examples import Example, example_section, read_examples
+from psibench.report.examples import read_examples
 from psibench.report.filters import (
     Facts,
     generation_tables,
@@ -35,9 +35,9 @@ from psibench.report.languages import (
     quality_blocks,
     read_languages,
 )
-from psibench.report.plots import draw_histogram
+from psibench.report.plots import as_image, draw_histogram
 from psibench.report.scores import Scored, score_context
-from psibench.report.tables import Block, FigureView, Table, figure_of, render_page, table_of
+from psibench.report.tables import Block, FigureView, Panel, Table, render_page, table_of
 from psibench.report.training import training_figures
 from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
 from psibench.report.wording import STATISTIC_TEXTS, count
@@ -77,9 +77,9 @@ class ReportInput(Scored):
     What the tables have of other benchmarks (views, before false negatives were removed or tiny)
     is not shown.
 
-    ``languages`` are tables by benchmark and name, ``generation`` tables of all benchmarks by name;
-    ``training`` are TRAINING_BUCKETS rows; ``published`` and ``probes`` are the addresses of other
-    pages, relative to this one, or empty.
+    ``languages`` are tables by benchmark and name, ``generation`` tables of all benchmarks by name,
+    ``training`` TRAINING_BUCKETS rows, ``examples`` as of `read_examples`; ``published`` and
+    ``probes`` are the addresses of other pages, relative to this one, or empty.
     """
 
     statistics: pl.DataFrame
@@ -88,7 +88,7 @@ class ReportInput(Scored):
     verification: Sequence[Facts] = ()
     languages: Mapping[str, LanguageTables] = field(default_factory=dict)
     training: pl.DataFrame = field(default_factory=TRAINING_BUCKETS.empty)
-    examples: Sequence[Example] = ()
+    examples: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     published: str = ""
     probes: str = ""
 
@@ -166,7 +166,6 @@ def run_report(
 
 def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> BenchmarkInfo:
     """Describe a benchmark for the report; ``queries_by`` is what its tables say."""
-    note = simulation_note(queries_by)
     generated = section if isinstance(section, GeneratedBenchmark) else None
     verify = generated.verify if generated else None
     return BenchmarkInfo(
@@ -175,8 +174,7 @@ def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> Benchma
         headline=section.buckets[0],
         subset=section.subset if isinstance(section, SquadPosq | FinewebPosqRelease) else "",
         description=section.description,
-        simulated=bool(note),
-        note=note,
+        note=simulation_note(queries_by),
         length_unit=generated.sample.unit if generated and generated.sample else "",
         margin_threshold=verify.threshold if isinstance(verify, VerifyMargin) else None,
     )
@@ -203,7 +201,7 @@ def render_report(inputs: ReportInput) -> str:
         "languages": [two for two in pairs if two[1]],
         "data": [(info, _data(inputs, info)) for info in benchmarks],
         "training": training_figures(inputs.training, benchmarks, metric=metric),
-        "examples": example_section(inputs.examples, benchmarks),
+        "examples": inputs.examples,
         "published": inputs.published,
         "probes": inputs.probes,
     }
@@ -264,5 +262,5 @@ def _histograms(table: pl.DataFrame) -> list[FigureView]:
         text = UNIT_TEXTS.get(str(unit), str(unit))
         caption = f"{count(sum(bins['n_queries']))} queries by {text}; {language}"
         drawn = draw_histogram(bins, x_text=text)
-        found.append(figure_of(drawn, "Where the evidence is", caption))
+        found.append(FigureView("Where the evidence is", caption, (Panel(as_image(drawn)),)))
     return found

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from markupsafe import Markup
 
 from psibench.report.wording import cut
 from psibench.tables import atomic_path
@@ -281,13 +280,12 @@ def write_figure(figure: "Figure", path: Path) -> None:
                 figure.savefig(temporary, facecolor="white", **form)
 
 
-def as_image(figure: "Figure", *, description: str) -> Markup:
-    """Return a figure as an ``<img>`` of its SVG, with a description for screen readers."""
+def as_image(figure: "Figure") -> str:
+    """Return a figure as the address of an image that holds its SVG."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
     with mpl.rc_context({**RC, "svg.hashsalt": "psibench"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    data = base64.b64encode(buffer.getvalue()).decode("ascii")
-    return Markup('<img alt="{}" src="data:image/svg+xml;base64,{}">').format(description, data)
+    return f"data:image/svg+xml;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"

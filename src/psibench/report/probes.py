@@ -18,11 +18,12 @@ from psibench.report.plots import (
     SMALL,
     Axis,
     LineStyle,
+    as_image,
     draw_changes,
     draw_curves,
 )
 from psibench.report.published import probes_beside
-from psibench.report.tables import FigureView, Table, panel, render_page, slug
+from psibench.report.tables import FigureView, Panel, Table, render_page, slug
 from psibench.report.views import headline_metric
 from psibench.report.wording import MISSING, estimate, p_value, with_interval
 from psibench.tables import read_provenance, read_table
@@ -128,18 +129,12 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
     ]
     found.append(("PSI at equal documents", *(value for value, _ in beside)))
     found.append(("its p", *(p for _, p in beside)))
-    note = (
-        "front, back: the end that the model looks at by this figure; none where the interval "
-        "holds 0. whole: documents that the model reads to their ends; the PSI beside them is of "
-        "evidence that it was given."
-    )
     return Table(
         "Do they agree?",
         ("figure", *(read for _, read in sides)),
         tuple(found),
         1,
         groups=(("", 1), *((model, 2) for model in models)),
-        note=note,
     )
 
 
@@ -170,17 +165,6 @@ def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
 
 # --- Figures ---
 
-MOVED_CAPTION = (
-    "By size and place. A model that knows no place has three equal lines (insertion). All "
-    "documents: what a model does not read cannot move it."
-)
-CAPTIONS = {
-    "segments": "Each segment's cosine with the whole text, with intervals over documents.",
-    "moving": "Query, evidence and the other sentences are the same at every place.",
-    "saliency": "Gradient of the query's cosine by tokens; the evidence is in the middle.",
-    "regression": "0 where all sentences weigh alike. What shuffled documents show is the model's.",
-}
-
 
 def _by_size(rows: pl.DataFrame) -> Iterator[FigureView]:
     """Yield a figure of insertion and of removal: a panel per model, a line per place."""
@@ -201,13 +185,10 @@ def _by_size(rows: pl.DataFrame) -> Iterator[FigureView]:
                 low=1 - pl.col("high"),
                 high=1 - pl.col("low"),
             )
-            description = (
-                f"{title}: 1 less the cosine with the document, {model}, a line per place."
-            )
             drawn = draw_curves(lines, axis, PLACE_STYLES, y_text="1 − cosine", size=SMALL)
-            panels.append(panel(drawn, description, name=str(model)))
+            panels.append(Panel(as_image(drawn), str(model)))
         if panels:
-            yield FigureView(f"{title}: how far the vector moves", MOVED_CAPTION, tuple(panels))
+            yield FigureView(f"{title}: how far the vector moves", "", tuple(panels))
 
 
 def _size(share: float) -> str:
@@ -253,5 +234,5 @@ def _by_place(rows: pl.DataFrame) -> Iterator[FigureView]:
             for model in styles:
                 look: dict[str, Any] = {"y_text": y_text, "size": SMALL, "in_front": model}
                 drawn = draw_changes(part, axis, styles, **look)
-                panels.append(panel(drawn, f"{named}, {model}.", name=model))
-            yield FigureView(named, CAPTIONS[probe], tuple(panels))
+                panels.append(Panel(as_image(drawn), model))
+            yield FigureView(named, "", tuple(panels))

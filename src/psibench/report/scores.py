@@ -16,6 +16,7 @@ from psibench.report.plots import (
     SMALL,
     Axis,
     LineStyle,
+    as_image,
     draw_curves,
     y_limit,
 )
@@ -26,7 +27,6 @@ from psibench.report.tables import (
     Panel,
     Table,
     chip,
-    panel,
     render_page,
     table_of,
     with_ends,
@@ -192,7 +192,7 @@ def answers(
     rows = lead.filter(benchmark=info.id, buckets=scheme).to_dicts()
     for one in verdicts(rows, controls=controls):
         name = Markup("{} {}").format(one.model, word_chip(one.word))
-        drawn = panels.pop(one.model, Panel(Markup()))
+        drawn = panels.pop(one.model, Panel(""))
         said.append(replace(drawn, name=name, note=one.advice))
     shown = (*said, *panels.values())
     return info, scheme, replace(curve, panels=shown) if shown else None
@@ -256,8 +256,7 @@ def small_multiples(
             limit=limit,
             in_front=name,
         )
-        description = f"{metric} by {axis.text}, {name}; the others are faint lines."
-        panels.append(panel(drawn, description, name=name))
+        panels.append(Panel(as_image(drawn), name))
     return tuple(panels)
 
 
@@ -315,7 +314,6 @@ def full_and_tiny_figure(
         drawn = draw_curves(
             of_model, axis, SUBSET_STYLES, y_text=metric, size=SMALL, limit=y_limit(both)
         )
-        description = f"{metric} by position for {name}: full beside tiny."
-        panels.append(panel(drawn, description, name=str(name)))
+        panels.append(Panel(as_image(drawn), str(name)))
     caption = f"{' beside '.join(ids)}; plain means by {axis.text}."
     return FigureView("full against tiny", caption, tuple(panels)) if panels else None

@@ -4,18 +4,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
-from psibench.report.plots import as_image
 from psibench.report.wording import MISSING, count, estimate, number, percent
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
 Columns = dict[str, str | pl.Expr | pl.Series]
@@ -100,31 +96,24 @@ def with_ends(name: str) -> pl.Expr:
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing, with a name above and a line of text below it where there are several."""
+    """One drawing, as the address of an image; of several with a name above, a text below it."""
 
-    image: Markup
+    image: str
     name: str = ""
     note: str = ""
 
 
-def panel(figure: "Figure", description: str, *, name: str = "") -> Panel:
-    """Return a drawing with its description for screen readers."""
-    return Panel(as_image(figure, description=description), name)
-
-
 @dataclass(frozen=True)
 class FigureView:
-    """One figure of the page; a folded one shows title and caption alone until it is opened."""
+    """One figure of the page; a folded one shows title and caption alone until it is opened.
+
+    What is always said of a figure or table is in ``templates/notes.html``, by its title.
+    """
 
     title: str
     caption: str
     panels: tuple[Panel, ...]
     is_folded: bool = False
-
-
-def figure_of(figure: "Figure", title: str, caption: str) -> FigureView:
-    """Return one drawing, which title and caption describe for screen readers, too."""
-    return FigureView(title, caption, (panel(figure, f"{title}. {caption}"),))
 
 
 Block = Table | FigureView

@@ -5,9 +5,9 @@ from itertools import cycle
 
 import polars as pl
 
-from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves
+from psibench.report.plots import MARKERS, SERIES, LineStyle, as_image, draw_curves
 from psibench.report.scores import bucket_axis, plain_lines
-from psibench.report.tables import FigureView, panel
+from psibench.report.tables import FigureView, Panel
 from psibench.report.views import BenchmarkInfo, leading_rows
 
 
@@ -43,9 +43,5 @@ def _curves(buckets: pl.DataFrame, metric: str) -> FigureView:
         lines = plain_lines(rows, "distribution")
         own = {name: styles[name] for name in lines["line"].unique(maintain_order=True)}
         drawn = draw_curves(lines, axis, own, y_text=metric)
-        panels.append(panel(drawn, f"{title}: {base}.", name=str(base)))
-    caption = (
-        "Plain means by where the evidence of the query lies, one line per training distribution; "
-        "bands are intervals of each bucket, documents as units."
-    )
-    return FigureView(title, caption, tuple(panels))
+        panels.append(Panel(as_image(drawn), str(base)))
+    return FigureView(title, "", tuple(panels))

@@ -38,16 +38,16 @@ Row = Mapping[str, Any]
 class BenchmarkInfo:
     """One benchmark: what it is, and whether anything in it was simulated.
 
-    ``recipe`` and ``subset`` decide which figures apply; ``note`` says what was simulated and how.
-    ``length_unit`` is what length bins count, ``margin_threshold`` the margin that queries were
-    kept from; both as far as they apply. ``headline`` is the first of its bucket schemes.
+    ``recipe`` and ``subset`` decide which figures apply; ``note`` says what was simulated and how,
+    empty: nothing. ``length_unit`` is what length bins count, ``margin_threshold`` the margin that
+    queries were kept from; both as far as they apply. ``headline`` is the first of its bucket
+    schemes.
     """
 
     id: str
     recipe: str
     subset: str = ""
     description: str = ""
-    simulated: bool = False
     note: str = ""
     length_unit: str = ""
     margin_threshold: float | None = None
