@@ -36,6 +36,8 @@ from psibench.models.weights import (
 from psibench.tables.provenance import hash_params
 
 PUNCTUATION = list(string.punctuation)
+PROJECTION = "linear.weight"
+"""Of Stanford's layout, among the transformer's weights."""
 
 
 @dataclass(frozen=True)
@@ -43,31 +45,30 @@ class ColbertEncoder:
     """An ``Encoder`` of ColBERT's token vectors; see ``load_colbert``.
 
     A reduced number format runs under autocast where the weights are float32. Of what ``tokenize``
-    gives, ``content`` is True for tokens whose vectors are kept, special ones among them.
+    gives, ``content`` is True for tokens whose vectors are kept, special ones among them. Tokens
+    that no other attends to are numbered -1, -2, ...
     """
 
     entry: ColbertModel
-    transformer: Any
-    modules: list[Any]
-    """sentence-transformers' modules that make vectors of the transformer's states."""
-    tokenizer: Any
     device: str
     dtype: str
     weights: str
     """Number format of the transformer's weights; what projects its states is float32."""
     identity: str
+    transformer: Any
+    modules: Any
+    """sentence-transformers' modules that make vectors of the transformer's states, in a row."""
+    tokenizer: Any
     mask: Any
     """sentence-transformers' MultiVectorMask, which says whose vectors of a text are kept."""
     prefixes: dict[str, str]
     """By role, what the checkpoint wants before each text: its marker, its prompt."""
+    expansion: dict[str, Any]
+    """How queries are filled up, in sentence-transformers' words; empty: they are not."""
     query_tokens: int
     """Length to which queries are filled up, if they are, and cut."""
     longest_query: int
     """Where they are cut instead, in checkpoints that set both."""
-    expansion_id: int | None
-    """Token that fills queries up; None: none does."""
-    attends: bool
-    """Whether other tokens attend to that token."""
 
     @property
     def fingerprint(self) -> str:
@@ -78,8 +79,8 @@ class ColbertEncoder:
             {
                 "max_tokens": self.entry.max_tokens,
                 "query_tokens": self.query_tokens,
-                "expand_queries": self.expansion_id is not None,
-                "attend_to_expansion": self.attends,
+                "expand_queries": bool(self.expansion),
+                "attend_to_expansion": self.expansion.get("attend", False),
                 "query_marker": self.prefixes["query"].removesuffix(" "),
                 "document_marker": self.prefixes["document"].removesuffix(" "),
                 "skip_punctuation": True if words == PUNCTUATION else words or False,
@@ -109,10 +110,12 @@ class ColbertEncoder:
         filled = []
         for item in items:
             (window,) = item.windows
-            if query and self.expansion_id is not None:
+            kept = self._kept(window, role)
+            if query and self.expansion:
                 missing = max(0, self.query_tokens - len(window))
-                window = np.append(window, np.full(missing, self.expansion_id, dtype=np.int32))
-            filled.append(replace(item, windows=(window,), content=(self._kept(window, role),)))
+                window = np.append(window, np.full(missing, self._filling(), dtype=np.int32))
+                kept = np.append(kept, np.ones(missing, dtype=bool))
+            filled.append(replace(item, windows=(window,), content=(kept,)))
         return filled
 
     def forward(
@@ -125,33 +128,27 @@ class ColbertEncoder:
         # No token attends to the padding, whatever it is.
         pad_id = int(self.tokenizer.pad_token_id or 0)
         inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
-        for row, window in enumerate(windows):
-            if hidden := self._n_unattended(window):
-                inputs["attention_mask"][row, len(window) - hidden :] = 0
+        ids = inputs["input_ids"]
+        inputs["attention_mask"][ids < 0] = 0
+        inputs["input_ids"] = torch.where(ids < 0, -1 - ids, ids)
         reduced = self.dtype != self.weights
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
                 states = self.transformer(**inputs).last_hidden_state
-            unit = normalize(self.project(states.float()), dim=-1)
+            found = self.modules({"token_embeddings": states.float()})["token_embeddings"]
+            unit = normalize(found, dim=-1)
             kept = np.zeros(unit.shape[:2], dtype=bool)
             for row, keep in enumerate(content):
                 kept[row, : len(keep)] = keep
             vectors = unit[torch.from_numpy(kept).to(self.device)].cpu().numpy()
         return [part.copy() for part in np.split(vectors, np.cumsum(kept.sum(axis=1))[:-1])]
 
-    def project(self, states: Any) -> Any:
-        """Run the modules behind the transformer."""
-        features = {"token_embeddings": states}
-        for module in self.modules:
-            features = module(features)
-        return features["token_embeddings"]
-
-    def _n_unattended(self, window: np.ndarray) -> int:
-        """Count the tokens that a query was filled up with, if none attends to them."""
-        if self.expansion_id is None or self.attends:
-            return 0
-        others = np.flatnonzero(window != self.expansion_id)
-        return len(window) - 1 - int(others[-1]) if len(others) else 0
+    def _filling(self) -> int:
+        """Return the token that fills queries up, as sentence-transformers chooses it."""
+        named = self.tokenizer
+        token = self.expansion.get("token") or named.mask_token or named.eos_token
+        number = int(named.convert_tokens_to_ids(token))
+        return number if self.expansion.get("attend") else -1 - number
 
     def _kept(self, window: np.ndarray, role: Role) -> np.ndarray:
         """Ask sentence-transformers which of a text's tokens have vectors."""
@@ -169,33 +166,29 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     Raises
     ------
     InputError
-        If the checkpoint has no projection, does not know the markers or a mask token, takes fewer
-        tokens than asked for, or has vectors of another length than ``dim``.
+        If the checkpoint has no projection, does not know the markers, takes fewer tokens than
+        asked for, or has vectors of another length than ``dim``.
     """
     import torch
 
     weights = weights_format(device, dtype)
     check_files(folder)
-    is_port = entry.architecture != "auto"
-    found = _read_port(folder, weights) if is_port else _read_modules(entry, folder, weights)
-    query_tokens = entry.query_tokens or found.query_tokens
-    longest = query_tokens if entry.query_tokens else found.longest_query
-    transformer = found.transformer.to(device).eval()
+    read = _read_modules if entry.architecture == "auto" else _read_port
+    found = read(entry, folder, weights)
+    if (longest := entry.query_tokens) is not None:
+        found |= {"query_tokens": longest, "longest_query": longest}
+    identity = checkpoint_identity(entry.checkpoint, entry.revision)
+    encoder = ColbertEncoder(entry, device, dtype, weights, identity, **found)
+    transformer = encoder.transformer.to(device).eval()
+    modules = encoder.modules.to(device).eval()
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
-    check_positions(transformer, entry.checkpoint, longest, "query_tokens")
-    for prefix in found.prefixes.values():
-        _read_as_one_token(found.tokenizer, prefix.strip(), entry.checkpoint)
-    found.mask.resolve_with_tokenizer(found.tokenizer)
-    expansion_id = _expansion_id(entry, found) if found.expands else None
-    encoder = ColbertEncoder(
-        entry, transformer, [module.to(device).eval() for module in found.modules], found.tokenizer,
-        device, dtype, weights, checkpoint_identity(entry.checkpoint, entry.revision),
-        mask=found.mask, prefixes=found.prefixes, query_tokens=query_tokens, longest_query=longest,
-        expansion_id=expansion_id, attends=found.attends,
-    )  # fmt: skip
+    check_positions(transformer, entry.checkpoint, encoder.longest_query, "query_tokens")
+    for prefix in encoder.prefixes.values():
+        _read_as_one_token(encoder.tokenizer, prefix.strip(), entry.checkpoint)
+    encoder.mask.resolve_with_tokenizer(encoder.tokenizer)
     with torch.inference_mode():
         states = torch.zeros(1, 1, transformer.config.hidden_size, device=device)
-        n_dims = encoder.project(states).shape[-1]
+        n_dims = modules({"token_embeddings": states})["token_embeddings"].shape[-1]
     if entry.dim not in (None, n_dims):
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: dim {entry.dim}, and its vectors have {n_dims} "
@@ -204,27 +197,9 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     return encoder
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a checkpoint's files hold."""
-
-    transformer: Any
-    modules: list[Any]
-    mask: Any
-    tokenizer: Any
-    prefixes: dict[str, str]
-    """By role, what comes before a text: a marker and a blank, or a prompt."""
-    query_tokens: int
-    longest_query: int
-    attends: bool
-    expands: bool = True
-    """Whether queries are filled up."""
-    expansion_token: str | None = None
-    """What fills queries up; None: the mask token."""
-
-
-def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
-    """Read a checkpoint by sentence-transformers."""
+def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> dict[str, Any]:
+    """Read a checkpoint by sentence-transformers: fields of `ColbertEncoder`."""
+    import torch
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
@@ -239,11 +214,9 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
             model_kwargs={"dtype": dtype, "attn_implementation": "sdpa"},
         )
     first, *rest = model
-    others = [
-        type(m).__name__ for m in rest if not isinstance(m, Dense | Normalize | MultiVectorMask)
-    ]
     masks = [module for module in rest if isinstance(module, MultiVectorMask)]
-    if others or len(masks) != 1 or not isinstance(first, Transformer):
+    others = [module for module in rest if isinstance(module, Dense | Normalize)]
+    if len(others) + 1 != len(rest) or len(masks) != 1 or not isinstance(first, Transformer):
         raise InputError(
             f"{folder}: modules {[type(module).__name__ for module in model]}; supported: a "
             "Transformer, then Dense, Normalize, and one MultiVectorMask"
@@ -253,77 +226,60 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
     documents = (model.prompts.get(name) for name in ("document", "passage", "corpus"))
     document = next((prompt for prompt in documents if prompt), "")
     query_tokens = expansion.get("length", longest)
-    return _Found(
-        text_transformer(first, entry.checkpoint),
-        [module.float() for module in rest if module is not masks[0]],
-        masks[0],
-        check_tokenizer(model.tokenizer, folder),
-        {"query": model.prompts.get("query") or "", "document": document},
-        query_tokens,
-        longest if expansion.get("strategy") == "min" else query_tokens,
-        expansion.get("attend", False),
-        bool(expansion),
-        expansion.get("token"),
-    )
+    return {
+        "transformer": text_transformer(first, entry.checkpoint),
+        "modules": torch.nn.Sequential(*others).float(),
+        "tokenizer": check_tokenizer(model.tokenizer, folder),
+        "mask": masks[0],
+        "prefixes": {"query": model.prompts.get("query") or "", "document": document},
+        "expansion": expansion,
+        "query_tokens": query_tokens,
+        "longest_query": longest if expansion.get("strategy") == "min" else query_tokens,
+    }
 
 
-def _read_port(folder: Path, dtype: str) -> _Found:
+def _read_port(_: ColbertModel, folder: Path, dtype: str) -> dict[str, Any]:
     """Read jina-colbert-v2: Stanford's layout, with markers and masks as its maker's page says."""
+    import torch
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     from psibench.models.architectures import flash_xlm_roberta
 
     options = {"dtype": dtype, "attn_implementation": "sdpa"}
-    network = flash_xlm_roberta.load_rotary(folder, read_json(folder / "config.json"), options)
-    matrix = _stanford_matrix(folder)
+    matrix = read_tensors(folder, lambda name: name == PROJECTION)[PROJECTION].float()
     dense = Dense(
         matrix.shape[1], matrix.shape[0], bias=False, activation_function=None,
         init_weight=matrix, module_input_name="token_embeddings",
     )  # fmt: skip
     declared = read_json(folder / "artifact.metadata")
     query_tokens = declared.get("query_maxlen", 32)
-    return _Found(
-        network,
-        [dense],
-        MultiVectorMask(PUNCTUATION if declared.get("mask_punctuation", True) else []),
-        load_tokenizer(folder, as_stored=True),
-        {"query": "[QueryMarker] ", "document": "[DocumentMarker] "},
-        query_tokens,
-        query_tokens,
-        attends=True,
-    )
+    return {
+        "transformer": flash_xlm_roberta.load(folder, read_json(folder / "config.json"), options),
+        "modules": torch.nn.Sequential(dense),
+        "tokenizer": load_tokenizer(folder, as_stored=True),
+        "mask": MultiVectorMask(PUNCTUATION if declared.get("mask_punctuation", True) else []),
+        "prefixes": {"query": "[QueryMarker] ", "document": "[DocumentMarker] "},
+        "expansion": {"attend": True},
+        "query_tokens": query_tokens,
+        "longest_query": query_tokens,
+    }
 
 
 def _refuse_made_up_projection(folder: Path) -> None:
     """Refuse what sentence-transformers would give a random projection, or another function."""
     modules = read_modules(folder)
+    made_for = [read_json(folder / USES).get("model_type")]
     if not modules:
-        if "HF_ColBERT" not in (read_json(folder / "config.json").get("architectures") or []):
-            raise _no_projection(folder)
-        _stanford_matrix(folder)
-        return
-    declared = read_json(folder / USES).get("model_type")
+        made_for = read_json(folder / "config.json").get("architectures") or []
     has_dense = any(module["type"].endswith("Dense") for module in modules)
-    if not has_dense and declared not in ("MultiVectorEncoder", "ColBERT"):
-        raise _no_projection(folder)
+    if not has_dense and not {"HF_ColBERT", "MultiVectorEncoder", "ColBERT"} & set(made_for):
+        raise InputError(
+            f"{folder}: no projection; expected a tensor {PROJECTION} among its weights, of the "
+            "architecture HF_ColBERT (Stanford's layout), or a Dense module in modules.json "
+            "(PyLate's). Is it a ColBERT model?"
+        )
     refuse_untrusted_activations(folder)
-
-
-def _stanford_matrix(folder: Path) -> Any:
-    """Read the projection of Stanford's layout, which stands among the transformer's weights."""
-    try:
-        return read_tensors(folder, lambda name: name == "linear.weight")["linear.weight"].float()
-    except InputError:
-        raise _no_projection(folder) from None
-
-
-def _no_projection(folder: Path) -> InputError:
-    return InputError(
-        f"{folder}: no projection; expected a tensor linear.weight among its weights, of the "
-        "architecture HF_ColBERT (Stanford's layout), or a Dense module in modules.json "
-        "(PyLate's). Is it a ColBERT model?"
-    )
 
 
 def _read_as_one_token(tokenizer: Any, marker: str, checkpoint: str) -> None:
@@ -344,24 +300,3 @@ def _read_as_one_token(tokenizer: Any, marker: str, checkpoint: str) -> None:
         )
     if tokenizer.tokenize(known) != [known]:
         tokenizer.add_tokens([AddedToken(known, normalized=False, special=True)])
-
-
-def _expansion_id(entry: ColbertModel, found: _Found) -> int:
-    """Return the token that queries are filled up with.
-
-    Raises InputError if there is none, or it cannot be told from the query's last one.
-    """
-    tokenizer = found.tokenizer
-    token = found.expansion_token
-    filling = tokenizer.mask_token_id if token is None else tokenizer.convert_tokens_to_ids(token)
-    if filling is None:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: its tokenizer has no mask token to fill up queries "
-            "with; save one with it"
-        )
-    if not found.attends and tokenizer("a")["input_ids"][-1] == filling:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: queries end with the token {token!r} that they are "
-            "filled up with, and no token may attend to that; save one that ends otherwise"
-        )
-    return int(filling)

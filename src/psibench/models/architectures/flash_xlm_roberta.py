@@ -28,7 +28,7 @@ UNSUPPORTED = ("lora_adaptations", "rotary_emb_scale_base", "rotary_emb_interlea
 DEFAULT_BASE = 10_000.0  # of the checkpoint's XLMRobertaFlashConfig
 
 
-def load_rotary(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
     """Load an encoder with rotary positions, whose tensors transformers renames itself.
 
     ``options`` are for ``from_pretrained``. Raises InputError if the config asks for other

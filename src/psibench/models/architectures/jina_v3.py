@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from psibench.errors import InputError
-from psibench.models.architectures.flash_xlm_roberta import load_rotary
+from psibench.models.architectures import flash_xlm_roberta
 from psibench.models.tokenizing import load_tokenizer
 from psibench.models.weights import read_tensors
 
@@ -47,7 +47,7 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     networks = []
     for task in TASKS:
         merged = _merged(folder, stored, tasks.index(task), scale)
-        networks.append(load_rotary(folder, plain, {**options, "state_dict": merged}))
+        networks.append(flash_xlm_roberta.load(folder, plain, {**options, "state_dict": merged}))
     place, ids = _first_difference(folder, [instructions[task] for task in TASKS])
     return ByTask(
         networks, place=place, ids=ids, instructions=[instructions[task] for task in TASKS]
