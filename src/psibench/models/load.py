@@ -13,9 +13,8 @@ from psibench.config.models import (
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, loading
 from psibench.models.declared import warn_of_departures, with_declared_prompts
-from psibench.models.protocols import Encoder, Role
+from psibench.models.protocols import ROLES, Encoder
 
-ROLES: tuple[Role, ...] = ("query", "document")
 SAMPLE = "a"
 
 

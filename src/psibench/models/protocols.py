@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 Role = Literal["query", "document"]
+ROLES: tuple[Role, ...] = ("query", "document")
 
 MODEL_VERSIONS = {
     "bm25s": 2,

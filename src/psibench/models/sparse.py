@@ -17,7 +17,7 @@ from psibench.config.encoders import SparseModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.networks import check_positions
-from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
+from psibench.models.protocols import MODEL_VERSIONS, ROLES, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.weights import checking_weights
 from psibench.store.vectors import as_rows
@@ -33,7 +33,10 @@ class SparseTextEncoder:
     """
 
     entry: SparseModel
-    modules: dict[Role, list[Any]]
+    model: Any
+    """sentence-transformers' SparseEncoder."""
+    inputs: dict[Role, Any]
+    """Its module that reads the texts of a role."""
     device: str
     dtype: str
     max_terms: int | None
@@ -56,7 +59,7 @@ class SparseTextEncoder:
     @property
     def is_asymmetric(self) -> bool:
         """Whether queries have modules of their own."""
-        return self.modules["query"][0] is not self.modules["document"][0]
+        return self.inputs["query"] is not self.inputs["document"]
 
     def salt(self, role: Role) -> str:
         """Return the role's prompt, and whether queries are read another way."""
@@ -65,13 +68,12 @@ class SparseTextEncoder:
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
         """Tokenize texts, cut to ``max_tokens``; a table of weights has no special tokens."""
-        first = self.modules[role][0]
         items = tokenize_texts(
-            first.tokenizer,
+            self.inputs[role].tokenizer,
             texts,
             prompt=self.entry.prompt(role),
             max_tokens=self.entry.max_tokens,
-            special_tokens=_is_network(first),
+            special_tokens=hasattr(self.inputs[role], "model"),
         )
         if not (self.is_asymmetric and role == "query"):
             return items
@@ -87,22 +89,23 @@ class SparseTextEncoder:
     ) -> list[np.ndarray]:
         """Encode a batch into the terms of each text with a weight above 0: (n_terms, 3) rows."""
         found = [np.empty((0, 3), np.float32)] * len(windows)
-        places: dict[Role, list[int]] = {"query": [], "document": []}
-        for place, window in enumerate(windows):
-            if len(window):
-                places["query" if window[0] < 0 else "document"].append(place)
-        for role, members in places.items():
+        for role in ROLES:
+            members = [
+                place
+                for place, window in enumerate(windows)
+                if len(window) and (window[0] < 0) == (role == "query")
+            ]
             if members:
-                ids = [np.where(windows[i] < 0, -1 - windows[i], windows[i]) for i in members]
+                ids = [-1 - windows[i] if role == "query" else windows[i] for i in members]
                 for place, rows in zip(members, self._terms(ids, role), strict=True):
                     found[place] = rows
         return found
 
     def _terms(self, windows: Sequence[np.ndarray], role: Role) -> list[np.ndarray]:
         import torch
+        from sentence_transformers.util import select_max_active_dims
 
-        modules = self.modules[role]
-        pad_id = modules[0].tokenizer.pad_token_id or 0
+        pad_id = self.inputs[role].tokenizer.pad_token_id or 0
         features = pad_windows(windows, pad_id=pad_id, device=self.device)
         with (
             torch.inference_mode(),
@@ -110,20 +113,10 @@ class SparseTextEncoder:
                 self.device, dtype=getattr(torch, self.dtype), enabled=self.dtype != "float32"
             ),
         ):
-            for module in modules:
-                features = module(features)
-        weights = features["sentence_embedding"].float()
+            weights = self.model(features, task=role)["sentence_embedding"].float()
         if weights.is_sparse:
             weights = weights.to_dense()
-        if self.max_terms is not None and self.max_terms < weights.shape[1]:
-            kept = weights.topk(self.max_terms, dim=1)
-            weights = torch.zeros_like(weights).scatter_(1, kept.indices, kept.values)
-        return as_rows(weights.cpu().numpy())
-
-
-def _is_network(module: Any) -> bool:
-    """Whether a module runs a transformer; else it looks up a weight for each token."""
-    return hasattr(module, "model")
+        return as_rows(select_max_active_dims(weights, self.max_terms).cpu().numpy())
 
 
 def load_sparse(entry: SparseModel, folder: Path, *, device: str, dtype: str) -> SparseTextEncoder:
@@ -151,23 +144,21 @@ def load_sparse(entry: SparseModel, folder: Path, *, device: str, dtype: str) ->
             "or a masked language model trained for SPLADE"
         )
     first = model[0]
-    by_role: dict[Role, list[Any]] = {"query": list(model), "document": list(model)}
+    inputs: dict[Role, Any] = dict.fromkeys(ROLES, first)
     if isinstance(first, Router):
-        roles: tuple[Role, Role] = ("query", "document")
-        lacking = [role for role in roles if role not in first.sub_modules]
-        if lacking:
+        if not set(ROLES) <= set(first.sub_modules):
             raise InputError(
                 f"checkpoint {entry.checkpoint!r}: its modules are for "
                 f"{', '.join(first.sub_modules)}; expected one route for query and document"
             )
-        by_role = {role: [*first.sub_modules[role], *list(model)[1:]] for role in roles}
-    for modules in by_role.values():
-        network = getattr(modules[0], "model", None)
-        if network is not None:
-            check_positions(network, entry.checkpoint, entry.max_tokens)
+        inputs = {role: first.sub_modules[role][0] for role in ROLES}
+    for module in inputs.values():
+        if hasattr(module, "model"):  # else a table of weights
+            check_positions(module.model, entry.checkpoint, entry.max_tokens)
     return SparseTextEncoder(
         entry,
-        by_role,
+        model,
+        inputs,
         device,
         dtype,
         entry.max_terms or model.max_active_dims,

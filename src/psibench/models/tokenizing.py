@@ -188,6 +188,17 @@ def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
     return replace(item, content=(members,))
 
 
+def pad_rows(rows: Sequence[np.ndarray], value: int = 0, *, side: str = "right") -> Any:
+    """Return (n_rows, longest) int64, rows filled up with ``value``."""
+    import torch
+
+    tensors = [torch.from_numpy(row) for row in rows]
+    whole = torch.nn.utils.rnn.pad_sequence(
+        tensors, batch_first=True, padding_value=value, padding_side=side
+    )
+    return whole.long()
+
+
 def pad_windows(windows: Sequence[np.ndarray], *, pad_id: int, device: str) -> dict[str, Any]:
     """Lay windows, arrays of token ids, out as the rows of a batch, padded on the right.
 
@@ -198,14 +209,9 @@ def pad_windows(windows: Sequence[np.ndarray], *, pad_id: int, device: str) -> d
     dict
         ``input_ids``, ``attention_mask``: (n_windows, longest) int64.
     """
-    import torch
-
-    shape = (len(windows), max(1, *(len(window) for window in windows)))
-    ids = np.full(shape, pad_id, dtype=np.int64)
-    mask = np.zeros(shape, dtype=np.int64)
-    for row, window in enumerate(windows):
-        ids[row, : len(window)] = window
-        mask[row, : len(window)] = 1
-    mask[~mask.any(axis=1), 0] = 1
-    padded = {"input_ids": ids, "attention_mask": mask}
-    return {name: torch.from_numpy(array).to(device) for name, array in padded.items()}
+    rows = [window if len(window) else np.array([pad_id], window.dtype) for window in windows]
+    padded = {
+        "input_ids": pad_rows(rows, pad_id),
+        "attention_mask": pad_rows([np.ones_like(row) for row in rows]),
+    }
+    return {name: tensor.to(device) for name, tensor in padded.items()}

@@ -135,17 +135,6 @@ def encode(tokenizer: Any, *texts: list[str], **options: Any) -> list[Any]:
     return found
 
 
-def padded(rows: Sequence[np.ndarray], value: int = 0, *, side: str = "right") -> Any:
-    """Return (n_rows, longest) int64, rows filled up with ``value``."""
-    import torch
-
-    tensors = [torch.from_numpy(row) for row in rows]
-    whole = torch.nn.utils.rnn.pad_sequence(
-        tensors, batch_first=True, padding_value=value, padding_side=side
-    )
-    return whole.long()
-
-
 def linear_in_float32(layer: Any, hidden: Any) -> Any:
     """Apply a linear layer in float32, whatever its weights and its input are stored in.
 

@@ -27,7 +27,7 @@ from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, 
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
 from psibench.models.dtypes import fast_dtype
 from psibench.models.networks import check_positions
-from psibench.models.tokenizing import load_tokenizer
+from psibench.models.tokenizing import load_tokenizer, pad_rows
 from psibench.models.weights import check_files, check_tokenizer
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
@@ -35,7 +35,6 @@ from psibench.rerankers.checkpoints import (
     Tokens,
     encode,
     linear_in_float32,
-    padded,
 )
 from psibench.rerankers.protocols import Pair
 
@@ -74,7 +73,7 @@ def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointS
             "token_type_ids": [item.types for item in items],
         }
         fill, side = {"input_ids": tokenizer.pad_token_id}, tokenizer.padding_side
-        inputs = {key: padded(rows[key], fill.get(key, 0), side=side).to(device) for key in names}
+        inputs = {key: pad_rows(rows[key], fill.get(key, 0), side=side).to(device) for key in names}
         casts = dtype != "float32" and not is_flag
         with torch.inference_mode(), torch.autocast(device, getattr(torch, dtype), enabled=casts):
             return run(inputs)[:, 0]

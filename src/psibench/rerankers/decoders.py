@@ -43,14 +43,13 @@ from psibench.models.architectures.jina_v4 import NAMES, text_config
 from psibench.models.checkpoints import checkpoint_folder, read_json
 from psibench.models.dtypes import fast_dtype
 from psibench.models.networks import check_positions
-from psibench.models.tokenizing import load_tokenizer
+from psibench.models.tokenizing import load_tokenizer, pad_rows
 from psibench.models.weights import check_config, load_port, quiet, read_tensors, set_weights
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
     Tokens,
     encode,
-    padded,
 )
 from psibench.rerankers.protocols import Pair
 
@@ -82,7 +81,7 @@ def load_decoder(name: str, entry: DecoderEntry, *, device: str) -> CheckpointSc
     head.to(device).eval()
 
     def logits(items: Sequence[Tokens]) -> Any:
-        ids = padded([item.ids for item in items]).to(device)
+        ids = pad_rows([item.ids for item in items]).to(device)
         last = torch.tensor([item.n_tokens - 1 for item in items])
         with torch.inference_mode():
             states = network(input_ids=ids).last_hidden_state
