@@ -21,7 +21,7 @@ def small() -> ReportInput:
         psi_row("alpha", length_bucket="Q1", psi=0.125),
         psi_row("beta", kind="sparse", psi=0.05, psi_low=0.0, n_queries=1100, **lower, **chance),
         psi_row("blind", psi=0.06, **lower, **blind, p_control_adjusted=None),
-        psi_row("cut", psi=0.75, **cut, psi_same_corrected=0.69),
+        psi_row("cut", psi=0.75, **cut, psi_same_corrected=0.69, flags="too_few_documents"),
         undefined_row("none"),
     ]
     buckets = [

@@ -8,9 +8,7 @@ from report_tables import frame, psi_row, report_input
 from psibench.report.page import render_report
 from psibench.report.views import (
     SLICE,
-    BenchmarkInfo,
     headlines,
-    main_scheme,
     simulation_note,
 )
 from psibench.report.wording import count, interval, number, p_value
@@ -54,23 +52,6 @@ def test_pooled_slice_leads_and_without_one_the_largest() -> None:
         "x": dict.fromkeys(SLICE[:2], "eng-Latn") | {"domain": "all", "length_bucket": "all"},
         "y": dict.fromkeys(SLICE[:2], "eng-Latn") | {"domain": "art", "length_bucket": "all"},
     }
-
-
-@pytest.mark.parametrize(
-    ("schemes", "first", "expected"),
-    [
-        (["squad", "thirds"], "thirds", "thirds"),
-        (["thirds", "relative-10"], "relative-10", "relative-10"),
-        (["thirds"], "squad", "thirds"),
-        (["thirds", "squad"], "", "squad"),
-        ([], "relative-20", None),
-    ],
-)
-def test_main_scheme_is_the_first_of_the_config_where_there_are_rows_of_it(
-    schemes, first, expected
-) -> None:
-    table = frame(PSI_TABLE, [psi_row("a", benchmark="x", buckets=name) for name in schemes])
-    assert main_scheme(table, BenchmarkInfo("x", "posir", headline=first)) == expected
 
 
 def test_statistics_lead_with_pooled_groups_and_split_off_buckets() -> None:

@@ -171,7 +171,6 @@ def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> Benchma
     return BenchmarkInfo(
         id=name,
         recipe=section.recipe,
-        headline=section.buckets[0],
         subset=section.subset if isinstance(section, SquadPosq | FinewebPosqRelease) else "",
         description=section.description,
         note=simulation_note(queries_by),

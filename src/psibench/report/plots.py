@@ -110,7 +110,21 @@ def draw_curves(
     those at equal documents, ``plain``, which are thin. With a line ``in_front`` the others are
     faint; else several have a legend.
     """
-    figure, ax = _panel(size, axis, limit or y_limit(lines), y_text)
+    from matplotlib.ticker import MaxNLocator
+
+    figure, ax = _axes(size)
+    ax.set_ylim(0, limit or y_limit(lines))
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    ax.set_ylabel(y_text, parse_math=False)
+    ax.set_xlabel(axis.text, parse_math=False)
+    if axis.is_named:
+        most = LONG_LABELS * (0.6 if size == SMALL else 1)
+        is_long = sum(map(len, axis.labels)) > most
+        turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if is_long else {}
+        ax.set_xticks(axis.places, axis.labels, parse_math=False, **turned)
+        ax.set_xlim(-0.5, len(axis.labels) - 0.5)
+    elif axis.bounds:
+        ax.set_xlim(axis.bounds[0][0], axis.bounds[-1][1])
     buckets = pl.DataFrame({"bucket": axis.labels}, schema={"bucket": pl.String})
     numbers = pl.col("^(mean|low|high|plain)$").cast(pl.Float64)
     drawn: list[Any] = []
@@ -125,7 +139,8 @@ def draw_curves(
         if "plain" in line.columns:
             dots = (0, (3.0, 2.0))
             ax.plot(axis.places, line["plain"], color=style.colour, linewidth=0.9, linestyle=dots)
-        look = {**_look(style), "linewidth": 1.8, "zorder": 3, "clip_on": False}
+        look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 5}
+        look |= {"markeredgewidth": 0, "linewidth": 1.8, "zorder": 3, "clip_on": False}
         drawn += ax.plot(axis.places, line["mean"], **look)
     if len(styles) > 1 and not in_front:
         names = [cut(name, LONGEST_NAME) for name in styles]
@@ -240,32 +255,6 @@ def _axes(size: tuple[float, float], changes: dict[str, Any] | None = None) -> t
         ax = figure.subplots()
         ax.tick_params(length=0, pad=6)
     return figure, ax
-
-
-def _panel(
-    size: tuple[float, float], axis: Axis, limit: float, y_text: str
-) -> tuple["Figure", Any]:
-    from matplotlib.ticker import MaxNLocator
-
-    figure, ax = _axes(size)
-    ax.set_ylim(0, limit)
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=5))
-    ax.set_ylabel(y_text, parse_math=False)
-    ax.set_xlabel(axis.text, parse_math=False)
-    if axis.is_named:
-        most = LONG_LABELS * (0.6 if size == SMALL else 1)
-        is_long = sum(map(len, axis.labels)) > most
-        turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if is_long else {}
-        ax.set_xticks(axis.places, axis.labels, parse_math=False, **turned)
-        ax.set_xlim(-0.5, len(axis.labels) - 0.5)
-    elif axis.bounds:
-        ax.set_xlim(axis.bounds[0][0], axis.bounds[-1][1])
-    return figure, ax
-
-
-def _look(style: LineStyle) -> dict[str, Any]:
-    marked = {"marker": style.marker, "markersize": 5, "markeredgewidth": 0}
-    return {"color": style.colour, **marked}
 
 
 def write_figure(figure: "Figure", path: Path) -> None:

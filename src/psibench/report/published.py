@@ -137,48 +137,23 @@ DATA_TEXTS = {
 }
 SEED = 42
 """Of every model that Controlled trained (table 10)."""
-TRAINED = {
-    "squad_posq": ("SQuAD-PosQ", "squad_posq", "squad"),
-    "fineweb_posq": ("FineWeb-PosQ", "fineweb_posq", "thirds"),
-    "posir": ("PosIR, four domains", FOUR_DOMAINS, "relative-20"),
-}
-"""Panel, data and buckets of the benchmarks that Controlled trained models were run on."""
 EVERY_MODEL = "all"
 """In place of a model: the mean over Controlled's eight bases."""
-# queries of the full and of the tiny subset: PosQ, sections 3.1 and 3.2; Myopic, table 2
-FULL_SIZES = {"squad_posq": 92_749, "fineweb_posq": 25_775, "fineweb_myopic": 265_865}
-TINY_SIZES = {"squad_posq": 10_000, "fineweb_posq": 3_000, "fineweb_myopic": 6_620}
 FULL_KINDS = ("sparse", "dense")
 """Kinds evaluated on the full subsets; the others on the tiny ones (PosQ, section 4.1)."""
-SUBSET_UNKNOWN = "the paper does not say which subset it is about"
-BUCKETS_UNKNOWN = "the paper does not say which buckets and language it is about"
-FIGURES: dict[str, Any] = {
-    "spec": pl.String,  # name of the file
-    "paper": pl.String,
-    "table": pl.String,
-    "panel": pl.String,  # place in the table as shown: panel, row (model_name), group, column
-    "model_name": pl.String,  # as printed
-    "group": pl.String,
-    "column": pl.String,
-    "model": pl.String,  # id; from here to quantity what the counterpart has to share
-    "data": pl.String,  # as in `published_facts`; empty: psibench does not measure it
-    "query_lang": pl.String,
-    "corpus_lang": pl.String,
-    "length_bucket": pl.String,
-    "buckets": pl.String,
-    "bucket": pl.String,
-    "quantity": pl.String,
-    "published": pl.Float64,  # in [0, 1]
-    "scale": pl.Int64,  # printed = published x scale, with so many decimals
-    "decimals": pl.Int64,
-    "n_published": pl.Int64,  # queries of the paper's data; null if it does not say
-    "caveat": pl.String,  # what the paper leaves open; mostly empty
-}
 PLACE = ("panel", "model_name", "group", "column")
 COUNTERPART = (
     *("model", "data", "query_lang", "corpus_lang", "length_bucket", "buckets", "bucket"),
     "quantity",
 )
+_TEXTS = ("spec", "paper", "table", *PLACE, *COUNTERPART, "caveat")
+_NUMBERS = ("scale", "decimals", "n_published")
+FIGURES = dict.fromkeys(_TEXTS, pl.String) | dict.fromkeys(_NUMBERS, pl.Int64)
+FIGURES |= {"published": pl.Float64}
+"""Columns of a published figure: its file, place in the table as shown (`PLACE`; model_name as
+printed), what a counterpart has to share (`COUNTERPART`; data as in `published_facts`, empty: not
+measured here), what the paper leaves open, the value in [0, 1], which is printed times scale with
+so many decimals, and the queries of the paper's data, null if it does not say."""
 
 
 @cache
@@ -202,7 +177,8 @@ def published_figures() -> pl.DataFrame:
             known = {"spec": name, "paper": paper, "table": number, "model_name": printed}
             known["model"] = ids.get(printed, EVERY_MODEL) + _trained(row)
             for part in parts:
-                for column, label in part["of"].items():
+                is_of_row = part.get("where", {}).items() <= row.items()
+                for column, label in part["of"].items() if is_of_row else ():
                     if row[column] is None:
                         continue
                     scale, decimals = units[column]
@@ -237,9 +213,9 @@ def _figure(
     section = row.get("section") or (column if column in SECTION_TEXTS else "all")
     is_crossed = row.get("setting") == "cross-lingual"
     shared = {
-        "panel": "",
+        "panel": part.get("panel", ""),
         "group": part.get("group", asked),
-        "column": label,
+        "column": row.get("training", label),
         "data": part.get("data", ""),
         "query_lang": asked,
         "corpus_lang": ENGLISH if is_crossed else asked,
@@ -247,21 +223,17 @@ def _figure(
         "buckets": part.get("buckets", ""),
         "bucket": label if part["quantity"] == "bucket_mean" else "",
         "quantity": part["quantity"],
-        "caveat": "",
+        "caveat": part.get("caveat", ""),
     }
     if "dataset" in row:  # BEIR; its mean over the datasets is no benchmark's
         of = row["dataset"]
-        own = {"panel": of if "model" in row else "", "column": row["training"]}
-        return shared | own | {"data": "" if of == POOLED else f"beir-{of.lower()}"}
+        data = "" if of == POOLED else f"beir-{of.lower()}"
+        return shared | {"panel": of if "model" in row else "", "data": data}
     if "training" in row:
-        panel, data, buckets = TRAINED[row["benchmark"]]
-        own = {"panel": panel, "column": row["training"], "data": data, "buckets": buckets}
-        return (
-            shared | own | {"caveat": BUCKETS_UNKNOWN if data == FOUR_DOMAINS else SUBSET_UNKNOWN}
-        )
+        return shared
     if "kind" in row:
-        sizes = FULL_SIZES if row["kind"] in FULL_KINDS else TINY_SIZES
-        return shared | {"n_published": sizes[part["data"]]}
+        size = "full" if row["kind"] in FULL_KINDS else "tiny"
+        return shared | {"n_published": part["queries"][size]}
     # PosIR's nDCG@10 is over queries for all lengths, over bin means within a length bucket
     if part["quantity"] == "mean" and section != "all":
         shared["quantity"] = "mean_of_buckets"

@@ -40,7 +40,6 @@ from psibench.report.views import (
     headline_metric,
     headlines,
     in_slices,
-    main_scheme,
     schemes_of,
 )
 from psibench.report.wording import SCHEME_TEXTS, p_value, pair_text, percent
@@ -79,10 +78,13 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     rows = in_slices(inputs.bucket_scores, of_buckets | leading).filter(metric=metric)
     lead = in_slices(inputs.psi_table, leading).filter(metric=metric)
     ids = [info.id for info in benchmarks]
-    ordered = sorted(
-        lead.to_dicts(), key=lambda row: (ids.index(row["benchmark"]), place(row), row["model"])
-    )
-    lead = pl.DataFrame(ordered, schema=lead.schema)
+    schemes = {name: schemes_of(lead, name) for name in ids}
+
+    def order(row: Row) -> tuple[Any, ...]:
+        name = row["benchmark"]
+        return ids.index(name), schemes[name].index(row["buckets"]), place(row), row["model"]
+
+    lead = pl.DataFrame(sorted(lead.to_dicts(), key=order), schema=lead.schema)
     n_pairs = dict(inputs.psi_table.group_by("benchmark").agg(PAIR.n_unique()).iter_rows())
     curves = {info.id: curve_figures(rows, info, models, metric=metric) for info in benchmarks}
     said = [answers(lead, info, controls, curves[info.id]) for info in benchmarks]
@@ -184,7 +186,7 @@ def answers(
     A model whose curve is not drawn has the word and the line alone; None without any row.
     ``lead`` are the leading PSI rows of one metric; ``curves`` are by bucket scheme.
     """
-    scheme = main_scheme(lead, info) or ""
+    scheme = next(iter(schemes_of(lead, info.id)), "")
     undrawn = FigureView(SCHEME_TEXTS.get(scheme, scheme), "No bucket has a mean to draw.", ())
     curve = curves.get(scheme, undrawn)
     panels = {one.name: one for one in curve.panels}

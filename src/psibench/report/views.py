@@ -10,7 +10,6 @@ from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.tables.spec import POOLED
 
 PREFERRED_METRIC = "ndcg@10"
-SCHEME_ORDER = ("squad", "thirds", "thirds-every-tag", "relative-20")
 SLICE = ("query_lang", "corpus_lang", "domain", "length_bucket")
 PAIR = (
     pl.when(pl.col("query_lang") == pl.col("corpus_lang"))
@@ -40,8 +39,7 @@ class BenchmarkInfo:
 
     ``recipe`` and ``subset`` decide which figures apply; ``note`` says what was simulated and how,
     empty: nothing. ``length_unit`` is what length bins count, ``margin_threshold`` the margin that
-    queries were kept from; both as far as they apply. ``headline`` is the first of its bucket
-    schemes.
+    queries were kept from; both as far as they apply.
     """
 
     id: str
@@ -51,7 +49,6 @@ class BenchmarkInfo:
     note: str = ""
     length_unit: str = ""
     margin_threshold: float | None = None
-    headline: str = ""
 
 
 def author_texts(queries_by: str) -> dict[str, str]:
@@ -126,19 +123,11 @@ def in_slices(frame: pl.DataFrame, leading: Mapping[str, Headline]) -> pl.DataFr
 
 
 def schemes_of(frame: pl.DataFrame, benchmark: str) -> list[str]:
-    """Return the bucket schemes a benchmark has rows for: known ones first, then by name."""
-    found = set(frame.filter(pl.col("benchmark") == benchmark)["buckets"])
-    known = [name for name in SCHEME_ORDER if name in found]
-    return known + sorted(found - set(known))
-
-
-def main_scheme(frame: pl.DataFrame, info: BenchmarkInfo) -> str | None:
-    """Return the benchmark's headline scheme; of a table without it the first, or None."""
-    schemes = schemes_of(frame, info.id)
-    return info.headline if info.headline in schemes else next(iter(schemes), None)
+    """Return the bucket schemes of a benchmark's rows, in the config's order, as the rows are."""
+    return frame.filter(benchmark=benchmark)["buckets"].unique(maintain_order=True).to_list()
 
 
 def leading_rows(table: pl.DataFrame, info: BenchmarkInfo, metric: str) -> pl.DataFrame:
-    """Return a benchmark's rows of one metric and its main bucket scheme, over all queries."""
-    scheme = main_scheme(table, info) or ""
-    return table.filter(benchmark=info.id, metric=metric, buckets=scheme, evidence="all")
+    """Return a benchmark's rows of one metric and its first bucket scheme, over all queries."""
+    rows = table.filter(benchmark=info.id, metric=metric, evidence="all")
+    return rows.filter(pl.col("buckets") == pl.col("buckets").first())
