@@ -5,16 +5,13 @@ its queries. Each command is a fresh process, imports and loading included, with
 
 - `mteb.evaluate`: MTEB with sentence-transformers, on an export of it (`mteb_task`)
 - `psibench.evaluate`: a function around the same `SentenceTransformer.encode`
-- `psibench, its stages`: what the workflow's jobs `encode`, `search_vectors` and `score` call, one
-  after the other, from the benchmark's tables to tables
+- `psibench, its stages`: what the workflow's jobs `encode`, `search_vectors` and `score` call
 
-All read documents up to 256 tokens, in batches of 32 texts or, the stages, of as many tokens as 32
-such documents, search exactly, and make nDCG@10 by thirds, the PSI and its intervals. MTEB besides
-counts its usual metrics at other depths. Commands are interleaved, in turn from the other end; a
-ratio is the median over the rounds, below 1 where psibench needs less. CPU seconds count all
-threads. Exit status 1 if the mean nDCG@10 differ by more than .001: batches change vectors in their
-last digit, and with them the order of documents whose scores differ in no other. Goal: a CPU ratio
-of at most .9.
+All read documents up to 256 tokens, in batches of 32 texts or, the stages, of as many tokens,
+search exactly, and make nDCG@10 by thirds, the PSI and its intervals; MTEB also counts its usual
+metrics at other depths. A ratio is the median over interleaved rounds, below 1 where psibench needs
+less; CPU seconds are of all threads. Exit status 1 if the mean nDCG@10 differ by more than .001.
+Goal: a CPU ratio of at most .9.
 
     python bench/beside_mteb.py [--documents 200] [--rounds 3]
 """

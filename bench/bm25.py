@@ -1,17 +1,15 @@
 """Time of BM25 with psibench and with bm25s, index and search apart.
 
 All index windows of 60 words of Python's documentation and search sentences of it for 100 documents
-per query, with English stop words and stems, in one process, on one thread. bm25s runs as it is,
-with scipy's sparse matrix (csc_backend) and with numba (backend). psibench's terms and index are
-bm25s' own, with scipy's matrix, so there is no goal: what differs is the search, which scores
-exhaustively and orders ties by id, where bm25s keeps any of the documents that tie at the last
-place. The steps of all alternate, and each figure is the least of the repeats, so that what numba
-takes to compile is in none of them. Reported beside them: of how many queries the scores are the
-same with psibench and bm25s, to float32 rounding. Exit status 1 if they are not of all.
+per query, with English stop words and stems, on one thread. bm25s runs as it is, with scipy's
+sparse matrix (csc_backend) and with numba (backend). psibench's terms and index are bm25s' own,
+with scipy's matrix, so there is no goal; its search scores exhaustively and orders ties by id. Each
+figure is the least of alternating repeats, without numba's compiling. Exit status 1 if the scores
+of any query differ by more than float32 rounding.
 
-Then a million documents of 60 words drawn by Zipf's law, all different, and 100 queries of 8: each
-once, in a process of its own, with the peak memory of what it adds to the texts; start_s is what
-200 documents and 2 queries take before that, imports and compiling.
+Then a million documents of 60 words drawn by Zipf's law and 100 queries of 8, each once in a
+process of its own, with the peak memory of what it adds to the texts; start_s is what 200 documents
+and 2 queries take before that, imports and compiling.
 
     python bench/bm25.py [--documents 20000] [--queries 1000] [--repeat 3] [--large 1000000]
 """

@@ -1,11 +1,9 @@
 """Seconds until a command or a job does its work: imports, reading the config, planning.
 
 Commands run in an empty folder, each in a process of its own, the least of the repeats; the plan of
-PosIR's release once. A stage's start is what its job takes before it reads a table: Python, the
-package and the stage's own module, with Snakemake's settings for a job of one thread. What loads a
-network imports torch only then, and is not in it.
-Goals: the help in .5 s, the example in 2 s, a stage's start .6 CPU seconds, the dry run of the
-embedded default 3 s and of PosIR 60 s.
+PosIR's release once. A stage's start is what its job takes before it reads a table, on one thread,
+without torch. Goals: the help in .5 s, the example in 2 s, a stage's start .6 CPU seconds, the dry
+run of the embedded default 3 s and of PosIR 60 s.
 
     python bench/cold_start.py [--repeats 3]
 """

@@ -1,16 +1,14 @@
 """Tokens per second of encoding, beside `SentenceTransformer.encode` with its defaults.
 
-The real all-MiniLM-L6-v2 encodes passages of the interpreter's documentation, whole and cut to
-very different lengths, up to 256 tokens and up to 512. psibench does what the workflow does, by
-the engine that runs it here (its name is printed), in float32 and, where the CPU has units for it,
-in bfloat16; all vectors written to a store and read back.
-`SentenceTransformer.encode` returns them. All tokenize in every round; no round counts loading.
-Rounds are interleaved, whoever goes first in turn; a ratio is the median over the rounds, above 1
-where psibench needs less. CPU seconds count all threads of this process: beside them, other
-processes on the machine blur the tokens per second. Goals: never below 1 in float32, 3 in bfloat16.
+all-MiniLM-L6-v2 encodes passages of Python's documentation, whole and cut to very different
+lengths, up to 256 tokens and up to 512. psibench does what the workflow does, by the engine that
+runs it here (its name is printed), in float32 and, where the CPU has units for it, in bfloat16, all
+vectors written to a store and read back. All tokenize in every round; no round counts loading. A
+ratio is the median over interleaved rounds, above 1 where psibench needs less. CPU seconds are of
+all threads. Goals: never below 1 in float32, 3 in bfloat16.
 
-sentence-transformers' own backends for ONNX and OpenVINO cannot be installed beside the lock (pip
-finds no version of optimum that goes with it). Their engines can: OpenVINO is psibench's, too.
+sentence-transformers' own backends for ONNX and OpenVINO cannot be installed beside the lock: pip
+finds no version of optimum that goes with it.
 
     python bench/encode.py [--texts 180] [--rounds 3] [--threads 2]
 """

@@ -2,9 +2,8 @@
 
 The models are made on the spot with random weights: XLM-RoBERTa of bge-m3's size (24 layers of
 1,024) and Qwen3 of Qwen3-Embedding-0.6B's (28 layers of 1,024, 16 heads of 128 and 8 for keys and
-values), both in bfloat16, at 512 and 2,048 tokens. Beside psibench's engine runs
-`SentenceTransformer.encode` on the same token ids in the same process, with its default batch
-of 32.
+values), both in bfloat16, at 512 and 2,048 tokens. `SentenceTransformer.encode` runs on the same
+token ids, with its default batch of 32.
 
 Operations of a forward pass: 2 x parameters x tokens, word embeddings not counted (Kaplan et al.
 2020, section 2.1), and 4 x width x length per token and layer for attention (half of it where it is

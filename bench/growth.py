@@ -1,18 +1,17 @@
 """CPU time and peak memory of each stage's work at n, 2n, 4n and 8n, and the exponent that fits.
 
-Work grows as n to the exponent: 1 is proportional. Each measurement is a process of its own, from
-the first call after imports to the last, with one thread; the peak is what it adds to the imports.
-Inputs are made up from a seed, Python's own documentation and the example of `psibench score`.
-Search is queries x documents: here documents grow and 200 queries stay. Asking is of a server that
-answers after 20 ms, the client's CPU alone. The report is `psibench score --report` over n runs,
-scoring and inference included. The plan is of PosIR's release with 1, 2, 4 and 8 of its languages,
-from the start of `snakemake --dry-run` to its end. Goal: no exponent above 1.1.
+Work grows as n to the exponent: 1 is proportional. Each measurement is a process of its own, after
+imports, with one thread; the peak is what it adds to the imports. Inputs are made up from a seed,
+Python's own documentation and the example of `psibench score`. In search documents grow and 200
+queries stay. Asking is of a server that answers after 20 ms, the client's CPU alone. The report is
+`psibench score --report` over n runs. The plan is the `snakemake --dry-run` of PosIR's release with
+1, 2, 4 and 8 of its languages. Goal: no exponent above 1.1.
 
 Below it what PosIR's full shape takes on one core by these lines: 310 datasets of 55,900 documents
 in ten languages, two of them originals and eight translated, 421,708 queries, and 335,762 that
-search in English. A stage works dataset by dataset or pair by pair: a figure is what the line says
-at such a size, times how often it occurs. Time of networks and of language models is not in it.
-`studies/posir_scale` has planning, and scoring with all tables, measured at that shape.
+search in English. A figure is what the line says at the size of a dataset or pair, times how often
+it occurs, without networks and language models. `studies/posir_scale` has planning, and scoring
+with all tables, measured at that shape.
 
     python bench/growth.py [--only NAME] [--sizes 4]
 """

@@ -3,8 +3,8 @@
 Two shapes, ten made-up models each, one of them the position-blind control: all 421,708 queries of
 PosIR as one row a model in twenty relative bins; and one of its 18 language pairs, 42,171 queries
 in 31 domains and four length buckets, of which three models see documents whole, three their first
-1,024 tokens and three their first 512. Made in one process, aggregated in another, whose seconds
-and peak resident memory are reported, imports included.
+1,024 tokens and three their first 512. Seconds and peak resident memory are of the process that
+aggregates, imports included.
 
     python bench/inference.py [--models 10] [--json FILE]
 """

@@ -1,12 +1,12 @@
 """Time and memory of exact late interaction, beside PyLate's scoring of the same token vectors.
 
 Documents of 20 to 300 token vectors of 128 numbers and queries of 32, all of length 1 and random
-around centres that several share, so that scores differ as those of texts do; 100 documents are
-kept per query. psibench goes through all documents block by block. PyLate's `colbert_scores`, which
-its exact reranking uses, gets the same documents sorted by length and padded in batches of 64, all
-queries at once, and torch keeps the best: what its user would write for an exact search. Each runs
-in a fresh process; repeats alternate, and each figure is the least of them. Memory is the peak
-above that before the search. Exit status 1 if the documents found are not the same.
+around centres that several share; 100 documents are kept per query. psibench goes through all
+documents block by block. PyLate's `colbert_scores` gets the same documents sorted by length and
+padded in batches of 64, all queries at once, and torch keeps the best: what its user would write
+for an exact search. Each runs in a fresh process; a figure is the least of alternating repeats.
+Memory is the peak above that before the search. Exit status 1 if the documents found are not the
+same.
 
     python bench/late.py [--documents 4000] [--queries 64] [--repeat 3]
 """

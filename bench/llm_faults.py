@@ -1,7 +1,6 @@
 """Faults the LLM engine survives: what was asked, what was lost, what was paid for twice.
 
-Each row is one fault, against a stand-in server in a process of its own. The clients are processes
-of their own too: they ask every item through `ask_all` and print its outcome. Columns:
+Each row is one fault. Clients and the stand-in server are processes of their own. Columns:
 
 items     asked for, by all jobs together
 faults    how often the fault came about: kills, tries without a reply, re-asks, huge replies, jobs
@@ -13,9 +12,8 @@ twice     different requests answered more than once
 allowed   the most of these: requests in flight of each client that is cut off; all, where two jobs
           run at once; none where nothing is cut off, and none of a batch, which is remembered
 
-The full disk is a limit of the kernel on the size of the client's files: a write is cut short at it
-and the next one fails; that needs neither root nor a mount. Exit status 1 if a row breaks its bound
-or its fault did not come about.
+The full disk is a limit of the kernel on the size of the client's files. Exit status 1 if a row
+breaks its bound or its fault did not come about.
 
     python bench/llm_faults.py [--items 600] [--only NAME]
 """

@@ -1,13 +1,12 @@
 """Requests per second of the LLM engine, beside a plain loop and beside distilabel's client.
 
-A server process answers every request after a fixed delay. Client and server run in processes of
-their own. The engine does all its work: keys, look-ups in the store, parsing, fitting the schema,
-one durable record per answer. The plain loop calls `chat.completions.create` and parses the reply
-with `json.loads`; it stores nothing and survives nothing. distilabel's `OpenAILLM` asks a batch of
-as many requests as are allowed at once, as a step of its pipelines does, and waits for all of them
-before the next. Ideal is concurrency / delay. CPU is the client's time per request, all threads;
-its inverse is what one core can do. psibench's figure is the best of the repeats, of the others one
-run each. At the end one long run of psibench shows whether its memory grows with the requests.
+A server process answers every request after a fixed delay. The engine does all its work: keys,
+look-ups in the store, parsing, fitting the schema, one durable record per answer. The plain loop
+calls `chat.completions.create` and parses the reply with `json.loads`; it stores nothing.
+distilabel's `OpenAILLM` asks a batch of as many requests as are allowed at once and waits for all
+of them before the next. Ideal is concurrency / delay. CPU is the client's time per request, all
+threads. psibench's figure is the best of the repeats, of the others one run each. At the end one
+long run of psibench shows whether its memory grows with the requests.
 
     python bench/llm_throughput.py [--seconds 10] [--repeat 2] [--memory 100000]
 """

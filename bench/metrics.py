@@ -2,11 +2,9 @@
 
 Every engine starts in a fresh process from the same two Parquet files (a ranked run and its qrels)
 and ends with per-query scores. Reported are the whole (reading and evaluating), the evaluation
-alone once the data stand in the engine's own structure, and the peak resident memory, with and
-without what the imports take. ranx compiles its kernels on first use; its evaluation is timed
-after a warm-up on two queries, and the compilation is counted in neither time. Each figure is the
-least of the repeats (ranx, which takes a minute, runs once): what other processes add is not the
-engine's. CPU seconds count all threads.
+alone, and the peak resident memory, with and without what the imports take. ranx' compiling is
+counted in neither time. Each figure is the least of the repeats (ranx runs once). CPU seconds are
+of all threads.
 
     python bench/metrics.py [--queries 421708] [--depth 10] [--folder DIR] [--repeat 3]
 """

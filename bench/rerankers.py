@@ -1,13 +1,11 @@
 """Pairs per second of the cross-scoring path, beside `CrossEncoder.predict` and `FlagReranker`.
 
 One checkpoint is built on the spot: BERT of 6 layers and 384 hidden units with random weights, and
-the embedded WordPiece tokenizer. All score the same pairs of very different lengths: headings of
-the interpreter's documentation against its passages, whole and cut; the libraries with their
-defaults. All do all their work in every round, tokenizing included; psibench also hashes each pair,
-as it does to look it up, but has no store. Rounds are interleaved, whoever goes first in turn; a
-ratio is the median over the rounds, above 1 where psibench needs less. CPU seconds count all
-threads of this process: beside them, other processes on the machine blur the pairs per second.
-Goal: never below 1.
+the embedded WordPiece tokenizer. All score the same pairs of very different lengths, headings of
+Python's documentation against its passages, whole and cut; the libraries with their defaults. All
+tokenize in every round; psibench also hashes each pair, but has no store. A ratio is the median
+over interleaved rounds, above 1 where psibench needs less. CPU seconds are of all threads. Goal:
+never below 1.
 
     python bench/rerankers.py [--pairs 120] [--rounds 3] [--device auto]
 """

@@ -2,14 +2,12 @@
 
 Every engine runs in a fresh process over the same unit vectors. The texts are paragraphs of
 Python's documentation and the queries sentences of them; a text's vector is the sum of a random
-vector per word (a projection of its bag of words), so that near ties and equal vectors occur as
-they do in a corpus. Vectors are written to a psibench store and to plain arrays, which all engines
-but the last map into memory. Reported are seconds of the search (of faiss also of building its
-index, which copies the vectors), the peak resident memory above that before the search (the mapped
-vectors are touched first), and how many of the documents agree with those of the full matrix.
-Repeats of the engines alternate, and each figure is the least of them: what other processes add is
-not the engine's. Goals: .95 of faiss' speed, three times the full matrix', and from the store no
-more memory than a block's. Exit status 1 if the documents are not those of the full matrix.
+vector per word, so that near ties and equal vectors occur. All engines but the last map the vectors
+into memory. Reported are seconds of the search (of faiss also of building its index), the peak
+resident memory above that before the search, and how many of the documents agree with those of the
+full matrix. Each figure is the least of alternating repeats. Goals: .95 of faiss' speed, three
+times the full matrix', and from the store no more memory than a block's. Exit status 1 if the
+documents are not those of the full matrix.
 
     python bench/search.py [--queries 2000] [--repeat 3] [--threads N] [--json FILE]
 """
