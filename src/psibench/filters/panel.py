@@ -152,13 +152,13 @@ def _score(
 ) -> None:
     """Score the texts and write them beside what was wanted."""
     entry = parse_reranker(scoring["entry"])
-    done = score_texts(reranker, entry, blocks, **how)
+    done, fingerprint = score_texts(reranker, entry, blocks, **how)
     params = {"section": scoring["section"], "entry": reranker_params(entry)}
     source = derived(
         stage,
         inputs,
-        params=params | {"fingerprint": done.fingerprint},
-        revisions=reranker_revision(reranker, entry, done.fingerprint),
+        params=params | {"fingerprint": fingerprint},
+        revisions=reranker_revision(reranker, entry, fingerprint),
     )
     scored = wanted.with_columns(
         reranker=pl.lit(reranker), score=pl.Series(done.score), raw=pl.Series(done.raw)

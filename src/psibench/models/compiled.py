@@ -145,7 +145,9 @@ def compile_network(
             _keep(folder, lambda part: (part / refused.name).write_text(reason, encoding="utf-8"))
         return None
     if 4 * n_weights <= MOST_KEPT_BYTES:
-        _keep(folder, lambda part: _save(model, part / kept.name))
+        from openvino import save_model
+
+        _keep(folder, lambda part: save_model(model, part / kept.name, compress_to_fp16=False))
     return compiled
 
 
@@ -287,9 +289,3 @@ def _keep(folder: Path, write: Callable[[Path], object]) -> None:
             if not any((folder / name).exists() for name in (NETWORK, REFUSAL)):
                 shutil.rmtree(folder, ignore_errors=True)  # the rest of a damaged one
             part.rename(folder)  # fails where another job was first
-
-
-def _save(model: Any, path: Path) -> None:
-    import openvino
-
-    openvino.save_model(model, path, compress_to_fp16=False)

@@ -79,15 +79,6 @@ def declared_pooling(folder: Path) -> str:
     return modes if isinstance(modes, str) else "+".join(modes)
 
 
-def refuse_more(positions: int | None, checkpoint: str, key: str, tokens: int | None) -> None:
-    """Raise InputError if a key of an entry has more tokens than positions; None: no limit."""
-    if positions is not None and tokens is not None and tokens > positions:
-        raise InputError(
-            f"checkpoint {checkpoint!r}: {key} {tokens} is more than its {positions} positions; "
-            f"lower {key}"
-        )
-
-
 class Comparison(NamedTuple):
     """One setting of an entry, beside what a file of its checkpoint says."""
 

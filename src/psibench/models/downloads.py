@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from psibench.errors import InputError
-from psibench.models.manifests import MAIN, Manifest, Part
+from psibench.models.manifests import MAIN, Manifest, Part, file_sizes
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
@@ -76,11 +76,7 @@ def download_checkpoint(repo: str, revision: str | None, *, part: Part = "model"
     if part == "model" and next(folder.glob(MODEL_WEIGHTS), None) is None:
         left_out = NEVER_READ
         folder = _snapshot(repo, revision, wanted, left_out)
-    sizes = {
-        path.relative_to(folder).as_posix(): path.stat().st_size
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    sizes = file_sizes(folder)
     names = filter_repo_objects(sizes, allow_patterns=wanted, ignore_patterns=left_out)
     files = {name: sizes[name] for name in names}
     if not files:

@@ -20,7 +20,7 @@ from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.networks import check_positions, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
-from psibench.models.weights import load_transformer_module, read_pickled
+from psibench.models.weights import load_transformer_module, read_pickled, set_weights
 from psibench.store.vectors import PART
 from psibench.tables.hashing import hash_file
 from psibench.tables.provenance import hash_params
@@ -116,8 +116,11 @@ def load_flag_embedding(
     Raises
     ------
     InputError
-        If it lacks the head of the vectors asked for, or takes fewer tokens than ``max_tokens``.
+        If it lacks the head of the vectors asked for or has another, or takes fewer tokens than
+        ``max_tokens``.
     """
+    import torch
+
     weights = weights_format(device, dtype)
     module = load_transformer_module(
         folder,
@@ -129,35 +132,17 @@ def load_flag_embedding(
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     path = folder / f"{HEADS[entry.vectors]}.pt"
-    head = _read_head(path, entry.vectors, transformer.config.hidden_size).to(device).eval()
+    if not path.is_file():
+        raise InputError(
+            f"{path}: missing; vectors: {entry.vectors} needs this linear layer. Give a checkpoint "
+            "like BAAI/bge-m3"
+        )
+    state = read_pickled(path)
+    n_outputs = 1 if entry.vectors == "sparse" else len(state.get("weight", ()))
+    head = torch.nn.Linear(transformer.config.hidden_size, n_outputs)
+    head = set_weights(head, state, path).to(device).eval()
     identity = f"{identity}\0{hash_file(path)}"
     transformer = transformer.to(device).eval()
     return FlagEmbeddingEncoder(
         entry, module.tokenizer, transformer, head, device, dtype, weights, identity
     )
-
-
-def _read_head(path: Path, vectors: str, hidden_size: int) -> Any:
-    """Read a head, a linear layer, without running what a pickle may hold.
-
-    Raises InputError if the file is missing, is no dict of tensors, or does not fit the
-    transformer.
-    """
-    import torch
-
-    if not path.is_file():
-        raise InputError(
-            f"{path}: missing; vectors: {vectors} needs this linear layer. Give a checkpoint "
-            "like BAAI/bge-m3"
-        )
-    try:
-        state = read_pickled(path)
-        n_outputs = 1 if vectors == "sparse" else len(state["weight"])
-        head = torch.nn.Linear(hidden_size, n_outputs)
-        head.load_state_dict(state)
-    except (RuntimeError, KeyError, TypeError, IndexError) as error:
-        raise InputError(
-            f"{path}: found no linear layer over {hidden_size} dimensions ({error}); expected a "
-            "dict of the tensors weight and bias, as torch.save writes it"
-        ) from error
-    return head.float()

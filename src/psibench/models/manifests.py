@@ -91,7 +91,9 @@ def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Mani
     for path in (Path(folder) / name for name in names):
         if path.is_file():
             manifest = read_manifest(path)
-            if gone := missing_files(manifest.folder, manifest.files):
+            there = file_sizes(Path(manifest.folder))
+            gone = [name for name, size in manifest.files.items() if there.get(name) != size]
+            if gone:
                 raise InputError(
                     f"checkpoint {repo!r}: {len(gone)} of {len(manifest.files)} downloaded files "
                     f"are no longer in {manifest.folder} ({gone[0]}). Delete {path} and run the "
@@ -101,18 +103,15 @@ def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Mani
     return None
 
 
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Return the bytes of each file in a folder, by its path there."""
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
 def is_commit(revision: str | None) -> bool:
     """Say whether a revision is a commit rather than a branch or a tag."""
     return revision is not None and COMMIT.fullmatch(revision) is not None
-
-
-def missing_files(folder: str | Path, sizes: Mapping[str, int]) -> list[str]:
-    """List the files, path in the folder -> bytes, that are not there or have another size."""
-
-    def is_there(name: str, size: int) -> bool:
-        try:
-            return (Path(folder) / name).stat().st_size == size
-        except OSError:
-            return False
-
-    return [name for name, size in sizes.items() if not is_there(name, size)]

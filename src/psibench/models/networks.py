@@ -15,7 +15,7 @@ from psibench.errors import InputError
 from psibench.models import calibration
 from psibench.models.architectures import port
 from psibench.models.checkpoints import USES, read_json, read_modules
-from psibench.models.declared import TEXT_INPUT, declared_pooling, refuse_more
+from psibench.models.declared import TEXT_INPUT, declared_pooling
 from psibench.models.tokenizing import load_tokenizer
 from psibench.models.weights import load_transformer_module, refuse_untrusted_activations
 
@@ -93,8 +93,12 @@ def load_network(
         transformer = _load_port(entry, folder, weights)
         modules = _modules_behind(entry, folder)
     modules = _as_entry_says(entry, folder, modules)
-    if not all(getattr(module, "include_prompt", True) for module in modules):
-        _refuse_prompt_left_out(entry)
+    pools_prompt = all(getattr(module, "include_prompt", True) for module in modules)
+    if not pools_prompt and (entry.query_prompt or entry.document_prompt):
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: its pooling leaves the prompt's tokens out, which "
+            "is not supported together with a prompt; set pooling, or take the prompts away"
+        )
     transformer = transformer.to(device).eval()
     network = Network(
         tokenizer,
@@ -274,37 +278,21 @@ def is_causal(backbone: Any) -> bool:
     return bool(torch.equal(first[:-1], second[:-1]) and not torch.equal(first[-1], second[-1]))
 
 
-def first_position(backbone: Any) -> int:
-    """Return the number of a text's first position.
-
-    0, except in models of RoBERTa's kind, which number from padding_idx + 1 on.
-    """
-    for name, module in backbone.named_modules():
-        padding = getattr(module, "padding_idx", None)
-        if name.endswith("position_embeddings") and padding is not None:
-            return int(padding) + 1
-    return 0
-
-
-def usable_positions(backbone: Any) -> int | None:
-    """Return the longest input of a transformer in tokens, None if it declares no limit.
-
-    In models of RoBERTa's kind max_position_embeddings 514 leaves 512.
-    """
-    declared = getattr(backbone.config, "max_position_embeddings", None)
-    return None if declared is None else int(declared) - first_position(backbone)
-
-
 def check_positions(
     backbone: Any, checkpoint: str, tokens: int | None, key: str = "max_tokens"
 ) -> None:
-    """Raise InputError if a key of an entry has more tokens than a transformer has positions."""
-    refuse_more(usable_positions(backbone), checkpoint, key, tokens)
+    """Raise InputError if a key of an entry has more tokens than a transformer has positions.
 
-
-def _refuse_prompt_left_out(entry: SentenceTransformerModel) -> None:
-    if entry.query_prompt or entry.document_prompt:
+    Models of RoBERTa's kind number a text's positions from padding_idx + 1 on: of 514, 512 are
+    left.
+    """
+    positions = getattr(backbone.config, "max_position_embeddings", None)
+    for name, module in backbone.named_modules():
+        padding = getattr(module, "padding_idx", None)
+        if positions is not None and padding is not None and name.endswith("position_embeddings"):
+            positions -= padding + 1
+    if positions is not None and tokens is not None and tokens > positions:
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: its pooling leaves the prompt's tokens out, which "
-            "is not supported together with a prompt; set pooling, or take the prompts away"
+            f"checkpoint {checkpoint!r}: {key} {tokens} is more than its {positions} positions; "
+            f"lower {key}"
         )

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from psibench.config.rerankers import CheckpointReranker
+from psibench.config.rerankers import CheckpointReranker, FlagEmbeddingReranker
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.dtypes import fast_dtype
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
 from psibench.tables.provenance import hash_params
 
@@ -122,6 +123,13 @@ class CheckpointScorer:
         for start in range(0, len(pairs), CHUNK):
             chunk = pairs[start : start + CHUNK]
             yield from zip(chunk, self.read(chunk), strict=True)
+
+
+def number_format(entry: CheckpointReranker, device: str) -> str:
+    """Choose what a reranker computes in: FlagEmbedding's float16, but for a CPU, as the papers."""
+    if isinstance(entry, FlagEmbeddingReranker):
+        return "float32" if device == "cpu" or entry.dtype == "float32" else "float16"
+    return fast_dtype(device) if entry.dtype == "auto" else entry.dtype
 
 
 def encode(tokenizer: Any, *texts: list[str], **options: Any) -> list[Any]:

@@ -25,7 +25,6 @@ from psibench.errors import InputError
 from psibench.models.architectures import port
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
-from psibench.models.dtypes import fast_dtype
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer, pad_rows
 from psibench.models.weights import check_files, check_tokenizer
@@ -35,6 +34,7 @@ from psibench.rerankers.checkpoints import (
     Tokens,
     encode,
     linear_in_float32,
+    number_format,
 )
 from psibench.rerankers.protocols import Pair
 
@@ -52,10 +52,7 @@ def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointS
     import torch
 
     is_flag = isinstance(entry, FlagReranker)
-    if is_flag:
-        dtype = "float32" if device == "cpu" or entry.dtype == "float32" else "float16"
-    else:
-        dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
+    dtype = number_format(entry, device)
     load = _load_library if getattr(entry, "architecture", "auto") == "auto" else _load_ported
     network, tokenizer, run = load(checkpoint_folder(entry), entry)
     network.to(device).eval()

@@ -41,7 +41,6 @@ from psibench.config.rerankers import (
 from psibench.errors import InputError
 from psibench.models.architectures.jina_v4 import NAMES, text_config
 from psibench.models.checkpoints import checkpoint_folder, read_json
-from psibench.models.dtypes import fast_dtype
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer, pad_rows
 from psibench.models.weights import check_config, load_port, quiet, read_tensors, set_weights
@@ -50,6 +49,7 @@ from psibench.rerankers.checkpoints import (
     Reading,
     Tokens,
     encode,
+    number_format,
 )
 from psibench.rerankers.protocols import Pair
 
@@ -67,10 +67,7 @@ def load_decoder(name: str, entry: DecoderEntry, *, device: str) -> CheckpointSc
     import torch
 
     folder = checkpoint_folder(entry)
-    if isinstance(entry, PromptedReranker):
-        dtype = "float32" if device == "cpu" or entry.dtype == "float32" else "float16"
-    else:
-        dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
+    dtype = number_format(entry, device)
     with quiet():
         network, head, longest, read = _load(folder, entry, dtype)
     is_prompted = longest > entry.max_tokens

@@ -85,7 +85,7 @@ def run_rerank(
         own = found_first.join(asked.select(query_id="_id"), on="query_id", how="semi")
         wanted = own.filter(pl.col("rank") <= entry.depth)
         found = _texts_of(corpus, [wanted, positives])
-        scores = score_texts(
+        scores, scored_by = score_texts(
             entry.reranker,
             reranker,
             pair_blocks(wanted, asked, found, where=str(corpus)),
@@ -95,7 +95,7 @@ def run_rerank(
             tokens_per_batch=tokens_per_batch,
         )
         frames.append(_reranked(own, wanted, scores.raw))
-        fingerprint = scores.fingerprint or fingerprint
+        fingerprint = scored_by or fingerprint
         pairs = chain.from_iterable(pair_blocks(positives, asked, found, where=str(corpus)))
         readings.append(
             _read(positives, list(pairs), lambda: load(entry.reranker, reranker, device=device))

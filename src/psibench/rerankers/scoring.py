@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -227,16 +226,6 @@ def _quote(pair: Pair) -> str:
     return f"query {query!r}, text {text!r}"
 
 
-@dataclass(frozen=True)
-class TextScores(Scores):
-    """Scores of texts in their order, NaN where there is no text, and who gave them.
-
-    ``fingerprint`` is the reranker's, None if there was nothing to score.
-    """
-
-    fingerprint: str | None
-
-
 def reranker_revision(name: str, entry: RerankerModel, fingerprint: str | None) -> dict[str, str]:
     """Return what a score table's provenance says of who scored: checkpoint, and fingerprint.
 
@@ -255,11 +244,12 @@ def score_texts(
     store: str | Path,
     device: str,
     tokens_per_batch: int,
-) -> TextScores:
+) -> tuple[Scores, str | None]:
     """Score (query, text) pairs block by block.
 
     Scores are looked up in the pair store first, and kept there. A pair without text is not shown
-    to the reranker.
+    to the reranker: its scores are NaN. Also returns the reranker's fingerprint, None if there was
+    nothing to score.
 
     Parameters
     ----------
@@ -294,7 +284,7 @@ def score_texts(
     raw, score = (
         np.concatenate([getattr(each, key) for each in found]) for key in ("raw", "score")
     )
-    return TextScores(raw, score, None if reranker is None else reranker.fingerprint)
+    return Scores(raw, score), None if reranker is None else reranker.fingerprint
 
 
 def pair_blocks(

@@ -36,11 +36,14 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     """
     from transformers import AutoModel
 
-    model = load_port(AutoModel, folder, config=decoder_config(folder, config), **options)
-    return without_causal_mask(model)
+    model = load_port(AutoModel, folder, config=_decoder_config(folder, config), **options)
+    for module in model.modules():
+        if hasattr(module, "is_causal"):
+            module.is_causal = False
+    return model
 
 
-def decoder_config(folder: Path, config: Mapping[str, Any]) -> Any:
+def _decoder_config(folder: Path, config: Mapping[str, Any]) -> Any:
     """Write a checkpoint's config.json as transformers' config of the same network.
 
     Raises InputError if it is of a model type whose mask cannot be taken away here.
@@ -58,12 +61,3 @@ def decoder_config(folder: Path, config: Mapping[str, Any]) -> Any:
     native.is_causal = False
     native.use_cache = False
     return native
-
-
-def without_causal_mask(model: Any) -> Any:
-    """Let every token of a decoder attend to all tokens."""
-    model.config.is_causal = False
-    for module in model.modules():
-        if hasattr(module, "is_causal"):
-            module.is_causal = False
-    return model
