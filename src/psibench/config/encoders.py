@@ -52,8 +52,8 @@ class SentenceTransformerModel(EncoderModel):
     calibrate: AttentionCalibration | None = None
     """Even attention out over positions, in documents and queries. Attention is `eager` then."""
     positions: Literal["none"] | None = None
-    """none: the rotary embedding is taken out, as the code that trained the checkpoint did and its
-    config.json does not say (AntNLP/TinyLlama-NoPE-1.1B). Null: as config.json says."""
+    """none: without rotary embedding, which config.json does not say of AntNLP/TinyLlama-NoPE-1.1B.
+    Null: as config.json says."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 

@@ -41,8 +41,8 @@ class ModelBase(Section):
     control: Literal["position-blind", "truncating"] | None = None
     """Set on the controls that calibrate a benchmark."""
     mitigates: Id | None = None
-    """Model that this one is meant to be less position-sensitive than, all else equal: the two are
-    compared in results/mitigations.csv (docs/mitigations.md)."""
+    """Model that this one is compared with in results/mitigations.csv: the same without the
+    mitigation (docs/mitigations.md)."""
 
     @model_serializer(mode="wrap")
     def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

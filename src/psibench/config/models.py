@@ -91,9 +91,8 @@ class RunFilesModel(ModelBase):
     backend: Literal["runs"]
     kind: Literal["sparse", "dense", "late-interaction", "reranker", "control", "run"] = "run"
     path: str
-    """Where a run lies, relative to the working directory: {benchmark}, {query_lang},
-    {corpus_lang} and {domain} stand for what is evaluated. Without {domain} a file holds all
-    domains."""
+    """A run's file, relative to the working directory, with {benchmark}, {query_lang},
+    {corpus_lang} and {domain}; without {domain} it holds all domains."""
     format: RunFormat | None = None
     """Null: by the file's suffix."""
     part: str | None = None

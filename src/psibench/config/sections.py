@@ -24,23 +24,22 @@ class Encoding(Section):
     tokens_per_part: int = Field(default=65_536, ge=64)
     """Tokens encoded between two writes to the store, at least."""
     seconds_per_part: int = Field(default=60, ge=0)
-    """Seconds between two writes to the store, at least, unless 64 MiB are reached: at most this,
-    or `tokens_per_part`, is lost when killed. Parts are few and large where it is high."""
+    """Seconds between two writes to the store, at least, unless 64 MiB are reached. A killed job
+    loses at most the longer of this and `tokens_per_part`."""
     storage: Storage = "float32"
     """Number format of stored vectors; float16 takes half the room."""
     shards: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    """Jobs that share the texts of a benchmark in a language, per model, and the pairs that a
-    filter's rerankers score of each of its parts. auto: as many as leave each `minutes_per_shard`
-    of a GPU, by the sizes that the config plans (`psibench plan`)."""
+    """Jobs that share the texts of a benchmark in a language, per model, and the pairs of a
+    filter's rerankers. auto: as many as leave each `minutes_per_shard` of a GPU, as planned."""
     minutes_per_shard: float = Field(default=120, ge=10)
-    """GPU minutes of a job that shards: auto aims at. Another number of shards looks all texts up
-    again, and encodes none of them again."""
+    """GPU minutes of a job that shards: auto aims at. Another number of shards encodes no text
+    again."""
     gpu_tflops: float = Field(default=100, gt=0)
-    """10^12 operations a second that a GPU is counted on to do: what plans go by."""
+    """10^12 operations a second that a GPU is planned to do."""
     gpu_gb_per_s: float = Field(default=1000, gt=0)
-    """10^9 bytes a second that a GPU is counted on to read while a language model served here
-    writes: half of what an A100 of 80 GB moves (2,039 by its data sheet). What plans go by, where
-    the model's entry has no measured `vllm.tokens_per_s`."""
+    """10^9 bytes a second that a GPU is planned to read while a language model served here writes:
+    half of what an A100 of 80 GB moves (2,039 by its data sheet). Not used where the entry has
+    `vllm.tokens_per_s`."""
     max_shards: int = Field(default=64, ge=1)
     """Most shards that auto makes."""
 

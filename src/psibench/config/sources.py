@@ -68,18 +68,17 @@ class HubSource(Section):
     id_column: str | None = None
     """Column that holds the document id; without it the id is made from file and record number."""
     cluster_column: str | None = None
-    """Column that says what a document is part of (an article, a site, a thread): documents of one
-    cluster are not independent, and tests and intervals count clusters. Passages cut of one
-    document are a cluster without it."""
+    """Column that says what a document is part of (an article, a site, a thread): tests and
+    intervals count these clusters. Passages cut of one document are a cluster without it."""
     streaming: bool = False
-    """Read over the network, and keep nothing, instead of downloading each file first. Of Parquet
-    files only the columns that are needed are then fetched, and no more records than are read."""
+    """Read over the network and keep nothing: of Parquet files only the columns and records that
+    are needed."""
     where: list[Condition] = Field(default=[])
     """Read only the records that meet all of these conditions, as
     [{column: language, equals: en}, {column: quality.score, at_least: 4}]."""
     max_documents: int | None = Field(default=None, ge=1)
-    """Read so many records that meet `where`: shared out evenly over the files, of each its first
-    ones; what short files lack is made up by those that have more."""
+    """Read so many records that meet `where`, the first ones of each file, shared out evenly over
+    the files."""
 
     @model_validator(mode="after")
     def _files_or_splits(self) -> "HubSource":
@@ -104,16 +103,14 @@ class FilesSource(Section):
     id_column: str | None = None
     """Field that holds the document id; without it the id is made from file and record number."""
     cluster_column: str | None = None
-    """Field that says what a document is part of (an article, a site, a thread): documents of one
-    cluster are not independent, and tests and intervals count clusters. Passages cut of one
-    document are a cluster without it."""
+    """Field that says what a document is part of (an article, a site, a thread): tests and
+    intervals count these clusters. Passages cut of one document are a cluster without it."""
     where: list[Condition] = Field(default=[])
     """Read only the records that meet all of these conditions, as
     [{column: language, equals: en}, {column: quality.score, at_least: 4}]."""
     max_documents: int | None = Field(default=None, ge=1)
-    """Read so many records that meet `where`: shared out evenly over the files, of each its first
-    ones; what short files lack is made up by those that have more. Of txt and md files a thousand
-    count as one, of pdf, docx and html files fifty."""
+    """Read so many records that meet `where`, the first ones of each file, shared out evenly over
+    the files. A thousand txt or md files count as one, or fifty pdf, docx or html files."""
 
 
 class PythonDocsSource(Section):

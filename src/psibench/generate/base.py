@@ -89,9 +89,8 @@ class BenchmarkBase(Section):
     translate: Translate | None = None
     """Corpora and queries in further languages by a language model; null: none."""
     parts: int | None = Field(default=None, ge=1)
-    """Jobs that each step of a language is cut into on the way to the benchmark, each with domains
-    of its own: as many as there are domains at most. Null: as many as leave each up to 150,000 of
-    the documents drawn."""
+    """Jobs that each step of a language is cut into, by domains. Null: as many as leave each up to
+    150,000 of the documents drawn."""
 
     if TYPE_CHECKING:  # keys of each, and of some
         source: Any
@@ -131,8 +130,7 @@ class GeneratedBenchmark(BenchmarkBase):
     passages: Passages | None = None
     """Cut long documents into passages; without it a document is taken whole."""
     shards: int = Field(default=1, ge=1, le=10_000)
-    """Jobs that each task of the language model is cut into in a language, by documents; the parts
-    of a language share them."""
+    """Jobs that each task of the language model is cut into in a language, by documents."""
     verify: Verify | None = None
     """Rerankers that filter the candidates; without them every candidate becomes a query."""
     grade: Grade | None = None
@@ -141,8 +139,7 @@ class GeneratedBenchmark(BenchmarkBase):
     """A language model that says how good the margin is; needs `verify` by margin."""
     false_negatives: NegativesProtocol | None = None
     """What is done about documents that answer a query and are not its positive; null or none:
-    nothing.
-    The benchmark before it is evaluated too, under the id BENCHMARK-raw."""
+    nothing. BENCHMARK-raw is the benchmark before it."""
     tiny: Tiny | None = None
     """A small subset of the queries, evaluated too, under the id BENCHMARK-tiny."""
     buckets: BucketSchemes = Field(default=["thirds"], min_length=1)

@@ -34,8 +34,8 @@ class AskPolicy(Section):
     deadline_s: float = Field(default=1200.0, gt=0)
     """Of one request with all its tries; then it has failed, and the next run asks it again."""
     max_tries: int = Field(default=100, ge=1)
-    """HTTP requests per request. Pauses between them: what the server's Retry-After says, up to
-    two minutes; else half a second, doubled each time up to eight."""
+    """HTTP requests per request. Pauses between them: the server's Retry-After, up to two minutes;
+    else half a second, doubled each time up to eight."""
     max_reasks: int = Field(default=2, ge=0, le=20)
     """Further samples asked for after a malformed or truncated reply."""
     give_up_after: int = Field(default=50, ge=1)
@@ -55,8 +55,8 @@ class LlmServer(VllmServer):
     """How the vllm backend starts `vllm serve MODEL` inside the job, and what plans count it by."""
 
     parameters_b: float | None = Field(default=None, gt=0)
-    """Parameters in billions: what its GPU hours are planned by (`psibench plan`). Of a model that
-    is served elsewhere (backend openai) they are counted if this is given, with `gpus` above."""
+    """Parameters in billions, by which GPU hours are planned; of a model that is served elsewhere
+    (backend openai) only if this is given, with `gpus`."""
     active_parameters_b: float | None = Field(default=None, gt=0)
     """Of them, those that a token goes through in a mixture of experts; null: all."""
     tokens_per_s: float | None = Field(default=None, gt=0)
@@ -87,8 +87,8 @@ class LlmSettings(Section):
     file: str | None = None
     """Of the file backend: JSON lines with `id` of a text, `language` and `translation`."""
     retired: Retired | None = None
-    """That the service stops, or has stopped, serving it: from that day on nothing is asked, stored
-    answers count as ever. An entry of your own without it asks whoever still serves the model."""
+    """From which day on the service does not serve it: nothing is asked from then on, stored
+    answers count. An entry of your own without it asks whoever serves the model."""
     base_url: str | None = None
     """Address up to /v1; null is api.openai.com. The stand-in is started for the run if null."""
     api_key_env: str | None = None
@@ -102,11 +102,11 @@ class LlmSettings(Section):
     sampling: Sampling = Sampling()
     asking: AskPolicy = AskPolicy()
     budget_usd: float | None = Field(default=None, ge=0)
-    """Money that may be spent on this model, answers in the store included; the run stops before
-    it is passed. Raise it and run again to go on."""
+    """Money that may be spent on this model, answers in the store included; the run stops before it
+    is passed."""
     thinks: bool = False
-    """Whether replies are billed with thoughts before them. Estimates then reach from the reply
-    alone to `max_output_tokens`, until a run has measured it."""
+    """Whether replies are billed with thoughts before them: estimates then reach to
+    `max_output_tokens`, until a run has measured it."""
     batch: BatchPolicy = BatchPolicy()
     """Of the openai-batch backend."""
     vllm: LlmServer = LlmServer()

@@ -165,8 +165,8 @@ class Config(Section):
     store: Annotated[str, AfterValidator(workflow_path)] = "store"
     """Folder of content-addressed results that outlive results/."""
     longest_minutes: int = Field(default=1440, ge=30)
-    """Minutes that no job asks for more of: the longest time of your cluster's partitions. A job
-    that is stopped goes on where it was."""
+    """Most minutes that a job asks for: the longest time of your cluster's partitions. A job that
+    is stopped goes on where it was."""
     pathvars: dict[str, Any] = Field(default_factory=dict)
     """Snakemake's own key; passed on."""
 

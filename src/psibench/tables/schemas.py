@@ -155,7 +155,7 @@ SEEN = TableSpec(
     "seen",
     (
         Column("query_id", STRING, "query id"),
-        Column("doc_id", STRING, "its positive, whether or not the run has it"),
+        Column("doc_id", STRING, "the query's positive, whether or not the run has it"),
         Column(
             "visible_char_end",
             INT32,

@@ -27,8 +27,8 @@ class Pads(Section):
     share: float = Field(default=0.2, gt=0, le=1)
     """Share of the pool's documents that are trained on, drawn by `sampling_seed`."""
     per_domain: dict[Id, Annotated[int, Field(ge=1)]] | None = Field(default=None, min_length=1)
-    """Documents of each domain of the pool that are trained on, in place of `share`, as Needles'
-    50, 225 and 225; a domain without a number has none."""
+    """Documents of each domain that are trained on, in place of `share`, as Needles' 50, 225 and
+    225; a domain without a number has none."""
     window: float = Field(default=0.5, gt=0, lt=1)
     """Length of a window as a share of the document's tokens; it starts anywhere up to the rest."""
     margin: float = Field(default=0.5, gt=0, le=2)
@@ -65,8 +65,8 @@ class Base(Section):
     layers: int | None = Field(default=None, ge=1)
     """Keep the first so many layers alone: a small network cut from a larger one."""
     positions: Literal["none"] | None = None
-    """none: the rotary embedding is taken out, as the code that pretrained the checkpoint did and
-    its config.json does not say (Controlled's TinyLlama-NoPE). Null: as config.json says."""
+    """none: without rotary embedding, which config.json does not say of Controlled's
+    TinyLlama-NoPE. Null: as config.json says."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the forward pass; weights and updates are float32. auto: bfloat16 on a GPU
     that has it, else float32."""
@@ -99,8 +99,8 @@ class Settings(Section):
     """How every base is trained, by AdamW."""
 
     epochs: int = Field(default=3, ge=1)
-    """Passes over the examples. One that shares its document or query with others of its length
-    bin, or is one more than fills batches, may be left out of a pass: counted in model.json."""
+    """Passes over the examples. What fits no batch without a text twice is left out of a pass, and
+    counted in model.json."""
     batch_size: int = Field(default=256, ge=2)
     """Examples per step and process: each is told apart from the other documents of its batch."""
     mini_batch_size: int = Field(default=32, ge=1)
@@ -117,8 +117,7 @@ class Settings(Section):
     max_gradient_norm: float | None = Field(default=1.0, gt=0)
     """Longer gradients are cut to this norm (the trainer's default); null: none is cut."""
     save_minutes: int = Field(default=10, ge=0)
-    """Minutes between two checkpoints that a killed run goes on from; one told to end writes one
-    first. Where it stops changes nothing in the result."""
+    """Minutes between two checkpoints that a killed run goes on from, to the same result."""
 
 
 @dataclass(frozen=True)
@@ -180,9 +179,9 @@ class Training(Section):
     untrained: bool = False
     """Evaluate and probe each base as it is, too, as BASE-untrained."""
     same_article: Annotated[float, Field(gt=0, le=1)] | None = 0.5
-    """A document of the pool and one that a test query is about are of one article if they share
-    this part of the runs of five words of the one that has fewer; it is not trained on. Null: equal
-    texts alone are left out."""
+    """A document of the pool is not trained on if it shares this part of its runs of five words (of
+    the shorter text's) with one that a test query is about. Null: equal texts alone are left
+    out."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "Training":

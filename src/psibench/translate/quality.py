@@ -65,9 +65,8 @@ class Quality(LlmTaskSection):
     """Seed of the sample."""
     translators: dict[Id, LlmTaskSection] | None = Field(default=None, min_length=2)
     """Language models compared as translators, by name (PosIR, Table 7): each translates a sample
-    of the source of the same size to every language, and `llm` grades them all. To have the
-    benchmark's own translator among them, name its `llm` here, too: what it was asked already is
-    not asked again. Null: none."""
+    of the source to every language, and `llm` grades them all. Name the benchmark's own translator,
+    too, to have it among them. Null: none."""
     human: list[str] = Field(default_factory=list)
     """CSV files with grades by people, to compare: language, domain, doc_id and a column per
     dimension; see docs/multilingual.md."""

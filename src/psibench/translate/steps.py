@@ -29,8 +29,8 @@ class Translate(LlmTaskSection):
     other tasks."""
     clean: Cleaning = Cleaning()
     relocate: bool = False
-    """Find the evidence again in the translation, as columns beside the original's span: the
-    sentences that align with its own by their lengths."""
+    """Find the evidence again in the translation: the sentences that align with its own by their
+    lengths."""
     quality: Quality | None = None
     models: Annotated[list[Id], AfterValidator(refuse_repeats)] | None = None
     """Those of the models evaluated on translations; null: all."""

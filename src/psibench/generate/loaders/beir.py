@@ -51,8 +51,8 @@ class Beir(Loader):
     titles: bool = True
     """Documents begin with their title and a blank, as BEIR evaluates; places count from there."""
     relevant_only: bool = False
-    """Keep those documents alone that are relevant to a query: enough for probes by cosine. nDCG
-    is then of a search without the others."""
+    """Keep only documents that are relevant to a query: enough for probes by cosine. nDCG is then
+    of a search without the others."""
     queries_by: str | None = "people"
     """Who wrote the queries: people, or for example llm:NAME; null: not recorded."""
     buckets: BucketSchemes = Field(default=["thirds", "relative-20"], min_length=1)

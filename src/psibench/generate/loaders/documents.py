@@ -58,8 +58,8 @@ class Documents(Loader):
     n_documents: int | None = Field(default=None, ge=2)
     """Documents of each domain in each language; null: all."""
     part: Part = Field(default=[0, 1])
-    """From where to where, as shares of the documents drawn, to take them: [0, .2] and [.2, 1] of
-    the same source have no document in common."""
+    """Which share of the documents drawn to take: [0, .2] and [.2, 1] of the same source have no
+    document in common."""
     seed: int = Field(default=1, ge=0)
     """Seed of the draw: distinct texts, sorted, shuffled by Python's `random`."""
 

@@ -72,8 +72,7 @@ class KnownItem(Loader):
     """Seed of the draw."""
     buckets: BucketSchemes = Field(default=["thirds"], min_length=1)
     """Bucket schemes to report; the first one is the headline. Queries are matched over thirds
-    only: near a third's border sit only short spans of long passages, so finer schemes mix
-    position with length (the position-blind control shows it)."""
+    only: finer schemes mix position with length (the position-blind control shows it)."""
 
     def build(self, count_tokens: TokenCounter) -> Build:
         """Read a benchmark's source, cut it into passages and simulate its queries."""
