@@ -11,27 +11,38 @@ from psibench.report.views import (
     headlines,
     simulation_note,
 )
-from psibench.report.wording import count, interval, number, p_value
+from psibench.report.wording import change, count, interval, number, p_text, p_value, percent
 from psibench.tables.schemas import PSI_TABLE
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "<0.001"), (0.0004, "<0.001"), (0.0005, "0.001"), (None, "–")]
+    ("shown", "text"),
+    [
+        (p_value(0.0), "<0.001"),
+        (p_value(0.0004), "<0.001"),
+        (p_value(0.0005), "0.001"),
+        (p_value(None), "–"),
+        (p_text(0.0001), "p < 0.001"),
+        (p_text(0.25), "p = 0.250"),
+        (number(0.12345), "0.123"),
+        (number(-0.12345), "−0.123"),
+        (number(-0.0001), "0.000"),
+        (number(float("nan")), "–"),
+        (interval(0.1, 0.2), "[0.100, 0.200]"),
+        (interval(None, 0.2), ""),
+        (interval(float("-inf"), float("inf")), "[−∞, ∞]"),
+        (count(1234.0), "1,234"),
+        (count(10.234), "10.23"),
+        (change(0.0104), "+0.010"),
+        (change(-0.5), "−0.500"),
+        (change(-0.0004), "0.000"),
+        (change(None), "–"),
+        (percent(0.12345, 2), "12.35 %"),
+        (percent(None), "–"),
+    ],
 )
-def test_p_values_are_never_shown_as_zero(value: float | None, text: str) -> None:
-    assert p_value(value) == text
-
-
-def test_numbers_have_three_decimals_and_missing_ones_a_dash() -> None:
-    assert number(0.12345) == "0.123"
-    assert number(-0.12345) == "−0.123"
-    assert number(-0.0001) == "0.000"
-    assert number(float("nan")) == "–"
-    assert interval(0.1, 0.2) == "[0.100, 0.200]"
-    assert interval(None, 0.2) == ""
-    assert interval(float("-inf"), float("inf")) == "[−∞, ∞]"
-    assert count(1234.0) == "1,234"
-    assert count(10.234) == "10.23"
+def test_figures_are_written_alike_everywhere(shown: str, text: str) -> None:
+    assert shown == text
 
 
 def test_what_was_simulated_is_said_in_sentences() -> None:

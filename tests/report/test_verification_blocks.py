@@ -22,7 +22,6 @@ from psibench.report.filters import (
     verification_tables,
 )
 from psibench.report.tables import Table
-from psibench.report.wording import change, p_text, percent
 
 POOLS = ((0.0, (360, 300, 310)), (0.3, (180, 50, 70)))
 EVEN = (400, 400, 400)
@@ -168,17 +167,3 @@ def test_the_page_has_the_tables_in_the_flow_of_their_benchmark_and_no_view(veri
     assert "Margin: queries kept" not in second
     assert "fineweb-raw" not in verified_page
     assert "6 PSI rows" in verified_page  # three models, two benchmarks
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0104, "+0.010"), (-0.5, "−0.500"), (-0.0004, "0.000"), (None, "–")]
-)
-def test_changes_have_a_sign_unless_they_round_to_nothing(value, text) -> None:
-    assert change(value) == text
-
-
-def test_shares_and_p_values_in_words() -> None:
-    assert percent(0.12345, 2) == "12.35 %"
-    assert percent(None) == "–"
-    assert p_text(0.0001) == "p < 0.001"
-    assert p_text(0.25) == "p = 0.250"

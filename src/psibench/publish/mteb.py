@@ -22,7 +22,7 @@ from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import query_scores
 from psibench.plain_yaml import parse_yaml
 from psibench.publish.layouts import Written
-from psibench.publish.retriever import KIND, Results, ranking_of
+from psibench.publish.retriever import KIND, Results, ranked
 from psibench.reading import read_text_file
 from psibench.report.wording import number, with_interval
 from psibench.tables.spec import POOLED
@@ -159,7 +159,7 @@ def position_scores(
         schema={"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32},
         orient="row",
     )
-    run = ranking_of(results, source="the results")
+    run, _ = ranked(results, source="the results")
     scored = query_scores(run, queries, judged, domain=POOLED, metrics=[METRIC])
     tables = result_tables(
         [Evaluated("model", KIND, scored, reading_known=False)],

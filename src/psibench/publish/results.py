@@ -9,7 +9,6 @@ domain by domain, or a language; or of a corpus asked in another language. Its t
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -76,16 +75,19 @@ def eval_results(
 
     ``rows`` are as of `corpus_rows`; ``dataset`` and ``revision`` the dataset on the hub, as
     owner/name, and its commit; ``source_url`` is where the evaluation is to be read, ``date`` its
-    day, as 2026-11-23.
+    day, as 2026-11-23. A row without a mean is left out.
     """
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     if not re.match(REPOSITORY, dataset):
         raise InputError(f"dataset {dataset!r}: give its name on the hub, as owner/name")
-    entries = [
-        EvalResultEntry(
+    entries = []
+    for row in rows.filter(pl.col("mean").is_not_null()).iter_rows(named=True):
+        asking = "" if row["query_lang"] == row["corpus_lang"] else f"{row['query_lang']}-"
+        domain = "" if row["domain"] == POOLED else f"-{row['domain']}"
+        entry = EvalResultEntry(
             dataset_id=dataset,
-            task_id=f"{row['benchmark']}_{subset}_test",
+            task_id=f"{row['benchmark']}_{asking}{row['corpus_lang']}{domain}_test",
             value=round(100 * row["mean"], 5),
             dataset_revision=revision,
             date=date or None,
@@ -93,18 +95,9 @@ def eval_results(
             source_name=SOURCE,
             notes=_notes(row),
         )
-        for subset, row in _results(rows)
-    ]
+        entries.append(entry)
     written = eval_result_entries_to_yaml(entries)
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True, width=100)
-
-
-def _results(rows: pl.DataFrame) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows with MTEB's name of their corpus; one without a mean is left out."""
-    for row in rows.filter(pl.col("mean").is_not_null()).iter_rows(named=True):
-        asking = "" if row["query_lang"] == row["corpus_lang"] else f"{row['query_lang']}-"
-        domain = "" if row["domain"] == POOLED else f"-{row['domain']}"
-        yield f"{asking}{row['corpus_lang']}{domain}", row
 
 
 def _notes(row: dict[str, Any]) -> str:

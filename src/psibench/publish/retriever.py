@@ -184,7 +184,7 @@ def _ask(
     scores, runs = [], []
     for name, search in retrievers.items():
         source = f"{name}, {dataset.language}/{dataset.domain}"
-        run, ranked = _ranked(search(texts, corpus, k=k), source=source, k=k, chunks=chunks)
+        run, of_chunks = ranked(search(texts, corpus, k=k), source=source, k=k, chunks=chunks)
         for what, found, known in (
             ("query", run.get_column("query_id"), queries.get_column("_id")),
             ("document", run.get_column("doc_id"), documents),
@@ -195,32 +195,30 @@ def _ask(
                     f"{source}: the ranking has {what} ids that the benchmark does not: "
                     f"{name_some(foreign)}; return the ids that were given"
                 )
-        if ranked is not None:
+        if of_chunks is not None:
             lengths = pl.read_parquet(corpus.path, columns=["_id", "char_length"])
             lengths = lengths.select(doc_id="_id", length="char_length")
-            refuse_beyond(ranked, lengths, source=source)
-        scored = score_queries(run, ranked, queries, qrels, metrics=metrics, domain=dataset.domain)
+            refuse_beyond(of_chunks, lengths, source=source)
+        scored = score_queries(
+            run, of_chunks, queries, qrels, metrics=metrics, domain=dataset.domain
+        )
         scores.append(scored.select(pl.lit(name).alias("model"), pl.all()))
         where = {"model": name, "language": dataset.language, "domain": dataset.domain}
         runs.append(run.select(*(pl.lit(v).alias(c) for c, v in where.items()), pl.all()))
     return pl.concat(scores), pl.concat(runs)
 
 
-def ranking_of(results: Results, *, source: str, k: int | None = None) -> pl.DataFrame:
-    """Rank what a retriever of documents returned: a frame in the columns of the run table.
-
-    Raises
-    ------
-    InputError
-        If it is not scores by document id by query id.
-    """
-    return _ranked(results, source=source, k=k, chunks=False)[0]
-
-
-def _ranked(
-    results: Results, *, source: str, k: int | None, chunks: bool | Mapping[str, Chunk]
+def ranked(
+    results: Results,
+    *,
+    source: str,
+    k: int | None = None,
+    chunks: bool | Mapping[str, Chunk] = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Rank what a retriever returned, as `rank_run` does."""
+    """Rank what a retriever returned, as `rank_run` does.
+
+    Raises InputError if it is not scores by document id, or chunk, by query id.
+    """
     places: Mapping[Any, Any] = chunks if isinstance(chunks, Mapping) else {}
     rows: list[tuple[Any, ...]] = []
     try:

@@ -114,26 +114,22 @@ class Run:
 
 
 def runs_of(folders: Sequence[Path]) -> list[Run]:
-    """Name results folders by the ends of their paths, as long as it takes to tell them apart.
+    """Name results folders by their paths below the folder that holds all of them.
 
     Raises InputError if one has no PSI table, or is given twice.
     """
-    parts = [folder.resolve().parts for folder in folders]
-    for folder, own in zip(folders, parts, strict=True):
+    paths = [folder.resolve() for folder in folders]
+    for folder, path in zip(folders, paths, strict=True):
         if not Run(folder, "").table.is_file():
             raise InputError(
                 f"{folder}: no {PSI_TABLE.name}.parquet there; name the results folder of a run, "
                 "or the --out of `psibench score`"
             )
-        if parts.count(own) > 1:
+        if paths.count(path) > 1:
             raise InputError(f"{folder} is given twice; name each run once")
-    shortest = [2 if own[-1] == "results" else 1 for own in parts]  # which alone says nothing
-    more = 0
-    while True:
-        ends = ["/".join(own[-n - more :]) for own, n in zip(parts, shortest, strict=True)]
-        if len(set(ends)) == len(ends):
-            return [Run(*one) for one in zip(folders, ends, strict=True)]
-        more += 1
+    whole = os.path.commonpath([path.parent for path in paths]) if paths else ""
+    names = [path.relative_to(whole).as_posix() for path in paths]
+    return [Run(*one) for one in zip(folders, names, strict=True)]
 
 
 @lru_cache(maxsize=16)
