@@ -10,6 +10,7 @@ from verification_tables import (
     MARGIN_FACTS,
     MODELS,
     POSQ_FACTS,
+    audit,
     verified_input,
 )
 
@@ -21,7 +22,7 @@ from psibench.generate.benchmarks import Controlled, FinewebPosq
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
 from psibench.plan.summaries import verification_files
-from psibench.report.filters import KEYS, read_verification
+from psibench.report.filters import TABLES, read_verification
 from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, TRANSLATION_QUALITY
@@ -95,24 +96,34 @@ def ledger(folder: Folder, n_dropped: int = 3) -> dict[str, list[str]]:
     }
 
 
-def test_every_table_is_read_back(folder: Folder) -> None:
+def test_counts_of_several_tables_are_added_up(folder: Folder) -> None:
     facts = MARGIN_FACTS
+    parts = [audit((0.3, None, n, share)) for n, share in ((100, 0.5), (300, 0.9))]
     (found,) = read_verification(
         [
             {
                 **LABELS,
                 "flow": folder.only("flow", facts["flow"], FLOW),
                 "margin_table": folder.only("margin_table", facts["margin_table"], MARGIN_TABLE),
-                "cell_table": folder.only("cell_table", facts["cell_table"], CELL_TABLE),
-                "audit_table": folder.only("audit_table", facts["audit_table"], AUDIT_TABLE),
+                "cell_table": folder.only("cell_table", facts["cell_table"], CELL_TABLE) * 2,
+                "audit_table": {
+                    name: folder.write(name, rows, AUDIT_TABLE)
+                    for name, rows in zip(("law", "news"), parts, strict=True)
+                },
                 "judgements": folder.only("judgements", POSQ_FACTS["judgements"], JUDGEMENTS),
             }
         ]
     )
     assert (found["benchmark"], found["language"]) == ("controlled", "eng-Latn")
     assert found["domain"] == "wikipedia"
-    for name in ("flow", "margin_table", "cell_table", "audit_table"):
-        assert found[name].equals(facts[name])
+    for name in ("flow", "margin_table", "cell_table"):
+        counts = pl.col("^(stage|condition|length_bin|entered|kept|n|n_.*)$")
+        assert found[name].select(counts).equals(facts[name].select(counts))
+    row = found["audit_table"].row(0, named=True)
+    # (100 x 0.5 + 300 x 0.9) / 400, and Wilson's interval of that
+    assert (row["n"], row["n_unusable"], row["exclusive"]) == (400, 4, pytest.approx(0.8))
+    ends = (row["exclusive_low"], row["exclusive_high"])
+    assert ends == pytest.approx((0.758, 0.836), abs=5e-4)
     assert "shift" not in found  # no ledger, no queries
 
 
@@ -128,7 +139,8 @@ def test_workflow_gives_files_under_the_names_that_are_read() -> None:
     plan = make_plan(*load_config({"benchmarks": plain}))
     found = verification_files(plan)
     assert {"margin_table", "audit_table"} <= set(found[0])
-    assert {name for files in found for name in files} <= set(KEYS)
+    known = {"benchmark", "lang", "domains", *TABLES, "dropped", "queries"}
+    assert {name for files in found for name in files} <= known
 
 
 def sections() -> dict[str, Any]:

@@ -30,15 +30,16 @@ from psibench.tables.schemas import ATTRITION, QUERIES
 from psibench.tables.spec import POOLED, TableSpec
 from psibench.text.segments import POSITIONS
 
-# --- from documents to queries, and what a language model took for it
-
-COUNTED = {
-    "flow": ("stage", "unit"),
-    "llm_usage": ("stage", "llm", "model", "backend", "prompt_hash"),
-    "margin_table": ("condition", "threshold"),
-    "cell_table": ("condition", "threshold", "length_bin"),
+TABLES: Mapping[str, tuple[TableSpec, tuple[str, ...]]] = {
+    "flow": (FLOW, ("stage", "unit")),
+    "margin_table": (MARGIN_TABLE, ("condition", "threshold")),
+    "cell_table": (CELL_TABLE, ("condition", "threshold", "length_bin")),
+    "audit_table": (AUDIT_TABLE, ("stratum", "low", "high")),
+    "judgements": (JUDGEMENTS, ()),
 }
-"""Tables whose counts are added up over domains: the columns that name what is counted."""
+"""What is shown of verification, and the columns that name what a row counts, over domains."""
+
+# --- from documents to queries, and what a language model took for it
 
 
 def read_generation(
@@ -52,7 +53,8 @@ def read_generation(
     Both have benchmark, language and domain in front (`all`: its domains' counts added up). FLOW
     rows get ``reasons``, what was dropped for each. The paths are each benchmark's ledger.
     """
-    flows, used = _ledger(flow, FLOW, "flow"), _ledger(usage, LLM_USAGE, "llm_usage")
+    flows = _ledger(flow, *TABLES["flow"])
+    used = _ledger(usage, LLM_USAGE, ("stage", "llm", "model", "backend", "prompt_hash"))
     dropped = pl.concat(
         read_table(path, ATTRITION).select(pl.lit(name).alias("benchmark"), pl.all())
         for name, path in attrition.items()
@@ -65,23 +67,16 @@ def read_generation(
     return {"flow": flows, "usage": used}
 
 
-def _ledger(paths: Mapping[str, str], spec: TableSpec, name: str) -> pl.DataFrame:
+def _ledger(paths: Mapping[str, str], spec: TableSpec, keys: Sequence[str]) -> pl.DataFrame:
     """Read a table of each benchmark's ledger, the counts of a language's domains added up."""
     every = pl.concat(
         read_table(path, by_place(spec)).select(pl.lit(benchmark).alias("benchmark"), pl.all())
         for benchmark, path in paths.items()
     )
-    place, keys = ["benchmark", "language"], COUNTED[name]
+    place = ["benchmark", "language"]
     several, domain = pl.col("domain").n_unique() > 1, pl.col("domain").first()
     named = pl.when(several).then(pl.lit(POOLED)).otherwise(domain).over(place)
-    return _added(every.with_columns(domain=named), (*place, "domain", *keys))
-
-
-def _added(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Add up the counts of rows that are alike in columns."""
-    step = pl.col("^step$").min()
-    added = rows.group_by(keys, maintain_order=True).agg(step, pl.exclude("step", *keys).sum())
-    return added.select(rows.columns)
+    return _pooled(every.with_columns(domain=named), (*place, "domain", *keys))
 
 
 def _of_language(given: Any, spec: TableSpec, language: str) -> pl.DataFrame:
@@ -97,27 +92,27 @@ def _of_language(given: Any, spec: TableSpec, language: str) -> pl.DataFrame:
     return rows.select(spec.column_names)
 
 
-def _pooled(name: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add up the counts of several domains; tables without `COUNTED` keys are stacked.
+def _pooled(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Add up the counts of rows that are alike in columns; without such rows stay as they are.
 
-    What follows from counts (shares, budgets) is worked out where it is shown.
+    Rates of an audit are weighted by their queries, and have their intervals anew. What else
+    follows from counts (shares, budgets) is worked out where it is shown.
     """
-    keys = COUNTED.get(name, ("stratum",))
-    if name == "judgements" or not rows.select(keys).is_duplicated().any():
+    if not keys:
         return rows
-    return _pooled_audit(rows) if name == "audit_table" else _added(rows, keys)
-
-
-def _pooled_audit(stacked: pl.DataFrame) -> pl.DataFrame:
-    """Add up AUDIT_TABLE rows of the same stratum; rates are weighted by their queries."""
-    rates = [((pl.col(rate) * pl.col("n")).sum() / pl.col("n").sum()).alias(rate) for rate in RATES]
-    grouped = stacked.group_by("stratum", "low", "high", maintain_order=True)
-    rows = grouped.agg(pl.col("n", "n_unusable").sum(), *rates).fill_nan(None).to_dicts()
-    for row in rows:
-        for rate in RATES:
-            ends = (None, None) if row[rate] is None else wilson_interval(row[rate], row["n"])
-            row |= dict(zip((f"{rate}_low", f"{rate}_high"), ends, strict=True))
-    return pl.DataFrame(rows, schema=stacked.schema)
+    n, rates = pl.col("n"), [name for name in RATES if name in rows.columns]
+    ends = [f"{rate}_{end}" for rate in rates for end in ("low", "high")]
+    added = rows.group_by(keys, maintain_order=True).agg(
+        pl.col("^step$").min(),
+        *((pl.col(rate) * n).sum() / n.sum() for rate in rates),
+        pl.exclude("step", *keys, *rates, *ends).sum(),
+    )
+    for rate in rates:
+        sizes = zip(added[rate], added["n"], strict=True)
+        both = [wilson_interval(share, size) if size else (None, None) for share, size in sizes]
+        names = (f"{rate}_low", f"{rate}_high")
+        added = added.hstack(pl.DataFrame(both, dict.fromkeys(names, pl.Float64), orient="row"))
+    return added.select(rows.columns).fill_nan(None)
 
 
 def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[Table]:
@@ -138,14 +133,6 @@ def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[
 
 # --- verification: its tables, read and put together
 
-TABLES: Mapping[str, TableSpec] = {
-    "flow": FLOW,
-    "margin_table": MARGIN_TABLE,
-    "cell_table": CELL_TABLE,
-    "audit_table": AUDIT_TABLE,
-    "judgements": JUDGEMENTS,
-}
-KEYS = ("benchmark", "lang", "domains", *TABLES, "dropped", "queries")
 Facts = Mapping[str, Any]
 """One language of one benchmark whose candidates were verified: its benchmark, language and domain,
 those of `TABLES` that it has, and ``shift``, POSITION_SHIFT rows, by name."""
@@ -156,9 +143,9 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[Facts]:
 
     ``files`` are plain data, one mapping per language of a generated benchmark, as
     `psibench.plan.summaries.verification_files` gives them: ``benchmark``, ``lang`` and ``domains``
-    name it; the other keys, all optional, are those of `KEYS`, each with the path of a table of
-    all domains or a list of one path of each. Positions by stage need ``flow``, ``dropped`` and
-    ``queries`` (of the benchmark, not of a view).
+    name it; the other keys, all optional, are those of `TABLES`, ``dropped`` and ``queries``, each
+    with the path of a table of all domains or a list of one path of each. Positions by stage need
+    ``flow``, ``dropped`` and ``queries`` (of the benchmark, not of a view).
 
     Raises
     ------
@@ -170,9 +157,9 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[Facts]:
         domains, language = one["domains"], one["lang"]
         facts: dict[str, Any] = {"benchmark": one["benchmark"], "language": language}
         facts["domain"] = domains[0] if len(domains) == 1 else POOLED
-        for name, spec in TABLES.items():
+        for name, (spec, keys) in TABLES.items():
             if one.get(name):
-                facts[name] = _pooled(name, _of_language(one[name], spec, language))
+                facts[name] = _pooled(_of_language(one[name], spec, language), keys)
         if "flow" in facts and one.get("dropped") and one.get("queries"):
             dropped, asked = (
                 _of_language(one[name], spec, language)

@@ -148,8 +148,8 @@ COUNTERPART = (
 )
 _TEXTS = ("spec", "paper", "table", *PLACE, *COUNTERPART, "caveat")
 _NUMBERS = ("scale", "decimals", "n_published")
-FIGURES = dict.fromkeys(_TEXTS, pl.String) | dict.fromkeys(_NUMBERS, pl.Int64)
-FIGURES |= {"published": pl.Float64}
+FIGURES: dict[str, Any] = dict.fromkeys(_TEXTS, pl.String) | {"published": pl.Float64}
+FIGURES |= dict.fromkeys(_NUMBERS, pl.Int64)
 """Columns of a published figure: its file, place in the table as shown (`PLACE`; model_name as
 printed), what a counterpart has to share (`COUNTERPART`; data as in `published_facts`, empty: not
 measured here), what the paper leaves open, the value in [0, 1], which is printed times scale with
