@@ -19,9 +19,7 @@ attention.
 """
 
 import sys
-from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from psibench.config.model_base import AttentionCalibration
@@ -30,21 +28,8 @@ from psibench.errors import InputError
 ATTENTION = "psibench-calibrated"
 PROBE = 4  # tokens
 
-Rows = Literal["all", "first", "last"]
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How the attention of one layer is calibrated; ``rows``: of which tokens."""
-
-    basket: int
-    strength: float
-    rows: Rows
-
-
-_CALIBRATED: WeakKeyDictionary[Any, Calibration] = WeakKeyDictionary()
-"""By attention module of a loaded network."""
-_CALLED: ContextVar[list[Any] | None] = ContextVar("attention modules in the order called")
+_CALIBRATED: WeakKeyDictionary[Any, tuple[AttentionCalibration, str]] = WeakKeyDictionary()
+"""By attention module of a loaded network: how, and the pooling's one mode, empty for others."""
 
 
 def register() -> str:
@@ -66,15 +51,21 @@ def calibrate_network(
     attention does not pass through transformers' interface.
     """
     import torch
+    from transformers import AttentionInterface
 
     device = next(transformer.parameters()).device
     called: list[Any] = []
-    token = _CALLED.set(called)
+
+    def noted(module: Any, *args: Any, **options: Any) -> tuple[Any, Any]:
+        called.append(module)
+        return _attention(module, *args, **options)
+
+    AttentionInterface.register(ATTENTION, noted)
     try:
         with torch.inference_mode():
             transformer(input_ids=torch.arange(PROBE, device=device)[None, :])
     finally:
-        _CALLED.reset(token)
+        AttentionInterface.register(ATTENTION, _attention)
     if not called:
         raise InputError(
             f"checkpoint {checkpoint!r}: calibrate cannot reach the attention of a "
@@ -82,22 +73,14 @@ def calibrate_network(
             "interface; take `calibrate` out of the model's entry"
         )
     n_calibrated = max(1, int(settings.layers * len(called)))
-    how = Calibration(settings.basket, settings.strength, _rows(pooling))
+    how = settings, pooling[0] if len(pooling) == 1 else ""
     _CALIBRATED.update(dict.fromkeys(called[-n_calibrated:], how))
-
-
-def _rows(pooling: tuple[str, ...]) -> Rows:
-    named: dict[tuple[str, ...], Rows] = {("cls",): "first", ("lasttoken",): "last"}
-    return named.get(pooling, "all")
 
 
 def _attention(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
 ) -> tuple[Any, Any]:
     """Attend as the network's own eager attention does, with calibrated probabilities."""
-    called = _CALLED.get(None)
-    if called is not None:
-        called.append(module)
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if eager is None:
         raise InputError(
@@ -105,18 +88,18 @@ def _attention(
             "take `calibrate` out of the model's entry"
         )
     output, weights = eager(module, query, key, value, attention_mask, **options)
-    how = _CALIBRATED.get(module)
-    if how is None or how.strength == 0:
+    settings, pooling = _CALIBRATED.get(module, (None, ""))
+    if settings is None or settings.strength == 0:
         return output, weights
     real = real_tokens(attention_mask, weights)
     value = value.repeat_interleave(weights.shape[1] // value.shape[1], dim=1)
-    if how.rows == "all":
-        weights = calibrated(weights, real, how)
+    if pooling not in ("cls", "lasttoken"):
+        weights = calibrated(weights, real, settings, pooling)
         return (weights @ value).transpose(1, 2).contiguous(), weights
     place = real.cumsum(dim=1)
-    pooled = real & (place == (1 if how.rows == "first" else place[:, -1:]))
+    pooled = real & (place == (1 if pooling == "cls" else place[:, -1:]))
     rows, at = pooled.nonzero(as_tuple=True)
-    even = calibrated(weights[rows, :, at][:, :, None, :], real, how)
+    even = calibrated(weights[rows, :, at][:, :, None, :], real, settings, pooling)
     output[rows, at], weights[rows, :, at] = (even @ value)[:, :, 0], even[:, :, 0]
     return output, weights
 
@@ -137,7 +120,7 @@ def real_tokens(attention_mask: Any, weights: Any) -> Any:
     return (attention_mask[..., :n_keys] == 0).any(dim=2)[:, 0].expand(rows, n_keys)
 
 
-def calibrated(weights: Any, real: Any, how: Calibration) -> Any:
+def calibrated(weights: Any, real: Any, settings: AttentionCalibration, pooling: str) -> Any:
     """Even attention out over baskets, then mix it with what it was.
 
     A token's attention ``a`` becomes ``(1 - s) a + s a'``: in ``a'`` each basket has the same share
@@ -160,13 +143,13 @@ def calibrated(weights: Any, real: Any, how: Calibration) -> Any:
     place = real.cumsum(dim=1)
     is_first, is_last = (real & (place == end) for end in (1, place[:, -1:]))
     content = real
-    if how.rows != "all":
+    if pooling in ("cls", "lasttoken"):
         content = content & ~is_first
-    if how.rows == "last":
+    if pooling == "lasttoken":
         content = content & ~is_last
     size = content.sum(dim=1, keepdim=True)
-    n_content = (size + how.basket - 1) // how.basket
-    number = (content.cumsum(dim=1) - 1).clamp(min=0) // how.basket
+    n_content = (size + settings.basket - 1) // settings.basket
+    number = (content.cumsum(dim=1) - 1).clamp(min=0) // settings.basket
     member = torch.nn.functional.one_hot(number, int(number.max()) + 1)
     member = (member * content[..., None]).float()[:, None]  # (rows, 1, n_keys, n_baskets)
 
@@ -175,7 +158,7 @@ def calibrated(weights: Any, real: Any, how: Calibration) -> Any:
     is_held = mass > 0
     alone = (real & ~content)[:, None, None, :].float()
     ending = torch.zeros_like(alone)
-    if how.rows == "last":
+    if pooling == "lasttoken":
         alone = is_first[:, None, None, :].float()
         ending = is_last[:, None, None, :] / (n_content + 2)[:, None, None, :].float()
     kept_apart = (given @ alone.transpose(-1, -2)) + ending.sum(dim=-1, keepdim=True)
@@ -183,7 +166,7 @@ def calibrated(weights: Any, real: Any, how: Calibration) -> Any:
     share = left / is_held.sum(dim=-1, keepdim=True).clamp(min=1)
     factor = torch.where(is_held, share / mass.clamp(min=torch.finfo(mass.dtype).tiny), 0.0)
     total = kept_apart + torch.where(is_held.any(dim=-1, keepdim=True), left, 0.0)
-    strength = how.strength * (size >= how.basket)[:, None, None, :].float() / total
+    strength = settings.strength * (size >= settings.basket)[:, None, None, :].float() / total
     mixed = (factor * strength) @ member.transpose(-1, -2)
     mixed += 1 - strength * total + strength * alone
     mixed *= given

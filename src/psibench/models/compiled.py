@@ -60,7 +60,6 @@ class Compiled:
     """
 
     run: Any = field(repr=False)
-    dtype: str
     inputs: tuple[str, ...]
 
     def __call__(self, inputs: Mapping[str, "torch.Tensor"]) -> "torch.Tensor":
@@ -244,7 +243,7 @@ def _compiled(core: Any, model: Any, dtype: str, inputs: tuple[str, ...]) -> Com
         "PERFORMANCE_HINT": "LATENCY",
         "ENABLE_CPU_PINNING": False,
     }
-    return Compiled(core.compile_model(model, "CPU", options), dtype, inputs)
+    return Compiled(core.compile_model(model, "CPU", options), inputs)
 
 
 def _difference(compiled: Compiled, passes: Passes) -> float:

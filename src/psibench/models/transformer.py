@@ -178,11 +178,7 @@ class TransformerEncoder:
             pooled = pad_windows(content, pad_id=0, device=self.device)["input_ids"]
         if not self.model.needs_mask or all(len(window) == length for window in windows):
             inputs.pop("attention_mask")
-        if (
-            self.compiled is not None
-            and self.compiled.dtype == self.dtype
-            and torch.is_inference_mode_enabled()
-        ):
+        if self.compiled is not None and torch.is_inference_mode_enabled():
             states = self.compiled(inputs)
         else:
             reduced = self.dtype != self.model.weights

@@ -1,6 +1,6 @@
 """Decoders that embed without their causal mask (gte-Qwen2, inf-retriever, llama-embed-nemotron).
 
-Their checkpoints are plain Qwen2, Llama, Mistral or Gemma 3 text models; only their own code takes
+Their checkpoints are plain Qwen2, Llama or Mistral models; only their own code takes
 the mask away. transformers does so where the config says ``is_causal: false``, and its kernels
 where an attention module does.
 """
@@ -19,7 +19,6 @@ MODEL_TYPES = {
     "llama_bidirec": "llama",
     "mistral": "mistral",
     "bidir_mistral": "mistral",
-    "gemma3_text": "gemma3_text",
 }
 # Keys of config.json that name a checkpoint's own classes, or nothing of the network.
 LEFT_OUT = frozenset(

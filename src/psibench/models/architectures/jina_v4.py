@@ -15,7 +15,7 @@ from typing import Any
 from psibench.errors import InputError
 from psibench.models.architectures.bidirectional import LEFT_OUT
 from psibench.models.checkpoints import read_json
-from psibench.models.weights import load_port, read_tensors, round_parameters
+from psibench.models.weights import check_config, load_port, read_tensors, round_parameters
 
 TASK = "retrieval"
 FOLDER = "adapters"
@@ -25,7 +25,7 @@ OTHER_PARTS = r"(model\.)?(visual|lm_head|multi_vector_projector)\."
 ADAPTER = re.compile(
     r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])\.(?:default\.)?(?P<task>[\w-]+)\.weight"
 )
-LINEAR = re.compile(r"(?:model\.)?(?:language_model\.)?(layers\.\d+\.(?:self_attn|mlp)\.\w+_proj)")
+IN_TEXT_MODEL = re.compile(r"^(?:model\.)?(?:language_model\.)?")
 PLAIN = {
     "peft_type": "LORA", "use_dora": False, "lora_bias": False, "bias": "none",
     "fan_in_fan_out": False, "rank_pattern": {}, "alpha_pattern": {}, "modules_to_save": None,
@@ -80,13 +80,13 @@ def text_config(
 def merge_adapter(model: Any, folder: Path) -> None:
     """Add the retrieval task's adapter to the weights of the layers it lies on.
 
-    Raises InputError if the adapter is not a plain LoRA, lies on what is no linear layer of the
-    text model, or has none of the task.
+    Raises InputError if the adapter is not a plain LoRA, or has none of the task.
     """
     import torch
 
     config = read_json(folder / "adapter_config.json")
-    _check_plain(folder, config)
+    asked = {key: value for key, value in config.items() if value}  # empty ones ask for nothing
+    check_config(asked, PLAIN, where=f"{folder}: adapters")
     rank = config["r"]
     scale = config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)
     pairs: dict[str, dict[str, Any]] = {}
@@ -95,7 +95,8 @@ def merge_adapter(model: Any, folder: Path) -> None:
         if match is None:
             raise InputError(f"{folder}: no LoRA tensor of a task: {name!r}; supported: {ADAPTER}")
         if match["task"] == TASK and not re.match(OTHER_PARTS, f"{match['module']}."):
-            pairs.setdefault(_linear(folder, match["module"]), {})[match["side"]] = tensor
+            name = IN_TEXT_MODEL.sub("", match["module"])
+            pairs.setdefault(name, {})[match["side"]] = tensor
     if not pairs:
         raise InputError(f"{folder}: no adapter of the task {TASK!r} on the text model")
     with torch.no_grad():
@@ -106,23 +107,3 @@ def merge_adapter(model: Any, folder: Path) -> None:
                 )
             added = sides["B"].float() @ sides["A"].float()
             model.get_submodule(name).weight += scale * added
-
-
-def _check_plain(folder: Path, config: Mapping[str, Any]) -> None:
-    """Refuse adapters that compute more than W + s B A."""
-    if not {"r", "lora_alpha"} <= set(config):
-        raise InputError(f"{folder}: no adapter_config.json with r and lora_alpha; is it jina-v4?")
-    for key, wanted in PLAIN.items():
-        found = config.get(key, wanted)
-        if found != wanted and (found or wanted):
-            raise InputError(f"{folder}: adapters with {key} {found!r}; supported: {wanted!r}")
-
-
-def _linear(folder: Path, module: str) -> str:
-    match = LINEAR.fullmatch(module)
-    if match is None:
-        raise InputError(
-            f"{folder}: an adapter lies on {module!r}; supported: the linear layers of the text "
-            "model"
-        )
-    return match[1]
