@@ -236,9 +236,8 @@ def named(texts: list[str]) -> str:
 
 def status(recipe: Mapping[str, Any]) -> str:
     """Return a recipe's row of the table of what was obtained when."""
-    when = recipe.get("obtained", "not yet").partition(":")[0]
-    small = recipe.get("small", "not yet")
-    return f"| {recipe['what']} | {recipe['preset']}.yaml | {when} | {small} |"
+    when = recipe.get("obtained", "").partition(":")[0]
+    return f"| {recipe['what']} | {recipe['preset']}.yaml | {when} | {recipe.get('small', '')} |"
 
 
 def checkpoints(used: Mapping[str, Mapping[str, Entry]]) -> str:
@@ -292,7 +291,9 @@ def page(recipes: list[dict[str, Any]]) -> str:
         "Written by `tools/reproduce_page.py` from "
         "[recipes.yaml](../config/published/recipes.yaml), the presets and the registries. What "
         "the work takes is by `psibench plan` (100 TFLOPS a GPU, `encoding.gpu_tflops`; prices of "
-        "`config/prices.yaml`), or by hand where the plan cannot count before the data are there.",
+        "`config/prices.yaml`), or by hand (November 2026) where the plan cannot count before the "
+        "data are there.",
+        "An empty cell: not yet run.",
         "| | preset | obtained at the paper's size | with --small |\n|---|---|---|---|\n"
         + "\n".join(map(status, recipes)),
     ]
