@@ -62,7 +62,7 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
                 subparsers.add_parser(
                     name,
                     help=text,
-                    description=command.description,
+                    description=command.DESCRIPTION,
                     epilog=f"example: {EXAMPLES[name]}",
                 )
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.commands.base import Command, refuse_below, refuse_file, write_result
+from psibench.commands.base import refuse_below, refuse_file, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.psi_text import long_lines
 from psibench.commands.text_table import frame_lines
@@ -114,7 +114,7 @@ def _share(text: str) -> float:
     return found
 
 
-def run_audit(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Read the corpus as the model would, say what it is not given, and return the exit code."""
     refuse_below(args, {"n": 0, "queries": 0, "max_tokens": 8})
     refuse_file("--out", args.out)
@@ -266,10 +266,8 @@ def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
     print(f"\nPicture and tables written to {args.out}")
 
 
-COMMAND = Command(
+DESCRIPTION = (
     "Say what a model is not given of a corpus, in seconds and without queries: the share of "
     "documents cut at its input length, the share of tokens never embedded, by length, and how "
-    "alike the vector of a whole document is to those of its head, middle and tail.",
-    add_arguments,
-    run_audit,
+    "alike the vector of a whole document is to those of its head, middle and tail."
 )

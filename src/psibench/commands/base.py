@@ -1,8 +1,7 @@
-"""What a sub-command is made of, and what several of them do."""
+"""What several sub-commands do."""
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +14,6 @@ if TYPE_CHECKING:
 
     from psibench.tables import Provenance
     from psibench.tables.spec import TableSpec
-
-
-@dataclass(frozen=True)
-class Command:
-    """A sub-command: what it is for, its options and what it does.
-
-    `run` raises `psibench.errors.InputError` for bad input; `psibench.cli.main` prints it. It may
-    return an exit code; none is 0.
-    """
-
-    description: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int | None]
 
 
 def config_file(given: str) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from psibench.all_tables import ALL_TABLES
-from psibench.commands.base import Command, config_file, read_configs
+from psibench.commands.base import config_file, read_configs
 from psibench.config.model_base import Windows
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError, refuse
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_check(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Check the configs, laid over each other as they are run, and every table.
 
     The first problem ends the command with exit code 2.
@@ -348,11 +348,9 @@ def _spread(numbers: np.ndarray) -> str:
     )
 
 
-COMMAND = Command(
-    description="Parquet: verify schema, key and content hash and print the provenance. YAML: "
+DESCRIPTION = (
+    "Parquet: verify schema, key and content hash and print the provenance. YAML: "
     "validate a config laid over the default one and print what it would run, how long the local "
     "texts are and what share of them each model will not see; what is wrong with it is an error, "
-    "files and folders that are missing are named.",
-    add_arguments=add_arguments,
-    run=run_check,
+    "files and folders that are missing are named."
 )

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from psibench.commands.base import Command, refuse_file, write_result
+from psibench.commands.base import refuse_file, write_result
 from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import add_judgements, add_tolerance
 from psibench.commands.text_table import frame_lines
@@ -65,7 +65,7 @@ class System:
     """The first bucket scheme of its benchmark; None where that is not known."""
 
 
-def run_compare(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Compare systems, print what differs, and write it where ``--out`` says.
 
     Returns the exit code: `WORSE` where ``--fail-if-worse`` says so, else 0.
@@ -499,11 +499,9 @@ def _loss(text: str) -> float:
     return found
 
 
-COMMAND = Command(
-    description="Compare systems on the same queries: the difference of their means, of their PSI "
+DESCRIPTION = (
+    "Compare systems on the same queries: the difference of their means, of their PSI "
     "at equal documents, and whether their profiles over positions differ. Documents, or "
     "clusters of them, count as independent, not queries; a difference of profiles is claimed only "
-    "where hits and misses both show it. Of three or more, p-values are adjusted over all pairs.",
-    add_arguments=add_arguments,
-    run=run_compare,
+    "where hits and misses both show it. Of three or more, p-values are adjusted over all pairs."
 )

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import Command, add_config, read_config
+from psibench.commands.base import add_config, read_config
 from psibench.commands.plan import RESULTS, ends, number
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
@@ -25,7 +25,7 @@ NOTE = (
 )
 
 
-def run_estimate(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Print what language models and embedding APIs will be asked, and what it costs."""
     import polars as pl
 
@@ -138,12 +138,11 @@ def _designs(measured: "Measured") -> Iterator[str]:
                 yield f"{planned.id}, {language}: {said}"
 
 
-COMMAND = Command(
-    description="Print requests, those already answered, tokens and money per task, benchmark and "
+add_arguments = add_config
+DESCRIPTION = (
+    "Print requests, those already answered, tokens and money per task, benchmark and "
     "language model, of translations per language, and of embedding APIs: the part of `psibench "
     "plan` that is paid, as ranges (its --csv has the numbers). What a run has measured takes the "
     "place of the config's numbers. Run it where you run the workflow: it uses the tables made so "
-    "far.",
-    add_arguments=add_config,
-    run=run_estimate,
+    "far."
 )

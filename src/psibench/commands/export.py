@@ -4,7 +4,6 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from psibench.commands.base import Command
 from psibench.errors import InputError
 from psibench.formats.built import Dataset, clashing_domains, find_datasets, prefixed_domains
 from psibench.publish.card import Licence, card_text, gather_facts, lost_positions
@@ -48,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_export(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Write all tables, a README.md, a croissant.json and for MTEB an eval.yaml, or nothing."""
     licence = Licence(args.licence, args.licence_link)
     datasets = find_datasets(args.benchmark, languages=args.languages, domains=args.domains)
@@ -106,14 +105,12 @@ def _names(text: str) -> list[str]:
     return names
 
 
-COMMAND = Command(
-    description="Write the tables of results/BENCHMARK/data in a layout that other programs read, "
+DESCRIPTION = (
+    "Write the tables of results/BENCHMARK/data in a layout that other programs read, "
     "with a card (README.md) of what was measured and Croissant metadata (croissant.json). posir: "
     "OUT/LANG/DOMAIN/{corpus,queries,qrels}/test.parquet, which `recipe: posir_release` reads "
     "back. mteb: configs LANG-corpus, LANG-queries, LANG-qrels, and eval.yaml, by which the hub "
     "takes results. beir: OUT/LANG/corpus.jsonl, "
     "queries.jsonl, qrels/test.tsv. trec: OUT/LANG/topics.tsv, qrels.trec, runs/MODEL.trec. "
-    "docs/publish.md says how each is loaded.",
-    add_arguments=add_arguments,
-    run=run_export,
+    "docs/publish.md says how each is loaded."
 )

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from psibench.commands.base import Command
 from psibench.config.paths import CONFIG_FOLDER, PROFILES
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError
@@ -38,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_init(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Write FOLDER/psibench.yaml, and the profile beside it."""
     config = args.folder / CONFIG_NAME
     made = [config] if args.profile is None else [config, args.folder / args.profile]
@@ -78,9 +77,7 @@ def find_texts(paths: Sequence[str | Path], *, is_named: bool) -> str:
     return f"Texts: {len(found):,} file{'s' if len(found) > 1 else ''}."
 
 
-COMMAND = Command(
-    description="Write a commented config for a corpus of your own, psibench.yaml. Nothing that is "
-    "there is overwritten.",
-    add_arguments=add_arguments,
-    run=run_init,
+DESCRIPTION = (
+    "Write a commented config for a corpus of your own, psibench.yaml. Nothing that is "
+    "there is overwritten."
 )

@@ -7,7 +7,7 @@ from typing import get_args
 
 import yaml
 
-from psibench.commands.base import Command, config_file
+from psibench.commands.base import config_file
 from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import composed, read_yaml
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_models(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Print a line per model, or whole entries, or checks.
 
     Raises
@@ -135,8 +135,4 @@ def _size(parameters_m: float | None) -> str:
     return f"{parameters_m / 1000:.1f}B" if parameters_m >= 999.5 else f"{parameters_m:.0f}M"
 
 
-COMMAND = Command(
-    description="List the models a config can name. docs/models.md says how to add one.",
-    add_arguments=add_arguments,
-    run=run_models,
-)
+DESCRIPTION = "List the models a config can name. docs/models.md says how to add one."

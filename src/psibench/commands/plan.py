@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import (
-    Command,
     add_config,
     read_config,
     refuse_unwritable,
@@ -36,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write all rows, unrounded")
 
 
-def run_plan(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Print the table of a config's work, and its sums."""
     import polars as pl
 
@@ -123,12 +122,10 @@ def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
             yield f"No {what} of {names}: its entry does not say its size ({keys})."
 
 
-COMMAND = Command(
-    description="Print what each stage of a config has to do: items, tokens, GPU and CPU hours, "
+DESCRIPTION = (
+    "Print what each stage of a config has to do: items, tokens, GPU and CPU hours, "
     "jobs and the longest of them, room in the store, money. Counts are those of the tables "
     "that a run made, else of the config's numbers (documents of a sample spread over its length "
     "bins, queries by what filters left in a run or in the papers), else of the source where it is "
-    "here. Two operations per parameter (input embeddings aside) and token. Nothing is run.",
-    add_arguments=add_arguments,
-    run=run_plan,
+    "here. Two operations per parameter (input embeddings aside) and token. Nothing is run."
 )

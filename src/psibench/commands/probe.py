@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.commands.base import Command, refuse_below, refuse_unwritable
+from psibench.commands.base import refuse_below, refuse_unwritable
 from psibench.commands.show import probe_lines
 from psibench.config.models import Model, SentenceTransformerModel
 from psibench.config.registry import load_registry
@@ -74,7 +74,7 @@ def add_model_and_corpus(parser: argparse.ArgumentParser, *, documents: str) -> 
     parser.add_argument("--text-column", default="text", help="field of the texts (text)")
 
 
-def probe(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Run the probe, print its summary and write it where asked."""
     _check(args)
     entry = find_model(args.model, max_tokens=args.max_tokens)
@@ -216,8 +216,4 @@ def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) ->
 
 
 LISTED = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())
-COMMAND = Command(
-    f"Run one probe of a model on a corpus and print its summary.\n\nprobes:\n{LISTED}",
-    add_arguments,
-    probe,
-)
+DESCRIPTION = f"Run one probe of a model on a corpus and print its summary.\n\nprobes:\n{LISTED}"

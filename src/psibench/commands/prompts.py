@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from psibench.commands.base import Command, add_config, read_config
+from psibench.commands.base import add_config, read_config
 from psibench.errors import InputError
 from psibench.generate.ask import read_task_tables
 from psibench.llm.prompts import requests_of
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(render)
 
 
-def run_prompts(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Print the messages of one item."""
     print("\n".join(_rendered(args)))
 
@@ -96,8 +96,4 @@ def _asked(planned: PlannedBenchmark, task: str) -> Iterator[tuple[str, str, dic
                 yield language, domain, tables
 
 
-COMMAND = Command(
-    description="The final text of one record, as a language model gets it.",
-    add_arguments=add_arguments,
-    run=run_prompts,
-)
+DESCRIPTION = "The final text of one record, as a language model gets it."

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from psibench.commands.base import Command, refuse_unwritable
+from psibench.commands.base import refuse_unwritable
 from psibench.errors import InputError
 from psibench.publish.results import corpus_rows, eval_results
 from psibench.report.leaderboard import all_rows, render_leaderboard, runs_of
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_publish(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Write the page, or the file of a model's results."""
     (_leaderboard if args.kind == "leaderboard" else _results)(args)
 
@@ -109,9 +109,7 @@ def _results(args: argparse.Namespace) -> None:
     print(path)
 
 
-COMMAND = Command(
-    description="Write many runs side by side on one static page, or a model's results for its "
-    "repository on the hub.",
-    add_arguments=add_arguments,
-    run=run_publish,
+DESCRIPTION = (
+    "Write many runs side by side on one static page, or a model's results for its "
+    "repository on the hub."
 )

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from logging.handlers import BufferingHandler
 from pathlib import Path
 
-from psibench.commands.base import Command, config_file
+from psibench.commands.base import config_file
 from psibench.config.paths import PROFILES, SNAKEFILE
 from psibench.errors import InputError
 
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--dry-run", action="store_true", help="list the jobs; run nothing")
 
 
-def run_workflow(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Check the config, run Snakemake, print the table that was asked for.
 
     Raises
@@ -194,12 +194,12 @@ def run_snakemake(arguments: Sequence[str], failed: logging.Handler) -> int:
 
 def show_results(targets: Sequence[str]) -> None:
     """Print the tables among the targets, and which files to look at."""
-    from psibench.commands.show import run_show
+    from psibench.commands import show
 
     asked = targets or ["all" if (RESULTS / "psi_table.parquet").is_file() else "probes"]
     names = dict.fromkeys(TABLES[stem] for t in asked if (stem := Path(t).stem) in TABLES)
     for name in names:
-        run_show(argparse.Namespace(file=RESULTS / f"{name}.parquet", long=False, all=False))
+        show.run(argparse.Namespace(file=RESULTS / f"{name}.parquet", long=False))
     files = [
         path
         for target in asked
@@ -210,10 +210,8 @@ def show_results(targets: Sequence[str]) -> None:
         print("Written:", *files)
 
 
-COMMAND = Command(
-    description="Run the workflow in this folder: results/ and store/ are made here. Options of "
+DESCRIPTION = (
+    "Run the workflow in this folder: results/ and store/ are made here. Options of "
     "Snakemake follow after --, as in `psibench run my.yaml -- --until encode`; its exit code is "
-    "the command's, but 2 where jobs failed on bad input alone.",
-    add_arguments=add_arguments,
-    run=run_workflow,
+    "the command's, but 2 where jobs failed on bad input alone."
 )

@@ -2,7 +2,6 @@
 
 import argparse
 
-from psibench.commands.base import Command
 from psibench.config.paths import IS_INSTALLED
 from psibench.config.paths import SCHEMA as SCHEMA_FILE
 from psibench.errors import InputError
@@ -17,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_schema(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Write or compare config/schema.json and docs/config.md."""
     if IS_INSTALLED:
         raise InputError(f"the page is of a checkout; an installed psibench has {SCHEMA_FILE}")
@@ -33,8 +32,4 @@ def run_schema(args: argparse.Namespace) -> None:
         print("config/schema.json and docs/config.md are up to date")
 
 
-COMMAND = Command(
-    description="Generate the config's JSON schema and its reference page.",
-    add_arguments=add_arguments,
-    run=run_schema,
-)
+DESCRIPTION = "Generate the config's JSON schema and its reference page."

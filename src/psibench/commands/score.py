@@ -12,10 +12,11 @@ from typing import Literal
 import polars as pl
 
 from psibench import __version__
-from psibench.commands.base import Command, refuse_file, refuse_unwritable, write_result
+from psibench.commands.base import refuse_file, refuse_unwritable, write_result
 from psibench.commands.psi_text import format_labels, print_glance, span_lines
 from psibench.commands.score_example import with_example
-from psibench.commands.score_options import add_arguments, token_limits, visible_ends
+from psibench.commands.score_options import add_arguments as add_arguments
+from psibench.commands.score_options import token_limits, visible_ends
 from psibench.errors import InputError
 from psibench.formats.beir import BY_SPAN, read_qrels, read_queries
 from psibench.formats.checks import (
@@ -62,7 +63,7 @@ N_REVERSED = 1_000
 """So many queries at most are scored a second time, in the reverse order."""
 
 
-def run_score(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Score every run, write the tables and the page, print what the PSI table comes to."""
     args = with_example(args) if args.example else args
     args.length_buckets = args.length_buckets is not False
@@ -403,14 +404,12 @@ def query_score_files(models: Sequence[str]) -> dict[str, str]:
     return names
 
 
-COMMAND = Command(
-    description="Score runs over queries of which it is known where their evidence is, by span or "
+DESCRIPTION = (
+    "Score runs over queries of which it is known where their evidence is, by span or "
     "by class: prints the PSI table and "
     "what it says, and with --out writes psi_table and bucket_scores (.csv and .parquet) and "
     "per-query scores. Documents "
     "are ranked by score, ties by document id, the last first, as in trec_eval; a rank column is "
     "not used. Scores that contradict the ranks or the order of the file, and scores that are "
-    "mostly tied, are warned of.",
-    add_arguments=add_arguments,
-    run=run_score,
+    "mostly tied, are warned of."
 )

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.commands.base import Command
 from psibench.commands.psi_text import long_lines, print_glance
 from psibench.commands.text_table import Form, frame_lines
 from psibench.errors import InputError
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_show(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Print what a table comes to; with ``--long`` a block per benchmark and language pair."""
     file = args.file or _own_results()
     record = read_provenance(file) or {}
@@ -101,12 +100,8 @@ def probe_lines(table: pl.DataFrame) -> Iterator[str]:
     yield from frame_lines(lines, forms, n_text=len(names))
 
 
-COMMAND = Command(
-    description=(
-        "Print what a psi_table.parquet comes to, a word per model and what to do, with --long "
-        "also why; or the rows that sum up a probe_table.parquet. The CSV beside a table has every "
-        "row."
-    ),
-    add_arguments=add_arguments,
-    run=run_show,
+DESCRIPTION = (
+    "Print what a psi_table.parquet comes to, a word per model and what to do, with --long "
+    "also why; or the rows that sum up a probe_table.parquet. The CSV beside a table has every "
+    "row."
 )
