@@ -108,7 +108,7 @@ lint: setup
 	ruff check .
 	snakefmt --check Snakefile workflow
 	mypy
-	psibench schema --check
+	python tools/config_page.py --check
 	python tools/tables_page.py --check
 	python tools/reproduce_page.py --check
 	python tools/environments.py --check
@@ -127,7 +127,7 @@ format: setup
 	snakefmt Snakefile workflow
 
 schema: setup
-	psibench schema
+	python tools/config_page.py
 	python tools/tables_page.py
 	python tools/reproduce_page.py
 

@@ -18,7 +18,6 @@ COMMANDS = {
     "probe": "what a model's vectors look at: texts changed at known places",
     "prompts": "show what a language model gets for one item",
     "publish": "many runs side by side on one page, or a model's results as the hub reads them",
-    "schema": "write config/schema.json and docs/config.md from the typed config",
 }
 """Name, which is the module's, and help in one line."""
 
@@ -37,7 +36,6 @@ EXAMPLES = {
     "probe": "psibench probe insertion all-minilm-l6-v2-512 corpus.parquet --out insertion.csv",
     "prompts": "psibench prompts render locate_span --row ID --config my-config.yaml",
     "publish": "psibench publish leaderboard results --out leaderboard.html",
-    "schema": "psibench schema",
 }
 """A whole line that works as it stands, but for names of files."""
 
