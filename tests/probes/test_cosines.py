@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 from probe_texts import WORDS, document
 
-from psibench.probes.cosines import measure, summarise
+from psibench.probes.cosines import measure
+from psibench.probes.run import ALL_PROBES
 from psibench.probes.settings import Probes
 from psibench.probes.tables import (
     EMPTY_QUERIES,
@@ -101,7 +102,7 @@ def test_a_query_without_a_span_and_evidence_that_is_all_are_left_out_with_their
         "no one evidence span",
         "the evidence is the whole text",
     ]
-    rows = summarise("moving", found, level=0.95)
+    rows = ALL_PROBES["moving"].summarise(found, level=0.95)
     assert {row["n_documents"] for row in rows} == {1}
     assert {row["n_left_out"] for row in rows} == {2}
 
@@ -124,7 +125,7 @@ def test_the_summary_is_of_documents_that_have_every_place():
             "left_out": [None] * 6 + ["too few sentences"],
         }
     )
-    found = summarise("removal", rows, level=0.95)
+    found = ALL_PROBES["removal"].summarise(rows, level=0.95)
     every = [row for row in found if row["read"] == "all"]
     assert [row["value"] for row in every[:3]] == pytest.approx([0.8, 0.8, 0.7])
     assert [row["read_share"] for row in every[:3]] == [1.0, 1.0, 0.5]

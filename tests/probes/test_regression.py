@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from psibench.probes.regression import decompose, measure_regression, summarise_regression
+from psibench.probes.regression import decompose, measure_regression
+from psibench.probes.run import ALL_PROBES
 
 COLUMNS = """
     domain document_id shuffled n_sentences place sentence coefficient importance part_read read
@@ -72,7 +73,7 @@ def test_the_pooled_correlation_is_negative_without_any_effect_of_place():
     frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
     found = {
         row["condition"]: row["value"]
-        for row in summarise_regression(frame, level=0.95)
+        for row in ALL_PROBES["regression"].summarise(frame, level=0.95)
         if row["measure"] == "correlation" and row["read"] == "all"
     }
     x, y = (frame[name].to_numpy() for name in ("place", "importance"))
@@ -90,7 +91,7 @@ def test_the_interval_of_the_pooled_correlation_is_over_what_each_document_adds_
         for place, weight in enumerate(rng.normal(size=n), 1)
     ]
     frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
-    found = {row["condition"]: row for row in summarise_regression(frame, level=0.95)}
+    found = {row["condition"]: row for row in ALL_PROBES["regression"].summarise(frame, level=0.95)}
     row = found["pooled, as it is"]
     x, y = (frame[name].to_numpy() for name in ("place", "importance"))
     document = np.repeat(np.arange(4), sizes)
@@ -118,7 +119,7 @@ def test_the_correlation_within_documents_is_tested_against_none_from_thirty_doc
     frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
 
     def within(some):
-        found = summarise_regression(some, level=0.95)
+        found = ALL_PROBES["regression"].summarise(some, level=0.95)
         return next(row for row in found if row["condition"] == "within documents, as it is")
 
     rs = [np.corrcoef(own["place"], own["importance"])[0, 1] for own in frame.iter_slices(4)]

@@ -10,8 +10,8 @@ from psibench.probes.retrieval import (
     Collection,
     measure_reversal,
     ndcg_with_variants,
-    summarise_reversal,
 )
+from psibench.probes.run import ALL_PROBES
 from psibench.probes.settings import Probes
 from psibench.probes.tables import Texts
 from psibench.text.lengths import count_whitespace_tokens
@@ -141,7 +141,7 @@ def test_an_encoder_of_the_first_tokens_finds_the_back_once_it_is_in_front(colle
     assert found.filter(origin="back")["visible_after"].max() == 1
     rows = {
         row["measure"]: row["value"]
-        for row in summarise_reversal(found, level=0.95)
+        for row in ALL_PROBES["reversal"].summarise(found, level=0.95)
         if row["domain"] == "all" and row["read"] == "all"
     }
     assert rows["delta"] < -0.2
@@ -194,7 +194,9 @@ def test_delta_rev_takes_documents_as_units():
             "left_out": pl.Series([None] * 5, dtype=pl.String),
         }
     )
-    row = next(r for r in summarise_reversal(rows, level=0.95) if r["measure"] == "delta_rev")
+    row = next(
+        r for r in ALL_PROBES["reversal"].summarise(rows, level=0.95) if r["measure"] == "delta_rev"
+    )
     assert row["value"] == pytest.approx(0.5)
     assert row["n_documents"] == 3
     # influences: d0 (1 - .9)/2 - (.2 - .4 + .4 - .4)/3 = .11667; d1 -.2/3; d2 -.1/2

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.probes.saliency import measure_saliency, normalised, summarise_saliency
+from psibench.probes.run import ALL_PROBES
+from psibench.probes.saliency import measure_saliency, normalised
 from psibench.probes.settings import Probes
 from psibench.probes.tables import Texts
 
@@ -61,7 +62,9 @@ def test_special_tokens_are_left_out_and_what_was_not_read_is_said(network):
 def test_the_summary_has_100_points_with_their_spread_and_the_tenths(network):
     found = measure_saliency(texts(TEXT, TEXT[40:], "x"), network(), Probes())
     assert found["left_out"].drop_nulls().to_list() == ["no gradient"]
-    rows = [row for row in summarise_saliency(found, level=0.95) if row["read"] == "all"]
+    rows = [
+        row for row in ALL_PROBES["saliency"].summarise(found, level=0.95) if row["read"] == "all"
+    ]
     points = [row for row in rows if row["n_places"] == 100 and row["measure"] == "saliency"]
     assert len(points) == 100
     matrix = found.drop_nulls("point")["saliency"].to_numpy().reshape(2, 100)
@@ -80,7 +83,9 @@ def test_all_pairs_count_in_the_curve_and_documents_in_its_interval(network):
         Texts(two.documents, pl.concat([two.queries, again])), network(), Probes()
     )
     matrix = found.sort("document_id", "query_id", "point")["saliency"].to_numpy().reshape(3, 100)
-    rows = [row for row in summarise_saliency(found, level=0.95) if row["read"] == "all"]
+    rows = [
+        row for row in ALL_PROBES["saliency"].summarise(found, level=0.95) if row["read"] == "all"
+    ]
     assert {row["n_documents"] for row in rows} == {2}
     points = [row for row in rows if row["n_places"] == 100]
     curve = [row["value"] for row in points if row["measure"] == "saliency"]

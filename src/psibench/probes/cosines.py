@@ -8,7 +8,6 @@ control: what it is about is the same at each.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,8 +24,6 @@ from psibench.probes.tables import (
     ProbeRun,
     Row,
     Texts,
-    by_domain,
-    by_reading,
     mean_row,
     profile_rows,
     read_sample,
@@ -221,34 +218,30 @@ def _made(about: Row, make: Callable[[], list[Variant]]) -> Iterator[Row]:
 OF_THREE: Mapping[str, str] = {"insertion": "in", "removal": "out"}
 
 
-def summarise(probe: ProbeName, rows: pl.DataFrame, *, level: float) -> list[Row]:
-    """Return the rows of PROBE_TABLE about a cosine probe: see `tables.profile_rows`.
+def by_size(rows: pl.DataFrame) -> Iterator[tuple[Row, pl.DataFrame]]:
+    """Yield the rows of each size and number of places; where sizes vary, then all of them.
 
-    A document counts if all its rows do; with several queries by their mean. Where sizes vary, the
-    last rows are about the mean over all of them, of the documents that fit at each.
+    The last are about the mean over all sizes, of the documents that fit at each.
     """
-    measures = [name for name in ("cosine", METRIC) if rows[name].is_not_null().any()]
-    found: list[Row] = []
-    for domain, in_domain in by_domain(rows):
-        parts: list[tuple[Any, Any, pl.DataFrame]] = [
-            (size, n_places, part)
-            for (size, n_places), part in in_domain.group_by(
-                "size", "n_places", maintain_order=True
-            )
-        ]
-        if len({size for size, _, _ in parts}) > 1:
-            parts.append((None, parts[0][1], in_domain))
-        for size, n_places, part in parts:
-            for about, kept in by_reading(part, domain, all_rows_of=DOCUMENT):
-                for name in measures:
-                    profile = _profile(probe, kept, name, n_places, level=level)
-                    found += [about | {"size": size, "n_places": n_places} | one for one in profile]
-    return found
+    groups = rows.group_by("size", "n_places", maintain_order=True)
+    sizes = [({"size": size, "n_places": n}, part) for (size, n), part in groups]
+    yield from sizes
+    if rows["size"].n_unique() > 1:
+        yield sizes[0][0] | {"size": None}, rows
 
 
-def _profile(
-    probe: ProbeName, kept: pl.DataFrame, measure: str, n_places: int, *, level: float
-) -> Iterator[Row]:
+def cosine_figures(probe: ProbeName, kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    """Yield the figures of a cosine probe, of cosines and, where it was asked for, of nDCG@10.
+
+    Of several queries of a document by their mean. See `tables.profile_rows`.
+    """
+    for measure in ("cosine", METRIC):
+        if kept[measure].is_not_null().any():
+            yield from _profile(probe, kept, measure, level=level)
+
+
+def _profile(probe: ProbeName, kept: pl.DataFrame, measure: str, *, level: float) -> Iterator[Row]:
+    n_places = int(kept["n_places"][0])
     means = kept.group_by(*DOCUMENT, "place", maintain_order=True).agg(
         pl.col(measure).mean(), pl.col("part_read").mean()
     )

@@ -20,8 +20,6 @@ from psibench.probes.tables import (
     ProbeFiles,
     ProbeRun,
     Row,
-    by_domain,
-    by_reading,
     effect_row,
     in_parts,
     influence_of_documents,
@@ -188,8 +186,14 @@ def _unfit(sentences: np.ndarray, document: np.ndarray) -> str | None:
 # --- Summary ---
 
 
-def summarise_regression(rows: pl.DataFrame, *, level: float) -> list[Row]:
-    """Return the rows of PROBE_TABLE, of documents as they are and shuffled.
+def by_order(rows: pl.DataFrame) -> Iterator[tuple[Row, pl.DataFrame]]:
+    """Yield the rows of documents as they are, then those of shuffled ones."""
+    for is_shuffled in (False, True):
+        yield {}, rows.filter(shuffled=is_shuffled)
+
+
+def regression_figures(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    """Yield the figures of documents as they are, or of shuffled ones.
 
     ``r2``, ``mae`` and ``r2_equal``, that of equal weights, are means over documents.
     ``importance`` of place k is the mean, over documents that have k sentences, of importance times
@@ -202,14 +206,9 @@ def summarise_regression(rows: pl.DataFrame, *, level: float) -> list[Row]:
     is below 0 for a model that knows no place, too, as long documents have later places and less
     importance for each.
     """
-    found: list[Row] = []
-    for domain, in_domain in by_domain(rows):
-        for is_shuffled, order in ((False, "as it is"), (True, "shuffled")):
-            for about, kept in by_reading(in_domain.filter(shuffled=is_shuffled), domain):
-                for row in _weights(kept, level=level):
-                    condition = f"{row['condition']}, {order}".removeprefix(", ")
-                    found.append(about | row | {"condition": condition})
-    return found
+    order = "shuffled" if kept["shuffled"][0] else "as it is"
+    for row in _weights(kept, level=level):
+        yield row | {"condition": f"{row['condition']}, {order}".removeprefix(", ")}
 
 
 def _weights(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:

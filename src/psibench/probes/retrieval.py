@@ -20,8 +20,6 @@ from psibench.probes.tables import (
     ProbeFiles,
     ProbeRun,
     Row,
-    by_domain,
-    by_reading,
     effect_row,
     influence_of_documents,
     read_queries,
@@ -259,26 +257,17 @@ def _visible(pieces: Sequence[tuple[int, int]], limit: int) -> float:
     return seen / n_chars if n_chars else 0.0
 
 
-def summarise_reversal(rows: pl.DataFrame, *, level: float) -> list[Row]:
-    """Return the rows of PROBE_TABLE: means by origin, the changes, and Delta_rev.
+ARROWS = {"front": "F->B", "middle": "M->M", "back": "B->F"}
+
+
+def reversal_figures(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    """Yield means by origin, the changes, and Delta_rev.
 
     ``delta_rev`` is nDCG@10 of back-origin queries less that of front-origin ones after reversal,
     nDCG(B->F) - nDCG(F->B); ``delta`` the same before it. Both compare queries of the back with
     queries of the front. ``delta_change``, the one less the other, is what moving does to the same
     queries. A document's queries are one unit in all intervals.
     """
-    return [
-        about | row
-        for domain, in_domain in by_domain(rows)
-        for about, kept in by_reading(in_domain, domain)
-        for row in _origins(kept, level=level)
-    ]
-
-
-ARROWS = {"front": "F->B", "middle": "M->M", "back": "B->F"}
-
-
-def _origins(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
     kept = kept.with_columns(change=pl.col("after") - pl.col("before"))
     for origin, arrow in ARROWS.items():
         mine = {origin: 1}

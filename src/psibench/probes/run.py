@@ -6,7 +6,7 @@ tables is the same for all of them.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,22 +19,32 @@ from psibench.config.models import EmbeddingApiModel
 from psibench.config.sections import Encoding
 from psibench.encode.api import service_revision
 from psibench.encode.job import revisions_of
-from psibench.probes.cosines import PROBE_COSINES, probe_cosines, summarise
+from psibench.probes.cosines import PROBE_COSINES, by_size, cosine_figures, probe_cosines
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.regression import (
     SENTENCE_WEIGHTS,
+    by_order,
     probe_regression,
-    summarise_regression,
+    regression_figures,
 )
 from psibench.probes.retrieval import (
     METRIC,
     REVERSAL_SCORES,
     probe_reversal,
-    summarise_reversal,
+    reversal_figures,
 )
-from psibench.probes.saliency import SALIENCY, probe_saliency, summarise_saliency
+from psibench.probes.saliency import SALIENCY, probe_saliency, saliency_figures
 from psibench.probes.settings import ProbeName
-from psibench.probes.tables import LABELS, PROBE_TABLE, ProbeFiles, ProbeRun, Row, rows_frame
+from psibench.probes.tables import (
+    LABELS,
+    PROBE_TABLE,
+    ProbeFiles,
+    ProbeRun,
+    Row,
+    by_domain,
+    by_reading,
+    rows_frame,
+)
 from psibench.tables import write_table
 from psibench.tables.derived import derived
 from psibench.tables.spec import TableSpec
@@ -47,29 +57,54 @@ logger = logging.getLogger("psibench")
 class Probe:
     """What a probe is made of.
 
-    ``measure`` makes the rows of ``spec`` less `LABELS`, ``summarise`` the rows of PROBE_TABLE of
-    them; ``values`` are the columns that a model decides: means of them are what the summary has.
+    ``measure`` makes the rows of ``spec`` less `LABELS`; ``values`` are the columns that a model
+    decides. ``figures`` makes rows of PROBE_TABLE of rows that are about one thing: ``groups``
+    tells such rows apart, with what to call each. With ``whole_documents`` a document counts if all
+    its rows of a group do, without if one does.
     """
 
     spec: TableSpec
     measure: Callable[[ProbeRun, ProbeFiles, ProbeEncoder], pl.DataFrame]
-    summarise: Callable[..., list[Row]]
+    figures: Callable[..., Iterator[Row]]
     values: tuple[str, ...]
+    groups: Callable[[pl.DataFrame], Iterable[tuple[Row, pl.DataFrame]]] = lambda rows: [({}, rows)]
+    whole_documents: bool = False
+
+    def summarise(self, rows: pl.DataFrame, *, level: float) -> list[Row]:
+        """Return the rows of PROBE_TABLE: over all domains and by each, of all and of whole texts.
+
+        ``level`` is that of the intervals over documents.
+        """
+        return [
+            about | labels | row
+            for domain, in_domain in by_domain(rows)
+            for labels, group in self.groups(in_domain)
+            for about, kept in by_reading(group, domain, whole_documents=self.whole_documents)
+            for row in self.figures(kept, level=level)
+        ]
 
 
 ALL_PROBES: Mapping[ProbeName, Probe] = {
     **{
-        name: Probe(PROBE_COSINES, probe_cosines, partial(summarise, name), ("cosine", METRIC))
+        name: Probe(
+            PROBE_COSINES,
+            probe_cosines,
+            partial(cosine_figures, name),
+            ("cosine", METRIC),
+            by_size,
+            whole_documents=True,
+        )
         for name in ("insertion", "removal", "segments", "moving")
     },
-    "reversal": Probe(REVERSAL_SCORES, probe_reversal, summarise_reversal, ("before", "after")),
+    "reversal": Probe(REVERSAL_SCORES, probe_reversal, reversal_figures, ("before", "after")),
     "regression": Probe(
         SENTENCE_WEIGHTS,
         probe_regression,
-        summarise_regression,
+        regression_figures,
         ("coefficient", "importance", "r2", "mae", "r2_equal"),
+        by_order,
     ),
-    "saliency": Probe(SALIENCY, probe_saliency, summarise_saliency, ("saliency",)),
+    "saliency": Probe(SALIENCY, probe_saliency, saliency_figures, ("saliency",)),
 }
 
 

@@ -9,6 +9,7 @@ model that looks there whatever is asked.
 A gradient says where a small change would move the cosine, not what the cosine is made of.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -18,12 +19,11 @@ from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import Probes
 from psibench.probes.tables import (
     ABOUT,
+    DOCUMENT,
     ProbeFiles,
     ProbeRun,
     Row,
     Texts,
-    by_domain,
-    by_reading,
     mean_row,
     profile_rows,
     read_sample,
@@ -112,30 +112,24 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder, settings: Probes) -> p
     return rows_frame(SALIENCY, rows)
 
 
-def summarise_saliency(rows: pl.DataFrame, *, level: float) -> list[Row]:
-    """Return the rows of PROBE_TABLE: mean and ``saliency sd`` of 100 points, profile of tenths.
+def saliency_figures(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    """Yield mean and ``saliency sd`` of 100 points, and the profile of tenths.
 
     Means and standard deviations are over pairs of a query and a document, as PosIR's figure 5 has
     them; intervals and tests have documents as units.
     """
-    found: list[Row] = []
     names = [f"{place} of {N_TENTHS}" for place in range(1, N_TENTHS + 1)]
-    groups = (
-        pair for domain, in_domain in by_domain(rows) for pair in by_reading(in_domain, domain)
-    )
-    for about, kept in groups:
-        ordered = kept.sort("domain", "document_id", "query_id", "point")
-        matrix = ordered["saliency"].to_numpy().reshape(-1, N_POINTS)
-        tenths = matrix.reshape(len(matrix), N_TENTHS, -1).mean(axis=2)
-        pairs = ordered.filter(point=1).group_by("domain", "document_id", maintain_order=True)
-        sizes = pairs.len()["len"].to_numpy()
-        of = np.repeat(np.arange(len(sizes)), sizes)
-        for row in profile_rows(tenths, "saliency", names, level=level, documents=of):
-            found.append(about | {"n_places": N_TENTHS} | row)
-        for point, values in enumerate(matrix.T, 1):
-            place = {"n_places": N_POINTS, "place": point, "condition": f"{point} of {N_POINTS}"}
-            mean = mean_row(values, level=level, documents=of)
-            spread = {"value": float(values.std()), "n_documents": mean["n_documents"]}
-            found.append(about | place | {"measure": "saliency"} | mean)
-            found.append(about | place | {"measure": "saliency sd"} | spread)
-    return found
+    ordered = kept.sort(*DOCUMENT, "query_id", "point")
+    matrix = ordered["saliency"].to_numpy().reshape(-1, N_POINTS)
+    tenths = matrix.reshape(len(matrix), N_TENTHS, -1).mean(axis=2)
+    pairs = ordered.filter(point=1).group_by(DOCUMENT, maintain_order=True)
+    sizes = pairs.len()["len"].to_numpy()
+    of = np.repeat(np.arange(len(sizes)), sizes)
+    for row in profile_rows(tenths, "saliency", names, level=level, documents=of):
+        yield row | {"n_places": N_TENTHS}
+    for point, values in enumerate(matrix.T, 1):
+        place = {"n_places": N_POINTS, "place": point, "condition": f"{point} of {N_POINTS}"}
+        mean = mean_row(values, level=level, documents=of)
+        spread = {"value": float(values.std()), "n_documents": mean["n_documents"]}
+        yield place | {"measure": "saliency"} | mean
+        yield place | {"measure": "saliency sd"} | spread

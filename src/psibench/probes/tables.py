@@ -374,16 +374,16 @@ def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def by_reading(
-    rows: pl.DataFrame, domain: str, *, all_rows_of: Sequence[str] = ()
+    rows: pl.DataFrame, domain: str, *, whole_documents: bool
 ) -> Iterator[tuple[Row, pl.DataFrame]]:
     """Yield the rows that count: of all documents, then of those read whole; none where none are.
 
     Before each ``domain``, ``read`` and ``n_left_out``, the documents that do not count. A row
-    counts by itself, or, with ``all_rows_of`` some columns, if all rows of the same values do.
+    counts by itself, or, with ``whole_documents``, if all of its document do.
     """
     fits, is_whole = pl.col("left_out").is_null(), pl.col("read") >= 1
     for read, counts in (("all", fits), ("whole", fits & is_whole)):
-        kept = rows.filter(counts.all().over(all_rows_of) if all_rows_of else counts)
+        kept = rows.filter(counts.all().over(DOCUMENT) if whole_documents else counts)
         if not kept.is_empty():
             n_left_out = n_of_documents(rows) - n_of_documents(kept)
             yield {"domain": domain, "read": read, "n_left_out": n_left_out}, kept
