@@ -4,13 +4,13 @@ Languages, domains and language pairs; the tasks of language models, who is aske
 shards; the steps, and the names of the tables on the way. A view has all that its benchmark has.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from psibench.config.paths import prompt_path
-from psibench.errors import InputError, MissingError
+from psibench.errors import InputError, MissingError, refuse
 from psibench.filters.decide import SPAN_PARTS
 from psibench.filters.negatives import FinewebNegatives, PosirNegatives
 from psibench.generate.benchmarks import (
@@ -45,30 +45,23 @@ BY_DOMAIN = ("false_negatives", "clean_translations")
 """Steps that write a benchmark's tables, in one job for each domain."""
 TRANSLATOR, JUDGE_TRANSLATOR = SAMPLED
 
-ErrorsAt = Callable[[str], AbstractContextManager[None]]
-"""Surrounds the search for what a config names; given its key, which goes before what is said."""
 
+@dataclass(frozen=True)
+class Gathered:
+    """What is wrong with a config: the files that it names and that are not there, and all else."""
 
-def gather_errors(missing: list[str] | None = None, problems: list[str] | None = None) -> ErrorsAt:
-    """Return what puts the place in front of errors.
-
-    Files not there go to ``missing`` and what else is wrong to ``problems``, each if given: then
-    nothing is known of it, and the search goes on.
-    """
+    missing: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @contextmanager
-    def errors_at(where: str) -> Iterator[None]:
+    def at(self, where: str) -> Iterator[None]:
+        """Note an error with the place in front; nothing is known of it, and the search goes on."""
         try:
             yield
         except InputError as error:
-            found = error.under(where)
-            noted = missing if isinstance(found, MissingError) else problems
-            if noted is None:
-                raise found from error
-            if str(found) not in noted:
-                noted.append(str(found))
-
-    return errors_at
+            noted = self.missing if isinstance(error, MissingError) else self.problems
+            if (said := str(error.under(where))) not in noted:
+                noted.append(said)
 
 
 @dataclass(frozen=True)
@@ -335,10 +328,10 @@ class PlannedBenchmark:
         return before[-1] if before else TASKS[section.recipe][-1].name
 
 
-def plan_benchmarks(
-    config: Config, errors_at: ErrorsAt | None = None
-) -> dict[str, PlannedBenchmark]:
+def plan_benchmarks(config: Config, noted: Gathered | None = None) -> dict[str, PlannedBenchmark]:
     """Return the benchmarks of a config by id; `views_of` gives those of each.
+
+    What is wrong with templates and releases goes to ``noted``; None: it is refused.
 
     Raises
     ------
@@ -347,20 +340,22 @@ def plan_benchmarks(
         cross-lingual pair names a language it does not have; if a template cannot be read, or is
         not made for its task.
     """
-    errors_at = errors_at or gather_errors()
+    gathered = noted or Gathered()
     found = {}
     for name, section in config.benchmarks.items():
         where, places = f"config key benchmarks.{name}", list[Place]()
-        with errors_at(f"{where}.source"):
+        with gathered.at(f"{where}.source"):
             places = places_of(section)
         tasks = {}
         for key, task in _tasks(section):
             tasks[task.task.name] = task
-            with errors_at(f"{where}.{key}"):
+            with gathered.at(f"{where}.{key}"):
                 tasks[task.task.name] = _with_template(task)
         found[name] = PlannedBenchmark(name, section, tuple(places), tasks, base=name)
         if places:
             _check_languages(found[name])
+    if noted is None:
+        refuse([*gathered.problems, *gathered.missing])
     return found
 
 

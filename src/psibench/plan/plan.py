@@ -40,9 +40,8 @@ from psibench.models.checkpoints import local_folder
 from psibench.models.manifests import Part, manifest_name
 from psibench.models.run_files import check_run_files
 from psibench.plan.benchmarks import (
-    ErrorsAt,
+    Gathered,
     PlannedBenchmark,
-    gather_errors,
     plan_benchmarks,
     views_of,
 )
@@ -414,40 +413,36 @@ def make_plan(
     ----------
     missing
         Where to put what is not there and where the config names it; of a benchmark whose release
-        is missing, no language is known. All that is wrong with files and folders is said at once
-        then. None: the first file that is missing, or is wrong, is an error.
+        is missing, no language is known. None: what is not there is an error.
 
     Raises
     ------
     InputError
-        If a model, language model or reranker is not known, or does not do what it is named for; a
-        template does not fit; a local source, checkpoint or run does not exist; a checkpoint has
-        fewer positions than its entry asks for.
+        With all that is wrong: a model, language model or reranker is not known, or does not do
+        what it is named for; a template does not fit; a local source, checkpoint or run does not
+        exist; a checkpoint has fewer positions than its entry asks for.
     """
-    problems: list[str] = []
-    errors_at = gather_errors() if missing is None else gather_errors(missing, problems)
+    found = Gathered([] if missing is None else missing)
     try:
-        plan = _make_plan(config, models, errors_at, problems)
+        plan = _make_plan(config, models, found)
     except InputError as error:
-        problems.append(str(error))
-    refuse(problems)
+        found.problems.append(str(error))
+    refuse(found.problems + (found.missing if missing is None else []))
     return plan
 
 
-def _make_plan(
-    config: Config, models: Mapping[str, Model], errors_at: ErrorsAt, problems: list[str]
-) -> Plan:
+def _make_plan(config: Config, models: Mapping[str, Model], noted: Gathered) -> Plan:
     known: dict[str, Model] = load_registry() | config.registry
     named, unfit = _named_models(config, models, known)
-    problems += unfit
-    benchmarks = plan_benchmarks(config, errors_at)
+    noted.problems.extend(unfit)
+    benchmarks = plan_benchmarks(config, noted)
     entries = dict(models) | named
     rerankers = resolve_rerankers(config, entries)
     there = entries | {name: model.base_entry for name, model in config.trained.items()}
     personas = dict[str, list[str]]()
     for name, section in config.benchmarks.items():
         if isinstance(section, Controlled):
-            with errors_at(f"config key benchmarks.{name}.personas"):
+            with noted.at(f"config key benchmarks.{name}.personas"):
                 source = section.personas.source
                 personas[name] = local_files(source) if isinstance(source, FilesSource) else []
     plan = Plan(
@@ -459,10 +454,10 @@ def _make_plan(
         rerankers=rerankers,
         llms=resolve_llms(config),
         prices=resolve_prices(config),
-        downloads=_downloads(config, there, rerankers, errors_at),
-        sources=_sources(benchmarks, errors_at),
+        downloads=_downloads(config, there, rerankers, noted),
+        sources=_sources(benchmarks, noted),
     )
-    problems += [*_without_pool(plan), *_unanswerable(plan)]
+    noted.problems.extend([*_without_pool(plan), *_unanswerable(plan)])
     if unfit:
         return plan  # whose runs are read is not known
     for name, entry in entries.items():
@@ -472,7 +467,7 @@ def _make_plan(
                 for row in plan.runs
                 if name in plan.component_models(row["model"], row["benchmark"])
             ]
-            with errors_at(f"model {name!r}"):
+            with noted.at(f"model {name!r}"):
                 check_run_files(entry, runs)
     return plan
 
@@ -481,7 +476,7 @@ def _without_pool(plan: Plan) -> Iterator[str]:
     """Say which trainings have no pool that fits."""
     for name, section in plan.config.training.items():
         native = plan.benchmarks[section.benchmark].native
-        if (language := plan.pool_language(name)) not in native:
+        if native and (language := plan.pool_language(name)) not in native:
             yield (
                 f"config key training.{name}.lang: {language!r} is no language that benchmark "
                 f"{section.benchmark!r} is read in; allowed: {', '.join(native)}"
@@ -550,25 +545,25 @@ def _downloads(
     config: Config,
     models: Mapping[str, Model],
     rerankers: Mapping[str, RerankerModel],
-    errors_at: ErrorsAt,
+    noted: Gathered,
 ) -> dict[str, Download]:
     """Return what is read of the hub, by name; local checkpoints that are not there are refused."""
     found, read = dict[str, Download](), dict[str, ModelBase | RerankerBase | str]()
     read |= {f"model {name!r}": entry for name, entry in models.items()}
     read |= {f"reranker {name!r}": entry for name, entry in rerankers.items()}
     for where, one in (read | {"config key length_tokenizer": config.length_tokenizer}).items():
-        with errors_at(where):
+        with noted.at(where):
             found |= {download.name: download for download in downloads_of(one)}
     return found
 
 
 def _sources(
-    benchmarks: Mapping[str, PlannedBenchmark], errors_at: ErrorsAt
+    benchmarks: Mapping[str, PlannedBenchmark], noted: Gathered
 ) -> dict[tuple[str, str, str], list[str]]:
     found = {}
     for name, planned in benchmarks.items():
         for place in planned.places:
-            with errors_at(f"config key benchmarks.{name}.{place.key}"):
+            with noted.at(f"config key benchmarks.{name}.{place.key}"):
                 files = planned.section_at(place.language, place.domain).files()
                 for path in files:
                     if not Path(path).is_file():
