@@ -109,7 +109,6 @@ def test_every_text_is_escaped() -> None:
             psi_row(
                 EVIL,
                 benchmark=EVIL,
-                domain=EVIL,
                 kind=EVIL,
                 best_same=EVIL,
                 flags=EVIL,
@@ -118,7 +117,7 @@ def test_every_text_is_escaped() -> None:
         ],
         [
             row | {"bucket": EVIL if row["bucket"] == "end" else row["bucket"]}
-            for row in bucket_rows(EVIL, (0.5, 0.4, 0.3), benchmark=EVIL, domain=EVIL, buckets=EVIL)
+            for row in bucket_rows(EVIL, (0.5, 0.4, 0.3), benchmark=EVIL, buckets=EVIL)
         ],
         [{"benchmark": EVIL, "language": EVIL, "domain": EVIL, "statistic": EVIL, "value": 1.0}],
         [
@@ -168,8 +167,9 @@ def test_full_and_tiny_are_compared_only_when_both_are_there() -> None:
         BenchmarkInfo("squad-tiny", "squad_posq", "tiny"),
         BenchmarkInfo("squad-full", "squad_posq", "full"),
     )
-    assert 'id="comparison"' in render_report(report_input([], both, benchmarks=infos))
-    assert 'id="comparison"' not in render_report(report_input([], both[:3], benchmarks=infos))
+    psi = [psi_row("alpha", benchmark=info.id, **squad) for info in infos]
+    assert 'id="comparison"' in render_report(report_input(psi, both, benchmarks=infos))
+    assert 'id="comparison"' not in render_report(report_input(psi, both[:3], benchmarks=infos))
 
 
 def test_right_to_left_and_cjk_ids_are_isolated() -> None:

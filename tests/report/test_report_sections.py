@@ -1,18 +1,13 @@
-"""Numbers in words, what a page leads with, and statistics."""
+"""Numbers in words, who wrote queries, and statistics."""
 
 import re
 
 import pytest
-from report_tables import frame, psi_row, report_input
+from report_tables import report_input
 
 from psibench.report.page import render_report
-from psibench.report.views import (
-    SLICE,
-    headlines,
-    simulation_note,
-)
+from psibench.report.views import simulation_note
 from psibench.report.wording import change, count, interval, number, p_text, p_value, percent
-from psibench.tables.schemas import PSI_TABLE
 
 
 @pytest.mark.parametrize(
@@ -50,19 +45,6 @@ def test_what_was_simulated_is_said_in_sentences() -> None:
     starts = ("Queries are written by stand-in/rules, a rule", "Queries are simulated known-item")
     for sentence, start in zip(note.removesuffix(".").split(". "), starts, strict=True):
         assert sentence.startswith(start)
-
-
-def test_pooled_slice_leads_and_without_one_the_largest() -> None:
-    rows = [
-        psi_row("a", benchmark="x", domain="law", n_queries=10),
-        psi_row("a", benchmark="x", domain="all", n_queries=5),
-        psi_row("a", benchmark="y", domain="law", n_queries=10),
-        psi_row("a", benchmark="y", domain="art", n_queries=20),
-    ]
-    assert headlines(frame(PSI_TABLE, rows)) == {
-        "x": dict.fromkeys(SLICE[:2], "eng-Latn") | {"domain": "all", "length_bucket": "all"},
-        "y": dict.fromkeys(SLICE[:2], "eng-Latn") | {"domain": "art", "length_bucket": "all"},
-    }
 
 
 def test_statistics_lead_with_pooled_groups_and_split_off_buckets() -> None:

@@ -39,11 +39,10 @@ from psibench.report.views import (
     Row,
     headline_metric,
     headlines,
-    in_slices,
+    leading_pair_rows,
     schemes_of,
 )
 from psibench.report.wording import SCHEME_TEXTS, p_value, pair_text, percent
-from psibench.tables.spec import POOLED
 
 # --- the page
 
@@ -74,9 +73,8 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     controls: dict[str, str | None] = {model.id: model.control for model in models}
     metric = headline_metric(inputs.psi_table)
     leading = headlines(inputs.psi_table, inputs.language_order)
-    of_buckets = headlines(inputs.bucket_scores.filter(metric=metric), inputs.language_order)
-    rows = in_slices(inputs.bucket_scores, of_buckets | leading).filter(metric=metric)
-    lead = in_slices(inputs.psi_table, leading).filter(metric=metric)
+    rows = leading_pair_rows(inputs.bucket_scores, leading).filter(metric=metric)
+    lead = leading_pair_rows(inputs.psi_table, leading).filter(metric=metric)
     ids = [info.id for info in benchmarks]
     schemes = {name: schemes_of(lead, name) for name in ids}
 
@@ -194,10 +192,9 @@ def answers(
     rows = lead.filter(benchmark=info.id, buckets=scheme).to_dicts()
     for one in verdicts(rows, controls=controls):
         name = Markup("{} {}").format(one.model, word_chip(one.word))
-        drawn = panels.pop(one.model, Panel(""))
+        drawn = panels.get(one.model, Panel(""))
         said.append(replace(drawn, name=name, note=one.advice))
-    shown = (*said, *panels.values())
-    return info, scheme, replace(curve, panels=shown) if shown else None
+    return info, scheme, replace(curve, panels=tuple(said)) if said else None
 
 
 def word_chip(word: str) -> Markup:
@@ -267,7 +264,7 @@ def curve_figures(
 ) -> dict[str, FigureView]:
     """Return a figure of means by position for each bucket scheme of a benchmark.
 
-    ``rows`` are the leading rows of ``bucket_scores`` (one slice per benchmark, one metric);
+    ``rows`` are the leading rows of ``bucket_scores`` (one pair per benchmark, one metric);
     only ``evidence = all`` is drawn. A benchmark without such rows has no figure.
     """
     mine = rows.filter(benchmark=info.id, evidence="all")
@@ -284,17 +281,14 @@ def curve_figures(
 
 
 def _curve_caption(lines: pl.DataFrame, row: Row) -> str:
-    """Say which means are drawn, and of which slice of the benchmark."""
+    """Say which means are drawn, and of which language pair."""
     caption = "Plain means with their intervals; at equal documents they cannot be told."
     if lines["plain"].count():
         caption = (
             "Means at equal documents with their intervals; thin and dashed: plain means, which "
             "stand alone where documents cannot tell."
         )
-    pair = pair_text(row["query_lang"], row["corpus_lang"])
-    parts = {"languages": pair, "domain": row["domain"], "length": row["length_bucket"]}
-    shown = "; ".join(f"{name} {value}" for name, value in parts.items() if value != POOLED)
-    return f"{caption} Shown: {shown}." if shown else caption
+    return f"{caption} Shown: languages {pair_text(row['query_lang'], row['corpus_lang'])}."
 
 
 def full_and_tiny_figure(

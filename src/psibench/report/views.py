@@ -10,7 +10,7 @@ from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.tables.spec import POOLED
 
 PREFERRED_METRIC = "ndcg@10"
-SLICE = ("query_lang", "corpus_lang", "domain", "length_bucket")
+SIDES = ("query_lang", "corpus_lang")
 PAIR = (
     pl.when(pl.col("query_lang") == pl.col("corpus_lang"))
     .then("query_lang")
@@ -29,7 +29,7 @@ STAND_IN_AUTHOR = (
 )
 
 Headline = dict[str, str]
-"""The slice of one benchmark that the page leads with: a value per column of `SLICE`."""
+"""The language pair of one benchmark that the page leads with: a value per column of `SIDES`."""
 Row = Mapping[str, Any]
 
 
@@ -90,36 +90,31 @@ def headline_metric(psi_table: pl.DataFrame) -> str:
 
 
 def headlines(table: pl.DataFrame, languages: Sequence[str] = ()) -> dict[str, Headline]:
-    """Return the leading slice of every benchmark of a PSI or bucket table.
+    """Return the leading language pair of every benchmark of a PSI table.
 
-    ``all`` is taken in each of language pair, domain and length bucket where it occurs; where it
-    does not, the value whose rows hold the most queries, and a pair of one language before a pair
-    of two. On a tie the first of ``languages`` is taken, then the first by name.
+    A pair of one language comes before a pair of two, then that with the most queries. On a tie
+    the first of ``languages`` is taken, then the first by name.
     """
     places = {language: place for place, language in enumerate(languages)}
-    ranked = [
+    listed = [
         pl.col(name).replace_strict(places, default=len(places), return_dtype=pl.Int64)
-        for name in ("corpus_lang", "query_lang")
+        for name in reversed(SIDES)
     ]
-    pooled = pl.sum_horizontal([(pl.col(name) == POOLED).cast(pl.Int32) for name in SLICE])
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
-    ordered = (
-        table.group_by("benchmark", *SLICE)
-        .agg(pl.col("n_queries").max())
-        .sort([-pooled, is_crossed, -pl.col("n_queries"), *ranked, *map(pl.col, SLICE)])
-    )
+    pairs = table.group_by("benchmark", *SIDES).agg(pl.col("n_queries").max())
+    ordered = pairs.sort([is_crossed, -pl.col("n_queries"), *listed, *map(pl.col, SIDES)])
     best: dict[str, Headline] = {}
     for row in ordered.iter_rows(named=True):
-        best.setdefault(row["benchmark"], {name: row[name] for name in SLICE})
+        best.setdefault(row["benchmark"], {name: row[name] for name in SIDES})
     return best
 
 
-def in_slices(frame: pl.DataFrame, leading: Mapping[str, Headline]) -> pl.DataFrame:
-    """Return the rows of every benchmark's slice."""
-    keys = [{"benchmark": name, **line} for name, line in leading.items()]
-    schema = dict.fromkeys(("benchmark", *SLICE), pl.String)
-    wanted = pl.DataFrame(keys, schema=schema)
-    return frame.join(wanted, on=wanted.columns, how="semi", maintain_order="left")
+def leading_pair_rows(frame: pl.DataFrame, leading: Mapping[str, Headline]) -> pl.DataFrame:
+    """Return the rows of every benchmark's leading pair, over all domains and lengths."""
+    keys = [{"benchmark": name, **pair} for name, pair in leading.items()]
+    wanted = pl.DataFrame(keys, schema=dict.fromkeys(("benchmark", *SIDES), pl.String))
+    pooled = frame.filter(domain=POOLED, length_bucket=POOLED)
+    return pooled.join(wanted, on=wanted.columns, how="semi", maintain_order="left")
 
 
 def schemes_of(frame: pl.DataFrame, benchmark: str) -> list[str]:
