@@ -47,7 +47,7 @@ def publish(table, folder, *more, model=MODEL):
 
 
 def test_each_corpus_has_its_score_and_its_psi_in_the_notes(tmp_path, psi):
-    _, entries = publish(psi, tmp_path, "--revision", "abc")
+    _, entries = publish(psi, tmp_path)
     rows = psi.filter(metric="ndcg@10", buckets="thirds", evidence="all", length_bucket="all")
     by_subset = {
         f"two_{row['corpus_lang']}-{row['domain']}_test": row
@@ -61,7 +61,7 @@ def test_each_corpus_has_its_score_and_its_psi_in_the_notes(tmp_path, psi):
         assert one.value == pytest.approx(100 * row["mean"], abs=1e-5)
         assert f"PSI by thirds {row['psi']:.3f}, at equal documents" in one.notes
         assert one.notes.endswith("108 queries by llm:writer-1")
-        assert (one.dataset_id, one.dataset_revision) == ("me/two", "abc")
+        assert one.dataset_id == "me/two"
 
 
 def test_the_tasks_are_those_that_the_exports_eval_yaml_registers(tmp_path, root, psi):

@@ -4,16 +4,13 @@ import re
 from typing import Any
 
 import pytest
-from language_tables import write_texts
 from report_tables import psi_row, report_input
 
-from psibench.errors import InputError
 from psibench.report.examples import (
     CONTEXT,
     LONGEST,
     example,
     excerpt,
-    read_examples,
 )
 from psibench.report.page import render_report
 
@@ -91,10 +88,3 @@ def test_long_texts_and_long_evidence_are_cut() -> None:
     assert before == "\u2026" + "a" * CONTEXT
     assert evidence == f"{'b' * half} \u2026 {'b' * half}"
     assert after == "c" * (CONTEXT - 1) + "\u2026"
-
-
-def test_a_query_whose_document_is_missing_is_refused_by_names(tmp_path) -> None:
-    corpus, queries = write_texts(tmp_path, {"d2": "A guitar has six strings."}, {"q1": "rivers?"})
-    files = {"corpus": str(corpus), "queries": str(queries)}
-    with pytest.raises(InputError, match=r"corpus\.parquet: no document 'd1', the positive"):
-        read_examples([files | {"benchmark": "b", "lang": "eng-Latn", "domain": "law"}])

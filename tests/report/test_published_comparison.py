@@ -241,6 +241,20 @@ OF_RELEASE = {"recipe": "posir_release", "source": {"path": "release"}}
 CLASSES = {"recipe": "fineweb_posq_release", "source": {"kind": "files", "paths": ["r.jsonl"]}}
 
 
+BEIR = {
+    "recipe": "beir",
+    "source": {"path": "mteb/scifact"},
+    "evidence": {
+        "layout": "scifact",
+        "source": {"kind": "hub", "name": "allenai/scifact"},
+        "documents": {"kind": "hub", "name": "allenai/scifact"},
+    },
+}
+DOMAINS = ["law_judiciary", "news_media", "finance_economics", "subject_education_education"]
+HUB = {"path": "infgrad/PosIR-Benchmark-v1"}
+RELEASED = {"recipe": "posir_release", "source": HUB, "languages": ["eng-Latn"]}
+
+
 def facts_of(**sections: dict[str, Any]) -> dict[str, dict[str, str]]:
     return published_facts({name: parse_benchmark(s) for name, s in sections.items()})
 
@@ -260,13 +274,18 @@ def facts_of(**sections: dict[str, Any]) -> dict[str, dict[str, str]]:
             "fineweb_myopic",
             OWN_TEXT,
         ),
+        (BEIR, "beir-scifact", ""),
+        (BEIR | {"titles": False}, "beir-scifact", "documents without their titles"),
+        (RELEASED | {"domains": DOMAINS}, "posir_four_domains", ""),
+        (RELEASED | {"domains": DOMAINS[1:]}, "posir", ""),
         # no paper has a table of retrieval scores for these
         (CONTROLLED, None, ""),
         ({"recipe": "known_item", **DOCS}, None, ""),
     ],
     ids=[
         *("squad published", "squad all", "classes published", "classes all", "release"),
-        *("posir", "fineweb", "myopic", "controlled", "known_item"),
+        *("posir", "fineweb", "myopic", "beir", "untitled", "four domains", "three domains"),
+        *("controlled", "known_item"),
     ],
 )
 def test_a_recipe_stands_for_its_papers_data(
@@ -289,37 +308,8 @@ def test_the_tiny_view_counts_and_the_one_before_removal_does_not() -> None:
     assert found["mine-tiny"] == found["mine"]
 
 
-BEIR = {
-    "recipe": "beir",
-    "source": {"path": "mteb/scifact"},
-    "evidence": {
-        "layout": "scifact",
-        "source": {"kind": "hub", "name": "allenai/scifact"},
-        "documents": {"kind": "hub", "name": "allenai/scifact"},
-    },
-}
-DOMAINS = ["law_judiciary", "news_media", "finance_economics", "subject_education_education"]
-HUB = {"path": "infgrad/PosIR-Benchmark-v1"}
-RELEASED = {"recipe": "posir_release", "source": HUB, "languages": ["eng-Latn"]}
 BASES = ("bert-base", "modernbert-base", "modernbert-large", "longformer-base", "gpt-2-medium")
 BASES += ("qwen3-0.6b", "bloom-560m", "tinyllama-nope")
-
-
-def test_beir_and_the_four_domains_stand_for_the_data_of_controlled() -> None:
-    sections = {
-        "science": BEIR,
-        "untitled": BEIR | {"titles": False},
-        "four": RELEASED | {"domains": DOMAINS},
-        "three": RELEASED | {"domains": DOMAINS[1:]},
-    }
-    facts = published_facts({name: parse_benchmark(one) for name, one in sections.items()})
-    assert {name: fact["data"] for name, fact in facts.items()} == {
-        "science": "beir-scifact",
-        "untitled": "beir-scifact",
-        "four": "posir_four_domains",
-        "three": "posir",
-    }
-    assert facts["untitled"]["differs"] == "documents without their titles"
 
 
 def test_trained_models_are_held_against_controlled_on_beir_and_in_the_mean_of_all_bases() -> None:

@@ -74,7 +74,7 @@ def print_glance(table: pl.DataFrame, file: Path | None) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     console.width = console.width if sys.stdout.isatty() else WIDE
     rows = _headline(table).filter(metric=headline_metric(table))
-    leading = headlines(rows, rows["corpus_lang"].unique(maintain_order=True).to_list())
+    leading = headlines(rows)
     shorter = []
     for (name, *pair), own in rows.group_by(BY_PAIR, maintain_order=True):
         is_leading = pair == [leading[name][side] for side in BY_PAIR[1:]]

@@ -59,7 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the domains of a language were searched as one corpus, or there is one domain: take "
         "the rows of all domains (else those of each domain)",
     )
-    results.add_argument("--revision", metavar="COMMIT", help="of the dataset")
     results.add_argument(
         "--source", required=True, metavar="URL", help="where the evaluation is to be read"
     )
@@ -99,9 +98,7 @@ def _results(args: argparse.Namespace) -> None:
         pooled=args.pooled,
     )
     day = str((read_provenance(args.table) or {}).get("created", ""))[:10]
-    results = eval_results(
-        rows, dataset=args.dataset, source_url=args.source, date=day, revision=args.revision
-    )
+    results = eval_results(rows, dataset=args.dataset, source_url=args.source, date=day)
     path = args.out / ".eval_results" / f"{args.benchmark}.yaml"
     if path.exists():
         raise InputError(f"{path} is there; remove it, or name another folder")

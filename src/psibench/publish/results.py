@@ -68,14 +68,12 @@ def corpus_rows(
     return rows.filter(pl.col("domain").eq(POOLED) != has_domains).sort(*languages, "domain")
 
 
-def eval_results(
-    rows: pl.DataFrame, *, dataset: str, source_url: str, date: str, revision: str | None = None
-) -> str:
+def eval_results(rows: pl.DataFrame, *, dataset: str, source_url: str, date: str) -> str:
     """Return the YAML of a file below `.eval_results`.
 
-    ``rows`` are as of `corpus_rows`; ``dataset`` and ``revision`` the dataset on the hub, as
-    owner/name, and its commit; ``source_url`` is where the evaluation is to be read, ``date`` its
-    day, as 2026-11-23. A row without a mean is left out.
+    ``rows`` are as of `corpus_rows`; ``dataset`` is the dataset on the hub, as owner/name,
+    ``source_url`` where the evaluation is to be read, ``date`` its day, as 2026-11-23. A row
+    without a mean is left out.
     """
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
@@ -89,7 +87,6 @@ def eval_results(
             dataset_id=dataset,
             task_id=f"{row['benchmark']}_{asking}{row['corpus_lang']}{domain}_test",
             value=round(100 * row["mean"], 5),
-            dataset_revision=revision,
             date=date or None,
             source_url=source_url,
             source_name=SOURCE,

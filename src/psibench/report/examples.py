@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from psibench.errors import InputError
 from psibench.metrics.query_scores import PAGE, SEVERAL_SPANS
 from psibench.report.wording import count, cut
 from psibench.tables.build_schemas import LOCATED_SPAN, TRANSLATED_LENGTH
@@ -31,8 +30,7 @@ def read_examples(files: Sequence[Mapping[str, str]]) -> dict[str, list[dict[str
     three are divided among a language's domains. Ids are read first, then the rows needed.
 
     Returns by benchmark a group for each language in the order given: its ``name``, ``language``,
-    the ``tag`` that HTML has for it, and ``examples``. Raises InputError if a table cannot be read,
-    or a query's document is missing.
+    the ``tag`` that HTML has for it, and ``examples``. Raises InputError if a table cannot be read.
     """
     of_language: dict[tuple[str, str], list[Mapping[str, str]]] = {}
     for one in files:
@@ -56,11 +54,6 @@ def _read(files: Mapping[str, str], n: int) -> list[Example]:
     documents = queries["pos_corpus_id"].unique().to_list()
     found = read_columns(files["corpus"], CORPUS, ["_id", "text"], ids=documents)
     texts = dict(found.iter_rows())
-    if lacking := sorted(set(documents) - texts.keys()):
-        raise InputError(
-            f"{files['corpus']}: no document {lacking[0]!r}, the positive of a query in "
-            f"{files['queries']}. Make both tables again."
-        )
     rows = {row["_id"]: row for row in queries.iter_rows(named=True)}
     domain = files["domain"]
     return [example(rows[name], texts[rows[name]["pos_corpus_id"]], domain=domain) for name in ids]

@@ -241,20 +241,15 @@ def _heat_map(
 # --- language pairs
 
 
-def pair_tables(
-    info: BenchmarkInfo, psi_table: pl.DataFrame, languages: Sequence[str], *, metric: str
-) -> list[Table]:
+def pair_tables(info: BenchmarkInfo, psi_table: pl.DataFrame, *, metric: str) -> list[Table]:
     """Return the PSI of every model on every language pair; nothing where there is one pair.
 
-    ``psi_table`` may have rows of other benchmarks, too; ``languages`` is their order. Pairs of one
-    language are first.
+    ``psi_table`` may have rows of other benchmarks, too. Pairs of one language are first.
     """
-    places = {language: place for place, language in enumerate(languages)}
-    place = [pl.col(n).replace_strict(places, default=None) for n in ("corpus_lang", "query_lang")]
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
     rows = leading_rows(psi_table, info, metric).filter(domain=POOLED, length_bucket=POOLED)
     rows = rows.with_columns(PAIR, shown=pl.coalesce("psi_same", "psi"))
-    ordered = rows.sort(is_crossed, *place, "corpus_lang", "query_lang", maintain_order=True)
+    ordered = rows.sort(is_crossed, maintain_order=True)
     pairs = ordered["pair"].unique(maintain_order=True).to_list()
     if len(pairs) < 2:
         return []

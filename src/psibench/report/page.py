@@ -189,13 +189,10 @@ def render_report(inputs: ReportInput) -> str:
     shown: dict[str, Any] = {
         name: getattr(inputs, name).filter(pl.col("benchmark").is_in(ids)) for name in tables
     }
-    order = shown["statistics"]["language"].unique(maintain_order=True).to_list()
-    inputs = replace(inputs, **shown, language_order=order)
+    inputs = replace(inputs, **shown)
     benchmarks, found = inputs.benchmarks, score_context(inputs)
     metric = found["metric"]
-    pairs = [
-        (info, pair_tables(info, inputs.psi_table, order, metric=metric)) for info in benchmarks
-    ]
+    pairs = [(info, pair_tables(info, inputs.psi_table, metric=metric)) for info in benchmarks]
     found |= {
         "languages": [two for two in pairs if two[1]],
         "data": [(info, _data(inputs, info)) for info in benchmarks],

@@ -51,16 +51,14 @@ from psibench.report.wording import SCHEME_TEXTS, p_value, pair_text, percent
 class Scored:
     """Scores of models on benchmarks: the tables, and what is on the page in which order.
 
-    ``benchmarks`` and ``models`` name all that the tables have. ``language_order`` decides which
-    pair a benchmark with several leads with. ``csv_folder`` is where the tables are as CSV, as
-    seen from the page, with a slash at the end; empty: beside it.
+    ``benchmarks`` and ``models`` name all that the tables have. ``csv_folder`` is where the tables
+    are as CSV, as seen from the page, with a slash at the end; empty: beside it.
     """
 
     psi_table: pl.DataFrame
     bucket_scores: pl.DataFrame
     benchmarks: Sequence[BenchmarkInfo] = ()
     models: Sequence[ModelInfo] = ()
-    language_order: Sequence[str] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
     title: str = "Position bias of retrievers"
     created: str = ""
@@ -72,7 +70,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     benchmarks, models = inputs.benchmarks, inputs.models
     controls: dict[str, str | None] = {model.id: model.control for model in models}
     metric = headline_metric(inputs.psi_table)
-    leading = headlines(inputs.psi_table, inputs.language_order)
+    leading = headlines(inputs.psi_table)
     rows = leading_pair_rows(inputs.bucket_scores, leading).filter(metric=metric)
     lead = leading_pair_rows(inputs.psi_table, leading).filter(metric=metric)
     ids = [info.id for info in benchmarks]

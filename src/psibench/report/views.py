@@ -1,6 +1,6 @@
 """What a page is about, and what of the tables it leads with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -89,22 +89,16 @@ def headline_metric(psi_table: pl.DataFrame) -> str:
     return PREFERRED_METRIC if PREFERRED_METRIC in metrics or not metrics else str(metrics[0])
 
 
-def headlines(table: pl.DataFrame, languages: Sequence[str] = ()) -> dict[str, Headline]:
+def headlines(table: pl.DataFrame) -> dict[str, Headline]:
     """Return the leading language pair of every benchmark of a PSI table.
 
-    A pair of one language comes before a pair of two, then that with the most queries. On a tie
-    the first of ``languages`` is taken, then the first by name.
+    A pair of one language comes before a pair of two, then that with the most queries; on a tie
+    the first of the table.
     """
-    places = {language: place for place, language in enumerate(languages)}
-    listed = [
-        pl.col(name).replace_strict(places, default=len(places), return_dtype=pl.Int64)
-        for name in reversed(SIDES)
-    ]
-    is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
-    pairs = table.group_by("benchmark", *SIDES).agg(pl.col("n_queries").max())
-    ordered = pairs.sort([is_crossed, -pl.col("n_queries"), *listed, *map(pl.col, SIDES)])
+    pairs = table.group_by("benchmark", *SIDES, maintain_order=True).agg(pl.col("n_queries").max())
+    order = [pl.col("query_lang") != pl.col("corpus_lang"), -pl.col("n_queries")]
     best: dict[str, Headline] = {}
-    for row in ordered.iter_rows(named=True):
+    for row in pairs.sort(order, maintain_order=True).iter_rows(named=True):
         best.setdefault(row["benchmark"], {name: row[name] for name in SIDES})
     return best
 
