@@ -13,19 +13,21 @@ def unit(vectors) -> np.ndarray:
 TEXTS = ["w1 w2 w3 w4 w5", "w7", " ".join(f"w{i}" for i in range(20, 45))]
 
 
-def encode(encoder, texts, role="document") -> np.ndarray:
+def inputs_of(encoder, texts, role="document") -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Windows and content of texts that have one window each."""
     items = encoder.tokenize(texts, role)
-    vectors = encoder.forward([i.windows[0] for i in items], [i.content[0] for i in items])
-    return np.concatenate(vectors)
+    return [item.windows[0] for item in items], [item.content[0] for item in items]
 
 
-def vectors_of(encoder, texts, *, role="document", together=True) -> list[np.ndarray]:
+def vectors_of(encoder, texts, role="document", *, together=True) -> list[np.ndarray]:
     """Encode texts that have one window each, in one batch or alone."""
-    items = encoder.tokenize(texts, role)
-    windows, content = ([getattr(i, name)[0] for i in items] for name in ("windows", "content"))
     if together:
-        return encoder.forward(windows, content)
-    return [encoder.forward([w], [c])[0] for w, c in zip(windows, content, strict=True)]
+        return encoder.forward(*inputs_of(encoder, texts, role))
+    return [vectors_of(encoder, [text], role)[0] for text in texts]
+
+
+def encode(encoder, texts, role="document") -> np.ndarray:
+    return np.concatenate(vectors_of(encoder, texts, role))
 
 
 def ids_of(encoder, text, role="document") -> torch.Tensor:

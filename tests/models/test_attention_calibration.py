@@ -145,14 +145,6 @@ def test_a_padded_batch_is_one_by_one(load_tiny, checkpoint, pooling, request):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
-def test_texts_that_fill_no_basket_are_left_as_they_are(load_tiny, sharp_bert, pooling):
-    short = [TEXTS[1], TEXTS[3]]
-    found = vectors_of(load_tiny(sharp_bert, pooling=pooling, calibrate=HOW), short)
-    plain = vectors_of(load_tiny(sharp_bert, pooling=pooling), short)
-    np.testing.assert_allclose(np.concatenate(found), np.concatenate(plain), atol=1e-6)
-
-
 def test_a_network_whose_attention_cannot_be_reached_is_refused():
     import torch
 

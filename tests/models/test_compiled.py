@@ -45,7 +45,7 @@ def test_vectors_are_those_of_torch(checkpoint, engines, request, monkeypatch):
     assert ours.fingerprint == torchs.fingerprint
     for found, wanted in zip(vectors_of(ours, TEXTS), vectors_of(torchs, TEXTS), strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-6)
-    alone = [vectors_of(ours, [text])[0] for text in TEXTS]
+    alone = vectors_of(ours, TEXTS, together=False)
     np.testing.assert_allclose(np.stack(alone), np.stack(vectors_of(ours, TEXTS)), atol=1e-6)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from encoder_references import inputs_of
 from tiny_checkpoints import entry_of, save_bert
 
 from psibench.models.load import load_encoder
@@ -17,11 +18,6 @@ def encoder(tmp_path):
 def directions(n: int) -> np.ndarray:
     found = np.random.default_rng(0).normal(size=(n, 32)).astype(np.float32)
     return found / np.linalg.norm(found, axis=1, keepdims=True)
-
-
-def inputs_of(encoder, texts):
-    items = encoder.tokenize(texts, "document")
-    return [item.windows[0] for item in items], [item.content[0] for item in items]
 
 
 def test_of_a_random_transformer_they_match_finite_differences(encoder):
@@ -48,9 +44,7 @@ def test_of_a_random_transformer_they_match_finite_differences(encoder):
     assert np.abs(found).max() > 1e-2  # large against the tolerance
 
 
-def test_they_do_not_depend_on_the_batch(tmp_path):
-    entry = entry_of(save_bert(tmp_path))
-    encoder = load_encoder(entry, device="cpu")
+def test_they_do_not_depend_on_the_batch(encoder):
     windows, content = inputs_of(encoder, TEXTS)
     aims = directions(3)
     together = encoder.embedding_gradients(windows, content, aims)

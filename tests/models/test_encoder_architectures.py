@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from encoder_references import TEXTS, encode, full_attention, ids_of, unit
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from stored_networks import gte_states
 from tiny_architectures import (
@@ -18,6 +17,7 @@ from tiny_architectures import (
     save_nv_embed,
     save_qwen3_embedding,
 )
+from tiny_checkpoints import save_dense
 from transformers import AutoConfig, AutoModel
 
 from psibench.errors import InputError
@@ -44,15 +44,7 @@ def test_gte_is_computed_as_its_own_code_does(tmp_path, load_tiny, prefix, pooli
 
 def test_projection_takes_another_dense_layer_than_modules_json_names(tmp_path, load_tiny):
     folder = save_new_type_gte(tmp_path / "m", prefix="", pooling="mean")
-    weights = {}
-    for name, seed in (("2_Dense", 0), ("2_Dense_16", 1)):
-        torch.manual_seed(seed)
-        (folder / name).mkdir()
-        config = {"in_features": 32, "out_features": 16, "bias": True}
-        config["activation_function"] = "torch.nn.modules.linear.Identity"
-        (folder / name / "config.json").write_text(json.dumps(config))
-        weights[name] = {"linear.weight": torch.randn(16, 32), "linear.bias": torch.randn(16)}
-        save_file(weights[name], folder / name / "model.safetensors")
+    weights = {name: save_dense(folder / name, 32, 16) for name in ("2_Dense", "2_Dense_16")}
     modules = json.loads((folder / "modules.json").read_text())
     modules.append({"path": "2_Dense", "type": "sentence_transformers.models.Dense"})
     (folder / "modules.json").write_text(json.dumps(modules))

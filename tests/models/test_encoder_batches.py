@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from closeness import assert_vectors_close
+from encoder_references import inputs_of, vectors_of
 from tiny_architectures import (
     save_bidirectional_llama,
     save_bidirectional_qwen2,
@@ -45,11 +46,6 @@ def load_kind(tmp_path_factory, load_tiny, tiny_bert, tiny_roberta, tiny_gpt2):
     return load
 
 
-def parts(encoder, texts, role="document"):
-    items = encoder.tokenize(texts, role)
-    return [i.windows[0] for i in items], [i.content[0] for i in items]
-
-
 @pytest.mark.parametrize(
     ("kind", "scoring"),
     [*((kind, "cosine") for kind in ["roberta", "gpt2", *KINDS]), ("bert", "maxsim")],
@@ -57,15 +53,11 @@ def parts(encoder, texts, role="document"):
 def test_order_and_partners_change_a_vector_by_rounding_only(load_kind, kind, scoring):
     """The fourth text is cut to max_tokens, so that it fills all places of length 32."""
     encoder = load_kind(kind, scoring=scoring)
-    windows, content = parts(encoder, TEXTS)
+    windows, content = inputs_of(encoder, TEXTS)
     assert [len(window) for window in windows][3] == 32
-    together = encoder.forward(windows, content)
-    backwards = encoder.forward(windows[::-1], content[::-1])[::-1]
-    alone = [
-        encoder.forward([window], [keep])[0] for window, keep in zip(windows, content, strict=True)
-    ]
-    assert_vectors_close(together, alone)
-    assert_vectors_close(backwards, alone)
+    alone = vectors_of(encoder, TEXTS, together=False)
+    assert_vectors_close(encoder.forward(windows, content), alone)
+    assert_vectors_close(encoder.forward(windows[::-1], content[::-1])[::-1], alone)
 
 
 @pytest.mark.parametrize("fields", [{}, {"windows": {"tokens": 16, "overlap": 2}}])
@@ -114,8 +106,7 @@ def test_weights_are_loaded_in_the_format_asked_for_and_angles_in_float32(load_k
     assert set(angles) <= {torch.float32}
     reduced = replace(encoder, model=network, dtype="bfloat16")
     assert reduced.fingerprint != replace(encoder, dtype="bfloat16").fingerprint
-    windows, content = parts(encoder, TEXTS)
-    pairs = zip(reduced.forward(windows, content), encoder.forward(windows, content), strict=True)
+    pairs = zip(vectors_of(reduced, TEXTS), vectors_of(encoder, TEXTS), strict=True)
     for a, b in pairs:
         assert a.dtype == np.float32
         assert 0.99 < (a * b).sum() < 1.000001
@@ -127,7 +118,7 @@ def test_attention_has_a_mask_only_where_something_is_padded(
 ):
     """Padding behind a text changes nothing in a causal model."""
     encoder = load_kind(kind)
-    windows, content = parts(encoder, TEXTS)
+    windows, content = inputs_of(encoder, TEXTS)
     masks, run = [], type(encoder.model).states
 
     def recorded(network, inputs):

@@ -97,12 +97,9 @@ def test_a_mask_token_that_a_text_has_itself_is_attended_to(load, colbert):
 @pytest.mark.parametrize("role", ["query", "document"])
 def test_what_is_in_a_batch_changes_its_vectors_by_rounding_only(load, role):
     encoder = load()
-    shape = {"role": role}
-    together = vectors_of(encoder, TEXTS, **shape)
-    backwards = vectors_of(encoder, TEXTS[::-1], **shape)[::-1]
-    alone = [vectors_of(encoder, [text], **shape)[0] for text in TEXTS]
-    assert_vectors_close(together, alone)
-    assert_vectors_close(backwards, alone)
+    alone = vectors_of(encoder, TEXTS, role, together=False)
+    assert_vectors_close(vectors_of(encoder, TEXTS, role), alone)
+    assert_vectors_close(vectors_of(encoder, TEXTS[::-1], role)[::-1], alone)
 
 
 @pytest.mark.parametrize("role", ["query", "document"])

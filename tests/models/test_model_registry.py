@@ -3,7 +3,6 @@
 Checkpoints are tiny and random, in the layout of the entry's own; nothing is downloaded.
 """
 
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,8 @@ import tiny_architectures as tiny
 import tiny_late_checkpoints as late
 import tiny_sparse as sparse
 import yaml
-from tiny_checkpoints import save_bert
+from encoder_references import vectors_of
+from tiny_checkpoints import save_bert, save_dense
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import (
@@ -41,18 +41,8 @@ TINY_TOKENS = 48  # of the 64 positions of the tiny checkpoints; the longest pro
 
 def save_stella(folder: Path) -> Path:
     """Save model type `new` with a projection to 16 dimensions, named as the entry names it."""
-    import torch
-    from safetensors.torch import save_file
-
     tiny.save_new_type_gte(folder, prefix="", pooling="mean")
-    dense = folder / "2_Dense_1024"
-    dense.mkdir()
-    identity = "torch.nn.modules.linear.Identity"
-    config = {"in_features": 32, "out_features": 16, "bias": True, "activation_function": identity}
-    (dense / "config.json").write_text(json.dumps(config))
-    torch.manual_seed(5)
-    state = {"linear.weight": torch.randn(16, 32), "linear.bias": torch.randn(16)}
-    save_file(state, dense / "model.safetensors")
+    save_dense(folder / "2_Dense_1024", 32, 16)
     return folder
 
 
@@ -123,10 +113,7 @@ def test_each_local_entry_loads_and_encodes_queries_and_documents(name, tiny_ent
     entry = tiny_entry(name)
     encoder = load_encoder(entry, device="cpu")
     for role in ("query", "document"):
-        items = encoder.tokenize(TEXTS, role)
-        vectors = encoder.forward(
-            [item.windows[0] for item in items], [item.content[0] for item in items]
-        )
+        vectors = vectors_of(encoder, TEXTS, role)
         assert [found.dtype for found in vectors] == [np.float32, np.float32]
         if entry.scores_by == "sparse":
             assert all(found.shape[1] == 3 and (found[:, 2] > 0).all() for found in vectors)

@@ -118,12 +118,10 @@ def test_a_text_of_one_chunk_has_the_vector_of_the_whole(load_tiny, n):
 def test_chunks_do_not_depend_on_the_batch(load_tiny, checkpoint, request):
     fields = {"max_tokens": 60, "late_chunking": CHUNKS, "pooling": "mean"}
     encoder = load_tiny(request.getfixturevalue(checkpoint), **fields)
-    items = encoder.tokenize([words(50), words(3), "", words(20, 7)], "document")
-    windows, content = ([getattr(i, n)[0] for i in items] for n in ("windows", "content"))
-    together = encoder.forward(windows, content)
-    alone = [encoder.forward([w], [c])[0] for w, c in zip(windows, content, strict=True)]
+    texts = [words(50), words(3), "", words(20, 7)]
+    together = vectors_of(encoder, texts)
     assert [len(vectors) for vectors in together] == [4, 1, 1, 2]
-    for one, other in zip(together, alone, strict=True):
+    for one, other in zip(together, vectors_of(encoder, texts, together=False), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from encoder_references import vectors_of
 from tiny_late_checkpoints import save_bge_m3
 from tiny_sparse import save_inference_free, save_splade, sparse_entry, weights_of
 
@@ -30,9 +31,8 @@ def inference_free(tmp_path_factory):
     return save_inference_free(tmp_path_factory.mktemp("inference-free"))
 
 
-def encode(encoder, texts, role):
-    items = encoder.tokenize(texts, role)
-    return encoder.forward([i.windows[0] for i in items], [i.content[0] for i in items])
+def load(folder, **fields):
+    return load_encoder(sparse_entry(folder, **fields), device="cpu")
 
 
 def reference(folder, texts, role, max_tokens=32):
@@ -48,35 +48,32 @@ def reference(folder, texts, role, max_tokens=32):
 
 @pytest.mark.parametrize("role", ["query", "document"])
 def test_weights_are_those_of_sentence_transformers(splade, role):
-    encoder = load_encoder(sparse_entry(splade), device="cpu")
-    found = [weights_of(rows) for rows in encode(encoder, TEXTS, role)]
+    encoder = load(splade)
+    found = [weights_of(rows) for rows in vectors_of(encoder, TEXTS, role)]
     for own, theirs in zip(found, reference(splade, TEXTS, role), strict=True):
         assert 3 < len(theirs) < 64  # some terms, not all
         assert own == pytest.approx(theirs, abs=1e-5)
 
 
 def test_a_text_alone_has_the_weights_it_has_in_a_batch(splade):
-    encoder = load_encoder(sparse_entry(splade), device="cpu")
-    together = encode(encoder, TEXTS, "document")
-    for text, rows in zip(TEXTS, together, strict=True):
-        (alone,) = encode(encoder, [text], "document")
-        assert weights_of(alone) == pytest.approx(weights_of(rows), abs=1e-5)
+    encoder = load(splade)
+    alone = vectors_of(encoder, TEXTS, together=False)
+    for own, rows in zip(alone, vectors_of(encoder, TEXTS), strict=True):
+        assert weights_of(own) == pytest.approx(weights_of(rows), abs=1e-5)
 
 
 def test_terms_are_as_many_as_entry_or_checkpoint_say(splade, tmp_path):
-    every = encode(load_encoder(sparse_entry(splade), device="cpu"), TEXTS[:1], "document")[0]
-    few = encode(load_encoder(sparse_entry(splade, max_terms=5), device="cpu"), TEXTS[:1], "query")
+    (every,) = vectors_of(load(splade), TEXTS[:1])
+    (few,) = vectors_of(load(splade, max_terms=5), TEXTS[:1], "query")
     assert len(every) > 5
     largest = sorted(weights_of(every).items(), key=lambda pair: -pair[1])[:5]
-    assert weights_of(few[0]) == pytest.approx(dict(largest))
+    assert weights_of(few) == pytest.approx(dict(largest))
     limited = save_splade(tmp_path, max_active_dims=4)
-    assert (
-        len(encode(load_encoder(sparse_entry(limited), device="cpu"), TEXTS[:1], "query")[0]) <= 4
-    )
+    assert len(vectors_of(load(limited), TEXTS[:1])[0]) <= 4
 
 
 def test_queries_of_an_inference_free_model_are_looked_up_beside_documents(inference_free):
-    encoder = load_encoder(sparse_entry(inference_free), device="cpu")
+    encoder = load(inference_free)
     queries, documents = (encoder.tokenize(TEXTS[:2], role) for role in ("query", "document"))
     items = [documents[0], queries[0], documents[1], queries[1]]
     found = encoder.forward([i.windows[0] for i in items], [i.content[0] for i in items])
@@ -93,14 +90,14 @@ def test_queries_of_an_inference_free_model_are_looked_up_beside_documents(infer
 def test_more_tokens_than_positions_are_refused(splade, inference_free):
     for folder in (splade, inference_free):
         with pytest.raises(InputError, match="max_tokens 65 is more than its 64 positions"):
-            load_encoder(sparse_entry(folder, max_tokens=65), device="cpu")
+            load(folder, max_tokens=65)
 
 
 def test_a_dense_checkpoint_is_refused_by_name(tmp_path):
     from tiny_checkpoints import save_bert
 
     with pytest.raises(InputError, match=str(tmp_path)):
-        load_encoder(sparse_entry(save_bert(tmp_path)), device="cpu")
+        load(save_bert(tmp_path))
 
 
 def write_texts(folder, documents, questions):
@@ -156,7 +153,7 @@ def test_a_model_is_encoded_stored_and_searched_by_the_terms_texts_share(
     run = read_table(tmp_path / "run.parquet", RUN)
     encoder = load_encoder(entry, device="cpu")
     documents, queries = (
-        dict(zip(own, map(weights_of, encode(encoder, list(own.values()), role)), strict=True))
+        dict(zip(own, map(weights_of, vectors_of(encoder, list(own.values()), role)), strict=True))
         for own, role in ((words, "document"), (asked, "query"))
     )
     for query, terms in queries.items():

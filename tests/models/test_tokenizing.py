@@ -91,12 +91,6 @@ def test_texts_beyond_one_tokenizer_call_keep_their_order(load_tiny):
     assert [item.visible_char_end for item in items] == [len(text) for text in texts]
 
 
-def test_without_special_tokens_only_words_are_left(load_tiny):
-    (item,) = tokenize_texts(load_tiny().model.tokenizer, ["w1 w2"], special_tokens=False)
-    assert item.windows[0].tolist() == [5, 6]
-    assert item.content[0].all()
-
-
 def test_text_cut_at_its_visible_end_has_the_same_vector(minilm):
     first_128 = replace(minilm, entry=minilm.entry.model_copy(update={"max_tokens": 128}))
     text = " ".join(f"Sentence {i} tells of naïve 日本 things, twice." for i in range(60))

@@ -16,6 +16,7 @@ from tiny_checkpoints import (
     DECODER_VOCABULARY,
     SIZES,
     VOCABULARY,
+    save_dense,
     save_modules,
     save_weights,
 )
@@ -277,9 +278,6 @@ def save_gemma3(folder: Path) -> Path:
 
 def save_embeddinggemma(folder: Path) -> Path:
     """Save EmbeddingGemma: Gemma 3 without causal mask, the mean, two dense layers, prompts."""
-    import torch
-    from safetensors.torch import save_file
-
     window = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
     model, config = _decoder(
         "gemma3_text", query_pre_attn_scalar=8, use_bidirectional_attention=True, **window
@@ -292,13 +290,8 @@ def save_embeddinggemma(folder: Path) -> Path:
     second = modules[2] | {"path": "3_Dense", "name": "3", "idx": 3}
     modules = [*modules[:3], second, modules[3] | {"name": "4", "idx": 4}]
     (folder / "modules.json").write_text(json.dumps(modules))
-    for name, n_in, n_out in (("2_Dense", 32, 48), ("3_Dense", 48, 32)):
-        (folder / name).mkdir()
-        identity = "torch.nn.modules.linear.Identity"
-        sizes = {"in_features": n_in, "out_features": n_out, "bias": False}
-        own = json.dumps(sizes | {"activation_function": identity})
-        (folder / name / "config.json").write_text(own)
-        save_file({"linear.weight": torch.randn(n_out, n_in)}, folder / name / "model.safetensors")
+    save_dense(folder / "2_Dense", 32, 48)
+    save_dense(folder / "3_Dense", 48, 32)
     prompts = {
         "query": "task: search result | query: ", "document": "title: none | text: ",
         "STS": "task: sentence similarity | query: ",

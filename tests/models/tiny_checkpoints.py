@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from stored_networks import save_word_tokenizer
+from stored_networks import linear_weights, save_word_tokenizer
 
 from psibench.config.models import SentenceTransformerModel
 
@@ -83,6 +83,19 @@ def save_modules(folder: Path, *, pooling: str, normalize: bool = True, dense: s
         for place, (path, t) in enumerate(zip(paths, types, strict=False))
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
+
+
+def save_dense(folder: Path, n_in: int, n_out: int) -> dict:
+    """Save a dense layer of sentence-transformers without a function; returns its weights."""
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    identity = "torch.nn.modules.linear.Identity"
+    config = {"in_features": n_in, "out_features": n_out, "activation_function": identity}
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = linear_weights("linear", n_in, n_out)
+    save_file(weights, folder / "model.safetensors")
+    return weights
 
 
 def save_weights(folder: Path, config: dict, weights: dict, **tokenizer) -> Path:

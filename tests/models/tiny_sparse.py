@@ -1,6 +1,5 @@
 """Tiny learned sparse checkpoints with random weights, saved as SparseEncoder saves its own."""
 
-import json
 from pathlib import Path
 
 from tiny_checkpoints import SIZES, VOCABULARY, save_tokenizer
@@ -58,7 +57,3 @@ def sparse_entry(checkpoint: Path, **fields) -> SparseModel:
 def weights_of(rows) -> dict[int, float]:
     """Read stored rows back: weight by term."""
     return {int(high) * 1024 + int(low): float(weight) for high, low, weight in rows}
-
-
-def declared(folder: Path) -> dict:
-    return json.loads((folder / "config_sentence_transformers.json").read_text())

@@ -309,13 +309,14 @@ def shipped() -> dict[str, EmbeddingApiModel]:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_every_shipped_entry_speaks_its_services_language(tmp_path, server, name, monkeypatch):
+def test_every_shipped_entry_speaks_its_services_language(tmp_path, name, monkeypatch):
     entry = shipped()[name]
     style = HOSTS[urlsplit(entry.url).hostname]
     monkeypatch.setenv(entry.key_env, "some-key-of-mine")
-    here = {"url": server.url(style), "tokenizer": "embedded:all-MiniLM-L6-v2"}
     write_texts(tmp_path / "a")
-    table, used = embed_all(tmp_path, entry.model_copy(update=here))
+    with EmbeddingServer(EmbeddingStandIn(key="some-key-of-mine")) as server:
+        here = {"url": server.url(style), "tokenizer": "embedded:all-MiniLM-L6-v2"}
+        table, used = embed_all(tmp_path, entry.model_copy(update=here))
     assert used["requests"] == 2
     assert used["tokens"] == 37  # as the service counted
     vectors = store_of(tmp_path, entry.model_copy(update=here)).load(table["key"].to_list()).values
