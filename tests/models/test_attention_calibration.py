@@ -1,4 +1,4 @@
-"""Calibrated attention against a plain implementation of the network and of the baskets."""
+"""Calibrated attention against a plain implementation of attention and of the baskets."""
 
 import numpy as np
 import pytest
@@ -33,9 +33,6 @@ def sharp_bert(tmp_path_factory: pytest.TempPathFactory):
     return folder
 
 
-# --- BERT in numpy, one text at a time
-
-
 def plain_row(row: np.ndarray, basket: int, strength: float, pooling: str) -> np.ndarray:
     """Calibrate one token's attention to a text, basket after basket."""
     n = len(row)
@@ -57,49 +54,28 @@ def plain_row(row: np.ndarray, basket: int, strength: float, pooling: str) -> np
     return strength * new / new.sum() + (1 - strength) * row
 
 
-def layer_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-12) * weight + bias
+def plain_states(
+    folder, ids: np.ndarray, pooling: str, basket: int, strength: float, n_layers: int
+):
+    """Return a BERT's states of one text, attention written out, its last layers calibrated."""
+    import torch
+    from transformers import AttentionInterface, BertModel
 
-
-def plain_bert(model, ids: np.ndarray, pooling: str, basket: int, strength: float, n_layers: int):
-    """Return the states of one text, the last ``n_layers`` layers calibrated."""
-    from scipy.special import erf, softmax
-
-    w = {name: tensor.double().numpy() for name, tensor in model.state_dict().items()}
-    n, heads, size = len(ids), model.config.num_attention_heads, model.config.hidden_size
-
-    def dense(x: np.ndarray, name: str) -> np.ndarray:
-        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-    at = "embeddings"
-    x = w[f"{at}.word_embeddings.weight"][ids] + w[f"{at}.position_embeddings.weight"][:n]
-    x = x + w[f"{at}.token_type_embeddings.weight"][0]
-    x = layer_norm(x, w[f"{at}.LayerNorm.weight"], w[f"{at}.LayerNorm.bias"])
-    for number in range(model.config.num_hidden_layers):
-        layer = f"encoder.layer.{number}"
-        q, k, v = (
-            dense(x, f"{layer}.attention.self.{name}").reshape(n, heads, -1).swapaxes(0, 1)
-            for name in ("query", "key", "value")
-        )
-        attention = softmax(q @ k.swapaxes(1, 2) / np.sqrt(size / heads), axis=-1)
-        if number >= model.config.num_hidden_layers - n_layers:
-            rows = {"mean": range(n), "cls": [0], "lasttoken": [n - 1]}[pooling]
-            for head in range(heads):
+    def attend(module, query, key, value, mask, scaling, **_):
+        attention = torch.softmax(query @ key.transpose(2, 3) * scaling, dim=-1)
+        if module.layer_idx >= model.config.num_hidden_layers - n_layers:
+            rows = {"mean": range(len(ids)), "cls": [0], "lasttoken": [len(ids) - 1]}[pooling]
+            for head in attention[0]:
                 for i in rows:
-                    attention[head, i] = plain_row(attention[head, i], basket, strength, pooling)
-        mixed = dense(
-            (attention @ v).swapaxes(0, 1).reshape(n, size), f"{layer}.attention.output.dense"
-        )
-        name = f"{layer}.attention.output.LayerNorm"
-        x = layer_norm(mixed + x, w[f"{name}.weight"], w[f"{name}.bias"])
-        inner = dense(x, f"{layer}.intermediate.dense")
-        inner = inner * 0.5 * (1 + erf(inner / np.sqrt(2)))
-        name = f"{layer}.output.LayerNorm"
-        x = layer_norm(
-            dense(inner, f"{layer}.output.dense") + x, w[f"{name}.weight"], w[f"{name}.bias"]
-        )
-    return x
+                    row = plain_row(head[i].double().numpy(), basket, strength, pooling)
+                    head[i] = torch.from_numpy(row)
+        return (attention @ value).transpose(1, 2), attention
+
+    AttentionInterface.register("written-out", attend)
+    model = BertModel.from_pretrained(folder, attn_implementation="written-out").eval()
+    with torch.inference_mode():
+        found = model(input_ids=torch.from_numpy(ids[None].astype(np.int64))).last_hidden_state
+    return found[0].numpy()
 
 
 def pooled(states: np.ndarray, pooling: str) -> np.ndarray:
@@ -124,14 +100,8 @@ def test_vectors_are_those_of_a_plain_implementation(load_tiny, sharp_bert, pool
     assert np.abs(changed).max() > 1e-3
     for text, (vector,) in zip(TEXTS, vectors_of(encoder, TEXTS), strict=True):
         (item,) = encoder.tokenize([text], "document")
-        states = plain_bert(
-            encoder.model.transformer,
-            item.windows[0],
-            pooling,
-            how["basket"],
-            how["strength"],
-            n_layers,
-        )
+        how_much = how["basket"], how["strength"], n_layers
+        states = plain_states(sharp_bert, item.windows[0], pooling, *how_much)
         np.testing.assert_allclose(vector, unit(pooled(states, pooling)), atol=1e-5)
 
 

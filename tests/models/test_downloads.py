@@ -7,7 +7,7 @@ from fake_hub import FakeHub, commit_of, running
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint
-from psibench.models.manifests import Manifest, find_manifest, manifest_name, read_manifest
+from psibench.models.manifests import Manifest, manifest_name, read_manifest
 
 UNREAD = {
     "onnx/model.onnx": b"o" * 50,
@@ -178,13 +178,6 @@ def test_a_cleaned_cache_is_noticed(manifest):
     (Path(manifest.folder) / "model.safetensors").write_bytes(b"123")
     with pytest.raises(InputError, match=r"1 of 2 downloaded files .*model\.safetensors.*Delete"):
         resolve_checkpoint("owner/name")
-
-
-def test_a_broken_manifest_is_named(manifest, folder):
-    path = folder / "owner--name@main.json"
-    path.write_text('{"repo": "owner/name"}')
-    with pytest.raises(InputError, match=rf"{path}: not a manifest"):
-        find_manifest("owner/name", None)
 
 
 @pytest.mark.parametrize(

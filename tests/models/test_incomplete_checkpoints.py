@@ -10,9 +10,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from tiny_architectures import save_new_type_gte, save_nv_embed
-from tiny_checkpoints import SPECIAL, save_bert, save_tokenizer
+from tiny_checkpoints import save_bert
 from tiny_late_checkpoints import save_bge_m3, save_colbert, save_jina_colbert, save_pylate
-from transformers import AutoTokenizer
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.registry import parse_model
@@ -20,7 +19,6 @@ from psibench.encode.api_texts import load_api_texts
 from psibench.errors import InputError
 from psibench.models.counting import load_tokenizer, token_counter
 from psibench.models.load import load_encoder
-from psibench.models.weights import check_tokenizer
 
 
 def save_other_modules(folder: Path) -> Path:
@@ -146,19 +144,6 @@ def test_a_vocabulary_far_below_the_config_s_is_refused(tmp_path, case):
     path.write_text(json.dumps(stored))
     with pytest.raises(InputError, match=rf"{folder}: its tokenizer has \d+ words"):
         load(folder, fields)
-
-
-@pytest.mark.parametrize(
-    ("config", "said"), [({}, "no vocab_size"), ({"vocab_size": 64}, "vocab_size 64")], ids=str
-)
-def test_a_tokenizer_of_special_words_alone_is_told_beside_what_config_json_says(
-    tmp_path, config, said
-):
-    save_tokenizer(tmp_path, vocabulary=SPECIAL)
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    found = rf"{tmp_path}: its tokenizer has 4 words, numbered up to 3, its config\.json {said}: is"
-    with pytest.raises(InputError, match=found):
-        check_tokenizer(AutoTokenizer.from_pretrained(tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -56,22 +56,10 @@ def manifest_name(repo: str, revision: str | None, part: Part = "model") -> str:
 
 
 def read_manifest(path: str | Path) -> Manifest:
-    """Read a manifest.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read or is none.
-    """
-    try:
-        plain: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-        plain.pop("code", None)  # of manifests before
-        return Manifest(**plain)
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(
-            f"{path}: not a manifest of a downloaded checkpoint ({error}). Delete the file; the "
-            "next run downloads it again."
-        ) from error
+    """Read a manifest, as ``Manifest.write`` wrote it."""
+    plain: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    plain.pop("code", None)  # of manifests before
+    return Manifest(**plain)
 
 
 def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Manifest | None:

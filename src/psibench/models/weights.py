@@ -266,10 +266,9 @@ def check_tokenizer(tokenizer: Any, place: Path) -> Any:
     n_words, last = len(words.keys() | tokenizer.get_added_vocab()), max(words.values(), default=-1)
     is_empty = n_words <= len(set(tokenizer.all_special_tokens))
     if is_empty or (isinstance(wanted, int) and (n_words < wanted / 2 or last >= wanted)):
-        declared = f"vocab_size {wanted}" if isinstance(wanted, int) else "no vocab_size"
         raise InputError(
             f"{place}: its tokenizer has {n_words:,} words, numbered up to {last:,}, its "
-            f"config.json {declared}: is it missing, cut off, or another model's? Save "
+            f"config.json vocab_size {wanted}: is it missing, cut off, or another model's? Save "
             "the model's own beside the weights (tokenizer.save_pretrained)"
         )
     return tokenizer
