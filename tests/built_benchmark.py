@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from psibench.config.models import Bm25Model
+from psibench.formats.posir import COLUMNS
 from psibench.search.runs import run_lexical_search
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW
@@ -111,3 +112,11 @@ def table(root: Path, language: str, name: str, domains=DOMAINS) -> pl.DataFrame
     """A table of all domains of a language, as it was built."""
     paths = [root / "data" / language / domain / f"{name}.parquet" for domain in domains]
     return pl.concat(pl.read_parquet(path) for path in paths)
+
+
+def write_release(folder, **tables):
+    """Write the tables of one dataset of a release, in the published types."""
+    for name, frame in tables.items():
+        path = folder / name / "test.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame.cast(COLUMNS[name]).write_parquet(path)

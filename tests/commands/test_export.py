@@ -3,10 +3,11 @@
 import polars as pl
 import pytest
 import yaml
+from built_benchmark import write_release
 
 from psibench.cli import main
 from psibench.config.sources import PosirReleaseSource
-from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
+from psibench.formats.posir import COLUMNS
 from psibench.generate.loaders.posir_release import PosirRelease
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
@@ -26,9 +27,10 @@ def release(root):
     """Three datasets whose ids repeat between domains; Arabic spans are those of the English."""
     for language, domain in PLACES:
         texts = ["نص قصير", "نص"] if language == "ara-Arab" else [f"{domain} one", "two 😀 lines\n"]
-        tables = ReleaseTables(
-            pl.DataFrame({"_id": ["9", "10"], "text": texts}),
-            pl.DataFrame(
+        write_release(
+            root / language / domain,
+            corpus=pl.DataFrame({"_id": ["9", "10"], "text": texts}),
+            queries=pl.DataFrame(
                 {
                     "_id": ["q2", "q1"],
                     "text": ["second?", "first?"],
@@ -37,9 +39,10 @@ def release(root):
                     "pos_token_length": [700, 1600],
                 }
             ),
-            pl.DataFrame({"query-id": ["q1", "q2"], "corpus-id": ["9", "10"], "score": [1, 2]}),
+            qrels=pl.DataFrame(
+                {"query-id": ["q1", "q2"], "corpus-id": ["9", "10"], "score": [1, 2]}
+            ),
         )
-        write_dataset(tables, root, language=language, domain=domain)
     return root
 
 

@@ -4,10 +4,10 @@ import logging
 
 import polars as pl
 import pytest
+from built_benchmark import write_release
 
 from psibench.config.sources import PosirReleaseSource
 from psibench.errors import InputError
-from psibench.formats.posir import ReleaseTables, write_dataset
 from psibench.generate.loaders.posir_release import PosirRelease
 from psibench.metrics.query_scores import evidence_positions
 from psibench.tables import conform
@@ -22,16 +22,16 @@ JUDGED = [("q1", "d1", 1), ("q2", "d2", 1)]
 
 def build(tmp_path, *, texts=TEXTS, asked=ASKED, judged=JUDGED, prefix_ids=False, further=None):
     """Write a release of one dataset, with further columns of queries, and build it."""
-    tables = ReleaseTables(
-        pl.DataFrame(list(texts.items()), schema=["_id", "text"], orient="row"),
-        pl.DataFrame(
+    write_release(
+        tmp_path / "eng-Latn" / "game",
+        corpus=pl.DataFrame(list(texts.items()), schema=["_id", "text"], orient="row"),
+        queries=pl.DataFrame(
             asked,
             schema=["_id", "text", "pos_char_span", "pos_char_length", "pos_token_length"],
             orient="row",
         ).with_columns(pl.Series(name, values) for name, values in (further or {}).items()),
-        pl.DataFrame(judged, schema=["query-id", "corpus-id", "score"], orient="row"),
+        qrels=pl.DataFrame(judged, schema=["query-id", "corpus-id", "score"], orient="row"),
     )
-    write_dataset(tables, tmp_path, language="eng-Latn", domain="game", extra=bool(further))
     section = PosirRelease(
         recipe="posir_release",
         source=PosirReleaseSource(path=str(tmp_path)),

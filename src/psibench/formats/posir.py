@@ -26,7 +26,6 @@ from psibench.formats.checks import (
 )
 from psibench.formats.tabular import NUMBER, SPAN, SPANS, TEXT, TEXTS, read_columns
 from psibench.metrics.query_scores import CLUSTER, SEVERAL_SPANS, name_some
-from psibench.tables import atomic_path
 
 COLUMNS: Mapping[str, dict[str, Any]] = {
     "corpus": {"_id": TEXT, "text": TEXT},
@@ -131,22 +130,6 @@ def read_dataset(
             raise InputError(f"{files[table]}: ids that occur twice: {name_some(repeated)}")
     refuse_repeated_pairs(tables["qrels"], source=str(files["qrels"]))
     return ReleaseTables(**tables)
-
-
-def write_dataset(
-    tables: ReleaseTables, folder: Path, *, language: str, domain: str, extra: bool = False
-) -> None:
-    """Write one dataset of a release below ``folder``: the published columns, in their types.
-
-    ``extra``: further columns too, after them.
-    """
-    for table in TABLES:
-        frame: pl.DataFrame = getattr(tables, table)
-        own = [pl.col(name).cast(kind) for name, kind in COLUMNS[table].items()]
-        rest = [pl.exclude(list(COLUMNS[table]))] if extra else []
-        path = folder / language / domain / table / "test.parquet"
-        with atomic_path(path) as temporary:
-            frame.select(*own, *rest).write_parquet(temporary, compression="zstd")
 
 
 def _folders(root: Path) -> list[Path]:

@@ -31,8 +31,8 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
-from psibench.formats.built import TABLES, Dataset, Run, find_runs
-from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
+from psibench.formats.built import Dataset, Run, find_runs
+from psibench.formats.posir import COLUMNS
 from psibench.formats.tabular import ID_COLUMNS
 from psibench.metrics.query_scores import EVIDENCE_LISTS, name_some
 from psibench.tables import read_table
@@ -193,10 +193,15 @@ def _write(
     table: str,
     frames: Iterable[pl.DataFrame],
     file: str,
+    *,
+    folder: str = "",
     **csv: Any,
 ) -> Written:
-    """Write frames of the same columns one after the other, in the form that the suffix says."""
-    path = Path(part.name, file)
+    """Write frames of the same columns one after the other, in the form that the suffix says.
+
+    ``folder`` is where the file lies, else that of the part's name.
+    """
+    path = Path(folder or part.name, file)
     (export.out / path).parent.mkdir(parents=True, exist_ok=True)
     schema: dict[str, pl.DataType] = {}
     writer, n_rows = None, 0
@@ -226,25 +231,20 @@ def write_posir(export: Export) -> list[Written]:
     written = []
     for collection in export.collections:
         (dataset,) = collection.datasets
-        frames = {table: next(export.frames(collection, table)) for table in TABLES}
-        _refuse_lost_evidence(frames["queries"], dataset, extra=export.extra)
-        write_dataset(
-            ReleaseTables(**frames),
-            export.out,
-            language=dataset.language,
-            domain=dataset.domain,
-            extra=export.extra,
-        )
-        for table, frame in frames.items():
-            names = frame.columns if export.extra else list(COLUMNS[table])
-            columns = dict(frame.select(names).schema)
-            path = Path(dataset.language, dataset.domain, table, "test.parquet")
-            config = f"{collection.name}-{table}"
-            written.append(Written(config, path, table, collection.name, columns, frame.height))
+        _refuse_lost_evidence(dataset, extra=export.extra)
+        folder = f"{dataset.language}/{dataset.domain}"
+        for table, columns in COLUMNS.items():
+            frames = (
+                frame.cast(columns).select(*columns, *([pl.exclude(*columns)] * export.extra))
+                for frame in export.frames(collection, table)
+            )
+            file = f"{table}/test.parquet"
+            written.append(_write(export, collection, table, frames, file, folder=folder))
     return written
 
 
-def _refuse_lost_evidence(queries: pl.DataFrame, dataset: Dataset, *, extra: bool) -> None:
+def _refuse_lost_evidence(dataset: Dataset, *, extra: bool) -> None:
+    queries = dataset.read("queries")
     lengths = queries.get_column("pos_token_length")
     if lengths.null_count():
         raise InputError(
