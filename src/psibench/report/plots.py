@@ -103,8 +103,9 @@ def draw_curves(
     size: tuple[float, float] = WIDE,
     limit: float | None = None,
     in_front: str = "",
+    around_zero: bool = False,
 ) -> "Figure":
-    """Draw means by position as lines with bands.
+    """Draw means by position as lines with bands; changes as far below 0 as above it.
 
     ``lines`` has ``line``, ``bucket``, ``mean``, ``low``, ``high`` and, if plain means stand beside
     those at equal documents, ``plain``, which are thin. With a line ``in_front`` the others are
@@ -149,18 +150,11 @@ def draw_curves(
         figure.legend(drawn, names, **look)  # labels alone would name the bands, too
         n_more = -(-len(names) // n_columns) - LEGEND_LINES
         figure.set_figheight(size[1] + LEGEND_LINE * max(n_more, 0))
-    return figure
-
-
-def draw_changes(
-    lines: pl.DataFrame, axis: Axis, styles: Mapping[str, LineStyle], **more: Any
-) -> "Figure":
-    """Draw lines with bands around 0, as far up as down; ``more`` as of `draw_curves`."""
-    figure = draw_curves(lines, axis, styles, limit=1.0, **more)
-    known = [v for name in ("mean", "low", "high") for v in lines[name].abs().drop_nulls()]
-    reach = 1.06 * max(known, default=0.0) or 0.01
-    figure.axes[0].set_ylim(-reach, reach)
-    figure.axes[0].axhline(0, color=CONTROL, linewidth=0.8, zorder=1.9)
+    if around_zero:
+        known = [v for name in ("mean", "low", "high") for v in lines[name].abs().drop_nulls()]
+        reach = 1.06 * max(known, default=0.0) or 0.01
+        ax.set_ylim(-reach, reach)
+        ax.axhline(0, color=CONTROL, linewidth=0.8, zorder=1.9)
     return figure
 
 

@@ -19,10 +19,10 @@ from psibench.report.plots import (
     Axis,
     LineStyle,
     as_image,
-    draw_changes,
     draw_curves,
 )
 from psibench.report.published import probes_beside
+from psibench.report.scores import small_multiples
 from psibench.report.tables import FigureView, Panel, Table, render_page, slug
 from psibench.report.views import headline_metric
 from psibench.report.wording import MISSING, estimate, p_value, with_interval
@@ -229,10 +229,6 @@ def _by_place(rows: pl.DataFrame) -> Iterator[FigureView]:
             axis = Axis(tuple(map(str, places)), bounds, axis_text)
             about = y_text if probe == "regression" else f"{y_text}, less the document's mean"
             named = f"{title}: {about}"
-            styles = dict.fromkeys(part["line"].unique(maintain_order=True), PLACE_STYLES["middle"])
-            panels = []
-            for model in styles:
-                look: dict[str, Any] = {"y_text": y_text, "size": SMALL, "in_front": model}
-                drawn = draw_changes(part, axis, styles, **look)
-                panels.append(Panel(as_image(drawn), model))
-            yield FigureView(named, "", tuple(panels))
+            models = part["line"].unique(maintain_order=True).to_list()
+            panels = small_multiples(part, axis, models, metric=y_text, around_zero=True)
+            yield FigureView(named, "", panels)

@@ -239,6 +239,7 @@ def small_multiples(
     names: Sequence[str],
     *,
     metric: str,
+    around_zero: bool = False,
 ) -> tuple[Panel, ...]:
     """Return a panel per line in front of the others, in the order of the names."""
     limit, style = y_limit(lines), LineStyle(SERIES[0], "o")
@@ -252,6 +253,7 @@ def small_multiples(
             size=SMALL,
             limit=limit,
             in_front=name,
+            around_zero=around_zero,
         )
         panels.append(Panel(as_image(drawn), name))
     return tuple(panels)
