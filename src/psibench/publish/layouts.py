@@ -234,10 +234,9 @@ def write_posir(export: Export) -> list[Written]:
         _refuse_lost_evidence(dataset, extra=export.extra)
         folder = f"{dataset.language}/{dataset.domain}"
         for table, columns in COLUMNS.items():
-            frames = (
-                frame.cast(columns).select(*columns, *([pl.exclude(*columns)] * export.extra))
-                for frame in export.frames(collection, table)
-            )
+            own = [pl.col(name).cast(kind) for name, kind in columns.items()]
+            more = [pl.exclude(*columns)] if export.extra else []
+            frames = (frame.select(*own, *more) for frame in export.frames(collection, table))
             file = f"{table}/test.parquet"
             written.append(_write(export, collection, table, frames, file, folder=folder))
     return written
