@@ -219,20 +219,15 @@ def render_comparison(
 ) -> str:
     """Return the page of sections; ``row``: a row of COMPARED, of all evidence."""
     author = str(provenance.queries_by)
-    n_systems = len(provenance.params["systems"])
-    pair = pair_text(row["query_lang"], row["corpus_lang"])
-    where = "" if row["benchmark"] == "custom" else f" of {row['benchmark']}, {pair}"
-    about = (
-        f"{n_systems} systems on the same {row['n_queries']:,} queries, on "
-        f"{row['n_documents']:,} documents{where}."
-    )
     return render_page(
         "comparison.html",
         title="Systems compared",
         created=now(),
         made_of={"queries by": author, **provenance.inputs},
         run_title="",
-        about=about,
+        n_systems=len(provenance.params["systems"]),
+        row=row,
+        pair=pair_text(row["query_lang"], row["corpus_lang"]),
         note=simulation_note(author),
         sections=sections,
     )

@@ -42,7 +42,7 @@ from psibench.report.tables import (
 )
 from psibench.report.verdict import WORDS, word_of
 from psibench.report.views import PAIR, PREFERRED_METRIC, headline_metric, simulation_note
-from psibench.report.wording import MISSING, SCHEME_TEXTS, count, p_value, percent
+from psibench.report.wording import MISSING, SCHEME_TEXTS, p_value, percent
 from psibench.tables import read_provenance, read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.io import read_any_table
@@ -271,17 +271,7 @@ def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
         for heading, name in FIGURES.items()
         if rows[name].count() and not (is_of_one and name == "source")
     }
-    one, source = rows.row(0, named=True), rows["source"][0]
-    n_queries = one["n_queries"] or (one["n_asked"] if one["length_bucket"] == POOLED else None)
-    about = [
-        f"{one['metric']} by {SCHEME_TEXTS.get(one['buckets'], one['buckets'])}",
-        f"{count(n_queries)} queries" if n_queries else "",
-        f"{rows.height} models" if rows.height > 1 else "1 model",
-        source if is_of_one and (len(runs) > 1 or source not in runs) else "",
-    ]
-    figures = table_of(
-        " · ".join(filter(None, about)), rows, columns, forms=FORMS, n_names=1, note=said
-    )
+    figures = table_of("", rows, columns, forms=FORMS, n_names=1, note=said)
     cells = []
     for row, others in zip(rows.iter_rows(named=True), figures.rows, strict=True):
         name = f"{row['model']} ({row['source']})" if row["is_twice"] else row["model"]
@@ -315,7 +305,11 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
         tables = of_benchmark.setdefault(row["benchmark"], [])
         pair, length = row["pair"], row["length_bucket"]
         is_leading = length == POOLED and (not tables or pair == tables[0]["pair"])
-        about = {"pair": pair, "length": length, "is_leading": is_leading}
+        n_queries = row["n_queries"] or (row["n_asked"] if length == POOLED else None)
+        is_of_one = own["source"].n_unique() == 1 and (len(runs) > 1 or row["is_published"])
+        about = {"pair": pair, "length": length, "is_leading": is_leading, "n_queries": n_queries}
+        about |= {"metric": row["metric"], "buckets": row["buckets"], "n_models": own.height}
+        about |= {"source": row["source"] if is_of_one else ""}
         tables.append(about | {"table": _table(own, by_name, folder)})
     authors = rows.drop_nulls("queries_by").select("benchmark", "queries_by")
     notes: dict[str, list[str]] = {}
@@ -340,6 +334,7 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
         runs=list(records),
         has_published=bool(rows["is_published"].any()),
         length_texts=LENGTH_TEXTS,
+        scheme_texts=SCHEME_TEXTS,
         filters={
             "benchmarks": [(slug(name), name) for name in of_benchmark],
             "pairs": [(pair, pair) for pair in sorted(set(rows["pair"]))],
