@@ -76,8 +76,8 @@ def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan)
     of_pair = paths.text_filter_tables(plan, "x", static, ENG, SPA, ENG, table="corpus")
     assert of_pair == corpus("x", ENG, "b")
     assert paths.text_filter_tables(plan, "x-raw", static, ENG, table="corpus") == []
-    assert paths.prior_encodings(plan, "x-candidates", "minilm-static", ENG) == [raw]
-    assert paths.prior_encodings(plan, "x-raw", "minilm-static", ENG) == []
+    assert plan.prior_encoding_source("x-candidates", "minilm-static", ENG) == ["x-raw"]
+    assert plan.prior_encoding_source("x-raw", "minilm-static", ENG) == []
 
 
 def test_runs_of_the_raw_view_are_read_once_and_not_those_a_job_writes_itself():
@@ -106,8 +106,6 @@ def test_a_reranker_waits_for_those_before_it_in_its_panel(plan):
     before = {"portion": "", "of": "false_negatives"}
     pairs = paths.score_tables(plan, "x", ENG, reranker=PANEL[0], **before)
     assert pairs == [f"{folder}/pair_scores/{PANEL[1]}.parquet"]
-    scored = [f"results/x/study/{ENG}/scores/{name}.parquet" for name in PANEL]
-    assert paths.study_scores(plan, "x", ENG) == scored
 
 
 def test_filters_can_be_studied_where_two_rerankers_can_disagree(plan):
@@ -124,9 +122,7 @@ def test_a_translation_reads_its_source_and_what_its_tasks_made():
     assert paths.language_tables(plan, "x", translated=True, table="corpus") == corpus(
         "x", DEU, "a", "b"
     )
-    folder = f"results/x/build/{DEU}"
     assert paths.task_table(plan, "x", DEU, "a", task="judge_refusals") == []
-    assert paths.judged_translations(plan, "x") == [f"{folder}/judge_translation.parquet"]
 
 
 def test_the_largest_domain_is_bounded_by_three_times_an_equal_share(plan):

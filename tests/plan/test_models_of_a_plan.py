@@ -6,7 +6,7 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.plan.config import load_config
-from psibench.plan.paths import compared_models, first_stage, fused_runs, wildcard_patterns
+from psibench.plan.paths import compared_models, first_stage, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
 from psibench.plan.summaries import mitigation_costs, mitigation_tables, paths_in
 from psibench.plan.work import encoding_jobs, needed_encodings
@@ -85,10 +85,7 @@ def test_models_that_are_fused_are_searched_whether_or_not_they_are_evaluated():
     assert patterns["fused"] == "fused"
     assert (patterns["lexical"], patterns["vector"]) == ("bm25", re.escape("minilm-static"))
     pair = {"query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
-    assert fused_runs(plan, "b", "fused", **pair) == [
-        "results/b/runs/bm25/eng-Latn-eng-Latn.parquet",
-        "results/b/runs/minilm-static/eng-Latn-eng-Latn.parquet",
-    ]
+    assert plan.component_models("fused", "b") == ["bm25", "minilm-static"]
     assert {model for _, model, _ in needed_encodings(plan)} == {"minilm-static"}
     (fused,) = compared_models(plan, "b", **pair)
     assert (fused["kind"], fused["reading_known"]) == ("fusion", True)

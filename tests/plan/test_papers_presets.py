@@ -62,7 +62,7 @@ def test_slow_models_read_the_tiny_subsets_and_rerankers_each_one_s_own_first_st
 def test_table_1_s_rerankers_have_the_lengths_and_the_format_of_posq_s_code():
     plan, shipped = plan_of("posq_table1"), load_rerankers()
     used = {
-        model: shipped[plan.reranker_of(model)]
+        model: shipped[plan.models[model].reranker]
         for model in plan.config.models
         if plan.models[model].kind == "reranker"
     }

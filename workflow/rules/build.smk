@@ -31,7 +31,10 @@ use rule on_cpu as statistics with:
     resources:
         **needs(4000, 0.2, minutes=240),
     params:
-        domains=per_job(paths.language_domains),
+        domains=lambda wildcards: {
+            lang: planned(wildcards).domains(lang)
+            for lang in planned(wildcards).languages
+        },
         schemes=setting("buckets"),
         length_tokenizer=settings.length_tokenizer,
 

@@ -146,17 +146,22 @@ def downloaded(key):
 # from, the reranker of a model that has one, the encoder of personas, the pool of a training.
 query_lang, corpus_lang = attrgetter("query_lang"), attrgetter("corpus_lang")
 source_lang = setting("language")
-own_reranker = per_job(Plan.reranker_of)
+own_reranker = lambda wildcards: plan.models[wildcards.model].reranker
 persona_encoder = setting("personas.model")
 pool = {"benchmark": setting("benchmark"), "lang": per_job(Plan.pool_language)}
 
 domains = per_job(paths.domains)
 task_tables = per_job(PlannedBenchmark.task_tables, self=planned)
 task_domains = per_job(PlannedBenchmark.asked_about, self=planned)
+task_shards = per_job(PlannedBenchmark.task_shards, self=planned)
+recall_depth = setting("false_negatives.recall.top_k")
 largest_share = per_job(jobs.largest_share)
 # Of a job that runs a network. How work is cut, on what it runs: no reason to rerun, hence no params.
 on_device = {"gpu": per_job(jobs.gpus), "device": settings.encoding.device}
-prior_encodings = per_job(paths.prior_encodings)
+prior_encodings = expand(
+    "results/{source}/encodings/{{model}}/{{lang}}.parquet",
+    source=per_job(Plan.prior_encoding_source),
+)
 encoded_before_probe = per_job(paths.encoded_before_probe)
 
 

@@ -81,7 +81,7 @@ use rule ask as ask_vllm with:
     threads: 4
     resources:
         **needs(32000, minutes=720),
-        gpu=per_job(jobs.served_gpus),
+        gpu=lambda wildcards: plan.llm_of(wildcards.benchmark, wildcards.task).vllm.gpus,
         budgeted_llm=per_job(jobs.budgeted),
 
 
@@ -102,11 +102,16 @@ use rule ask_vllm as ask_shard_vllm with:
         benchmark=patterns["asked in shards by vllm"],
 
 
+task_shard = (
+    "results/{{benchmark}}/build/{{lang}}{{part}}/{{task}}/{shard}.{table}.parquet"
+)
+
+
 use rule on_cpu as gather with:
     input:
         unpack(task_tables),
-        outcomes=per_job(paths.task_shards, table="outcomes"),
-        usages=per_job(paths.task_shards, table="usage"),
+        outcomes=expand(task_shard, shard=task_shards, table="outcomes"),
+        usages=expand(task_shard, shard=task_shards, table="usage"),
     output:
         **step_tables("{task}", "dropped", "flow", "usage"),
     wildcard_constraints:

@@ -12,7 +12,7 @@ use rule search_lexical as recall_lexical with:
     resources:
         **needs(per_job(jobs.recall_mib), 40, of=largest_share, minutes=240),
     params:
-        top_k=per_job(jobs.recall_depth),
+        top_k=recall_depth,
 
 
 use rule search_vectors as recall_vectors with:
@@ -31,7 +31,7 @@ use rule search_vectors as recall_vectors with:
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:
-        top_k=per_job(jobs.recall_depth),
+        top_k=recall_depth,
 
 
 use rule on_gpu as score_pairs with:
@@ -58,7 +58,7 @@ use rule on_gpu as score_pairs with:
         tokens_per_batch=per_job(jobs.scoring_tokens),
     params:
         domains=domains,
-        top_k=per_job(jobs.recall_depth),
+        top_k=recall_depth,
         scoring=per_job(jobs.pair_scoring),
         store=settings.store,
 
@@ -77,7 +77,7 @@ use rule on_cpu as negatives with:
         **needs(4000, 45),
     params:
         domains=domains,
-        top_k=per_job(jobs.recall_depth),
+        top_k=recall_depth,
         section=lambda wildcards: planned(wildcards).section.false_negatives.panel(),
 
 

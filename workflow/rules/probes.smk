@@ -1,12 +1,13 @@
 # Probes: texts changed at known places, what becomes of their vectors. `make probes`.
-compared_probes = ["results/probe_comparison.csv"] * bool(paths.compared_probes(plan))
+probed = "results/probes/{probe}/{benchmark}/{model}/{lang}"
+compared_probes = paths.compared_probes(plan)
 
 
 rule probes:
     input:
         "results/probe_table.csv",
         "results/probes.html",
-        compared_probes,
+        ["results/probe_comparison.csv"] if compared_probes else [],
     localrule: True
 
 
@@ -57,7 +58,7 @@ use rule probe as probe_api with:
 
 use rule on_cpu as probe_table with:
     input:
-        tables=paths.probe_tables(plan),
+        tables=[f"{probed}.summary.parquet".format(**one) for one in plan.probed],
     output:
         parquet="results/probe_table.parquet",
         csv=in_report("results/probe_table.csv"),
@@ -66,13 +67,16 @@ use rule on_cpu as probe_table with:
 # Two models on the same documents: before and after training.
 use rule on_cpu as probe_comparison with:
     input:
-        rows=paths.compared_rows(plan, "model"),
-        others=paths.compared_rows(plan, "other"),
+        rows=[f"{probed}.parquet".format(**one) for one in compared_probes],
+        others=[
+            f"{probed}.parquet".format(**one | {"model": one["other"]})
+            for one in compared_probes
+        ],
     output:
         parquet="results/probe_comparison.parquet",
         csv="results/probe_comparison.csv",
     params:
-        compared=paths.compared_probes(plan),
+        compared=compared_probes,
         level=settings.uncertainty.level,
 
 

@@ -185,7 +185,10 @@ use rule on_gpu as rerank with:
 # Several models' runs as one.
 use rule on_cpu as fuse with:
     input:
-        runs=per_job(paths.fused_runs),
+        runs=expand(
+            "results/{{benchmark}}/runs/{model}/{{query_lang}}-{{corpus_lang}}.parquet",
+            model=per_job(Plan.component_models),
+        ),
         encodings=per_job(paths.fused_encodings),
         corpora=per_job(paths.domain_tables, lang=corpus_lang, table="corpus"),
         queries=per_job(paths.domain_tables, lang=query_lang, table="queries"),
@@ -217,5 +220,7 @@ use rule on_cpu as import_run with:
     params:
         entry=per_job(jobs.entry),
         domains=domains,
-        prefix_ids=per_job(jobs.prefixes_ids),
+        prefix_ids=lambda wildcards: getattr(
+            planned(wildcards).section, "prefix_ids", False
+        ),
         top_k=settings.search.top_k,

@@ -81,7 +81,10 @@ use rule on_cpu as quality_sample with:
 
 use rule on_cpu as quality with:
     input:
-        grades=per_job(paths.judged_translations),
+        grades=expand(
+            "results/{{benchmark}}/build/{lang}/judge_translation.parquet",
+            lang=setting("translate.to"),
+        ),
         human=setting("translate.quality.human"),
     output:
         quality="results/{benchmark}/translation_quality.parquet",

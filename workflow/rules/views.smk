@@ -51,7 +51,10 @@ use rule on_cpu as filter_study with:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
         candidates=per_job(paths.candidates_before, step="verify"),
-        scores=per_job(paths.study_scores),
+        scores=expand(
+            "results/{{benchmark}}/study/{{lang}}{{part}}/scores/{reranker}.parquet",
+            reranker=setting("verify.rerankers"),
+        ),
         query_scores="results/{benchmark}-candidates/scores/{lang}-{lang}.parquet",
     output:
         **{

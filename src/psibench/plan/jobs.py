@@ -12,7 +12,7 @@ from psibench.config.model_params import retrieval_params
 from psibench.config.rerankers import reranker_params
 from psibench.config.sources import BeirSource, FilesSource, HubSource, PosirReleaseSource
 from psibench.generate.ask import llm_params, task_params
-from psibench.generate.benchmarks import RAW, PosirRelease
+from psibench.generate.benchmarks import RAW
 from psibench.generate.recipes import UNITS, build_params, grade_rule
 from psibench.generate.sampling import sample_params
 from psibench.models.compiled import MOST_WEIGHTS
@@ -155,12 +155,6 @@ def _scorer(plan: Plan, reranker: str) -> dict[str, Any]:
     return {"entry": reranker_params(scorer), "reranker_version": RERANKER_VERSIONS[scorer.backend]}
 
 
-def prefixes_ids(plan: Plan, benchmark: str) -> bool:
-    """Say whether a benchmark's ids have the domain in front."""
-    section = plan.named[benchmark].section
-    return isinstance(section, PosirRelease) and section.prefix_ids
-
-
 # How the work is cut: memory, time, threads, GPUs
 
 
@@ -240,14 +234,9 @@ def scoring_minutes(plan: Plan, benchmark: str, lang: str, reranker: str, *, of:
     return 1440 if planned is None else max(240, int(1.5 * planned))
 
 
-def recall_depth(plan: Plan, benchmark: str) -> int:
-    """Return how many documents are recalled per query of a raw view."""
-    return plan.named[benchmark].negatives.recall.top_k
-
-
 def recall_mib(plan: Plan, benchmark: str) -> int:
     """Return the memory of a recall, MiB: 14 for each of the documents per query."""
-    return 6000 + 14 * recall_depth(plan, benchmark)
+    return 6000 + 14 * plan.named[benchmark].negatives.recall.top_k
 
 
 def largest_share(
@@ -322,11 +311,6 @@ def budgeted(plan: Plan, benchmark: str, task: str = "", model: str = "") -> int
     """
     asked = plan.models[model] if model else plan.llm_of(benchmark, task)
     return int(getattr(asked, "budget_usd", None) is not None)
-
-
-def served_gpus(plan: Plan, benchmark: str, task: str) -> int:
-    """Return the GPUs of a job that serves a task's model itself; 0 on a CPU."""
-    return plan.llm_of(benchmark, task).vllm.gpus
 
 
 def threads(

@@ -230,12 +230,6 @@ def language_tables(
     return [path for lang in languages for path in planned.tables(lang, table)]
 
 
-def language_domains(plan: Plan, benchmark: str) -> dict[str, list[str]]:
-    """Return the domains of each language of a benchmark, in order."""
-    planned = plan.named[benchmark]
-    return {language: planned.domains(language) for language in planned.languages}
-
-
 def build_table(
     plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None, *, table: str
 ) -> str:
@@ -339,25 +333,10 @@ def base_inputs(plan: Plan, trained: str) -> list[str]:
 # A benchmark's build: tasks, scores, judges
 
 
-def task_shards(
-    plan: Plan, benchmark: str, task: str, lang: str, part: str = "", *, table: str
-) -> list[str]:
-    """List one table of all shards of a task in a part of a language, in order."""
-    folder = f"results/{benchmark}/build/{lang}{part}/{task}"
-    shards = plan.benchmarks[benchmark].task_shards(task, lang)
-    return [f"{folder}/{shard}.{table}.parquet" for shard in shards]
-
-
 def task_table(plan: Plan, benchmark: str, lang: str, domain: str, *, task: str) -> str | list[str]:
     """Return the table of a task in a domain; empty if the benchmark has no such task."""
     has = task in plan.benchmarks[benchmark].tasks
     return build_table(plan, benchmark, lang, domain=domain, table=task) if has else []
-
-
-def judged_translations(plan: Plan, benchmark: str) -> list[str]:
-    """List the tables of grades of all languages that a benchmark is translated to."""
-    folder, task = f"results/{benchmark}/build", JUDGE_TRANSLATION.name
-    return [f"{folder}/{language}/{task}.parquet" for language in plan.named[benchmark].translated]
 
 
 def translators_of(planned: PlannedBenchmark) -> list[str]:
@@ -421,12 +400,6 @@ def score_tables(
     ]
 
 
-def study_scores(plan: Plan, benchmark: str, lang: str, part: str = "") -> list[str]:
-    """List every reranker's scores of all candidates, in the panel's order."""
-    panel = plan.benchmarks[benchmark].generated.verify.rerankers  # type: ignore[union-attr]
-    return [f"results/{benchmark}/study/{lang}{part}/scores/{name}.parquet" for name in panel]
-
-
 def study_tables(plan: Plan, tables: Iterable[str]) -> list[str]:
     """List the tables of every filter study."""
     return [
@@ -471,12 +444,6 @@ def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> str:
     )
 
 
-def prior_encodings(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
-    """List the encodings that share texts with this one and are made before it: none, or one."""
-    names = plan.prior_encoding_source(benchmark, model, lang)
-    return [f"results/{name}/encodings/{model}/{lang}.parquet" for name in names]
-
-
 def encoding_shards(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
     """List the shards of an encoding that several jobs make."""
     count = encoding_jobs(plan, benchmark, model, lang)
@@ -509,15 +476,6 @@ def first_stage(plan: Plan, benchmark: str, model: str, query_lang: str, corpus_
     """Return the run that a reranker reranks."""
     first = plan.first_stage(model, benchmark)
     return f"results/{benchmark}/runs/{first}/{query_lang}-{corpus_lang}.parquet"
-
-
-def fused_runs(
-    plan: Plan, benchmark: str, model: str, query_lang: str, corpus_lang: str
-) -> list[str]:
-    """List the input runs of a fusion."""
-    pair = f"{query_lang}-{corpus_lang}"
-    parts = plan.component_models(model, benchmark)
-    return [f"results/{benchmark}/runs/{part}/{pair}.parquet" for part in parts]
 
 
 def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) -> list[str]:
@@ -605,12 +563,6 @@ def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
 # Probes
 
 
-def probe_tables(plan: Plan) -> list[str]:
-    """List the summaries of all probes."""
-    path = "results/probes/{probe}/{benchmark}/{model}/{lang}.summary.parquet"
-    return [path.format(**labels) for labels in plan.probed]
-
-
 def compared_probes(plan: Plan) -> list[dict[str, str]]:
     """List the jobs of probes whose model is compared: their labels, and the ``other`` model."""
     every = plan.probed
@@ -620,12 +572,6 @@ def compared_probes(plan: Plan) -> list[dict[str, str]]:
         if (other := plan.config.probes.compare.get(labels["model"])) is not None
         and labels | {"model": other} in every
     ]
-
-
-def compared_rows(plan: Plan, side: str) -> list[str]:
-    """List the probe tables that are compared, of the ``model`` or the ``other``."""
-    path = "results/probes/{probe}/{benchmark}/{model}/{lang}.parquet"
-    return [path.format(**labels | {"model": labels[side]}) for labels in compared_probes(plan)]
 
 
 def probe_psi(plan: Plan) -> list[str]:

@@ -229,12 +229,6 @@ class Plan:
         """Return the language model that a task asks."""
         return self.llms[self.benchmarks[benchmark].tasks[task].section.llm]
 
-    def reranker_of(self, model: str) -> str:
-        """Return the id of the reranker behind a model."""
-        entry = self.models[model]
-        assert isinstance(entry, RerankModel)
-        return entry.reranker
-
     def position_blind(self, benchmark: str, query_lang: str, corpus_lang: str) -> str | None:
         """Return the first model of a language pair that is a position-blind control, if any."""
         models = self.models_of(benchmark, query_lang, corpus_lang)
