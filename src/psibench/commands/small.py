@@ -38,6 +38,7 @@ from psibench.plan.config import (
     untrained_bases,
     upstream_models,
 )
+from psibench.plan.plan import make_plan
 from psibench.train.sections import Training
 
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
@@ -355,7 +356,8 @@ class _Small:
 
     def _base(self, training: dict[str, Any]) -> str:
         """Return the first base that a benchmark names models of, else the first of all."""
-        named = {*_texts([section.get("models") for section in self.raw["benchmarks"].values()])}
+        sections = self.raw["benchmarks"].values()
+        named = {name for section in sections for name in section.get("models") or ()}
         tested = {one.base for name, one in self.of.trained.items() if name in named}
         bases = list(training["bases"])
         return next((name for name in bases if name in tested), bases[0])
@@ -388,26 +390,21 @@ class _Small:
             raw["probes"]["compare"] = {a: b for a, b in compare.items() if {a, b} <= left}
 
     def _stand_in(self) -> None:
-        """Replace the entries of what is named anywhere, by the same ids."""
-        raw, config = self.raw, self.of
-        named = {*_texts({key: raw.get(key) for key in ("benchmarks", "models", "search")})}
-        registry = load_registry() | config.registry
-        while further := {
-            one
-            for name in named & set(registry)
-            for one in _below(registry[name], config)
-            if one not in named
-        }:
-            named |= further
-        second = {e.reranker for n in named if isinstance(e := registry.get(n), RerankModel)}
+        """Replace the entries of all that the small config names, by the same ids."""
+        raw, plan = self.raw, make_plan(*load_config(self.raw), missing=[])
+        made = {*plan.config.trained, *plan.config.untrained}
         raw["registry"] = {
-            name: _dense(name, entry) for name, entry in registry.items() if name in named
+            name: _dense(name, entry) for name, entry in plan.models.items() if name not in made
         }
-        rerankers = load_rerankers(config.rerankers)
-        of_filters = _replaced(rerankers, named, [LEXICAL])
+        known = load_registry() | self.of.registry
+        named = (known.get(name) for name in {*plan.models, *plan.rerankers})  # under one id
+        second = {entry.reranker for entry in named if isinstance(entry, RerankModel)}
+        rerankers = load_rerankers(self.of.rerankers)
+        of_filters = _replaced(rerankers, {*plan.rerankers} - second, [LEXICAL])
         raw["rerankers"] = of_filters | _replaced(rerankers, second, [NETWORK])
-        llms = load_llms(config.llms)
-        raw["llms"] = _replaced(llms, named, [*(one for one in llms if one.startswith("stand-in"))])
+        llms = load_llms(self.of.llms)
+        by = [one for one in llms if one.startswith("stand-in")]
+        raw["llms"] = _replaced(llms, {*plan.llms}, by)
 
 
 def _replaced(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[str, Any]:
@@ -467,16 +464,6 @@ def _mappings(value: Any) -> Iterator[dict[str, Any]]:
         value = [*value.values()]
     for inner in value if isinstance(value, list) else ():
         yield from _mappings(inner)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts in plain data, keys left out."""
-    if isinstance(value, str):
-        yield value
-    if isinstance(value, dict):
-        value = [*value.values()]
-    for inner in value if isinstance(value, list) else ():
-        yield from _texts(inner)
 
 
 def _own_files(section: dict[str, Any]) -> None:
