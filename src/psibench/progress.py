@@ -25,13 +25,13 @@ class Progress:
     description
         What is counted, e.g. ``encoding all-minilm-l6-v2``.
     total
-        Units of work in all.
+        Units of work in all; may be set later.
     unit
         Name of one unit, e.g. ``tokens``.
     """
 
     def __init__(self, description: str, *, total: int, unit: str) -> None:
-        self._description, self._total, self._unit, self._done = description, total, unit, 0
+        self._description, self.total, self._unit, self._done = description, total, unit, 0
         self._started = time.monotonic()
         self._next_line = self._started + FIRST_LINE_S
         self._is_told = False
@@ -46,7 +46,7 @@ class Progress:
         if now >= self._next_line:
             self._next_line, self._is_told = now + LINE_EVERY_S, True
             rate = self._done / (now - self._started)
-            left = f", {_duration((self._total - self._done) / rate)} left" if rate else ""
+            left = f", {_duration((self.total - self._done) / rate)} left" if rate else ""
             self._tell(f"{_count(rate)} {self._unit}/s{left}")
 
     def __exit__(
@@ -58,8 +58,8 @@ class Progress:
         self._tell(_duration(time.monotonic() - self._started))
 
     def _tell(self, words: str) -> None:
-        share = 100 * self._done / self._total if self._total else 100.0
-        counts = f"{self._done:,} of {self._total:,} {self._unit}"
+        share = 100 * self._done / self.total if self.total else 100.0
+        counts = f"{self._done:,} of {self.total:,} {self._unit}"
         line = f"{self._description}: {counts} ({share:.0f} %), {words}"
         logger.info("%s", line)
         if self._is_told and not _logs_to_console():

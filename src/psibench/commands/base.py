@@ -34,11 +34,6 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_config(args: argparse.Namespace) -> dict[str, Any]:
-    """Read what `add_config` was given; without it nothing is."""
-    return read_configs(args.config)
-
-
 def read_configs(paths: Sequence[Path]) -> dict[str, Any]:
     """Lay each config over the one before, key by key, as `psibench run` and Snakemake do."""
     from psibench.config.files import laid_over, read_yaml

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import (
     add_config,
-    read_config,
+    read_configs,
     refuse_unwritable,
     write_unrounded,
 )
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     from psibench.plan.work import summed, work_table
 
     refuse_unwritable("--csv", args.csv)
-    config, models = load_config(read_config(args))
+    config, models = load_config(read_configs(args.config))
     table = work_table(Measured(make_plan(config, models), RESULTS))
     if table.is_empty():
         print("This config has nothing that computes or asks.")

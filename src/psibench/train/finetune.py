@@ -5,7 +5,6 @@ one length bin, by sentence-transformers' trainer. A run that is told to end wri
 goes on from it later: on a CPU to the same weights.
 """
 
-import hashlib
 import json
 import logging
 import re
@@ -24,7 +23,7 @@ from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.networks import check_positions, positions_taken_out
 from psibench.models.weights import check_files, check_tokenizer, checking_weights, quiet
 from psibench.stopping import watched_stop
-from psibench.tables import content_hash, hash_file, read_table
+from psibench.tables import content_hash, hash_file, hash_rows, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
 from psibench.tables.provenance import hash_params
@@ -101,7 +100,7 @@ def run_train_model(
         "sampling_seed": sampling_seed,
     }
     base = checkpoint_identity(entry.checkpoint, entry.revision)
-    decides = run | {"base": base, "examples": hash_rows(drawn), "model": model}
+    decides = run | {"base": base, "examples": hash_rows(drawn.to_arrow()), "model": model}
     decides["version"] = version_of("train_model")
     unfinished = Path(work) / hash_params(decides)[:32]
     folder, done = Path(model).parent, unfinished.with_suffix(".json")
@@ -217,14 +216,6 @@ def weight_hashes(folder: Path) -> dict[str, str]:
 def write_manifest(found: dict[str, Any], folder: Path) -> None:
     """Write a model's manifest, whole or not at all."""
     write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", folder / "model.json")
-
-
-def hash_rows(frame: pl.DataFrame) -> str:
-    """Hash a frame of text, row by row."""
-    found = hashlib.sha256()
-    for row in frame.iter_rows():
-        found.update("\0".join(row).encode() + b"\0\0")
-    return found.hexdigest()
 
 
 def finished(done: Path, folder: Path) -> dict[str, Any] | None:

@@ -83,15 +83,7 @@ def train(
         arguments._n_gpu = 1  # a GPU a process: no batch is split
     bins = {name: Dataset.from_dict(dict(part)) for name, part in examples.bins.items()}
     last = last_checkpoint(unfinished)
-    n_done = 0 if last is None else _step(last)
-    n_batches = sum(
-        count_batches(len(part), examples.batch_size, least=1 + examples.distinct)
-        for part in bins.values()
-    )
-    n_steps = n_batches // arguments.world_size * settings.epochs
-    if last is not None:
-        logger.info("going on from step %d of %d", n_done, n_steps)
-    with Progress(name, total=n_steps - n_done, unit="steps") as progress:
+    with Progress(name, total=0, unit="steps") as progress:
         watch = Watch(unfinished, stop, progress, save_s=60 * settings.save_minutes)
         trainer = Trainer(
             model=network,
@@ -119,12 +111,7 @@ class DistinctBatches(NoDuplicatesBatchSampler):
     """
 
     def __len__(self) -> int:
-        return count_batches(len(self.dataset), self.batch_size, least=2)
-
-
-def count_batches(n_examples: int, batch_size: int, *, least: int) -> int:
-    """Count the batches of a bin; a rest of fewer than ``least`` examples is none."""
-    return n_examples // batch_size + (n_examples % batch_size >= least)
+        return len(self.dataset) // self.batch_size + (len(self.dataset) % self.batch_size >= 2)
 
 
 class Trainer(SentenceTransformerTrainer):
@@ -167,6 +154,12 @@ class Watch(TrainerCallback):
         self.progress, self.save_s = progress, save_s
         self.saved = self.stepped = time.monotonic()
         self.stopped: Stopped | None = None
+
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Note how many steps there are yet, and where a run goes on."""
+        self.progress.total = state.max_steps - state.global_step
+        if state.global_step:
+            logger.info("going on from step %d of %d", state.global_step, state.max_steps)
 
     def on_epoch_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Choose the epoch's order, also where batches are both skipped and sharded."""
