@@ -36,8 +36,8 @@ class Network:
     Attributes
     ----------
     modules
-        sentence-transformers' modules behind the transformer, in float32: a pooling, dense layers.
-        What brings vectors to unit length at their end is left out: encoders do.
+        sentence-transformers' modules behind the transformer, in a row and in float32: a pooling,
+        dense layers. What brings vectors to unit length at their end is left out: encoders do.
     weights
         Number format of the transformer's weights.
     needs_mask
@@ -48,7 +48,7 @@ class Network:
 
     tokenizer: Any
     transformer: Any
-    modules: tuple[Any, ...]
+    modules: Any
     weights: str = "float32"
     needs_mask: bool = True
     masks_prompt: bool = False
@@ -70,9 +70,7 @@ class Network:
         At least one token of each row counts.
         """
         features = {"token_embeddings": states.float(), "attention_mask": mask}
-        for module in self.modules:
-            features = module(features)
-        return features["sentence_embedding"]
+        return self.modules(features)["sentence_embedding"]
 
 
 def load_network(
@@ -103,7 +101,7 @@ def load_network(
     network = Network(
         tokenizer,
         transformer,
-        tuple(module.to(device).eval() for module in modules),
+        torch.nn.Sequential(*modules).to(device).eval(),
         weights,
         # Calibration has to know which tokens are a text's.
         needs_mask=entry.calibrate is not None or not is_causal(transformer),

@@ -56,6 +56,8 @@ class LexicalReranker:
     ranks: dict[str, int]
     unlisted_rank: int
     identity: str
+    max_tokens: None = None
+    """Nothing is cut."""
 
     @property
     def fingerprint(self) -> str:
@@ -67,11 +69,6 @@ class LexicalReranker:
                 "version": RERANKER_VERSIONS[self.entry.backend],
             }
         )
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Nothing is cut."""
-        return None
 
     def tokenize(self, pairs: Sequence[Pair]) -> list[TermPair]:
         """Cut queries and texts into stems, each distinct one once."""
@@ -151,6 +148,8 @@ class SimilarityReranker:
     cached: dict[bytes, np.ndarray] = field(default_factory=dict)
     """Vectors of texts by their tokens: many pairs share a document or a query."""
     cached_bytes: int = 0
+    max_tokens: None = None
+    """Query and text are cut apart, so that no length of both says whether one was."""
 
     @property
     def fingerprint(self) -> str:
@@ -163,11 +162,6 @@ class SimilarityReranker:
                 "version": RERANKER_VERSIONS[self.entry.backend],
             }
         )
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Query and text are cut apart, so that no length of both says whether one was."""
-        return None
 
     def tokenize(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
         """Tokenize queries and texts, each distinct one once."""
