@@ -28,7 +28,7 @@ from shape import (
     published_queries,
 )
 
-from psibench.formats.posir import ReleaseTables, write_dataset
+from psibench.formats.posir import COLUMNS
 
 LETTERS = {
     "Latn": "abdegiklmnoprstu",
@@ -101,14 +101,14 @@ def write_language(
     for original, own in zip(originals, kept, strict=True):
         positive = original.positive[own]
         queries = [f"q{place}" for place in own]
-        tables = ReleaseTables(
-            pl.DataFrame(
+        tables = {
+            "corpus": pl.DataFrame(
                 {
                     "_id": [f"d{place}" for place in range(len(original.tokens))],
                     "text": _texts(len(original.tokens), DOCUMENT_WORDS, language, rng),
                 }
             ),
-            pl.DataFrame(
+            "queries": pl.DataFrame(
                 {
                     "_id": queries,
                     "text": _texts(len(own), QUERY_WORDS, language, rng),
@@ -117,11 +117,14 @@ def write_language(
                     "pos_token_length": original.tokens[positive],
                 }
             ),
-            pl.DataFrame(
+            "qrels": pl.DataFrame(
                 {"query-id": queries, "corpus-id": [f"d{place}" for place in positive]}
             ).with_columns(score=pl.lit(1)),
-        )
-        write_dataset(tables, folder, language=language, domain=original.domain)
+        }
+        for name, frame in tables.items():
+            path = folder / language / original.domain / name / "test.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            frame.cast(COLUMNS[name]).write_parquet(path)
 
 
 def asked_by(

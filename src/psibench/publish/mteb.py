@@ -24,7 +24,7 @@ from psibench.plain_yaml import parse_yaml
 from psibench.publish.layouts import Written
 from psibench.publish.retriever import KIND, Results, ranked
 from psibench.reading import read_text_file
-from psibench.report.wording import number, with_interval
+from psibench.report.wording import ENDS, estimate, number
 from psibench.tables.spec import POOLED
 
 if TYPE_CHECKING:
@@ -178,14 +178,16 @@ def position_scores(
 
 
 def _worded(figures: Mapping[str, float]) -> str:
-    told = with_interval(figures, "psi_same", separator=" ") if "psi_same" in figures else ""
+    same = "not to be told"
+    if "psi_same" in figures:
+        same = estimate(*(figures.get(f"psi_same{end}") for end in ENDS))
     psi = number(figures["psi"]) if "psi" in figures else "undefined"
     means = ", ".join(
         f"{name.removeprefix('ndcg_at_10_')} {value:.3f}"
         for name, value in figures.items()
         if name.startswith("ndcg_at_10_")
     )
-    return f"PSI {psi}, at equal documents {told or 'not to be told'}; nDCG@10 {means}"
+    return f"PSI {psi}, at equal documents {same}; nDCG@10 {means}"
 
 
 def _registered(root: Path) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ import yaml
 
 from psibench.errors import InputError
 from psibench.formats.posir import REPOSITORY
-from psibench.report.wording import number, p_text, with_interval
+from psibench.report.wording import ENDS, estimate, number, p_text
 from psibench.tables.spec import POOLED
 
 METRIC = "ndcg@10"
@@ -100,7 +100,7 @@ def eval_results(rows: pl.DataFrame, *, dataset: str, source_url: str, date: str
 def _notes(row: dict[str, Any]) -> str:
     """Word what a reader of the score has to know of position."""
     psi = "undefined" if row["psi"] is None else number(row["psi"])
-    told = with_interval(row, "psi_same", separator=" ")
+    told = estimate(*(row[f"psi_same{end}"] for end in ENDS))
     same = told if row["psi_same"] is not None else "cannot be told"
     shape = "no test" if row["p_adjusted"] is None else f"adjusted {p_text(row['p_adjusted'])}"
     return (

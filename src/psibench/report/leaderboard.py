@@ -28,11 +28,10 @@ from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
 from psibench.report.comparison import letters
 from psibench.report.published import DATA_TEXTS, EVERY, published_figures
-from psibench.report.scores import word_chip
+from psibench.report.scores import PSI_FORMS, word_chip
 from psibench.report.tables import (
     TEMPLATES,
     Columns,
-    Form,
     Table,
     chip,
     render_page,
@@ -42,7 +41,7 @@ from psibench.report.tables import (
 )
 from psibench.report.verdict import WORDS, word_of
 from psibench.report.views import PAIR, PREFERRED_METRIC, headline_metric, simulation_note
-from psibench.report.wording import MISSING, SCHEME_TEXTS, p_value, percent
+from psibench.report.wording import MISSING, SCHEME_TEXTS
 from psibench.tables import read_provenance, read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.io import read_any_table
@@ -66,7 +65,6 @@ FIGURES = {
     "Given": "seen",
 }
 """Heading -> column; one without a value in a table is left out there."""
-FORMS: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "Given": percent}
 
 
 @dataclass(frozen=True)
@@ -271,7 +269,7 @@ def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
         for heading, name in FIGURES.items()
         if rows[name].count() and not (is_of_one and name == "source")
     }
-    figures = table_of("", rows, columns, forms=FORMS, n_names=1, note=said)
+    figures = table_of("", rows, columns, forms=PSI_FORMS, n_names=1, note=said)
     cells = []
     for row, others in zip(rows.iter_rows(named=True), figures.rows, strict=True):
         name = f"{row['model']} ({row['source']})" if row["is_twice"] else row["model"]

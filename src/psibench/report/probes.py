@@ -25,7 +25,7 @@ from psibench.report.published import probes_beside
 from psibench.report.scores import small_multiples
 from psibench.report.tables import FigureView, Panel, Table, render_page, slug
 from psibench.report.views import headline_metric
-from psibench.report.wording import MISSING, estimate, p_value, with_interval
+from psibench.report.wording import ENDS, MISSING, estimate, p_value
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import read_all
@@ -160,7 +160,8 @@ def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
     if chosen.is_empty():
         return MISSING, MISSING
     row = chosen.row(0, named=True)
-    return with_interval(row, "psi_same"), p_value(row["p_adjusted"])
+    same = estimate(*(row[f"psi_same{end}"] for end in ENDS), separator="\n")
+    return same, p_value(row["p_adjusted"])
 
 
 # --- Figures ---

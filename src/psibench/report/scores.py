@@ -131,6 +131,9 @@ def _model_table(models: Sequence[ModelInfo]) -> Table:
     return Table("Models", ("Model", "Kind", "Description"), tuple(rows), 2, prose=(2,))
 
 
+PSI_FORMS: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "Given": percent}
+
+
 def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
     """Return a benchmark's leading PSI rows, a table per bucket scheme.
 
@@ -151,7 +154,6 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
         "Docs": "n_documents",
         "Flags": "flags",
     }
-    forms: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "Given": percent}
     n_queries, is_all = pl.col("n_queries"), pl.col("evidence") == "all"
     of_all = n_queries.filter(is_all).first().over("model")
     tables = []
@@ -164,7 +166,7 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
             .sort("index", "evidence")
         )
         title = SCHEME_TEXTS.get(scheme, scheme)
-        tables.append(table_of(title, rows, shown, forms=forms, n_names=1, prose=(12,)))
+        tables.append(table_of(title, rows, shown, forms=PSI_FORMS, n_names=1, prose=(12,)))
     return tables
 
 

@@ -11,7 +11,7 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
-from psibench.report.wording import MISSING, count, estimate, number, percent
+from psibench.report.wording import ENDS, MISSING, count, estimate, number, percent
 
 TEMPLATES = Path(__file__).parent / "templates"
 Columns = dict[str, str | pl.Expr | pl.Series]
@@ -91,7 +91,7 @@ def table_of(
 
 def with_ends(name: str) -> pl.Expr:
     """Return a column together with its interval, NAME_low and NAME_high, for `table_of`."""
-    return pl.struct(name, f"{name}_low", f"{name}_high")
+    return pl.struct(f"{name}{end}" for end in ENDS)
 
 
 @dataclass(frozen=True)

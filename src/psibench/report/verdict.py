@@ -6,12 +6,10 @@ page and the terminal show the same.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
+from psibench.report.views import Row
 from psibench.report.wording import ALPHA, isolate, number, p_text, percent
-
-Row = Mapping[str, Any]
 
 FINDINGS = ("depends", "none", "untested", "floor", "undefined")
 WORDS = {

@@ -1,11 +1,12 @@
 """Numbers and names as a reader sees them."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 ALPHA = 0.05
 MISSING = "–"
+ENDS = ("", "_low", "_high")
+"""What stands behind a figure's name in its column and in those of its interval."""
 SCHEME_TEXTS = {
     "squad": "characters from the start of the passage",
     "thirds": "third of the passage",
@@ -82,18 +83,6 @@ def estimate(
     """Return a value and, where it has one, its interval."""
     ends = interval(low, high)
     return f"{shown(value)}{separator}{ends}" if ends else shown(value)
-
-
-def with_interval(
-    row: Mapping[str, Any],
-    name: str,
-    *,
-    shown: Callable[[float | None], str] = number,
-    separator: str = "\n",
-) -> str:
-    """Return a value of a row and, below it, its interval, which is in NAME_low and NAME_high."""
-    ends = (row[f"{name}_low"], row[f"{name}_high"])
-    return estimate(row[name], *ends, shown=shown, separator=separator)
 
 
 def count(value: float) -> str:
