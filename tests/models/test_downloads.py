@@ -180,27 +180,29 @@ def test_a_cleaned_cache_is_noticed(manifest):
         resolve_checkpoint("owner/name")
 
 
-@pytest.mark.parametrize(
-    ("names", "wanted"),
-    [
-        (["model.safetensors", "pytorch_model.bin", "a.bin"], ["a.bin", "model.safetensors"]),
-        (
-            ["model-00001-of-00002.safetensors", "pytorch_model-00001-of-00003.bin"],
-            ["model-00001-of-00002.safetensors"],
-        ),
-        (["2_Dense/model.safetensors", "pytorch_model.bin"],) * 2,
-        (["colbert_linear.pt", "pytorch_model.bin"],) * 2,
-        (["2_Dense/pytorch_model.bin", "model.safetensors"],) * 2,
-        (["consolidated.safetensors", "model.safetensors"], ["model.safetensors"]),
-        (["config.json", "openvino/openvino_model.bin", "optimizer.pt"], ["config.json"]),
-    ],
-    ids=str,
-)
-def test_weights_come_once_and_others_not_at_all(tmp_path, folder, names, wanted):
+WEIGHTS = [
+    (["model.safetensors", "pytorch_model.bin", "a.bin"], ["a.bin", "model.safetensors"]),
+    (
+        ["model-00001-of-00002.safetensors", "pytorch_model-00001-of-00003.bin"],
+        ["model-00001-of-00002.safetensors"],
+    ),
+    (["2_Dense/model.safetensors", "pytorch_model.bin"],) * 2,
+    (["colbert_linear.pt", "pytorch_model.bin"],) * 2,
+    (["2_Dense/pytorch_model.bin", "model.safetensors"],) * 2,
+    (["consolidated.safetensors", "model.safetensors"], ["model.safetensors"]),
+    (["config.json", "openvino/openvino_model.bin", "optimizer.pt"], ["config.json"]),
+]
+"""Files of a repository, and those of them that are downloaded."""
+
+
+def test_weights_come_once_and_others_not_at_all(tmp_path, folder):
+    repositories = [f"owner/name{number}" for number in range(len(WEIGHTS))]
     with running(FakeHub()) as hub:
-        hub.push("owner/name", "one", dict.fromkeys(names, b"1"))
-        (done,) = hub.download(tmp_path / "hf", folder, [{"repo": "owner/name"}])
-    assert list(read_manifest(folder / done["manifest"]).files) == wanted
+        for repo, (names, _) in zip(repositories, WEIGHTS, strict=True):
+            hub.push(repo, "one", dict.fromkeys(names, b"1"))
+        done = hub.download(tmp_path / "hf", folder, [{"repo": repo} for repo in repositories])
+    found = [list(read_manifest(folder / made["manifest"]).files) for made in done]
+    assert found == [wanted for _, wanted in WEIGHTS]
 
 
 def test_a_download_that_was_cut_off_is_not_taken_for_whole(tmp_path, folder):

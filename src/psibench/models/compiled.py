@@ -74,7 +74,7 @@ class Compiled:
         return torch.from_numpy(found[0])
 
 
-Passes = Callable[[list[str]], Callable[[Compiled | None], Sequence[np.ndarray]]]
+Passes = Callable[[list[str], Compiled | None], Sequence[np.ndarray]]
 
 
 def compile_network(
@@ -97,8 +97,7 @@ def compile_network(
     identity
         Which checkpoint it is: converted networks are kept by it.
     passes
-        Takes texts, and returns what computes their vectors or logits with a compiled network, or
-        with torch if it is None.
+        Computes the vectors or logits of texts with a compiled network, or with torch for None.
     signature
         The network's inputs, (rows, length) integers each, and the name of its output.
     bound
@@ -249,8 +248,8 @@ def _compiled(core: Any, model: Any, dtype: str, inputs: tuple[str, ...]) -> Com
 def _difference(compiled: Compiled, passes: Passes) -> float:
     """Run texts with both engines; return the largest difference, NaN if a number is none."""
     words = "evidence late in a long document is what many retrievers of today miss most".split()
-    run = passes([" ".join(words[place % len(words)] for place in range(n)) for n in PROBE_LENGTHS])
-    pairs = zip(run(compiled), run(None), strict=True)
+    texts = [" ".join(words[place % len(words)] for place in range(n)) for n in PROBE_LENGTHS]
+    pairs = zip(passes(texts, compiled), passes(texts, None), strict=True)
     apart = [np.abs(ours - theirs) / np.maximum(1, np.abs(theirs)) for ours, theirs in pairs]
     return float(np.max([each.max() for each in apart]))
 

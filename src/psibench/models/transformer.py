@@ -1,6 +1,6 @@
 """Transformer encoders: one vector per text, one per window, or one per token."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -260,11 +260,11 @@ def _compile(encoder: TransformerEncoder) -> Compiled | None:
     if encoder.device != "cpu" or not is_plain:
         return None
 
-    def passes(texts: list[str]) -> Callable[[Compiled | None], list[np.ndarray]]:
+    def passes(texts: list[str], compiled: Compiled | None) -> list[np.ndarray]:
         items = encoder.tokenize(texts, "document")
         windows = [window for item in items for window in item.windows]
         content = [content for item in items for content in item.content]
-        return lambda compiled: replace(encoder, compiled=compiled).forward(windows, content)
+        return replace(encoder, compiled=compiled).forward(windows, content)
 
     return compile_network(
         network.transformer,

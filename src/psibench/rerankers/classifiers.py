@@ -122,10 +122,10 @@ def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
 def _compile(scorer: CheckpointScorer, network: Any, names: list[str], run: Run) -> Any:
     """Compile a classifier with OpenVINO; None for what torch alone runs."""
 
-    def passes(texts: list[str]) -> Callable[[Compiled | None], list[np.ndarray]]:
+    def passes(texts: list[str], compiled: Compiled | None) -> list[np.ndarray]:
         items = scorer.tokenize([(texts[-1], text) for text in texts])
         logits: Any = scorer.logits
-        return lambda compiled: [logits(items, compiled or run).numpy().astype(np.float64)]
+        return [logits(items, compiled or run).numpy().astype(np.float64)]
 
     return compile_network(
         network,
