@@ -81,55 +81,49 @@ def dropped(name: str, position: str) -> dict[str, Any]:
     }
 
 
-def ledger(folder: Folder, n_dropped: int = 3) -> dict[str, list[str]]:
-    """Five queries, one stage that keeps two of them."""
-    flow = [{"stage": "margin", "step": 1, "unit": "queries", "entered": 5, "kept": 2}]
-    items = [("c", "middle"), ("d", "end"), ("e", "end")][:n_dropped]
-    return {
-        "flow": folder.only("flow", frame(FLOW, [flow[0] | {"dropped": 3}]), FLOW),
-        "dropped": folder.only(
-            "dropped", frame(ATTRITION, [dropped(*item) for item in items]), ATTRITION
-        ),
-        "queries": folder.only(
-            "queries", frame(QUERIES, [query("a", "beginning"), query("b", "end")]), QUERIES
-        ),
-    }
+def read(folder: Folder, **tables: Any) -> dict[str, Any]:
+    """What is read of five queries, a stage that keeps two of them, and tables."""
+    place = {"benchmark": "controlled", "language": "eng-Latn", "domain": "wikipedia"}
+    step = {"stage": "margin", "step": 1, "unit": "queries", "entered": 5, "kept": 2, "dropped": 3}
+    items = [("c", "middle"), ("d", "end"), ("e", "end")]
+    gone = folder.write("gone", frame(ATTRITION, [dropped(*item) for item in items]), ATTRITION)
+    left = frame(QUERIES, [query("a", "beginning"), query("b", "end")])
+    files = {**LABELS, "queries": folder.only("queries", left, QUERIES), **tables}
+    (found,) = read_verification(
+        [files, LABELS | {"benchmark": "other"}],
+        flow=pl.DataFrame([place | step]),
+        attrition={"controlled": gone},
+    )
+    return dict(found)
 
 
 def test_counts_of_several_tables_are_added_up(folder: Folder) -> None:
     facts = MARGIN_FACTS
     parts = [audit((0.3, None, n, share)) for n, share in ((100, 0.5), (300, 0.9))]
-    (found,) = read_verification(
-        [
-            {
-                **LABELS,
-                "flow": folder.only("flow", facts["flow"], FLOW),
-                "margin_table": folder.only("margin_table", facts["margin_table"], MARGIN_TABLE),
-                "cell_table": folder.only("cell_table", facts["cell_table"], CELL_TABLE) * 2,
-                "audit_table": {
-                    name: folder.write(name, rows, AUDIT_TABLE)
-                    for name, rows in zip(("law", "news"), parts, strict=True)
-                },
-                "judgements": folder.only("judgements", POSQ_FACTS["judgements"], JUDGEMENTS),
-            }
-        ]
+    found = read(
+        folder,
+        margin_table=folder.only("margin_table", facts["margin_table"], MARGIN_TABLE),
+        cell_table=folder.only("cell_table", facts["cell_table"], CELL_TABLE) * 2,
+        audit_table={
+            name: folder.write(name, rows, AUDIT_TABLE)
+            for name, rows in zip(("law", "news"), parts, strict=True)
+        },
+        judgements=folder.only("judgements", POSQ_FACTS["judgements"], JUDGEMENTS),
     )
     assert (found["benchmark"], found["language"]) == ("controlled", "eng-Latn")
     assert found["domain"] == "wikipedia"
-    for name in ("flow", "margin_table", "cell_table"):
-        counts = pl.col("^(stage|condition|length_bin|entered|kept|n|n_.*)$")
+    for name in ("margin_table", "cell_table"):
+        counts = pl.col("^(condition|length_bin|n|n_.*)$")
         assert found[name].select(counts).equals(facts[name].select(counts))
     row = found["audit_table"].row(0, named=True)
     # (100 x 0.5 + 300 x 0.9) / 400, and Wilson's interval of that
     assert (row["n"], row["n_unusable"], row["exclusive"]) == (400, 4, pytest.approx(0.8))
     ends = (row["exclusive_low"], row["exclusive_high"])
     assert ends == pytest.approx((0.758, 0.836), abs=5e-4)
-    assert "shift" not in found  # no ledger, no queries
 
 
 def test_positions_by_stage_come_from_ledger_and_queries(folder: Folder) -> None:
-    (found,) = read_verification([{**LABELS, **ledger(folder)}])
-    sizes = found["shift"].select("target_position", "n_entered", "n_kept").rows()
+    sizes = read(folder)["shift"].select("target_position", "n_entered", "n_kept").rows()
     assert sizes == [("all", 5, 2), ("beginning", 1, 1), ("middle", 1, 0), ("end", 3, 1)]
 
 
@@ -139,7 +133,7 @@ def test_workflow_gives_files_under_the_names_that_are_read() -> None:
     plan = make_plan(*load_config({"benchmarks": plain}))
     found = verification_files(plan)
     assert {"margin_table", "audit_table"} <= set(found[0])
-    known = {"benchmark", "lang", "domains", *TABLES, "dropped", "queries"}
+    known = {"benchmark", "lang", "domains", *TABLES, "queries"}
     assert {name for files in found for name in files} <= known
 
 
@@ -200,10 +194,9 @@ def test_stage_writes_a_page_of_all_parts(folder: Folder, tmp_path: Path) -> Non
             )
         },
         verification=[
-            {
-                **LABELS,
-                "margin_table": folder.only("margins", MARGIN_FACTS["margin_table"], MARGIN_TABLE),
-            }
+            LABELS
+            | {"margin_table": folder.only("margins", MARGIN_FACTS["margin_table"], MARGIN_TABLE)}
+            | {"queries": folder.only("none", QUERIES.empty(), QUERIES)}
         ],
         benchmarks=sections(),
         models={

@@ -168,7 +168,6 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
         return [f"{whole}/{folder}/{lang}/{one}/{table}.parquet" for one in labels["domains"]]
 
     files: dict[str, Any] = dict(labels)
-    files |= {"flow": f"{whole}/flow.parquet", "dropped": f"{whole}/attrition.parquet"}
     files |= {"queries": of_domains("data", "queries")}
     if isinstance(section.verify, VerifyMargin):
         files |= {table: of_parts(table) for table in ("margin_table", "cell_table")}

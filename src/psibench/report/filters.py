@@ -11,7 +11,7 @@ from psibench.filters.audit import AUDIT_TABLE, RATES, wilson_interval
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.mixtures import RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
-from psibench.filters.study import POSITION_SHIFT, position_shift
+from psibench.filters.study import position_shift
 from psibench.metrics.aggregate import holm
 from psibench.report.published import read_published
 from psibench.report.tables import (
@@ -31,7 +31,6 @@ from psibench.tables.spec import POOLED, TableSpec
 from psibench.text.segments import POSITIONS
 
 TABLES: Mapping[str, tuple[TableSpec, tuple[str, ...]]] = {
-    "flow": (FLOW, ("stage", "unit")),
     "margin_table": (MARGIN_TABLE, ("condition", "threshold")),
     "cell_table": (CELL_TABLE, ("condition", "threshold", "length_bin")),
     "audit_table": (AUDIT_TABLE, ("stratum", "low", "high")),
@@ -53,7 +52,7 @@ def read_generation(
     Both have benchmark, language and domain in front (`all`: its domains' counts added up). FLOW
     rows get ``reasons``, what was dropped for each. The paths are each benchmark's ledger.
     """
-    flows = _ledger(flow, *TABLES["flow"])
+    flows = _ledger(flow, FLOW, ("stage", "unit"))
     used = _ledger(usage, LLM_USAGE, ("stage", "llm", "model", "backend", "prompt_hash"))
     dropped = pl.concat(
         read_table(path, ATTRITION).select(pl.lit(name).alias("benchmark"), pl.all())
@@ -135,17 +134,23 @@ def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[
 
 Facts = Mapping[str, Any]
 """One language of one benchmark whose candidates were verified: its benchmark, language and domain,
-those of `TABLES` that it has, and ``shift``, POSITION_SHIFT rows, by name."""
+its ``flow``, those of `TABLES` that it has, and ``shift``, POSITION_SHIFT rows, by name."""
 
 
-def read_verification(files: Sequence[Mapping[str, Any]]) -> list[Facts]:
+def read_verification(
+    files: Sequence[Mapping[str, Any]], *, flow: pl.DataFrame, attrition: Mapping[str, str]
+) -> list[Facts]:
     """Read what verification left of the candidates, language by language.
 
-    ``files`` are plain data, one mapping per language of a generated benchmark, as
-    `psibench.plan.summaries.verification_files` gives them: ``benchmark``, ``lang`` and ``domains``
-    name it; the other keys, all optional, are those of `TABLES`, ``dropped`` and ``queries``, each
-    with the path of a table of all domains or a list of one path of each. Positions by stage need
-    ``flow``, ``dropped`` and ``queries`` (of the benchmark, not of a view).
+    Parameters
+    ----------
+    files
+        Plain data, one mapping per language of a generated benchmark, as
+        `psibench.plan.summaries.verification_files` gives them: ``benchmark``, ``lang`` and
+        ``domains`` name it; ``queries`` (of the benchmark, not of a view) and those of `TABLES`
+        that it has, each with the path of a table of all domains or a list of one path of each.
+    flow, attrition
+        As of `read_generation`; benchmarks without are left out.
 
     Raises
     ------
@@ -154,19 +159,18 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[Facts]:
     """
     found: list[Facts] = []
     for one in files:
-        domains, language = one["domains"], one["lang"]
-        facts: dict[str, Any] = {"benchmark": one["benchmark"], "language": language}
+        name, language, domains = one["benchmark"], one["lang"], one["domains"]
+        if name not in attrition:
+            continue
+        steps = flow.filter(benchmark=name, language=language).select(FLOW.column_names)
+        dropped = read_table(attrition[name], ATTRITION).filter(language=language)
+        facts: dict[str, Any] = {"benchmark": name, "language": language, "flow": steps}
         facts["domain"] = domains[0] if len(domains) == 1 else POOLED
-        for name, (spec, keys) in TABLES.items():
-            if one.get(name):
-                facts[name] = _pooled(_of_language(one[name], spec, language), keys)
-        if "flow" in facts and one.get("dropped") and one.get("queries"):
-            dropped, asked = (
-                _of_language(one[name], spec, language)
-                for name, spec in (("dropped", ATTRITION), ("queries", QUERIES))
-            )
-            facts["shift"] = position_shift(facts["flow"], dropped, asked)
-        found.append(facts)
+        for table, (spec, keys) in TABLES.items():
+            if table in one:
+                facts[table] = _pooled(_of_language(one[table], spec, language), keys)
+        asked = _of_language(one["queries"], QUERIES, language)
+        found.append(facts | {"shift": position_shift(steps, dropped, asked)})
     return found
 
 
@@ -181,10 +185,9 @@ def verification_tables(facts: Sequence[Facts], info: BenchmarkInfo) -> list[Tab
 
 
 def _tables(fact: Facts, info: BenchmarkInfo) -> Iterator[Table]:
-    if "flow" in fact and info.recipe == "fineweb_posq":
+    if info.recipe == "fineweb_posq":
         yield stage_table(fact)
-    if "shift" in fact:
-        yield from shift_table(fact["shift"])
+    yield from shift_table(fact["shift"])
     if "margin_table" in fact:
         yield margin_table(fact["margin_table"])
     if "cell_table" in fact:
@@ -241,7 +244,7 @@ def stage_table(fact: Facts) -> Table:
         n_pairs = [pairs.height, pairs["is_false_negative"].sum()]
         more = {"stage": [RULE_RERANKERS, RULE_JUDGES], "unit": ["pairs"] * 2, "n": n_pairs}
         ours = pl.concat([ours, pl.DataFrame(more, schema=ours.schema)])
-    shift = fact.get("shift", POSITION_SHIFT.empty()).filter(pl.col("target_position") != "all")
+    shift = fact["shift"].filter(pl.col("target_position") != "all")
     placed = shift.select("stage", "unit", "n_kept", name=pl.format("n_{}", "target_position"))
     wide = placed.pivot(
         "name", on_columns=[f"n_{p}" for p in POSITIONS], index=["stage", "unit"], values="n_kept"

@@ -137,6 +137,7 @@ def run_report(
     of_benchmark = {
         name: dict(zip(benchmarks, map(str, paths), strict=True)) for name, paths in ledger.items()
     }
+    generation = read_generation(**of_benchmark)
     inputs = ReportInput(
         psi_table=table,
         bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
@@ -150,8 +151,10 @@ def run_report(
             ModelInfo(name, entry.kind, entry.description, entry.control)
             for name, entry in models.items()
         ],
-        generation=read_generation(**of_benchmark),
-        verification=read_verification(verification),
+        generation=generation,
+        verification=read_verification(
+            verification, flow=generation["flow"], attrition=of_benchmark["attrition"]
+        ),
         languages=read_languages(languages),
         examples=read_examples(examples),
         published="".join(published_page),
