@@ -64,7 +64,8 @@ def test_an_unknown_kind_ends_with_code_2_and_says_which_there_are(capsys):
 
 def test_entries_named_are_shown_whole_as_a_config_would_have_them(tmp_path, capsys):
     path = tmp_path / "my.yaml"
-    path.write_text(yaml.safe_dump({"registry": {"mine": CHECKPOINT}}), encoding="utf-8")
+    mine = CHECKPOINT | {"query_prompt": "问题：", "document_prompt": ""}
+    path.write_text(yaml.safe_dump({"registry": {"mine": mine}}), encoding="utf-8")
     assert main(["models", "bge-m3", "bm25"]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)
     known = load_registry()
@@ -74,7 +75,9 @@ def test_entries_named_are_shown_whole_as_a_config_would_have_them(tmp_path, cap
     }
     assert shown["bge-m3"]["revision"] == known["bge-m3"].revision
     assert main(["models", "mine", "--config", str(path)]) == 0
-    assert yaml.safe_load(capsys.readouterr().out)["mine"].items() >= CHECKPOINT.items()
+    said = capsys.readouterr().out
+    assert "query_prompt: 问题：" in said
+    assert yaml.safe_load(said)["mine"].items() >= mine.items()
 
 
 def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):

@@ -73,6 +73,13 @@ def test_other_languages_and_views_are_a_line_each(shown):
     assert "docs-raw, deu-Latn" not in printed
 
 
+def test_a_name_with_brackets_is_printed_whole(shown):
+    rows = [psi_row("m[bold]"), psi_row("m[bold]", query_lang="deu-Latn", corpus_lang="deu-Latn")]
+    printed = shown(rows)
+    assert "\nm[bold]  " in printed
+    assert "largest PSI 0.220 (m[bold])" in printed
+
+
 @pytest.mark.parametrize(
     ("environment", "is_coloured"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],

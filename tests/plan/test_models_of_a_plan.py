@@ -158,6 +158,19 @@ def test_what_a_model_mitigates_has_to_be_evaluated(base, models):
         plan_of({"b": PLAIN}, models=models, registry=entries)
 
 
+def test_models_that_differ_in_the_length_of_their_input_alone_are_a_pair():
+    entry = {"backend": "sentence-transformers", "checkpoint": "owner/name"}
+    registry = {
+        "short": entry | {"max_tokens": 256},
+        "long": entry | {"max_tokens": 512},
+        "other": entry | {"max_tokens": 512, "query_prompt": "query: "},
+        "parts": entry | {"max_tokens": 1024, "windows": {"tokens": 256, "overlap": 0}},
+        "words": {"backend": "static-embeddings", "checkpoint": "owner/name"},
+    }
+    plan = plan_of({"b": PLAIN}, models=["bm25", *registry], registry=registry)
+    assert plan.input_lengths("b", "eng-Latn", "eng-Latn") == [("long", "short")]
+
+
 def test_each_encoding_has_one_rule():
     plan = plan_of({"b": PLAIN, "c": PLAIN}, encoding={"shards": 3})
     whole, parts = (wildcard_patterns(plan)[f"encoded {how}"] for how in ("whole", "in shards"))

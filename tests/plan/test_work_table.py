@@ -300,6 +300,20 @@ def test_rerankers_score_all_candidates_then_what_filters_leave(folder):
     assert cosine["gpu_minutes_high"] == pytest.approx(minutes, rel=0.01)
 
 
+def test_a_training_reads_what_is_left_or_its_budget_of_each_bin_if_that_is_less(folder):
+    base = {"checkpoint": "owner/name", "max_tokens": 256, "pooling": "mean", "parameters_m": 23}
+
+    def items(**more):
+        training = {"benchmark": "mine", "settings": {"epochs": 2}, "bases": {"net": base}, **more}
+        found = rows_of(folder, ASKING, training={"t": training})
+        return ends(found["train"], "items")
+
+    everything = items()  # in five bins of length
+    assert everything[1] > 2 * 5 * 30
+    assert items(budget=30) == (2 * 5 * 30, 2 * 5 * 30)
+    assert items(budget=10**6) == everything
+
+
 def test_a_task_has_its_items_tokens_and_money_with_a_range(folder):
     found = rows_of(folder)
     locate = found["locate_span"]

@@ -1,9 +1,12 @@
 import json
+import random
 import urllib.error
 import urllib.request
 
 import pytest
 from standin_process import StandInProcess
+
+from psibench.llm.standin.completion import complete
 
 BODY = {
     "model": "gpt-x",
@@ -50,3 +53,10 @@ def test_a_bad_request_is_told_what_is_wrong(server, body, words):
         post(server, body)
     assert caught.value.code == 400
     assert words in json.load(caught.value)["error"]["message"]
+
+
+def test_usage_is_of_the_prompt_and_the_reply():
+    body = {"messages": [{"role": "user", "content": "one two three"}]}
+    reply = complete(body, random.Random(0))
+    assert reply["choices"][0]["message"]["content"] == "one two three"
+    assert reply["usage"] == {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}

@@ -172,6 +172,15 @@ def test_a_third_without_a_whole_sentence_gets_the_sentence_whose_middle_is_ther
     assert propose(position) == expected
 
 
+def test_a_sentence_too_short_to_be_asked_about_is_not_where_another_s_middle_is_there():
+    # The first third ends at 35, inside the second sentence, whose middle is at 28.
+    document = (
+        "Rain fell. Copper miners dug deep iron shafts. "
+        "Farmers along northern rivers sold barley to travelling merchants."
+    )
+    assert propose("beginning", document) == ["Copper miners dug deep iron shafts."]
+
+
 def test_chinese_sentences_are_asked_about(real_data):
     from psibench.sources.squad import read_squad_files
 
