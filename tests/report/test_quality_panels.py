@@ -93,8 +93,7 @@ def test_published_agreement_stands_beside_the_whole_only(tables):
 
 
 def test_grades_by_people_stand_beside_the_model_s_by_language(tables):
-    rows = blocks_of(**tables)["Agreement with people"].rows
-    means = {row[:2]: row[6:8] for row in rows}
+    figure = blocks_of(**tables)["Grades by people and by the language model, by language"]
+    assert texts(figure)[:6] == [*DIMENSIONS, "deu-Latn, people", "deu-Latn, language model"]
     # two people on one document: style 1 and 5, fluency 5 and 4; the language model gave 5
-    assert means["deu-Latn", "fluency"] == ("4.50", "5.00")
-    assert means["deu-Latn", "style"] == ("3.00", "5.00")
+    assert texts(figure)[6:14] == ["4.50", "5.00", "5.00", "3.00", *["5.00"] * 4]

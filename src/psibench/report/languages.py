@@ -275,10 +275,9 @@ def quality_blocks(tables: LanguageTables) -> list[Block]:
     if quality is None or quality.is_empty():
         return []
     blocks: list[Block] = [_quality_table(quality)]
-    if "translators" in tables and tables["translators"].height:
-        blocks += _translator_blocks(tables["translators"])
-    if "agreement" in tables and tables["agreement"].height:
-        blocks.append(_agreement_table(tables["agreement"]))
+    for name, made in (("translators", _translator_blocks), ("agreement", _agreement_blocks)):
+        if name in tables and tables[name].height:
+            blocks += made(tables[name])
     return blocks
 
 
@@ -332,11 +331,11 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
     return [table, *_heat_map("Overall grade by translator and language family", by_family)]
 
 
-def _agreement_table(agreement: pl.DataFrame) -> Table:
+def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
     """Return how grades by people and by the language model agree, PosIR's Table 9 beside it.
 
-    Published figures stand beside the same dimensions of all languages. The means of both are
-    what PosIR's Figure 8 draws.
+    Published figures stand beside the same dimensions of all languages. Then the
+    mean grades of both by language and dimension, as PosIR's Figure 8 draws them.
     """
     published = read_published("posir_table9").rows.select(
         "dimension", published_within="agreement", published_mae="mae"
@@ -359,4 +358,13 @@ def _agreement_table(agreement: pl.DataFrame) -> Table:
         f"{theirs}|MAE": "published_mae",
     }
     forms = {name: percent if name.endswith("within 1") else GRADE for name in [*shown][4:]}
-    return table_of("Agreement with people", rows, shown, forms=forms)
+    table = table_of("Agreement with people", rows, shown, forms=forms)
+    of_language = agreement.filter(
+        pl.col("language") != POOLED, pl.col("dimension").is_in(DIMENSIONS)
+    )
+    graders = {"mean_human": "people", "mean_llm": "language model"}
+    cells = of_language.unpivot(list(graders), index=["language", "dimension"]).select(
+        pl.format("{}, {}", "language", pl.col("variable").replace(graders)), "dimension", "value"
+    )
+    title = "Grades by people and by the language model, by language"
+    return [table, *_heat_map(title, cells)]
