@@ -36,6 +36,15 @@ def gte_weights(n_words: int, *, n_types: int) -> dict:
     return state
 
 
+GTE = {
+    "model_type": "new", "hidden_act": "gelu", "layer_norm_eps": 1e-12,
+    "layer_norm_type": "layer_norm", "pack_qkv": True, "position_embedding_type": "rope",
+    "logn_attention_scale": False, "rope_theta": 20_000,
+    "rope_scaling": {"type": "ntk", "factor": 8.0},
+}  # fmt: skip
+"""Fields of config.json of model type `new`."""
+
+
 def gte_states(state: Mapping, ids: list[int], *, theta: float, factor: float) -> torch.Tensor:
     """The old code's network: rotary angles with fixed NTK scaling, norms behind the residuals.
 
@@ -88,6 +97,12 @@ def jina_bert_weights(n_words: int, *, hidden: int = HIDDEN, inner: int = INNER)
         state |= linear_weights(f"{layer}.mlp.wo", inner, hidden)
         state[f"{layer}.mlp.gated_layers.weight"] = torch.randn(2 * inner, hidden) * 0.2
     return state
+
+
+JINA_BERT = {
+    "model_type": "bert", "position_embedding_type": "alibi", "feed_forward_type": "geglu",
+    "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2,
+}  # fmt: skip
 
 
 def jina_bert_states(state: Mapping, ids: list[int], slopes: list[float]) -> torch.Tensor:

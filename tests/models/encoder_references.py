@@ -35,6 +35,17 @@ def ids_of(encoder, text, role="document") -> torch.Tensor:
     return torch.tensor(item.windows[0][None, :].astype(np.int64))
 
 
+def states_of(encoder, text, role="document") -> np.ndarray:
+    """Last hidden states of one unpadded text, straight from the transformer."""
+    with torch.inference_mode():
+        found = encoder.model.transformer(ids_of(encoder, text, role)).last_hidden_state
+    return found[0].numpy()
+
+
+def words(n: int, first: int = 0) -> str:
+    return " ".join(f"w{(first + i) % 60}" for i in range(n))
+
+
 def full_attention(model, ids: torch.Tensor) -> torch.Tensor:
     """States of a decoder under an explicit mask that hides nothing, with eager attention."""
     nothing_hidden = torch.zeros(1, 1, ids.shape[1], ids.shape[1])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from encoder_references import unit, vectors_of
+from encoder_references import states_of, unit, vectors_of, words
 from pydantic import ValidationError
 from tiny_checkpoints import entry_of
 
@@ -13,10 +13,6 @@ from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
 
 WINDOWS = {"tokens": 18, "overlap": 4}  # 16 words in each, 12 further on
-
-
-def words(n: int, first: int = 0) -> str:
-    return " ".join(f"w{(first + i) % 60}" for i in range(n))
 
 
 def stored(encoder, texts: list[str], folder, role: str = "document") -> list[np.ndarray]:
@@ -88,19 +84,10 @@ def test_each_setting_has_vectors_of_its_own(load_tiny, fields):
 CHUNKS = {"tokens": 16, "overlap": 4}
 
 
-def states_of(encoder, text: str) -> np.ndarray:
-    import torch
-
-    (item,) = encoder.tokenize([text], "query")
-    ids = torch.tensor(item.windows[0][None].astype(np.int64))
-    with torch.inference_mode():
-        return encoder.model.transformer(input_ids=ids).last_hidden_state[0].numpy()
-
-
 def test_chunks_are_means_of_states_that_saw_the_whole_text(load_tiny, tmp_path):
     encoder = load_tiny(max_tokens=64, late_chunking=CHUNKS)
     (vectors,) = stored(encoder, [words(40)], tmp_path)
-    states = states_of(encoder, words(40))  # [CLS], 40 words, [SEP]
+    states = states_of(encoder, words(40), "query")  # [CLS], 40 words, [SEP]
     # Words 0-15 with [CLS] before them, 12-27, and 24-39 with [SEP] behind them.
     expected = [states[0:17].mean(axis=0), states[13:29].mean(axis=0), states[25:42].mean(axis=0)]
     np.testing.assert_allclose(vectors, unit(np.array(expected)), atol=1e-6)

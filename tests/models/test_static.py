@@ -2,11 +2,11 @@ import random
 
 import numpy as np
 import pytest
+from encoder_references import encode
 from tiny_checkpoints import save_bert
 
 from psibench.config.models import StaticModel
 from psibench.models.load import load_encoder
-from psibench.models.protocols import TokenizedText
 from psibench.models.static import StaticEncoder
 
 
@@ -20,17 +20,12 @@ def control() -> StaticEncoder:
     return static("embedded:all-MiniLM-L6-v2")
 
 
-def vector(encoder, text: str) -> np.ndarray:
-    item: TokenizedText = encoder.tokenize([text], "document")[0]
-    return encoder.forward(item.windows, item.content)[0]
-
-
 def test_vector_is_the_unit_mean_of_the_word_embeddings(tiny_bert):
     encoder = static(tiny_bert)
     # w1, w2 and w2 have the ids 5, 6 and 6.
     mean = encoder.embeddings[[5, 6, 6]].mean(axis=0)
     expected = mean / np.linalg.norm(mean)
-    found = vector(encoder, "w2 w1 w2")
+    found = encode(encoder, ["w2 w1 w2"])
     np.testing.assert_allclose(found, expected[None, :], atol=1e-6)
     assert (found.shape, found.dtype) == ((1, 32), np.float32)
 
@@ -43,7 +38,7 @@ def test_shuffling_words_leaves_every_bit_of_the_vector(control, seed):
     words = text.split() * 40
     shuffled = random.Random(seed).sample(words, len(words))
     np.testing.assert_array_equal(
-        vector(control, " ".join(shuffled)), vector(control, " ".join(words))
+        encode(control, [" ".join(shuffled)]), encode(control, [" ".join(words)])
     )
 
 
@@ -51,11 +46,11 @@ def test_long_text_is_not_truncated(control):
     text = " ".join(["cat"] * 1999 + ["dog"])
     (item,) = control.tokenize([text], "document")
     assert (item.n_tokens, item.visible_char_end) == (2000, len(text))
-    assert not np.array_equal(vector(control, text), vector(control, "cat"))
+    assert not np.array_equal(encode(control, [text]), encode(control, ["cat"]))
 
 
 def test_text_without_tokens_gives_the_zero_vector(tiny_bert):
-    np.testing.assert_array_equal(vector(static(tiny_bert), " "), np.zeros((1, 32)))
+    np.testing.assert_array_equal(encode(static(tiny_bert), [" "]), np.zeros((1, 32)))
 
 
 def test_fingerprint_follows_the_checkpoint_only(tiny_bert, tmp_path):

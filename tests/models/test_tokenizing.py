@@ -2,12 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from encoder_references import words
 
 from psibench.models.tokenizing import tokenize_texts
-
-
-def words(n: int) -> str:
-    return " ".join(f"w{i % 60}" for i in range(n))
 
 
 def test_short_text_is_visible_to_its_end(load_tiny):

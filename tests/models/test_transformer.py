@@ -2,8 +2,7 @@ import shutil
 
 import numpy as np
 import pytest
-import torch
-from encoder_references import unit, vectors_of
+from encoder_references import states_of, unit, vectors_of
 from sentence_transformers import SentenceTransformer
 from tiny_checkpoints import save_bert
 
@@ -25,14 +24,6 @@ SENTENCES = [
     "Retrievers often look at the beginning of a document only. " * 9,
     "日本語の文とnaïve café \U0001f600",
 ]
-
-
-def hidden_states(encoder, text: str) -> np.ndarray:
-    """Last hidden states of one unpadded text, straight from the transformer."""
-    (item,) = encoder.tokenize([text], "document")
-    ids = torch.tensor(item.windows[0][None, :].astype(np.int64))
-    with torch.inference_mode():
-        return encoder.model.transformer(input_ids=ids).last_hidden_state[0].numpy()
 
 
 def test_real_model_gives_the_vectors_of_sentence_transformers(minilm):
@@ -65,14 +56,14 @@ def test_pooling_does_what_it_says(load_tiny, pooling, expected):
     encoder = load_tiny(pooling=pooling)
     texts = TEXTS[:5]
     for text, (vector,) in zip(texts, vectors_of(encoder, texts), strict=True):
-        np.testing.assert_allclose(vector, unit(expected(hidden_states(encoder, text))), atol=1e-6)
+        np.testing.assert_allclose(vector, unit(expected(states_of(encoder, text))), atol=1e-6)
 
 
 def test_token_vectors_are_unit_hidden_states_without_special_tokens(load_tiny):
     encoder = load_tiny(scoring="maxsim")
     vectors = vectors_of(encoder, ["w1 w2 w3", "", "w4"])
     assert [v.shape for v in vectors] == [(3, 32), (0, 32), (1, 32)]
-    hidden = hidden_states(encoder, "w1 w2 w3")
+    hidden = states_of(encoder, "w1 w2 w3")
     np.testing.assert_allclose(vectors[0], unit(hidden[1:-1]), atol=1e-6)
 
 

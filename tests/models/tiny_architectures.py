@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 from stored_networks import (
+    GTE,
+    JINA_BERT,
     flash_name,
     flash_weights,
     gte_weights,
@@ -34,14 +36,11 @@ def save_new_type_gte(folder: Path, *, prefix: str = "new.", pooling: str = "cls
     weights = {f"{prefix}{name}": tensor for name, tensor in weights.items()}
     if prefix:  # gte-multilingual-base's head for sparse weights
         weights |= linear_weights("classifier", 32, 1)
-    config = SIZES | {
-        "model_type": "new", "architectures": ["NewModel"], "hidden_act": "gelu",
+    config = SIZES | GTE | {
+        "architectures": ["NewModel"], "pad_token_id": 0, "type_vocab_size": 2,
         "auto_map": {"AutoConfig": "configuration.NewConfig", "AutoModel": "modeling.NewModel"},
-        "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-12,
-        "layer_norm_type": "layer_norm", "logn_attention_clip1": False, "pack_qkv": True,
-        "logn_attention_scale": False, "max_position_embeddings": 8192, "pad_token_id": 0,
-        "position_embedding_type": "rope", "rope_theta": 20000, "type_vocab_size": 2,
-        "rope_scaling": {"type": "ntk", "factor": 8.0}, "unpad_inputs": False,
+        "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.0,
+        "logn_attention_clip1": False, "max_position_embeddings": 8192, "unpad_inputs": False,
         "use_memory_efficient_attention": False, "torch_dtype": "float16",
     }  # fmt: skip
     save_weights(folder, config, weights)
@@ -241,11 +240,10 @@ def save_jina_bert(folder: Path) -> Path:
     import torch
 
     torch.manual_seed(15)
-    config = SIZES | {
-        "model_type": "bert", "architectures": ["JinaBertForMaskedLM"], "layer_norm_eps": 1e-12,
+    config = SIZES | JINA_BERT | {
+        "architectures": ["JinaBertForMaskedLM"], "max_position_embeddings": 8192,
         "auto_map": {"AutoModel": "jinaai/jina-bert-implementation--modeling_bert.JinaBertModel"},
-        "position_embedding_type": "alibi", "feed_forward_type": "geglu", "hidden_act": "gelu",
-        "type_vocab_size": 2, "max_position_embeddings": 8192, "emb_pooler": "mean",
+        "emb_pooler": "mean",
     }  # fmt: skip
     weights = jina_bert_weights(SIZES["vocab_size"]) | linear_weights("pooler.dense", 32, 32)
     save_weights(folder, config, weights)

@@ -6,6 +6,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from stored_networks import (
+    GTE,
+    JINA_BERT,
     flash_weights,
     gte_weights,
     jina_bert_weights,
@@ -123,9 +125,6 @@ def save_flash_xlm_roberta(folder: Path):
     return model
 
 
-GTE_ROPE = {"rope_theta": 20_000, "rope_scaling": {"type": "ntk", "factor": 8.0}}
-
-
 def save_gte(folder: Path, **config) -> Path:
     """Save a classifier of model type `new` as gte-multilingual-reranker-base is stored."""
     size = save_roberta_tokenizer(folder)
@@ -138,27 +137,21 @@ def save_gte(folder: Path, **config) -> Path:
     write_config(
         folder,
         {
-            "model_type": "new", "architectures": ["NewForSequenceClassification"],
-            "vocab_size": size, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
-            "layer_norm_type": "layer_norm", "pack_qkv": True, "position_embedding_type": "rope",
+            "architectures": ["NewForSequenceClassification"], "vocab_size": size,
             "max_position_embeddings": 512, "type_vocab_size": 1, "pad_token_id": 1,
-            "logn_attention_scale": False, "id2label": {"0": "LABEL_0"}, **SIZES, **GTE_ROPE,
+            "id2label": {"0": "LABEL_0"}, **SIZES, **GTE,
         } | config,
     )  # fmt: skip
     return folder
 
 
-JINA_BERT = {
-    "model_type": "bert", "position_embedding_type": "alibi", "feed_forward_type": "geglu",
-    "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2, "pad_token_id": 1,
-    "max_position_embeddings": 512, **SIZES, "num_attention_heads": 6, "hidden_size": 48,
-}  # fmt: skip
+SIX_HEADS = {**SIZES, "num_attention_heads": 6, "hidden_size": 48}
 
 
 def save_jina_bert(folder: Path, **config) -> Path:
     """Save a classifier as jina-reranker-v1-turbo-en is stored; 6 heads: no power of two."""
     size = save_roberta_tokenizer(folder)
-    hidden, inner = JINA_BERT["hidden_size"], JINA_BERT["intermediate_size"]
+    hidden, inner = SIX_HEADS["hidden_size"], SIX_HEADS["intermediate_size"]
     torch.manual_seed(5)
     encoder = jina_bert_weights(size, hidden=hidden, inner=inner)
     state = (
@@ -167,7 +160,8 @@ def save_jina_bert(folder: Path, **config) -> Path:
         | {"classifier.weight": torch.randn(1, hidden), "classifier.bias": torch.randn(1)}
     )
     save_file(state, folder / "model.safetensors")
-    write_config(folder, JINA_BERT | {"vocab_size": size} | config)
+    own = {"pad_token_id": 1, "max_position_embeddings": 512, "vocab_size": size}
+    write_config(folder, JINA_BERT | SIX_HEADS | own | config)
     return folder
 
 

@@ -161,17 +161,14 @@ class TransformerEncoder:
             hook.remove()
         return _by_window(gradients, windows)
 
-    @property
-    def _pad_id(self) -> int:
-        return self.model.tokenizer.pad_token_id or 0
-
     def _run(self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]) -> Any:
         """Return unit vectors of texts or tokens; of texts in chunks (n_chunks, dim) arrays."""
         import torch
         from torch.nn.functional import normalize
 
         by_token = self.entry.scoring == "maxsim"
-        inputs = pad_windows(windows, pad_id=self._pad_id, device=self.device)
+        pad_id = self.model.tokenizer.pad_token_id or 0
+        inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
         pooled = inputs["attention_mask"]
         length = pooled.shape[1]
         if self.model.masks_prompt and not by_token:
