@@ -11,7 +11,7 @@ from typing import Any
 
 from psibench.config.sections import Encoding
 from psibench.filters.verify import MARGIN_THRESHOLDS
-from psibench.generate.recipes import AUDIT, GRADE, GRADE_ROUNDS, NEGATIVES, TASKS, grade_rule
+from psibench.generate.recipes import AUDIT, GRADE, GRADE_ROUNDS, NEGATIVES, grade_rule
 from psibench.llm.sections import LlmSettings
 from psibench.metrics.buckets import LENGTH_EDGES
 from psibench.plan.benchmarks import PlannedBenchmark
@@ -19,14 +19,13 @@ from psibench.plan.texts import (
     CHARS_PER_TOKEN,
     LEAST_SHARE,
     QUERY_TOKENS,
-    TOKENS_PER_WORD,
+    REPLY_TOKENS,
     TRANSLATION_GROWTH,
     Counts,
     Range,
-    chunks_per_document,
     times,
     tokens_per_unit,
-    writing_items,
+    writing,
 )
 from psibench.text.segments import POSITIONS
 from psibench.translate.refusals import READ_CHARS
@@ -34,24 +33,6 @@ from psibench.translate.refusals import READ_CHARS
 TOKENS_RANGE = (0.6, 1.6)
 """Tokens of a model for a token that is planned. Tokenizers differ by a third either way, and texts
 are not spread evenly over a bin; the tasks of the embedded default had 0.66 to 1.1."""
-REPLY_TOKENS = {
-    "choose_configuration": 39,
-    "generate_positional_query": 43,
-    "grade_relevance": 7,
-    "judge_segment": 9,
-    "judge_refusal": 7,
-    "judge_translation": 15,
-    "locate_span": 48,
-    "propose_questions": 42,
-    "generate_questions": 55,
-}
-"""Mean tokens of a reply by its template, of a question where it has several. The first five are
-measured in the embedded default; the others have a quarter of the characters of a typical reply
-(of ours)."""
-SUMMARY_SHARE = 0.35
-"""Tokens of a summary per token of its document: the same source."""
-PERSONA_TOKENS = 30
-"""About as long as a persona of PersonaHub."""
 SUSPECT_SHARE = 0.02
 """Share of the translations that are suspect at most: 20 of 1,602 in the embedded default. PosIR
 (appendix B.5.2) found 2,249 refusals among 14 million texts, and does not say how many suspects
@@ -79,9 +60,10 @@ def requests_of(planned: PlannedBenchmark, language: str, task: str, counts: Cou
     document, query = counts.texts.mean_tokens(), float(QUERY_TOKENS)
     if planned.tasks[task].translates:
         return _of_translation(planned, language, task, counts)
-    if task in (one.name for one in TASKS[section.recipe]):
-        n_items = writing_items(section, task) * counts.texts.n_documents
-        return Requests((n_items, n_items), *_written(section, task, document))
+    if (written := writing(section, document).get(task)) is not None:
+        each, *tokens = written
+        n_items = each * counts.texts.n_documents
+        return Requests((n_items, n_items), *tokens)
     reply = REPLY_TOKENS[template]
     if task in GRADE_ROUNDS:
         is_span = grade_rule(section) == "span"
@@ -99,27 +81,6 @@ def requests_of(planned: PlannedBenchmark, language: str, task: str, counts: Cou
     low, high = counts.entering[NEGATIVES]
     is_sure = int(task.rpartition("_")[2]) <= section.false_negatives.needed
     return Requests((JUDGED_SHARE * low if is_sure else 0.0, high), query + document, reply)
-
-
-def _written(section: Any, task: str, document: float) -> tuple[float, float]:
-    """Return the mean tokens of the texts in a writing task's prompt, and of its reply."""
-    if task in ("summarise", "generate_questions"):
-        longest = section.summarise.max_words * TOKENS_PER_WORD
-        summary = min(SUMMARY_SHARE * document, longest)
-        if task == "summarise":
-            return document, summary
-        n_questions = section.generate_questions.n_questions
-        chunk = document / chunks_per_document(section)
-        return chunk + summary, n_questions * REPLY_TOKENS[task]
-    if task == "propose_questions":
-        return document, section.propose_questions.n_questions * REPLY_TOKENS[task]
-    if task == "locate_span":
-        beside = 2.0 * QUERY_TOKENS
-    elif task == "choose_configuration":
-        beside = PERSONA_TOKENS * section.personas.n_candidates
-    else:
-        beside = document / len(POSITIONS) + PERSONA_TOKENS
-    return document + beside, REPLY_TOKENS[task]
 
 
 def _of_translation(

@@ -22,7 +22,7 @@ from psibench.generate.benchmarks import (
     Posir,
     PosirRelease,
 )
-from psibench.generate.recipes import NEGATIVES, TASKS
+from psibench.generate.recipes import NEGATIVES
 from psibench.text.segments import POSITIONS
 
 Range = tuple[float, float]
@@ -48,6 +48,24 @@ RELEASE_SHARES = (3, 3, 3, 3, 2, 2, 2, 2)
 """Length bins of its sample, in tokens of Qwen3 (PosIR, section 2)."""
 RELEASE_SOURCES = ("eng", "zho", "cmn")
 """Its languages that are not translations."""
+REPLY_TOKENS = {
+    "choose_configuration": 39,
+    "generate_positional_query": 43,
+    "grade_relevance": 7,
+    "judge_segment": 9,
+    "judge_refusal": 7,
+    "judge_translation": 15,
+    "locate_span": 48,
+    "propose_questions": 42,
+    "generate_questions": 55,
+}
+"""Mean tokens of a reply by its template, of a question where it has several. The first five are
+measured in the embedded default; the others have a quarter of the characters of a typical reply
+(of ours)."""
+SUMMARY_SHARE = 0.35
+"""Tokens of a summary per token of its document: the same source."""
+PERSONA_TOKENS = 30
+"""About as long as a persona of PersonaHub."""
 LENGTHS_PER_BIN = 8
 """Lengths that the documents of a bin have, evenly spaced: what is cut off is counted by them."""
 LEAST_SHARE, KEPT_SHARE = 0.1, 0.5
@@ -231,32 +249,48 @@ def tokens_per_unit(unit: str, language: str) -> float:
     return 1 / (DENSE_CHARS_PER_TOKEN if is_dense else CHARS_PER_TOKEN)
 
 
-def queries_per_document(section: GeneratedBenchmark) -> float:
-    """Return the candidates that are asked for: what filters leave is fewer."""
-    items = writing_items(section, TASKS[section.recipe][-1].name)
-    is_fineweb = isinstance(section, FinewebPosq)
-    return items * (section.generate_questions.n_questions if is_fineweb else 1)  # type: ignore[attr-defined]
+def writing(
+    section: GeneratedBenchmark, document: float = 0.0
+) -> dict[str, tuple[float, float, float]]:
+    """Return what each writing task of a recipe asks about documents of so many tokens, in order.
 
-
-def writing_items(section: GeneratedBenchmark, task: str) -> float:
-    """Return the items of a writing task for each document."""
+    Its items for each document, and the mean tokens of the texts in a prompt and of its reply.
+    """
+    reply = REPLY_TOKENS
     if isinstance(section, Posir):
-        asked = section.propose_questions
-        return asked.share * (1 if task == "propose_questions" else asked.n_questions)
+        share, n = section.propose_questions.share, section.propose_questions.n_questions
+        located = document + 2.0 * QUERY_TOKENS
+        return {
+            "propose_questions": (share, document, n * reply["propose_questions"]),
+            "locate_span": (share * n, located, reply["locate_span"]),
+        }
     if isinstance(section, Controlled):
-        asked_for = len(POSITIONS) * section.generate_positional_query.queries_per_position
-        return 1 if task == "choose_configuration" else asked_for
+        personas = PERSONA_TOKENS * section.personas.n_candidates
+        n = len(POSITIONS) * section.generate_positional_query.queries_per_position
+        segment, name = document / len(POSITIONS) + PERSONA_TOKENS, "generate_positional_query"
+        return {
+            "choose_configuration": (1, document + personas, reply["choose_configuration"]),
+            name: (n, document + segment, reply[name]),
+        }
     assert isinstance(section, FinewebPosq)
-    return 1 if task == "summarise" else chunks_per_document(section)
-
-
-def chunks_per_document(section: FinewebPosq) -> int:
-    """Return the chunks of a document of middle length that questions are asked about."""
-    sample = section.sample
-    words = (sample.edges[0] + sample.edges[-1]) / 2
+    sample, questions = section.sample, section.generate_questions
+    words = (sample.edges[0] + sample.edges[-1]) / 2  # of a document of middle length
     if sample.unit != "words":
         words *= tokens_per_unit(sample.unit, section.language) / TOKENS_PER_WORD
-    return max(1, math.ceil(words / section.generate_questions.chunk_words))
+    n_chunks = max(1, math.ceil(words / questions.chunk_words))
+    summary = min(SUMMARY_SHARE * document, section.summarise.max_words * TOKENS_PER_WORD)
+    replies = questions.n_questions * reply["generate_questions"]
+    return {
+        "summarise": (1, document, summary),
+        "generate_questions": (n_chunks, document / n_chunks + summary, replies),
+    }
+
+
+def queries_per_document(section: GeneratedBenchmark) -> float:
+    """Return the candidates that are asked for: what filters leave is fewer."""
+    *_, (items, _, _) = writing(section).values()
+    is_fineweb = isinstance(section, FinewebPosq)
+    return items * (section.generate_questions.n_questions if is_fineweb else 1)  # type: ignore[attr-defined]
 
 
 # What filters leave
