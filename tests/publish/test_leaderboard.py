@@ -238,7 +238,7 @@ def test_published_rows_stand_beside_a_run_of_the_papers_own_data(tmp_path):
     ).select(PUBLISHED_COMPARISON.column_names)
     path = folder / "published_comparison.parquet"
     write_table(found, path, PUBLISHED_COMPARISON, provenance=SOURCE)
-    rows = leaderboard(tmp_path, folder, options=["--published"]).table()
+    rows = leaderboard(tmp_path, folder, options=["--example"]).table()
     assert (rows["bm25"]["Source"], rows["BM25"]["Source"]) == ("r", "PosQ, table 1")
     assert (rows["BM25"]["Word"], rows["BM25"]["PSI at equal documents"]) == ("–", "–")
     assert len(rows) == 12

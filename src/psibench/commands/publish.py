@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     board.add_argument(
         "--example",
-        "--published",
         action="store_true",
         help="the figures of the papers, alone or beside those of RESULTS",
     )
