@@ -16,7 +16,7 @@ from psibench.commands.base import refuse_file, refuse_unwritable, write_result
 from psibench.commands.psi_text import format_labels, print_glance, span_lines
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import add_arguments as add_arguments
-from psibench.commands.score_options import token_limits, visible_ends
+from psibench.commands.score_options import of_each_run, token_limits, visible_ends
 from psibench.errors import InputError
 from psibench.formats.beir import BY_SPAN, read_qrels, read_queries
 from psibench.formats.checks import (
@@ -148,8 +148,8 @@ def _evaluate(
     """Score every run, of graded queries under these grades too; by the name of its model."""
     evaluated: dict[str, Evaluated] = {}
     under_grades: dict[str, pl.DataFrame] = {}
-    tables: list[pl.DataFrame | None] = [read_chunks(path) for path in args.chunks or []]
-    tables = tables if len(tables) > 1 else (tables or [None]) * len(args.run)
+    found = [read_chunks(path) for path in args.chunks or []]
+    tables = of_each_run("--chunks", found or [None], args)
     for path, end, chunks in zip(args.run, ends, tables, strict=True):
         model, scores, run = score_run(path, queries, qrels, args, ends=end, chunks=chunks)
         if model in evaluated:
@@ -203,10 +203,8 @@ def _check_options(args: argparse.Namespace) -> list[int | None] | None:
         parse_metrics(args.metrics, also=SPAN_KINDS)
         if args.labelled is not None and not document_metrics(args.metrics):
             raise InputError("--labelled corrects metrics of documents; name one, e.g. ndcg@10")
-    if len(args.chunks or [0]) not in (1, len(args.run)):
-        raise InputError(
-            f"{len(args.chunks)} --chunks for {len(args.run)} --run; give one, or one for each"
-        )
+    if args.chunks is not None:
+        of_each_run("--chunks", args.chunks, args)
     if args.buckets != "all":
         bucket_scheme(args.buckets)
     refuse_file("--out", args.out)

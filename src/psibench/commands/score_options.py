@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 
@@ -140,6 +142,7 @@ def add_tolerance(group: argparse._ArgumentGroup) -> None:
 # --- how much of a document the models read
 
 EVERYTHING = "all"
+T = TypeVar("T")
 
 
 def _add_reading(group: argparse._ArgumentGroup) -> None:
@@ -177,17 +180,20 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
     for text in texts:
         if text != EVERYTHING and not (text.isdecimal() and int(text)):
             raise InputError(f"--max-tokens {text!r}; give a number of tokens, or {EVERYTHING!r}")
-    if len(texts) not in (0, 1, len(args.run)):
-        raise InputError(
-            f"{len(texts)} --max-tokens for {len(args.run)} --run; give one, or one for each"
-        )
-    needed = any(text != EVERYTHING for text in texts)
+    limits = [None if text == EVERYTHING else int(text) for text in texts]
+    limits = of_each_run("--max-tokens", limits, args) if texts else []
+    needed = any(limit is not None for limit in limits)
     if (needed and None in others.values()) or (not texts and any(others.values())):
         raise InputError("--max-tokens, --tokenizer and --corpus: give all three or none")
-    if not texts:
-        return None
-    limits = [None if text == EVERYTHING else int(text) for text in texts]
-    return limits * (len(args.run) if len(limits) == 1 else 1)
+    return limits or None
+
+
+def of_each_run(option: str, given: Sequence[T], args: argparse.Namespace) -> list[T]:
+    """Return what an option says of each run: one value for all, or one for each."""
+    n_runs = len(args.run)
+    if len(given) not in (1, n_runs):
+        raise InputError(f"{len(given)} {option} for {n_runs} --run; give one, or one for each")
+    return list(given) * (n_runs if len(given) == 1 else 1)
 
 
 def visible_ends(

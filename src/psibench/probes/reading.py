@@ -2,7 +2,7 @@
 
 A model with a longest input cuts what is longer and says nothing. Here each document is tokenized
 as the model would be given it, and again whole; and the vector of the whole text is held against
-those of its thirds (PosQ, section 5; `psibench.probes.variants.segments`). Known-item queries of
+those of its thirds (PosQ, section 5; the probe `segments`). Known-item queries of
 each third (`psibench.generate.loaders.known_item`) show what of that retrieval has to bear.
 """
 
@@ -18,15 +18,15 @@ from psibench.generate.loaders.known_item import simulate_known_items, why_no_qu
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.query_scores import query_scores
 from psibench.models.protocols import Role, TokenizedText
-from psibench.probes.encoding import ProbeEncoder, cosines
-from psibench.probes.settings import priority
-from psibench.probes.tables import mean_row
-from psibench.probes.variants import UnfitError, segments
+from psibench.probes.cosines import measure
+from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.settings import Probes, priority
+from psibench.probes.tables import EMPTY_QUERIES, Texts, mean_row
 from psibench.progress import Progress
 from psibench.search.exact import search_vectors
 from psibench.tables.ranking import rank_documents
 from psibench.tables.spec import FLOAT64, INT32, INT64, POOLED, STRING, Column, TableSpec
-from psibench.text.lengths import TokenCounter
+from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
 PLACES = ("head", "middle", "tail")
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -133,26 +133,20 @@ def with_cosines(
     ``documents`` has `_id` and `text` of those that are asked. Documents with a third of white
     space alone have none.
     """
-    ids, whole, parts = [], [], []
-    for document_id, text in documents.select("_id", "text").iter_rows():
-        try:
-            made = segments(text, len(PLACES))
-        except UnfitError:
-            continue
-        ids.append(document_id)
-        whole.append(text)
-        parts += [variant.text for variant in made]
-    if not ids:
-        return rows
-    found = cosines(
-        np.repeat(encoder.vectors(encoder.encode(whole, "document")), len(PLACES), axis=0),
-        encoder.vectors(encoder.encode(parts, "document")),
-    ).reshape(-1, len(PLACES))
-    values = {f"cosine_{place}": found[:, k] for k, place in enumerate(PLACES)}
-    known = pl.DataFrame({"document_id": ids, **values}).with_columns(
-        pl.col(name).fill_nan(None) for name in values
+    asked = documents.select("text", domain=pl.lit(POOLED), document_id="_id")
+    found = measure(
+        "segments",
+        Texts(asked, EMPTY_QUERIES),
+        encoder,
+        settings=Probes(segments=[len(PLACES)]),
+        count_tokens=count_whitespace_tokens,
     )
-    return rows.drop(*values).join(known, on="document_id", how="left", maintain_order="left")
+    known = found.group_by("document_id").agg(
+        pl.col("cosine").filter(pl.col("place") == k).first().alias(f"cosine_{place}")
+        for k, place in enumerate(PLACES, 1)
+    )
+    bare = rows.drop(f"cosine_{place}" for place in PLACES)
+    return bare.join(known, on="document_id", how="left", maintain_order="left")
 
 
 def summarise(rows: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:

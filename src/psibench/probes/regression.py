@@ -21,7 +21,6 @@ from psibench.probes.tables import (
     ProbeRun,
     Row,
     effect_row,
-    in_parts,
     influence_of_documents,
     mean_row,
     n_of_documents,
@@ -107,9 +106,9 @@ def decompose(document: np.ndarray, sentences: np.ndarray) -> Decomposition:
 
 def probe_regression(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
     """Decompose the vectors of a sample of documents, as they are and with sentences shuffled."""
-    documents = read_sample(run, files).documents
     return pl.concat(
-        measure_regression(part, encoder, seed=run.probes.seed) for part in in_parts(documents)
+        measure_regression(part.documents, encoder, seed=run.probes.seed)
+        for part in read_sample(run, files).parts()
     )
 
 

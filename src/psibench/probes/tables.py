@@ -152,18 +152,11 @@ class Texts:
     queries: pl.DataFrame
 
     def parts(self) -> "Iterator[Texts]":
-        """Yield ``PART_DOCUMENTS`` documents after the others, each with its queries."""
-        for documents in in_parts(self.documents):
-            asked = self.queries.join(
-                documents, on=["domain", "document_id"], how="semi", maintain_order="left"
-            )
+        """Yield ``PART_DOCUMENTS`` after the others with their queries; none once if none are."""
+        for start in range(0, max(self.documents.height, 1), PART_DOCUMENTS):
+            documents = self.documents.slice(start, PART_DOCUMENTS)
+            asked = self.queries.join(documents, on=DOCUMENT, how="semi", maintain_order="left")
             yield Texts(documents, asked)
-
-
-def in_parts(documents: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield ``PART_DOCUMENTS`` rows after the others; no rows once where there are none."""
-    for start in range(0, max(documents.height, 1), PART_DOCUMENTS):
-        yield documents.slice(start, PART_DOCUMENTS)
 
 
 def read_sample(run: ProbeRun, files: ProbeFiles) -> Texts:
