@@ -5,7 +5,6 @@ itself is called here, with the batches that psibench lays out. A checkpoint who
 with code for transformers 4 has a port of it in `psibench.models.architectures`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,8 @@ class Network:
 
     Attributes
     ----------
+    transformer
+        Takes ``input_ids`` and ``attention_mask``, gives ``last_hidden_state``.
     modules
         sentence-transformers' modules behind the transformer, in a row and in float32: a pooling,
         dense layers. What brings vectors to unit length at their end is left out: encoders do.
@@ -60,10 +61,6 @@ class Network:
         named = modes[0] if len(modes) == 1 else ()
         return (named,) if isinstance(named, str) else tuple(named)
 
-    def states(self, inputs: Mapping[str, Any]) -> Any:
-        """Run the transformer: (rows, length, hidden) states of tokens."""
-        return self.transformer(**inputs).last_hidden_state
-
     def vectors(self, states: Any, mask: Any) -> Any:
         """Pool the states of the tokens that a (rows, length) mask keeps into (rows, dim) float32.
 
@@ -88,7 +85,9 @@ def load_network(
         tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
     else:
         tokenizer = load_tokenizer(folder, as_stored=True)
-        transformer = _load_port(entry, folder, weights)
+        options = {"dtype": weights, **_attention_options(entry)}
+        config = read_json(folder / "config.json")
+        transformer = port(entry.architecture).load(folder, config, options)
         modules = _modules_behind(entry, folder)
     modules = _as_entry_says(entry, folder, modules)
     pools_prompt = all(getattr(module, "include_prompt", True) for module in modules)
@@ -211,16 +210,6 @@ def _as_entry_says(entry: SentenceTransformerModel, folder: Path, modules: list[
         projection = Dense.load(str(folder), subfolder=entry.projection, local_files_only=True)
         modules = [*(m for m in modules if not isinstance(m, Dense)), projection]
     return modules
-
-
-def _load_port(entry: SentenceTransformerModel, folder: Path, weights: str) -> Any:
-    """Load a transformer into the class that the entry's architecture names.
-
-    Its forward pass takes ``input_ids`` and ``attention_mask`` and gives ``last_hidden_state``.
-    Raises InputError if weights are missing, or the checkpoint is of another architecture.
-    """
-    options = {"dtype": weights, **_attention_options(entry)}
-    return port(entry.architecture).load(folder, read_json(folder / "config.json"), options)
 
 
 def _attention_options(entry: SentenceTransformerModel) -> dict[str, str]:

@@ -13,7 +13,6 @@ from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
 from psibench.models.weights import check_files, check_tokenizer
 
-SAMPLE = "a"
 CHUNK = 512  # texts per tokenizer call: offsets are bulky
 
 
@@ -117,7 +116,7 @@ def tokens_to_append(entry: SentenceTransformerModel, tokenizer: Any) -> tuple[i
             f"checkpoint {entry.checkpoint!r}: append {entry.append!r} is not made of special "
             f"tokens of its tokenizer; known: {', '.join(sorted(tokenizer.all_special_tokens))}"
         )
-    if tuple(tokenizer(SAMPLE)["input_ids"][-len(ids) :]) == ids:
+    if tuple(tokenizer("a")["input_ids"][-len(ids) :]) == ids:
         return ()
     shortest = entry.windows.tokens if entry.windows else entry.max_tokens
     if shortest - len(ids) - tokenizer.num_special_tokens_to_add() < 1:

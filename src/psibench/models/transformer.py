@@ -180,7 +180,7 @@ class TransformerEncoder:
         else:
             reduced = self.dtype != self.model.weights
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-                states = self.model.states(inputs)
+                states = self.model.transformer(**inputs).last_hidden_state
         if any(member.ndim == 2 for member in content):
             return self._chunk_vectors(states, content, length)
         found = states if by_token else self.model.vectors(states, pooled)
