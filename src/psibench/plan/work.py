@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.model_base import EncoderModel, ModelBase
+from psibench.config.model_base import ModelBase
 from psibench.config.models import RerankModel
 from psibench.config.paths import prompt_path
 from psibench.config.sections import Encoding
@@ -213,6 +213,15 @@ def _computed(known: Planned, row: Row, each: float | None, n: Range = (1, 1)) -
     row.job_minutes = (row.cpu_minutes if encoding.device == "cpu" else minutes[1]) / row.jobs
 
 
+def _read(known: Planned, row: Row, entry: ModelBase, n_texts: float, n_tokens: float) -> None:
+    """Fill in what it takes that a model reads texts, in the job or as a service."""
+    row.items, row.tokens_in = (n_texts, n_texts), (n_tokens, n_tokens)
+    if not isinstance(entry, EmbeddingApiModel):
+        _computed(known, row, gpu_minutes(entry, n_tokens, known.plan.config.encoding))
+    elif entry.price is not None:
+        row.usd = times(row.tokens_in, entry.price / MILLION)
+
+
 # Construction
 
 
@@ -240,9 +249,8 @@ def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> I
             encoder = plan.models[section.personas.model]
             row = documents("personas", section.personas.model)
             if counts is not None:  # a vector of each document; the personas are few
-                n_tokens = tokens_read(encoder, Texts(counts.texts.lengths, 0))
-                row.tokens_in = n_tokens, n_tokens
-                _computed(known, row, gpu_minutes(encoder, n_tokens, plan.config.encoding))
+                texts = Texts(counts.texts.lengths, 0)
+                _read(known, row, encoder, texts.n_documents, tokens_read(encoder, texts))
             yield row
         yield from ask(task.name for task in TASKS[planned.generated.recipe])
         yield from _scored(known, planned, language, "verify", counts)
@@ -384,25 +392,19 @@ def _encoded(known: Planned) -> Iterator[Row]:
     """
     plan, encoding = known.plan, known.plan.config.encoding
     for name, model, language in needed_encodings(plan):
-        found, entry = known.texts(name, language), plan.models[model]
-        row, size, minutes = Row(name, language, "encode", model), _untrained(plan, model), None
-        if found is not None:
-            texts, row.basis = found
-            n_tokens = tokens_read(size, texts)
-            row.items, row.tokens_in = (texts.n_texts, texts.n_texts), (n_tokens, n_tokens)
-            row.store_bytes = store_bytes(size, texts, encoding)
-            if isinstance(entry, EncoderModel):
-                minutes = gpu_minutes(size, n_tokens, encoding)
-        if isinstance(entry, EncoderModel) and not plan.prior_encoding_source(
-            name, model, language
-        ):
+        found, entry = known.texts(name, language), _untrained(plan, model)
+        row, is_service = Row(name, language, "encode", model), isinstance(entry, EmbeddingApiModel)
+        n_tokens = None if found is None else tokens_read(entry, found[0])
+        if not is_service and not plan.prior_encoding_source(name, model, language):
+            minutes = None if n_tokens is None else gpu_minutes(entry, n_tokens, encoding)
             row.jobs = known.jobs(row, minutes)
-        _computed(known, row, minutes)
-        if isinstance(entry, EmbeddingApiModel) and row.tokens_in is not None:
-            row.answered = 0
-            if row.items is not None and known.is_encoded(name, model, language):
-                row.answered, row.tokens_in = round(row.items[1]), (0, 0)
-            row.usd = None if entry.price is None else times(row.tokens_in, entry.price / MILLION)
+        if found is not None and n_tokens is not None:
+            texts, row.basis = found
+            row.store_bytes = store_bytes(entry, texts, encoding)
+            if is_service:
+                is_there = known.is_encoded(name, model, language)
+                row.answered, n_tokens = (round(texts.n_texts), 0) if is_there else (0, n_tokens)
+            _read(known, row, entry, texts.n_texts, n_tokens)
         yield row
 
 
@@ -475,14 +477,9 @@ def _probed(known: Planned) -> Iterator[Row]:
         if (found := known.texts(name, language)) is not None:
             documents = Texts(found[0].lengths, 0)
             n_read, n_texts = _probed_texts(plan, labels["probe"], documents.n_documents)
-            row.items, row.basis = (n_texts, n_texts), found[1]
-            size = _untrained(plan, model)
-            n_tokens = tokens_read(size, documents) * n_read / max(1, documents.n_documents)
-            row.tokens_in = n_tokens, n_tokens
-            if isinstance(size, EmbeddingApiModel):
-                row.usd = times(row.tokens_in, size.price / MILLION) if size.price else None
-            else:
-                _computed(known, row, gpu_minutes(size, n_tokens, plan.config.encoding))
+            row.basis, entry = found[1], _untrained(plan, model)
+            n_tokens = tokens_read(entry, documents) * n_read / max(1, documents.n_documents)
+            _read(known, row, entry, n_texts, n_tokens)
         yield row
 
 
@@ -546,8 +543,8 @@ def work_table(known: Planned) -> pl.DataFrame:
         for name in names:
             value = getattr(row, name)
             ends = (value or (None, None)) if name in RANGES else (value,)
-            is_whole = name not in (*TEXTS, *FRACTIONS)
-            values += (round(one) if is_whole and one is not None else one for one in ends)
+            is_service = name not in (*TEXTS, *FRACTIONS)
+            values += (round(one) if is_service and one is not None else one for one in ends)
         rows.append(values)
     return pl.DataFrame(rows, schema=schema, orient="row")
 
