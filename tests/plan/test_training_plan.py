@@ -117,7 +117,6 @@ def test_equal_parts_of_all_three_positions_are_balanced():
         ({"training": TRAINING | {"bases": GONE}}, "no such folder"),
         ({"benchmarks": {"pool": PLAIN | {"models": ["net-x-s1"]}, "test": PLAIN}}, "'net-x-s1'"),
         ({"training": TRAINING | {"bases": {"net": BASE | {"layers": 0}}}}, "layers"),
-        ({"training": TRAINING | {"lang": "deu-Latn"}}, "'deu-Latn' is no language"),
         (
             {"training": TRAINING | {"bases": {"net": BASE | {"trust_remote_code": True}}}},
             "unknown",
@@ -131,6 +130,17 @@ def test_equal_parts_of_all_three_positions_are_balanced():
 def test_a_training_that_cannot_be_is_refused(change, said):
     with pytest.raises(InputError, match=said):
         plan_of(**change)
+
+
+def test_all_that_is_not_there_is_told_and_nothing_of_the_languages_of_a_pool_that_is_not():
+    gone = {"recipe": "posir_release", "source": {"path": "./gone"}}
+    with pytest.raises(InputError) as refused:
+        plan_of({"pool": gone, "test": gone})
+    first, *problems = str(refused.value).splitlines()
+    assert first == "2 problems:"
+    assert [line.split(": ")[0] for line in problems] == [
+        f"  config key benchmarks.{name}.source" for name in ("pool", "test")
+    ]
 
 
 DOCUMENTS = {"recipe": "documents", "source": {"kind": "python_docs"}}
