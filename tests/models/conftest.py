@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tiny_checkpoints import SIZES, VOCABULARY, entry_of, save_bert, save_tokeni
 from psibench.models.load import load_encoder
 from psibench.models.transformer import TransformerEncoder
 
-LoadTiny = Callable[..., TransformerEncoder]
+LoadTiny = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
@@ -54,9 +55,9 @@ def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def load_tiny(tiny_bert: Path) -> LoadTiny:
     """Load the tiny BERT, or another checkpoint, with other fields of its entry."""
 
-    def load(checkpoint: Path | str | None = None, **fields) -> TransformerEncoder:
+    def load(checkpoint: Path | str | None = None, dtype: str = "float32", **fields):
         entry = entry_of(checkpoint or tiny_bert, **fields)
-        return load_encoder(entry, device="cpu")
+        return load_encoder(entry, device="cpu", dtype=dtype)
 
     return load
 

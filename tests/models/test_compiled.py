@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import transformers
 from encoder_references import vectors_of
+from tiny_checkpoints import entry_of
 
-from psibench.config.models import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models import compiled
 from psibench.models.load import load_encoder
@@ -30,10 +30,7 @@ def engines(tmp_path, monkeypatch):
 
 def load(folder, monkeypatch, engine: str = "auto", dtype: str = "float32", **fields):
     monkeypatch.setenv("PSIBENCH_ENGINE", engine)
-    entry = SentenceTransformerModel(
-        backend="sentence-transformers", checkpoint=str(folder), max_tokens=32, **fields
-    )
-    return load_encoder(entry, device="cpu", dtype=dtype)
+    return load_encoder(entry_of(folder, **fields), device="cpu", dtype=dtype)
 
 
 @pytest.mark.parametrize("checkpoint", ["tiny_bert", "tiny_roberta", "tiny_gpt2"])

@@ -4,12 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from encoder_references import vectors_of
+from encoder_references import encode, vectors_of
 from tiny_late_checkpoints import save_bge_m3
 
-from psibench.config.models import FlagEmbeddingModel, SentenceTransformerModel
 from psibench.errors import InputError
-from psibench.models.load import load_encoder
 from psibench.search.exact import search_vectors
 from psibench.store.vectors import PART, Vectors
 
@@ -30,13 +28,9 @@ def bge_m3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def load(bge_m3):
-    def load(checkpoint=bge_m3, dtype="float32", **fields):
-        values = {"backend": "flag-embedding", "max_tokens": 32, "vectors": "multi-vector"} | fields
-        entry = FlagEmbeddingModel(checkpoint=str(checkpoint), **values)
-        return load_encoder(entry, device="cpu", dtype=dtype)
-
-    return load
+def load(bge_m3, load_tiny):
+    own = {"backend": "flag-embedding"}
+    return lambda checkpoint=bge_m3, **fields: load_tiny(checkpoint, **own | fields)
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +41,8 @@ def theirs(bge_m3):
     return BGEM3FlagModel(str(bge_m3), use_fp16=False, devices="cpu")
 
 
-def test_dense_vectors_of_flag_embedding_are_those_of_the_first_token(bge_m3, theirs):
-    entry = SentenceTransformerModel(
-        backend="sentence-transformers", checkpoint=str(bge_m3), max_tokens=32, pooling="cls"
-    )
-    ours = np.concatenate(vectors_of(load_encoder(entry, device="cpu"), TEXTS))
+def test_dense_vectors_of_flag_embedding_are_those_of_the_first_token(bge_m3, load_tiny, theirs):
+    ours = encode(load_tiny(bge_m3, pooling="cls"), TEXTS)
     np.testing.assert_allclose(ours, theirs.encode(TEXTS, max_length=32)["dense_vecs"], atol=1e-6)
 
 

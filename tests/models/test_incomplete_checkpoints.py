@@ -10,11 +10,10 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from tiny_architectures import save_new_type_gte, save_nv_embed
-from tiny_checkpoints import save_bert
+from tiny_checkpoints import entry_of, save_bert
 from tiny_late_checkpoints import save_bge_m3, save_colbert, save_jina_colbert, save_pylate
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.registry import parse_model
 from psibench.encode.api_texts import load_api_texts
 from psibench.errors import InputError
 from psibench.models.counting import load_tokenizer, token_counter
@@ -62,9 +61,7 @@ CASES = {
 
 
 def load(folder: Path, fields: dict) -> object:
-    values = {"backend": "sentence-transformers", "checkpoint": str(folder)} | fields
-    length = {} if values["backend"] == "static-embeddings" else {"max_tokens": 32}
-    return load_encoder(parse_model(values | length), device="cpu")
+    return load_encoder(entry_of(folder, **fields), device="cpu")
 
 
 def change_weights(folder: Path, change) -> None:

@@ -12,9 +12,7 @@ from sentence_transformers import MultiVectorEncoder
 from tiny_late_checkpoints import save_colbert, save_jina_colbert, save_pylate
 from torch.nn.functional import normalize
 
-from psibench.config.models import ColbertModel
 from psibench.errors import InputError
-from psibench.models.load import load_encoder
 
 # The tiny BERT's tokens: w0 is 7, w1 is 8, ...
 PAD, Q, D, UNK, CLS, SEP, MASK, W0 = range(8)
@@ -43,13 +41,8 @@ def jina(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def load(colbert):
-    def load(checkpoint=colbert, dtype="float32", **fields):
-        values = {"backend": "colbert", "max_tokens": 32} | fields
-        entry = ColbertModel(checkpoint=str(checkpoint), **values)
-        return load_encoder(entry, device="cpu", dtype=dtype)
-
-    return load
+def load(colbert, load_tiny):
+    return lambda checkpoint=colbert, **fields: load_tiny(checkpoint, backend="colbert", **fields)
 
 
 def by_hand(folder: Path, ids: list[int], attended: list[int]) -> np.ndarray:

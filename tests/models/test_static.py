@@ -3,15 +3,14 @@ import random
 import numpy as np
 import pytest
 from encoder_references import encode
-from tiny_checkpoints import save_bert
+from tiny_checkpoints import entry_of, save_bert
 
-from psibench.config.models import StaticModel
 from psibench.models.load import load_encoder
 from psibench.models.static import StaticEncoder
 
 
 def static(checkpoint, **fields) -> StaticEncoder:
-    entry = StaticModel(backend="static-embeddings", checkpoint=str(checkpoint), **fields)
+    entry = entry_of(checkpoint, backend="static-embeddings", **fields)
     return load_encoder(entry, device="cpu")
 
 

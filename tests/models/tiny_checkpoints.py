@@ -5,7 +5,7 @@ from pathlib import Path
 
 from stored_networks import linear_weights, save_word_tokenizer
 
-from psibench.config.models import SentenceTransformerModel
+from psibench.config.registry import parse_model
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 VOCABULARY = [*SPECIAL, *(f"w{i}" for i in range(60))]
@@ -110,7 +110,7 @@ def save_weights(folder: Path, config: dict, weights: dict, **tokenizer) -> Path
     return folder
 
 
-def entry_of(checkpoint: Path | str, **fields) -> SentenceTransformerModel:
+def entry_of(checkpoint: Path | str, *, backend: str = "sentence-transformers", **fields):
     """Make a registry entry."""
-    values = {"backend": "sentence-transformers", "max_tokens": 32} | fields
-    return SentenceTransformerModel(checkpoint=str(checkpoint), **values)
+    length = {} if backend == "static-embeddings" else {"max_tokens": 32}
+    return parse_model({"backend": backend, "checkpoint": str(checkpoint)} | length | fields)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tiny_checkpoints import SIZES, VOCABULARY, save_tokenizer
+from tiny_checkpoints import SIZES, VOCABULARY, entry_of, save_tokenizer
 
 from psibench.config.models import SparseModel
 
@@ -50,8 +50,7 @@ def _save_network(folder: Path) -> Path:
 
 def sparse_entry(checkpoint: Path, **fields) -> SparseModel:
     """Make a registry entry."""
-    values = {"backend": "sparse-encoder", "max_tokens": 32} | fields
-    return SparseModel(checkpoint=str(checkpoint), **values)
+    return entry_of(checkpoint, backend="sparse-encoder", **fields)
 
 
 def weights_of(rows) -> dict[int, float]:
