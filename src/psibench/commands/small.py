@@ -39,6 +39,7 @@ from psibench.plan.config import (
     upstream_models,
 )
 from psibench.plan.plan import make_plan
+from psibench.report.wording import split_pair
 from psibench.train.sections import Training
 
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
@@ -294,8 +295,7 @@ class _Small:
         languages = (section.get("languages") or ["eng-Latn"])[:2]
         if section.get("cross_lingual"):
             section["cross_lingual"] = section["cross_lingual"][:1]
-            parts = section["cross_lingual"][0].split("-")  # two of each language
-            languages = ["-".join(parts[2:]), "-".join(parts[:2])]
+            languages = [*split_pair(section["cross_lingual"][0])][::-1]
         domains = (section.get("domains") or ["finance_economics"])[:2]
         section |= {"languages": languages, "domains": domains}
         section["source"] = {"path": self.data.posir(languages, domains)}

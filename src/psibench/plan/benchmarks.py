@@ -30,6 +30,7 @@ from psibench.generate.recipes import TASKS, judging_of, place_of, steps_of, tas
 from psibench.llm.prompts import Prompt, load_prompt
 from psibench.llm.tasks import LlmTask, LlmTaskSection, shard_names
 from psibench.plan.config import Config
+from psibench.report.wording import split_pair
 from psibench.tables.spec import POOLED
 from psibench.translate.quality import JUDGE_TRANSLATION
 from psibench.translate.steps import (
@@ -144,7 +145,7 @@ class PlannedBenchmark:
         if given is None:
             crossed = [(language, self.section.language) for language in self.translated]
         else:
-            crossed = [_split(pair) for pair in given]
+            crossed = [split_pair(pair) for pair in given]
         return [(language, language) for language in self.languages] + crossed
 
     @property
@@ -447,8 +448,3 @@ def _check_languages(planned: PlannedBenchmark) -> None:
             raise InputError(
                 f"{where}.cross_lingual: {queries}-{documents}: no domain is in both languages"
             )
-
-
-def _split(pair: str) -> tuple[str, str]:
-    parts = pair.split("-")
-    return "-".join(parts[:2]), "-".join(parts[2:])
