@@ -96,7 +96,7 @@ class Base(Section):
 
 
 class Settings(Section):
-    """How every base is trained, by AdamW."""
+    """How every base is trained, by AdamW without weight decay."""
 
     epochs: int = Field(default=3, ge=1)
     """Passes over the examples. What fits no batch without a text twice is left out of a pass, and
@@ -106,14 +106,10 @@ class Settings(Section):
     mini_batch_size: int = Field(default=32, ge=1)
     """Texts encoded at once: memory, not the result."""
     schedule: Literal["linear", "none"] = "linear"
-    """Learning rate over the steps. linear: a linear warm-up and a linear decay to 0. none: the
-    same in all."""
-    warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
-    """Share of the steps in which the learning rate rises from 0; of `schedule: linear`."""
+    """Learning rate over the steps. linear: up from 0 in the first tenth of them, then down to 0.
+    none: the same in all."""
     scale: float = Field(default=20.0, gt=0)
     """Factor of the cosines: 1 / temperature."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Decoupled weight decay; with 0, AdamW is Adam."""
     max_gradient_norm: float | None = Field(default=1.0, gt=0)
     """Longer gradients are cut to this norm (the trainer's default); null: none is cut."""
     save_minutes: int = Field(default=10, ge=0)

@@ -24,6 +24,8 @@ logger = logging.getLogger("psibench")
 
 WHOLE = "whole"
 """File in a checkpoint of a run, written when the rest of it is there."""
+WARMUP = 0.1
+"""Share of the steps in which the learning rate rises."""
 LINES = 20
 """Lines of a run's loss in the log."""
 
@@ -63,8 +65,7 @@ def train(
         batch_sampler=DistinctBatches if examples.distinct else "batch_sampler",
         learning_rate=learning_rate,
         lr_scheduler_type="linear" if settings.schedule == "linear" else "constant",
-        warmup_steps=settings.warmup_ratio if settings.schedule == "linear" else 0,
-        weight_decay=settings.weight_decay,
+        warmup_steps=WARMUP if settings.schedule == "linear" else 0,
         max_grad_norm=settings.max_gradient_norm or 0.0,  # 0: none is cut
         optim="adamw_torch",
         seed=seed,
