@@ -130,13 +130,12 @@ def _load_modules(
     if listed:
         trust = {"trust_remote_code": entry.trust_remote_code}
         loader = import_module_class(listed[0]["type"], str(folder), **trust)
-    changes = positions_taken_out(folder / path, entry.checkpoint) if entry.positions else {}
     first = load_transformer_module(
         folder,
         path,
         loader=loader,
         trust_remote_code=entry.trust_remote_code,
-        changes=changes,
+        config=positions_taken_out(folder / path, entry.checkpoint) if entry.positions else None,
         dtype=weights,
         **_attention_options(entry),
     )

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from psibench.errors import InputError
@@ -86,7 +85,7 @@ def load_transformer_module(
     *,
     loader: Any = None,
     trust_remote_code: bool = False,
-    changes: Mapping[str, Any] = MappingProxyType({}),
+    config: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
     """Load a checkpoint's transformer and its tokenizer as a module of sentence-transformers.
@@ -97,7 +96,7 @@ def load_transformer_module(
         Folder of the module in the checkpoint.
     loader
         Class of the module; None: the library's Transformer.
-    changes
+    config
         Keys of config.json with other values than it has.
     options
         For ``from_pretrained``.
@@ -117,7 +116,7 @@ def load_transformer_module(
             local_files_only=True,
             trust_remote_code=trust_remote_code,
             model_kwargs=options,
-            config_kwargs=dict(changes),
+            config_kwargs=dict(config or {}),
         )
     if hasattr(module, "auto_model"):
         check_tokenizer(module.tokenizer, folder / path)
