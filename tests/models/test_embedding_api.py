@@ -67,9 +67,9 @@ def entry_of(**fields) -> EmbeddingApiModel:
     return EmbeddingApiModel(**values | fields)
 
 
-def request(number: int, n_texts: int = 1, role="document") -> tuple[list[str], str]:
-    """Texts and their role; each request counts as ten tokens by our count."""
-    return [f"word{number} text{place}" for place in range(n_texts)], role
+def request(number: int) -> list[str]:
+    """Texts of one request; it counts as ten tokens by our count."""
+    return [f"word{number} text0"]
 
 
 def unit(text: str) -> np.ndarray:
@@ -90,8 +90,7 @@ def ask(entry, requests, folder):
         client = EmbeddingClient(entry, "m", ledger, dim=None)
 
         async def handle(one):
-            texts, role = one
-            taken.update(zip(texts, await client.ask(texts, role, 10), strict=True))
+            taken.update(zip(one, await client.ask(one, "document", 10), strict=True))
 
         try:
             await run_workers(iter(requests), handle, concurrency=entry.concurrency)

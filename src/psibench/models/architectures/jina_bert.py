@@ -25,6 +25,10 @@ REQUIRED = {
     "feed_forward_type": "geglu",
     "hidden_act": "gelu",
 }
+KEPT = (
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+    "layer_norm_eps", "max_position_embeddings", "type_vocab_size",
+)  # fmt: skip
 # The checkpoint's module -> transformers'.
 LAYER = {
     "mlp.gated_layers.": "intermediate.dense.",
@@ -66,8 +70,7 @@ def _bert_config(config: Mapping[str, Any]) -> Any:
 
     whole = {**dict.fromkeys(REQUIRED), **config}
     check_config(whole, REQUIRED, where="architecture jina-bert")
-    known = set(BertConfig().to_dict()) - {"model_type", "architectures", "dtype"}
-    return BertConfig(**{key: config[key] for key in config if key in known}, num_labels=1)
+    return BertConfig(**{key: config[key] for key in KEPT if key in config}, num_labels=1)
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
