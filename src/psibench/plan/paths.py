@@ -2,10 +2,11 @@
 
 The arguments of a function are the wildcards of a job: ``benchmark`` (or view), ``lang``,
 ``query_lang``, ``corpus_lang``, ``domain``, ``model``, ``reranker``, ``task``, ``training``,
-``trained``, ``probe``, and ``number`` (of a judge). Three more are written N-of-M: ``part`` is a
-slice of a language's domains (``""`` for all), ``portion`` a slice of a filter's queries, ``shard``
-a slice of a task or an encoding. Paths are relative to the working directory; the Snakefile has
-their grammar.
+``trained``, ``probe``, and ``number`` (of a judge). ``part`` is a slice of a language's domains and
+``portion`` a slice of a filter's queries, both written ``/N-of-M``, or ``""`` for all; ``shard``,
+written ``N-of-M``, is a slice of a task or an encoding. A table that a function returns or lists is
+its path, relative to the working directory; an empty list says that a job reads none. The Snakefile
+lists all paths.
 """
 
 import re
@@ -31,25 +32,28 @@ from psibench.plan.work import by_config, encoding_jobs, portions
 from psibench.probes.settings import OF_QUERIES, SEARCHING
 from psibench.translate.quality import JUDGE_TRANSLATION
 
-SCORES = {"verify": "scores", "false_negatives": "pair_scores"}
-"""Folders of the rerankers' scores for a filter, by the key of its section."""
+SCORE_FOLDERS = {"verify": "scores", "false_negatives": "pair_scores"}
+"""Folder of the rerankers' scores for each filter, by the filter's key in a section."""
 NEVER_MATCHES = r"(?!)none"
 """A pattern that matches nothing, not even the empty string."""
 PAIR = "{query_lang}-{corpus_lang}"
-KEYS = ("false_negatives", "grade", "audit", "tiny")
-"""Keys of a benchmark's section, for the patterns ``having KEY``."""
+SECTION_KEYS = ("false_negatives", "grade", "audit", "tiny")
+"""Keys of a benchmark's section that have a pattern ``having KEY``."""
 
 # Wildcards
 
 
 def wildcard_patterns(plan: Plan) -> dict[str, str]:
-    """Return one regular expression per kind of id.
+    """Return one regular expression per kind of id, for the wildcards of rules.
 
-    ``having KEY`` are the benchmarks whose section has a key that is not null. Some patterns of
-    benchmarks end in a lookahead: they match only before certain paths. These are ``native ...``
-    and ``translations`` (at the languages that a benchmark is read in, or translated to),
-    ``encoded ...`` and ``asked ...`` (at the encodings and tasks that run whole or in shards),
-    ``searched`` and ``shared`` (at the language pairs with runs of their own, or another view's).
+    Most match all ids of a kind; ``having KEY`` those of benchmarks whose section has a KEY that is
+    not null. Some patterns of benchmarks end in a lookahead, since which of two rules makes a file
+    depends on the rest of its path. They match an id only before these paths:
+
+    - ``native ...`` and ``translations``: the languages that it is read in, or translated to;
+    - ``encoded ...``: the encodings that one job makes, or several in shards;
+    - ``asked ...``: the tasks that one job asks, or several in shards;
+    - ``searched`` and ``shared``: the language pairs with runs of their own, or another view's.
     """
     # The longer of two ids that begin alike comes first.
     patterns = {kind: _any_of(sorted(set(ids), reverse=True)) for kind, ids in _ids(plan).items()}
@@ -64,32 +68,33 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
         patterns[f"native {kind}"] = _at_languages(natives)
     patterns["translations"] = _at_languages((planned.id, planned.translated) for planned in every)
     patterns["parts"] = f"(?:{patterns['parts']})?"
-    named = f"(?:{patterns['benchmarks']})"
-    split = _with_lookahead(
+    benchmark = f"(?:{patterns['benchmarks']})"
+    in_shards = _with_lookahead(
         (name, f"encodings/{re.escape(model)}/{re.escape(language)}[./]")
         for (stage, name, language, model), row in by_config(plan).rows.items()
         if stage == "encode" and row.jobs > 1 and model is not None
     )
-    patterns["encoded in shards"], patterns["encoded whole"] = split, f"(?!{split}){named}"
-    split = _asked(plan, lambda one, task, lang: len(one.task_shards(task, lang)) > 1)
-    served = _asked(plan, lambda one, task, _: plan.llm_of(one.id, task).backend == "vllm")
-    patterns["asked in shards"] = split
-    patterns["asked in shards by vllm"] = f"(?={split})(?:{served})"
-    patterns["asked in shards without vllm"] = f"(?!{served})(?:{split})"
-    patterns["asked whole by vllm"] = f"(?!{split})(?:{served})"
-    patterns["asked whole without vllm"] = f"(?!{split})(?!{served}){named}"
+    patterns["encoded in shards"] = in_shards
+    patterns["encoded whole"] = f"(?!{in_shards}){benchmark}"
+    in_shards = _at_tasks(plan, lambda one, task, lang: len(one.task_shards(task, lang)) > 1)
+    by_vllm = _at_tasks(plan, lambda one, task, _: plan.llm_of(one.id, task).backend == "vllm")
+    patterns["asked in shards"] = in_shards
+    patterns["asked in shards by vllm"] = f"(?={in_shards})(?:{by_vllm})"
+    patterns["asked in shards without vllm"] = f"(?!{by_vllm})(?:{in_shards})"
+    patterns["asked whole by vllm"] = f"(?!{in_shards})(?:{by_vllm})"
+    patterns["asked whole without vllm"] = f"(?!{in_shards})(?!{by_vllm}){benchmark}"
     patterns["shared"] = _with_lookahead(
         (planned.id, f"(?:runs/[^/]+|scores|tables)/{language}-{language}[.]")
         for planned in plan.evaluated
         for language in planned.native
         if plan.run_source(planned.id, language, language) != planned.id
     )
-    patterns["searched"] = f"(?!{patterns['shared']})(?:{patterns['benchmarks']})"
+    patterns["searched"] = f"(?!{patterns['shared']}){benchmark}"
     return patterns
 
 
 def _ids(plan: Plan) -> dict[str, list[str]]:
-    """Return the ids of each kind."""
+    """Return the ids of each kind; an id may be in a list more than once."""
     every = plan.benchmarks.values()
 
     def models(kind: type | tuple[type, ...]) -> list[str]:
@@ -99,7 +104,7 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         return [planned.id for planned in every if _has(planned.section, key)]
 
     verified = having("verify")
-    margin = [name for name in verified if isinstance(_verify(plan, name), VerifyMargin)]
+    margin = [name for name in verified if isinstance(_verify_section(plan, name), VerifyMargin)]
     return {
         "benchmarks": list(plan.named),
         "not views": list(plan.benchmarks),
@@ -123,10 +128,10 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "external runs": models(RunFilesModel),
         "generated": [planned.id for planned in every if planned.is_generated],
         "raw": [name for name, planned in plan.views.items() if planned.view == RAW],
-        **{f"having {key}": having(key) for key in KEYS},
+        **{f"having {key}": having(key) for key in SECTION_KEYS},
         "studied": _studied(plan),
         "margin": margin,
-        "verified": [name for name in verified if name not in margin],  # by the other rules
+        "verified": [name for name in verified if name not in margin],  # by another rule
         "translated": having("translate"),
         "quality": [planned.id for planned in every if JUDGE_TRANSLATION.name in planned.tasks],
         "compared_translators": [planned.id for planned in every if translators_of(planned)],
@@ -141,14 +146,14 @@ def _is_purged(planned: PlannedBenchmark) -> bool:
     return _has(planned.section, "false_negatives")
 
 
-def _verify(plan: Plan, benchmark: str) -> VerifySection | None:
+def _verify_section(plan: Plan, benchmark: str) -> VerifySection | None:
     section: VerifySection | None = getattr(plan.benchmarks[benchmark].section, "verify", None)
     return section
 
 
 def _studied(plan: Plan) -> list[str]:
     """List the benchmarks with a filter study: those verified by two rerankers or more."""
-    sections = ((name, _verify(plan, name)) for name in plan.benchmarks)
+    sections = ((name, _verify_section(plan, name)) for name in plan.benchmarks)
     return [name for name, verify in sections if verify and len(verify.rerankers) > 1]
 
 
@@ -157,23 +162,30 @@ def _any_of(names: Iterable[str]) -> str:
 
 
 def _with_lookahead(ends: Iterable[tuple[str, str]]) -> str:
-    """Match each benchmark before the paths that its pattern matches."""
+    """Match a benchmark only before some paths in its folder.
+
+    ``ends`` has pairs of a benchmark's id and a regular expression of those paths.
+    """
     every = sorted(ends, key=lambda pair: pair[0], reverse=True)
     return "|".join(f"{re.escape(name)}(?=/{end})" for name, end in every) or NEVER_MATCHES
 
 
 def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """Match a benchmark before /data/{lang}/ and /build/{lang}/ of these languages.
+    """Match a benchmark only before /data/{lang}/ and /build/{lang}/ of its given languages.
 
-    A language may be native in one benchmark and a translation in another.
+    ``languages`` has pairs of a benchmark's id and languages: a language may be native in one
+    benchmark and a translation in another.
     """
     return _with_lookahead(
         (name, f"(?:data|build)/(?:{_any_of(langs)})/") for name, langs in languages if langs
     )
 
 
-def _asked(plan: Plan, applies: Callable[[PlannedBenchmark, str, str], bool]) -> str:
-    """Match a benchmark before /build/{lang}{part}/{task} of some tasks."""
+def _at_tasks(plan: Plan, applies: Callable[[PlannedBenchmark, str, str], bool]) -> str:
+    """Match a benchmark only before /build/{lang}{part}/{task} of tasks that ``applies`` names.
+
+    ``applies`` is called with the benchmark, the task and the language.
+    """
     ends = []
     for name, planned in plan.benchmarks.items():
         for lang in planned.languages:
@@ -194,7 +206,7 @@ def domains(
     corpus_lang: str | None = None,
     part: str = "",
 ) -> list[str]:
-    """List the domains of a language or a part of it, or those in both languages of a pair."""
+    """List the domains of ``lang`` or of a part of it, or those in both languages of a pair."""
     return plan.named[benchmark].domains(str(query_lang or lang), corpus_lang, part)
 
 
@@ -209,7 +221,7 @@ def domain_tables(
     table: str,
     view: str = "",
 ) -> list[str]:
-    """List one table of `domains`, of a benchmark or of a view of it."""
+    """List one table of each of the `domains`, in ``lang``; with ``view``, of this view."""
     name = view_id(benchmark, view) if view else benchmark
     among = domains(plan, name, lang, query_lang, corpus_lang, part)
     return plan.named[name].tables(lang, table, domains=among)
@@ -233,14 +245,17 @@ def language_tables(
 def build_table(
     plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None, *, table: str
 ) -> str:
-    """Return a table of a benchmark's build: of a part of a language, or of a domain's part."""
+    """Return a table of a benchmark's build, of one part of a language.
+
+    The part is ``part`` or, with ``domain``, the one that has this domain.
+    """
     if domain is not None:
         part = plan.named[benchmark].part_of(lang, domain)
     return f"results/{plan.named[benchmark].base}/build/{lang}{part}/{table}.parquet"
 
 
 def text_parts_of_domains(plan: Plan, benchmark: str) -> list[str]:
-    """List, for each domain, the table that has its texts to translate."""
+    """List, for each domain, the table with its texts to translate: one table for each part."""
     planned = plan.named[benchmark]
     lang = planned.section.language
     return [
@@ -262,28 +277,30 @@ def sources_of(
 
 
 def model_inputs(plan: Plan, model: str) -> list[str]:
-    """List the inputs of a model's encoding: its checkpoint's files, its download, or training."""
+    """List what a model is loaded from: its checkpoint's files, or a manifest.
+
+    The manifest is that of its download or, of a trained model, that of its training.
+    """
     if model in plan.config.trained:
         return [f"{plan.config.trained[model].folder}/model.json"]
     return _files_of(plan, plan.models[model])
 
 
 def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
-    """List the inputs of a reranker's scoring: its checkpoint's files, or its download."""
+    """List what a reranker is loaded from: its checkpoint's files, or its download's manifest."""
     return _files_of(plan, plan.rerankers[reranker])
 
 
 def tokenizer_inputs(plan: Plan) -> list[str]:
-    """List the inputs of counting tokens: the download of the tokenizer, or nothing."""
+    """List what tokens are counted with: the manifest of the tokenizer's download, or nothing."""
     return _files_of(plan, plan.config.length_tokenizer)
 
 
-def _files_of(plan: Plan, read: ModelBase | RerankerBase | str) -> list[str]:
-    """List the files of a local checkpoint, or the manifest of its download."""
-    checkpoint = getattr(
-        read.encoder if isinstance(read, BiEncoderReranker) else read, "checkpoint", ""
-    )
-    manifests = [f"{plan.config.store}/checkpoints/{one.name}.json" for one in downloads_of(read)]
+def _files_of(plan: Plan, entry: ModelBase | RerankerBase | str) -> list[str]:
+    """List the files of a registry entry's local checkpoint, or the manifest of its download."""
+    network = entry.encoder if isinstance(entry, BiEncoderReranker) else entry
+    checkpoint = getattr(network, "checkpoint", "")
+    manifests = [f"{plan.config.store}/checkpoints/{one.name}.json" for one in downloads_of(entry)]
     return (checkpoint_files(checkpoint) if checkpoint else []) + manifests
 
 
@@ -306,9 +323,9 @@ def external_run_files(
 
 
 def held_out(plan: Plan, training: str, *, table: str) -> list[str]:
-    """List a table of the evaluation and probe data of the models of a training.
+    """List the corpora (or qrels) that the models of a training are evaluated or probed on.
 
-    It is in the language of the pool; ``table`` is corpus, or qrels.
+    The training leaves their texts out. ``table`` is corpus or qrels, in the language of its pool.
     """
     models = {name for name, model in plan.config.trained.items() if model.training == training}
     language = plan.pool_language(training)
@@ -326,7 +343,7 @@ def unevaluated_model_manifests(plan: Plan) -> list[str]:
 
 
 def base_inputs(plan: Plan, trained: str) -> list[str]:
-    """List the inputs of the training of a model: its base's files, or its download."""
+    """List what a training starts from: the files of its base model, or a download's manifest."""
     return _files_of(plan, plan.config.trained[trained].base_entry)
 
 
@@ -347,7 +364,7 @@ def translators_of(planned: PlannedBenchmark) -> list[str]:
 
 
 def translator_grades(plan: Plan, benchmark: str) -> dict[str, list[str]]:
-    """Return the tables of each translator's grades on a sample, one per language, by name."""
+    """Return, by translator, the tables with the grades of its sample, one per language."""
     planned, folder = plan.benchmarks[benchmark], f"results/{benchmark}/build"
     return {
         translator: [
@@ -367,7 +384,7 @@ def candidates_before(
     *,
     step: str | None = None,
 ) -> str:
-    """Return the table of the candidates that ``step`` reads; without it, of the final ones."""
+    """Return the candidates that ``step`` reads; without a step, those that become queries."""
     name = plan.benchmarks[benchmark].candidates_before(step)
     return build_table(plan, benchmark, lang, part, domain, table=name)
 
@@ -383,20 +400,20 @@ def score_tables(
     *,
     of: str,
 ) -> list[str]:
-    """List the scores of a filter's rerankers, in order.
+    """List the score tables of a filter's rerankers, in order.
 
-    With a ``reranker`` those of the rerankers before it, with a ``portion`` of this portion alone.
-    ``of`` is the filter: ``verify`` or ``false_negatives``.
+    With ``reranker`` only those of the rerankers before it, with ``portion`` only those of this
+    portion. ``of`` is the filter: ``verify`` or ``false_negatives``.
     """
     panel = getattr(plan.benchmarks[benchmark].section, of).rerankers
     if reranker is not None:
         panel = panel[: panel.index(reranker)]
-    folder = SCORES[of]
-    shares = portions(plan, benchmark, lang, of) if portion is None else [portion]
+    folder = SCORE_FOLDERS[of]
+    chosen = portions(plan, benchmark, lang, of) if portion is None else [portion]
     return [
-        build_table(plan, benchmark, lang, part, domain, table=f"{folder}/{name}{share}")
+        build_table(plan, benchmark, lang, part, domain, table=f"{folder}/{name}{one}")
         for name in panel
-        for share in shares
+        for one in chosen
     ]
 
 
@@ -426,7 +443,7 @@ def judge_tables(
     domain: str | None = None,
     number: str | None = None,
 ) -> list[str]:
-    """List the grades of the judges of false negatives; with ``number`` of those before it."""
+    """List the grades of the judges of false negatives; with ``number``, of earlier judges."""
     section = plan.benchmarks[benchmark].negatives
     n_judges = len(section.judges) if isinstance(section, FinewebNegatives) else 0
     until = n_judges if number is None else min(int(number) - 1, n_judges)
@@ -438,7 +455,10 @@ def judge_tables(
 
 
 def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> str:
-    """Return the encodings table that has the texts of a benchmark or view in a language."""
+    """Return the encodings table with the texts of a benchmark or view in a language.
+
+    It may be another view's, with more texts (`Plan.encoding_source`).
+    """
     return (
         f"results/{plan.encoding_source(benchmark, model, lang)}/encodings/{model}/{lang}.parquet"
     )
@@ -462,9 +482,10 @@ def text_filter_tables(
     *,
     table: str,
 ) -> list[str]:
-    """List the tables that restrict shared encodings to a benchmark's texts.
+    """List the tables whose texts are looked up in an encodings table that has more of them.
 
-    Empty if nothing is shared. A pair has the domains that are in both languages, a part its own.
+    Empty if the table is the benchmark's own, and no part of a language is asked for. A pair has
+    the domains that are in both languages, a part its own.
     """
     if plan.encoding_source(benchmark, model, lang) == benchmark and not part:
         return []
@@ -481,22 +502,23 @@ def first_stage(plan: Plan, benchmark: str, model: str, query_lang: str, corpus_
 def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) -> list[str]:
     """List the encodings that tell how much of each document the fused models read."""
     return [
-        encodings(plan, benchmark, part, corpus_lang)
-        for part in plan.component_models(model, benchmark)
-        if plan.visibility_source(part) == "encoded"
+        encodings(plan, benchmark, component, corpus_lang)
+        for component in plan.component_models(model, benchmark)
+        if plan.visibility_source(component) == "encoded"
     ]
 
 
 def reads_all(plan: Plan, benchmark: str, model: str) -> bool:
-    """Say whether one of the models fused reads whole documents."""
-    parts = plan.component_models(model, benchmark)
-    return any(plan.visibility_source(part) == "all" for part in parts)
+    """Say whether one of the models that are fused reads whole documents."""
+    components = plan.component_models(model, benchmark)
+    return any(plan.visibility_source(component) == "all" for component in components)
 
 
 def run_path_templates(plan: Plan) -> list[str]:
-    """List the files below runs/ that a view takes from another view, with {query_lang} in them.
+    """List the files below runs/ of all models, for a view that takes them from another view.
 
-    Every retriever has one; rerankers and fusions also have a ``.seen`` table.
+    They have {query_lang} and {corpus_lang} in them. Rerankers and fusions also have a ``.seen``
+    table; the user's run files are left out.
     """
     templates = []
     for model in plan.config.models:
@@ -510,7 +532,7 @@ def run_path_templates(plan: Plan) -> list[str]:
 
 
 def source_runs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
-    """List the runs of another view that those of this one are a part of; none of its own."""
+    """List the runs of another view that this one takes its own from; empty if it is searched."""
     name = plan.run_source(benchmark, query_lang, corpus_lang)
     if name == benchmark:
         return []
@@ -523,7 +545,11 @@ def source_runs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -
 def compared_models(
     plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
 ) -> list[dict[str, str | bool | None]]:
-    """List the models of a language pair: their tables, and how far their reading is known."""
+    """List the models evaluated on a language pair, with what their scoring needs to know.
+
+    ``run`` is a model's run; ``encodings`` or ``seen``, where not None, is the table that tells how
+    far the model reads each document.
+    """
     pair, models = f"{query_lang}-{corpus_lang}", list[dict[str, str | bool | None]]()
     for model in plan.models_of(benchmark, query_lang, corpus_lang):
         run, reads = f"results/{benchmark}/runs/{model}/{pair}", plan.visibility_source(model)
@@ -543,7 +569,10 @@ def compared_models(
 
 
 def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
-    """List the input files of the scoring of a language pair, without those that it writes."""
+    """List the tables of models that the scoring of a language pair reads.
+
+    Runs taken from another view are left out: the scoring writes them itself (`source_runs`).
+    """
     pair = benchmark, query_lang, corpus_lang
     inputs = [
         str(model[kind])
@@ -564,7 +593,10 @@ def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
 
 
 def compared_probes(plan: Plan) -> list[dict[str, str]]:
-    """List the jobs of probes whose model is compared: their labels, and the ``other`` model."""
+    """List the labels of each probe job whose model the config compares to an ``other`` model.
+
+    Jobs are left out if the other model is not probed in the same way.
+    """
     every = plan.probed
     return [
         labels | {"other": other}
@@ -575,7 +607,7 @@ def compared_probes(plan: Plan) -> list[dict[str, str]]:
 
 
 def probe_psi(plan: Plan) -> list[str]:
-    """List the PSI tables of the probed benchmarks with queries; none without `probes.psi`."""
+    """List the PSI tables of the probed benchmarks with queries; empty without `probes.psi`."""
     if not plan.config.probes.psi:
         return []
     path = "results/{benchmark}/tables/{lang}-{lang}.psi.parquet"
@@ -596,10 +628,10 @@ def encoded_before_probe(
 
 
 def job_place(rule: str, output: Sequence[str], wildcards: Collection[str]) -> str:
-    """Return where a rule's jobs have their logs: ``{benchmark}/RULE/...``.
+    """Return the path of a rule's logs, without folder and suffix: ``{benchmark}/RULE/...``.
 
-    The other wildcards follow in the order of the first output; ``part`` and ``portion`` bring a
-    slash with them.
+    ``output`` are the rule's output files. The other wildcards follow in the order of the first of
+    them; ``part`` and ``portion`` begin with a slash of their own.
     """
     found = [name for name in re.findall(r"\{(\w+)", "".join(output[:1])) if name in wildcards]
     place = "{benchmark}/" * ("benchmark" in found) + rule
