@@ -75,7 +75,7 @@ def ask(wanted, folder, chosen, **options) -> Run:
         else:  # a budget that the test looks at, or a check whether to stop
             results = OutcomeSink(take)
             with AnswerStore(folder) as store:
-                chains = results.unanswered(wanted, store, chosen.asking.max_reasks)
+                chains = results.chains_to_ask(wanted, store, chosen.asking.max_reasks)
                 ask_batches(chains, chosen, store=store, results=results, **options)
             run.totals = results.totals
     except Exception as error:

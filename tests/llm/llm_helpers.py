@@ -97,7 +97,7 @@ async def ask_client(client, wanted, chosen: LlmSettings, folder, **options) -> 
     run.totals = results.totals
     with AnswerStore(folder) as store:
         try:
-            chains = results.unanswered(wanted, store, chosen.asking.max_reasks)
+            chains = results.chains_to_ask(wanted, store, chosen.asking.max_reasks)
             await asking.ask(chains, client, store, chosen.asking, results, **options)
         except Exception as error:
             run.error = error

@@ -1,8 +1,8 @@
 """Concurrent requests of an LLM stage: a stream of items in, one outcome per item out.
 
-What is not stored is asked, stored the moment it arrives, and asked again as another sample if the
-reply is malformed. Memory is bounded: a worker takes its next item when it has
-finished the last, and there is no queue between the items and the workers.
+A request whose answer is not stored is sent. Its answer is stored the moment it arrives; if it is
+malformed or cut off, the request is sent again as another sample. Memory is bounded: a worker takes
+its next item when it has finished the last, and there is no queue between items and workers.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ GRACE_S = 10.0
 
 @dataclass(frozen=True)
 class Item:
-    """Something to ask about: a stage's own id, and the request."""
+    """One thing that a stage asks about: the stage's id of it, and the first request."""
 
     id: str
     request: Request
@@ -40,7 +40,11 @@ class Item:
 
 @dataclass
 class Totals:
-    """Counts of a run: ``statuses`` of outcomes, ``n_replies`` and ``usage`` of replies."""
+    """Counts of one run: items, outcomes by status, and replies received from the server.
+
+    ``n_from_store`` are the items that needed no request; ``n_replies`` and ``usage`` (tokens)
+    leave stored answers out.
+    """
 
     n_items: int = 0
     n_from_store: int = 0
@@ -51,9 +55,10 @@ class Totals:
 
 @dataclass
 class RequestChain:
-    """One item's requests: the first, and its re-asks.
+    """The requests of one item, one after the other: the first, then its re-asks.
 
-    ``key`` is that of the current request, ``first_key`` that of the first.
+    ``request`` is the current one and ``key`` its key; ``first_key`` is the key of the first.
+    ``usage`` is of all answers recorded, ``n_replies`` counts those received in this run.
     """
 
     item_id: str
@@ -69,10 +74,11 @@ class RequestChain:
         self.key = self.first_key = self.request.key
 
     def record(self, answer: Answer, stored: AnswerStore | None = None) -> Outcome | None:
-        """Judge an answer to the current request; None if the next sample is to be asked.
+        """Judge an answer to the current request: return the item's outcome, or None to ask again.
 
-        If the context window is full, asking again does not help: then the next sample is used
-        only if its answer is in ``stored`` already.
+        With None, the current request is the next sample. After an answer cut off by the context
+        window, asking again does not help: then None is returned only if ``stored`` has the answer
+        to the next sample.
         """
         self.usage += answer.usage
         outcome = interpret(
@@ -94,14 +100,14 @@ class RequestChain:
         return None
 
     def replay_stored(self, stored: AnswerStore) -> Outcome | None:
-        """Record stored answers one after the other; None if the next request has none."""
+        """Record stored answers until there is an outcome; None if the next one is not stored."""
         while (answer := stored.get(self.key)) is not None:
             if (outcome := self.record(answer, stored)) is not None:
                 return outcome
         return None
 
     def failure_outcome(self, failure: TryFailedError) -> Outcome:
-        """Return the outcome of a request without a reply."""
+        """Return the outcome of the item if its current request got no usable reply."""
         return Outcome(
             item_id=self.item_id,
             key=self.key,
@@ -117,9 +123,9 @@ class RequestChain:
 
 
 class OutcomeSink:
-    """Counts outcomes and passes them to ``on_outcome``; counts consecutive failures, too.
+    """Counts outcomes and replies, and passes each outcome to ``on_outcome``.
 
-    ``n_consecutive_failures`` are requests without a reply since the last reply.
+    ``n_consecutive_failures`` counts the requests without a usable reply since the last reply.
     """
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
@@ -127,10 +133,13 @@ class OutcomeSink:
         self.n_consecutive_failures = 0
         self._on_outcome = on_outcome
 
-    def unanswered(
+    def chains_to_ask(
         self, items: Iterable[Item], store: AnswerStore, max_reasks: int
     ) -> Iterator[RequestChain]:
-        """Yield the requests of items that the store has no outcome of; emit those it has."""
+        """Yield the chains of items that need a request; emit the outcomes of all other items.
+
+        An item needs none if ``store`` has the answers that decide its outcome.
+        """
         for item in items:
             self.totals.n_items += 1
             chain = RequestChain(item.id, item.request, max_reasks)
@@ -141,7 +150,10 @@ class OutcomeSink:
                 self.emit(outcome)
 
     def emit(self, outcome: Outcome, *duplicate_ids: str) -> None:
-        """Count and pass on an outcome, and a copy for each item with an equal request."""
+        """Count and pass on an outcome, and a copy of it for each of ``duplicate_ids``.
+
+        Those are the items whose first request is equal to this item's.
+        """
         for each in (
             outcome,
             *(replace(outcome, item_id=name, n_replies=0) for name in duplicate_ids),
@@ -150,15 +162,16 @@ class OutcomeSink:
             self._on_outcome(each)
 
     def count_reply(self, answer: Answer) -> None:
-        """Count a reply received from the server."""
+        """Count a reply received from the server; it ends a row of failures."""
         self.n_consecutive_failures = 0
         self.totals.n_replies += 1
         self.totals.usage += answer.usage
 
     def count_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
-        """Count a request without a reply and return its outcome.
+        """Count a request without a usable reply and return the item's outcome.
 
-        One rejected request says nothing about the server, unless none was answered yet.
+        Once the server has replied to some request, a rejected one is not a failure in the row: it
+        says nothing about the server.
         """
         if failure.verdict != "reject" or not self.totals.n_replies:
             self.n_consecutive_failures += 1
@@ -174,10 +187,11 @@ async def ask(
     *,
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Ask what is not answered and pass each outcome to ``results`` as soon as it is known.
+    """Ask for the outcome of every chain and pass each to ``results`` as soon as it is known.
 
-    After an error no further request is sent; running ones are waited for, and stored.
-    ``check_stop`` raises if the job has to end. Errors are raised after the last outcome.
+    After an error no further item is taken. Running requests are waited for and their answers are
+    stored; then the error is raised. ``check_stop`` is called every `CHECK_EVERY_S` seconds and
+    raises if the job has to end; running requests then get `GRACE_S` seconds.
 
     Raises
     ------
@@ -186,11 +200,11 @@ async def ask(
     InputError
         If the server refuses all requests, is gone, or answers cannot be stored.
     Exception
-        An error of ``chains`` or ``check_stop``; the latter also if running requests were given up.
+        An error of ``chains`` or ``check_stop``.
     """
-    run = _Run(client, store, policy, results)
+    asker = _Asker(client, store, policy, results)
     await run_workers(
-        iter(chains), run.process, concurrency=policy.concurrency, check_stop=check_stop
+        iter(chains), asker.process, concurrency=policy.concurrency, check_stop=check_stop
     )
 
 
@@ -201,15 +215,17 @@ async def run_workers(
     concurrency: int,
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Process all items with ``concurrency`` workers.
+    """Call ``handle`` with every item, up to ``concurrency`` at once.
 
-    A worker takes its next item when it has finished the last. After an error no further item is
-    taken; running ones are waited for, after ``check_stop`` raised for at most `GRACE_S`.
+    A worker takes its next item when it has finished the last. After an error of ``items`` or
+    ``handle`` no further item is taken, and running ones are waited for. If ``check_stop``, called
+    every `CHECK_EVERY_S` seconds, raises, they are waited for at most `GRACE_S` seconds and then
+    cancelled.
 
     Raises
     ------
     Exception
-        The first error.
+        The first error of ``items``, ``handle`` or ``check_stop``.
     """
     errors: list[Exception] = []
 
@@ -240,8 +256,11 @@ async def run_workers(
         raise errors[0]
 
 
-class _Run:
-    """State that the workers of one run share; ``_error``, once set, ends the run."""
+class _Asker:
+    """Asks for one chain at a time in each worker; the workers share it.
+
+    Once ``_error`` is set, no worker sends another request.
+    """
 
     def __init__(
         self,
@@ -253,10 +272,14 @@ class _Run:
         self.results = results
         self._error: InputError | None = None
         self._client, self._store, self._policy = client, store, policy
-        self._waiting_ids: dict[str, list[str]] = {}  # by key of the running request
+        self._waiting_ids: dict[str, list[str]] = {}
+        """By the first key of a chain under way: the items that get a copy of its outcome."""
 
     async def process(self, chain: RequestChain) -> None:
-        """Emit an item's outcome: with a running equal request, or by asking."""
+        """Ask for a chain's outcome and emit it.
+
+        If a chain with an equal first request is under way, the item gets a copy of its outcome.
+        """
         key = chain.first_key
         if key in self._waiting_ids:
             self._waiting_ids[key].append(chain.item_id)
@@ -270,7 +293,7 @@ class _Run:
             raise self._error
 
     async def _request_outcome(self, chain: RequestChain) -> Outcome | None:
-        """Ask and store answers until there is an outcome; None if the run stops first."""
+        """Ask, and store answers, until there is an outcome; None if an error comes first."""
         while self._error is None:
             try:
                 answer = await self._client.ask(chain.request, chain.key)

@@ -50,7 +50,7 @@ def ask_all(
     """
     results, asking = OutcomeSink(on_outcome), settings.asking
     with AnswerStore(store) as answers:
-        chains = results.unanswered(items, answers, asking.max_reasks)
+        chains = results.chains_to_ask(items, answers, asking.max_reasks)
         if (first := next(chains, None)) is None:
             return results.totals
         chains = itertools.chain([first], chains)
