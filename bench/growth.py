@@ -193,7 +193,7 @@ def margins(n: int) -> Work:
     import numpy as np
     import polars as pl
 
-    from psibench.filters.verify import VerifyMargin, decide_verify, section_leads
+    from psibench.filters.verify import VerifyMargin, decide_verify, deciding_leads
 
     rng = np.random.default_rng(SEED)
     ids, panel = pl.Series([f"q{number}" for number in range(n)]), ["a", "b", "c"]
@@ -208,7 +208,7 @@ def margins(n: int) -> Work:
         for part in parts
     )
     section = VerifyMargin(rerankers=panel, threshold=0.1)
-    return lambda: decide_verify(section, section_leads(section, scores, candidates))
+    return lambda: decide_verify(section, deciding_leads(section, scores, candidates))
 
 
 def cleaning(n: int) -> Work:

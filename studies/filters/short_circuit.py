@@ -37,8 +37,8 @@ from psibench.filters.verify import (
     VerifyNecessity,
     VerifySection,
     decide_verify,
-    pairs_to_score,
-    section_leads,
+    deciding_leads,
+    parts_to_score,
 )
 from psibench.text.segments import POSITIONS
 
@@ -62,11 +62,11 @@ def part_rows(n_documents: int, seed: int, store: Path) -> Iterator[Row]:
         yield compared(
             label,
             scores,
-            wanted=lambda made, name, own=section: pairs_to_score(
+            wanted=lambda made, name, own=section: parts_to_score(
                 own.model_validate(own.score_params(name)), made, candidates
             ),
             decide=lambda made, own=section: decide_verify(
-                own, section_leads(own, made, target_parts(candidates, own.parts))
+                own, deciding_leads(own, made, target_parts(candidates, own.parts))
             ),
             items=queries,
             parts=section.parts,

@@ -27,7 +27,7 @@ from psibench.filters.verify import (
     VerifySection,
     consensus_margins,
     decide_verify,
-    section_leads,
+    deciding_leads,
 )
 from psibench.text.segments import POSITIONS
 
@@ -51,7 +51,7 @@ def decided(
 
     def verified(section: VerifySection) -> pl.DataFrame:
         targets = target_parts(candidates, section.parts)
-        return decide_verify(section, section_leads(section, scores, targets))
+        return decide_verify(section, deciding_leads(section, scores, targets))
 
     panels = {f"{SHORT[name]} alone": [name] for name in PANEL} | {"the three": list(PANEL)}
     agreement = candidates.clear()
@@ -99,7 +99,7 @@ def print_audit(page: Page, written: Written, scores: pl.DataFrame, judge: str) 
     """Print the audit by strata; say where Exclusive falls."""
     targets = evidence_targets(written.candidates)
     section = VerifyMargin(rerankers=list(PANEL))
-    margins = consensus_margins(section, section_leads(section, scores, targets))
+    margins = consensus_margins(section, deciding_leads(section, scores, targets))
     pairs = pairs_of_parts(written.candidates, written.documents, POSITIONS)
     table = audit_table(verdicts_of(pairs, judge=judge), targets, margins)
     planted = planted_by_stratum(margins, written.candidates)

@@ -23,8 +23,8 @@ from psibench.filters.verify import (
     VerifyNecessity,
     consensus_margins,
     decide_verify,
-    pairs_to_score,
-    section_leads,
+    deciding_leads,
+    parts_to_score,
 )
 from psibench.tables import conform
 from psibench.text.segments import POSITIONS
@@ -64,7 +64,7 @@ def test_agreement_keeps_a_query_whose_target_every_reranker_puts_strictly_first
 ):
     scores = segment_scores({("q", "cheap"): cheap, ("q", "dear"): dear})
     section = VerifyAgreement(rerankers=PANEL)
-    leads = section_leads(section, scores, targets_frame({"q": targets}))
+    leads = deciding_leads(section, scores, targets_frame({"q": targets}))
     assert decision_rows(decide_verify(section, leads)) == {"q": expected}
 
 
@@ -93,7 +93,7 @@ MARGINS_BY_HAND = [
 def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expected, reason):
     scores = segment_scores({("q", "a"): a, ("q", "b"): b})
     section = VerifyMargin(rerankers=["a", "b"], threshold=0.25)
-    leads = section_leads(section, scores, targets_frame({"q": targets}))
+    leads = deciding_leads(section, scores, targets_frame({"q": targets}))
     margins = consensus_margins(section, leads)
     assert margin_rows(margins) == {"q": expected}
     decided = decision_rows(decide_verify(section, leads))
@@ -116,7 +116,7 @@ def test_a_floor_stops_below_it_and_says_so(a, b, expected):
     scores = segment_scores({("q", "a"): a, ("q", "b"): b})
     targets = targets_frame({"q": ["beginning"]})
     section = VerifyMargin(rerankers=["a", "b"])
-    margins = consensus_margins(section, section_leads(section, scores, targets))
+    margins = consensus_margins(section, deciding_leads(section, scores, targets))
     assert margin_rows(margins) == {"q": expected}
 
 
@@ -185,7 +185,7 @@ def test_decisions_equal_the_plain_rule_scored_in_turn_or_all_at_once_in_any_ord
     }
     made = complete.clear()
     for name in panel:
-        wanted = pairs_to_score(
+        wanted = parts_to_score(
             kind.model_validate(section.score_params(name)), made, candidates
         ).with_columns(reranker=pl.lit(name))
         assert wanted.is_unique().all()
@@ -201,7 +201,7 @@ def test_decisions_equal_the_plain_rule_scored_in_turn_or_all_at_once_in_any_ord
     order = list(range(complete.height))
     shuffled.shuffle(order)
     for scores in (made, complete, complete[order]):
-        leads = section_leads(section, scores, target_parts(candidates, section.parts))
+        leads = deciding_leads(section, scores, target_parts(candidates, section.parts))
         decided = decide_verify(section, leads)
         assert decision_rows(decided) == expected
         assert list(decision_rows(decided)) == candidates.get_column("_id").to_list()

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from psibench.config.rerankers import parse_reranker, reranker_params
 from psibench.filters.decide import as_table, part_text
 from psibench.filters.negatives import PAIR_SCORES, PanelProtocol, recalled_pairs, wanted_pairs
-from psibench.filters.verify import SEGMENT_SCORES, Verify, pairs_to_score
+from psibench.filters.verify import SEGMENT_SCORES, Verify, parts_to_score
 from psibench.rerankers.protocols import Pair
 from psibench.rerankers.scoring import (
     PAIRS_PER_BLOCK,
@@ -64,7 +64,7 @@ def run_score_parts(
     """
     section = TypeAdapter(Verify).validate_python(scoring["section"])
     asked = in_portion(read_table(candidates, CANDIDATES), "_id", portion)
-    wanted = pairs_to_score(section, read_all(earlier, SEGMENT_SCORES), asked)
+    wanted = parts_to_score(section, read_all(earlier, SEGMENT_SCORES), asked)
     _score(
         SEGMENT_SCORES,
         wanted,

@@ -43,7 +43,7 @@ from psibench.filters.verify import (
     VerifySection,
     consensus_margins,
     decide_verify,
-    section_leads,
+    deciding_leads,
     target_leads,
 )
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
@@ -164,10 +164,10 @@ def study_conditions(
     queries = evidence_targets(candidates)
     if isinstance(section, VerifyMargin):
         cuts = {f"{cut:g}": cut for cut in (*GRID, section.threshold + 0.0)}  # one row per label
-        margins = consensus_margins(section, section_leads(section, scores, queries))
+        margins = consensus_margins(section, deciding_leads(section, scores, queries))
         pools = margin_conditions(sorted(cuts.values()))
         return queries.with_columns(margins.get_column("margin")), list(pools)
-    leads = section_leads(section, scores, target_parts(candidates, section.parts))
+    leads = deciding_leads(section, scores, target_parts(candidates, section.parts))
     kept = decide_verify(section, leads).get_column("kept")
     conditions: list[CountCondition] = [("all", None, pl.lit(True)), ("kept", None, pl.col("kept"))]
     return queries.with_columns(kept), conditions

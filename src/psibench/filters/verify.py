@@ -2,17 +2,19 @@
 
 - ``agreement`` (PosQ, appendix A.2, stage 1a): every reranker gives the target third of the
   document the highest score.
-- ``necessity`` (PosIR, section 2.3): every reranker scores the document above itself without the
-  span.
+- ``necessity`` (PosIR, section 2.3): every reranker scores the document higher than what is left of
+  it without the evidence span.
 - ``margin`` (Controlled, section 3.1.3 and B.1): m = min over rerankers of (score of the target -
   best score of another third), kept if m >= threshold.
 
-The papers leave some cases open. psibench decides them so:
+A *lead* is the score of a query's target less the best score of another part, under one reranker.
+Every rule asks for a large enough lead. The papers leave some cases open; psibench decides them so:
 
-- Ties fail for agreement and necessity: taking the first maximum would favour the beginning, the
-  very effect under study. For margins equality passes, also a tie at threshold 0, as in the paper's
-  formula. Leads are compared exactly in float64: 0.7 - 0.4 is a little below 0.3 and fails 0.3.
-- A query with several targets (Myopic tags) passes if the best of them leads.
+- A tie fails agreement and necessity: taking the first maximum would favour the beginning, the very
+  effect under study. A margin equal to the threshold passes, as in the paper's formula, so that a
+  tie passes threshold 0. Leads are compared exactly in float64: 0.7 - 0.4 is a little below 0.3 and
+  fails threshold 0.3.
+- A query with several targets (Myopic tags) has the lead of the best of them.
 - A query that cannot be compared is dropped: it has no target, all three thirds are targets, or a
   part has no text.
 """
@@ -67,7 +69,7 @@ from psibench.text.segments import POSITIONS
 
 MARGIN_THRESHOLDS = (0.0, 0.1, 0.2, 0.3)  # Controlled, table 6
 NO_TEXT_REASON = {POSITIONS: EMPTY_SEGMENT, SPAN_PARTS: SPAN_IS_DOCUMENT}
-"""Reason code if a part of the document has no text, by the parts that a rule compares."""
+"""The reason code of a part without text, for each set of parts that a rule compares."""
 
 # Config.
 
@@ -75,7 +77,7 @@ Panel = Annotated[list[Id], AfterValidator(refuse_repeats), AfterValidator(refus
 
 
 class VerifySection(FilterSection):
-    """What the verification of every recipe has."""
+    """The keys that every rule of verification has."""
 
     flow_step = 10  # balancing is step 11
 
@@ -84,37 +86,37 @@ class VerifySection(FilterSection):
     """Ids of config/rerankers.yaml or of your own `rerankers`, the cheapest first: a query that
     fails under one of them is not shown to the next."""
     balance: bool = False
-    """Then downsample every position to the smallest one."""
+    """After the rule, downsample every position to the size of the smallest."""
     seed: int = Field(default=42, ge=0)
     """Seed of the downsampling."""
 
     rule_label: ClassVar[str]
     """Name of the rule in decisions and in FLOW."""
     parts: ClassVar[tuple[str, ...]] = POSITIONS
-    """Parts of the document that are scored, of those `part_text` knows."""
+    """Parts of the document that are scored, by the names that `part_text` takes."""
     failure_code: ClassVar[str] = TARGET_NOT_FIRST
-    """Reason code if the lead is too small."""
+    """Reason code of a query whose target does not lead."""
 
     @property
     def keeps(self) -> pl.Expr:
-        """Whether a reranker's ``lead`` keeps the query."""
+        """Whether a ``lead`` is large enough to keep the query."""
         return pl.col("lead") > 0
 
     @property
     def continues_scoring(self) -> pl.Expr:
-        """Whether a reranker's ``lead`` lets the next one score the query."""
+        """Whether a ``lead`` is large enough for the next reranker to score the query."""
         return self.keeps
 
     @property
     def drop_reason(self) -> pl.Expr:
-        """Reason code of a query by its deciding ``lead``; null if it is kept."""
+        """Reason code of a query, from the ``lead`` that decides on it; null if it is kept."""
         return pl.when(~self.keeps).then(pl.lit(self.failure_code))
 
     def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
-        """Return the parameters that change this reranker's scores, as plain data.
+        """Return the section's data that decide which queries and parts a reranker scores.
 
         They are the rule and the rerankers up to this one; with ``complete`` this one alone, so
-        that it scores every query. A threshold, balancing and its seed change no score.
+        that it scores every query. Balancing and its seed are left out.
         """
         before = [] if complete else self.rerankers[: self.rerankers.index(reranker)]
         chosen = self.model_copy(update={"rerankers": [*before, reranker]})
@@ -125,9 +127,9 @@ class VerifyAgreement(VerifySection):
     """Every reranker scores the target third of the document highest (PosQ, appendix A.2)."""
 
     rule: Literal["agreement"] = "agreement"
-    """Without it: the rule of the recipe's paper, agreement for fineweb_posq."""
+    """Left out: the rule of the recipe's paper, which is agreement for fineweb_posq."""
     balance: bool = True
-    """Then downsample every position to the smallest one."""
+    """After the rule, downsample every position to the size of the smallest."""
 
     rule_label = "agreement"
 
@@ -136,7 +138,7 @@ class VerifyNecessity(VerifySection):
     """Every reranker scores the document higher with the evidence than without (PosIR, 2.3)."""
 
     rule: Literal["necessity"] = "necessity"
-    """Without it: the rule of the recipe's paper, necessity for posir."""
+    """Left out: the rule of the recipe's paper, which is necessity for posir."""
 
     rule_label = "span_necessity"
     parts = SPAN_PARTS
@@ -147,18 +149,18 @@ class VerifyMargin(VerifySection):
     """Every reranker puts the target third ahead by a margin (Controlled, section 3.1.3)."""
 
     rule: Literal["margin"] = "margin"
-    """Without it: the rule of the recipe's paper, margin for controlled."""
+    """Left out: the rule of the recipe's paper, which is margin for controlled."""
     threshold: float = Field(default=0.3, ge=-1, le=1)
     """Smallest lead of the target over the best other third, in scores from 0 to 1. A change
-    scores nothing again."""
+    needs new scores only if the new threshold is below 0."""
 
     rule_label = "margin"
 
     @property
     def floor(self) -> float:
-        """Lead below which scoring stops: the threshold, or 0 if that is lower.
+        """Smallest lead with which the next reranker scores the query: 0, or a threshold below 0.
 
-        The margin table counts from threshold 0 on.
+        It is not above 0, since the margin table counts queries at threshold 0, too.
         """
         return min(0.0, self.threshold)
 
@@ -174,15 +176,15 @@ class VerifyMargin(VerifySection):
 
     @property
     def drop_reason(self) -> pl.Expr:
-        """Reason code of a query by its margin, the deciding ``lead``; null if it is kept."""
+        """Reason code of a query, from its margin in ``lead``; null if it is kept."""
         is_behind = pl.col("lead") < 0
         reason = pl.when(is_behind).then(pl.lit(self.failure_code)).otherwise(pl.lit(MARGIN_BELOW))
         return pl.when(~self.keeps).then(reason)
 
     def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
-        """Return the parameters that change this reranker's scores: of the threshold the floor."""
-        made = super().score_params(reranker, complete=complete)
-        return made | {"threshold": 0.0 if complete else self.floor}
+        """Return the same with the floor as threshold: a higher one decides nothing here."""
+        params = super().score_params(reranker, complete=complete)
+        return params | {"threshold": 0.0 if complete else self.floor}
 
 
 Verify = Annotated[VerifyAgreement | VerifyNecessity | VerifyMargin, Field(discriminator="rule")]
@@ -208,7 +210,7 @@ MARGINS = TableSpec(
         Column("query_id", STRING, "query id"),
         Column("margin", FLOAT64, "consensus margin in [-1, 1]; null if there is none", True),
         Column("reranker", STRING, "least favourable reranker, the first of equal ones", True),
-        Column("is_exact", BOOL, "false if margin is null, or a bound since scoring stopped early"),
+        Column("is_exact", BOOL, "false if margin is null or an upper bound: scoring ended early"),
         Column("reason", STRING, "why there is no margin; empty if there is one"),
     ),
     key=("query_id",),
@@ -240,16 +242,16 @@ def target_leads(
     )
 
 
-def section_leads(
+def deciding_leads(
     section: VerifySection, scores: pl.DataFrame, targets: pl.DataFrame
 ) -> pl.DataFrame:
     """Find the lead that decides on each query, by the section's rule.
 
-    It is the lead under the first reranker that stops the scoring of the query, else its smallest
-    lead; of equal ones that of the first reranker. Without a lead scoring stops. ``scores`` and
-    ``targets`` are as of `target_leads`. Returns a row per query, in order of ``targets``:
-    ``query_id, reranker_index, reranker, lead, continues`` (whether scoring goes on), and
-    ``reason``, why there is no lead. A query that cannot be compared has no reranker.
+    Scoring of a query stops at the first reranker under which its lead is null or too small to
+    continue; that lead decides. If none stops it, its smallest lead decides, of equal ones the
+    first. ``scores`` and ``targets`` are as in `target_leads`. Returns a row per query, in order of
+    ``targets``: ``query_id, reranker_index, reranker, lead, continues`` (false if scoring stopped),
+    and ``reason``, why there is no lead. A query that cannot be compared has no reranker either.
     """
     parts, continues = section.parts, section.continues_scoring.fill_null(False)
     leads = target_leads(scores, targets, rerankers=section.rerankers, parts=parts)
@@ -269,11 +271,12 @@ def section_leads(
 
 
 def consensus_margins(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
-    """Give the consensus margin of every query, its smallest lead over the panel: MARGINS rows.
+    """Return MARGINS rows: the consensus margin of every query, its smallest lead over the panel.
 
-    ``deciding`` is of `section_leads`. A query stops at the first reranker under which its lead is
-    below the section's floor; that lead is its margin, an upper bound of the exact one
-    (``is_exact`` false). No count at thresholds of the floor or more changes.
+    ``deciding`` is made by `deciding_leads`. Scoring of a query stops at the first reranker under
+    which its lead is below the section's floor. That lead is then its margin, an upper bound of the
+    exact one (``is_exact`` is false unless this reranker is the last). Both margins are below the
+    floor, so counts at thresholds from the floor on are exact.
     """
     lead, is_last = pl.col("lead"), pl.col("reranker_index") == len(section.rerankers) - 1
     margins = deciding.with_columns(
@@ -285,24 +288,24 @@ def consensus_margins(section: VerifySection, deciding: pl.DataFrame) -> pl.Data
 
 
 def decide_verify(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
-    """Decide by the section's rule: DECISIONS rows, one per query, in the order of their leads.
+    """Return DECISIONS rows by the section's rule, one per row of ``deciding`` and in its order.
 
-    ``deciding`` is of `section_leads`. ``score`` is the target's lead over the best other part:
-    under the reranker that dropped the query, or the smallest of the panel.
+    ``deciding`` is made by `deciding_leads`. ``score`` is the lead that decided, ``decided_by`` its
+    reranker.
     """
     named = deciding.rename({"query_id": "item_id", "reranker": "decided_by"})
     reason = pl.coalesce("reason", section.drop_reason)
     return make_decisions(named.with_columns(score="lead"), reason)
 
 
-def pairs_to_score(
+def parts_to_score(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
 ) -> pl.DataFrame:
-    """List what the last reranker of the section has to score.
+    """List what the section's last reranker has to score: queries no earlier one has stopped.
 
-    These are the queries that every reranker before it lets pass. ``section`` is made of
-    `VerifySection.score_params`; ``scores`` has the SEGMENT_SCORES rows of all rerankers before the
-    last. Returns ``query_id`` and ``part``, in order of the candidates and the parts.
+    ``section`` is made of `VerifySection.score_params`; ``scores`` has the SEGMENT_SCORES rows of
+    the earlier rerankers. Returns ``query_id`` and ``part``, in order of the candidates and the
+    parts.
     """
     targets, parts = target_parts(candidates, section.parts), section.parts
     targets = targets.filter(incomparable_reason(parts).is_null())
@@ -325,12 +328,13 @@ def run_verify(
     scores: Sequence[TablePath],
     outputs: Outputs,
 ) -> None:
-    """Decide on every candidate and write those kept, the dropped, the counts.
+    """Decide on every candidate; write those kept, those dropped, and the counts of both.
 
-    Balancing has the place after that of the rule; ``scores`` are the rerankers' tables, in their
-    order. ``outputs`` are rows, dropped, flow; for margins also margins, margin_table (Controlled,
-    table 6) and cell_table (table 8). A query with two targets (Myopic) counts at both of them in
-    the first, and in the cell of its single-tag position in the last.
+    ``place`` is where the rule is counted in FLOW; balancing is the step after it. ``scores`` are
+    the rerankers' SEGMENT_SCORES tables, in order. ``outputs`` are rows, dropped and flow; of the
+    margin rule also margins, margin_table (Controlled, table 6) and cell_table (table 8). A query
+    with two targets (Myopic) counts at both in margin_table, and in cell_table only at the position
+    that the single-tag rule gives it.
 
     Raises
     ------
@@ -345,7 +349,7 @@ def run_verify(
         params=section.model_dump(mode="json"),
     )
     targets = target_parts(entered, section.parts)
-    deciding = section_leads(section, all_scores, targets)
+    deciding = deciding_leads(section, all_scores, targets)
     decisions_by_rule = {section.rule_label: decide_verify(section, deciding)}
     kept = kept_items(entered, decisions_by_rule[section.rule_label])
     if section.balance:
