@@ -42,7 +42,7 @@ class Item:
 class Totals:
     """Counts of one run: items, outcomes by status, and replies received from the server.
 
-    ``n_from_store`` are the items that needed no request; ``n_replies`` and ``usage`` (tokens)
+    ``n_from_store`` are the items whose outcome the store had; ``n_replies`` and ``usage`` (tokens)
     leave stored answers out.
     """
 
@@ -189,8 +189,8 @@ async def ask(
 ) -> None:
     """Ask for the outcome of every chain and pass each to ``results`` as soon as it is known.
 
-    After an error no further item is taken. Running requests are waited for and their answers are
-    stored; then the error is raised. ``check_stop`` is called every `CHECK_EVERY_S` seconds and
+    After an error no further item is taken. Running requests are waited for, their answers stored
+    and their outcomes passed on; then the error is raised. ``check_stop`` is called every `CHECK_EVERY_S` seconds and
     raises if the job has to end; running requests then get `GRACE_S` seconds.
 
     Raises
