@@ -190,8 +190,9 @@ async def ask(
     """Ask for the outcome of every chain and pass each to ``results`` as soon as it is known.
 
     After an error no further item is taken. Running requests are waited for, their answers stored
-    and their outcomes passed on; then the error is raised. ``check_stop`` is called every `CHECK_EVERY_S` seconds and
-    raises if the job has to end; running requests then get `GRACE_S` seconds.
+    and their outcomes passed on; then the error is raised. ``check_stop`` is called every
+    `CHECK_EVERY_S` seconds and raises if the job has to end; running requests then get `GRACE_S`
+    seconds.
 
     Raises
     ------
