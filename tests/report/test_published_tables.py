@@ -1,4 +1,4 @@
-"""The papers' tables: that they are sound, and their figures one by one."""
+"""The papers' tables: their size, that they are sound, and their figures one by one."""
 
 import polars as pl
 import pytest
@@ -8,15 +8,28 @@ from psibench.config.paths import PUBLISHED
 from psibench.report.published import INDEX, published_figures, read_published
 from psibench.text.segments import POSITIONS
 
-NAMES = sorted(path.stem for path in PUBLISHED.glob("*.csv"))
+TABLES = {
+    "posir_table": {2: 10, 3: 20, 4: 11, 5: 32, 6: 10, 7: 36, 8: 5, 9: 4, 10: 720, 11: 180},
+    "posq_table": {1: 20, 2: 17, 4: 12},
+    "myopic_table": {1: 12, 2: 17},
+    "controlled_table": {3: 44, 4: 20, 5: 8, 6: 6, 7: 5, 8: 6, 9: 8, 10: 9}
+    | {11: 12, 12: 12, 13: 32, 14: 160},
+    "needles_table": {1: 6},
+    "posir_table2_": {"correlations": 5},
+    "": {"fineweb_posq_counts": 8, "models": 38},
+}
+"""Beginning of a file's name -> its end -> the rows that the paper's table has."""
+N_ROWS = {f"{start}{end}": n for start, ends in TABLES.items() for end, n in ends.items()}
 SHARES = ("share", "psi", "squad_psi", "fineweb_psi", "target_yes", "distractor_no", "exclusive")
 
 
-def test_every_table_of_a_paper_has_its_words_on_the_page() -> None:
-    assert set(read_yaml(PUBLISHED / INDEX)) == set(NAMES) - {"models", "fineweb_posq_counts"}
+def test_every_table_has_the_rows_of_the_paper_and_its_words_on_the_page() -> None:
+    files = [path.stem for path in PUBLISHED.glob("*.csv")]
+    assert {name: read_published(name).rows.height for name in files} == N_ROWS
+    assert set(read_yaml(PUBLISHED / INDEX)) == set(N_ROWS) - {"models", "fineweb_posq_counts"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", N_ROWS)
 def test_a_table_is_sound(name: str) -> None:
     table = read_published(name)
     if name != "models":  # one paper, one table
@@ -37,7 +50,7 @@ def test_a_table_is_sound(name: str) -> None:
 def test_models_of_all_tables_have_an_id() -> None:
     models = read_published("models").rows
     assert models["model"].str.contains(r"^[a-z0-9][a-z0-9._-]*$").all()
-    tables = [read_published(name).rows for name in NAMES if name != "models"]
+    tables = [read_published(name).rows for name in N_ROWS if name != "models"]
     named = {model for table in tables if "model" in table.columns for model in table["model"]}
     assert named == set(models["name"])
 
