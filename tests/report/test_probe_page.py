@@ -77,13 +77,15 @@ def page(tmp_path: Path) -> str:
 
 
 def test_a_figure_per_probe(page):
-    titles = re.findall(r"<figcaption><strong>(.*?)</strong>", page)
+    titles = re.findall(r"<figcaption><strong>(.*?)</strong> <span .*?>(.*?)\.", page)
+    moved = "Query, evidence and the other sentences are the same at every place"
+    weights = "0 where all sentences weigh alike"
     assert titles == [
-        "Insertion: how far the vector moves",
-        "Moved evidence: cosine, less the document&#39;s mean",
-        "Moved evidence: nDCG@10, less the document&#39;s mean",
-        "Regression: importance − 1",
-        "Regression, shuffled: importance − 1",
+        ("Insertion: how far the vector moves", "By size and place"),
+        ("Moved evidence: cosine, less the document&#39;s mean", moved),
+        ("Moved evidence: nDCG@10, less the document&#39;s mean", moved),
+        ("Regression: importance − 1", weights),
+        ("Regression, shuffled: importance − 1", weights),
     ]
     assert page.count("<img") > len(titles)
 

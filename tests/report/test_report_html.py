@@ -62,6 +62,17 @@ def test_curves_with_a_word_each_and_what_to_do_come_before_everything(small_pag
     assert "All queries sit in one bucket" in first
 
 
+def test_a_single_drawing_is_described_by_title_and_caption(small_page: str) -> None:
+    about = "1,200 queries by start of the evidence, characters; eng-Latn"
+    assert f'<img alt="Where the evidence is. {about}" src=' in small_page
+
+
+def test_numbers_are_on_the_right_and_words_on_the_left(verified_page: str) -> None:
+    table = verified_page.split("<h4>From documents to queries</h4>")[1].split("</table>")[0]
+    cells = re.findall(r'<td class="(\w+)[^>]*>(.*?)</td>', table, re.DOTALL)
+    assert all(bool(re.fullmatch("[0-9,]+", text)) == (css == "num") for css, text in cells)
+
+
 def test_row_order_of_the_tables_does_not_matter(small: ReportInput, small_page: str) -> None:
     turned = dataclasses.replace(
         small, psi_table=small.psi_table.reverse(), bucket_scores=small.bucket_scores.reverse()

@@ -121,12 +121,12 @@ def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[
     if "flow" in made and (flow := made["flow"].filter(benchmark=benchmark)).height:
         names = (*place, "unit", "entered", "kept", "dropped", "reasons")
         items = flow.select(names).rename({"unit": "items"})
-        tables.append(table_of("From documents to queries", items))
+        tables.append(table_of("From documents to queries", items, prose=(2, 3, 7)))
     if "usage" in made and (usage := made["usage"].filter(benchmark=benchmark)).height:
         shown: Columns = {name: name for name in (*place, "model", "backend")}
         shown |= {"items": "n_items", "with a value": "n_ok", "requests": "n_requests"}
         shown |= {"input tokens": "input_tokens", "output tokens": "output_tokens"}
-        tables.append(table_of("Requests to the language model", usage, shown))
+        tables.append(table_of("Requests to the language model", usage, shown, prose=(2, 3, 4)))
     return tables
 
 

@@ -215,7 +215,7 @@ def _relocation_table(relocation: pl.DataFrame) -> Table:
         "shift ≤ 0.05": "share_within_0.05",
     }
     forms: dict[str, Form] = dict.fromkeys(("share", "shift ≤ 0.05"), percent)
-    return table_of("Does position survive translation?", rows, shown, forms=forms)
+    return table_of("Does position survive translation?", rows, shown, forms=forms, n_names=1)
 
 
 def _similarity_figures(similarity: pl.DataFrame) -> list[FigureView]:
