@@ -27,7 +27,6 @@ from psibench.models.networks import check_positions, text_transformer, weights_
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
 from psibench.models.weights import (
-    check_files,
     check_tokenizer,
     checking_weights,
     read_tensors,
@@ -172,7 +171,6 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     import torch
 
     weights = weights_format(device, dtype)
-    check_files(folder)
     read = _read_modules if entry.architecture == "auto" else _read_port
     found = read(entry, folder, weights)
     if (longest := entry.query_tokens) is not None:
@@ -255,9 +253,9 @@ def _read_port(_: ColbertModel, folder: Path, dtype: str) -> dict[str, Any]:
     declared = read_json(folder / "artifact.metadata")
     query_tokens = declared.get("query_maxlen", 32)
     return {
+        "tokenizer": load_tokenizer(folder, as_stored=True),  # checks the files first
         "transformer": flash_xlm_roberta.load(folder, read_json(folder / "config.json"), options),
         "modules": torch.nn.Sequential(dense),
-        "tokenizer": load_tokenizer(folder, as_stored=True),
         "mask": MultiVectorMask(PUNCTUATION if declared.get("mask_punctuation", True) else []),
         "prefixes": {"query": "[QueryMarker] ", "document": "[DocumentMarker] "},
         "expansion": {"attend": True},

@@ -108,7 +108,6 @@ def load_transformer_module(
     """
     from sentence_transformers.base.modules import Transformer
 
-    check_files(folder, path)
     with checking_weights(folder):
         module = (loader or Transformer).load(
             str(folder),
@@ -185,7 +184,7 @@ def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> No
 
 @contextmanager
 def checking_weights(folder: Path) -> Iterator[None]:
-    """Let sentence-transformers load no network that ``check_network`` refuses.
+    """Let sentence-transformers load nothing that ``check_files`` or ``check_network`` refuses.
 
     It says nothing of weights itself.
     """
@@ -193,6 +192,7 @@ def checking_weights(folder: Path) -> Iterator[None]:
 
     from sentence_transformers.base.modules import Transformer
 
+    check_files(folder)
     load = Transformer._load_model
 
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -229,13 +229,8 @@ PARAMETERS_PER_BYTE = 2
 """At most: weights of four bits."""
 
 
-def check_files(folder: Path, path: str = "") -> None:
+def check_files(folder: Path) -> None:
     """Refuse a checkpoint that libraries would take for ever over.
-
-    Parameters
-    ----------
-    path
-        Folder of its transformer.
 
     Raises
     ------
@@ -244,7 +239,7 @@ def check_files(folder: Path, path: str = "") -> None:
         its weights.
     """
     declared_prompts(folder)
-    for module in {path, *(one["path"] for one in read_modules(folder))}:
+    for module in {"", *(one["path"] for one in read_modules(folder))}:
         _check_sizes(folder / module)
 
 
