@@ -27,7 +27,7 @@ from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, 
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer, pad_rows
-from psibench.models.weights import check_files, check_tokenizer
+from psibench.models.weights import check_tokenizer, checking_weights
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -88,13 +88,14 @@ def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointS
 def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     from sentence_transformers import CrossEncoder
 
-    check_files(folder)
     trusts = bool(getattr(entry, "trust_remote_code", False))
-    model = CrossEncoder(str(folder), trust_remote_code=trusts, model_kwargs={"dtype": "float32"})
+    with checking_weights(folder):
+        model = CrossEncoder(
+            str(folder), trust_remote_code=trusts, model_kwargs={"dtype": "float32"}
+        )
     network = model.transformers_model
     made_for = (network.config.architectures or ["none"])[0]
-    has_head = "SequenceClassification" in made_for or trusts
-    if not has_head and (len(model) == 1 or made_for.endswith("ForCausalLM")):
+    if made_for.endswith("ForCausalLM") and not trusts:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: was saved as {made_for}, without the output layer "
             "of a classifier; see config/rerankers.yaml for other backends"
