@@ -28,7 +28,16 @@ from psibench.metrics.comparison import psi_difference_columns
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
-from psibench.tables.spec import BY_DOCUMENT, FLOAT64, INT64, POOLED, STRING, Column, TableSpec
+from psibench.tables.spec import (
+    BY_DOCUMENT,
+    FLOAT64,
+    INT64,
+    POOLED,
+    STRING,
+    Column,
+    TableSpec,
+    with_interval,
+)
 from psibench.tables.stage import stage
 
 _PLACE = (
@@ -59,16 +68,12 @@ TRAINING_TABLE = TableSpec(
         Column("mean", FLOAT64, "mean over the queries", True),
         Column("mean_low", FLOAT64, "least over the seeds", True),
         Column("mean_high", FLOAT64, "largest over the seeds", True),
-        Column("psi", FLOAT64, "published PSI of the scores averaged over seeds", True),
-        Column("psi_low", FLOAT64, BY_DOCUMENT, True),
-        Column("psi_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("psi", "published PSI of the scores averaged over seeds", low=BY_DOCUMENT),
         Column("psi_seed_mean", FLOAT64, "mean of the seeds' own PSIs", True),
         Column("psi_seed_sd", FLOAT64, "their standard deviation; null for one seed", True),
         Column("best_bucket", STRING, "label of the best bucket", True),
         Column("worst_bucket", STRING, "label of the worst bucket", True),
-        Column("psi_same", FLOAT64, "PSI at equal documents, corrected for noise", True),
-        Column("psi_same_low", FLOAT64, "lower end of its interval", True),
-        Column("psi_same_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("psi_same", "PSI at equal documents, corrected for noise"),
     ),
     key=(*_KEY, "distribution"),
 )
@@ -84,17 +89,11 @@ TRAINING_REDUCTION = TableSpec(
         Column("psi", FLOAT64, "published PSI under the skewed distribution", True),
         Column("psi_balanced", FLOAT64, "under the balanced one", True),
         Column("reduction", FLOAT64, "1 - psi_balanced / psi", True),
-        Column("psi_difference", FLOAT64, "corrected PSI, balanced less skewed", True),
-        Column("psi_difference_low", FLOAT64, "lower end of its interval", True),
-        Column("psi_difference_high", FLOAT64, "upper end of its interval", True),
-        Column("psi_same_difference", FLOAT64, "the same at equal documents", True),
-        Column("psi_same_difference_low", FLOAT64, "lower end of its interval", True),
-        Column("psi_same_difference_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("psi_difference", "corrected PSI, balanced less skewed"),
+        *with_interval("psi_same_difference", "the same at equal documents"),
         Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
         Column("p_adjusted", FLOAT64, "the same, adjusted over all that is compared (Holm)", True),
-        Column("mean_difference", FLOAT64, "mean score, balanced less skewed", True),
-        Column("mean_difference_low", FLOAT64, "lower end of its interval", True),
-        Column("mean_difference_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("mean_difference", "mean score, balanced less skewed"),
         Column("verdict", STRING, "lower, higher or not shown: what may be said of the PSI"),
     ),
     key=(*_KEY, "distribution", "balanced"),
@@ -307,9 +306,7 @@ def _reductions(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame
             .map_batches(lambda p: pl.Series(holm(p.to_numpy())), return_dtype=pl.Float64)
             .over(_VIEW)
             .fill_nan(None),
-            mean_difference="difference",
-            mean_difference_low="difference_low",
-            mean_difference_high="difference_high",
+            **{f"mean_difference{end}": f"difference{end}" for end in ("", "_low", "_high")},
         )
         .with_columns(
             worst=pl.col("worst").fill_null(value=False),
