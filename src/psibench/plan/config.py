@@ -246,7 +246,7 @@ def load_config(
     ------
     InputError
         On unknown keys, values out of range and secrets; on unknown ids of models, language models
-        and rerankers, all of them at once; and on a language model with a budget and no price.
+        and rerankers and on language models with a budget and no price, all of them at once.
     """
     raw = composed(override or {})
     refuse_secrets(raw)
@@ -261,7 +261,6 @@ def load_config(
         )
     known |= made
     refuse(_problems(config, known))
-    _check_budgets(config)
     return config, {name: known[name] for name in config.models}
 
 
@@ -284,11 +283,6 @@ def resolve_llms(config: Config) -> dict[str, LlmSettings]:
     return {llm: known[llm] for _, llm in _named_llms(config)}
 
 
-def resolve_prices(config: Config) -> dict[str, Price]:
-    """Return all prices: the shipped ones and, in place of them, the config's own."""
-    return load_prices(config.prices)
-
-
 def resolve_rerankers(config: Config, models: Mapping[str, Model]) -> dict[str, RerankerModel]:
     """Return the rerankers that benchmarks and ``models`` name, by id, in order of first use."""
     named = [name for _, name in _named_rerankers(config, models)]
@@ -297,7 +291,7 @@ def resolve_rerankers(config: Config, models: Mapping[str, Model]) -> dict[str, 
 
 
 def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
-    """Say which ids that a config names there are not, and which models it names twice."""
+    """Say which ids there are not, which models are named twice, and which budget has no price."""
     repeated = sorted({name for name in config.models if config.models.count(name) > 1})
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"
@@ -334,16 +328,18 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
                 listed = f" Supported: {supported(name, known)}. {more}" if more else ""
                 yield f"config key {place}: unknown {what} {name!r}.{listed}"
                 more = ""  # once
+    yield from _without_price(known_llms, {name for _, name in llms}, config)
 
 
-def _check_budgets(config: Config) -> None:
-    for llm, settings in resolve_llms(config).items():
-        if settings.budget_usd is None:
-            continue
-        try:
-            price_of(settings.model, resolve_prices(config))
-        except InputError as error:
-            raise InputError(f"config key llms.{llm}.budget_usd: {error}") from error
+def _without_price(
+    known: Mapping[str, LlmSettings], named: set[str], config: Config
+) -> Iterator[str]:
+    for name, llm in known.items():
+        if name in named and llm.budget_usd is not None:
+            try:
+                price_of(llm.model, load_prices(config.prices))
+            except InputError as error:
+                yield f"config key llms.{name}.budget_usd: {error}"
 
 
 def _named_rerankers(config: Config, models: Mapping[str, Model]) -> Iterator[tuple[str, str]]:

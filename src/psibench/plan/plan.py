@@ -35,7 +35,7 @@ from psibench.generate.benchmarks import (
     FinewebPosqRelease,
     view_id,
 )
-from psibench.llm.sections import LlmSettings, Price
+from psibench.llm.sections import LlmSettings, Price, load_prices
 from psibench.models.checkpoints import local_folder
 from psibench.models.manifests import Part, manifest_name
 from psibench.models.run_files import check_run_files
@@ -50,7 +50,6 @@ from psibench.plan.config import (
     TrainedModel,
     first_stage_of,
     resolve_llms,
-    resolve_prices,
     resolve_rerankers,
     upstream_models,
 )
@@ -447,7 +446,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], noted: Gathered) -> 
         personas=personas,
         rerankers=rerankers,
         llms=resolve_llms(config),
-        prices=resolve_prices(config),
+        prices=load_prices(config.prices),
         downloads=_downloads(config, there, rerankers, noted),
         sources=_sources(benchmarks, noted),
     )
