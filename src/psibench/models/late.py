@@ -28,7 +28,7 @@ from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
 from psibench.models.weights import (
     check_tokenizer,
-    checking_weights,
+    load_model,
     read_tensors,
     refuse_untrusted_activations,
 )
@@ -203,14 +203,9 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> dict[str, An
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     _refuse_made_up_projection(folder)
-    with checking_weights(folder):
-        model = MultiVectorEncoder(
-            str(folder),
-            device="cpu",
-            trust_remote_code=entry.trust_remote_code,
-            local_files_only=True,
-            model_kwargs={"dtype": dtype, "attn_implementation": "sdpa"},
-        )
+    own = {"dtype": dtype, "attn_implementation": "sdpa"}
+    trusts = entry.trust_remote_code
+    model = load_model(MultiVectorEncoder, folder, trust_remote_code=trusts, **own)
     first, *rest = model
     masks = [module for module in rest if isinstance(module, MultiVectorMask)]
     others = [module for module in rest if isinstance(module, Dense | Normalize)]

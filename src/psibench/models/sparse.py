@@ -19,7 +19,7 @@ from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.networks import check_positions
 from psibench.models.protocols import MODEL_VERSIONS, ROLES, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
-from psibench.models.weights import checking_weights
+from psibench.models.weights import load_model
 from psibench.store.vectors import as_rows
 from psibench.tables.provenance import hash_params
 
@@ -129,13 +129,8 @@ def load_sparse(entry: SparseModel, folder: Path, *, device: str, dtype: str) ->
     from sentence_transformers.base.modules import Router
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
-    with checking_weights(folder):
-        model = SparseEncoder(
-            str(folder),
-            device=device,
-            local_files_only=True,
-            trust_remote_code=entry.trust_remote_code,
-        ).eval()
+    model = load_model(SparseEncoder, folder, trust_remote_code=entry.trust_remote_code)
+    model.to(device).eval()
     is_declared = (folder / "modules.json").is_file()
     if not is_declared and not any(isinstance(module, SpladePooling) for module in model):
         raise InputError(

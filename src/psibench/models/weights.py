@@ -122,6 +122,21 @@ def load_transformer_module(
     return module
 
 
+def load_model(kind: Any, folder: Path, *, trust_remote_code: bool, **options: Any) -> Any:
+    """Load a model of sentence-transformers, of the class ``kind``, on the CPU.
+
+    ``options`` are for ``from_pretrained``. Raises InputError as ``checking_weights``.
+    """
+    with checking_weights(folder):
+        return kind(
+            str(folder),
+            device="cpu",
+            local_files_only=True,
+            trust_remote_code=trust_remote_code,
+            model_kwargs=options,
+        )
+
+
 def check_config(config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> None:
     """Raise InputError if a config has another value of a key than the one that is supported."""
     for key, value in wanted.items():

@@ -27,7 +27,7 @@ from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, 
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer, pad_rows
-from psibench.models.weights import check_tokenizer, checking_weights
+from psibench.models.weights import check_tokenizer, load_model
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -89,10 +89,7 @@ def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     from sentence_transformers import CrossEncoder
 
     trusts = bool(getattr(entry, "trust_remote_code", False))
-    with checking_weights(folder):
-        model = CrossEncoder(
-            str(folder), trust_remote_code=trusts, model_kwargs={"dtype": "float32"}
-        )
+    model = load_model(CrossEncoder, folder, trust_remote_code=trusts, dtype="float32")
     network = model.transformers_model
     made_for = (network.config.architectures or ["none"])[0]
     if made_for.endswith("ForCausalLM") and not trusts:
