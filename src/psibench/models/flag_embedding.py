@@ -17,10 +17,10 @@ import numpy as np
 from psibench.config.encoders import FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.networks import check_positions, weights_format
+from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
-from psibench.models.weights import load_transformer_module, read_pickled, set_weights
+from psibench.models.weights import load_model, read_pickled, set_weights
 from psibench.store.vectors import PART
 from psibench.tables.hashing import hash_file
 from psibench.tables.provenance import hash_params
@@ -120,15 +120,13 @@ def load_flag_embedding(
         ``max_tokens``.
     """
     import torch
+    from sentence_transformers import SentenceTransformer
 
     weights = weights_format(device, dtype)
-    module = load_transformer_module(
-        folder,
-        trust_remote_code=entry.trust_remote_code,
-        dtype=weights,
-        attn_implementation="sdpa",
-    )
-    transformer = module.auto_model
+    own = {"dtype": weights, "attn_implementation": "sdpa"}
+    trusts = entry.trust_remote_code
+    model = load_model(SentenceTransformer, folder, trust_remote_code=trusts, **own)
+    transformer = text_transformer(model[0], entry.checkpoint)
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     path = folder / f"{HEADS[entry.vectors]}.pt"
@@ -144,5 +142,5 @@ def load_flag_embedding(
     identity = f"{identity}\0{hash_file(path)}"
     transformer = transformer.to(device).eval()
     return FlagEmbeddingEncoder(
-        entry, module.tokenizer, transformer, head, device, dtype, weights, identity
+        entry, model.tokenizer, transformer, head, device, dtype, weights, identity
     )

@@ -27,7 +27,6 @@ from psibench.models.networks import check_positions, text_transformer, weights_
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
 from psibench.models.weights import (
-    check_tokenizer,
     load_model,
     read_tensors,
     refuse_untrusted_activations,
@@ -222,7 +221,7 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> dict[str, An
     return {
         "transformer": text_transformer(first, entry.checkpoint),
         "modules": torch.nn.Sequential(*others).float(),
-        "tokenizer": check_tokenizer(model.tokenizer, folder),
+        "tokenizer": model.tokenizer,
         "mask": masks[0],
         "prefixes": {"query": model.prompts.get("query") or "", "document": document},
         "expansion": expansion,

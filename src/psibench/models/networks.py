@@ -16,7 +16,7 @@ from psibench.models.architectures import port
 from psibench.models.checkpoints import USES, read_json, read_modules
 from psibench.models.declared import TEXT_INPUT, declared_pooling
 from psibench.models.tokenizing import load_tokenizer
-from psibench.models.weights import load_transformer_module, refuse_untrusted_activations
+from psibench.models.weights import check_tokenizer, checking_weights, refuse_untrusted_activations
 
 PROBE = 8  # tokens
 ROTARY = ("llama", "mistral", "qwen2", "qwen3")
@@ -130,15 +130,18 @@ def _load_modules(
     if listed:
         trust = {"trust_remote_code": entry.trust_remote_code}
         loader = import_module_class(listed[0]["type"], str(folder), **trust)
-    first = load_transformer_module(
-        folder,
-        path,
-        loader=loader,
-        trust_remote_code=entry.trust_remote_code,
-        config=positions_taken_out(folder / path, entry.checkpoint) if entry.positions else None,
-        dtype=weights,
-        **_attention_options(entry),
-    )
+    changes = positions_taken_out(folder / path, entry.checkpoint) if entry.positions else {}
+    with checking_weights(folder):
+        first = loader.load(
+            str(folder),
+            subfolder=path,
+            local_files_only=True,
+            trust_remote_code=entry.trust_remote_code,
+            model_kwargs={"dtype": weights, **_attention_options(entry)},
+            config_kwargs=changes,
+        )
+    if hasattr(first, "auto_model"):
+        check_tokenizer(first.tokenizer, folder / path)
     if not listed:
         mode = declared_pooling(folder) if kind == "SentenceTransformer" else "mean"
         return first, [Pooling(first.get_embedding_dimension(), mode)]

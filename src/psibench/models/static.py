@@ -9,9 +9,10 @@ import numpy as np
 
 from psibench.config.encoders import StaticModel
 from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.networks import text_transformer
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
-from psibench.models.weights import load_transformer_module
+from psibench.models.weights import load_model
 from psibench.tables.provenance import hash_params
 
 
@@ -60,7 +61,10 @@ class StaticEncoder:
 
 def load_static(entry: StaticModel, folder: Path) -> StaticEncoder:
     """Read the input word embeddings of a checkpoint."""
-    module = load_transformer_module(folder, trust_remote_code=entry.trust_remote_code)
-    weights = module.auto_model.get_input_embeddings().weight.detach().float().numpy()
+    from sentence_transformers import SentenceTransformer
+
+    model = load_model(SentenceTransformer, folder, trust_remote_code=entry.trust_remote_code)
+    transformer = text_transformer(model[0], entry.checkpoint)
+    weights = transformer.get_input_embeddings().weight.detach().float().numpy()
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
-    return StaticEncoder(entry, module.tokenizer, weights, identity)
+    return StaticEncoder(entry, model.tokenizer, weights, identity)

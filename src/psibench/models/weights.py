@@ -18,6 +18,7 @@ from psibench.models.checkpoints import (
     read_json,
     read_modules,
 )
+from psibench.models.declared import transformer_folder
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:
@@ -79,62 +80,27 @@ def load_port(network: Any, folder: Path, **options: Any) -> Any:
     return model
 
 
-def load_transformer_module(
-    folder: Path,
-    path: str = "",
-    *,
-    loader: Any = None,
-    trust_remote_code: bool = False,
-    config: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Any:
-    """Load a checkpoint's transformer and its tokenizer as a module of sentence-transformers.
+def load_model(kind: Any, folder: Path, *, trust_remote_code: bool, **options: Any) -> Any:
+    """Load a model of sentence-transformers, of the class ``kind``, on the CPU.
 
-    Parameters
-    ----------
-    path
-        Folder of the module in the checkpoint.
-    loader
-        Class of the module; None: the library's Transformer.
-    config
-        Keys of config.json with other values than it has.
-    options
-        For ``from_pretrained``.
+    ``options`` are for ``from_pretrained``.
 
     Raises
     ------
     InputError
         If there is no tokenizer, or weights are missing, of another shape, or of a larger network.
     """
-    from sentence_transformers.base.modules import Transformer
-
     with checking_weights(folder):
-        module = (loader or Transformer).load(
-            str(folder),
-            subfolder=path,
-            local_files_only=True,
-            trust_remote_code=trust_remote_code,
-            model_kwargs=options,
-            config_kwargs=dict(config or {}),
-        )
-    if hasattr(module, "auto_model"):
-        check_tokenizer(module.tokenizer, folder / path)
-    return module
-
-
-def load_model(kind: Any, folder: Path, *, trust_remote_code: bool, **options: Any) -> Any:
-    """Load a model of sentence-transformers, of the class ``kind``, on the CPU.
-
-    ``options`` are for ``from_pretrained``. Raises InputError as ``checking_weights``.
-    """
-    with checking_weights(folder):
-        return kind(
+        model = kind(
             str(folder),
             device="cpu",
             local_files_only=True,
             trust_remote_code=trust_remote_code,
             model_kwargs=options,
         )
+    if hasattr(model[0], "auto_model"):
+        check_tokenizer(model.tokenizer, transformer_folder(folder))
+    return model
 
 
 def check_config(config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> None:

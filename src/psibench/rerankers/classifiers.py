@@ -27,7 +27,7 @@ from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, 
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer, pad_rows
-from psibench.models.weights import check_tokenizer, load_model
+from psibench.models.weights import load_model
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -103,8 +103,7 @@ def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
             "Is it a classifier?"
         )
     check_positions(network, entry.checkpoint, entry.max_tokens)
-    tokenizer = check_tokenizer(model.tokenizer, folder)
-    return model, tokenizer, lambda inputs: model(dict(inputs))["scores"]
+    return model, model.tokenizer, lambda inputs: model(dict(inputs))["scores"]
 
 
 def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
