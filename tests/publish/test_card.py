@@ -54,7 +54,7 @@ def test_the_card_has_the_controls_or_says_that_none_was_run(tmp_path, results):
     add_control(results)
     assert export(results, tmp_path / "with", "--licence", "mit") == 0
     card = (tmp_path / "with" / "README.md").read_text()
-    row = "| eng-Latn | static | 72 | 0.600 | 0.050 | 0.070 [0.000, 0.160] | <0.001 |"  # Markdown: as it is
+    row = "| eng-Latn | static | 72 | 0.600 | 0.050 | 0.070 [0.000, 0.160] | <0.001 |"
     assert row in card
 
 
