@@ -24,6 +24,8 @@ ROTARY = ("llama", "mistral", "qwen2", "qwen3")
 STANDSTILL = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 1e30}
 """Rotary parameters under which no position turns anything: angles are divided by the factor, their
 cosines are 1, and their sines too small to be seen beside it in any number format."""
+PLAIN = {"path": "", "type": "sentence_transformers.base.modules.Transformer"}
+"""The module of a checkpoint that lists none."""
 OWN_POOLING = ("nv-embed", "jina-v3", "jina-v4")
 """Architectures that take the mean: their checkpoints' lists of modules name code of their own."""
 
@@ -121,31 +123,34 @@ def _load_modules(
     Those of a checkpoint of another kind (sparse, late interaction) are not read: its transformer
     is pooled by the mean, as sentence-transformers does.
     """
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from sentence_transformers.util.misc import import_module_class
+    from sentence_transformers.sentence_transformer.modules import Pooling
 
     kind = read_json(folder / USES).get("model_type", "SentenceTransformer")
     listed = read_modules(folder) if kind == "SentenceTransformer" else []
-    path, loader = (listed[0]["path"] if listed else ""), Transformer
-    if listed:
-        trust = {"trust_remote_code": entry.trust_remote_code}
-        loader = import_module_class(listed[0]["type"], str(folder), **trust)
-    changes = positions_taken_out(folder / path, entry.checkpoint) if entry.positions else {}
+    module = listed[0] if listed else PLAIN
+    place = folder / module["path"]
+    changes = positions_taken_out(place, entry.checkpoint) if entry.positions else {}
+    options = {"dtype": weights, **_attention_options(entry)}
     with checking_weights(folder):
-        first = loader.load(
-            str(folder),
-            subfolder=path,
-            local_files_only=True,
-            trust_remote_code=entry.trust_remote_code,
-            model_kwargs={"dtype": weights, **_attention_options(entry)},
-            config_kwargs=changes,
-        )
+        first = _load_module(entry, folder, module, model_kwargs=options, config_kwargs=changes)
     if hasattr(first, "auto_model"):
-        check_tokenizer(first.tokenizer, folder / path)
+        check_tokenizer(first.tokenizer, place)
     if not listed:
         mode = declared_pooling(folder) if kind == "SentenceTransformer" else "mean"
         return first, [Pooling(first.get_embedding_dimension(), mode)]
     return first, _modules_behind(entry, folder)
+
+
+def _load_module(
+    entry: SentenceTransformerModel, folder: Path, module: dict[str, str], **options: Any
+) -> Any:
+    """Load one of the modules that a checkpoint lists."""
+    from sentence_transformers.util.misc import import_module_class
+
+    trust = {"trust_remote_code": entry.trust_remote_code}
+    kind = import_module_class(module["type"], str(folder), **trust)
+    place = {"subfolder": module["path"], "local_files_only": True}
+    return kind.load(str(folder), **place, **trust, **options)
 
 
 def text_transformer(first: Any, checkpoint: str) -> Any:
@@ -173,7 +178,6 @@ def _modules_behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
     Of a port whose checkpoint lists code of its own, or nothing: the mean.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
-    from sentence_transformers.util.misc import import_module_class
 
     listed = [] if entry.architecture in OWN_POOLING else read_modules(folder)[1:]
     foreign = [m for m in listed if not m["type"].startswith("sentence_transformers.")]
@@ -184,13 +188,7 @@ def _modules_behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
                 "`pooling` in the model's entry"
             )
         listed = []
-    trust = {"trust_remote_code": entry.trust_remote_code}
-    modules = [
-        import_module_class(m["type"], str(folder), **trust).load(
-            str(folder), subfolder=m["path"], local_files_only=True, **trust
-        )
-        for m in listed
-    ]
+    modules = [_load_module(entry, folder, module) for module in listed]
     if modules and isinstance(modules[-1], Normalize):
         modules.pop()
     return modules or [Pooling(1, "mean")]
