@@ -144,7 +144,8 @@ def summary(rows: list[dict[str, Any]], *, seed: int) -> str:
         "# Does the inference hold?",
         "",
         f"Written by `python studies/inference/simulate.py --seed {seed}`. A figure holds if it "
-        "lies within its target; a size below its range is called cautious. `se` is the "
+        "lies within its target; a size below its range or a coverage above it is called "
+        "cautious. `se` is the "
         "simulation's own standard error, `counted` what stands behind a figure (replicates that "
         "gave an answer, or buckets). Figures without a target are there for scale. results.csv "
         "has all of them.",

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 
 from psibench.errors import InputError
 from psibench.metrics.inference import (
+    HotellingTest,
     between_documents,
     clustered_effect,
     combined_p,
@@ -190,12 +191,28 @@ def test_one_bucket_in_the_middle_is_found_by_its_own_contrast():
     test = within_documents(table_of(queries, 9))
     assert test.p_bucket < 1e-6 < test.p_shape
     assert test.p == pytest.approx(2 * test.p_bucket, rel=1e-3)
-    share = 1 - test.buckets[4].critical_scale(0.05 / 9)
+    share = test.buckets[4].least_share(0.05 / 9, alpha=0.05 / 9)
     assert 0 < share < 1
+    assert share == pytest.approx(1 - test.buckets[4].critical_scale(0.05 / 9))
     # Rows whose mean is made that much smaller, with their spread about it kept, just reject.
     n, q = test.buckets[4].n_units, test.buckets[4].q
     t2 = (1 - share) ** 2 * (n - 1) * q / (n - q)
     assert stats.f.sf(t2, 1, n - 1) == pytest.approx(0.05 / 9)
+
+
+def test_what_chance_leaves_of_two_directions_is_as_the_noncentral_chi_square_has_it():
+    n = 1000
+
+    def test_of(t: float) -> HotellingTest:
+        odds = t**2 / (n - 1)
+        return HotellingTest(n * odds / (1 + odds), 2, n)
+
+    just = stats.chi2.isf(0.05, 2) ** 0.5
+    assert test_of(just - 0.02).least_share(0.05, alpha=0.05) == 0
+    assert 0 < test_of(just + 0.02).least_share(0.05, alpha=0.05) < 0.03
+    for t in (3.0, 4.0, 6.0, 10.0):
+        least = optimize.brentq(lambda size, t=t: stats.ncx2.sf(t**2, 2, size**2) - 0.025, 1e-6, t)
+        assert least - 0.11 < test_of(t).least_share(0.05, alpha=0.05) * t < least
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,9 @@ def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     profile = Profile(means, np.zeros((100, 9)), np.eye(9) * 0.02**2, 100)
     tests = {k: HotellingTest(20.0 if k == 4 else 0.0, 1, 100) for k in range(9)}
     test = BucketTest(100, np.zeros(9), p=0.001, p_bucket=0.001, buckets=tests)
-    share = 1 - tests[4].critical_scale(0.05 / 9)
+    # T^2 / 99 is .2 / (1 - .2); its critical values for one of nine buckets, and for one alone.
+    of_nine, alone = (stats.f.isf(size, 1, 99) / 99 for size in (0.05 / 9, 0.05))
+    share = ((0.25 - of_nine + alone) ** 0.5 - alone**0.5) / 0.25**0.5
     low, high = (means.mean() + share * (end - means.mean()) for end in (0.3, 0.55))
     assert lower_end(profile, test, alpha=0.05) == pytest.approx(1 - low / high)
 
@@ -377,6 +379,17 @@ def test_bucket_means_that_happen_to_be_equal_do_not_exclude_a_position_effect()
     high, corrected = invert_psi(np.full(3, 0.5), errors, centre=np.full(3, 0.5), level=0.95)
     assert corrected == 0
     assert 0.1 < high < 0.4
+
+
+def test_a_second_bucket_as_low_as_the_worst_does_not_bring_the_upper_end_down():
+    # Which of two is the worst is not known. 1 - .4 / .6 with a normal error of the log ratio:
+    # 1 - .667 exp(-1.96 * .02 (1 / .36 + 1 / .16)^.5) = .407.
+    errors = draw_errors(np.eye(3) * 0.02**2)
+    highs = []
+    for means in (np.array([0.6, 0.4, 0.5]), np.array([0.6, 0.4, 0.4])):
+        highs.append(invert_psi(means, errors, centre=means, level=0.95)[0])
+    assert highs[1] == pytest.approx(highs[0], abs=0.005)
+    assert highs[0] == pytest.approx(0.407, abs=0.002)
 
 
 # --- Buckets --------------------------------------------------------------------------------------

@@ -281,13 +281,32 @@ class HotellingTest:
 
         ``B / (1 - B)``, ``B = Q / n``, grows with their square (Hotelling's T^2 is n - 1 times it).
         """
+        return float(np.sqrt(self._critical(alpha, self.rank) / self._found)) if self.rank else 1.0
+
+    def least_share(self, size: float, *, alpha: float) -> float:
+        """Share of the observed deviations that chance leaves at least; 0: all may be chance.
+
+        ``(sqrt(T^2 - c + t) - sqrt(t)) / T``, c the critical value of T^2 at ``size``, with which
+        this test rejects, and t that of one direction at alpha: 0 where the test just rejects, and
+        ``1 - sqrt(t) / T`` where it does by far, when there is no doubt of the direction.
+        """
+        if not self.rank or self._found <= (critical := self._critical(size, self.rank)):
+            return 0.0
+        of_one = self._critical(alpha, 1)
+        left = np.sqrt(self._found - critical + of_one) - np.sqrt(of_one)
+        return float(left / np.sqrt(self._found))
+
+    @property
+    def _found(self) -> float:
+        share = min(max(self.q / self.n_units, 1e-12), 1 - 1e-15)
+        return share / (1 - share)
+
+    def _critical(self, alpha: float, rank: int) -> float:
+        """Return the critical ``B / (1 - B)`` of so many directions."""
         from scipy.special import betainccinv
 
-        if not self.rank:
-            return 1.0
-        found = min(max(self.q / self.n_units, 1e-12), 1.0)
-        allowed = betainccinv(self.rank / 2, (self.n_units - self.rank) / 2, alpha)
-        return float(np.sqrt(allowed * (1 - found) / (found * (1 - allowed))))
+        share = float(betainccinv(rank / 2, (self.n_units - rank) / 2, alpha))
+        return share / (1 - share)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ the table says: the published PSI, the same at equal documents, tests and warnin
 
 An interval starts at 0 where its test does not reject or could not be made: `equal_means` for the
 plain PSI, the test of position for that at equal documents. Else it starts at the PSI of the fitted
-deviations, made as small as the test still rejects (`lower_end`). It ends at the largest of three:
-the largest PSI under which one as small as the observed is not rare (`invert_psi`, which corrects
-the value for noise, too), of clusters `upper_end`, and the PSI of the bounds of `_least_means`.
+deviations less what chance may have added (`lower_end`). It ends at the largest of three: the
+largest PSI under which one as small as the observed is not rare (`invert_psi`, which corrects the
+value for noise, too), of clusters `upper_end`, and the PSI of the bounds of `_least_means`.
 """
 
 from __future__ import annotations
@@ -113,9 +113,10 @@ def lower_end(
     """Least PSI that the data allow: 0 exactly where the test does not reject at alpha.
 
     Fits each rejected alternative (slope and bend, or one bucket unlike the rest) to the means,
-    shrinks its deviations by their critical scale and returns the largest PSI. Minimum and maximum
-    are taken over ``known`` buckets, bool (n_buckets,), where there are two: PSI is no less with
-    more buckets, and what others rejected says nothing of the mean of a few queries.
+    leaves the share of its deviations that is not chance (`HotellingTest.least_share`) and returns
+    the largest PSI. Minimum and maximum are taken over ``known`` buckets, bool (n_buckets,), where
+    there are two: PSI is no less with more buckets, and what others rejected says nothing of the
+    mean of a few queries.
     """
     if test.p is None or test.p > alpha:
         return 0.0
@@ -125,9 +126,9 @@ def lower_end(
     tried = [(slope_and_bend(n_buckets), test.slope_bend_test, alpha)]
     tried += [(each[:, [k]], own, alpha_of_each) for k, own in test.buckets.items()]
     rejected = [
-        (directions, 1 - own.critical_scale(size))
+        (directions, share)
         for directions, own, size in tried
-        if own is not None and own.critical_scale(size) < 1
+        if own is not None and (share := own.least_share(size, alpha=alpha)) > 0
     ]
     centre, *fitted = _fitted_deviations(profile, *(directions for directions, _ in rejected))
     ends = [
@@ -173,7 +174,9 @@ def invert_psi(
     """Upper end of the interval, and value of PSI corrected for noise.
 
     For a candidate PSI, bucket means have exactly it, with deviations in proportion to the observed
-    ones; their sampling errors show which plain PSI one would see.
+    ones; their sampling errors show which plain PSI one would see. For the upper end the buckets
+    between the best and the worst lie nearer to the middle: which of few buckets are the extremes
+    is not known for certain, and where several are, a small observed PSI is rarer.
 
     Parameters
     ----------
@@ -213,7 +216,7 @@ def invert_psi(
     middle, deviations = shrunken
     variance = _variance_function(centre, score_limit)
 
-    def simulate(psi: float) -> FloatArray:
+    def simulate(psi: float, deviations: FloatArray) -> FloatArray:
         reach = (1 - psi) * deviations.max() - deviations.min()
         candidate = middle + deviations * (psi * middle / reach)  # its PSI is exactly this one
         possible = candidate * min(1.0, score_limit / float(candidate.max()))
@@ -221,10 +224,13 @@ def invert_psi(
         return psi_of_columns(possible[:, None] + stretch[:, None] * errors)
 
     tail = (1 - level) / 2
-    seen = max(observed, float(np.quantile(simulate(0.0), NULL_QUANTILE))) + ROUNDING
+    extremes = [deviations.argmin(), deviations.argmax()]
+    apart = deviations * (1 - 2 / len(deviations))
+    apart[extremes] = deviations[extremes]
+    seen = max(observed, float(np.quantile(simulate(0.0, apart), NULL_QUANTILE))) + ROUNDING
     n = errors.shape[1] + 1  # a p of draws is (k + 1) / (n_draws + 1)
-    high = max(observed, _solve(lambda psi: tail - (1 + (simulate(psi) <= seen).sum()) / n))
-    corrected = _solve(lambda psi: float(simulate(psi).mean()) - observed)
+    high = max(observed, _solve(lambda psi: tail - (1 + (simulate(psi, apart) <= seen).sum()) / n))
+    corrected = _solve(lambda psi: float(simulate(psi, deviations).mean()) - observed)
     return high, min(corrected, high)
 
 

@@ -60,7 +60,7 @@ class ScoredModel:
     on_filter_panel: bool = False
 
 
-@stage("score", version=10)
+@stage("score", version=11)
 def run_score(
     models: Sequence[ScoredModel],
     *,
