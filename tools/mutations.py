@@ -371,7 +371,9 @@ def main() -> int:
         ]
         drawn = draw(ROOT, given.seed, given.also, kept)
         with given.list.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Fault)])
+            writer = csv.DictWriter(
+                file, [field.name for field in fields(Fault)], lineterminator="\n"
+            )
             writer.writeheader()
             writer.writerows(asdict(fault) for fault in drawn)
         return 0
