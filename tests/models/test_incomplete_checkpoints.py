@@ -12,6 +12,7 @@ from sentence_transformers.sentence_transformer import modules
 from tiny_architectures import save_new_type_gte, save_nv_embed
 from tiny_checkpoints import entry_of, save_bert
 from tiny_late_checkpoints import save_bge_m3, save_colbert, save_jina_colbert, save_pylate
+from tiny_sparse import save_splade
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.encode.api_texts import load_api_texts
@@ -56,6 +57,7 @@ CASES = {
         "roberta.encoder.layers.1.mlp.fc2.weight",
         {"backend": "colbert", "architecture": "flash-xlm-roberta"},
     ),
+    "sparse-encoder": (save_splade, f"bert.{BERT}", {"backend": "sparse-encoder"}),
 }
 """Backend and layout -> what saves a tiny checkpoint, one of its weights, fields of the entry."""
 

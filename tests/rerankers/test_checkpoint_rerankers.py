@@ -218,6 +218,23 @@ def test_several_classes_or_no_trained_head_are_refused(tmp_path, checkpoint, lo
             load(kind, checkpoint=str(checkpoint("qwen3")))
 
 
+@pytest.mark.parametrize("kind", [kind for kind in tiny.CHECKPOINTS if kind != "flag-layerwise"])
+def test_a_network_that_lacks_weights_or_is_smaller_than_they_are_is_refused(tmp_path, load, kind):
+    tiny.CHECKPOINTS[kind][0](tmp_path)
+    whole, config = tiny.read_state(tmp_path), json.loads((tmp_path / "config.json").read_text())
+    load(kind, checkpoint=str(tmp_path))
+    layer = sorted(name for name in whole if ".1." in name and name.endswith(".weight"))[0]
+    weights = {name: tensor for name, tensor in whole.items() if name != layer}
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"are missing|Missing key"):
+        load(kind, checkpoint=str(tmp_path))
+    save_file(whole, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    fewer = {"layer_types": config["layer_types"][:1]} if config.get("layer_types") else {}
+    tiny.write_config(tmp_path, config | {"num_hidden_layers": 1} | fewer)
+    with pytest.raises(InputError, match=r"describes a smaller network|Unexpected key"):
+        load(kind, checkpoint=str(tmp_path))
+
+
 def test_more_tokens_than_positions_are_refused(load):
     with pytest.raises(InputError, match="max_tokens 513 is more than its 512 positions"):
         load("bert", max_tokens=513)

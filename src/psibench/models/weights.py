@@ -141,7 +141,7 @@ def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> No
     many weights, and the first.
     """
     is_bare = model.base_model is model
-    children = {name for name, _ in model.named_children()}
+    children = {name for one in (model, model.base_model) for name, _ in one.named_children()}
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
     missing = [name for name in info["missing_keys"] if not (is_bare and "pooler." in name)]
     shapes = [str(found) for found in info["mismatched_keys"]]

@@ -100,7 +100,7 @@ def _load(folder: Path, entry: DecoderEntry, dtype: str) -> tuple[Any, Any, int,
         from transformers import AutoModelForCausalLM
 
         tokenizer = load_tokenizer(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        model = load_port(AutoModelForCausalLM, folder, dtype=dtype)
         network, head = model.base_model, _answer_head(model, tokenizer, entry)
     if isinstance(entry, Qwen3Reranker):
         return network, head, entry.max_tokens, _reads_qwen3(tokenizer, entry)
