@@ -17,13 +17,9 @@ from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.errors import InputError, nearest
 from psibench.formats.beir import read_qrels, read_queries, read_texts
+from psibench.models.checkpoints import transformer_folder
 from psibench.models.counting import token_counter
-from psibench.models.declared import (
-    POSITIONS,
-    declared_length,
-    declared_number,
-    transformer_folder,
-)
+from psibench.models.declared import POSITIONS, declared_length, declared_number
 from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE, ProbeRun

@@ -266,6 +266,11 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     return modules
 
 
+def transformer_folder(folder: Path) -> Path:
+    """Return the folder of a checkpoint's transformer: that of the first module, or its own."""
+    return folder / next((module["path"] for module in read_modules(folder)), "")
+
+
 def declared_prompts(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Read what sentence-transformers saves of a checkpoint's uses, and the prompts in it by name.
 

@@ -21,6 +21,7 @@ from psibench.models.checkpoints import (
     read_json,
     read_modules,
     refuse_code_of_elsewhere,
+    transformer_folder,
 )
 from psibench.reading import shown
 
@@ -36,11 +37,6 @@ ROLE_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")
 POSITIONS = "max_position_embeddings"
 UNLIMITED = 10**9
 """Tokens; tokenizers without a limit of their own write a number far beyond."""
-
-
-def transformer_folder(folder: Path) -> Path:
-    """Return the folder of a checkpoint's transformer: that of the first module, or its own."""
-    return folder / next((module["path"] for module in read_modules(folder)), "")
 
 
 def declared_number(path: Path, key: str) -> float | None:

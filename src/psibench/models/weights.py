@@ -17,8 +17,8 @@ from psibench.models.checkpoints import (
     declared_prompts,
     read_json,
     read_modules,
+    transformer_folder,
 )
-from psibench.models.declared import transformer_folder
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:

@@ -17,8 +17,13 @@ from typing import Any, Literal
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
-from psibench.models.declared import TEXT_INPUT, transformer_folder
+from psibench.models.checkpoints import (
+    checkpoint_folder,
+    checkpoint_identity,
+    loading,
+    transformer_folder,
+)
+from psibench.models.declared import TEXT_INPUT
 from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.networks import check_positions, positions_taken_out
 from psibench.models.weights import check_files, check_tokenizer, checking_weights, quiet
