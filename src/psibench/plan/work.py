@@ -543,8 +543,8 @@ def work_table(known: Planned) -> pl.DataFrame:
         for name in names:
             value = getattr(row, name)
             ends = (value or (None, None)) if name in RANGES else (value,)
-            is_service = name not in (*TEXTS, *FRACTIONS)
-            values += (round(one) if is_service and one is not None else one for one in ends)
+            is_whole = name not in (*TEXTS, *FRACTIONS)
+            values += (round(one) if is_whole and one is not None else one for one in ends)
         rows.append(values)
     return pl.DataFrame(rows, schema=schema, orient="row")
 
