@@ -127,6 +127,19 @@ def test_known_item_queries_give_a_psi_row_beside_the_control(tmp_path, capsys):
     assert "minilm-static, not" in printed
 
 
+def test_queries_alone_compare_no_vectors_of_thirds(tmp_path, capsys):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name, text in word_lists(40).items():
+        (corpus / f"{name}.txt").write_text(text)
+    assert audit(corpus, "--n", "0", "--queries", "9", model="minilm-first-128") == 0
+    printed = capsys.readouterr().out
+    assert "No vectors were compared: none were asked for (--n 0)." in printed
+    assert "cosine" not in printed
+    assert "head - tail" not in printed
+    assert "thirds: 9 queries of 3 documents" in printed
+
+
 def test_a_checkpoint_folder_is_read_at_the_length_that_it_names(tmp_path, capsys):
     checkpoint = tmp_path / "copy"
     shutil.copytree(resolve_checkpoint("embedded:all-MiniLM-L6-v2"), checkpoint)

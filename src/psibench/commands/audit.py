@@ -153,10 +153,11 @@ def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, stor
     model = Path(args.model).absolute().name
     is_service = isinstance(entry, EmbeddingApiModel)
     why = "its vectors come from a service" if is_service else why_not(entry)
-    why = why or ("" if args.n or args.queries else "none were asked for (--n 0)")
     if why and args.queries:
         raise InputError(f"--queries: {args.model!r} cannot be searched with: {why}")
-    encoder = None if why else _encoder(entry, model, store)
+    is_encoding = not why and (args.n or args.queries)
+    encoder = _encoder(entry, model, store) if is_encoding else None
+    why = why or ("" if args.n else "none were asked for (--n 0)")
     reader: Any
     if isinstance(entry, EmbeddingApiModel):
         from psibench.encode.api_texts import load_api_texts
