@@ -64,6 +64,7 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
                     help=text,
                     description=command.DESCRIPTION,
                     epilog=f"example: {EXAMPLES[name]}",
+                    allow_abbrev=False,
                 )
             )
         else:

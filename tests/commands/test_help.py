@@ -37,3 +37,10 @@ def test_what_is_no_command_is_refused_with_the_list_of_them(given, capsys):
         main(given)
     assert ended.value.code == 2
     assert "COMMAND" in capsys.readouterr().err
+
+
+def test_the_beginning_of_an_option_is_not_taken_for_it(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--smal", "-n"])
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --smal" in capsys.readouterr().err
