@@ -4,7 +4,7 @@ import pytest
 
 from psibench.config.model_params import retrieval_params
 from psibench.errors import InputError
-from psibench.plan import paths, summaries
+from psibench.plan import jobs, paths, summaries
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
 
@@ -40,6 +40,14 @@ def test_every_base_distribution_and_seed_is_a_model():
     entry = plan.models["net-end-s2"]
     assert entry.checkpoint == "results/training/t/models/net-end-s2"
     assert (entry.query_prompt, entry.document_prompt, entry.pooling) == ("query: ", "", "mean")
+
+
+def test_a_training_has_twenty_bytes_for_each_parameter():
+    unsized = {name: value for name, value in BASE.items() if name != "parameters_m"}
+    bases = {"net": unsized | {"learning_rate": 4e-5}, "big": BASE | {"parameters_m": 500}}
+    plan = plan_of(training=TRAINING | {"bases": bases})
+    assert jobs.training_mib(plan, "net-end-s1") == 9500
+    assert jobs.training_mib(plan, "big-end-s1") == 9500 + 20 * 500
 
 
 def test_documents_of_the_benchmarks_it_is_benchmarks_of_are_kept_out_of_the_pool():
