@@ -269,11 +269,15 @@ def test_everything_that_is_missing_is_named(tmp_path, monkeypatch, capsys):
         ),
     ],
 )
-def test_what_is_wrong_is_an_error_whatever_is_missing_besides(tmp_path, capsys, changes, message):
+def test_what_is_wrong_is_an_error_and_what_is_missing_is_told_with_it(
+    tmp_path, capsys, changes, message
+):
     registry = changes["registry"] | {"absent": MISSING}
     config = {"benchmarks": {"s": SQUAD, "t": SQUAD}, "models": ["absent", "m"]}
     path = write_config(tmp_path, config | changes | {"registry": registry})
-    assert message in refusal(capsys, "check", path)
+    printed = refusal(capsys, "check", path)
+    assert message in printed
+    assert printed.count("model 'absent': checkpoint './not/there'") == 1
 
 
 MANY = {

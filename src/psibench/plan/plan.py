@@ -406,7 +406,7 @@ def make_plan(
     ----------
     missing
         Where to put what is not there and where the config names it; of a benchmark whose release
-        is missing, no language is known. None: what is not there is an error.
+        is missing, no language is known. None, or if something else is wrong: an error, too.
 
     Raises
     ------
@@ -420,7 +420,8 @@ def make_plan(
         plan = _make_plan(config, models, found)
     except InputError as error:
         found.problems.append(str(error))
-    refuse(found.problems + (found.missing if missing is None else []))
+    if found.problems or missing is None:
+        refuse([*found.problems, *found.missing])
     return plan
 
 
