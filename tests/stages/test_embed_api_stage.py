@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from embedding_standin import EmbeddingServer, EmbeddingStandIn
+from embedding_standin import STYLES, EmbeddingServer, EmbeddingStandIn
 from language_tables import DOCUMENTS, QUESTIONS, write_texts
 from openai import _base_client
 
@@ -319,5 +319,10 @@ def test_every_shipped_entry_speaks_its_services_language(tmp_path, name, monkey
         table, used = embed_all(tmp_path, entry.model_copy(update=here))
     assert used["requests"] == 2
     assert used["tokens"] == 37  # as the service counted
+    for _, body, _ in server.stand_in.asked:
+        texts = body.pop(STYLES[style].texts_field)
+        is_query = set(texts) <= set(QUESTIONS.values())
+        wanted = entry.query_fields if is_query else entry.document_fields
+        assert body == {"model": entry.model} | wanted
     vectors = store_of(tmp_path, entry.model_copy(update=here)).load(table["key"].to_list()).values
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
