@@ -196,6 +196,7 @@ BAD = {
     "no such control": ({"control": "none"}, "--control 'none' is none of the models scored: bm25"),
     "no folder for the page": ({"report": "nowhere/page.html"}, "no such folder"),
     "no run": ({"run": "nowhere.trec"}, "nowhere.trec: no such file"),
+    "a folder": ({"run": Path(__file__).parent}, "commands: a folder, expected a file"),
 }
 
 

@@ -24,7 +24,7 @@ def choose_format(
     `known` : format -> suffixes, lower case; none where a format is recognised by its content.
     `hint` : what a message tells the user to set.
 
-    Raises InputError if the named format or the suffix is not known.
+    Raises InputError if the named format or the suffix is not known, or the path is a folder.
     """
     if named is not None:
         if named not in known:
@@ -32,6 +32,8 @@ def choose_format(
         return named
     name = path.name.lower()
     matches = [(s, kind) for kind, suffixes in known.items() for s in suffixes if name.endswith(s)]
+    if not matches and path.is_dir():
+        raise InputError(f"{path}: a folder, expected a file")
     if not matches:
         listed = "; ".join(f"{kind} ({' '.join(found)})" for kind, found in known.items() if found)
         raise InputError(f"{path}: no format has this suffix{hint}. Supported: {listed}")
