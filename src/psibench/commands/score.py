@@ -55,8 +55,8 @@ from psibench.tables.schemas import (
     QUERY_SCORES,
 )
 from psibench.tables.spec import POOLED
+from psibench.tables.stage import version_of
 
-STAGE, STAGE_VERSION = "score", 3
 FAR_BETTER = 0.1
 """Gain of the mean from which on a run is taken for one of distances."""
 N_REVERSED = 1_000
@@ -339,8 +339,8 @@ def _provenance(
     )
     params = {name: getattr(args, name) for name in options}
     return Provenance(
-        stage=STAGE,
-        stage_version=STAGE_VERSION,
+        stage="score",
+        stage_version=version_of("score"),
         params=params | {"tokenizer": tokenizer, "schemes": list(schemes)},
         inputs={name: content_hash(path) for name, path in files.items()},
         queries_by=author,

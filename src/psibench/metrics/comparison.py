@@ -222,7 +222,8 @@ def psi_difference(
     likewise (Zou and Donner, Statistics in Medicine 27, 2008). A corrected value cannot be
     negative, so it is too high on average where the interval reaches 0: there the interval of the
     difference is the union of those with the estimate and with 0. That both answered the same
-    queries is not used, which makes the interval a little too wide.
+    queries is not used: the interval is as of two systems on different queries, too wide where both
+    find the same (`compare_profiles` tests the pairs).
     """
     (a, a_low, a_high), (b, b_low, b_high) = first, second
     pairs = [(x, y) for x in (a, a if a_low > 0 else 0.0) for y in (b, b if b_low > 0 else 0.0)]

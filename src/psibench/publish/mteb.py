@@ -26,6 +26,7 @@ from psibench.publish.retriever import KIND, Results, ranked
 from psibench.reading import read_text_file
 from psibench.report.wording import ENDS, estimate, number
 from psibench.tables.spec import POOLED
+from psibench.tables.stage import version_of
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTaskRetrieval
@@ -43,8 +44,6 @@ FIGURES = (
     *("p_position", "p_trend", "n_queries", "n_documents"),
 )
 """Columns of psi_table that are reported, docs/tables.md; those without a value are left out."""
-VERSION = 1
-"""Of how the figures are computed: goes into the task's revision. Raise it when they change."""
 DEFAULT_BUCKETS = "thirds"
 
 
@@ -212,5 +211,5 @@ def _languages(subset: str) -> list[str]:
 
 def _revision(root: Path, buckets: str) -> str:
     """Hash the metadata, which has the hash of every file, and what the figures depend on."""
-    figures = f"{METRIC} by {buckets}, version {VERSION}\n".encode()
+    figures = f"{METRIC} by {buckets}, version {version_of('score')}\n".encode()
     return hashlib.sha256(figures + (root / "croissant.json").read_bytes()).hexdigest()[:40]
