@@ -3,11 +3,17 @@
 The plain PSI is as the papers define it. `estimate_row` makes of one model's queries what a row of
 the table says: the published PSI, the same at equal documents, tests and warnings.
 
-An interval starts at 0 where its test does not reject or could not be made: `equal_means` for the
-plain PSI, the test of position for that at equal documents. Else it starts at the PSI of the fitted
-deviations less what chance may have added (`lower_end`). It ends at the largest of three: the
-largest PSI under which one as small as the observed is not rare (`invert_psi`, which corrects the
-value for noise, too), of clusters `upper_end`, and the PSI of the bounds of `_least_means`.
+An interval of a PSI:
+
+- starts at 0 where its test does not reject or could not be made: `equal_means` for the plain PSI,
+  the test of position for that at equal documents. Else it starts at the PSI of the deviations that
+  the test found, less what chance may have added (`lower_end`);
+- ends at the largest of three: the largest PSI under which one as small as the observed is not rare
+  (`invert_psi`), of clusters the fitted slope and bend enlarged (`upper_end`), and the PSI if badly
+  known buckets are as low as they may be (`_least_means`).
+
+`invert_psi` also gives the value corrected for noise: the PSI whose expected plain PSI is the
+observed one.
 """
 
 from __future__ import annotations

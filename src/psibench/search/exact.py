@@ -151,7 +151,8 @@ def _candidates(
     queries: Vectors, block: Vectors, values: "np.ndarray | torch.Tensor", n: int, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the ``n`` best texts of a block for each query: float32 scores and int64 texts."""
-    if n == len(block.counts):  # all are: none needs a score to be one of them
+    on_cpu = isinstance(values, np.ndarray) or values.device.type == "cpu"
+    if on_cpu and n == len(block.counts):  # scored exactly at once: no product first saves time
         shape = len(queries.counts), n
         return np.full(shape, np.inf, np.float32), np.broadcast_to(np.arange(n), shape)
     if isinstance(values, np.ndarray):
@@ -187,10 +188,9 @@ def _exact_max_sim(queries: Vectors, block: Vectors, texts: np.ndarray) -> np.nd
     """Score some texts for each query in float64, (n_queries, n); 0 where the text is -1."""
     scores, wanted = np.zeros(texts.shape), texts >= 0
     queries = Vectors(queries.values.astype(np.float64), queries.offsets)
-    every = np.arange(len(block.counts))
-    if texts.shape[1] == len(every) and (texts == every).all():  # as of a small corpus: at once
+    if texts.shape[1] == len(block.counts) and wanted.all():  # at once
         values, room = on_device(block.values, "cpu"), EXACT_VECTORS * len(queries.values)
-        return _max_sim(queries, block, values, room).numpy()
+        return np.take_along_axis(_max_sim(queries, block, values, room).numpy(), texts, axis=1)
     for row in np.flatnonzero(wanted.any(axis=1)):
         found = block.take(texts[row, wanted[row]])
         values = on_device(found.values, "cpu")
