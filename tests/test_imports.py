@@ -12,7 +12,7 @@ USERS = ("studies", "bench", "examples", "tools")
 """Folders of scripts that import the package; few tests run them."""
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "reading", "lines", "plain_yaml", "progress", "stopping"),
+    ("errors", "importing", "reading", "lines", "plain_yaml", "progress", "stopping"),
     # Locks of heads: no job may begin without them.
     ("text", "tables", "store", "cluster.head_lock"),
     # What a config file says of one thing, where no package has it: sections, registries.

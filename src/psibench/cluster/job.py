@@ -10,6 +10,7 @@ from pathlib import Path
 
 from psibench.cluster.head_lock import end_with_head, job_lock
 from psibench.errors import InputError, missing_extra
+from psibench.importing import importing
 from psibench.models.checkpoints import run_offline
 from psibench.stopping import STOPPED_STATUS, Stopped
 from psibench.tables.stage import DECLARED, Job, StageVersion, call
@@ -20,7 +21,8 @@ INPUT_ERROR_STATUS = 2
 def run_stage(asked: StageVersion, given: Job) -> None:
     """Run a rule's stage as a job; of the stages, its module alone is imported."""
     with job(given.log[0], threads=given.threads):
-        import_module(asked.module)
+        with importing():
+            import_module(asked.module)
         declared = DECLARED[asked.stage]
         if declared.offline:
             run_offline()

@@ -19,6 +19,7 @@ from pathlib import Path
 from psibench.commands.base import config_file
 from psibench.config.paths import PROFILES, SNAKEFILE
 from psibench.errors import InputError
+from psibench.importing import importing
 
 CONFIG_SUFFIXES = (".yaml", ".yml")
 RESULTS = Path("results")
@@ -183,6 +184,8 @@ def run_snakemake(arguments: Sequence[str], failed: logging.Handler) -> int:
     logging.getLogger("snakemake").addHandler(failed)
     try:
         with redirect_stdout(sys.__stdout__), redirect_stderr(sys.__stderr__):
+            with importing():
+                import snakemake.cli  # noqa: F401
             runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from psibench.config.model_base import MOST_PROMPT_CHARS
 from psibench.errors import InputError, MissingError
+from psibench.importing import importing
 from psibench.models.manifests import (
     FOLDER_VARIABLE,
     MAIN,
@@ -120,6 +121,9 @@ def loading(entry: CheckpointEntry) -> Iterator[None]:
 
     plain = (OSError, ValueError, ImportError, SafetensorError, StrictDataclassError)
     try:
+        if "sentence_transformers" not in sys.modules:
+            with importing():
+                import sentence_transformers  # noqa: F401
         yield
     except InputError:
         raise

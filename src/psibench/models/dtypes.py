@@ -32,8 +32,8 @@ def fast_dtype(device: str) -> str:
     quarter longer on all-MiniLM-L6-v2; OpenVINO's is faster, but gives other vectors: it has to be
     asked for. bfloat16 on a GPU, float16 on one too old for it.
     """
-    import torch
-
     if device != "cuda":
         return "float32"
+    import torch
+
     return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"

@@ -317,10 +317,10 @@ def load_base(entry: Base, *, device: str) -> Any:
         If it cannot be loaded, takes fewer tokens than ``max_tokens``, has fewer layers, or a
         positional encoding that cannot be taken out.
     """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
     with loading(entry):
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
         folder = transformer_folder(checkpoint_folder(entry))
         changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else None
         check_files(folder)

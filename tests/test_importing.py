@@ -1,0 +1,27 @@
+"""What is imported within `importing` is never looked through for garbage again."""
+
+import gc
+
+from psibench.importing import importing
+
+
+def test_objects_of_the_block_are_frozen_and_the_collector_is_on_again() -> None:
+    gc.unfreeze()
+    with importing():
+        assert not gc.isenabled()
+        made = [[number] for number in range(1000)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() >= len(made)
+    assert not any(found is made for found in gc.get_objects())
+    gc.unfreeze()
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with importing():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
