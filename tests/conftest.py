@@ -1,5 +1,6 @@
 """Fixtures of the whole suite."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -17,6 +18,15 @@ settings.load_profile("any machine")  # no example has to end in 200 ms: a busy 
 
 RUNS = ("workflow", "end_to_end", "package")
 """Folders of tests of `make process-test`: whole runs, and what is installed."""
+
+
+gc.disable()  # until all is imported and collected, which stays
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what the tests make alone."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
