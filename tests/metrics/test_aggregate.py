@@ -354,9 +354,17 @@ def test_a_model_whose_reading_is_not_known_has_rows_of_all_evidence_alone():
     assert table["seen"].to_list() == [None]
 
 
-def test_a_model_on_the_filter_panel_is_flagged():
-    table = tables(Evaluated("judge", "dense", many(), on_filter_panel=True)).psi
-    assert table["flags"].to_list() == ["filter_panel"] * 3
+@pytest.mark.parametrize(
+    ("of_model", "given", "flag"),
+    [
+        ({"on_filter_panel": True}, {}, "filter_panel"),
+        ({"is_truncating": True}, {}, "truncating"),
+        ({}, {"control": "model"}, "position_blind"),
+    ],
+)
+def test_what_a_reader_has_to_know_of_a_model_is_a_flag(of_model, given, flag):
+    table = tables(Evaluated("model", "dense", many(), **of_model), **given).psi
+    assert table["flags"].to_list() == [flag] * 3
 
 
 def test_small_buckets_count_and_are_flagged():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 
 from psibench.errors import InputError
 from psibench.metrics.inference import (
@@ -191,28 +191,30 @@ def test_one_bucket_in_the_middle_is_found_by_its_own_contrast():
     test = within_documents(table_of(queries, 9))
     assert test.p_bucket < 1e-6 < test.p_shape
     assert test.p == pytest.approx(2 * test.p_bucket, rel=1e-3)
-    share = test.buckets[4].least_share(0.05 / 9, alpha=0.05 / 9)
-    assert 0 < share < 1
-    assert share == pytest.approx(1 - test.buckets[4].critical_scale(0.05 / 9))
-    # Rows whose mean is made that much smaller, with their spread about it kept, just reject.
+    # Rows whose mean is scaled so, with their spread about it kept, just reject.
     n, q = test.buckets[4].n_units, test.buckets[4].q
-    t2 = (1 - share) ** 2 * (n - 1) * q / (n - q)
+    t2 = test.buckets[4].critical_scale(0.05 / 9) ** 2 * (n - 1) * q / (n - q)
     assert stats.f.sf(t2, 1, n - 1) == pytest.approx(0.05 / 9)
 
 
-def test_what_chance_leaves_of_two_directions_is_as_the_noncentral_chi_square_has_it():
+@pytest.mark.parametrize("rank", [1, 2])
+def test_small_deviations_have_the_whole_error_on_one_side_and_large_ones_half_of_it(rank):
     n = 1000
 
-    def test_of(t: float) -> HotellingTest:
-        odds = t**2 / (n - 1)
-        return HotellingTest(n * odds / (1 + odds), 2, n)
+    def least(t: float) -> float:
+        odds = t**2 / (n - rank)
+        test = HotellingTest(n * odds / (1 + odds), rank, n)
+        return test.least_share(0.05, alpha=0.05) * t
 
-    just = stats.chi2.isf(0.05, 2) ** 0.5
-    assert test_of(just - 0.02).least_share(0.05, alpha=0.05) == 0
-    assert 0 < test_of(just + 0.02).least_share(0.05, alpha=0.05) < 0.03
-    for t in (3.0, 4.0, 6.0, 10.0):
-        least = optimize.brentq(lambda size, t=t: stats.ncx2.sf(t**2, 2, size**2) - 0.025, 1e-6, t)
-        assert least - 0.11 < test_of(t).least_share(0.05, alpha=0.05) * t < least
+    rest = n - rank
+    just = (rank * stats.f.isf(0.05, rank, rest)) ** 0.5
+    assert least(just - 0.001) == 0 < least(just + 0.001)
+    for t in (2.5, 2.8, 3.2):  # of the true T, the observed one is the 95 % quantile
+        assert stats.ncf.cdf(t**2 / rank, rank, rest, least(t) ** 2) == pytest.approx(0.95)
+    one = stats.t.isf(0.025, n - 1)
+    assert least(3.8) == pytest.approx(one, abs=0.01)
+    for t in (8.0, 40.0, 800.0):
+        assert t - one - 0.2 < least(t) < t - one + 0.01
 
 
 @pytest.mark.parametrize(

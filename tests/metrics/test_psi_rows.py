@@ -304,6 +304,25 @@ def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     assert lower_end(profile, test, alpha=0.05) == pytest.approx(1 - low / high)
 
 
+def test_a_badly_known_bucket_shows_no_more_than_its_own_bound():
+    means, n = np.array([0.9, 0.8, 0.4]), 1000
+    profile = Profile(means, np.zeros((n, 3)), np.eye(3) * 0.02**2, n)
+    both = HotellingTest(900.0, 2, n)
+    test = BucketTest(n, np.zeros(3), p=0.001, p_shape=0.001, slope_bend_test=both)
+    first, second, last = 0.7 + both.least_share(0.05, alpha=0.05) * (means - 0.7)
+
+    def low(*bounds: float) -> float:
+        given = tuple(np.array([np.nan, np.nan, end]) for end in bounds)
+        return lower_end(profile, test, alpha=0.05, bounds=given)
+
+    assert lower_end(profile, test, alpha=0.05) == pytest.approx(1 - last / first)
+    assert low(0.3, 0.36) == pytest.approx(1 - last / first)
+    assert low(0.2, 0.6) == pytest.approx(1 - 0.6 / 0.9)
+    assert low(0.2, 0.88) == pytest.approx(
+        1 - second / first
+    )  # the well-known ones alone show more
+
+
 def test_the_corrected_value_is_zero_where_the_test_finds_nothing_at_all():
     rows = [estimate(*controlled(seed, [1.0] * 8, n_documents=60)) for seed in range(100)]
     nothing = [row.psi_same_corrected for row in rows if row.p_position > 0.5]

@@ -18,9 +18,9 @@ CUT = {"seen": 0.7, "truncation": -0.2, "truncation_low": -0.3, "truncation_high
 UNCLEAR = CUT | {"truncation_high": 0.1}
 
 
-def said(*rows: dict[str, Any], **controls: str) -> Verdict:
+def said(*rows: dict[str, Any]) -> Verdict:
     """Return the only verdict on some rows."""
-    (found,) = verdicts(rows, controls=controls)
+    (found,) = verdicts(rows)
     return found
 
 
@@ -61,49 +61,46 @@ def test_a_row_comes_to_this_word(
 
 
 @pytest.mark.parametrize(
-    ("control", "changes", "text"),
+    ("changes", "text"),
     [
-        (None, {}, "Lowest in"),
-        (None, CUT, "30.0 % of the evidence is cut: shorter passages"),
-        (None, UNCLEAR, "30.0 % of the evidence is cut: give it more"),
-        (None, BETWEEN, "Depends on position, or on the document"),
-        (None, {"control": None, "p_control_adjusted": None}, "add the position-blind control"),
-        (None, {"p_control_adjusted": 0.06}, "not shown to exceed the control"),
+        ({}, "Lowest in"),
+        (CUT, "30.0 % of the evidence is cut: shorter passages"),
+        (UNCLEAR, "30.0 % of the evidence is cut: give it more"),
+        (BETWEEN, "Depends on position, or on the document"),
+        ({"control": None, "p_control_adjusted": None}, "add the position-blind control"),
+        ({"p_control_adjusted": 0.06}, "not shown to exceed the control"),
         (
-            None,
             {"p_adjusted": 0.06, "p_position": 0.06},
             "No evidence of an effect; a PSI above 0.270 is excluded.",
         ),
         (
-            None,
             {"p_adjusted": 0.06, "p_position": 0.03, "psi_same_high": None},
             "No evidence of an effect (of this model alone p = 0.030); more documents",
         ),
-        (None, TOO_FEW, "20 documents could show an effect, 30 are needed"),
+        (TOO_FEW, "20 documents could show an effect, 30 are needed"),
         (
-            None,
             {"p_adjusted": None, "n_informative_documents": 39, "n_clusters": 11},
             "Fewer than 10 clusters could show an effect, 10 are needed",
         ),
-        (None, {"p_adjusted": None, "flags": "x, no_lengths"}, "Needs the documents' lengths"),
-        (None, {"p_adjusted": None, "flags": "at_ceiling"}, "Finds nearly everything"),
-        ("position-blind", {}, "the questions differ by position"),
-        ("position-blind", {"p_adjusted": 0.4}, "no evidence that the questions differ"),
-        ("position-blind", {"flags": "at_floor"}, "Finds next to nothing"),
-        ("truncating", {"seen": 0.6}, "late evidence is found worse, as it must be."),
-        ("truncating", {"seen": 0.6, "drop_low": -0.1}, "not of late evidence found worse"),
-        ("truncating", {"seen": 0.6, "p_adjusted": 0.4}, "could be missed, too"),
-        ("truncating", {}, "too short here to cut anything"),
-        (None, {"psi": None, "n_queries": 0, "n_buckets": 0}, "No query counts here."),
-        (None, {"psi": None, "n_buckets": 1}, "All queries sit in one bucket"),
-        (None, {"psi": None, "n_buckets": 2}, "Nothing is found in any bucket"),
+        ({"p_adjusted": None, "flags": "x, no_lengths"}, "Needs the documents' lengths"),
+        ({"p_adjusted": None, "flags": "at_ceiling"}, "Finds nearly everything"),
+        ({"flags": "position_blind"}, "the questions differ by position"),
+        ({"flags": "position_blind", "p_adjusted": 0.4}, "no evidence that the questions differ"),
+        ({"flags": "at_floor, position_blind"}, "Finds next to nothing"),
+        ({"flags": "truncating", "seen": 0.6}, "late evidence is found worse, as it must be."),
+        (
+            {"flags": "truncating", "seen": 0.6, "drop_low": -0.1},
+            "not of late evidence found worse",
+        ),
+        ({"flags": "truncating", "seen": 0.6, "p_adjusted": 0.4}, "could be missed, too"),
+        ({"flags": "truncating"}, "too short here to cut anything"),
+        ({"psi": None, "n_queries": 0, "n_buckets": 0}, "No query counts here."),
+        ({"psi": None, "n_buckets": 1}, "All queries sit in one bucket"),
+        ({"psi": None, "n_buckets": 2}, "Nothing is found in any bucket"),
     ],
 )
-def test_a_row_comes_to_this_advice(
-    control: str | None, changes: dict[str, Any], text: str
-) -> None:
-    controls = {"a": control} if control else {}
-    assert text in said(psi_row("a", **changes), **controls).advice
+def test_a_row_comes_to_this_advice(changes: dict[str, Any], text: str) -> None:
+    assert text in said(psi_row("a", **changes)).advice
 
 
 def documented(header: str) -> set[str]:
@@ -129,7 +126,7 @@ def test_the_page_names_each_advice_and_no_other_and_no_word_says_more_than_figu
         (None, 0.01, 0.2),  # of the evidence given
         (None, 0.01, 0.2),
         ("", "at_floor", "at_ceiling", "no_lengths"),
-        (None, "position-blind", "truncating"),
+        ("", "position_blind", "truncating"),
         (0.001, 0.5),  # of this model alone
         (
             {},
@@ -141,10 +138,10 @@ def test_the_page_names_each_advice_and_no_other_and_no_word_says_more_than_figu
     advice = set()
     for p, against, test, seen, p_seen, against_seen, flags, control, alone, more, cost in grid:
         row = psi_row("a", p_adjusted=p, p_control_adjusted=against, test=test) | more
-        row |= {"seen": seen, "flags": flags, "p_position": alone}
+        row |= {"seen": seen, "flags": ", ".join((flags, control)), "p_position": alone}
         row |= dict(zip(("truncation", "truncation_low", "truncation_high"), cost, strict=True))
         seen_row = visible(p_adjusted=p_seen, p_control_adjusted=against_seen, test=test)
-        found = said(row, seen_row, **({"a": control} if control else {}))
+        found = said(row, seen_row)
         advice.add(normalised(found.advice))
         assert (found.word == "not testable") == (p is None or flags == "at_floor")
         if found.word == "sensitive":
@@ -165,7 +162,7 @@ def test_effects_come_first_and_what_finds_next_to_nothing_last() -> None:
         psi_row("small", psi_same_corrected=0.1),
         psi_row("large", psi_same_corrected=0.3),
     ]
-    order = [found.model for found in verdicts(rows, controls={})]
+    order = [found.model for found in verdicts(rows)]
     assert order == ["large", "small", "none", "untested", "floor", "undefined"]
 
 

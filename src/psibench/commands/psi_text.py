@@ -79,7 +79,7 @@ def print_glance(table: pl.DataFrame, file: Path | None) -> None:
     for (name, *pair), own in rows.group_by(BY_PAIR, maintain_order=True):
         is_leading = pair == [leading[name][side] for side in BY_PAIR[1:]]
         is_view = any(name.startswith(f"{other}-") for other in leading)
-        found = verdicts(own.to_dicts(), controls=_controls(table))
+        found = verdicts(own.to_dicts())
         by_model = {row["model"]: row for row in own.filter(evidence="all").to_dicts()}
         title = _title(table, name, *pair)
         if is_leading and not is_view:
@@ -110,7 +110,7 @@ def long_lines(table: pl.DataFrame) -> Iterator[str]:
         yield from frame_lines(kept.select(**COLUMNS), FORMS, n_text=6)
         for (metric,), rows in own.group_by("metric", maintain_order=True):
             yield f"\n{metric} by {rows['buckets'][0]}:"
-            for one in verdicts(rows.to_dicts(), controls=_controls(table)):
+            for one in verdicts(rows.to_dicts()):
                 yield f"{one.model}, {one.word}: {one.advice}".translate(ISOLATES)
     raised = {name for flags in table["flags"] for name in flags.split(", ") if name}
     if raised:
@@ -143,10 +143,6 @@ def _headline(table: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of each benchmark's first bucket scheme over all domains and lengths."""
     is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
     return table.filter(is_first, domain=POOLED, length_bucket=POOLED)
-
-
-def _controls(table: pl.DataFrame) -> dict[str, str | None]:
-    return dict.fromkeys(table["control"], "position-blind")
 
 
 def _title(table: pl.DataFrame, name: str, asked: str, searched: str) -> str:

@@ -1,8 +1,8 @@
 """Stages ``score_parts`` and ``score_pairs``: one reranker's scores for a filter.
 
 Rerankers score one after the other, the cheapest first, and reranker k only what k - 1 left. Scores
-are looked up in the pair store first, and kept there: a changed threshold scores nothing again. A
-text of nothing gets null; it is not shown to the reranker.
+are looked up in the pair store first, and kept there: no pair is scored twice. A text of nothing
+gets null; it is not shown to the reranker.
 """
 
 import zlib

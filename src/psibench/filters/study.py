@@ -273,7 +273,7 @@ def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Itera
 # The stage.
 
 
-@stage("filter_study", version=6, each="domains")
+@stage("filter_study", version=7, each="domains")
 def run_filter_study(
     section: Verify,
     *,

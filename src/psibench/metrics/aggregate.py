@@ -63,6 +63,8 @@ class Evaluated:
         position is known.
     on_filter_panel : bool
         Whether the model, under this or another name, chose which queries are in the benchmark.
+    is_truncating : bool
+        Whether the model is the control that is known to cut late evidence off.
     """
 
     model: str
@@ -70,6 +72,7 @@ class Evaluated:
     scores: pl.DataFrame
     reading_known: bool = True
     on_filter_panel: bool = False
+    is_truncating: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,10 @@ class _Model:
 
     model: str
     kind: str
-    on_filter_panel: bool
     scores: dict[str, FloatArray]
     views: dict[str, BoolArray]
     seen: BoolArray | None
-    given_unknown: bool
+    flags: list[str]
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ def result_tables(
         if not models:
             asked = one.scores.select(_SAME)
             queries = _shared(one.scores, schemes, length_buckets, domains)
-        models.append(_model(one, asked, metrics))
+        models.append(_model(one, asked, metrics, control))
     if not models:
         raise InputError("no model to aggregate; give the scores of one or more")
     by_name = {model.model: model for model in models}
@@ -276,7 +278,9 @@ def _order_in_document() -> pl.Expr:
     return pl.coalesce(middle, place * length, place)
 
 
-def _model(evaluated: Evaluated, asked: pl.DataFrame, metrics: Sequence[str]) -> _Model:
+def _model(
+    evaluated: Evaluated, asked: pl.DataFrame, metrics: Sequence[str], control: str | None
+) -> _Model:
     frame = evaluated.scores
     missing = [name for name in metrics if name not in frame.columns]
     if missing:
@@ -294,15 +298,14 @@ def _model(evaluated: Evaluated, asked: pl.DataFrame, metrics: Sequence[str]) ->
     if _mixed(frame).any():
         views[MIXED] = _mixed(frame)
     scores = {name: frame.get_column(name).to_numpy().astype(np.float64) for name in metrics}
-    return _Model(
-        evaluated.model,
-        evaluated.kind,
-        evaluated.on_filter_panel,
-        scores,
-        views,
-        seen=views.get("visible"),
-        given_unknown=evaluated.reading_known and "visible" not in views,
-    )
+    raised = {
+        "given_unknown": evaluated.reading_known and "visible" not in views,
+        "filter_panel": evaluated.on_filter_panel,
+        "position_blind": evaluated.model == control,
+        "truncating": evaluated.is_truncating,
+    }
+    flags = [name for name, is_raised in raised.items() if is_raised]
+    return _Model(evaluated.model, evaluated.kind, scores, views, views.get("visible"), flags)
 
 
 def _rows(
@@ -362,12 +365,8 @@ def _rows(
                 name: None if figures[name] is None else scheme.labels[figures[name]]
                 for name in ("best_bucket", "worst_bucket", "best_same", "worst_same")
             }
-            raised = {
-                "unplaced": bool((chosen & queries.unplaced[scheme.name]).any()),
-                "given_unknown": model.given_unknown,
-                "filter_panel": model.on_filter_panel,
-            }
-            flags = [figures["flags"], *(flag for flag, is_raised in raised.items() if is_raised)]
+            is_unplaced = bool((chosen & queries.unplaced[scheme.name]).any())
+            flags = [figures["flags"], "unplaced" if is_unplaced else "", *model.flags]
             scores = model.scores[metric][chosen]
             psi.append(
                 {**row, **figures, **named, "p_adjusted": None, "p_control_adjusted": None}

@@ -286,15 +286,27 @@ class HotellingTest:
     def least_share(self, size: float, *, alpha: float) -> float:
         """Share of the observed deviations that chance leaves at least; 0: all may be chance.
 
-        ``(sqrt(T^2 - c + t) - sqrt(t)) / T``, c the critical value of T^2 at ``size``, with which
-        this test rejects, and t that of one direction at alpha: 0 where the test just rejects, and
-        ``1 - sqrt(t) / T`` where it does by far, when there is no doubt of the direction.
+        In terms of T, the deviations in standard errors: the larger of two limits. Where deviations
+        are small, and those found cannot be too small by chance, the whole error is kept for what
+        is too large: the true T whose quantile at ``1 - size`` is the observed one, at most sqrt(t)
+        (Feldman and Cousins, Physical Review D 57, 1998). Else the half of it that one end has:
+        ``sqrt(T^2 - c + t) - sqrt(t)``, c the critical value of T^2 at ``size`` and t that of one
+        direction at alpha. Both are 0 where the test just rejects.
         """
+        from scipy.optimize import brentq
+        from scipy.special import ncfdtr
+
         if not self.rank or self._found <= (critical := self._critical(size, self.rank)):
             return 0.0
-        of_one = self._critical(alpha, 1)
+        rest, of_one = self.n_units - self.rank, self._critical(alpha, 1)
         left = np.sqrt(self._found - critical + of_one) - np.sqrt(of_one)
-        return float(left / np.sqrt(self._found))
+
+        def quantile_beyond(true: float) -> float:
+            found = self._found * rest / self.rank
+            return float(ncfdtr(self.rank, rest, true * rest, found)) - (1 - size)
+
+        true = of_one if quantile_beyond(of_one) >= 0 else brentq(quantile_beyond, 0, of_one)
+        return float(max(left, np.sqrt(true)) / np.sqrt(self._found))
 
     @property
     def _found(self) -> float:

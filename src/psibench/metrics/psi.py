@@ -10,7 +10,7 @@ An interval of a PSI:
   the test found, less what chance may have added (`lower_end`);
 - ends at the largest of three: the largest PSI under which one as small as the observed is not rare
   (`invert_psi`), of clusters the fitted slope and bend enlarged (`upper_end`), and the PSI if badly
-  known buckets are as low as they may be (`_least_means`).
+  known buckets are as low as they may be (`_bounds_of_means`).
 
 `invert_psi` also gives the value corrected for noise: the PSI whose expected plain PSI is the
 observed one.
@@ -114,21 +114,24 @@ BISECTIONS = 16
 
 
 def lower_end(
-    profile: Profile, test: BucketTest, *, alpha: float, known: BoolArray | None = None
+    profile: Profile,
+    test: BucketTest,
+    *,
+    alpha: float,
+    bounds: tuple[FloatArray, FloatArray] | None = None,
 ) -> float:
     """Least PSI that the data allow: 0 exactly where the test does not reject at alpha.
 
     Fits each rejected alternative (slope and bend, or one bucket unlike the rest) to the means,
     leaves the share of its deviations that is not chance (`HotellingTest.least_share`) and returns
-    the largest PSI. Minimum and maximum are taken over ``known`` buckets, bool (n_buckets,), where
-    there are two: PSI is no less with more buckets, and what others rejected says nothing of the
-    mean of a few queries.
+    the largest PSI. What well-known buckets rejected says nothing of the mean of a few queries: of
+    badly known buckets, which have ``bounds`` (`_bounds_of_means`; NaN for others), PSI is no
+    larger than what a bound of theirs shows beside the well-known ones, or these by themselves.
     """
     if test.p is None or test.p > alpha:
         return 0.0
     n_buckets = len(profile.means)
     each, alpha_of_each = np.eye(n_buckets), alpha / max(len(test.buckets), 1)
-    shown = known if known is not None and known.sum() > 1 else np.ones(n_buckets, np.bool_)
     tried = [(slope_and_bend(n_buckets), test.slope_bend_test, alpha)]
     tried += [(each[:, [k]], own, alpha_of_each) for k, own in test.buckets.items()]
     rejected = [
@@ -136,22 +139,34 @@ def lower_end(
         for directions, own, size in tried
         if own is not None and (share := own.least_share(size, alpha=alpha)) > 0
     ]
-    centre, *fitted = _fitted_deviations(profile, *(directions for directions, _ in rejected))
-    ends = [
-        float(psi_of_columns((centre + share * deviations)[shown, None])[0])
-        for (_, share), deviations in zip(rejected, fitted, strict=True)
-    ]
+    centre, *fitted = _fit_deviations(profile, *(directions for directions, _ in rejected))
+    least, most = bounds if bounds is not None else np.full((2, n_buckets), np.nan)
+    known = np.isnan(least)
+    ends = []
+    for (_, share), deviations in zip(rejected, fitted, strict=True):
+        left = (centre + share * deviations)[:, None]
+        end = float(psi_of_columns(left)[0])
+        if not known.all() and known.sum() > 1:
+            means = profile.means[known]
+            beside = [(np.nanmin(most), means.max()), (means.min(), np.nanmax(least))]
+            shown = [1 - worst / max(best, ROUNDING) for worst, best in beside]
+            end = float(min(end, max(*shown, psi_of_columns(left[known])[0])))
+        ends.append(end)
     return max(ends, default=0.0)
 
 
 def upper_end(profile: Profile, test: HotellingTest, *, alpha: float) -> float:
     """PSI of the fitted slope and bend, deviations enlarged by their critical scale."""
-    centre, fitted = _fitted_deviations(profile, slope_and_bend(len(profile.means)))
+    centre, fitted = _fit_deviations(profile, slope_and_bend(len(profile.means)))
     return float(psi_of_columns((centre + (1 + test.critical_scale(alpha)) * fitted)[:, None])[0])
 
 
-def _fitted_deviations(profile: Profile, *directions: FloatArray) -> list[FloatArray]:
-    """Fit the means by a constant, and by it and each of the directions: what these add to it."""
+def _fit_deviations(profile: Profile, *directions: FloatArray) -> list[FloatArray]:
+    """Fit bucket means by weighted least squares; return a constant's fit, and what others add.
+
+    ``directions``: one or more columns each, (n_buckets, n), fitted together with a constant. The
+    constant's fit comes first, then for each of them its fit less the constant's, (n_buckets,).
+    """
     precision = np.asarray(np.linalg.pinv(profile.covariance, hermitian=True), dtype=np.float64)
     flat = np.ones((len(profile.means), 1))
     centre = _fit(flat, profile.means, precision)
@@ -288,13 +303,15 @@ FLOOR, CEILING = 0.05, 0.95
 floor it is a ratio of two means of few hits, at the ceiling few misses are left to differ. A choice
 of this project."""
 
-RARE = 3.0
-"""Expected misses of a bucket (documents that hold it times the share of the best score that its
-mean lacks) below which its mean's error is not taken as normal. Of clusters: those with a miss."""
+FEWEST_MISSES = 3.0
+"""Expected misses of a bucket below which its mean is taken to be no more certain than
+`_bounds_of_means` has it. Misses: the documents that hold it, times the share of the best score
+that its mean lacks; of clusters: those with a miss."""
 
-LEAST_SIZE = 0.5
-"""Queries of a bucket, as a share of the median bucket's, below which `_least_means` bounds its
-mean: in the candidate means of `invert_psi` it is shrunk to the others."""
+SMALL_BUCKET = 0.5
+"""A bucket with fewer than this share of the median bucket's queries is badly known: `invert_psi`
+shrinks it to the others, and `lower_end` takes what these show for it. `_bounds_of_means` says what
+its mean may be."""
 
 CONFOUNDED_P = 0.05
 """`p_confounded` below which a row is flagged."""
@@ -315,6 +332,8 @@ FLAGS = {
     "unplaced": "queries without one place for their evidence (mixed, or no span) are in no bucket",
     "given_unknown": "evidence is labelled by class: what of it the model was given is not known",
     "filter_panel": "this retriever also chose which queries are in the benchmark",
+    "position_blind": "the control that knows no position: what it shows, the questions show",
+    "truncating": "the control that is known to cut late evidence off",
 }
 
 
@@ -548,8 +567,11 @@ def _psi(
     high: float | None = None
     corrected: float | None = None
     if len(table.counts) >= FEWEST_DOCUMENTS:
-        known = (table.counts > 0).sum(axis=0) >= FEWEST_BUCKET_DOCUMENTS
-        low = lower_end(profile, test, alpha=1 - level, known=known)
+        alpha = 1 - level
+        few = (table.counts > 0).sum(axis=0) < FEWEST_BUCKET_DOCUMENTS
+        few |= table.bucket_sizes < SMALL_BUCKET * np.median(table.bucket_sizes)
+        bounds = _bounds_of_means(table, profile, alpha, of=few)
+        low = lower_end(profile, test, alpha=alpha, bounds=bounds)
         high, corrected = invert_psi(
             profile.means,
             draw_errors(profile.covariance),
@@ -559,11 +581,11 @@ def _psi(
         )
         if table.units is not None and test.slope_bend_test is not None:
             # However many the clusters: the covariance of few is not well known.
-            high = max(high, upper_end(profile, test.slope_bend_test, alpha=1 - level))
-        # Where misses are rare the lower end is 0, as a rule: the upper one alone may miss.
-        known &= table.bucket_sizes >= LEAST_SIZE * np.median(table.bucket_sizes)
-        least = _least_means(table, profile, 1 - level, known=known)
-        high = max(high, 1 - float(least.min() / profile.means.max()))
+            high = max(high, upper_end(profile, test.slope_bend_test, alpha=alpha))
+        # Where the lower end is 0, the upper one alone may miss.
+        of = few | _has_rare_misses(table, profile)
+        least, _ = _bounds_of_means(table, profile, alpha / (1 if low == 0 else 2), of=of)
+        high = max(high, 1 - float(np.fmin(least, profile.means).min() / profile.means.max()))
         corrected = 0.0 if test.p is not None and test.p > 0.5 else max(corrected, low)
     best, worst = (
         int(table.buckets[end]) for end in (profile.means.argmax(), profile.means.argmin())
@@ -571,31 +593,40 @@ def _psi(
     return dict(zip(names, (value, low, high, corrected, best, worst), strict=True))
 
 
-def _least_means(
-    table: DocumentTable, profile: Profile, alpha: float, *, known: BoolArray | None = None
-) -> FloatArray:
-    """Lower bounds of the means of badly known buckets, (n_buckets,); of others: the means.
+def _bounds_of_means(
+    table: DocumentTable, profile: Profile, alpha: float, *, of: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """One-sided bounds at alpha ``of`` some buckets' means, (n_buckets,) each; NaN of others.
 
-    Buckets with fewer than `RARE` expected misses, or not ``known``, get the one-sided bound of
-    Clopper and Pearson (Biometrika 26, 1934) at alpha for the n documents (or clusters) that hold
-    them: ``alpha^(1 / n)`` of the best score where all of n found it. If all documents score alike,
-    that score stands for the best.
+    Those of Clopper and Pearson (Biometrika 26, 1934) for the n documents (or clusters) that hold a
+    bucket: the lower one is ``alpha^(1 / n)`` of the best score where all of n found it. If all
+    documents score alike, that score stands for the best, at the lower end.
     """
     from scipy.special import betaincinv
 
+    best, misses = _misses(table, profile)
+    hits = table.holding - misses
+    least = betaincinv(np.maximum(hits, ROUNDING), misses + 1, alpha) * best
+    hits = table.holding * np.minimum(profile.means / table.score_limit, 1.0)
+    misses = np.maximum(table.holding - hits, ROUNDING)
+    most = (1 - betaincinv(misses, hits + 1, alpha)) * table.score_limit
+    return np.where(of, least, np.nan), np.where(of, most, np.nan)
+
+
+def _misses(table: DocumentTable, profile: Profile) -> tuple[FloatArray, FloatArray]:
+    """Return the best score of each bucket, and how many documents miss it: see `FEWEST_MISSES`."""
     scatter = np.abs(table.sums - table.counts * table.bucket_means).max(axis=0)
     best = np.where(scatter <= ROUNDING, profile.means, table.score_limit)
-    n = table.holding
-    misses = n * (1 - np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0))
-    bounds = betaincinv(np.maximum(n - misses, ROUNDING), misses + 1, alpha) * best
-    if table.units is None:
-        is_bounded = misses < RARE
-    else:  # documents of a cluster miss each by itself
-        units_with_misses = table.by_unit(table.counts * best - table.sums) > ROUNDING
-        is_bounded = units_with_misses.sum(axis=0) < RARE
-    if known is not None:
-        is_bounded |= ~known
-    return np.where(is_bounded, bounds, profile.means)
+    shares = np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0)
+    return best, table.holding * (1 - shares)
+
+
+def _has_rare_misses(table: DocumentTable, profile: Profile) -> BoolArray:
+    """Whether each bucket has fewer than `FEWEST_MISSES`, (n_buckets,)."""
+    best, misses = _misses(table, profile)
+    if table.units is not None:  # documents of a cluster miss each by itself
+        misses = (table.by_unit(table.counts * best - table.sums) > ROUNDING).sum(axis=0)
+    return np.asarray(misses < FEWEST_MISSES)
 
 
 def _drop(
@@ -617,7 +648,9 @@ def _drop(
     rows[0], rows[-1] = -1 / first, 1 / last
     quantile = _student(holding, level).max()
     reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
-    least = _least_means(table, profile, (1 - level) / 2)  # each end may miss
+    rare = _has_rare_misses(table, profile)
+    least, _ = _bounds_of_means(table, profile, (1 - level) / 2, of=rare)  # each end may miss
+    least = np.fmin(least, profile.means)
     return (
         float(value),
         float(1 - max(last / first * np.exp(reach), last / least[0])),

@@ -58,9 +58,10 @@ class ScoredModel:
     seen: str | Path | None = None
     reading_known: bool = True
     on_filter_panel: bool = False
+    is_truncating: bool = False
 
 
-@stage("score", version=11)
+@stage("score", version=12)
 def run_score(
     models: Sequence[ScoredModel],
     *,
@@ -131,7 +132,10 @@ def run_score(
     )
     tables = result_tables(
         (
-            Evaluated(one.model, one.kind, frame, one.reading_known, one.on_filter_panel)
+            Evaluated(
+                *(one.model, one.kind, frame),
+                *(one.reading_known, one.on_filter_panel, one.is_truncating),
+            )
             for one, frame in zip(models, scored, strict=True)
         ),
         labels=replace(labels, queries_by=source.queries_by or "not recorded"),

@@ -563,6 +563,7 @@ def compared_models(
                 "seen": f"{run}.seen.parquet" if reads == "seen" else None,
                 "reading_known": reads != "unknown",
                 "on_filter_panel": plan.on_filter_panel(benchmark, model),
+                "is_truncating": plan.models[model].control == "truncating",
             }
         )
     return models

@@ -68,7 +68,6 @@ class Scored:
 def score_context(inputs: Scored) -> dict[str, Any]:
     """Return what ``report.html`` shows of scores."""
     benchmarks, models = inputs.benchmarks, inputs.models
-    controls: dict[str, str | None] = {model.id: model.control for model in models}
     metric = headline_metric(inputs.psi_table)
     leading = headlines(inputs.psi_table)
     rows = leading_pair_rows(inputs.bucket_scores, leading).filter(metric=metric)
@@ -83,7 +82,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     lead = pl.DataFrame(sorted(lead.to_dicts(), key=order), schema=lead.schema)
     n_pairs = dict(inputs.psi_table.group_by("benchmark").agg(PAIR.n_unique()).iter_rows())
     curves = {info.id: curve_figures(rows, info, models, metric=metric) for info in benchmarks}
-    said = [answers(lead, info, controls, curves[info.id]) for info in benchmarks]
+    said = [answers(lead, info, curves[info.id]) for info in benchmarks]
     others = [
         (info, [figure for name, figure in curves[info.id].items() if name != scheme])
         for info, scheme, _ in said
@@ -176,7 +175,6 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
 def answers(
     lead: pl.DataFrame,
     info: BenchmarkInfo,
-    controls: Mapping[str, str | None],
     curves: Mapping[str, FigureView],
 ) -> tuple[BenchmarkInfo, str, FigureView | None]:
     """Return benchmark, bucket scheme, and its curves with a word and what to do for each model.
@@ -190,7 +188,7 @@ def answers(
     panels = {one.name: one for one in curve.panels}
     said = []
     rows = lead.filter(benchmark=info.id, buckets=scheme).to_dicts()
-    for one in verdicts(rows, controls=controls):
+    for one in verdicts(rows):
         name = Markup("{} {}").format(one.model, word_chip(one.word))
         drawn = panels.get(one.model, Panel(""))
         said.append(replace(drawn, name=name, note=one.advice))

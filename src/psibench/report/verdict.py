@@ -4,7 +4,7 @@ Both follow from columns of the PSI table by the rules of `docs/psi.md`; nothing
 page and the terminal show the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
@@ -33,19 +33,18 @@ class Verdict:
     advice: str
 
 
-def verdicts(rows: Sequence[Row], *, controls: Mapping[str, str | None]) -> list[Verdict]:
+def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Return the verdicts on the models of one benchmark, language pair, metric and scheme.
 
-    ``rows`` are their PSI_TABLE rows over all domains and lengths, all evidence views; ``controls``
-    says which of them are position-blind or truncating. In order of what is found: effects first,
-    the largest before; what finds next to nothing last.
+    ``rows`` are their PSI_TABLE rows over all domains and lengths, all evidence views. In order of
+    what is found: effects first, the largest before; what finds next to nothing last.
     """
     seen = {row["model"]: row for row in rows if row["evidence"] == "visible"}
     found = []
     for row in sorted((row for row in rows if row["evidence"] == "all"), key=place):
         model = row["model"]
         word = word_of(row, seen.get(model))
-        advice = _advice(row, word, seen.get(model), controls.get(model))
+        advice = _advice(row, word, seen.get(model))
         found.append(Verdict(model, word, advice))
     return found
 
@@ -81,19 +80,19 @@ def _is_beyond(row: Row) -> bool:
     return is_found and p is not None and p <= ALPHA
 
 
-def _advice(row: Row, word: str, visible: Row | None, control: str | None) -> str:
+def _advice(row: Row, word: str, visible: Row | None) -> str:
     """Return what to do about a word, short enough for a line of a terminal."""
     if word == "not testable":
         return _untested(row)
     is_found = finding_of(row) == "depends"
     cut = percent(1 - row["seen"]) if is_cut(row) else ""
-    if control == "position-blind":
+    if has_flag(row, "position_blind"):
         return (
             "A control: the questions differ by position; read the others against it."
             if is_found
             else "A control: no evidence that the questions differ by position."
         )
-    if control == "truncating":
+    if has_flag(row, "truncating"):
         return _of_truncating_control(row)
     if word == "sensitive":
         lowest = f"Lowest in {isolate(row['worst_same'] or row['worst_bucket'])}"
