@@ -197,6 +197,15 @@ def test_one_bucket_in_the_middle_is_found_by_its_own_contrast():
     assert stats.f.sf(t2, 1, n - 1) == pytest.approx(0.05 / 9)
 
 
+@pytest.mark.parametrize("n_units", [10, 20, 1000])
+def test_deviations_that_are_just_significant_leave_next_to_nothing(n_units):
+    for size in (0.05, 0.05 / 6, 0.05 / 20):
+        b = stats.beta.isf(size, 0.5, (n_units - 1) / 2)
+        for excess in np.geomspace(1e-16, 1e-9, 50):  # to the last digit
+            test = HotellingTest(n_units * b * (1 + excess), 1, n_units)
+            assert 0 <= test.least_share(size, alpha=0.05) < 1e-3
+
+
 @pytest.mark.parametrize("rank", [1, 2])
 def test_small_deviations_have_the_whole_error_on_one_side_and_large_ones_half_of_it(rank):
     n = 1000

@@ -300,13 +300,17 @@ class HotellingTest:
             return 0.0
         rest, of_one = self.n_units - self.rank, self._critical(alpha, 1)
         left = np.sqrt(self._found - critical + of_one) - np.sqrt(of_one)
+        found, most = self._found * rest / self.rank, of_one * rest
 
-        def quantile_beyond(true: float) -> float:
-            found = self._found * rest / self.rank
-            return float(ncfdtr(self.rank, rest, true * rest, found)) - (1 - size)
+        def beyond(true: float) -> float:
+            return float(ncfdtr(self.rank, rest, true, found)) - (1 - size)
 
-        true = of_one if quantile_beyond(of_one) >= 0 else brentq(quantile_beyond, 0, of_one)
-        return float(max(left, np.sqrt(true)) / np.sqrt(self._found))
+        # Of T^2, which is near 1 for any number of units: the root is known to as many digits.
+        if beyond(most) >= 0:
+            true = most
+        else:  # by rounding, 0 may be beyond a value that is just above the critical one
+            true = brentq(beyond, 0.0, most) if beyond(0.0) > 0 else 0.0
+        return float(max(left, np.sqrt(true / rest)) / np.sqrt(self._found))
 
     @property
     def _found(self) -> float:
