@@ -318,9 +318,38 @@ def test_a_badly_known_bucket_shows_no_more_than_its_own_bound():
     assert lower_end(profile, test, alpha=0.05) == pytest.approx(1 - last / first)
     assert low(0.3, 0.36) == pytest.approx(1 - last / first)
     assert low(0.2, 0.6) == pytest.approx(1 - 0.6 / 0.9)
-    assert low(0.2, 0.88) == pytest.approx(
-        1 - second / first
-    )  # the well-known ones alone show more
+    # The well-known ones alone show more.
+    assert low(0.2, 0.88) == pytest.approx(1 - second / first)
+
+
+def test_a_badly_known_bucket_that_is_itself_what_differs_needs_no_bound():
+    # Scores of little spread: its own test rejects, and its bound is of hits and misses.
+    means = np.array([0.6, 0.6, 0.5, 0.6, 0.6, 0.6])
+    profile = Profile(means, np.zeros((100, 6)), np.eye(6) * 0.02**2, 100)
+    own = {2: HotellingTest(20.0, 1, 100)}
+    test = BucketTest(100, np.zeros(6), p=0.001, p_bucket=0.001, buckets=own)
+    bounds = tuple(np.where(np.arange(6) == 2, end, np.nan) for end in (0.3, 0.7))
+    low = lower_end(profile, test, alpha=0.05, bounds=bounds)
+    assert low == lower_end(profile, test, alpha=0.05) > 0.05
+
+
+def test_the_lower_end_is_no_larger_than_the_psi_of_the_means():
+    # The means are -0.1 and more of what their errors share: a constant's fit is -0.1.
+    means, shared = np.array([0.6, 0.5, 0.4]), np.array([0.7, 0.6, 0.5])
+    covariance = 0.01 * np.outer(shared, shared) + 1e-6 * np.eye(3)
+    test = BucketTest(12, np.zeros(3), p=0.01, slope_bend_test=HotellingTest(9.0, 2, 12))
+    low = lower_end(Profile(means, np.zeros((12, 3)), covariance, 12), test, alpha=0.05)
+    assert low == pytest.approx(1 - 0.4 / 0.6)
+
+
+def test_exactly_three_misses_are_not_rare_however_they_round():
+    # 1 - 27 / 30 is a little less than .1, and 1 - 57 / 60 a little more than .05.
+    for n in (30, 40, 50, 60, 100, 150):
+        scores = np.ones((n, 2))
+        scores[:3] = 0
+        row = estimate(scores.ravel(), np.repeat(np.arange(n), 2), np.tile([0, 1], n))
+        bound = stats.beta.ppf(0.05, n - 3, 4)
+        assert 1 - bound / (1 - 3 / n) > row.psi_high + 0.01
 
 
 def test_the_corrected_value_is_zero_where_the_test_finds_nothing_at_all():

@@ -124,15 +124,18 @@ def lower_end(
 
     Fits each rejected alternative (slope and bend, or one bucket unlike the rest) to the means,
     leaves the share of its deviations that is not chance (`HotellingTest.least_share`) and returns
-    the largest PSI. What well-known buckets rejected says nothing of the mean of a few queries: of
-    badly known buckets, which have ``bounds`` (`_bounds_of_means`; NaN for others), PSI is no
-    larger than what a bound of theirs shows beside the well-known ones, or these by themselves.
+    the largest PSI, at most that of the means. What slope and bend of well-known buckets show says nothing of the mean of a
+    few queries: of badly known buckets, which have ``bounds`` (`_bounds_of_means`; NaN for others),
+    the PSI of slope and bend is no larger than what a bound of theirs shows beside the well-known
+    ones, or these by themselves. With fewer than two of these all buckets are taken as they are.
+    One bucket unlike the rest was rejected by its own mean, and needs no bound.
     """
     if test.p is None or test.p > alpha:
         return 0.0
     n_buckets = len(profile.means)
     each, alpha_of_each = np.eye(n_buckets), alpha / max(len(test.buckets), 1)
-    tried = [(slope_and_bend(n_buckets), test.slope_bend_test, alpha)]
+    of_all = slope_and_bend(n_buckets)
+    tried = [(of_all, test.slope_bend_test, alpha)]
     tried += [(each[:, [k]], own, alpha_of_each) for k, own in test.buckets.items()]
     rejected = [
         (directions, share)
@@ -143,16 +146,17 @@ def lower_end(
     least, most = bounds if bounds is not None else np.full((2, n_buckets), np.nan)
     known = np.isnan(least)
     ends = []
-    for (_, share), deviations in zip(rejected, fitted, strict=True):
+    for (directions, share), deviations in zip(rejected, fitted, strict=True):
         left = (centre + share * deviations)[:, None]
         end = float(psi_of_columns(left)[0])
-        if not known.all() and known.sum() > 1:
+        if directions is of_all and not known.all() and known.sum() > 1:
             means = profile.means[known]
             beside = [(np.nanmin(most), means.max()), (means.min(), np.nanmax(least))]
             shown = [1 - worst / max(best, ROUNDING) for worst, best in beside]
             end = float(min(end, max(*shown, psi_of_columns(left[known])[0])))
         ends.append(end)
-    return max(ends, default=0.0)
+    # The errors of a few clusters may look so alike that a constant's fit lies beside all means.
+    return min(max(ends, default=0.0), float(psi_of_columns(profile.means[:, None])[0]))
 
 
 def upper_end(profile: Profile, test: HotellingTest, *, alpha: float) -> float:
@@ -309,9 +313,9 @@ FEWEST_MISSES = 3.0
 that its mean lacks; of clusters: those with a miss."""
 
 SMALL_BUCKET = 0.5
-"""A bucket with fewer than this share of the median bucket's queries is badly known: `invert_psi`
-shrinks it to the others, and `lower_end` takes what these show for it. `_bounds_of_means` says what
-its mean may be."""
+"""A bucket with fewer than this share of the median bucket's queries is badly known: its mean is
+shrunk to those of the others in `invert_psi`, and goes along with their slope and bend in
+`lower_end`. `_bounds_of_means` says what it may be."""
 
 CONFOUNDED_P = 0.05
 """`p_confounded` below which a row is flagged."""
@@ -557,8 +561,8 @@ def _psi(
 ) -> dict[str, float | int | None]:
     """PSI of a profile, its interval, and the first of its best and worst buckets, by ``names``.
 
-    Neither interval nor corrected value with fewer than `FEWEST_DOCUMENTS` documents. The corrected
-    value is 0 if p > .5, else not below the lower end.
+    Neither interval nor corrected value with fewer than `FEWEST_DOCUMENTS` documents. The interval
+    holds the PSI; the corrected value is 0 if p > .5, else in it.
     """
     value = None if profile is None else position_sensitivity_index(profile.means)
     if profile is None or test is None or value is None:
@@ -626,7 +630,7 @@ def _has_rare_misses(table: DocumentTable, profile: Profile) -> BoolArray:
     best, misses = _misses(table, profile)
     if table.units is not None:  # documents of a cluster miss each by itself
         misses = (table.by_unit(table.counts * best - table.sums) > ROUNDING).sum(axis=0)
-    return np.asarray(misses < FEWEST_MISSES)
+    return np.asarray(misses < FEWEST_MISSES - 1e-6)  # 3 of any number are 3, however rounded
 
 
 def _drop(
