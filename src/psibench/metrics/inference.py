@@ -305,11 +305,11 @@ class HotellingTest:
         def beyond(true: float) -> float:
             return float(ncfdtr(self.rank, rest, true, found)) - (1 - size)
 
-        # Of T^2, which is near 1 for any number of units: the root is known to as many digits.
+        true = 0.0  # also where the value is above the critical one by no more than rounding
         if beyond(most) >= 0:
             true = most
-        else:  # by rounding, 0 may be beyond a value that is just above the critical one
-            true = brentq(beyond, 0.0, most) if beyond(0.0) > 0 else 0.0
+        elif beyond(0.0) > 0:
+            true = brentq(beyond, 0.0, most)
         return float(max(left, np.sqrt(true / rest)) / np.sqrt(self._found))
 
     @property

@@ -124,11 +124,12 @@ def lower_end(
 
     Fits each rejected alternative (slope and bend, or one bucket unlike the rest) to the means,
     leaves the share of its deviations that is not chance (`HotellingTest.least_share`) and returns
-    the largest PSI, at most that of the means. What slope and bend of well-known buckets show says nothing of the mean of a
-    few queries: of badly known buckets, which have ``bounds`` (`_bounds_of_means`; NaN for others),
-    the PSI of slope and bend is no larger than what a bound of theirs shows beside the well-known
-    ones, or these by themselves. With fewer than two of these all buckets are taken as they are.
-    One bucket unlike the rest was rejected by its own mean, and needs no bound.
+    the largest PSI, at most that of the means. What slope and bend of well-known buckets show says
+    nothing of the mean of a few queries: of badly known buckets, which have ``bounds``
+    (`_bounds_of_means`; NaN for others), the PSI of slope and bend is no larger than what a bound
+    of theirs shows beside the well-known ones, or these by themselves. With fewer than two of these
+    all buckets are taken as they are. One bucket unlike the rest was rejected by its own mean, and
+    needs no bound.
     """
     if test.p is None or test.p > alpha:
         return 0.0
