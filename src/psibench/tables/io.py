@@ -326,10 +326,7 @@ def _check_columns(found: list[str], spec: TableSpec, where: str) -> None:
     if missing or unknown:
         parts = [f"missing columns: {', '.join(missing)}"] if missing else []
         parts += [f"unknown columns: {', '.join(unknown)}"] if unknown else []
-        raise InputError(
-            f"{where}: not a '{spec.name}' table: {'; '.join(parts)}. "
-            f"Found: {', '.join(found) or 'none'}. Expected: {', '.join(spec.column_names)}."
-        )
+        raise InputError(f"{where}: not a '{spec.name}' table: {'; '.join(parts)}")
 
 
 def _check_key(frame: pl.DataFrame, spec: TableSpec, where: str) -> None:
