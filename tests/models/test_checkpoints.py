@@ -1,11 +1,13 @@
 import shutil
+import sys
+from types import SimpleNamespace
 
 import pytest
 from tiny_checkpoints import save_bert
 
-from psibench.errors import InputError
+from psibench.errors import InputError, missing_extra
 from psibench.models import checkpoints
-from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint
+from psibench.models.checkpoints import checkpoint_identity, loading, resolve_checkpoint
 
 
 def test_unknown_embedded_checkpoint_lists_the_supported_ones():
@@ -17,6 +19,14 @@ def test_embedded_checkpoint_without_its_package_is_a_missing_extra_and_no_bad_n
     monkeypatch.setitem(checkpoints.EMBEDDED, "all-MiniLM-L6-v2", "no_such_package_here")
     with pytest.raises(ModuleNotFoundError, match="no_such_package_here"):
         resolve_checkpoint("embedded:all-MiniLM-L6-v2")
+
+
+def test_a_library_that_is_not_installed_is_no_fault_of_the_checkpoint(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    entry = SimpleNamespace(checkpoint="some/checkpoint", revision=None)
+    with pytest.raises(ModuleNotFoundError) as raised, loading(entry):
+        pass
+    assert "psibench[models]" in (missing_extra(raised.value) or "")
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "~/nowhere-at-all", "a/b/c", ""])

@@ -119,11 +119,11 @@ def loading(entry: CheckpointEntry) -> Iterator[None]:
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
+    if sys.modules.get("sentence_transformers") is None:  # its absence is no fault of a checkpoint
+        with importing():
+            import sentence_transformers  # noqa: F401
     plain = (OSError, ValueError, ImportError, SafetensorError, StrictDataclassError)
     try:
-        if "sentence_transformers" not in sys.modules:
-            with importing():
-                import sentence_transformers  # noqa: F401
         yield
     except InputError:
         raise
