@@ -617,3 +617,15 @@ def test_a_drop_is_at_equal_documents_or_plain_where_documents_are_compared():
     thirds = estimate([0.5] * 40 + [0.25] * 40, np.arange(80), [0] * 40 + [1] * 40)
     assert "between_documents" in thirds.flags
     assert thirds.drop == pytest.approx(0.5)
+
+
+def test_a_nearly_empty_bucket_does_not_draw_the_lower_end_to_its_own_mean():
+    # 1 - .05 / .6; weighed by its own small error the last bucket was the centre of the fit.
+    low = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        documents, buckets = np.repeat(np.arange(200), 3), np.tile(np.arange(3), 200)
+        scores = (rng.random(600) < np.where(buckets == 2, 0.05, 0.6)) * 1.0
+        low.append(estimate(scores, documents, buckets).psi_same_low)
+    assert sum(end > 1 - 0.05 / 0.6 for end in low) <= 4
+    assert np.median(low) > 0.8

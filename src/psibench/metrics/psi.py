@@ -19,7 +19,7 @@ observed one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -158,6 +158,19 @@ def lower_end(
         ends.append(end)
     # The errors of a few clusters may look so alike that a constant's fit lies beside all means.
     return min(max(ends, default=0.0), float(psi_of_columns(profile.means[:, None])[0]))
+
+
+def _at_one_mean(profile: Profile, centre: FloatArray, score_limit: float) -> Profile:
+    """Return a profile with the errors that it would have if all means were the mean of ``centre``.
+
+    ``centre`` are the means at which they have their variance, as in `invert_psi`. The variance of
+    a nearly empty bucket is small as its mean is: weighed by it, all fits would begin there.
+    """
+    middle = np.full_like(centre, centre.mean())
+    scale = np.sqrt(
+        _variance_function(middle, score_limit) / _variance_function(centre, score_limit)
+    )
+    return replace(profile, covariance=profile.covariance * np.outer(scale, scale))
 
 
 def upper_end(profile: Profile, test: HotellingTest, *, alpha: float) -> float:
@@ -576,11 +589,13 @@ def _psi(
         few = (table.counts > 0).sum(axis=0) < FEWEST_BUCKET_DOCUMENTS
         few |= table.bucket_sizes < SMALL_BUCKET * np.median(table.bucket_sizes)
         bounds = _bounds_of_means(table, profile, alpha, of=few)
-        low = lower_end(profile, test, alpha=alpha, bounds=bounds)
+        centre = table.smoothed(table.bucket_means)
+        of_one_mean = _at_one_mean(profile, centre, table.score_limit)
+        low = lower_end(of_one_mean, test, alpha=alpha, bounds=bounds)
         high, corrected = invert_psi(
             profile.means,
             draw_errors(profile.covariance),
-            centre=table.smoothed(table.bucket_means),
+            centre=centre,
             level=level,
             score_limit=table.score_limit,
         )
