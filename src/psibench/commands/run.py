@@ -50,6 +50,10 @@ GIVEN_OTHERWISE = {
     "-s": "call snakemake itself",
 }
 """Options of Snakemake that would make it run something else than what was checked."""
+TARGETS = (
+    "A config ends in .yaml; targets are files of results/ (results/psi_table.csv), `probes` and "
+    "`study`. For a folder of texts: `psibench init NAME --corpus FOLDER`"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,6 +130,10 @@ def run(args: argparse.Namespace) -> None:
         failed,
     )
     if status:
+        messages = [one.getMessage() for one in failed.buffer]
+        for target in targets:
+            if any(f"No rule to produce {target} " in said for said in messages):
+                raise InputError(f"{target}: neither a config nor a target. {TARGETS}")
         of_jobs = [one for one in failed.buffer if one.getMessage().startswith("Error in rule")]
         logs = [log for one in of_jobs for log in getattr(one, "log", None) or ["no log"]]
         said = {log: input_error(Path(log)) for log in logs}
