@@ -224,5 +224,5 @@ def show_results(targets: Sequence[str]) -> None:
 DESCRIPTION = (
     "Run the workflow in this folder: results/ and store/ are made here. Options of "
     "Snakemake follow after --, as in `psibench run my.yaml -- --until encode`; its exit code is "
-    "the command's, but 2 where jobs failed on bad input alone."
+    "the command's, but 2 on bad input."
 )
