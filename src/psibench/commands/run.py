@@ -12,6 +12,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from importlib.util import find_spec
 from logging.handlers import BufferingHandler
 from pathlib import Path
@@ -193,7 +194,7 @@ def run_snakemake(arguments: Sequence[str], failed: logging.Handler) -> int:
     try:
         with redirect_stdout(sys.__stdout__), redirect_stderr(sys.__stderr__):
             with importing():
-                import snakemake.cli  # noqa: F401
+                import_module("snakemake.cli")
             runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
