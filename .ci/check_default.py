@@ -50,6 +50,8 @@ def main(folder: Path) -> None:
     )
     rows = {row["model"]: row for row in pooled.iter_rows(named=True)}
     blind, cut = rows["minilm-static"], rows["minilm-first-128"]
+    assert "position_blind" in blind["flags"], blind
+    assert "truncating" in cut["flags"], cut
     assert blind["p_adjusted"] > 0.05, blind
     assert 100 < blind["n_clusters"] < blind["n_documents"], blind  # pages of the documentation
     assert cut["p_adjusted"] < 0.001 > cut["p_control_adjusted"], cut

@@ -260,6 +260,17 @@ def test_a_bucket_of_few_queries_bounds_psi_from_above_and_not_from_below(n_last
         assert 0 < row.psi_low < 1 - means.mean[1] / means.mean[0]
 
 
+@pytest.mark.parametrize("n_last", [40, 60])
+def test_a_small_bucket_is_as_low_as_its_own_mean_shows_and_may_be(n_last):
+    # Means .95 and .8 of 300 queries each, .5 of the last bucket's.
+    every, last = np.arange(300), np.arange(n_last)
+    scores = np.concatenate([every % 20 > 0, every % 5 > 0, last % 2]) * 1.0
+    row = estimate(scores, [*every, *every, *last], np.repeat([0, 1, 2], [300, 300, n_last]))
+    half = n_last // 2
+    assert row.psi_low == pytest.approx(1 - stats.beta.ppf(0.95, half + 1, half) / 0.95)
+    assert row.psi_high == pytest.approx(1 - stats.beta.ppf(0.025, half, half + 1) / 0.95)
+
+
 def test_a_few_queries_that_all_hit_are_no_evidence_of_unequal_bucket_means():
     scores, documents, buckets = controlled(10, [1.0, 1.0, 1.0], n_documents=300, mean=0.85)
     scores[buckets == 2] = 1.0
@@ -320,6 +331,14 @@ def test_a_badly_known_bucket_shows_no_more_than_its_own_bound():
     assert low(0.2, 0.6) == pytest.approx(1 - 0.6 / 0.9)
     # The well-known ones alone show more.
     assert low(0.2, 0.88) == pytest.approx(1 - second / first)
+
+
+def test_a_badly_known_bucket_may_be_the_best_one():
+    means, n = np.array([0.5, 0.55, 0.95]), 1000
+    profile = Profile(means, np.zeros((n, 3)), np.eye(3) * 0.02**2, n)
+    test = BucketTest(n, np.zeros(3), p=0.001, slope_bend_test=HotellingTest(900.0, 2, n))
+    bounds = (np.array([np.nan, np.nan, 0.7]), np.array([np.nan, np.nan, 0.99]))
+    assert lower_end(profile, test, alpha=0.05, bounds=bounds) == pytest.approx(1 - 0.5 / 0.7)
 
 
 def test_a_badly_known_bucket_that_is_itself_what_differs_needs_no_bound():

@@ -56,6 +56,12 @@ def test_a_first_stage_is_searched_whether_or_not_it_is_evaluated():
     assert third["reading_known"]
 
 
+def test_scoring_is_told_which_model_is_the_truncating_control():
+    plan = plan_of({"b": PLAIN}, models=["all-minilm-l6-v2", "minilm-first-128", "minilm-static"])
+    compared = compared_models(plan, "b", "eng-Latn", "eng-Latn")
+    assert [one["model"] for one in compared if one["is_truncating"]] == ["minilm-first-128"]
+
+
 def test_a_benchmark_may_have_a_first_stage_of_its_own():
     plan = plan_of(
         {"a": PLAIN | {"first_stage": "all-minilm-l6-v2"}, "b": PLAIN}, models=["second", "third"]

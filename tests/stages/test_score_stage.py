@@ -7,7 +7,16 @@ from psibench.metrics import scoring
 from psibench.metrics.aggregate import RowLabels
 from psibench.metrics.scoring import ScoredModel, run_score, take_runs
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import ENCODINGS, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN, TableSpec
+from psibench.tables.schemas import (
+    ENCODINGS,
+    PSI_TABLE,
+    QRELS,
+    QUERIES,
+    QUERY_SCORES,
+    RUN,
+    SEEN,
+    TableSpec,
+)
 
 SOURCE = Provenance(stage="build", stage_version=1, queries_by="simulation")
 
@@ -46,7 +55,7 @@ def run_stage(tmp_path, run, *, encodings=None, seen=None, metrics=("ndcg@10",),
     """Score one model; return its per-query scores."""
     files = {name: tmp_path / f"{name}.parquet" for name in ("buckets", "psi", "comparisons")}
     run_score(
-        [ScoredModel("m", "any", run, encodings, seen)],
+        [ScoredModel("m", "any", run, encodings, seen, on_filter_panel=True, is_truncating=True)],
         labels=RowLabels("b", "eng-Latn", "eng-Latn"),
         metrics=metrics,
         psi_metrics=metrics[:1],
@@ -101,6 +110,8 @@ def test_each_query_is_scored_in_its_domain(tmp_path, domain):
         ("qa", "a", 1.0),
         ("qb", "b", 0.5),
     ]
+    flags = read_table(tmp_path / "psi.parquet", PSI_TABLE)["flags"]
+    assert flags.str.contains("filter_panel, truncating").all()
 
 
 @pytest.mark.parametrize(("visible_char_end", "share"), [(20, 1.0), (15, 0.5), (0, 0.0)])

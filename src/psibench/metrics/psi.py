@@ -10,7 +10,7 @@ An interval of a PSI:
   the test found, less what chance may have added (`lower_end`);
 - ends at the largest of three: the largest PSI under which one as small as the observed is not rare
   (`invert_psi`), of clusters the fitted slope and bend enlarged (`upper_end`), and the PSI if badly
-  known buckets are as low as they may be (`_bounds_of_means`).
+  known buckets are as low as they may be (`_least_means`).
 
 `invert_psi` also gives the value corrected for noise: the PSI whose expected plain PSI is the
 observed one.
@@ -118,7 +118,7 @@ def lower_end(
     test: BucketTest,
     *,
     alpha: float,
-    bounds: tuple[FloatArray, FloatArray] | None = None,
+    bounds: Sequence[FloatArray] | None = None,
 ) -> float:
     """Least PSI that the data allow: 0 exactly where the test does not reject at alpha.
 
@@ -126,31 +126,30 @@ def lower_end(
     leaves the share of its deviations that is not chance (`HotellingTest.least_share`) and returns
     the largest PSI, at most that of the means. What slope and bend of well-known buckets show says
     nothing of the mean of a few queries: of badly known buckets, which have ``bounds``
-    (`_bounds_of_means`; NaN for others), the PSI of slope and bend is no larger than what a bound
-    of theirs shows beside the well-known ones, or these by themselves. With fewer than two of these
-    all buckets are taken as they are. One bucket unlike the rest was rejected by its own mean, and
-    needs no bound.
+    (`_least_means` and `_most_means`; NaN for others), the PSI of slope and bend is no larger than
+    what a bound of theirs shows beside the well-known ones, or these by themselves. With fewer than
+    two of these all buckets are taken as they are. One bucket unlike the rest was rejected by its
+    own mean, and needs no bound.
     """
     if test.p is None or test.p > alpha:
         return 0.0
     n_buckets = len(profile.means)
     each, alpha_of_each = np.eye(n_buckets), alpha / max(len(test.buckets), 1)
-    of_all = slope_and_bend(n_buckets)
-    tried = [(of_all, test.slope_bend_test, alpha)]
-    tried += [(each[:, [k]], own, alpha_of_each) for k, own in test.buckets.items()]
+    tried = [(slope_and_bend(n_buckets), test.slope_bend_test, alpha, True)]
+    tried += [(each[:, [k]], own, alpha_of_each, False) for k, own in test.buckets.items()]
     rejected = [
-        (directions, share)
-        for directions, own, size in tried
+        (directions, share, is_of_all)
+        for directions, own, size, is_of_all in tried
         if own is not None and (share := own.least_share(size, alpha=alpha)) > 0
     ]
-    centre, *fitted = _fit_deviations(profile, *(directions for directions, _ in rejected))
+    centre, *fitted = _fit_deviations(profile, *(directions for directions, _, _ in rejected))
     least, most = bounds if bounds is not None else np.full((2, n_buckets), np.nan)
     known = np.isnan(least)
     ends = []
-    for (directions, share), deviations in zip(rejected, fitted, strict=True):
+    for (_, share, is_of_all), deviations in zip(rejected, fitted, strict=True):
         left = (centre + share * deviations)[:, None]
         end = float(psi_of_columns(left)[0])
-        if directions is of_all and not known.all() and known.sum() > 1:
+        if is_of_all and not known.all() and known.sum() > 1:
             means = profile.means[known]
             beside = [(np.nanmin(most), means.max()), (means.min(), np.nanmax(least))]
             shown = [1 - worst / max(best, ROUNDING) for worst, best in beside]
@@ -323,13 +322,13 @@ of this project."""
 
 FEWEST_MISSES = 3.0
 """Expected misses of a bucket below which its mean is taken to be no more certain than
-`_bounds_of_means` has it. Misses: the documents that hold it, times the share of the best score
+`_least_means` has it. Misses: the documents that hold it, times the share of the best score
 that its mean lacks; of clusters: those with a miss."""
 
 SMALL_BUCKET = 0.5
 """A bucket with fewer than this share of the median bucket's queries is badly known: its mean is
 shrunk to those of the others in `invert_psi`, and goes along with their slope and bend in
-`lower_end`. `_bounds_of_means` says what it may be."""
+`lower_end`. `_least_means` says what it may be."""
 
 CONFOUNDED_P = 0.05
 """`p_confounded` below which a row is flagged."""
@@ -588,7 +587,7 @@ def _psi(
         alpha = 1 - level
         few = (table.counts > 0).sum(axis=0) < FEWEST_BUCKET_DOCUMENTS
         few |= table.bucket_sizes < SMALL_BUCKET * np.median(table.bucket_sizes)
-        bounds = _bounds_of_means(table, profile, alpha, of=few)
+        bounds = [of(table, profile, alpha, few) for of in (_least_means, _most_means)]
         centre = table.smoothed(table.bucket_means)
         of_one_mean = _at_one_mean(profile, centre, table.score_limit)
         low = lower_end(of_one_mean, test, alpha=alpha, bounds=bounds)
@@ -603,8 +602,8 @@ def _psi(
             # However many the clusters: the covariance of few is not well known.
             high = max(high, upper_end(profile, test.slope_bend_test, alpha=alpha))
         # Where the lower end is 0, the upper one alone may miss.
-        of = few | _has_rare_misses(table, profile)
-        least, _ = _bounds_of_means(table, profile, alpha / (1 if low == 0 else 2), of=of)
+        bounded = few | _has_rare_misses(table, profile)
+        least = _least_means(table, profile, alpha / (1 if low == 0 else 2), bounded)
         high = max(high, 1 - float(np.fmin(least, profile.means).min() / profile.means.max()))
         corrected = 0.0 if test.p is not None and test.p > 0.5 else max(corrected, low)
     best, worst = (
@@ -613,24 +612,32 @@ def _psi(
     return dict(zip(names, (value, low, high, corrected, best, worst), strict=True))
 
 
-def _bounds_of_means(
-    table: DocumentTable, profile: Profile, alpha: float, *, of: BoolArray
-) -> tuple[FloatArray, FloatArray]:
-    """One-sided bounds at alpha ``of`` some buckets' means, (n_buckets,) each; NaN of others.
+def _least_means(
+    table: DocumentTable, profile: Profile, alpha: float, bounded: BoolArray
+) -> FloatArray:
+    """Lower bounds at alpha of the means of ``bounded`` buckets, (n_buckets,); NaN of others.
 
-    Those of Clopper and Pearson (Biometrika 26, 1934) for the n documents (or clusters) that hold a
-    bucket: the lower one is ``alpha^(1 / n)`` of the best score where all of n found it. If all
-    documents score alike, that score stands for the best, at the lower end.
+    The one-sided ones of Clopper and Pearson (Biometrika 26, 1934) for the n documents (or
+    clusters) that hold a bucket: ``alpha^(1 / n)`` of the best score where all of n found it. If
+    all documents score alike, that score stands for the best.
     """
     from scipy.special import betaincinv
 
     best, misses = _misses(table, profile)
-    hits = table.holding - misses
-    least = betaincinv(np.maximum(hits, ROUNDING), misses + 1, alpha) * best
+    hits = np.maximum(table.holding - misses, ROUNDING)
+    return np.where(bounded, betaincinv(hits, misses + 1, alpha) * best, np.nan)
+
+
+def _most_means(
+    table: DocumentTable, profile: Profile, alpha: float, bounded: BoolArray
+) -> FloatArray:
+    """Upper bounds, as `_least_means`; the best score is the largest that a query can have."""
+    from scipy.special import betaincinv
+
     hits = table.holding * np.minimum(profile.means / table.score_limit, 1.0)
     misses = np.maximum(table.holding - hits, ROUNDING)
     most = (1 - betaincinv(misses, hits + 1, alpha)) * table.score_limit
-    return np.where(of, least, np.nan), np.where(of, most, np.nan)
+    return np.where(bounded, most, np.nan)
 
 
 def _misses(table: DocumentTable, profile: Profile) -> tuple[FloatArray, FloatArray]:
@@ -669,7 +676,7 @@ def _drop(
     quantile = _student(holding, level).max()
     reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
     rare = _has_rare_misses(table, profile)
-    least, _ = _bounds_of_means(table, profile, (1 - level) / 2, of=rare)  # each end may miss
+    least = _least_means(table, profile, (1 - level) / 2, rare)  # each end may miss
     least = np.fmin(least, profile.means)
     return (
         float(value),

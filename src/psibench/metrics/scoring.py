@@ -133,8 +133,12 @@ def run_score(
     tables = result_tables(
         (
             Evaluated(
-                *(one.model, one.kind, frame),
-                *(one.reading_known, one.on_filter_panel, one.is_truncating),
+                one.model,
+                one.kind,
+                frame,
+                reading_known=one.reading_known,
+                on_filter_panel=one.on_filter_panel,
+                is_truncating=one.is_truncating,
             )
             for one, frame in zip(models, scored, strict=True)
         ),
