@@ -1,7 +1,6 @@
 """What each peer's own loader reads of an export, and what its scorer says of a run on it."""
 
 import gzip
-import json
 import shutil
 
 import polars as pl
@@ -137,24 +136,6 @@ def test_a_pyterrier_run_is_scored_by_psibench(peer, exported, tmp_path, bm25, b
     asked, judged = (table(built, LANGUAGE, name) for name in ("queries", "qrels"))
     scored = query_scores(again, asked, judged, domain="all").select("query_id", "ndcg@10")
     assert dict(scored.iter_rows()) == pytest.approx(bm25[1], abs=1e-9)
-
-
-@pytest.mark.parametrize("layout", ["posir", "mteb", "beir", "trec"])
-def test_croissant_metadata_is_valid_and_leads_to_the_rows(peer, exported, layout, built):
-    croissant = peer("mlcroissant")
-    folder = exported(layout)
-    dataset = croissant.Dataset(str(folder / "croissant.json"))
-    assert not dataset.metadata.ctx.issues.errors
-    named = {one["@id"] for one in json.loads((folder / "croissant.json").read_text())["recordSet"]}
-    corpus = {
-        "posir": f"{LANGUAGE}/{DOMAINS[0]}/corpus/test",
-        "mteb": f"{LANGUAGE}/corpus/test",
-    }.get(layout, f"{LANGUAGE}/corpus")
-    assert corpus in named
-    rows = list(dataset.records(corpus))
-    domains = DOMAINS[:1] if layout == "posir" else DOMAINS
-    found = [row[f"{corpus}/text"].decode() for row in rows]
-    assert found == table(built, LANGUAGE, "corpus", domains)["text"].to_list()
 
 
 def test_datasets_loads_every_config_of_the_card(peer, exported, built):

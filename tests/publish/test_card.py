@@ -1,6 +1,4 @@
-"""The card and the Croissant metadata of an export say what was counted and measured."""
-
-import json
+"""The card of an export says what was counted and measured."""
 
 import polars as pl
 import pytest
@@ -8,7 +6,7 @@ import yaml
 from built_benchmark import SOURCE, make_benchmark
 
 from psibench.cli import main
-from psibench.tables import hash_file, write_table
+from psibench.tables import write_table
 from psibench.tables.schemas import PSI_TABLE
 
 
@@ -79,27 +77,3 @@ def test_the_licence_is_asked_for(tmp_path, results, capsys):
     assert (front["license"], front["license_link"]) == ("other", link)
     assert front["language"] == ["deu", "eng"]
     assert front["size_categories"] == ["n<1K"]
-
-
-@pytest.mark.parametrize("layout", ["posir", "mteb", "beir", "trec"])
-def test_croissant_metadata_names_every_file_with_its_hash_and_columns(tmp_path, results, layout):
-    out = tmp_path / "out"
-    assert export(results, out, "--licence", "cc-by-4.0", layout=layout) == 0
-    found = json.loads((out / "croissant.json").read_text())
-    files = {one["contentUrl"]: one for one in found["distribution"]}
-    there = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    assert set(files) == there - {"README.md", "croissant.json", "eval.yaml"}
-    for path, one in files.items():
-        assert f"sha256:{one['sha256']}" == hash_file(out / path)
-    for records in found["recordSet"]:
-        (path,) = {field["source"]["fileObject"]["@id"] for field in records["field"]}
-        columns = [field["source"]["extract"]["column"] for field in records["field"]]
-        if path.endswith(".parquet"):
-            assert set(columns) <= set(pl.read_parquet_schema(out / path))
-        elif path.endswith(".jsonl"):
-            assert set(columns) <= set(json.loads((out / path).open().readline()))
-    described = {f["name"]: f.get("description") for r in found["recordSet"] for f in r["field"]}
-    if layout != "trec":  # as docs/tables.md has it
-        assert described["score"] == "relevance grade, above 0 for a positive"
-    assert found["license"] == "cc-by-4.0"
-    assert found["datePublished"]

@@ -7,7 +7,6 @@ from pathlib import Path
 from psibench.errors import InputError
 from psibench.formats.built import Dataset, clashing_domains, find_datasets, prefixed_domains
 from psibench.publish.card import Licence, card_text, gather_facts, lost_positions
-from psibench.publish.croissant import croissant
 from psibench.publish.layouts import LAYOUTS, Export, collections_of
 from psibench.publish.mteb import EVAL_YAML, eval_yaml
 from psibench.tables import write_text
@@ -48,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write all tables, a README.md, a croissant.json and for MTEB an eval.yaml, or nothing."""
+    """Write all tables, a README.md and for MTEB an eval.yaml, or nothing."""
     licence = Licence(args.licence, args.licence_link)
     datasets = find_datasets(args.benchmark, languages=args.languages, domains=args.domains)
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
@@ -62,8 +61,6 @@ def run(args: argparse.Namespace) -> None:
         name = args.benchmark.resolve().name
         card = card_text(name, facts, written, layout=args.layout, licence=licence)
         write_text(card, temporary / "README.md")
-        described = croissant(name, facts, written, folder=temporary, licence=licence)
-        write_text(described, temporary / "croissant.json")
         if args.layout == "mteb":
             write_text(eval_yaml(name, written), temporary / EVAL_YAML)
         temporary.chmod(0o755)
@@ -107,7 +104,7 @@ def _names(text: str) -> list[str]:
 
 DESCRIPTION = (
     "Write the tables of results/BENCHMARK/data in a layout that other programs read, "
-    "with a card (README.md) of what was measured and Croissant metadata (croissant.json). posir: "
+    "with a card (README.md) of what was measured. posir: "
     "OUT/LANG/DOMAIN/{corpus,queries,qrels}/test.parquet, which `recipe: posir_release` reads "
     "back. mteb: configs LANG-corpus, LANG-queries, LANG-qrels, and eval.yaml, by which the hub "
     "takes results. beir: OUT/LANG/corpus.jsonl, "

@@ -73,11 +73,6 @@ class Facts:
     attrition: pl.DataFrame | None
     controls: pl.DataFrame | None
 
-    @property
-    def days(self) -> list[str]:
-        """The days that tables were made on, as they say, in order."""
-        return sorted({str(one["created"])[:10] for one in self.records if one.get("created")})
-
 
 def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_positions: bool) -> Facts:
     """Count datasets, and read what the benchmark's tables say of filters and controls."""
@@ -147,6 +142,7 @@ def card_text(
 ) -> str:
     """Return the card of a benchmark in a layout."""
     counts, records = facts.counts, facts.records
+    days = sorted({str(one["created"])[:10] for one in records if one.get("created")})
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -170,7 +166,7 @@ def card_text(
             for one in records
             if {"stage", "stage_version"} <= one.keys()
         ),
-        days=dict.fromkeys([*facts.days[:1], *facts.days[-1:]]),
+        days=dict.fromkeys([*days[:1], *days[-1:]]),
         version=__version__,
         export_version=EXPORT_VERSION,
         authors=_named(records, "queries_by"),

@@ -88,8 +88,6 @@ class Written:
     path: Path
     table: str
     collection: str
-    columns: Mapping[str, pl.DataType]
-    n_rows: int
 
 
 @dataclass(frozen=True)
@@ -203,8 +201,7 @@ def _write(
     """
     path = Path(folder or part.name, file)
     (export.out / path).parent.mkdir(parents=True, exist_ok=True)
-    schema: dict[str, pl.DataType] = {}
-    writer, n_rows = None, 0
+    writer = None
     with ExitStack() as stack:
         stream = stack.enter_context((export.out / path).open("wb"))
         for frame in frames:
@@ -218,9 +215,8 @@ def _write(
                 writer.write_table(rows.cast(writer.schema))
             else:
                 frame.write_csv(stream, quote_style="never", **csv)
-            schema, n_rows = schema or dict(frame.schema), n_rows + frame.height
     collection = part.collection if isinstance(part, Subset) else part
-    return Written(f"{part.name}-{table}", path, table, collection.name, schema, n_rows)
+    return Written(f"{part.name}-{table}", path, table, collection.name)
 
 
 # --- PosIR -----------------------------------------------------------------------------------

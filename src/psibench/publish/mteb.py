@@ -25,6 +25,7 @@ from psibench.publish.layouts import Written
 from psibench.publish.retriever import KIND, Results, ranked
 from psibench.reading import read_text_file
 from psibench.report.wording import ENDS, estimate, number
+from psibench.tables import hash_file
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import version_of
 
@@ -210,6 +211,8 @@ def _languages(subset: str) -> list[str]:
 
 
 def _revision(root: Path, buckets: str) -> str:
-    """Hash the metadata, which has the hash of every file, and what the figures depend on."""
-    figures = f"{METRIC} by {buckets}, version {version_of('score')}\n".encode()
-    return hashlib.sha256(figures + (root / "croissant.json").read_bytes()).hexdigest()[:40]
+    """Hash every table, and what the figures depend on."""
+    lines = [f"{METRIC} by {buckets}, version {version_of('score')}"]
+    for path in sorted(root.rglob("*.parquet")):
+        lines.append(f"{path.relative_to(root).as_posix()} {hash_file(path)}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:40]
