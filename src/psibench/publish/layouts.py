@@ -20,7 +20,7 @@ trec  `LANG/corpus.jsonl` (`docno`, `text`), `topics.tsv`, `qrels.trec`, `querie
 ===== ==========================================================================================
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property

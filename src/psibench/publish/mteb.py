@@ -119,8 +119,7 @@ def eval_yaml(name: str, written: Sequence[Written]) -> str:
     """Return the eval.yaml of an export for MTEB, with which the hub takes results on it.
 
     The format is the hub's (https://huggingface.co/docs/hub/eval-results), the tasks those that
-    MTEB writes for a task of this name: all subsets together, then each, `NAME_SUBSET_test`. Of
-    these `psibench publish results` makes a model's results.
+    MTEB writes for a task of this name: all subsets together, then each, `NAME_SUBSET_test`.
     """
     tasks: list[dict[str, str]] = [{"id": name}]
     for one in written:
