@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "leaderboard",
         help=text,
         description="Write one HTML file with the PSI tables of several runs side by side: mean, "
-        "groups that are not told apart, PSI, p-values, and a word per model. A model's name leads "
+        "PSI, p-values, and a word per model. A model's name leads "
         "to the report.html of its run.",
     )
     board.add_argument(
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     board.add_argument(
         "--example",
         action="store_true",
-        help="the figures of the papers, alone or beside those of RESULTS",
+        help="the figures of the papers, alone or in tables below those of RESULTS",
     )
     board.add_argument(
         "--out", type=Path, required=True, metavar="FILE.html", help="the page; replaced if there"

@@ -1,8 +1,8 @@
 """Many runs on one page: a table per benchmark, language pair and length, a row per model.
 
 One table has the systems that were asked the same number of queries of one benchmark, by one
-metric and bucket scheme: means of others do not compare. Figures of the papers stand beside those
-of a run of the same data, or alone.
+metric and bucket scheme: means of others do not compare. Figures of the papers have tables of their
+own.
 """
 
 import base64
@@ -10,23 +10,15 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import polars as pl
 from markupsafe import Markup
 
 from psibench.config.registry import load_registry
 from psibench.errors import InputError
-from psibench.metrics.comparison import mean_difference, step_down_p
-from psibench.metrics.inference import units_of
-from psibench.metrics.psi import mean_interval
-from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
-from psibench.report.comparison import letters
 from psibench.report.published import DATA_TEXTS, EVERY, published_figures
 from psibench.report.scores import PSI_FORMS, word_chip
 from psibench.report.tables import (
@@ -43,21 +35,18 @@ from psibench.report.verdict import WORDS, word_of
 from psibench.report.views import PAIR, PREFERRED_METRIC, headline_metric, simulation_note
 from psibench.report.wording import MISSING, SCHEME_TEXTS
 from psibench.tables import read_provenance, read_table
-from psibench.tables.columns import read_columns
 from psibench.tables.io import read_any_table
 from psibench.tables.provenance import now
-from psibench.tables.schemas import PSI_TABLE, PUBLISHED_COMPARISON, QUERY_SCORES
+from psibench.tables.schemas import PSI_TABLE
 from psibench.tables.spec import POOLED
 
 REPORT = "report.html"
 LENGTH_TEXTS = {POOLED: "all lengths"}
-DATA = {"data": pl.String, "n_published": pl.Int64, "benchmark": pl.String}
 ASKED = ("benchmark", "pair", "length_bucket", "metric", "buckets", "n_asked")
 """What the systems of a table share; n_asked: queries of the pair, null where not known."""
 FIGURES = {
     "Source": "source",
     "Mean": "mean",
-    "Group": "group",
     "PSI at equal documents": "psi_same",
     "Published PSI": "psi",
     "Adjusted p": "p_adjusted",
@@ -101,15 +90,6 @@ class Run:
             is_published=False,
         )
 
-    def same_data(self) -> pl.DataFrame:
-        """Return which of its benchmarks are a paper's data, query for query: DATA."""
-        path, none = self.folder / f"{PUBLISHED_COMPARISON.name}.parquet", pl.DataFrame(schema=DATA)
-        if not path.is_file():
-            return none
-        on = [name for name in PUBLISHED_COMPARISON.key if name != "benchmark"]
-        found = read_table(path, PUBLISHED_COMPARISON).filter(pl.col("differs").is_null())
-        return found.join(published_figures(), on=on).select(*DATA).unique(maintain_order=True)
-
 
 def runs_of(folders: Sequence[Path]) -> list[Run]:
     """Name results folders by their paths below the folder that holds all of them.
@@ -130,26 +110,11 @@ def runs_of(folders: Sequence[Path]) -> list[Run]:
     return [Run(*one) for one in zip(folders, names, strict=True)]
 
 
-@lru_cache(maxsize=16)
-def _scores(run: Run, benchmark: str, pair: str, metric: str) -> pl.DataFrame:
-    """Return per-query scores of a benchmark and language pair; no rows if they are not kept.
-
-    They are where a workflow has them, or beside the table as `psibench score` writes them.
-    """
-    of_pair = run.folder / benchmark / "scores" / f"{pair}.parquet"
-    beside = sorted(run.folder.glob(f"{QUERY_SCORES.name}*.parquet"))
-    paths = [of_pair] if of_pair.is_file() else beside
-    columns = (*QUERY_SCORES.key, "domain", "document_id", "cluster", "length_bucket")
-    found = [read_columns(path, QUERY_SCORES, columns, optional=[metric]) for path in paths]
-    return pl.concat([QUERY_SCORES.empty().select(columns), *found], how="diagonal")
-
-
-def published_rows(same: pl.DataFrame) -> pl.DataFrame:
+def published_rows() -> pl.DataFrame:
     """Return the papers' models as rows, without intervals and what rests on single queries.
 
-    ``same`` as of `Run.same_data`: benchmarks whose names the papers' data have here. Where a paper
-    prints scores by position alone, mean and PSI are those of its buckets. What has no PSI (BEIR)
-    is left out, and Myopic's SQuAD-PosQ, which is PosQ's figure for figure.
+    Where a paper prints scores by position alone, mean and PSI are those of its buckets. What has
+    no PSI (BEIR) is left out, and Myopic's SQuAD-PosQ, which is PosQ's figure for figure.
     """
     kinds = {name: entry.kind for name, entry in load_registry().items()}
     is_twice = (pl.col("paper") == "Myopic") & (pl.col("data") == "squad_posq")
@@ -170,9 +135,8 @@ def published_rows(same: pl.DataFrame) -> pl.DataFrame:
             psi=pl.coalesce(of["psi"].first(), 1 - buckets.min() / buckets.max()),
             tables=pl.col("table").unique(maintain_order=True).str.join(", "),
         )
-        .join(same, on=["data", "n_published"], how="left", maintain_order="left")
         .with_columns(
-            pl.col("benchmark").fill_null(pl.col("data").replace(DATA_TEXTS)),
+            benchmark=pl.col("data").replace(DATA_TEXTS),
             metric=pl.lit(PREFERRED_METRIC),
             source=pl.format("{}, {}", "paper", "tables"),
             is_published=True,
@@ -189,8 +153,7 @@ def all_rows(runs: Sequence[Run], *, published: bool) -> pl.DataFrame:
     """
     found = [run.rows() for run in runs]
     if published:
-        same = pl.concat([pl.DataFrame(schema=DATA), *(run.same_data() for run in runs)])
-        found.append(published_rows(same.unique(maintain_order=True)))
+        found.append(published_rows())
     empty = PSI_TABLE.empty().with_columns(word=pl.lit(None, pl.String))
     rows = pl.concat([empty, *found], how="diagonal_relaxed").with_row_index("place")
     pair = PAIR.str.replace(f"^{EVERY}\\b", "mean over languages").alias("pair")
@@ -211,65 +174,18 @@ def all_rows(runs: Sequence[Run], *, published: bool) -> pl.DataFrame:
     return rows.sort(order, nulls_last=True, maintain_order=True).drop("place")
 
 
-def _with_groups(rows: pl.DataFrame, runs: Mapping[str, Run]) -> tuple[pl.DataFrame, str]:
-    """Add the means' intervals and groups to the rows of a table, and say what cannot be told.
-
-    Both need per-query scores; as of `psibench.report.comparison.ranked`, over the rows with such.
-    """
-    one = rows.row(0, named=True)
-    metric, length = one["metric"], one["length_bucket"]
-    kept: dict[int, pl.DataFrame] = {}
-    for place, row in enumerate(rows.iter_rows(named=True)):
-        if (run := runs.get(row["source"])) is None:
-            continue
-        pair = f"{row['query_lang']}-{row['corpus_lang']}"
-        scores = _scores(run, row["benchmark"], pair, metric)
-        mine = scores.filter(pl.col("model") == row["model"])
-        if length != POOLED:
-            mine = mine.filter(length_bucket=length)
-        if mine.height == row["n_queries"] and metric in mine.columns:
-            kept[place] = mine.sort("query_id")
-    untold = rows.with_columns(mean_low=None, mean_high=None, group=None)
-    if len(kept) < 2:
-        return untold, ""
-    asked, *others = (frame.select("query_id", "document_id") for frame in kept.values())
-    if not all(asked.equals(other) for other in others):
-        return untold, "Not all were asked the same queries, so what tells them apart is not said."
-    first = next(iter(kept.values()))
-    units, documents = unit_numbers(first), document_numbers(first)
-    clusters = units_of(documents, cluster_numbers(first))
-    values = np.array([frame[metric].to_numpy() for frame in kept.values()])
-    family = step_down_p(values, units)
-    compared = {}
-    for (i, j), p in zip(combinations(range(len(values)), 2), family.tolist(), strict=True):
-        alone = mean_difference(values[i], values[j], documents, level=0.95, units=clusters)
-        compared[i, j] = {"p_difference_adjusted": alone and max(alone.p, p)}
-    low, high = zip(*(mean_interval(one, units) for one in values), strict=True)
-    known = pl.DataFrame(
-        {
-            "place": pl.Series(list(kept), dtype=pl.UInt32),
-            "mean_low": pl.Series(low).fill_nan(None),
-            "mean_high": pl.Series(high).fill_nan(None),
-            "group": pl.Series(letters(len(values), compared), dtype=pl.String),
-        }
-    )
-    numbered = rows.with_row_index("place")
-    return numbered.join(known, on="place", how="left", maintain_order="left"), ""
-
-
 # --- The page
 
 
 def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
     """Return the table of rows that share `ASKED`; ``folder`` is where the page will lie."""
-    rows, said = _with_groups(rows, runs)
     has_words, is_of_one = rows["word"].count() > 0, rows["source"].n_unique() == 1
     columns: Columns = {
         heading: with_ends(name) if f"{name}_low" in rows.columns else name
         for heading, name in FIGURES.items()
         if rows[name].count() and not (is_of_one and name == "source")
     }
-    figures = table_of("", rows, columns, forms=PSI_FORMS, n_names=1, note=said)
+    figures = table_of("", rows, columns, forms=PSI_FORMS, n_names=1)
     cells = []
     for row, others in zip(rows.iter_rows(named=True), figures.rows, strict=True):
         name = f"{row['model']} ({row['source']})" if row["is_twice"] else row["model"]
