@@ -186,7 +186,7 @@ def test_table_and_page_are_written(compare, tmp_path):
     out = tmp_path / "out"
     compare(table(base_scores()), table(TRUNCATED), "--out", str(out))
     assert sorted(p.name for p in out.iterdir()) == [
-        f"comparison.{suffix}" for suffix in ("csv", "parquet")
+        f"comparison.{suffix}" for suffix in ("csv", "html", "parquet")
     ]
     row = read_table(out / "comparison.parquet", COMPARED).row(0, named=True)
     assert (row["model"], row["other"], row["relation"]) == ("a", "b", "given")
@@ -201,6 +201,23 @@ def test_table_and_page_are_written(compare, tmp_path):
     assert sorted(record["inputs"]) == ["a:scores:a.parquet", "b:scores:b.parquet"]
     assert record["queries_by"] == "people"
     assert str(tmp_path) not in json.dumps(record)
+
+
+@pytest.mark.parametrize(
+    ("other", "means", "profiles"),
+    [
+        (TRUNCATED, "The means differ (p at most .05).", "Profiles differ (p at most .05)."),
+        (base_scores(), "No evidence that means differ.", "No evidence that profiles differ."),
+    ],
+)
+def test_the_page_of_a_pair_names_no_test_over_pairs(compare, tmp_path, other, means, profiles):
+    printed = compare(table(base_scores()), table(other), "--out", str(tmp_path / "out"))
+    assert profiles in printed
+    page = (tmp_path / "out/comparison.html").read_text()
+    assert means in page
+    assert f"{profiles} p that the two profiles differ" in page
+    for of_several in ("family-wise", "max-T", "Holm", "of 1 pairs", "letter"):
+        assert of_several not in page
 
 
 # --- Three and more ---------------------------------------------------------------------------
@@ -246,11 +263,11 @@ def test_several_systems_are_ranked_grouped_and_their_profiles_compared(tmp_path
     assert "mean by bucket, at equal documents" in printed
 
 
-def test_tables_of_several_systems_have_a_row_a_pair(tmp_path, capsys):
+def test_tables_of_several_systems_have_a_row_a_pair_and_there_is_a_page(tmp_path, capsys):
     out = tmp_path / "out"
     assert compare_all(tmp_path, FOUR, "--out", out) == 0
     assert sorted(p.name for p in out.iterdir()) == [
-        f"comparison.{suffix}" for suffix in ("csv", "parquet")
+        f"comparison.{suffix}" for suffix in ("csv", "html", "parquet")
     ]
     rows = read_table(out / "comparison.parquet", COMPARED)
     assert list(zip(rows["model"], rows["other"], strict=True)) == list(combinations(FOUR, 2))
@@ -259,6 +276,14 @@ def test_tables_of_several_systems_have_a_row_a_pair(tmp_path, capsys):
     p = rows["p_profile"].sort()
     assert rows["p_profile_adjusted"].min() == pytest.approx(6 * p[0])
     assert rows["p_profile_adjusted"].max() >= p[5]
+    page = (out / "comparison.html").read_text()
+    for text in (
+        "4 systems on the same 360 queries, on 120 documents.",
+        "1 two</bdi>",
+        "Curves by position",
+    ):
+        assert text in page
+    assert page.count("<img ") == len(FOUR)
     record = read_provenance(out / "comparison.parquet")
     assert sorted(record["inputs"]) == [
         f"{place}:scores:{name}.parquet" for place, name in zip("abcd", FOUR, strict=True)
@@ -321,6 +346,7 @@ def test_several_systems_on_few_documents_are_not_told_apart(tmp_path, capsys):
     assert "Whether means differ cannot be told: 20 documents are asked about" in out
     assert "of 6 it cannot be told" in " ".join(out.split())
     assert "20 documents, and 30 are needed" in error
+    assert (tmp_path / "out/comparison.html").is_file()
 
 
 @pytest.mark.parametrize("n", [1, 27])

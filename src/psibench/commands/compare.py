@@ -35,9 +35,12 @@ from psibench.report.comparison import (
     PSI_HEAD,
     Ranked,
     ranked,
+    render_comparison,
+    section,
 )
 from psibench.report.wording import ALPHA, change, p_text, p_value, split_pair
 from psibench.tables import Provenance, content_hash, read_table
+from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import queries_by
 from psibench.tables.schemas import COMPARED, COMPARISONS, PSI_TABLE, QUERY_SCORES
@@ -87,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
         pairs=list(combinations(names, 2)),
     )
     compared = _adjusted(tables.comparisons, scores, units, metrics)
+    sections = []
     for scheme in schemes:
         for metric in metrics:
             of = {"buckets": scheme, "metric": metric}
@@ -98,9 +102,16 @@ def run(args: argparse.Namespace) -> int:
             }
             order = ranked(found.filter(evidence="all"), psi, buckets, ends)
             print("\n".join(_text(order, found, psi["n_clusters"][0])))
+            sections.append((order, buckets, metric, scheme))
     if args.out is not None:
         record = _provenance(systems, metrics, schemes)
         write_result(compared, COMPARED, args.out / FILES, provenance=record)
+        page = render_comparison(
+            [section(order, buckets, metric=m, scheme=s) for order, buckets, m, s in sections],
+            compared.row(0, named=True),
+            provenance=record,
+        )
+        write_text(page, args.out / f"{FILES}.html")
         print(f"\nWritten to {args.out}")
     if args.fail_if_worse is None:
         return 0
@@ -465,7 +476,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="for comparison.csv and .parquet",
+        help="for comparison.csv, .parquet and .html",
     )
     shown.add_argument(
         "--fail-if-worse",

@@ -1,6 +1,6 @@
 """Systems on the same queries: means, groups, profiles over positions, as `compare` shows them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import Any
@@ -9,8 +9,12 @@ import polars as pl
 
 from psibench.metrics.comparison import groups_not_told_apart
 from psibench.metrics.inference import FEWEST_DOCUMENTS
-from psibench.report.tables import Form
-from psibench.report.wording import ALPHA, change, p_value
+from psibench.report.scores import bucket_axis, small_multiples
+from psibench.report.tables import FigureView, Form, render_page, slug, table_of, with_ends
+from psibench.report.views import simulation_note
+from psibench.report.wording import ALPHA, SCHEME_TEXTS, change, p_value, pair_text
+from psibench.tables import Provenance
+from psibench.tables.provenance import now
 
 PSI_HEAD = "PSI at equal documents, without noise"
 MEANS_NOTE = (
@@ -22,6 +26,11 @@ PROFILES_NOTE = (
     "Above the diagonal: p that two profiles differ in hits and in misses, adjusted over all pairs "
     "by Holm's method. Below: p of that pair alone."
 )
+PAIR_MEANS_NOTE = (
+    "Above the diagonal: mean of the row's system less that of the column's. Below: p of that "
+    "difference, by the test that its interval in comparison.csv is of."
+)
+PAIR_PROFILES_NOTE = "p that the two profiles differ in hits and in misses: the larger of both."
 Pair = tuple[int, int]
 Rows = Mapping[Pair, Mapping[str, Any]]
 """COMPARED row of two systems, by their places from 0; the better one is first."""
@@ -143,6 +152,8 @@ def _means_said(rows: Rows) -> str:
             f"{FEWEST_DOCUMENTS} are needed."
         )
     n_differ = len(_differ(rows, "p_difference_adjusted"))
+    if len(rows) == 1:
+        return "The means differ (p at most .05)." if n_differ else "No evidence that means differ."
     return (
         f"Means differ in {n_differ} of {len(rows)} pairs (family-wise p at most .05). Of two "
         "systems that share a letter there is no evidence that their means differ."
@@ -164,3 +175,59 @@ def _profiles_said(rows: Rows, test: str | None) -> str:
     if test == "between":
         said = f"compared between documents, adjusted for length only: {said}"
     return f"{said[0].upper()}{said[1:]}."
+
+
+# --- The page
+
+
+def section(found: Ranked, buckets: pl.DataFrame, *, metric: str, scheme: str) -> dict[str, Any]:
+    """Return what the page shows of one metric and scheme; ``buckets`` as of `ranked`."""
+    more: dict[str, Any] = {"n_names": 1, "css": "compact"}
+    systems = table_of(
+        "Systems",
+        found.systems,
+        {
+            "System": "system",
+            "Mean": with_ends("mean"),
+            "Group": "group",
+            PSI_HEAD: with_ends("psi"),
+        },
+        note=found.means_said,
+        **more,
+    )
+    notes = (MEANS_NOTE, PROFILES_NOTE)
+    if len(found.names) == 2:
+        notes = (PAIR_MEANS_NOTE, PAIR_PROFILES_NOTE)
+    of_profiles = f"{found.profiles_said} {notes[1]}"
+    means = table_of("Differences of means", found.means, note=notes[0], **more)
+    profiles = table_of("Profiles over positions", found.profiles, note=of_profiles, **more)
+    prefix = "same_" if found.kind != "plain" else ""
+    columns = {name: f"{prefix}{name}" for name in ("mean", "low", "high")}
+    lines = buckets.select("bucket", line="model", **columns)
+    panels = small_multiples(lines, bucket_axis(buckets, scheme), found.names, metric=metric)
+    caption = f"Means by bucket, {found.kind}, with intervals; the other systems are faint."
+    return {
+        "id": slug(metric, scheme),
+        "title": f"{metric} by {SCHEME_TEXTS.get(scheme, scheme)}",
+        "tables": (systems, means, profiles),
+        "curves": FigureView("Curves by position", caption, panels),
+    }
+
+
+def render_comparison(
+    sections: Sequence[Mapping[str, Any]], row: Mapping[str, Any], *, provenance: Provenance
+) -> str:
+    """Return the page of sections; ``row``: a row of COMPARED, of all evidence."""
+    author = str(provenance.queries_by)
+    return render_page(
+        "comparison.html",
+        title="Systems compared",
+        created=now(),
+        made_of={"queries by": author, **provenance.inputs},
+        run_title="",
+        n_systems=len(provenance.params["systems"]),
+        row=row,
+        pair=pair_text(row["query_lang"], row["corpus_lang"]),
+        note=simulation_note(author),
+        sections=sections,
+    )
