@@ -86,8 +86,6 @@ def test_the_tail_of_a_cut_document_is_not_in_its_vector(tmp_path, capsys):
     record = read_provenance(out / "document_reading.parquet")
     assert record is not None
     assert f"model:{MODEL}" in record["revisions"]
-    assert (out / "audit.png").read_bytes()[:4] == b"\x89PNG"
-    assert "<svg" in (out / "audit.svg").read_text()
     printed = capsys.readouterr().out
     assert "head cosine" in printed
     assert "None of the documents compared is read whole" in printed

@@ -26,46 +26,39 @@ def shown(text: str = TEXT, **changes: Any) -> dict[str, Any]:
     return example(row(**changes), text, domain="law")
 
 
-def test_evidence_of_an_original_is_marked_with_its_place() -> None:
-    found = shown()
-    assert (found["before"], found["evidence"]) == ("The lid is blue. ", "The box is red.")
-    assert found["fact"] == "evidence: characters 17 to 32 of 50"
-
-
-def test_the_page_of_evidence_in_a_file_with_pages_is_named() -> None:
-    assert shown(pos_page=7)["fact"] == "evidence: characters 17 to 32 of 50, page 7"
-
-
-def test_evidence_found_again_is_marked_where_it_was_found() -> None:
-    text = "Der Deckel ist blau. Die Kiste ist rot. Das Seil ist lang."
-    more = {"pos_translated_char_length": len(text), "located_char_span": [21, 39]}
-    found = shown(text, **more)
-    assert found["evidence"] == "Die Kiste ist rot."
-    assert found["fact"].endswith("characters 21 to 39 of 58, found again in the translation")
+GERMAN = "Der Deckel ist blau. Die Kiste ist rot. Das Seil ist lang."
+FOUND = {"pos_translated_char_length": len(GERMAN), "located_char_span": [21, 39]}
+SEVERAL = {"pos_char_span": None, "target_position": None, "pos_char_spans": [[0, 16], [33, 50]]}
+LOST = {"pos_translated_char_length": 12, "not_located": "quote_not_found"}
 
 
 @pytest.mark.parametrize(
-    ("text", "changes", "fact"),
+    ("text", "changes", "before", "evidence", "fact"),
     [
+        (TEXT, {}, "The lid is blue. ", "The box is red.", "characters 17 to 32 of 50"),
+        (TEXT, SEVERAL, "", "The lid is blue.", "characters 0 to 16 of 50, the first of 2 spans"),
         (
-            "Etwas Text.",
-            {"pos_translated_char_length": 12, "not_located": "quote_not_found"},
-            "not located in this text (quote_not_found)",
+            *(TEXT, {"pos_page": 7}, "The lid is blue. ", "The box is red."),
+            "characters 17 to 32 of 50, page 7",
         ),
-        ("Kurz.", {}, "not located in this text (of the original)"),
-        (TEXT, {"pos_char_span": None, "target_position": "mixed"}, "known by class, mixed"),
+        (
+            *(GERMAN, FOUND, "Der Deckel ist blau. ", "Die Kiste ist rot."),
+            "characters 21 to 39 of 58, found again in the translation",
+        ),
+        ("Etwas Text.", LOST, "", "", "not located in this text (quote_not_found)"),
+        ("Kurz.", {}, "", "", "not located in this text (of the original)"),
+        (
+            *(TEXT, {"pos_char_span": None, "target_position": "mixed"}, "", ""),
+            "known by class, mixed",
+        ),
     ],
+    ids=["original", "several", "page", "translated", "lost", "other text", "class"],
 )
-def test_evidence_that_is_not_known_is_not_marked(text, changes, fact) -> None:
+def test_evidence_is_marked_where_it_is_known(text, changes, before, evidence, fact) -> None:
     found = shown(text, **changes)
-    assert (found["before"], found["evidence"], found["after"]) == ("", "", text)
+    assert (found["before"], found["evidence"]) == (before, evidence)
+    assert found["before"] + found["evidence"] + found["after"] == text
     assert found["fact"] == f"evidence: {fact}"
-
-
-def test_of_several_spans_the_first_is_shown() -> None:
-    found = shown(pos_char_span=None, target_position=None, pos_char_spans=[[0, 16], [33, 50]])
-    assert found["evidence"] == "The lid is blue."
-    assert found["fact"].endswith("characters 0 to 16 of 50, the first of 2 spans")
 
 
 def test_page_marks_evidence_with_its_language() -> None:

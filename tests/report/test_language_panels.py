@@ -70,22 +70,6 @@ def test_domains_of_several_languages_are_added_up():
     )
 
 
-def test_length_beside_the_first_language_is_shown_by_domain():
-    figure = blocks_of(ENGLISH | GERMAN)["Length beside the first language"]
-    # 9 / 6 and 18 / 10
-    assert texts(figure)[:8] == [
-        "eng-Latn",
-        "deu-Latn",
-        "law",
-        "game",
-        "1.00",
-        "1.50",
-        "1.00",
-        "1.80",
-    ]
-    assert "Length beside the first language" not in blocks_of(ENGLISH)
-
-
 @pytest.mark.parametrize(
     ("recipe", "subset", "column", "words"),
     [

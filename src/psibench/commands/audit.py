@@ -98,9 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also N known-item queries from the beginning, middle and end of documents, which "
         "are searched for in all documents: every one is encoded",
     )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="for the picture (.png, .svg) and the tables"
-    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="for the tables")
 
 
 def _share(text: str) -> float:
@@ -241,9 +239,7 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
 
 
 def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
-    """Write the tables and the picture into --out."""
-    from psibench.report.plots import draw_stacks, write_figure
-
+    """Write the tables into --out."""
     origin = Provenance(
         stage="audit",
         stage_version=1,
@@ -257,14 +253,7 @@ def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
         tables += [(found.results.psi, PSI_TABLE), (found.results.buckets, BUCKET_SCORES)]
     for frame, spec in tables:
         write_result(frame, spec, args.out / spec.name, provenance=origin)
-    bars = [
-        (row["tokens"], (1 - row["never_embedded"], row["never_embedded"]))
-        for row in found.table.iter_rows(named=True)
-    ]
-    parts = ("embedded", "never embedded")
-    figure = draw_stacks(bars, parts, x_text=f"tokens of {args.corpus.name}, by length")
-    write_figure(figure, args.out / "audit")
-    print(f"\nPicture and tables written to {args.out}")
+    print(f"\nTables written to {args.out}")
 
 
 DESCRIPTION = (

@@ -1,4 +1,4 @@
-"""Every plot: a table in, a matplotlib figure out, written as files or as an SVG image of a page.
+"""Every plot: a table in, a matplotlib figure out, written as an SVG image of a page.
 
 Text stays text, which the browser lays out; in dark mode the page's style sheet inverts the image.
 """
@@ -6,16 +6,14 @@ Text stays text, which the browser lays out; in dark mode the page's style sheet
 import base64
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from psibench.report.wording import cut
-from psibench.tables import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,8 +46,6 @@ MAX_NAME = 28  # characters of a model's id in a plot
 LEGEND_LINES, LEGEND_LINE = 2, 0.2  # as many fit a plot's height; each further one adds so much
 MAX_NAMED_TICKS = 8
 LONG_LABELS = 42
-TINT = 0.42  # ink on the bars stays readable in light and dark
-LABELLED = 0.075  # smallest share of a bar with room for its label
 MANY_COLUMNS = 10
 LONGEST_NAME = 34
 DARK, LIGHT = "#000000", "#ffffff"  # text on a heat map
@@ -173,35 +169,6 @@ def draw_histogram(bins: pl.DataFrame, *, x_text: str) -> "Figure":
     return figure
 
 
-def draw_stacks(
-    stacks: Sequence[tuple[str, Sequence[float]]], parts: Sequence[str], *, x_text: str
-) -> "Figure":
-    """Draw shares that add up to 1 as stacked bars, the first one on top.
-
-    ``parts`` names the shares. Labels in the bars are whole percentages; a part too narrow for one
-    has none.
-    """
-    from matplotlib.ticker import PercentFormatter
-
-    figure, ax = _axes((6.6, 1.1 + 0.36 * len(stacks)), {"axes.grid": False})
-    names = [name for name, _ in stacks]
-    left = np.zeros(len(stacks))
-    for part, colour, shares in zip(
-        parts, SERIES, np.array([shares for _, shares in stacks]).T, strict=False
-    ):
-        look: dict[str, Any] = {"height": 0.74, "color": colour, "alpha": TINT, "label": part}
-        bars = ax.barh(range(len(stacks)), shares, left=left, **look)
-        labels = [f"{100 * share:.0f} %" if share >= LABELLED else "" for share in shares]
-        ax.bar_label(bars, labels, label_type="center")
-        left += shares
-    ax.set_yticks(range(len(stacks)), names, parse_math=False)
-    ax.set(ylim=(len(stacks) - 0.5, -0.5), xlim=(0, 1))
-    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-    ax.set_xlabel(x_text, parse_math=False)
-    figure.legend(loc="outside lower center", ncols=len(parts), frameon=False)
-    return figure
-
-
 def draw_heat_map(cells: pl.DataFrame) -> "Figure":
     """Draw a number in every cell, the higher the darker, legible at 31 x 31; null: an empty cell.
 
@@ -249,18 +216,6 @@ def _axes(size: tuple[float, float], changes: dict[str, Any] | None = None) -> t
         ax = figure.subplots()
         ax.tick_params(length=0, pad=6)
     return figure, ax
-
-
-def write_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure on white as ``path`` with .png and with .svg, each whole or not at all."""
-    import matplotlib as mpl
-
-    quiet: dict[str, Any] = {**RC, "svg.hashsalt": path.stem}
-    with mpl.rc_context(quiet):
-        for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
-            with atomic_path(path.with_suffix(suffix)) as temporary:
-                form: Any = {"format": suffix[1:], "dpi": 150, "metadata": metadata}
-                figure.savefig(temporary, facecolor="white", **form)
 
 
 def as_image(figure: "Figure") -> str:
