@@ -65,12 +65,6 @@ def decision_rows(decisions) -> dict:
     return {row[0]: row[1:] for row in decisions.select(columns).iter_rows()}
 
 
-def pair_rows(decisions) -> dict:
-    """Give {(query, document): (is_positive, reason, score, decided_by, n_yes, n_votes)}."""
-    columns = "query_id doc_id is_positive reason score decided_by n_yes n_votes".split()
-    return {row[:2]: row[2:] for row in decisions.select(columns).iter_rows()}
-
-
 def is_number(value) -> bool:
     return value is not None and not math.isnan(value)
 
@@ -95,6 +89,15 @@ class Folder:
 
     def read(self, name, spec=None) -> pl.DataFrame:
         return read_table(self.path(name), ALL_TABLES[spec or name])
+
+    def judge(self, name, judged, column="grade", spec="grades") -> list[str]:
+        """Write what a judge says of the pairs ``{name}_pairs``, by their ids; list these."""
+        pairs = self.read(f"{name}_pairs", "pairs")
+        ids = pairs["_id"].to_list()
+        kind = ALL_TABLES[spec].empty().schema[column]
+        said = pl.Series(column, [judged[one] for one in ids], dtype=kind)
+        self.write(name, pairs.drop("query", "text").with_columns(said), spec)
+        return ids
 
 
 def candidate(name, targets, span, **more) -> dict:

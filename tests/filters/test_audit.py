@@ -3,7 +3,6 @@
 import polars as pl
 import pytest
 from filter_tables import Folder, candidate
-from scripted_judge import judge, say
 
 from psibench.filters.audit import (
     Audit,
@@ -12,12 +11,9 @@ from psibench.filters.audit import (
     run_audit_table,
     wilson_interval,
 )
-from psibench.filters.grade import verdict_task
-from psibench.tables import read_provenance
 from psibench.text.segments import POSITIONS
 
-TASK = verdict_task("audit")
-Y, N = "yes", "no"
+Y, N = True, False
 
 # Query -> target, margin.
 MARGINS = {
@@ -41,43 +37,26 @@ SAID = {
 class Chain(Folder):
     """One benchmark's candidates and margins in a folder."""
 
-    def __init__(self, folder, margins=MARGINS, said=SAID, **section):
+    def __init__(self, folder):
         super().__init__(folder)
-        self.said, self.section = said, Audit(llm="judge", **section)
         self.write("documents", [{"_id": "d", "text": "aaabbbccc", "origin": "o"}])
-        rows = [candidate(name, [target], (3, 6)) for name, (target, _) in margins.items()]
+        rows = [candidate(name, [target], (3, 6)) for name, (target, _) in MARGINS.items()]
         self.write("candidates", rows)
-        schema = {"query_id": pl.String, "margin": pl.Float64}
-        rows = [(name, margin) for name, (_, margin) in margins.items()]
-        known = pl.DataFrame(rows, schema=schema, orient="row")
-        has_margin = pl.col("margin").is_not_null()
-        self.write(
-            "margins",
-            known.with_columns(
-                reranker=pl.lit("one"),
-                is_exact=has_margin,
-                reason=pl.when(has_margin).then(pl.lit("")).otherwise(pl.lit("invalid_score")),
-            ),
-        )
-
-    def draw(self):
-        inputs = {name: self.path(name) for name in ("documents", "candidates", "margins")}
-        run_audit_pairs(self.section, **inputs, output=self.path("audit_pairs"))
-        return self.read("audit_pairs", "pairs")
-
-    def reply(self, pair_id):
-        query, part = pair_id.split("--")
-        return say("verdict", self.said[query][POSITIONS.index(part)])
+        margins = margins_frame({name: margin for name, (_, margin) in MARGINS.items()})
+        is_exact = pl.col("margin").is_not_null()
+        reason = pl.when(~is_exact).then(pl.lit("invalid_score")).otherwise(pl.lit(""))
+        about = {"reranker": pl.lit("one"), "is_exact": is_exact, "reason": reason}
+        self.write("margins", margins.with_columns(**about))
 
     def run(self):
-        self.draw()
-        judge(
-            TASK,
-            self.reply,
-            documents=self.path("documents"),
-            pairs=self.path("audit_pairs"),
-            output=self.path("audit"),
-        )
+        inputs = {name: self.path(name) for name in ("documents", "candidates", "margins")}
+        run_audit_pairs(Audit(llm="judge"), **inputs, output=self.path("audit_pairs"))
+        verdicts = {
+            f"{query}--{part}": said
+            for query, parts in SAID.items()
+            for part, said in zip(POSITIONS, parts, strict=True)
+        }
+        self.judge("audit", verdicts, "is_yes", "verdicts")
         run_audit_table(
             candidates=self.path("candidates"),
             margins=self.path("margins"),
@@ -85,6 +64,11 @@ class Chain(Folder):
             output=self.path("audit_table"),
         )
         return self.read("audit_table")
+
+
+def margins_frame(margins):
+    schema = {"query_id": pl.String, "margin": pl.Float64}
+    return pl.DataFrame(list(margins.items()), schema=schema, orient="row")
 
 
 def test_verdicts_are_counted_by_stratum_and_a_query_that_lacks_one_is_unusable(tmp_path):
@@ -98,19 +82,6 @@ def test_verdicts_are_counted_by_stratum_and_a_query_that_lacks_one_is_unusable(
         ("0.2<=m<0.3", 0, 0, None, None, None),
         ("m>=0.3", 2, 1, 1.0, 0.75, 0.5),  # best is exclusive, also is not; unsaid lacks one
     ]
-
-
-def test_a_judge_does_not_become_an_author_of_the_queries(tmp_path):
-    chain = Chain(tmp_path)
-    chain.run()
-    assert read_provenance(chain.path("audit"))["queries_by"] == "llm:the-judge"
-    for name in ("audit_pairs", "audit_table"):
-        assert read_provenance(chain.path(name))["queries_by"] == "llm:the-author"
-
-
-def margins_frame(margins):
-    schema = {"query_id": pl.String, "margin": pl.Float64}
-    return pl.DataFrame(list(margins.items()), schema=schema, orient="row")
 
 
 def test_wilson_intervals_are_the_published_ones():

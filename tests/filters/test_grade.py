@@ -4,10 +4,9 @@ import polars as pl
 import pytest
 from filter_tables import Folder, candidates_frame, decision_rows
 from filter_tables import candidate as plain_candidate
-from scripted_judge import judge, say
 
 from psibench.filters.decide import FlowStep
-from psibench.filters.grade import Grade, decide_grades, grading_task, run_grade, run_grade_pairs
+from psibench.filters.grade import Grade, decide_grades, run_grade, run_grade_pairs
 from psibench.text.segments import POSITIONS
 
 TEXTS = {"nine": "aaabbbccc", "two": "xy"}  # thirds: aaa, bbb, ccc; "", "", xy
@@ -22,55 +21,29 @@ def candidate(name, targets=("middle",), *, doc_id="nine", span=(3, 6)):
 class Chain(Folder):
     """One benchmark's candidates in a folder, graded by a table of (query, part) -> grade."""
 
-    def __init__(self, folder, rule, candidates, grades=None, *, section=GRADE):
+    def __init__(self, folder, rule, candidates, grades, *, section=GRADE):
         super().__init__(folder)
-        self.params = section.model_dump(mode="json") | {"rule": rule}
-        self.grades, self.asked = grades or {}, {}
-        rows = [
-            {"_id": doc_id, "text": text, "origin": "o", "length_bin": "0-9"}
-            for doc_id, text in TEXTS.items()
-        ]
-        self.write("documents", rows)
-        schema = {"_id": pl.String, "text": pl.String, "pos_corpus_id": pl.String}
-        schema |= {"pos_char_span": pl.Array(pl.Int32, 2), "target_position": pl.String}
-        schema |= {"answer": pl.String, "positions": pl.List(pl.String)}
-        frame = pl.DataFrame(candidates, schema=schema)
-        self.write("candidates", frame)
-
-    def round(self, number, *, name=None):
-        name = name or ("grade_first", "grade_rest")[number - 1]
-        pairs = self.path(f"{name}_pairs")
-        run_grade_pairs(
-            Grade.model_validate(self.params),
-            documents=self.path("documents"),
-            candidates=self.path("candidates"),
-            first=None if number == 1 else self.path("grade_first"),
-            output=pairs,
-        )
-        self.asked[name] = judge(
-            grading_task(name),
-            lambda pair: say("grade", self.grades[tuple(pair.split("--"))]),
-            documents=self.path("documents"),
-            pairs=pairs,
-            output=self.path(name),
-        )
-
-    def decide(self, *rounds, unit="questions"):
-        names = ("rows", "dropped", "flow")
-        run_grade(
-            Grade.model_validate(self.params),
-            place=FlowStep(unit, 7, "eng-Latn", "general"),
-            documents=self.path("documents"),
-            candidates=self.path("candidates"),
-            grades=[self.path(name) for name in rounds or ("grade_first", "grade_rest")],
-            outputs={name: self.path(name) for name in names},
-        )
-        return self
+        self.section = Grade.model_validate(section.model_dump(mode="json") | {"rule": rule})
+        self.grades = {"--".join(key): grade for key, grade in grades.items()}
+        documents = {"_id": list(TEXTS), "text": list(TEXTS.values())}
+        self.write("documents", pl.DataFrame(documents).with_columns(origin=pl.lit("o")))
+        self.write("candidates", candidates)
 
     def run(self):
-        self.round(1)
-        self.round(2)
-        return self.decide()
+        given = {name: self.path(name) for name in ("documents", "candidates")}
+        self.asked = {}
+        for name, first in (("grade_first", None), ("grade_rest", self.path("grade_first"))):
+            pairs = self.path(f"{name}_pairs")
+            run_grade_pairs(self.section, **given, first=first, output=pairs)
+            self.asked[name] = self.judge(name, self.grades)
+        run_grade(
+            self.section,
+            place=FlowStep("questions", 7, "eng-Latn", "general"),
+            **given,
+            grades=[self.path(name) for name in self.asked],
+            outputs={name: self.path(name) for name in ("rows", "dropped", "flow")},
+        )
+        return self
 
     @property
     def dropped(self):
@@ -94,9 +67,10 @@ SIX = [
     candidate("kept", ["beginning"]),
     candidate("low", ["middle"]),
     candidate("equal", ["end"]),
-    candidate("unsaid", ["middle"]),  # the judge says 3.5 of the target
+    candidate("unsaid", ["middle"]),  # no grade of the target
     candidate("late", ["beginning"]),  # and of another third
     candidate("lead", ["end"]),
+    candidate("textless", ["middle"], doc_id="two", span=(0, 1)),  # its first two thirds are empty
 ]
 SIX_GRADES = thirds(
     {
@@ -136,23 +110,13 @@ def test_targets_are_graded_first_and_the_others_only_where_the_query_is_open(tm
         ("equal", "grade_not_above_others", 0.0),
         ("unsaid", "no_grade", None),
         ("late", "no_grade", None),
+        ("textless", "no_grade", None),
     ]
     columns = ("stage", "unit", "doc_id", "detail", "target_position", "char_length", "domain")
     assert chain.read("dropped", "attrition").select(columns).row(0) == (
         *("segment_grades", "questions", "nine", "by judge", "middle", 9, "general"),
     )
     assert chain.read("flow", "flow").row(0)[:2] == ("segment_grades", 7)
-
-
-# The document "xy" has no text in its first two thirds.
-@pytest.mark.parametrize(
-    ("target", "asked"), [("beginning", []), ("middle", []), ("end", ["q1--end"])]
-)
-def test_a_document_of_two_characters_is_dropped_without_a_grade(tmp_path, target, asked):
-    rows = [candidate("q1", [target], doc_id="two", span=(0, 1))]
-    chain = Chain(tmp_path, "segments", rows, {("q1", "end"): 4}).run()
-    assert chain.asked == {"grade_first": asked, "grade_rest": []}
-    assert chain.dropped == [("q1", "no_grade", None)]
 
 
 SPANS = [

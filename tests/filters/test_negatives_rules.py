@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from filter_tables import any_score, decision_rows, examples, is_number, pair_rows, pair_scores
+from filter_tables import any_score, decision_rows, examples, is_number, pair_scores
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,7 +135,8 @@ PAIR = pl.DataFrame({"query_id": ["q"], "doc_id": ["d"]})
 POSITIVE = pl.DataFrame({"query_id": ["q"], "doc_id": ["p"]})
 ONE = with_positives(PAIR, POSITIVE)
 
-# Scores of a, b, c: (is_positive, reason, score, decided_by, n_yes, n_votes). Above 0.5 is a yes.
+# Scores of a, b, c: VOTED_COLUMNS. Above 0.5 is a yes.
+VOTED_COLUMNS = ("is_positive", "reason", "score", "decided_by", "n_yes", "n_votes")
 VOTED = [
     ((0.75, 1.0, 0.0), (True, "majority_positive", 1.0, "b", 2, 2)),
     ((0.0, 0.75, 1.0), (True, "majority_positive", 1.0, "c", 2, 3)),
@@ -148,27 +149,21 @@ VOTED = [
     ((None, 1.0, 0.0), (False, "unusable_vote", 0.0, "c", 1, 3)),
     ((0.0, 0.0, None), (False, "", 0.0, "b", 0, 2)),
     ((1.0, 0.0, None), (False, "unusable_vote", None, "c", 1, 3)),
+    # Half of an even panel is no majority.
+    ((1.0, 0.0), (False, "", 0.0, "b", 1, 2)),
+    ((1.0, 1.0), (True, "majority_positive", 1.0, "b", 2, 2)),
+    ((0.0, 1.0), (False, "", 0.0, "a", 0, 1)),
 ]
 
 
 @pytest.mark.parametrize(("values", "expected"), VOTED)
 def test_a_pair_is_a_candidate_if_most_rerankers_score_it_above_one_half(values, expected):
-    panel = Votes(protocol="fineweb_posq", rerankers=RERANKERS)
-    scores = pair_scores({("q", "d", by): v for by, v in zip(RERANKERS, values, strict=True)})
-    decided = decide_candidates(panel, ONE, scores)
-    assert pair_rows(decided) == {("q", "d"): expected}
-    conform(decided, PAIR_DECISIONS, where="decided")
-
-
-@pytest.mark.parametrize(
-    ("values", "is_positive"),
-    [((1.0,), True), ((0.5,), False), ((1.0, 0.0), False), ((1.0, 1.0), True), ((0.0, 1.0), False)],
-)
-def test_half_of_an_even_panel_is_no_majority(values, is_positive):
     names = RERANKERS[: len(values)]
     panel = Votes(protocol="fineweb_posq", rerankers=names)
     scores = pair_scores({("q", "d", by): v for by, v in zip(names, values, strict=True)})
-    assert decide_candidates(panel, ONE, scores)["is_positive"].to_list() == [is_positive]
+    decided = decide_candidates(panel, ONE, scores)
+    assert decided.select("query_id", "doc_id", *VOTED_COLUMNS).rows() == [("q", "d", *expected)]
+    conform(decided, PAIR_DECISIONS, where="decided")
 
 
 def test_a_pair_without_the_votes_that_decide_is_refused():
@@ -178,41 +173,13 @@ def test_a_pair_without_the_votes_that_decide_is_refused():
         decide_candidates(panel, ONE, pair_scores({("q", "d", "a"): 0.0}))
 
 
-def ids_frame(names):
-    return pl.DataFrame({"_id": list(names)}, schema={"_id": pl.String})
-
-
-def qrels_frame(rows):
-    schema = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32}
-    return pl.DataFrame(list(rows), schema=schema, orient="row")
-
-
-def decided_frame(rows):
-    """Make what the cascade reads of PAIR_DECISIONS: query, document, is_positive, score."""
-    schema = dict.fromkeys(("query_id", "doc_id"), pl.String)
-    schema |= {"is_positive": pl.Boolean, "score": pl.Float64}
-    return pl.DataFrame(list(rows), schema=schema, orient="row")
-
-
 def test_a_question_is_dropped_for_the_best_of_its_false_negatives():
-    found = decided_frame(
-        [
-            ("q1", "d1", True, 3),
-            ("q1", "d2", True, 4),
-            ("q1", "d0", True, 4),
-            ("q2", "d1", False, 0),
-        ]
-    )
-    left = remove_false_negatives(
-        fineweb(),
-        found,
-        corpus=ids_frame(["d0"]),
-        queries=ids_frame(["q3", "q1", "q2"]),
-        qrels=qrels_frame([("q1", "d9", 1), ("q2", "d8", 1)]),
-    )
+    pairs = [("q1", "d1", 3), ("q1", "d4", 4), ("q1", "d2", 4)]
+    found = pl.DataFrame(pairs, ["query_id", "doc_id", "score"], orient="row")
+    found = found.with_columns(is_positive=pl.lit(True))
+    left = remove_false_negatives(fineweb(), found, corpus=ids, queries=asked, qrels=qrels)
     assert decision_rows(left.query_decisions) == {
-        "q3": (True, "", None, None),
-        "q1": (False, "false_negative", 4.0, "d0"),  # d0 and d2 have 4: the first id
+        "q1": (False, "false_negative", 4.0, "d2"),  # d2 and d4 have 4: the first id
         "q2": (True, "", None, None),
+        "q3": (True, "", None, None),
     }
-    assert left.qrels.rows() == [("q2", "d8", 1)]

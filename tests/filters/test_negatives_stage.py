@@ -1,27 +1,134 @@
-"""False negatives by FineWeb-PosQ's protocol: scripted rerankers and judges, worked out by hand."""
+"""False negatives by both protocols: scripted rerankers and judges, worked out by hand."""
 
+import polars as pl
 import pytest
-from fake_reranker import PairReranker
-from negatives_chain import NegativesChain
+from fake_reranker import ENTRY, PairReranker
+from filter_tables import Folder
+from pydantic import TypeAdapter
 
+from psibench.config.rerankers import reranker_params
 from psibench.errors import InputError
-from psibench.filters.negatives import FinewebNegatives
+from psibench.filters.decide import FlowStep
+from psibench.filters.negatives import (
+    FinewebNegatives,
+    PanelProtocol,
+    PosirNegatives,
+    run_judge_pairs,
+    run_negatives,
+    run_remove_negatives,
+)
+from psibench.filters.panel import run_score_pairs
 from psibench.tables import read_provenance
 
-SECTION = FinewebNegatives(
+OUTPUTS = ("corpus", "queries", "qrels", "judgements", "dropped", "flow")
+FINEWEB = FinewebNegatives(
     protocol="fineweb_posq",
     recall={"model": "bm25"},
     rerankers=["a", "b", "c"],
     judges=["x", "y", "z"],
 )
+POSIR = PosirNegatives(protocol="posir", recall={"model": "bm25"}, rerankers=["a", "b"])
 QUERIES = {"q1": "d1", "q2": "d2", "q3": "d3", "q4": "d4"}
-# Of q4 only its positive is recalled, so it has no pair.
+# Of q4 only its positive is recalled, so it has no pair; "other" is a query of another domain.
 RECALL = [
     *(("q1", "d1"), ("q1", "d2"), ("q1", "d3")),
     *(("q2", "d2"), ("q2", "d1"), ("q2", "d3")),
     *(("q3", "d3"), ("q3", "d1")),
-    ("q4", "d4"),
+    *(("q4", "d4"), ("other", "far")),
 ]
+
+
+class Chain(Folder):
+    """A benchmark in a folder on its way through the stages; a text is ``{id} text``."""
+
+    def __init__(self, folder, section, *, queries=QUERIES, recall=RECALL, texts=None) -> None:
+        super().__init__(folder)
+        self.section = section
+        documents = sorted(queries.values(), reverse=True)
+        texts = {name: f"{name} text" for name in (*documents, *queries)} | (texts or {})
+        corpus = {"_id": documents, "text": [texts[name] for name in documents]}
+        lengths = pl.col("text").str.len_chars().cast(pl.Int32)
+        counts = {"char_length": lengths} | dict.fromkeys(
+            ("word_count", "token_length"), pl.lit(2, pl.Int32)
+        )
+        self.write("raw-corpus", pl.DataFrame(corpus).with_columns(**counts), "corpus")
+        asked = {
+            "_id": list(queries),
+            "text": [texts[name] for name in queries],
+            "pos_corpus_id": list(queries.values()),
+            "pos_char_span": [[0, 2]] * len(queries),
+            "pos_char_length": [len(texts[name]) for name in queries.values()],
+            "pos_token_length": [2] * len(queries),
+            "target_position": ["beginning"] * len(queries),
+        }
+        self.write("raw-queries", asked, "queries")
+        labels = {"query-id": list(queries), "corpus-id": list(queries.values())}
+        self.write("raw-qrels", pl.DataFrame(labels).with_columns(score=pl.lit(1)), "qrels")
+        run = pl.DataFrame(recall, ["query_id", "doc_id"], orient="row").with_columns(
+            rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int32), score=pl.lit(1.0, pl.Float32)
+        )
+        self.write("recall", run, "run")
+
+    def raw(self, *names):
+        return {name: self.path(f"raw-{name}") for name in names}
+
+    def decide(self, *panel: PairReranker) -> pl.DataFrame:
+        """Let the rerankers score in turn, and decide on the pairs."""
+        self.scores = []
+        for reranker in panel:
+            run_score_pairs(
+                {"section": self.section.panel(), "entry": reranker_params(ENTRY)},
+                reranker=reranker.name,
+                **self.raw("corpus", "queries", "qrels"),
+                recall=self.path("recall"),
+                earlier=list(self.scores),
+                store=self.folder / "store",
+                device="cpu",
+                tokens_per_batch=6,
+                output=self.path(f"scores-{reranker.name}"),
+                load=lambda name, entry, *, device, chosen=reranker: chosen,
+            )
+            self.scores.append(self.path(f"scores-{reranker.name}"))
+        run_negatives(
+            TypeAdapter(PanelProtocol).validate_python(self.section.panel()),
+            **self.raw("qrels", "queries"),
+            recall=self.path("recall"),
+            scores=self.scores,
+            output=self.path("negatives"),
+        )
+        return self.read("negatives", "pair_decisions")
+
+    def remove(self, grades=None) -> None:
+        """Ask every judge in turn, {(judge, query, document): grade}, and remove."""
+        judged = []
+        for judge in self.section.judges if grades else ():
+            run_judge_pairs(
+                FinewebNegatives.model_validate(self.section.removal()),
+                **self.raw("corpus", "queries"),
+                negatives=self.path("negatives"),
+                earlier=list(judged),
+                output=self.path(f"{judge}_pairs"),
+            )
+            of_judge = {f"{q}--{d}": grade for (by, q, d), grade in grades.items() if by == judge}
+            self.judge(judge, of_judge)
+            judged.append(self.path(judge))
+        run_remove_negatives(
+            type(self.section).model_validate(self.section.removal()),
+            place=FlowStep("questions", 9, "eng-Latn", "general"),
+            **self.raw("corpus", "queries", "qrels"),
+            negatives=self.path("negatives"),
+            scores=self.scores,
+            judged=judged,
+            outputs={name: self.path(name) for name in OUTPUTS},
+        )
+
+    def ids(self, name: str) -> list[str]:
+        return self.read(name).get_column("_id").to_list()
+
+    def dropped(self, *columns: str) -> list[tuple]:
+        return self.read("dropped", "attrition").select(columns).rows()
+
+
 # Above 0.5 is a vote for the pair; two of three decide. Entries that nobody asks for are absent.
 A = {("q1", "d2"): 0.75, ("q1", "d3"): 0.5, ("q2", "d1"): 1, ("q2", "d3"): 0.5, ("q3", "d1"): 0.5}
 B = {("q1", "d2"): 0.75, ("q1", "d3"): 0.25, ("q2", "d1"): 0, ("q2", "d3"): 1, ("q3", "d1"): 0.75}
@@ -34,28 +141,9 @@ GRADES = {
 }
 
 
-def benchmark(folder, section=SECTION, **more) -> NegativesChain:
-    return NegativesChain(
-        folder, section, documents=["d4", "d3", "d2", "d1"], queries=QUERIES, recall=RECALL, **more
-    )
-
-
-def panel(c=C) -> list[PairReranker]:
-    return [PairReranker(name, known) for name, known in (("a", A), ("b", B), ("c", c))]
-
-
-def whole(folder, grades=GRADES) -> NegativesChain:
-    """Run all stages."""
-    chain = benchmark(folder)
-    scores = chain.score(*panel())
-    chain.decide(scores)
-    chain.remove(scores, chain.judge(grades))
-    return chain
-
-
 def test_rerankers_vote_until_a_pair_is_decided(tmp_path):
-    chain, (a, b, c) = benchmark(tmp_path), panel()
-    decided = chain.decide(chain.score(a, b, c))
+    a, b, c = (PairReranker(name, known) for name, known in (("a", A), ("b", B), ("c", C)))
+    decided = Chain(tmp_path, FINEWEB).decide(a, b, c)
     columns = ("query_id", "doc_id", "is_positive", "reason", "score", "decided_by", "n_yes")
     assert decided.select(columns).rows() == [
         ("q1", "d2", True, "majority_positive", 0.75, "b", 2),
@@ -66,65 +154,62 @@ def test_rerankers_vote_until_a_pair_is_decided(tmp_path):
     ]
     assert sorted(a.asked) == sorted(b.asked) == sorted(A)
     assert sorted(c.asked) == sorted(C)
-    assert chain.read("scores-c", "pair_scores").rows() == [
-        ("q2", "d1", "c", 0.75, 7.5),
-        ("q2", "d3", "c", 0.5, 5.0),
-        ("q3", "d1", "c", 0.75, 7.5),
-    ]
 
 
-def test_a_judge_is_shown_whole_documents_and_only_what_is_open(tmp_path):
-    chain = benchmark(tmp_path)
-    chain.decide(chain.score(*panel()))
-    chain.judge(GRADES)
-    first = chain.read("judge_1_pairs", "pairs")
-    assert first.row(0) == ("q1--d2", "q1", "d2", "document", "q1 text", "d2 text")
-    assert [chain.read(f"judge_{n}_pairs", "pairs")["_id"].to_list() for n in (1, 2, 3)] == [
+@pytest.fixture
+def fineweb(tmp_path) -> Chain:
+    chain = Chain(tmp_path, FINEWEB)
+    chain.decide(*(PairReranker(name, known) for name, known in (("a", A), ("b", B), ("c", C))))
+    chain.remove(GRADES)
+    return chain
+
+
+def test_a_judge_is_shown_whole_documents_and_only_what_is_open(fineweb):
+    pairs = [fineweb.read(f"{judge}_pairs", "pairs") for judge in "xyz"]
+    assert pairs[0].row(0) == ("q1--d2", "q1", "d2", "document", "q1 text", "d2 text")
+    assert [frame["_id"].to_list() for frame in pairs] == [
         ["q1--d2", "q2--d1", "q3--d1"],
         ["q1--d2", "q2--d1", "q3--d1"],
         ["q2--d1"],  # the others have two votes one way
     ]
 
 
-def test_a_confirmed_question_is_dropped_and_its_passages_stay(tmp_path):
-    chain = whole(tmp_path)
-    assert chain.ids("queries") == ["q2", "q3", "q4"]
-    assert chain.ids("corpus") == ["d4", "d3", "d2", "d1"]
-    assert chain.read("qrels").rows() == [("q2", "d2", 1), ("q3", "d3", 1), ("q4", "d4", 1)]
-    assert "topic" in chain.read("corpus").columns
-    assert chain.read("queries")["answer"].to_list() == ["a"] * 3
+def test_a_confirmed_question_is_dropped_and_its_passages_stay(fineweb):
+    assert fineweb.ids("queries") == ["q2", "q3", "q4"]
+    assert fineweb.ids("corpus") == ["d4", "d3", "d2", "d1"]
+    assert fineweb.read("qrels").rows() == [("q2", "d2", 1), ("q3", "d3", 1), ("q4", "d4", 1)]
     columns = ("stage", "unit", "item_id", "doc_id", "reason", "detail", "score")
-    assert chain.read("dropped").select(columns).rows() == [
-        ("false_negatives", "questions", "q1", "d1", "false_negative", "by d2", 4.0)
+    assert fineweb.dropped(*columns, "target_position", "char_length", "language", "domain") == [
+        (
+            *("false_negatives", "questions", "q1", "d1", "false_negative", "by d2", 4.0),
+            *("beginning", 7, "eng-Latn", "general"),
+        )
     ]
-    facts = chain.read("dropped").select("target_position", "char_length", "language", "domain")
-    assert facts.rows() == [("beginning", 7, "eng-Latn", "general")]
     columns = ("stage", "step", "unit", "entered", "kept", "dropped")
-    assert chain.read("flow").select(columns).rows() == [
+    assert fineweb.read("flow").select(columns).rows() == [
         ("false_negatives", 9, "questions", 4, 3, 1)
     ]
-    chain.check_ledger()
 
 
-def test_judgements_say_who_judged_which_pair_how(tmp_path):
-    found = whole(tmp_path).read("judgements")
-    columns = ("query_id", "doc_id", "kind", "scorer", "score", "grade", "vote")
+def test_judgements_say_who_judged_which_pair_how(fineweb):
+    found = fineweb.read("judgements")
+    columns = ("query_id", "doc_id", "kind", "scorer", "score", "raw", "grade", "vote")
     assert found.select(columns).rows() == [
-        ("q1", "d2", "reranker", "a", 0.75, None, True),
-        ("q1", "d2", "reranker", "b", 0.75, None, True),
-        ("q1", "d2", "judge", "x", None, 3, True),
-        ("q1", "d2", "judge", "y", None, 4, True),
-        ("q2", "d1", "reranker", "a", 1.0, None, True),
-        ("q2", "d1", "reranker", "b", 0.0, None, False),
-        ("q2", "d1", "reranker", "c", 0.75, None, True),
-        ("q2", "d1", "judge", "x", None, None, None),
-        ("q2", "d1", "judge", "y", None, 3, True),
-        ("q2", "d1", "judge", "z", None, 2, False),
-        ("q3", "d1", "reranker", "a", 0.5, None, False),
-        ("q3", "d1", "reranker", "b", 0.75, None, True),
-        ("q3", "d1", "reranker", "c", 0.75, None, True),
-        ("q3", "d1", "judge", "x", None, 2, False),
-        ("q3", "d1", "judge", "y", None, 2, False),
+        ("q1", "d2", "reranker", "a", 0.75, 7.5, None, True),
+        ("q1", "d2", "reranker", "b", 0.75, 7.5, None, True),
+        ("q1", "d2", "judge", "x", None, None, 3, True),
+        ("q1", "d2", "judge", "y", None, None, 4, True),
+        ("q2", "d1", "reranker", "a", 1.0, 10.0, None, True),
+        ("q2", "d1", "reranker", "b", 0.0, 0.0, None, False),
+        ("q2", "d1", "reranker", "c", 0.75, 7.5, None, True),
+        ("q2", "d1", "judge", "x", None, None, None, None),
+        ("q2", "d1", "judge", "y", None, None, 3, True),
+        ("q2", "d1", "judge", "z", None, None, 2, False),
+        ("q3", "d1", "reranker", "a", 0.5, 5.0, None, False),
+        ("q3", "d1", "reranker", "b", 0.75, 7.5, None, True),
+        ("q3", "d1", "reranker", "c", 0.75, 7.5, None, True),
+        ("q3", "d1", "judge", "x", None, None, 2, False),
+        ("q3", "d1", "judge", "y", None, None, 2, False),
     ]
     verdicts = found.select("query_id", "is_false_negative", "reason").unique(maintain_order=True)
     assert verdicts.rows() == [
@@ -132,33 +217,98 @@ def test_judgements_say_who_judged_which_pair_how(tmp_path):
         ("q2", False, "unusable_vote"),  # one vote for it, one against, one unusable
         ("q3", False, ""),
     ]
-    assert found.filter(kind="reranker", scorer="a")["raw"].to_list() == [7.5, 10.0, 5.0]
 
 
-def test_provenance_names_those_who_scored_and_the_thresholds(tmp_path):
-    chain = whole(tmp_path)
-    record = read_provenance(chain.path("judgements"))
+def test_provenance_names_those_who_scored_and_the_thresholds(fineweb):
+    record = read_provenance(fineweb.path("judgements"))
     assert set(record["revisions"]) == {"reranker:a", "reranker:b", "reranker:c"}
     assert (record["queries_by"], record["llm_backend"]) == ("llm:the-author", "stand-in")
     known = {"judges": ["x", "y", "z"], "needed": 2, "min_grade": 3, "threshold": 0.5}
     assert known.items() <= record["params"].items()
-    assert read_provenance(chain.path("scores-a"))["params"]["fingerprint"] == f"{'a':0<32}"
-    assert "judges" not in read_provenance(chain.path("scores-a"))["params"]["section"]
-    for name in ("corpus", "queries", "qrels", "dropped", "flow"):
-        assert read_provenance(chain.path(name))["stage"] == "remove_negatives"
+    assert read_provenance(fineweb.path("scores-a"))["params"]["fingerprint"] == f"{'a':0<32}"
 
 
-def test_where_no_question_would_be_left_the_stage_says_what_to_change(tmp_path):
-    chain = NegativesChain(
-        tmp_path,
-        SECTION,
-        documents=["d1", "d2"],
-        queries={"q1": "d1"},
-        recall=[("q1", "d1"), ("q1", "d2")],
+def test_a_document_without_text_is_null_and_no_candidate(tmp_path):
+    chain = Chain(tmp_path, FINEWEB, texts={"d3": " "})
+    known = {("q1", "d2"): 1.0, ("q2", "d1"): 0.0, ("q3", "d1"): 1.0}
+    decided = chain.decide(*(PairReranker(name, known) for name in "abc"))
+    assert chain.read("scores-a", "pair_scores")["raw"].to_list() == [10.0, None, 0.0, None, 10.0]
+    assert decided.select("doc_id", "is_positive", "reason").rows() == [
+        ("d2", True, "majority_positive"),
+        ("d3", False, "unusable_vote"),
+        ("d1", False, ""),
+        ("d3", False, "unusable_vote"),
+        ("d1", True, "majority_positive"),
+    ]
+
+
+# By PosIR's protocol d2 is above q1's positive under a, d1 above q3's under b; d3 is as high as
+# q1's under both.
+ABOVE_A = {
+    **{("q1", "d1"): 0.5, ("q1", "d2"): 0.75, ("q1", "d3"): 0.5},
+    **{("q2", "d2"): 0.75, ("q2", "d1"): 0.25, ("q2", "d3"): 0.25},
+    **{("q3", "d3"): 0.5, ("q3", "d1"): 0.5},
+}
+ABOVE_B = ABOVE_A | {("q1", "d2"): 0.25, ("q3", "d1"): 0.75}
+
+
+def test_positives_are_scored_before_what_is_compared_with_them(tmp_path):
+    chain = Chain(tmp_path, POSIR)
+    chain.decide(PairReranker("a", ABOVE_A), PairReranker("b", ABOVE_B))
+    positives = [("q1", "d1"), ("q2", "d2"), ("q3", "d3")]
+    first, second = (
+        chain.read(f"scores-{name}", "pair_scores").select("query_id", "doc_id").rows()
+        for name in "ab"
     )
-    scores = chain.score(*(PairReranker(name, {("q1", "d2"): 1.0}) for name in "abc"))
-    chain.decide(scores)
-    judged = chain.judge({(j, "q1", "d2"): 4 for j in "xyz"})
-    with pytest.raises(InputError, match=r"leave none of 1 queries; raise false_negatives.thresh"):
-        chain.remove(scores, judged)
+    others = [("q1", "d3"), ("q2", "d1"), ("q2", "d3"), ("q3", "d1")]
+    assert first == [*positives, ("q1", "d2"), *others]
+    assert second == [*positives, *others]  # d2 is above q1's positive under a already
+
+
+def test_documents_above_a_positive_leave_with_the_queries_whose_positive_they_were(tmp_path):
+    chain = Chain(tmp_path, POSIR)
+    decided = chain.decide(PairReranker("a", ABOVE_A), PairReranker("b", ABOVE_B))
+    columns = ("query_id", "doc_id", "is_positive", "score", "decided_by")
+    assert decided.select(columns).rows() == [
+        ("q1", "d2", True, 0.25, "a"),
+        ("q1", "d3", False, 0.0, "b"),  # equal is not above
+        ("q2", "d1", False, -0.5, "b"),
+        ("q2", "d3", False, -0.5, "b"),
+        ("q3", "d1", True, 0.25, "b"),
+    ]
+    chain.remove()
+    assert chain.ids("corpus") == ["d4", "d3"]
+    assert chain.ids("queries") == ["q3", "q4"]
+    assert chain.read("qrels").rows() == [("q3", "d3", 1), ("q4", "d4", 1)]
+    assert chain.dropped("unit", "item_id", "doc_id", "reason", "detail", "score") == [
+        ("documents", "d2", "d2", "false_negative", "by q1", 0.25),
+        ("documents", "d1", "d1", "false_negative", "by q3", 0.25),
+        ("questions", "q1", "d1", "positive_removed", "by d1", 0.25),
+        ("questions", "q2", "d2", "positive_removed", "by d2", 0.25),
+    ]
+    assert chain.read("flow").select("stage", "step", "unit", "entered", "kept").rows() == [
+        ("false_negatives", 9, "documents", 4, 2),
+        ("false_negatives", 9, "questions", 4, 2),
+    ]
+
+
+COPIES = {("q1", "d1"): 0.5, ("q1", "d2"): 0.75, ("q2", "d2"): 0.5, ("q2", "d1"): 0.75}
+
+
+@pytest.mark.parametrize(
+    ("section", "grades", "advice"),
+    [
+        (FINEWEB, {(by, *pair): 4 for by in "xyz" for pair in COPIES}, "raise false_negatives.thr"),
+        (POSIR, None, "set false_negatives.under"),
+    ],
+    ids=["fineweb_posq", "posir"],
+)
+def test_where_no_question_would_be_left_the_stage_says_what_to_change(
+    tmp_path, section, grades, advice
+):
+    queries, recall = {"q1": "d1", "q2": "d2"}, [("q1", "d2"), ("q2", "d1")]
+    chain = Chain(tmp_path, section, queries=queries, recall=recall)
+    chain.decide(*(PairReranker(name, COPIES) for name in section.rerankers))
+    with pytest.raises(InputError, match=f"leave none of 2 queries; {advice}"):
+        chain.remove(grades)
     assert not chain.path("corpus").exists()

@@ -29,26 +29,22 @@ def thirds(scores: dict[str, tuple[float, float, float]]) -> dict[tuple[str, str
 
 
 class Chain(Folder):
-    """One benchmark's tables in a folder; runs its rerankers, then the rule."""
+    """One benchmark's tables in a folder; runs its rerankers, then the rule, and counts the items."""
 
-    def __init__(self, folder, section, candidates, *, unit="queries", texts=("d", DOCUMENT)):
+    def __init__(self, folder, section, candidates, *, text=DOCUMENT):
         super().__init__(folder)
-        self.section, self.unit = section, unit
-        rows = [{"_id": i, "text": t, "origin": "o", "length_bin": "5-10"} for i, t in [texts]]
-        self.write("documents", rows)
+        self.section = section
+        document = {"_id": "d", "text": text, "origin": "o", "length_bin": "5-10"}
+        self.write("documents", [document])
         self.write("sampling", sampling_of("0-5", "5-10"))
         self.write("candidates", pl.DataFrame(candidates))
 
-    def score(self, *rerankers: PairReranker, section=None) -> list:
-        section = section or self.section
+    def run(self, *rerankers: PairReranker) -> None:
         made: list = []
         for reranker in rerankers:
-            scoring = {
-                "section": section.score_params(reranker.name),
-                "entry": reranker_params(ENTRY),
-            }
+            section = self.section.score_params(reranker.name)
             run_score_parts(
-                scoring,
+                {"section": section, "entry": reranker_params(ENTRY)},
                 documents=self.path("documents"),
                 candidates=self.path("candidates"),
                 earlier=list(made),
@@ -59,37 +55,30 @@ class Chain(Folder):
                 load=lambda name, entry, *, device, chosen=reranker: chosen,
             )
             made.append(self.path(f"scores-{reranker.name}"))
-        return made
-
-    def verify(self, scores, section=None) -> None:
-        section = section or self.section
         names = ["rows", "dropped", "flow"]
-        if section.rule == "margin":
+        if self.section.rule == "margin":
             names += ["margins", "margin_table", "cell_table"]
         run_verify(
-            section,
-            place=FlowStep(self.unit, 3, "eng-Latn", "general"),
+            self.section,
+            place=FlowStep("queries", 3, "eng-Latn", "general"),
             documents=self.path("documents"),
             sampling=self.path("sampling"),
             candidates=self.path("candidates"),
-            scores=scores,
+            scores=made,
             outputs={name: self.path(name) for name in names},
         )
-
-    def check(self) -> None:
-        """Kept + dropped = entered at every rule, with one row for each item dropped."""
         flow, dropped = self.read("flow", "flow"), self.read("dropped", "attrition")
         for stage, entered, kept in flow.select("stage", "entered", "kept").iter_rows():
             assert entered == kept + dropped.filter(stage=stage).height
         assert flow["kept"][-1] == self.read("rows", "candidates").height
 
 
-def controlled(folder, section, spans=None) -> Chain:
-    places = spans or {"q1": (BEGINNING, "beginning"), "q2": (MIDDLE, "middle"), "q3": (END, "end")}
+def controlled(folder) -> Chain:
+    places = {"q1": (BEGINNING, "beginning"), "q2": (MIDDLE, "middle"), "q3": (END, "end")}
     rows = [
         candidate(q, [position], span, length_bin="5-10") for q, (span, position) in places.items()
     ]
-    return Chain(folder, section, rows)
+    return Chain(folder, MARGIN, rows)
 
 
 MARGIN = VerifyMargin(rerankers=["one", "two"], threshold=0.25)
@@ -103,8 +92,8 @@ def panel() -> tuple[PairReranker, PairReranker]:
 
 
 def test_margins_decide_and_only_open_queries_reach_the_second_reranker(tmp_path):
-    chain, (one, two) = controlled(tmp_path, MARGIN), panel()
-    chain.verify(chain.score(one, two))
+    chain, (one, two) = controlled(tmp_path), panel()
+    chain.run(one, two)
     assert chain.read("rows", "candidates").select("_id", "margin").rows() == [("q2", 0.25)]
     columns = ("stage", "item_id", "reason", "detail", "score", "target_position", "char_length")
     assert chain.read("dropped", "attrition").select(columns).rows() == [
@@ -113,14 +102,13 @@ def test_margins_decide_and_only_open_queries_reach_the_second_reranker(tmp_path
     ]
     columns = ("stage", "step", "unit", "entered", "kept", "dropped")
     assert chain.read("flow", "flow").select(columns).rows() == [("margin", 3, "queries", 3, 1, 2)]
-    chain.check()
     assert len(one.asked) == 9
     assert {query for query, _ in two.asked} == {"q1", "q2"}
 
 
 def test_the_margin_tables_count_every_threshold_and_cell(tmp_path):
-    chain = controlled(tmp_path, MARGIN)
-    chain.verify(chain.score(*panel()))
+    chain = controlled(tmp_path)
+    chain.run(*panel())
     table = chain.read("margin_table", "margin_table")
     columns = ("condition", "n", "n_beginning", "n_middle", "n_end")
     assert table.select(columns).rows() == [
@@ -144,9 +132,9 @@ def test_the_margin_tables_count_every_threshold_and_cell(tmp_path):
 
 def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
     rows = [candidate("q1", ["beginning"], [0, 1], length_bin="5-10")]
-    chain = Chain(tmp_path, MARGIN, rows, texts=("d", "ab"))  # thirds: "", "", "ab"
+    chain = Chain(tmp_path, MARGIN, rows, text="ab")  # thirds: "", "", "ab"
     one, two = (fake(name, {("q1", "ab"): 0.5}) for name in ("one", "two"))
-    chain.verify(chain.score(one, two))
+    chain.run(one, two)
     scores = chain.read("scores-one", "segment_scores")
     assert scores.select("part", "score", "raw").rows() == [
         ("beginning", None, None),
@@ -156,25 +144,17 @@ def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
     assert (one.asked, two.asked) == ([("q1", "ab")], [])
     assert chain.read("dropped", "attrition")["reason"].to_list() == ["empty_segment"]
     assert chain.read("margin_table", "margin_table").filter(condition="no_margin")["n"][0] == 1
-    chain.check()
-
-
-NECESSITY = VerifyNecessity(rerankers=["one", "two"])
-
-
-def posir(folder, spans, section=NECESSITY) -> Chain:
-    rows = [candidate(name, ["middle"], span) for name, span in spans.items()]
-    return Chain(folder, section, rows, unit="questions")
 
 
 def test_a_span_has_to_be_needed_under_every_reranker(tmp_path):
     spans = {"needed": [3, 6], "equal": [0, 3], "late": [6, 9], "whole": [0, 9]}
-    chain = posir(tmp_path, spans)
+    rows = [candidate(name, ["middle"], span) for name, span in spans.items()]
+    chain = Chain(tmp_path, VerifyNecessity(rerankers=["one", "two"]), rows)
     full = {(name, DOCUMENT): 0.5 for name in spans}
     removed = {("needed", "aaaccc"): 0.25, ("equal", "bbbccc"): 0.5, ("late", "aaabbb"): 0.25}
     one = fake("one", full | removed)
     two = fake("two", full | removed | {("late", "aaabbb"): 0.75})
-    chain.verify(chain.score(one, two))
+    chain.run(one, two)
     columns = ("stage", "item_id", "reason", "score", "detail")
     assert chain.read("dropped", "attrition").select(columns).rows() == [
         ("span_necessity", "equal", "span_not_needed", 0.0, "by one"),
@@ -183,19 +163,15 @@ def test_a_span_has_to_be_needed_under_every_reranker(tmp_path):
     ]
     assert chain.read("rows", "candidates")["_id"].to_list() == ["needed"]
     assert {query for query, _ in two.asked} == {"needed", "late"}
-    chain.check()
 
 
-def fineweb(folder, *, positions, balance=True, section=None) -> Chain:
+def fineweb(folder, positions, *, balance) -> Chain:
+    spans = {"beginning": BEGINNING, "middle": MIDDLE, "end": END}
     rows = [
-        candidate(
-            name, found, {"beginning": BEGINNING, "middle": MIDDLE, "end": END}[found[0]],
-            positions=found,
-        )
+        candidate(name, found, spans[found[0]], positions=found)
         for name, found in positions.items()
-    ]  # fmt: skip
-    section = section or VerifyAgreement(rerankers=["one"], balance=balance)
-    return Chain(folder, section, rows, unit="questions")
+    ]
+    return Chain(folder, VerifyAgreement(rerankers=["one"], balance=balance), rows)
 
 
 FIVE = {
@@ -207,20 +183,15 @@ FIVE = {
 }
 
 
-def agreeing(failed=()) -> PairReranker:
-    """Put the first position of each query's name first, and another one where it fails."""
-    first = {"b": (1.0, 0.0, 0.5), "m": (0.0, 1.0, 0.5), "e": (0.0, 0.5, 1.0)}
-    scores = {name: (0.5, 0.5, 0.5) if name in failed else first[name[0]] for name in FIVE}
-    return fake("one", thirds(scores))
-
-
 def test_agreement_then_balancing_are_two_stages(tmp_path):
-    chain = fineweb(tmp_path, positions=FIVE)
-    chain.verify(chain.score(agreeing(failed=("e2",))))
+    chain = fineweb(tmp_path, FIVE, balance=True)
+    first = {"b": (1.0, 0.0, 0.5), "m": (0.0, 1.0, 0.5), "e": (0.0, 0.5, 1.0)}
+    scores = {name: first[name[0]] for name in FIVE} | {"e2": (0.5, 0.5, 0.5)}
+    chain.run(fake("one", thirds(scores)))
     columns = ("stage", "step", "unit", "entered", "kept")
     assert chain.read("flow", "flow").select(columns).rows() == [
-        ("agreement", 3, "questions", 5, 4),
-        ("balance", 4, "questions", 4, 3),
+        ("agreement", 3, "queries", 5, 4),
+        ("balance", 4, "queries", 4, 3),
     ]
     kept = chain.read("rows", "candidates")
     assert sorted(kept["target_position"]) == sorted(POSITIONS)
@@ -228,23 +199,22 @@ def test_agreement_then_balancing_are_two_stages(tmp_path):
     assert dropped[0] == ("agreement", "e2", "target_not_first")
     assert dropped[1][::2] == ("balance", "not_sampled")
     assert dropped[1][1] in ("b1", "b2")
-    chain.check()
 
 
 def test_a_chunk_with_two_tags_passes_by_either_and_is_dropped_under_its_own_third(tmp_path):
-    chain = fineweb(tmp_path, positions={"b1": ["beginning", "middle"], "e1": ["middle", "end"]})
+    positions = {"b1": ["beginning", "middle"], "e1": ["middle", "end"]}
+    chain = fineweb(tmp_path, positions, balance=False)
     # b1's best third is the beginning, one of its two; e1's best is the beginning, none of them.
     one = fake("one", thirds({"b1": (1.0, 0.0, 0.5), "e1": (1.0, 0.0, 0.5)}))
-    section = VerifyAgreement(rerankers=["one"], balance=False)
-    chain.verify(chain.score(one), section=section)
+    chain.run(one)
     assert chain.read("rows", "candidates")["_id"].to_list() == ["b1"]
     dropped = chain.read("dropped", "attrition").select("item_id", "target_position").rows()
     assert dropped == [("e1", "middle")]
 
 
 def test_provenance_says_who_wrote_the_queries_and_who_scored(tmp_path):
-    chain = controlled(tmp_path, MARGIN)
-    chain.verify(chain.score(*panel()))
+    chain = controlled(tmp_path)
+    chain.run(*panel())
     names = ("scores-one", "rows", "dropped", "flow", "margins", "margin_table", "cell_table")
     for name in names:
         record = read_provenance(chain.path(name))
