@@ -6,11 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src"
-USERS = ("studies", "bench", "examples", "tools")
-"""Folders of scripts that import the package; few tests run them."""
-
+SOURCE = Path(__file__).parents[1] / "src"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "importing", "reading", "lines", "plain_yaml", "progress", "stopping"),
     # Locks of heads: no job may begin without them.
@@ -94,60 +90,3 @@ def test_no_package_imports_itself_by_a_detour(graph):
 def test_no_module_imports_from_a_layer_above(graph):
     up = {(name, o) for name, others in graph.items() for o in others if layer(o) > layer(name)}
     assert up == set()
-
-
-def names_of(path: Path) -> set[str]:
-    """The names that a module has at its top level: defined, assigned or imported there."""
-    found = set()
-    waiting: list[ast.AST] = [*ast.parse(path.read_text(encoding="utf-8")).body]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        else:
-            waiting += ast.iter_child_nodes(node)
-    return found
-
-
-def lost_imports(path: Path) -> list[str]:
-    """What a script imports of the package and the package does not have."""
-    known, lost = modules(), []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            wanted = [alias.name for alias in node.names if alias.name.startswith("psibench.")]
-            lost += [name for name in wanted if name.removeprefix("psibench.") not in known]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "psibench":
-            module = node.module.removeprefix("psibench").removeprefix(".")
-            there = names_of(known[module]) if module in known else set()
-            for alias in node.names:
-                if alias.name not in there and f"{module}.{alias.name}".strip(".") not in known:
-                    lost.append(f"{node.module}.{alias.name}")
-    return lost
-
-
-def test_what_scripts_import_is_there():
-    scripts = [path for folder in USERS for path in (ROOT / folder).rglob("*.py")]
-    assert {path.relative_to(ROOT).parts[0] for path in scripts} == set(USERS)
-    lost = {str(path.relative_to(ROOT)): lost_imports(path) for path in scripts}
-    assert {name: names for name, names in lost.items() if names} == {}
-
-
-def test_an_import_of_what_was_removed_is_found(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import psibench.errors, psibench.gone\n"
-        "from psibench import errors, evaluate, lost\n"
-        "def run():\n"
-        "    from psibench.errors import FEW, InputError, Removed, refuse\n"
-        "    from psibench.missing import anything\n"
-    )
-    assert sorted(lost_imports(script)) == [
-        "psibench.errors.Removed",
-        "psibench.gone",
-        "psibench.lost",
-        "psibench.missing.anything",
-    ]

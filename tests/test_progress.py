@@ -67,15 +67,3 @@ def test_rates_and_times_of_slow_work(clock, log, seconds, done, words):
 def test_nothing_to_do_is_wholly_done(clock, log):
     count(clock, total=0)
     assert log.messages == ["encoding m: 0 of 0 tokens (100 %), 0 s"]
-
-
-def test_an_exception_passes_and_the_state_is_logged(clock, log):
-    with pytest.raises(KeyError):
-        fail_halfway()
-    assert log.messages == ["x: 1 of 4 rows (25 %), 0 s"]
-
-
-def fail_halfway() -> None:
-    with Progress("x", total=4, unit="rows") as work:
-        work.advance(1)
-        raise KeyError("k")

@@ -29,7 +29,7 @@ def thirds(scores: dict[str, tuple[float, float, float]]) -> dict[tuple[str, str
 
 
 class Chain(Folder):
-    """One benchmark's tables in a folder; runs its rerankers, then the rule, and counts the items."""
+    """One benchmark's tables in a folder; runs its rerankers and the rule, and counts the items."""
 
     def __init__(self, folder, section, candidates, *, text=DOCUMENT):
         super().__init__(folder)

@@ -8,10 +8,29 @@ from scipy import stats
 from psibench.probes.regression import decompose, measure_regression
 from psibench.probes.run import ALL_PROBES
 
-COLUMNS = """
-    domain document_id shuffled n_sentences place sentence coefficient importance part_read read
-    r2 mae r2_equal left_out
-"""
+
+def weights(by_document: dict[str, list[float]]) -> pl.DataFrame:
+    """The rows of documents as they are, of the importances of their sentences."""
+    columns = ("document_id", "n_sentences", "place", "importance")
+    rows = [
+        (name, len(values), place, value)
+        for name, values in by_document.items()
+        for place, value in enumerate(values, 1)
+    ]
+    fit = dict.fromkeys(("part_read", "read", "r2", "mae", "r2_equal"), pl.lit(1.0))
+    return pl.DataFrame(rows, columns, orient="row").with_columns(
+        domain=pl.lit("one"), shuffled=False, left_out=pl.lit(None, pl.String), **fit
+    )
+
+
+def correlations(frame: pl.DataFrame) -> dict:
+    """Rows of the summary about correlations of all documents, by what is correlated."""
+    rows = ALL_PROBES["regression"].summarise(frame, level=0.95)
+    return {
+        row["condition"]: row
+        for row in rows
+        if row["measure"] == "correlation" and row["read"] == "all"
+    }
 
 
 def documents(*texts: str) -> pl.DataFrame:
@@ -65,34 +84,20 @@ def test_what_cannot_be_fitted_is_a_row_with_its_reason(load):
 
 def test_the_pooled_correlation_is_negative_without_any_effect_of_place():
     """Long documents have later places and smaller importances: the paper's figure has that."""
-    rows = [
-        ("one", f"d{n}", False, n, place, place, 1.0, 1 / np.sqrt(n), 1.0, 1.0, 1.0, 0.0, 1.0, None)
-        for n in (2, 5, 20)
-        for place in range(1, n + 1)
-    ]
-    frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
-    found = {
-        row["condition"]: row["value"]
-        for row in ALL_PROBES["regression"].summarise(frame, level=0.95)
-        if row["measure"] == "correlation" and row["read"] == "all"
-    }
+    frame = weights({f"d{n}": [1 / np.sqrt(n)] * n for n in (2, 5, 20)})
+    found = correlations(frame)
     x, y = (frame[name].to_numpy() for name in ("place", "importance"))
-    assert found["pooled, as it is"] == pytest.approx(np.corrcoef(x, y)[0, 1])
-    assert found["pooled, as it is"] < -0.3
-    assert found.get("within documents, as it is", 0.0) == pytest.approx(0)
+    assert found["pooled, as it is"]["value"] == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert found["pooled, as it is"]["value"] < -0.3
+    within = found.get("within documents, as it is", {"value": 0.0})  # none where all are equal
+    assert within["value"] == pytest.approx(0)
 
 
 def test_the_interval_of_the_pooled_correlation_is_over_what_each_document_adds_to_it():
     rng = np.random.default_rng(3)
     sizes = [2, 3, 5, 8]
-    rows = [
-        ("one", f"d{n}", False, n, place, place, 1.0, weight, 1.0, 1.0, 1.0, 0.0, 1.0, None)
-        for n in sizes
-        for place, weight in enumerate(rng.normal(size=n), 1)
-    ]
-    frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
-    found = {row["condition"]: row for row in ALL_PROBES["regression"].summarise(frame, level=0.95)}
-    row = found["pooled, as it is"]
+    frame = weights({f"d{n}": list(rng.normal(size=n)) for n in sizes})
+    row = correlations(frame)["pooled, as it is"]
     x, y = (frame[name].to_numpy() for name in ("place", "importance"))
     document = np.repeat(np.arange(4), sizes)
 
@@ -111,16 +116,10 @@ def test_the_interval_of_the_pooled_correlation_is_over_what_each_document_adds_
 
 def test_the_correlation_within_documents_is_tested_against_none_from_thirty_documents_on():
     rng = np.random.default_rng(3)
-    rows = [
-        ("one", f"d{n}", False, 4, place, place, 1.0, weight, 1.0, 1.0, 1.0, 0.0, 1.0, None)
-        for n in range(30)
-        for place, weight in enumerate(rng.normal(size=4), 1)
-    ]
-    frame = pl.DataFrame(rows, schema=COLUMNS.split(), orient="row")
+    frame = weights({f"d{n}": list(rng.normal(size=4)) for n in range(30)})
 
     def within(some):
-        found = ALL_PROBES["regression"].summarise(some, level=0.95)
-        return next(row for row in found if row["condition"] == "within documents, as it is")
+        return correlations(some)["within documents, as it is"]
 
     rs = [np.corrcoef(own["place"], own["importance"])[0, 1] for own in frame.iter_slices(4)]
     assert within(frame)["p"] == pytest.approx(stats.ttest_1samp(rs, 0).pvalue)

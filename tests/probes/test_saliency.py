@@ -59,36 +59,26 @@ def test_special_tokens_are_left_out_and_what_was_not_read_is_said(network):
     assert found["relative_position"][0] == pytest.approx(0.5, abs=0.02)
 
 
-def test_the_summary_has_100_points_with_their_spread_and_the_tenths(network):
-    found = measure_saliency(texts(TEXT, TEXT[40:], "x"), network(), Probes())
-    assert found["left_out"].drop_nulls().to_list() == ["no gradient"]
-    rows = [
-        row for row in ALL_PROBES["saliency"].summarise(found, level=0.95) if row["read"] == "all"
-    ]
-    points = [row for row in rows if row["n_places"] == 100 and row["measure"] == "saliency"]
-    assert len(points) == 100
-    matrix = found.drop_nulls("point")["saliency"].to_numpy().reshape(2, 100)
-    assert [row["value"] for row in points] == pytest.approx(matrix.mean(axis=0).tolist())
-    spread = [row["value"] for row in rows if row["measure"] == "saliency sd"]
-    assert spread == pytest.approx(matrix.std(axis=0).tolist())
-    tenths = [row for row in rows if row["n_places"] == 10 and row["measure"] == "saliency"]
-    assert tenths[0]["value"] == pytest.approx(matrix[:, :10].mean())
-    assert {row["n_left_out"] for row in rows} == {1}
-
-
 def test_all_pairs_count_in_the_curve_and_documents_in_its_interval(network):
-    two = texts(TEXT, TEXT[40:])
-    again = two.queries.head(1).with_columns(query_id=pl.lit("q9"), text=pl.lit("old stone"))
-    found = measure_saliency(
-        Texts(two.documents, pl.concat([two.queries, again])), network(), Probes()
-    )
-    matrix = found.sort("document_id", "query_id", "point")["saliency"].to_numpy().reshape(3, 100)
+    given = texts(TEXT, TEXT[40:], "x")
+    again = given.queries.head(1).with_columns(query_id=pl.lit("q9"), text=pl.lit("old stone"))
+    given = Texts(given.documents, pl.concat([given.queries, again]))
+    found = measure_saliency(given, network(), Probes())
+    assert found["left_out"].drop_nulls().to_list() == ["no gradient"]
+    curves = found.drop_nulls("point").sort("document_id", "query_id", "point")
+    matrix = curves["saliency"].to_numpy().reshape(3, 100)
     rows = [
         row for row in ALL_PROBES["saliency"].summarise(found, level=0.95) if row["read"] == "all"
     ]
-    assert {row["n_documents"] for row in rows} == {2}
-    points = [row for row in rows if row["n_places"] == 100]
-    curve = [row["value"] for row in points if row["measure"] == "saliency"]
-    assert curve == pytest.approx(matrix.mean(axis=0).tolist())
-    spread = [row["value"] for row in points if row["measure"] == "saliency sd"]
-    assert spread == pytest.approx(matrix.std(axis=0).tolist())
+    assert {(row["n_documents"], row["n_left_out"]) for row in rows} == {(2, 1)}
+    values = {
+        (n, measure): [
+            row["value"] for row in rows if (row["n_places"], row["measure"]) == (n, measure)
+        ]
+        for n in (10, 100)
+        for measure in ("saliency", "saliency sd")
+    }
+    assert values[100, "saliency"] == pytest.approx(matrix.mean(axis=0).tolist())
+    assert values[100, "saliency sd"] == pytest.approx(matrix.std(axis=0).tolist())
+    tenths = matrix.mean(axis=0).reshape(10, 10).mean(axis=1)
+    assert values[10, "saliency"] == pytest.approx(tenths.tolist())

@@ -4,16 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 from sentence_transformers import SentenceTransformer
-from tiny_training import base_of
+from tiny_training import base_of, train
 from transformers import AutoTokenizer
 
 from psibench.errors import InputError
-from psibench.tables import Provenance, write_table
-from psibench.tables.schemas import QRELS, QUERIES
-from psibench.train.finetune import run_train_model
 from psibench.train.pads import pads_pairs
-from psibench.train.sampling import run_sample_training
-from psibench.train.sections import Base, Pads, Settings
+from psibench.train.sections import Pads
 
 
 @pytest.fixture(scope="module")
@@ -104,29 +100,11 @@ def test_a_pool_without_pairs_is_refused(tokenizer, pool, message):
         make(pool, tokenizer, share=1.0)
 
 
-@pytest.mark.parametrize("has_queries", [True, False])
-def test_pads_trains_on_the_documents_of_the_pool(pool, tiny_bert, tmp_path, has_queries):
+def test_pads_trains_on_the_documents_of_the_pool(pool, tiny_bert, tmp_path):
     base = base_of(tiny_bert, objective="pads", pads={"share": 0.5, "batch_size": 4})
-    if not has_queries:
-        pool = pool | {name: str(tmp_path / f"{name}.parquet") for name in ("pairs", "none")}
-        origin = Provenance("test", 1)
-        write_table(QUERIES.empty(), pool["none"], QUERIES, provenance=origin)
-        write_table(QRELS.empty(), tmp_path / "qrels.parquet", QRELS, provenance=origin)
-        pool["queries"] = [pool.pop("none")]
-        run_sample_training(
-            domains=pool["domains"], queries=pool["queries"], corpus=pool["corpus"],
-            qrels=[str(tmp_path / "qrels.parquet")], held_out=[], held_out_qrels=[],
-                same_article=None, edges=[0, 200],
-            distributions={"begin": {"beginning": 1}}, budget=None, sampling_seed=42,
-            pairs=pool["pairs"], counts=str(tmp_path / "counts.parquet"),
-        )  # fmt: skip
-    run_train_model(
-        Base.model_validate(base), Settings(epochs=3), distribution="pool", seed=1,
-        sampling_seed=42, device="cpu", **pool, work=str(tmp_path / "work"),
-        model=str(tmp_path / "model" / "model.json"),
-    )  # fmt: skip
-    found = json.loads((tmp_path / "model" / "model.json").read_text())
+    folder = train(pool, tmp_path, base, distribution="pool")
+    found = json.loads((folder / "model.json").read_text())
     # half of 24 documents, two pairs each, in batches of 4
     assert (found["n_documents"], found["n_examples"], found["n_steps"]) == (12, 24, 18)
     assert np.mean(found["loss"][-6:]) < np.mean(found["loss"][:6])
-    assert SentenceTransformer(str(tmp_path / "model")).encode("w1").shape == (32,)
+    assert SentenceTransformer(str(folder)).encode("w1").shape == (32,)

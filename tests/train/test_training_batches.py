@@ -81,12 +81,6 @@ def test_examples_of_one_document_go_to_different_batches_as_far_as_there_are_an
     assert facts["n_left_out"] == (6 - 3) * EPOCHS
 
 
-def test_where_all_find_a_place_nothing_is_said(tiny_bert, tmp_path, caplog):
-    _, facts = seen(tiny_bert, tmp_path, {"all": distinct(6, 0)})
-    assert facts["n_left_out"] == 0
-    assert "in no batch" not in caplog.text
-
-
 @pytest.mark.parametrize("column", ["query", "document"])
 def test_a_bin_whose_examples_are_all_alone_is_refused(tiny_bert, column):
     frame = pl.DataFrame(

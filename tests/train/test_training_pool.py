@@ -31,9 +31,9 @@ def pool_of(cells: dict[tuple[str, str], int]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=columns, orient="row")
 
 
-def draw(pool: pl.DataFrame, edges=EDGES, *, distributions=DISTRIBUTIONS, budget=None, seed=42):
+def draw(pool: pl.DataFrame, edges=EDGES, *, budget=None):
     return draw_distributions(
-        pool, edges=edges, distributions=distributions, budget=budget, seed=seed
+        pool, edges=edges, distributions=DISTRIBUTIONS, budget=budget, seed=42
     )
 
 
@@ -73,22 +73,21 @@ def even_pool(n: int) -> pl.DataFrame:
     return pool_of({(label, position): n for label in labels for position in POSITIONS})
 
 
-def test_a_budget_above_a_cell_is_refused_with_what_fits():
-    with pytest.raises(
-        InputError, match="begin takes 11 examples of 0-60 characters, beginning, and there are 10"
-    ):
-        draw(even_pool(10), budget=11)
+POOL = even_pool(3)
+NO_SHORT_END = POOL.filter(~((pl.col("position") == "end") & (pl.col("length_bin") == "0-60")))
 
 
-def test_an_empty_cell_is_refused():
-    pool = even_pool(3).filter(~((pl.col("position") == "end") & (pl.col("length_bin") == "0-60")))
-    with pytest.raises(InputError, match="no example of 0-60 characters, end"):
-        draw(pool)
-
-
-def test_a_distribution_that_draws_nothing_is_refused():
-    with pytest.raises(InputError, match="too few to be divided as distribution 'uniform'"):
-        draw(even_pool(2))
+@pytest.mark.parametrize(
+    ("pool", "budget", "message"),
+    [
+        (POOL, 4, "begin takes 4 examples of 0-60 characters, beginning, and there are 3"),
+        (NO_SHORT_END, None, "no example of 0-60 characters, end"),
+        (even_pool(2), None, "too few to be divided as distribution 'uniform'"),
+    ],
+)
+def test_a_pool_of_too_few_examples_is_refused_with_what_is_lacking(pool, budget, message):
+    with pytest.raises(InputError, match=message):
+        draw(pool, budget=budget)
 
 
 def table(path, spec, rows):
@@ -244,13 +243,6 @@ def test_documents_without_queries_are_a_pool_without_positions_and_draws(benchm
 def test_a_section_that_contradicts_itself_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         Training.model_validate({"benchmark": "b", "bases": {"m": BASE}} | changes)
-
-
-def test_models_to_train_are_bases_by_distributions_by_seeds_and_pads_has_the_pool():
-    pads = BASE | {"objective": "pads"}
-    section = {"benchmark": "b", "bases": {"m": BASE, "p": pads}, "seeds": [1, 2]}
-    training = Training.model_validate(section | {"distributions": {"end": {"end": 1}}})
-    assert training.runs == [("m", "end", 1), ("m", "end", 2), ("p", "pool", 1), ("p", "pool", 2)]
 
 
 @pytest.mark.parametrize(("parameters_m", "rate"), [(399.0, 4e-5), (400.0, 2e-5), (1100.0, 2e-5)])

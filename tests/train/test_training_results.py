@@ -1,16 +1,17 @@
 """What is said of bases trained on skewed and on balanced evidence."""
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
 
 from psibench.config.sections import Uncertainty
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
-from psibench.metrics.query_scores import query_scores
 from psibench.tables import read_table, write_table
 from psibench.tables.derived import derived
-from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import PSI_TABLE, QUERY_SCORES
+from psibench.text.segments import POSITIONS
 from psibench.train.results import (
     TABLES,
     TRAINING_BUCKETS,
@@ -28,30 +29,40 @@ PAIR = ("b", "eng-Latn", "eng-Latn")
 
 
 def scores_of(model: str, values: np.ndarray) -> pl.DataFrame:
-    """QUERY_SCORES of documents with a query in each third; found first or not at all."""
-    asked = [
-        (f"q{d:03}-{third}", f"d{d:03}", third) for d in range(N_DOCUMENTS) for third in range(3)
-    ]
-    queries = pl.DataFrame(
+    """QUERY_SCORES of documents with a query in each third, as far as they are read here."""
+    n_queries = len(values)
+    place, third = np.arange(n_queries), np.arange(n_queries) % 3
+    known = pl.DataFrame(
         {
-            "_id": [query for query, _, _ in asked],
-            "pos_corpus_id": [document for _, document, _ in asked],
-            "pos_char_span": [[300 * third, 300 * third + 200] for _, _, third in asked],
-            "pos_char_length": [900] * len(asked),
-            "pos_token_length": [200] * len(asked),
-            "target_position": [("beginning", "middle", "end")[third] for _, _, third in asked],
+            "model": [model] * n_queries,
+            "query_id": [f"q{number}" for number in place],
+            "domain": ["d"] * n_queries,
+            "document_id": [f"d{number // 3:03}" for number in place],
+            "span_start_char": 300 * third,
+            "span_mid_char": 300.0 * third + 100,
+            "pos_char_length": [900] * n_queries,
+            "relative_position": (300 * third + 100) / 900,
+            "target_position": [POSITIONS[number] for number in third],
+            "target_positions": [POSITIONS[number] for number in third],
+            "visible": [1.0] * n_queries,
+            "pos_visible": [1.0] * n_queries,
+            METRIC: values,
         }
     )
-    qrels = queries.select(
-        pl.col("_id").alias("query-id"), pl.col("pos_corpus_id").alias("corpus-id"), score=pl.lit(1)
+    return pl.concat([QUERY_SCORES.empty(), known], how="diagonal_relaxed")
+
+
+def results(folder: Path, out: Path, runs: list[TrainedRun]) -> None:
+    """Make the three tables of some runs, from the scores and PSIs of a folder."""
+    models = [run.model for run in runs]
+    run_training_results(
+        psi_table=folder / "psi.parquet",
+        trained=runs,
+        evaluations=[Evaluation(*PAIR, str(folder / "s.parquet"), ["thirds"], models)],
+        psi_metrics=[METRIC],
+        uncertainty=Uncertainty(),
+        tables=[out / f"{spec.name}.{end}" for spec in TABLES for end in ("parquet", "csv")],
     )
-    run = queries.select(
-        query_id="_id",
-        doc_id=pl.when(pl.Series(values > 0)).then("pos_corpus_id").otherwise(pl.lit("other")),
-        score=pl.lit(1.0),
-    )
-    found = query_scores(rank_documents(run), queries, qrels, domain="d", metrics=[METRIC])
-    return found.select(pl.lit(model).alias("model"), pl.all())
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +90,7 @@ def made(tmp_path_factory):
         schemes=["thirds"],
     )
     write_table(own.psi, folder / "psi.parquet", PSI_TABLE, provenance=source)
-    evaluation = Evaluation(*PAIR, str(folder / "s.parquet"), ["thirds"], list(frames))
-    run_training_results(
-        psi_table=folder / "psi.parquet",
-        trained=runs,
-        evaluations=[evaluation],
-        psi_metrics=[METRIC],
-        uncertainty=Uncertainty(),
-        tables=[folder / f"{spec.name}.{end}" for spec in TABLES for end in ("parquet", "csv")],
-    )
+    results(folder, folder, runs)
     tables = {spec: read_table(folder / f"{spec.name}.parquet", spec) for spec in TABLES}
     return frames, own.psi, tables, folder
 
@@ -150,16 +153,7 @@ def test_a_difference_within_noise_is_not_claimed(made, tmp_path):
         TrainedRun("net-uniform-s1", "t", "net", "begin", 1),
         TrainedRun("net-uniform-s2", "t", "net", "uniform", 1, balanced=True),
     ]
-    run_training_results(
-        psi_table=folder / "psi.parquet",
-        trained=runs,
-        evaluations=[
-            Evaluation(*PAIR, str(folder / "s.parquet"), ["thirds"], [r.model for r in runs])
-        ],
-        psi_metrics=[METRIC],
-        uncertainty=Uncertainty(),
-        tables=[tmp_path / f"{spec.name}.{end}" for spec in TABLES for end in ("parquet", "csv")],
-    )
+    results(folder, tmp_path, runs)
     found = read_table(tmp_path / "training_reduction.parquet", TRAINING_REDUCTION)
     assert set(found["verdict"]) == {"not shown"}
     table = read_table(tmp_path / "training_table.parquet", TRAINING_TABLE)
