@@ -1,3 +1,4 @@
+import numpy as np
 import polars as pl
 import pytest
 from report_tables import by_title, texts
@@ -8,8 +9,6 @@ from psibench.report.tables import FigureView
 from psibench.report.views import BenchmarkInfo
 from psibench.tables.build_schemas import RELOCATION
 from psibench.text.query_types import QUERY_TYPES
-
-NAMES = ("law", "game")
 
 
 def sizes(n_documents, n_queries, mean, **more) -> dict[str, float]:
@@ -57,7 +56,11 @@ def test_languages_have_shares_and_their_length_beside_the_first_language():
         # mean: (40 x 9 + 20 x 13.5) / 60
         ("all", "60", "100.00 %", "8", "100.00 %", "7.0", "2", "–", "–", "–", "49", "10.5", "1.17"),
     )
-    assert len(table.header) == len(table.rows[0])
+    figure = blocks_of(ENGLISH | GERMAN)["Length beside the first language"]
+    # by domain: 9 / 6 and 18 / 10
+    assert texts(figure)[4:8] == ["1.00", "1.50", "1.00", "1.80"]
+    alone = blocks_of(ENGLISH)
+    assert not {"Languages", "Length beside the first language"} & set(alone)
 
 
 def test_domains_of_several_languages_are_added_up():
@@ -90,23 +93,6 @@ def test_sizes_stand_beside_those_of_both_papers(recipe, subset, column, words):
     assert rows["queries"][0] == "2"
     assert words.items() <= rows.items()
     assert all(len(row) == 4 for row in table.rows)
-
-
-def test_one_language_keeps_its_quartiles_and_has_no_table_of_languages():
-    blocks = blocks_of(ENGLISH)
-    assert "Languages" not in blocks
-    assert blocks["Domains"].rows[0] == (
-        "law",
-        "10",
-        "25.00 %",
-        "1",
-        "25.00 %",
-        "–",
-        *"2456",
-        "19",
-        "6.0",
-    )
-    assert blocks["Domains"].rows[-1][-2:] == ("49", "9.0")
 
 
 def test_one_domain_in_one_language_has_neither_table():
@@ -142,14 +128,10 @@ def test_relocation_shows_pooled_rows_where_there_are_several_domains():
     )
 
 
-def similarity(languages, *, model="m", names=NAMES) -> pl.DataFrame:
-    frames = []
-    for place, language in enumerate(languages):
-        cosines = pl.Series([0.1 * (place + 1)] * len(names) ** 2).to_numpy()
-        rows = similarity_rows(names, cosines)
-        labels = {"benchmark": "b", "language": language, "model": model}
-        frames.append(rows.select(*(pl.lit(v).alias(k) for k, v in labels.items()), pl.all()))
-    return pl.concat(frames)
+def similarity(language, model, cosine, names=("law", "game")) -> pl.DataFrame:
+    rows = similarity_rows(names, np.full(len(names) ** 2, cosine))
+    labels = {"benchmark": "b", "language": language, "model": model}
+    return rows.select(*(pl.lit(v).alias(k) for k, v in labels.items()), pl.all())
 
 
 def figures_of(frame):
@@ -158,10 +140,9 @@ def figures_of(frame):
 
 
 def test_each_language_and_model_has_a_figure_and_all_but_the_first_are_folded():
-    three = similarity(["eng-Latn", "cmn-Hans"])
-    figures = figures_of(pl.concat([three, similarity(["eng-Latn"], model="n")]))
-    assert [texts(figure)[4:] for figure in figures] == [["0.10"] * 2, ["0.20"] * 2, ["0.10"] * 2]
+    every = (("eng-Latn", "m", 0.1), ("cmn-Hans", "m", 0.2), ("eng-Latn", "n", 0.3))
+    figures = figures_of(pl.concat([similarity(*one) for one in every]))
+    assert [texts(figure)[4:] for figure in figures] == [["0.10"] * 2, ["0.20"] * 2, ["0.30"] * 2]
     assert figures[1].caption.endswith("cmn-Hans. Model: m.")
     assert [figure.is_folded for figure in figures] == [False, True, True]
-    assert figures_of(similarity(["eng-Latn"], names=("law",))) == []
-    assert figures_of(three.with_columns(benchmark=pl.lit("other"))) == []
+    assert figures_of(similarity("eng-Latn", "m", 0.1, names=("law",))) == []

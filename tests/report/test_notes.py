@@ -5,13 +5,11 @@ import html
 import re
 
 import jinja2
-import pytest
 
 from psibench.report.tables import TEMPLATES
 
 MADE = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
-TEMPLATE = MADE.get_template("notes.html").make_module()
-NOTES = TEMPLATE.notes
+NOTES = MADE.get_template("notes.html").make_module().notes
 
 
 def test_every_note_is_of_a_title_that_a_page_has() -> None:
@@ -19,20 +17,6 @@ def test_every_note_is_of_a_title_that_a_page_has() -> None:
     texts = [n.value for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Constant)]
     titles = {text.split(": ")[0] for text in texts if isinstance(text, str)}
     assert NOTES.keys() <= titles
-
-
-@pytest.mark.parametrize(
-    ("title", "own", "shown"),
-    [
-        ("Saliency", "", NOTES["Saliency"]),
-        ("Saliency: what is less the mean", "Own.", "Own. " + NOTES["Saliency"]),
-        ("Saliency · eng-Latn · law", "", NOTES["Saliency"]),
-        ("Saliencies", "<i>", "<i>"),
-        ("Saliencies", "", ""),
-    ],
-)
-def test_a_note_follows_what_is_said_of_one_table_alone(title: str, own: str, shown: str) -> None:
-    assert TEMPLATE.note_on(title, own) == html.escape(shown, quote=False).replace("'", "&#39;")
 
 
 def test_tables_of_a_page_have_their_notes_below(verified_page: str) -> None:

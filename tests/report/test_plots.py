@@ -1,11 +1,13 @@
 """Plots as they stand on the page: the same again."""
 
 import polars as pl
+import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from report_tables import svg_texts
 
 from psibench.report.plots import (
+    LEGEND_LINE,
     Axis,
     LineStyle,
     as_image,
@@ -37,9 +39,12 @@ def curves(styles: dict[str, LineStyle]) -> Figure:
     return draw_curves(lines, axis, styles, y_text="score")
 
 
-def test_the_legend_shows_each_line_with_its_name():
+def test_the_legend_shows_each_line_with_its_name_and_has_room():
     styles = {"a": LineStyle("#0072b2", "o"), "b": LineStyle("#d55e00")}
-    (legend,) = curves(styles).legends
+    figure = curves(styles)
+    (legend,) = figure.legends
+    many = curves({f"line {k}": LineStyle("#0072b2") for k in range(8)})  # four lines, not two
+    assert many.get_figheight() == pytest.approx(figure.get_figheight() + 2 * LEGEND_LINE)
     shown = zip(legend.get_texts(), legend.get_lines(), strict=True)
     assert {text.get_text(): line.get_color() for text, line in shown} == {
         name: style.colour for name, style in styles.items()
@@ -67,12 +72,6 @@ def test_many_columns_are_numbered_and_the_rows_say_which_is_which():
     assert texts.count(".51") == 30
     width = draw_heat_map(pl.DataFrame(cells, schema=CELLS, orient="row")).get_figwidth()
     assert width * 96 < 1200  # pixels: 31 columns still fit a page
-
-
-def test_long_names_are_cut():
-    long = "medicine-health-psychology-traditional-chinese-medicine"
-    texts = drawn((long, "completeness-and-more", 1.0))
-    assert texts[:2] == ["completeness-an\u2026", "medicine-health-psychology-tradit\u2026"]
 
 
 def test_text_stands_out_on_every_colour_of_a_heat_map():

@@ -249,7 +249,6 @@ METRIC, TIES_AVERAGED = "ndcg@10", "ndcg-tie-averaged@10"
 AVERAGES_TIES = ("squad_posq", "fineweb_posq", "fineweb_myopic")
 """Data whose authors' nDCG gives documents of equal score the mean of their places."""
 _PAIR = ("benchmark", "model", "query_lang", "corpus_lang")
-_ROW = (*_PAIR, "length_bucket", "buckets")
 
 
 def compare(
@@ -314,15 +313,16 @@ def _own_figures(
         rows.filter(domain=POOLED, evidence="all").join(known, on=["benchmark", "metric"])
         for rows in (psi_table, bucket_scores)
     )
-    table = table.join(mean_intervals(table, scores), on=_ROW, how="left")
-    columns = (*_ROW, "data", "own_differs", "metric", "bucket", "quantity", "own", "low", "high")
+    none = pl.lit(None, pl.Float64)  # of a mean there is no interval in the tables
+    columns = [*_PAIR, "length_bucket", "buckets", "bucket", "data", "own_differs", "metric"]
+    columns += ["quantity", "own", "low", "high"]
     parts = [
         table.with_columns(
             bucket=pl.lit(""),
             quantity=pl.lit(quantity),
             own=quantity,
-            low=f"{quantity}_low",
-            high=f"{quantity}_high",
+            low="psi_low" if quantity == "psi" else none,
+            high="psi_high" if quantity == "psi" else none,
         ).select(columns)
         for quantity in ("mean", "mean_of_buckets", "psi")
     ]
@@ -338,39 +338,6 @@ def compared_metrics(psi_table: pl.DataFrame, facts: Facts) -> dict[str, str]:
         name: TIES_AVERAGED if name in averaged and fact["data"] in AVERAGES_TIES else METRIC
         for name, fact in facts.items()
     }
-
-
-def mean_intervals(table: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
-    """Combine bucket intervals into those of the mean over queries and over buckets.
-
-    The buckets hold different queries, and are taken as independent, though queries of one
-    document may sit in several: the half-widths of a weighted sum of bucket means add up in
-    squares: ``low = mean - sqrt(sum (w_i (mean_i - low_i))**2)``, and ``high`` likewise.
-    Weights are shares of the queries for the mean over queries, equal for the mean over buckets.
-
-    ``table`` and ``scores`` are PSI_TABLE and BUCKET_SCORES rows, one per `_ROW` (and bucket).
-    Returns `_ROW`, mean_low, mean_high, mean_of_buckets_low, mean_of_buckets_high. Rows of schemes
-    whose buckets share or leave out queries have none, nor has a mean over buckets that leaves out
-    buckets with queries.
-    """
-    n = pl.col("n_queries")
-    weights = {"mean": n / n.sum(), "mean_of_buckets": 1 / pl.len()}
-    half = {
-        f"{mean}_{end}": (weight * (pl.col(end) - pl.col("mean"))).pow(2).sum().sqrt()
-        for mean, weight in weights.items()
-        for end in ("low", "high")
-    }
-    sums = scores.filter(n > 0).group_by(_ROW).agg(n_filled=pl.len(), n_in=n.sum(), **half)
-    is_disjoint = pl.col("n_in") == n
-    is_full = is_disjoint & (pl.col("n_filled") == pl.col("n_buckets"))
-    intervals = {
-        name: pl.when(is_full if name.startswith("mean_of") else is_disjoint).then(
-            pl.col(mean) - pl.col(name) if end == "low" else pl.col(mean) + pl.col(name)
-        )
-        for name in half
-        for mean, _, end in [name.rpartition("_")]
-    }
-    return table.join(sums, on=_ROW).select(*_ROW, **intervals)
 
 
 def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
@@ -539,7 +506,7 @@ def _printed(name: str, sign: str = "") -> pl.Expr:
     return pl.struct(name, "scale", "decimals").map_elements(text, pl.String)
 
 
-@stage("published", version=4)
+@stage("published", version=5)
 def run_published(
     *,
     psi_table: str | Path,
