@@ -148,7 +148,7 @@ def save_gte(folder: Path, **config) -> Path:
 SIX_HEADS = {**SIZES, "num_attention_heads": 6, "hidden_size": 48}
 
 
-def save_jina_bert(folder: Path, **config) -> Path:
+def save_jina_bert(folder: Path) -> Path:
     """Save a classifier as jina-reranker-v1-turbo-en is stored; 6 heads: no power of two."""
     size = save_roberta_tokenizer(folder)
     hidden, inner = SIX_HEADS["hidden_size"], SIX_HEADS["intermediate_size"]
@@ -161,7 +161,7 @@ def save_jina_bert(folder: Path, **config) -> Path:
     )
     save_file(state, folder / "model.safetensors")
     own = {"pad_token_id": 1, "max_position_embeddings": 512, "vocab_size": size}
-    write_config(folder, JINA_BERT | SIX_HEADS | own | config)
+    write_config(folder, JINA_BERT | SIX_HEADS | own)
     return folder
 
 
@@ -200,44 +200,6 @@ def save_mxbai(folder: Path) -> Path:
     mxbai-rerank-v2 is Qwen2, whose tokenizer transformers makes anew, without the words here.
     """
     return save_qwen3(folder, [*QWEN3_SPECIAL, "1"])
-
-
-JINA_M0 = ["<unk>", "<|endoftext|>", "Document", "Query", "*", *(f"x{i}" for i in range(40))]
-
-
-def save_jina_m0(folder: Path, **config) -> Path:
-    """Save Qwen2-VL with two dense layers beside it, and what is not read: eyes, output words."""
-    size = save_tokenizer(
-        folder, JINA_M0, eos_token="<|endoftext|>", pad_token="<|endoftext|>", unk_token="<unk>",
-        padding_side="left",
-    )  # fmt: skip
-    hidden = SIZES["hidden_size"]
-    torch.manual_seed(9)
-    text = qwen2_vl_text(size)
-    state = {f"model.{name}": tensor for name, tensor in text.state_dict().items()}
-    state |= linear_weights("score.0", hidden, hidden) | linear_weights("score.2", hidden, 1)
-    state |= {"visual.patch_embed.proj.weight": torch.randn(4, 4)}
-    state |= {"lm_head.weight": torch.randn(size, hidden)}
-    save_file(state, folder / "model.safetensors")
-    whole = text.config.to_dict() | {
-        "model_type": "qwen2_vl", "architectures": ["JinaVLForRanking"], "vision_config": {},
-        "auto_map": {"AutoModel": "modeling.JinaVLForRanking"}, "rope_theta": 1e6,
-        "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]},
-    }  # fmt: skip
-    whole.pop("rope_parameters")
-    write_config(folder, whole | config)
-    return folder
-
-
-def qwen2_vl_text(size: int):
-    from transformers import Qwen2VLTextConfig, Qwen2VLTextModel
-
-    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 2]}
-    config = Qwen2VLTextConfig(
-        vocab_size=size, num_key_value_heads=2, max_position_embeddings=512, rope_parameters=rope,
-        use_sliding_window=False, bos_token_id=1, eos_token_id=1, initializer_range=0.4, **SIZES,
-    )  # fmt: skip
-    return Qwen2VLTextModel(config).eval()
 
 
 MINICPM = {
@@ -305,7 +267,6 @@ CHECKPOINTS = {
     "flag": (save_xlm_roberta, {"backend": "flag"}),
     "flag-llm": (save_gemma, {"backend": "flag-llm"}),
     "mxbai": (save_mxbai, {"backend": "mxbai"}),
-    "jina-m0": (save_jina_m0, {"backend": "jina-m0", "query_tokens": 16}),
     "flag-layerwise": (save_minicpm, {"backend": "flag-layerwise", "cutoff_layer": 3}),
     "qwen3": (save_qwen3, {"backend": "qwen3"}),
 }

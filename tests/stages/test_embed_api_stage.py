@@ -22,7 +22,6 @@ from psibench.encode.api import run_embed_api
 from psibench.encode.api_texts import load_api_texts
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
-from psibench.llm import asking
 from psibench.llm.limits import BudgetReachedError
 from psibench.llm.standin.rules import word_vector
 from psibench.tables import read_provenance, read_table
@@ -72,7 +71,7 @@ def config_of(entry):
     return {"registry": {"m": entry.model_dump(mode="json", exclude_unset=True)}}
 
 
-def embed_all(folder, entry, *, domains=("a",), storage="float32", stop=None):
+def embed_all(folder, entry, *, domains=("a",), storage="float32"):
     """Run the stage on domains whose tables lie in ``folder``; returns both of its tables."""
     run_embed_api(
         config_of(entry),
@@ -84,7 +83,6 @@ def embed_all(folder, entry, *, domains=("a",), storage="float32", stop=None):
         storage=storage,
         encodings=folder / "encodings.parquet",
         usage=folder / "usage.parquet",
-        stop=stop,
     )
     used = read_table(folder / "usage.parquet", EMBEDDING_USAGE).row(0, named=True)
     return read_table(folder / "encodings.parquet", ENCODINGS), used
@@ -218,32 +216,6 @@ def test_another_model_behind_the_same_entry_is_noticed(tmp_path, server):
     server.stand_in.dim = 32
     with pytest.raises(InputError, match="of 32 dimensions, and of 64 before"):
         embed_all(tmp_path, entry_of(server), domains=("b",))
-
-
-class Stop:
-    """Ends a job once the server has answered so much."""
-
-    def __init__(self, server, after: int) -> None:
-        self._server, self._after = server, after
-
-    def check(self, needed_s: float = 0.0) -> None:
-        if self._server.stand_in.n_answered >= self._after:
-            raise TimeoutError("no time left")
-
-
-def test_a_stopped_job_keeps_every_answer_and_asks_the_rest_later(tmp_path, monkeypatch):
-    monkeypatch.setattr(asking, "CHECK_EVERY_S", 0.02)
-    documents = {f"d{n}": f"word{n} one two" for n in range(40)}
-    write_texts(tmp_path / "a", documents, {})
-    with EmbeddingServer(EmbeddingStandIn(delay_s=0.5)) as server:
-        entry = entry_of(server, concurrency=2)
-        with pytest.raises(TimeoutError, match="no time left"):
-            embed_all(tmp_path, entry, stop=Stop(server, 4))
-        server.stand_in.delay_s = 0.0
-        assert 8 <= len(texts_asked(server)) < 40
-        _, used = embed_all(tmp_path, entry)
-        assert sorted(texts_asked(server)) == sorted(documents.values())  # each once
-    assert used["texts"] == 40
 
 
 JOB = """

@@ -4,14 +4,13 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from language_tables import write_texts
 
 from psibench.config.models import FusionModel
-from psibench.errors import InputError
 from psibench.search.fusion import fuse, run_fuse
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.ranking import rank_documents
-from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN, SEEN
+from psibench.tables.schemas import ENCODINGS, RUN, SEEN
 
 SOURCE = Provenance("search", 1)
 PAIR = FusionModel(backend="fusion", of=["a", "b"])
@@ -22,8 +21,8 @@ def run_of(*rows) -> pl.DataFrame:
     return rank_documents(pl.DataFrame(rows, schema=names, orient="row"))
 
 
-def fused(runs, entry=PAIR) -> list[tuple[str, str, float]]:
-    found = rank_documents(fuse(runs, entry))
+def fused(runs) -> list[tuple[str, str, float]]:
+    found = rank_documents(fuse(runs, k=60))
     return [(query, doc, score) for query, doc, _, score in found.iter_rows()]
 
 
@@ -43,12 +42,11 @@ def test_reciprocal_rank_fusion_adds_up_the_ranks():
 
 
 def test_mirrored_ranks_are_a_tie_that_the_id_decides():
-    entry = FusionModel(backend="fusion", of=["a", "b", "c"])
     runs = [
         run_of(*(("q", doc, -place) for place, doc in enumerate(order)))
         for order in (["d2", "d3", "d1"], ["d3", "d1", "d2"], ["d1", "d2", "d3"])
     ]
-    found = fused(runs, entry)
+    found = fused(runs)
     assert [doc for _, doc, _ in found] == ["d3", "d2", "d1"]
     assert len({score for _, _, score in found}) == 1
 
@@ -64,87 +62,23 @@ RUNS = st.lists(
 )
 
 
-@given(RUNS, st.sampled_from(["rrf", "weighted"]), st.sampled_from([0, 60]))
-def test_scores_are_those_of_a_plain_loop(found, method, k):
-    models, weights = ["a", "b", "c"][: len(found)], [1.0, 3.0, 0.5][: len(found)]
-    entry = FusionModel(backend="fusion", of=models, method=method, k=k, weights=weights)
+@given(RUNS, st.sampled_from([0, 60]))
+def test_scores_are_those_of_a_plain_loop(found, k):
     runs = [run_of(*((*pair, float(score)) for pair, score in run.items())) for run in found]
     expected: dict[tuple[str, str], float] = {}
-    for run, weight in zip(runs, weights, strict=True):
-        for query in set(run["query_id"]):
-            rows = run.filter(query_id=query).rows(named=True)
-            scores = [row["score"] for row in rows]
-            for row in rows:
-                gain = 1 / (k + row["rank"])
-                if method == "weighted":
-                    spread = max(scores) - min(scores)
-                    gain = (row["score"] - min(scores)) / spread if spread else 1.0
-                pair = (query, row["doc_id"])
-                expected[pair] = expected.get(pair, 0.0) + weight * gain
-    rows = fuse(runs, entry).iter_rows()
+    for run in runs:
+        for query, doc, rank, _ in run.iter_rows():
+            expected[query, doc] = expected.get((query, doc), 0.0) + 1 / (k + rank)
+    rows = fuse(runs, k=k).iter_rows()
     assert {(query, doc): score for query, doc, score in rows} == pytest.approx(expected)
-
-
-def test_infinite_scores_have_no_place_on_a_scale():
-    entry = FusionModel(backend="fusion", of=["a", "b"], method="weighted")
-    with pytest.raises(InputError, match=r"the run of 'b' has infinite scores.*use `method: rrf`"):
-        fuse([FIRST, run_of(("q", "d1", float("-inf")))], entry)
-
-
-@pytest.mark.parametrize(
-    ("fields", "found"),
-    [
-        ({"of": ["a", "b", "a"]}, "named more than once: a"),
-        ({"weights": [1]}, "weights has 1 numbers, of names 2 models"),
-        ({"weights": [1, 0]}, "greater than 0"),
-    ],
-)
-def test_entries_that_make_no_sense_are_refused(fields, found):
-    with pytest.raises(ValidationError, match=found):
-        FusionModel(**{"backend": "fusion", "of": ["a", "b"]} | fields)
 
 
 # --- the stage
 
 
-def corpus_of(lengths: dict[str, int]) -> pl.DataFrame:
-    rows = [{"_id": name, "text": "x" * size, "topic": "t"} for name, size in lengths.items()]
-    return pl.DataFrame(rows).with_columns(
-        char_length=pl.col("text").str.len_chars().cast(pl.Int32),
-        word_count=pl.lit(1, pl.Int32),
-        token_length=pl.lit(1, pl.Int32),
-    )
-
-
-def queries_of(positives: dict[str, str]) -> pl.DataFrame:
-    rows = [
-        {
-            "_id": query,
-            "text": query,
-            "pos_corpus_id": positive,
-            "pos_char_span": [0, 2],
-            "pos_char_length": 50,
-            "pos_token_length": 2,
-            "target_position": "beginning",
-        }
-        for query, positive in positives.items()
-    ]
-    return pl.DataFrame(rows)
-
-
 def encodings_of(domain_ends: dict[tuple[str, str], int]) -> pl.DataFrame:
-    rows = [
-        {
-            "role": "document",
-            "domain": domain,
-            "_id": name,
-            "key": b"k",
-            "n_tokens": 1,
-            "visible_char_end": end,
-        }
-        for (domain, name), end in domain_ends.items()
-    ]
-    return pl.DataFrame(rows)
+    rows = [("document", *place, b"k", 1, end) for place, end in domain_ends.items()]
+    return pl.DataFrame(rows, ENCODINGS.empty().schema, orient="row")
 
 
 def fuse_files(folder, *, reads_all: bool) -> dict[str, int]:
@@ -156,10 +90,12 @@ def fuse_files(folder, *, reads_all: bool) -> dict[str, int]:
 
     first = {("one", "d1"): 10, ("one", "d2"): 40, ("two", "e1"): 7, ("two", "e2"): 9}
     second = {("one", "d1"): 30, ("one", "d2"): 20, ("two", "e1"): 7, ("two", "e2"): 8}
-    queries = [
-        written("asked-one", queries_of({"q": "d1", "s": "d2"}), QUERIES),
-        written("asked-two", queries_of({"r": "e1"}), QUERIES),
-    ]
+    one, two = {"q": "d1", "s": "d2"}, {"r": "e1"}
+    corpora, queries = zip(
+        write_texts(folder / "one", {"d1": "x" * 50, "d2": "x" * 60}, one, positives=one),
+        write_texts(folder / "two", {"e1": "x" * 80, "e2": "x" * 90}, two, positives=two),
+        strict=True,
+    )
     run_fuse(
         PAIR,
         domains=["one", "two"],
@@ -172,10 +108,7 @@ def fuse_files(folder, *, reads_all: bool) -> dict[str, int]:
             written("eb", encodings_of(second), ENCODINGS),
         ],
         reads_all=reads_all,
-        corpora=[
-            written("c-one", corpus_of({"d1": 50, "d2": 60, "d3": 70}), CORPUS),
-            written("c-two", corpus_of({"e1": 80, "e2": 90}), CORPUS),
-        ],
+        corpora=corpora,
         queries=queries,
         judged=queries,
         top_k=2,

@@ -127,22 +127,9 @@ class FusionModel(ModelBase):
     kind: Literal["fusion"] = "fusion"
     of: Annotated[list[Id], AfterValidator(refuse_repeats)] = Field(min_length=2)
     """Models that search: BM25, encoders, APIs, runs from files."""
-    method: Literal["rrf", "weighted"] = "rrf"
-    """rrf: reciprocal rank fusion, the sum of 1 / (k + rank) (Cormack et al. 2009); weighted: the
-    sum of scores, each run's on a scale from 0 to 1 per query."""
     k: int = Field(default=60, ge=0)
-    """Of rrf: how little the first ranks stand out."""
-    weights: list[Annotated[float, Field(gt=0)]] | None = None
-    """One per model, in their order; null: all 1."""
-
-    @model_validator(mode="after")
-    def _a_weight_each(self) -> "FusionModel":
-        if self.weights is not None and len(self.weights) != len(self.of):
-            raise ValueError(
-                f"weights has {len(self.weights)} numbers, of names {len(self.of)} models; give "
-                "one each, or none"
-            )
-        return self
+    """Reciprocal rank fusion is the sum of 1 / (k + rank) (Cormack et al. 2009): how little the
+    first ranks stand out."""
 
 
 def _check_placeholders(key: str, text: str) -> None:

@@ -126,23 +126,6 @@ class MxbaiReranker(PromptedReranker):
     text_prefix: str = "document: "
 
 
-class JinaM0Reranker(CheckpointReranker):
-    """jina-reranker-m0, its text side: two dense layers over the token behind text and query."""
-
-    backend: Literal["jina-m0"]
-    query_tokens: int = Field(default=512, ge=1)
-    """Tokens of max_tokens that a long text leaves to the query and the prompt's words."""
-
-    @model_validator(mode="after")
-    def _text_has_room(self) -> "JinaM0Reranker":
-        if self.query_tokens > self.max_tokens // 2:
-            raise ValueError(
-                f"query_tokens {self.query_tokens} is more than half of max_tokens "
-                f"{self.max_tokens}: the text would have less; lower it"
-            )
-        return self
-
-
 class Qwen3Reranker(CheckpointReranker):
     """Qwen3-Reranker: probability of "yes" against "no" at the last position."""
 
@@ -181,7 +164,6 @@ RerankerModel = Annotated[
     | FlagLlmReranker
     | FlagLayerwiseReranker
     | MxbaiReranker
-    | JinaM0Reranker
     | Qwen3Reranker
     | Bm25Reranker
     | BiEncoderReranker,

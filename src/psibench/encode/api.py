@@ -4,7 +4,6 @@ It writes the table of encodings that the stage ``encode`` writes, and what was 
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -57,7 +56,6 @@ def run_embed_api(
     storage: Storage,
     encodings: str | Path,
     usage: str | Path,
-    stop: StopCheck | None = None,
 ) -> None:
     """Ask a service for the vectors of all domains of a language that the store lacks.
 
@@ -78,9 +76,6 @@ def run_embed_api(
     encodings, usage
         Tables written: ENCODINGS, EMBEDDING_USAGE. ``encodings`` is also the name under which this
         job's spending is kept.
-    stop
-        Asked twice a second whether the job has to end; None: SIGTERM, SIGUSR1 and the time limit
-        end it.
 
     Raises
     ------
@@ -95,8 +90,8 @@ def run_embed_api(
     sources = list_sources(domains, corpora, queries)
     ids = [read_ids(source) for source in sources]
     service = EmbeddingService(entry, model, store=store, storage=storage, job=str(encodings))
-    with watched_stop() if stop is None else contextlib.nullcontext(stop) as checked:
-        frames = service.ask((service.source(source) for source in sources), stop=checked)
+    with watched_stop() as stop:
+        frames = service.ask((service.source(source) for source in sources), stop=stop)
     provenance = derived(
         "embed_api",
         [*corpora, *queries],

@@ -219,7 +219,7 @@ def scoring_mib(plan: Plan, reranker: str) -> int:
 
     Those of a sequence classifier are there three times where they are compiled for a CPU.
     """
-    causal = ("flag-llm", "flag-layerwise", "mxbai", "jina-m0", "qwen3")
+    causal = ("flag-llm", "flag-layerwise", "mxbai", "qwen3")
     compiled = ("cross-encoder", "flag")
     backend = plan.rerankers[reranker].backend
     return 24_000 if backend in causal else 16_000 if backend in compiled else 6000

@@ -16,10 +16,6 @@ pair's positions, and so its rounding, are its own. transformers has the network
   runs on transformers 5. MiniCPM (Hu et al. 2024, arXiv:2404.06395, section 4) is Llama with
   embeddings times scale_emb and residual branches times scale_depth / sqrt(layers): what
   transformers calls Granite.
-- ``jina-m0``: the text side of jina-reranker-m0, the text first, and a token behind it that means
-  nothing else there. Two dense layers over that token's state give the logit; the score is the
-  sigmoid of the logit less 2.65. The network is Qwen2-VL's text model, which is Qwen2 where there
-  is no picture; the checkpoint's modeling.py would need `trust_remote_code`.
 
 FlagEmbedding's and mxbai's run in float16 on a GPU, as the papers' did, and in float32 on a CPU.
 """
@@ -27,19 +23,16 @@ FlagEmbedding's and mxbai's run in float16 on a GPU, as the papers' did, and in 
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from psibench.config.rerankers import (
     FlagLayerwiseReranker,
-    JinaM0Reranker,
     MxbaiReranker,
     PromptedReranker,
     Qwen3Reranker,
 )
 from psibench.errors import InputError
-from psibench.models.architectures.jina_v4 import NAMES, text_config
 from psibench.models.checkpoints import checkpoint_folder, read_json
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer, pad_rows
@@ -53,7 +46,7 @@ from psibench.rerankers.checkpoints import (
 )
 from psibench.rerankers.protocols import Pair
 
-DecoderEntry = Qwen3Reranker | PromptedReranker | JinaM0Reranker
+DecoderEntry = Qwen3Reranker | PromptedReranker
 Read = Callable[[Sequence[Pair]], Iterator[Reading]]
 CUT: dict[str, Any] = {"add_special_tokens": False, "truncation": True}
 
@@ -89,10 +82,6 @@ def load_decoder(name: str, entry: DecoderEntry, *, device: str) -> CheckpointSc
 
 def _load(folder: Path, entry: DecoderEntry, dtype: str) -> tuple[Any, Any, int, Read]:
     """Return network, output layer, longest input, and how pairs are read."""
-    if isinstance(entry, JinaM0Reranker):
-        tokenizer = load_tokenizer(folder, as_stored=True)
-        network, head = _load_jina(folder, dtype)
-        return network, head, entry.max_tokens, partial(_read_jina, tokenizer, entry)
     if isinstance(entry, FlagLayerwiseReranker):
         tokenizer = load_tokenizer(folder, as_stored=True)
         network, head = _load_minicpm(folder, entry)
@@ -197,50 +186,7 @@ def _reads_prompted(tokenizer: Any, entry: PromptedReranker) -> tuple[int, Read]
     return limit + 2 * len(behind), read
 
 
-SCORE_TOKEN = 100
-
-
-def _read_jina(tokenizer: Any, entry: JinaM0Reranker, pairs: Sequence[Pair]) -> Iterator[Reading]:
-    """Read pairs, the text first.
-
-    A text is cut at ``max_tokens - query_tokens``, then the prompt's end at ``max_tokens``, score
-    token included. The text is cut at characters here; the original decodes its tokens instead,
-    which differs where one ends within a character.
-    """
-    room = entry.max_tokens - entry.query_tokens
-    texts = encode(tokenizer, [text for _, text in pairs], max_length=room, **CUT)
-    prompts = []
-    for (query, text), found in zip(pairs, texts, strict=True):
-        cut = text[: found.offsets[-1][1]] if found.overflowing else text
-        prompts.append(f"**Document**:\n{cut}\n**Query**:\n{query}")
-    whole = encode(tokenizer, prompts, max_length=entry.max_tokens - 1, **CUT)
-    for text, found in zip(texts, whole, strict=True):
-        yield Reading([*found.ids, SCORE_TOKEN], text)
-
-
-# --- Networks that transformers has under another name ---
-
-JINA_HEAD = "score."
-JINA_BIAS = 2.65
-
-
-def _load_jina(folder: Path, dtype: str) -> tuple[Any, Any]:
-    import torch
-    from transformers import Qwen2Model
-
-    config = text_config(
-        folder, read_json(folder / "config.json"), kind="jina-m0", model_types=("qwen2_vl",)
-    )
-    network = load_port(Qwen2Model, folder, key_mapping=NAMES, config=config, dtype=dtype)
-    hidden = config.hidden_size
-    first, last = torch.nn.Linear(hidden, hidden), torch.nn.Linear(hidden, 1)
-    head = torch.nn.Sequential(first, torch.nn.ReLU(), last)
-    found = read_tensors(folder, lambda name: name.startswith(JINA_HEAD))
-    set_weights(head, {name.removeprefix(JINA_HEAD): w for name, w in found.items()}, folder)
-    with torch.no_grad():
-        last.bias.sub_(JINA_BIAS)
-    return network, head
-
+# --- MiniCPM, which transformers has under another name ---
 
 KEPT = (
     "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",

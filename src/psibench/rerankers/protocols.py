@@ -17,7 +17,6 @@ RERANKER_VERSIONS: dict[str, int] = {
     "flag-llm": 2,
     "flag-layerwise": 2,
     "mxbai": 1,
-    "jina-m0": 1,
     "qwen3": 2,
     "bm25": 1,
     "bi-encoder": 1,

@@ -7,7 +7,6 @@ import polars as pl
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import FusionModel
-from psibench.errors import InputError
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
@@ -46,13 +45,8 @@ def run_fuse(
         Whether one of the models reads whole documents, as BM25 does.
     corpora, queries, judged
         As of `psibench.rerankers.rerank.run_rerank`.
-
-    Raises
-    ------
-    InputError
-        If a table is not what it should be.
     """
-    fused = fuse([read_table(path, RUN) for path in runs], entry)
+    fused = fuse([read_table(path, RUN) for path in runs], k=entry.k)
     pairs = [
         positives_of(read_table(asked, QUERIES), read_table(known, QUERIES))
         for asked, known in zip(queries, judged, strict=True)
@@ -95,44 +89,14 @@ def _encoded_ends(
     )
 
 
-def fuse(runs: Sequence[pl.DataFrame], entry: FusionModel) -> pl.DataFrame:
-    """Return (query_id, doc_id, score) of every document that one of the runs has.
+def fuse(runs: Sequence[pl.DataFrame], *, k: int) -> pl.DataFrame:
+    """Return (query_id, doc_id, score) of every document that one of the RUN frames has.
 
-    ``rrf``: reciprocal rank fusion, the sum of ``w / (k + rank)`` over the runs that have it
-    (Cormack, Clarke and Buettcher, SIGIR 2009; there every ``w`` is 1 and ``k`` 60).
-    ``weighted``: the sum of ``w s``, where ``s`` is the run's score on a scale from 0, its lowest
-    of the query, to 1, its highest; 1 where all are equal. A run without the document adds 0.
-
-    Parameters
-    ----------
-    runs
-        RUN frames, in the order of ``entry.of``.
-
-    Raises
-    ------
-    InputError
-        If a run has a score that is infinite, which has no place on such a scale.
+    The score is reciprocal rank fusion, the sum of ``1 / (k + rank)`` over the runs that have it
+    (Cormack, Clarke and Buettcher, SIGIR 2009).
     """
-    weights = entry.weights or [1.0] * len(entry.of)
-    parts = [
-        run.select("query_id", "doc_id", part=weight * _gain(run, entry, model))
-        for model, run, weight in zip(entry.of, runs, weights, strict=True)
-    ]
+    gain = (1.0 / (k + pl.col("rank").cast(pl.Float64))).alias("part")
+    parts = [run.select("query_id", "doc_id", gain) for run in runs]
     # Sorted, so that equal parts in another order give the same sum, and so a tie.
     total = pl.col("part").sort().sum().alias("score")
     return pl.concat(parts).group_by("query_id", "doc_id").agg(total)
-
-
-def _gain(run: pl.DataFrame, entry: FusionModel, model: str) -> pl.Series:
-    """Return what a document of a run gets before its weight, (n_rows,) float64."""
-    if entry.method == "rrf":
-        return run.select(1.0 / (entry.k + pl.col("rank").cast(pl.Float64))).to_series()
-    score = pl.col("score").cast(pl.Float64)
-    if run.select(score.is_infinite().any()).item():
-        raise InputError(
-            f"the run of {model!r} has infinite scores, which `method: weighted` cannot scale; "
-            "use `method: rrf`, which goes by ranks"
-        )
-    low, high = (getattr(score, name)().over("query_id") for name in ("min", "max"))
-    scaled = pl.when(high > low).then((score - low) / (high - low)).otherwise(1.0)
-    return run.select(scaled).to_series()
