@@ -6,19 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from closeness import assert_vectors_close
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.config.models import SentenceTransformerModel
 from psibench.config.sections import Encoding
 from psibench.encode.batches import encode_texts
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
-from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
-
-WINDOWS = {"tokens": 64, "overlap": 16}
 
 
 @dataclass
@@ -200,45 +195,3 @@ def test_little_is_padded_once_an_eighth_of_the_budget_is_used(store):
     encoder = HashEncoder()
     encode(encoder, texts, store, batch=80)
     assert encoder.batches == [(10, 4), (8, 2)]
-
-
-LONG = "Dogs sleep all day long in the house while the cat sits on a mat. "
-TEXTS = [
-    "A cat.",
-    *(LONG[: 7 * i] for i in range(1, 20)),
-    *(LONG * i for i in range(1, 8)),
-    "Birds fly.",
-]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "fields"), [("float32", {"windows": WINDOWS}), ("bfloat16", {"scoring": "maxsim"})]
-)
-def test_what_is_encoded_beside_a_text_changes_its_vector_by_rounding_only(tmp_path, dtype, fields):
-    """In one job, in seven, one by one, in another order, stopped and resumed."""
-    entry = SentenceTransformerModel(
-        backend="sentence-transformers",
-        checkpoint="embedded:all-MiniLM-L6-v2",
-        max_tokens=96,
-        **fields,
-    )
-    encoder = load_encoder(entry, device="cpu", dtype=dtype)
-
-    def vectors(name: str, jobs, **options) -> np.ndarray:
-        folder = EmbeddingStore(tmp_path / name, encoder.fingerprint)
-        for job in jobs:
-            encode(encoder, job, folder, **options)
-        encode(encoder, TEXTS, folder)
-        return load(encoder, TEXTS, folder).values
-
-    whole = vectors("whole", [TEXTS], batch=512)
-    seven = vectors("seven", [TEXTS[i::7] for i in range(7)], batch=512)
-    assert_vectors_close(seven, whole, dtype=dtype)
-    single = vectors("single", [[text] for text in TEXTS[::3]], batch=2048)
-    assert_vectors_close(single, whole, dtype=dtype)
-    backwards = vectors("reversed", [TEXTS[::-1]], batch=150)
-    assert_vectors_close(backwards, whole, dtype=dtype)
-    with pytest.raises(TimeoutError):
-        vectors("resumed", [TEXTS], batch=256, stop=StopAt(3))
-    resumed = vectors("resumed", [TEXTS], batch=256)
-    assert_vectors_close(resumed, whole, dtype=dtype)

@@ -1,10 +1,9 @@
 """Encoding in blocks and shards gives what encoding at once gives."""
 
 import numpy as np
-import polars as pl
 import pytest
-import torch
 from closeness import assert_vectors_close
+from language_tables import write_texts
 
 from psibench.config.models import SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
@@ -12,50 +11,27 @@ from psibench.encode import job
 from psibench.encode.job import Shard, run_encode, run_join_shards
 from psibench.encode.store import open_store, text_key
 from psibench.errors import InputError
-from psibench.models import dtypes
-from psibench.models.dtypes import pick_device
-from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
+from psibench.tables import read_provenance, read_table
+from psibench.tables.schemas import ENCODINGS
 
 MINILM = "embedded:all-MiniLM-L6-v2"
 TRANSFORMER = SentenceTransformerModel(
     backend="sentence-transformers", checkpoint=MINILM, max_tokens=64
 )
 STATIC = StaticModel(backend="static-embeddings", checkpoint=MINILM)
-SOURCE = Provenance(stage="build", stage_version=1, queries_by="people")
 DOMAINS = ("a", "b", "empty")
 
 
 @pytest.fixture
 def paths(tmp_path):
     """Two domains of 40 and 25 documents (some texts equal) and one without rows."""
-    corpora, queries = [], []
+    written = []
     for domain, size in zip(DOMAINS, (40, 25, 0), strict=True):
         words = [" ".join(["river", "sea"][: 1 + i % 2] * (i % 17)) for i in range(size)]
-        rows = {"_id": [f"{domain}{i}" for i in range(size)], "text": words}
-        corpora.append(write(tmp_path / f"{domain}-corpus.parquet", CORPUS, rows))
-        rows = {"_id": [f"q{domain}{i}" for i in range(size // 5)], "text": words[: size // 5]}
-        queries.append(write(tmp_path / f"{domain}-queries.parquet", QUERIES, rows))
-    return corpora, queries
-
-
-def write(path, spec, columns):
-    filled = {
-        "char_length": 1,
-        "word_count": 1,
-        "token_length": 1,
-        "pos_corpus_id": "d",
-        "pos_char_length": 9,
-    }
-    filled |= {"pos_token_length": 3}
-    frame = pl.DataFrame(columns, schema={"_id": pl.String, "text": pl.String})
-    empty = pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
-    others = [pl.lit(value).alias(name) for name, value in filled.items() if name in empty.columns]
-    if "pos_char_span" in empty.columns:
-        others.append(pl.lit(pl.Series([[0, 3]])).first().alias("pos_char_span"))
-    whole = pl.concat([empty, frame.with_columns(others)], how="diagonal_relaxed")
-    write_table(whole, path, spec, provenance=SOURCE)
-    return path
+        documents = {f"{domain}{i}": text for i, text in enumerate(words)}
+        questions = {f"q{domain}{i}": text for i, text in enumerate(words[: size // 5])}
+        written.append(write_texts(tmp_path / domain, documents, questions))
+    return tuple(zip(*written, strict=True))
 
 
 def encode(paths, entry, folder, **settings):
@@ -165,8 +141,7 @@ def test_shards_in_different_number_formats_are_refused(tmp_path, paths):
 
 def test_a_text_that_no_shard_has_is_refused(tmp_path, paths):
     encode_in_shards(paths, STATIC, tmp_path, ["1-of-1"])
-    rows = {"_id": ["a0"], "text": ["something else"]}
-    write(paths[0][0], CORPUS, rows)
+    write_texts(tmp_path / "a", {"a0": "something else"})
     with pytest.raises(InputError, match="1 of 1 texts are in no shard"):
         run_join_shards(
             STATIC,
@@ -194,17 +169,7 @@ def test_number_format_comes_from_entry_then_settings_then_device(
     assert read_provenance(tmp_path / "encodings.parquet")["params"]["dtype"] == expected
 
 
-@pytest.mark.parametrize(
-    ("device", "has_gpu", "expected"),
-    [("auto", True, "cuda"), ("auto", False, "cpu"), ("cpu", True, "cpu"), ("cuda", False, "cuda")],
-)
-def test_auto_device_is_the_gpu_where_there_is_one(monkeypatch, device, has_gpu, expected):
-    monkeypatch.setattr(dtypes, "has_gpus", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
-    assert pick_device(device) == expected
-
-
 def test_a_damaged_corpus_is_named(tmp_path, paths):
     paths[0][1].write_bytes(b"PAR1")
-    with pytest.raises(InputError, match=r"b-corpus\.parquet: not a readable Parquet file"):
+    with pytest.raises(InputError, match=r"b/corpus\.parquet: not a readable Parquet file"):
         encode(paths, STATIC, tmp_path)

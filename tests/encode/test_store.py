@@ -29,21 +29,6 @@ def reopened(store: EmbeddingStore) -> EmbeddingStore:
     return EmbeddingStore(store.folder.parent, "f" * 64)
 
 
-def test_keys_are_sixteen_bytes_that_tell_texts_and_salts_apart():
-    keys = {
-        text_key("a"),
-        text_key("b"),
-        text_key("a", salt="query: "),
-        text_key("query: a"),
-        text_key("windows\0a"),
-        text_key("a", salt="\0windows"),
-        text_key(""),
-        text_key("\ud800"),  # a lone surrogate
-    }
-    assert len(keys) == 8
-    assert {len(key) for key in keys} == {16}
-
-
 def test_written_vectors_are_read_again_in_the_order_asked_for(store):
     vectors = rows(1, 1, 1)
     store.add(KEYS, vectors)
@@ -100,22 +85,6 @@ def test_damaged_part_is_named(store, damage):
     part.write_bytes(damage(part.read_bytes()))
     with pytest.raises(InputError, match=f"{part.name}: damaged part.*Delete this file"):
         reopened(store).load(keys)
-
-
-@pytest.mark.parametrize(("storage", "number"), [("float32", "float"), ("float16", "halffloat")])
-def test_parts_hold_fixed_size_lists_in_the_format_asked_for(tmp_path, storage, number):
-    store = EmbeddingStore(tmp_path, "f" * 64, storage=storage)
-    store.add(KEYS, rows(1, 1, 1))
-    store.add([text_key("d"), text_key("e")], rows(0, 2))
-    lists = f"fixed_size_list<element: {number} not null>[4]"
-    types = {
-        tuple(pq.read_schema(path).names): str(pq.read_schema(path).field("values").type)
-        for path in store.folder.iterdir()
-    }
-    assert types == {
-        ("key", "values"): lists,
-        ("key", "n_vectors", "values"): f"large_list<element: {lists} not null>",
-    }
 
 
 def test_half_precision_comes_back_as_float32_of_the_nearest_numbers(tmp_path):

@@ -45,22 +45,17 @@ def test_gte_of_the_old_kind_is_computed_as_its_own_code_does(
         assert raw == pytest.approx(expected, abs=1e-4)
 
 
-def jina_reference(state: dict, ids: list[int], slopes: list[float]) -> float:
-    """JinaBERT as a classifier, by hand for one sequence."""
-    encoder = {n.removeprefix("bert."): tensor for n, tensor in state.items()}
-    first = jina_bert_states(encoder, ids, slopes)[0]
-    pooled = linear(first, state["bert.pooler.dense.weight"], state["bert.pooler.dense.bias"])
-    return linear(pooled.tanh(), state["classifier.weight"], state["classifier.bias"]).item()
-
-
 def test_jina_bert_is_bert_with_alibi_and_gated_units(checkpoint, load, score):
     # 6 heads: the slopes of 4 heads, then the first two of every other one of 8 heads.
     slopes = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
     folder = checkpoint("jina-bert")
     state = tiny.read_state(folder)
+    encoder = {n.removeprefix("bert."): tensor for n, tensor in state.items()}
     for pair, raw in zip(PAIRS, score(load("jina-bert"), PAIRS).raw, strict=True):
-        ids = ids_of(folder, pair)[0].tolist()
-        assert raw == pytest.approx(jina_reference(state, ids, slopes), abs=1e-4)
+        first = jina_bert_states(encoder, ids_of(folder, pair)[0].tolist(), slopes)[0]
+        pooled = linear(first, state["bert.pooler.dense.weight"], state["bert.pooler.dense.bias"])
+        expected = linear(pooled.tanh(), state["classifier.weight"], state["classifier.bias"])
+        assert raw == pytest.approx(expected.item(), abs=1e-4)
 
 
 def test_checkpoint_of_another_architecture_is_refused(checkpoint, load):

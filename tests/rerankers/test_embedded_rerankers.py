@@ -1,21 +1,15 @@
 """The embedded rerankers, on the real all-MiniLM-L6-v2."""
 
-import json
 import math
-import random
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from psibench.config.rerankers import load_rerankers
 from psibench.models.protocols import TokenizedText
 from psibench.rerankers import embedded
 from psibench.rerankers.embedded import SimilarityReranker
 from psibench.rerankers.protocols import sigmoid
-from psibench.rerankers.scoring import load_reranker
-from psibench.text.segments import equal_segments, split_equal
 
 QUERY = "Who built the bridge over the river?"
 ANSWER = "The bridge over the river was built by Roman engineers."
@@ -132,36 +126,3 @@ def test_vectors_are_forgotten_where_they_fill_the_memory(entry, score, monkeypa
     assert raw == score(whole, LETTERS).raw.tolist()
     assert len(reranker.encoder.encoded) > len(whole.encoder.encoded)
     assert {vectors.base for vectors in whole.cached.values()} == {None}, "no batch is kept"
-
-
-def answered_segments(path: Path, n: int) -> list[tuple[str, list[str], int]]:
-    """Draw questions with the three segments of their passage and which one has the answer."""
-    found = []
-    for article in json.loads(path.read_text())["data"]:
-        for paragraph in article["paragraphs"]:
-            text = paragraph["context"]
-            for asked in paragraph["qas"]:
-                start = asked["answers"][0]["answer_start"]
-                end = start + len(asked["answers"][0]["text"])
-                spans = equal_segments(len(text))
-                inside = [i for i, (low, high) in enumerate(spans) if low <= start <= end <= high]
-                if len(inside) == 1 and len(text) >= 300:
-                    found.append((asked["question"], split_equal(text), inside[0]))
-    return random.Random(3).sample(found, n)
-
-
-@pytest.mark.parametrize(
-    ("name", "n"),
-    [("embedded-bm25", 400), ("embedded-minilm-cosine", 40)],
-)
-def test_shipped_calibration_holds_on_real_questions(name, n, real_data, score):
-    """Scores are probabilities that a segment has the answer: right on average and informative."""
-    reranker = load_reranker(name, load_rerankers()[name], device="cpu")
-    drawn = answered_segments(real_data / "xquad.en.json", n)
-    pairs = [(question, segment) for question, segments, _ in drawn for segment in segments]
-    holds = np.array([i == place for _, _, place in drawn for i in range(3)], dtype=float)
-    found = score(reranker, pairs)
-    assert abs(found.score.mean() - 1 / 3) < 0.08
-    assert ((found.score - holds) ** 2).mean() < 0.19  # the base rate alone has 2/9
-    best = found.score.reshape(-1, 3).argmax(axis=1)
-    assert np.mean(best == [place for *_, place in drawn]) > 0.6

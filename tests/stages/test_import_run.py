@@ -5,12 +5,13 @@ import logging
 
 import polars as pl
 import pytest
+from language_tables import write_texts
 
 from psibench.config.registry import parse_model
 from psibench.errors import InputError
 from psibench.formats.import_run import run_import_run
-from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import QUERIES, RUN
+from psibench.tables import read_provenance, read_table
+from psibench.tables.schemas import RUN
 
 # Per domain: query -> its positive, with the domain in front of the ids.
 ASKED = {
@@ -27,33 +28,17 @@ def trec(rows) -> str:
     return "".join(f"{q} Q0 {d} 1 {s} run\n" for q, d, s in rows)
 
 
-def queries(folder, asked):
+def queries_of(folder, asked):
     """Write QUERIES tables; returns their paths in the order of the domains."""
-    paths = []
-    for domain, positives in asked.items():
-        rows = [
-            {
-                "_id": query,
-                "text": "?",
-                "pos_corpus_id": positive,
-                "pos_char_span": [0, 1],
-                "pos_char_length": 9,
-                "pos_token_length": 3,
-            }
-            for query, positive in positives.items()
-        ]
-        empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
-        frame = pl.concat([empty, pl.DataFrame(rows)], how="diagonal_relaxed")
-        path = folder / domain / "queries.parquet"
-        source = Provenance(stage="build", stage_version=1, queries_by="people")
-        write_table(frame, path, QUERIES, provenance=source)
-        paths.append(path)
-    return paths
+    return [
+        write_texts(folder / domain, {}, dict.fromkeys(positives, "?"), positives=positives)[1]
+        for domain, positives in asked.items()
+    ]
 
 
 def imported(tmp_path, path, *, asked=ASKED, judged=None, prefix_ids=True, top_k=10, **fields):
     entry = parse_model({"backend": "runs", "path": f"{tmp_path}/{path}", **fields})
-    own = queries(tmp_path / "asked", asked)
+    own = queries_of(tmp_path / "asked", asked)
     run_import_run(
         entry,
         model="m",
@@ -62,7 +47,7 @@ def imported(tmp_path, path, *, asked=ASKED, judged=None, prefix_ids=True, top_k
         corpus_lang="eng-Latn",
         domains=list(asked),
         queries=own,
-        judged=queries(tmp_path / "judged", judged) if judged else own,
+        judged=queries_of(tmp_path / "judged", judged) if judged else own,
         prefix_ids=prefix_ids,
         top_k=top_k,
         output=tmp_path / "run.parquet",

@@ -3,47 +3,25 @@
 import polars as pl
 import pytest
 from fake_reranker import ENTRY, PairReranker
+from language_tables import write_texts
 
 from psibench.config.models import RerankModel
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores, sigmoid
 from psibench.rerankers.rerank import run_rerank
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
+from psibench.tables.schemas import RUN, SEEN
 
 SOURCE = Provenance("search", 1)
 FIRST = [("q1", "d1", 9.0), ("q1", "d2", 8.0), ("q1", "d3", 7.0), ("q1", "d4", 6.0)]
 SECOND = [("q2", "e1", 3.0), ("q2", "e2", 2.0)]
 SCORES = {("q1", "d1"): 0.1, ("q1", "d2"): 0.9, ("q2", "e1"): 0.5, ("q2", "e2"): 0.5}
+POSITIVES = {"q1": "d3", "q2": "e2"}
 DOMAINS = {"a": (["q1"], ["d1", "d2", "d3", "d4"]), "b": (["q2"], ["e1", "e2"])}
 
 
-def corpus_of(ids, texts):
-    return pl.DataFrame(
-        [{"_id": name, "text": texts.get(name, f"{name} text")} for name in ids]
-    ).with_columns(
-        char_length=pl.col("text").str.len_chars().cast(pl.Int32),
-        word_count=pl.lit(2, pl.Int32),
-        token_length=pl.lit(2, pl.Int32),
-        topic=pl.lit("t"),
-    )
-
-
-def queries_of(ids):
-    return pl.DataFrame(
-        [
-            {
-                "_id": name,
-                "text": f"{name} text",
-                "pos_corpus_id": {"q1": "d3", "q2": "e2"}[name],
-                "pos_char_span": [0, 2],
-                "pos_char_length": 7,
-                "pos_token_length": 2,
-                "target_position": "beginning",
-            }
-            for name in ids
-        ]
-    )
+def texts_of(ids) -> dict[str, str]:
+    return {name: f"{name} text" for name in ids}
 
 
 class Project:
@@ -60,11 +38,12 @@ class Project:
         schema = {"query_id": pl.String, "doc_id": pl.String, "rank": pl.Int32, "score": pl.Float32}
         write_table(pl.DataFrame(rows, schema=schema), folder / "first", RUN, provenance=SOURCE)
         for name, (queries, documents) in domains.items():
-            corpus = corpus_of(documents, texts or {})
-            write_table(corpus, folder / f"{name}-corpus", CORPUS, provenance=SOURCE)
-            write_table(queries_of(queries), folder / f"{name}-queries", QUERIES, provenance=SOURCE)
+            written = {
+                one: (texts or {}).get(one, text) for one, text in texts_of(documents).items()
+            }
+            write_texts(folder / name, written, texts_of(queries), positives=POSITIVES)
 
-    def rerank(self, reranker, *, depth=2, judged="queries") -> pl.DataFrame:
+    def rerank(self, reranker, *, depth=2, judged="") -> pl.DataFrame:
         def load(name, entry, *, device):
             reranker.n_loads += 1
             return reranker
@@ -73,9 +52,9 @@ class Project:
             RerankModel(backend="rerank", reranker="a", depth=depth),
             ENTRY,
             first_stage=self.folder / "first",
-            corpora=[self.folder / f"{name}-corpus" for name in self.domains],
-            queries=[self.folder / f"{name}-queries" for name in self.domains],
-            judged=[self.folder / f"{name}-{judged}" for name in self.domains],
+            corpora=[self.folder / name / "corpus.parquet" for name in self.domains],
+            queries=[self.folder / name / "queries.parquet" for name in self.domains],
+            judged=[self.folder / judged / name / "queries.parquet" for name in self.domains],
             store=self.folder / "store",
             device="cpu",
             tokens_per_batch=64,
@@ -182,8 +161,7 @@ def test_what_is_read_of_each_positive_is_told_whether_or_not_it_was_found(tmp_p
 
 def test_the_positive_of_a_cross_lingual_pair_is_the_documents_languages(tmp_path):
     project = Project(tmp_path)
-    theirs = queries_of(["q1"]).with_columns(pos_corpus_id=pl.lit("d4"), text=pl.lit("longer text"))
-    write_table(theirs, tmp_path / "a-judged", QUERIES, provenance=SOURCE)
-    write_table(queries_of(["q2"]).clear(), tmp_path / "b-judged", QUERIES, provenance=SOURCE)
+    write_texts(tmp_path / "judged" / "a", {}, {"q1": "longer text"}, positives={"q1": "d4"})
+    write_texts(tmp_path / "judged" / "b", {}, {})
     seen = seen_of(project, ShortReader("a", SCORES), judged="judged")
     assert seen == {"q1": ("d4", 10 - len("q1 text"))}  # asked in the queries' own words

@@ -163,20 +163,6 @@ def test_keys_that_share_their_beginning_are_told_apart(store):
     assert reopened(store).find(keys[1:]).raw.tolist() == [0.25]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [lambda data: b"", lambda data: b"no parquet", lambda data: data[: len(data) // 2]],
-    ids=["empty", "other format", "cut off"],
-)
-def test_damaged_part_is_named(store, damage):
-    with store:
-        store.add(KEYS, RAW, SCORE)
-    (part,) = store.folder.iterdir()
-    part.write_bytes(damage(part.read_bytes()))
-    with pytest.raises(InputError, match=rf"{part.name}: damaged part.*pair scores.*Delete"):
-        reopened(store).find(KEYS)
-
-
 def test_part_of_another_kind_of_store_is_named(store):
     from psibench.encode.store import EmbeddingStore
 

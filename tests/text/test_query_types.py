@@ -4,7 +4,6 @@ from psibench.text.query_types import query_types
 
 ENGLISH = [
     ("What is a reef?", "WHAT"),
-    ("In which year did it open?", "WHICH"),
     ("and why is the sea salty", "WHY"),
     ("How come it rains?", "WHY"),
     ("Where’s the reef?", "WHERE"),
@@ -13,22 +12,16 @@ ENGLISH = [
     ("If a ship sinks, does the reef grow?", "OTHERS"),
     ("Is the reef, which is old, protected?", "OTHERS"),
     ("Doesn't it grow?", "OTHERS"),
-    ("Explain why ships sink.", "OTHERS"),
     ("It lies under what bridge?", "OTHERS"),  # the interrogative does not open it
     ("The reef, which is old, is protected", "CLAIM"),
     ("When water boils, it turns to steam.", "CLAIM"),
-    ("copper mine depth", "CLAIM"),
     ("", "CLAIM"),
-    ("?!", "CLAIM"),
 ]
 CHINESE = [
-    ("什么是珊瑚礁？", "WHAT"),
     ("它被称为什么？", "WHAT"),  # what is it called, not why
     ("為何海水是鹹的", "WHY"),
     ("有多少种鱼？", "HOW"),
-    ("有几种鱼？", "HOW"),
     ("几乎没有鱼了吗？", "OTHERS"),  # almost, not how many
-    ("什么时候开放的？", "WHEN"),
     ("它在哪？", "WHERE"),
     ("在哪些地区？", "WHICH"),
     ("誰發現的？", "WHO"),
@@ -36,7 +29,6 @@ CHINESE = [
     ("请列出鱼的种类。", "OTHERS"),
     ("作者是？", "OTHERS"),
     ("他解释了为什么。", "CLAIM"),
-    ("珊瑚礁 深度", "CLAIM"),
 ]
 
 
