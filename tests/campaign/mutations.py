@@ -220,21 +220,11 @@ def _stored(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def _safetensors(data: bytes, rng: random.Random) -> bytes:
-    """Change the header, or the bytes behind it."""
-    size = int.from_bytes(data[:8], "little")
-    if rng.random() < 0.1:
-        return rng.choice((2**63, size + 1, 0)).to_bytes(8, "little") + data[8:]
-    header = _json(data[8 : 8 + size], rng)
-    return len(header).to_bytes(8, "little") + header + data[8 + size :]
-
-
 INSIDE: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "json": _json,
     "jsonl": _json_lines,
     "yaml": _yaml,
     "parquet": _parquet,
-    "safetensors": _safetensors,
     "binary": _bytes,
     "text": _text,
 }

@@ -116,14 +116,9 @@ def test_a_word_added_beyond_the_network_s_is_told_where_a_text_has_it(tmp_path)
 
 FILES = [
     ("config.json", {"num_hidden_layers": 10**9}, "num_hidden_layers 1,000,000,000 is more than"),
-    ("config.json", {"vocab_size": 10**9}, "vocab_size 1,000,000,000 is more than the weights"),
-    ("config.json", {"intermediate_size": 10**12}, "is more than the weights beside it"),
     ("modules.json", {}, "found {}, expected a list"),
-    ("modules.json", {"a": []}, "expected a list"),
-    ("modules.json", [5], "found 5, expected path and type of a module"),
     ("modules.json", [{"path": ""}], "expected path and type of a module"),
     ("modules.json", [{"path": "../x", "type": "a"}], "the module '../x' lies outside the folder"),
-    ("modules.json", [{"path": "a/../../x", "type": "a"}], "lies outside the folder"),
     ("modules.json", [{"path": "/x", "type": "a"}], "lies outside the folder"),
     ("config_sentence_transformers.json", {"prompts": {"query": "\ud800"}}, "half of a surrogate"),
     (
@@ -132,7 +127,6 @@ FILES = [
         "at most 10,000",
     ),
     ("config_sentence_transformers.json", {"prompts": {"query": 5}}, "query is 5; expected a text"),
-    ("config_sentence_transformers.json", {"prompts": [5]}, "found [5], expected an object"),
     ("config_sentence_transformers.json", [], "found [], expected an object"),
 ]
 

@@ -74,23 +74,7 @@ QUERIES = [
 QRELS = "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\td{n}\t1\n" for n in range(4))
 RUN = "".join(f"q{n} Q0 d{n} 1 2.5 r\nq{n} Q0 x 2 1.5 r\n" for n in range(4))
 
-BAD_NUMBERS = {
-    "underscore": "1_0",
-    "arabic digit": "\u0661",
-    "wide digit": "\uff11",
-    "superscript": "1\u00b2",
-    "hex": "0x10",
-    "word": "high",
-    "comma": "1,5",
-    "two signs": "--1",
-    "no exponent": "1e",
-    "a sign": "+",
-    "a point": ".",
-    "400 digits": "9" * 400,
-    "5,000 digits": "9" * 5000,
-    "exponent": "1e999",
-    "long and wrong": "1" * 100_000 + "x",
-}
+BAD_NUMBERS = ("1_0", "\u0661", "0x10", "high", "1,5", "1e", "+", "9" * 5000, "1e999")
 
 
 def run_file(kind: str, score: str) -> str:
@@ -149,88 +133,60 @@ SCORE = [
     *(
         (f"run.{kind}", run_file(kind, bad), "expected a number")
         for kind, bad in itertools.product(
-            ("trec", "csv", "tsv", "jsonl", "json"), BAD_NUMBERS.values()
+            ("trec", "csv", "tsv", "jsonl", "json"), BAD_NUMBERS
         )
     ),
     *(
         (f"run.{kind}", run_file(kind, good), None)
         for kind, good in itertools.product(
             ("trec", "csv", "tsv", "jsonl", "json"),
-            ("1", "-1", "+1.5", "1.", ".5", "-2.5E-3", "1e10", "inf", "-Infinity"),
+            ("-1", "+1.5", "1.", ".5", "-2.5E-3", "-Infinity"),
         )
     ),
-    ("run.jsonl", json_run("9" * 400), "too large"),
     ("run.jsonl", json_run("9" * 5000), "run.jsonl, line 4: not JSON"),
-    ("run.jsonl", json_run("1e999"), "too large"),
     ("run.jsonl", json_run("1e39"), "beyond what a 32-bit number holds"),
     ("run.jsonl", json_run("true"), "score is True; expected a number"),
-    ("run.jsonl", json_run("null"), "score is None; expected a number"),
     ("run.jsonl", json_run("[1]"), "score is [1]; expected a number"),
-    ("run.jsonl", json_run("{}"), "score is {}; expected a number"),
-    ("run.jsonl", json_run("[" * 900 + "]" * 900), "expected a number"),
     ("run.jsonl", json_run("NaN"), "the score nan"),
     ("run.jsonl", DEEP, "run.jsonl, line 1: not JSON that can be read: nested too deep"),
     ("run.json", DEEP, "nested too deep"),
-    ("run.json", '{"a":' * 100_000, "nested too deep"),
     ("run.json", '{"q0": {"d0": 1, "d0": 2}}', "the key 'd0' occurs twice"),
     ("run.json", '{"q0": {"\\ud800": 1}}', "half of a surrogate pair"),
-    ("run.json", '{"\\udfff": {"d0": 1}}', "half of a surrogate pair"),
     ("run.json", '{"q0": {"": 1}}', "expected an id"),
-    ("run.json", "", "not JSON"),
     ("run.json", "[]", "list at the top"),
     ("run.json", '{"task_name": "T", "scores": {}}', "MTEB's results have no ranking"),
     ("run.json", '{"en": {"test": [1, 2]}}', "en/test holds list"),
-    ("run.json", mteb("a/b"), None),
-    ("run.json", mteb("a/\ud800"), "field 'model_name' holds half of a surrogate pair"),
     ("run.json", mteb(["a"]), "model_name is ['a']; expected an id"),
     ("run.json.gz", gzip.compress(b" " * (1 << 30) + b"1", 1), "more than 1,073,741,824 char"),
     ("run.jsonl.gz", gzip.compress(b"x" * (1 << 29), 1), "line 1: more than 268,435,456 char"),
     ("run.jsonl", "", "holds none of the queries"),
-    ("run.jsonl", "[]", "not a JSON object but list"),
     ("run.jsonl", '{"query_id": "q0"}', "missing columns doc_id, score"),
     ("run.jsonl", '{"query_id": "q0", "qid": "q1", "doc_id": "d", "score": 1}',
      "query_id and qid are names of one column, query_id"),
-    ("run.jsonl", '{"query_id": "q0", "query_id": "q1"}', "the key 'query_id' occurs twice"),
-    ("run.jsonl", '{"query_id": "\\ud800", "doc_id": "d", "score": 1}', "half of a surrogate pair"),
     ("run.jsonl", '{"query_id": ["q0"], "doc_id": "d", "score": 1}', "expected an id"),
-    ("run.jsonl", '{"query_id": 1.5, "doc_id": "d", "score": 1}', "expected an id"),
-    ("run.jsonl", '{"query_id": null, "doc_id": "d", "score": 1}', "expected an id"),
-    ("run.jsonl", '{"query_id": true, "doc_id": "d", "score": 1}', "expected an id"),
     ("run.jsonl", '{"query_id": "", "doc_id": "d", "score": 1}', "expected an id"),
     ("run.csv", "query_id,doc_id,score,score\nq0,d0,1,2\n", "columns that occur twice: score"),
-    ("run.tsv", "query_id\tdoc_id\tdoc_id\tscore\nq0\td\td\t1\n", "columns that occur twice: doc"),
     ("run.csv", 'query_id,doc_id,score\nq0,"d0,1\n', "line"),
     ("run.csv", "query_id,doc_id,score\nq0,d0\n", "2 columns"),
-    ("run.csv", "\n", "holds none of the queries"),
-    ("run.csv", "query_id;doc_id;score\nq0;d0;1\n", "missing columns"),
     ("run.csv", b"query_id,doc_id,score\nq\xff,d0,1\n", "run.csv, line 2: not UTF-8"),
     ("run.trec", RUN.encode() * 10 + b"q0 Q0 d\xe9 1 1 r\n", "run.trec, line 81: not UTF-8"),
     ("run.trec", RUN + "q0 Q0 y 3\n", "run.trec, line 9: 4 columns, expected 6"),
     ("run.trec", "q0 Q0 d0 1 1 r\n" * 2, "scores document 'd0' 2 times"),
     ("run.trec", RUN.encode("utf-16"), "found binary data"),
-    ("run.trec", b"\x00" * 99, "found binary data"),
     ("run.trec", b"%PDF-1.4", "found a PDF document"),
     ("run.trec", RUN.replace("\n", "\r\n"), None),
     ("run.trec", "\ufeff" + RUN, None),
-    ("run.trec.gz", gzip.compress(RUN.encode()), None),
     ("run.TREC.GZ", gzip.compress(RUN.encode()), None),
     ("run.trec.gz", gzip.compress(RUN.encode() * 9)[:-30], "damaged or truncated gzip"),
     ("run.trec.gz", RUN.encode(), "damaged or truncated gzip"),
-    ("run.trec", "x Q0 d 1 1 r\n", "holds none of the queries"),
     ("run.trec", RUN + "q9 Q0 d 1 1 r\n", "not among the queries: 'q9'"),
     ("run.trec", RUN.replace(" d", " D"), "none of the 4 judged documents occurs"),
     ("run.parquet", pairs(doc_id=["d0", "d1", "d2", "d3"]), None),
-    ("run.parquet", pairs(), "none of the 4 judged documents"),
     ("run.parquet", pairs(score=["1", "2", "3", "4"]), "expected numbers"),
     ("run.parquet", pairs(score=[1.0, 2.0, None, 4.0]), "the score None"),
-    ("run.parquet", pairs(score=[1.0, 2.0, float("nan"), 4.0]), "the score nan"),
     ("run.parquet", pairs(score=[1.0, 2.0, 1e300, 4.0]), "beyond what a 32-bit number holds"),
-    ("run.parquet", pairs(score=[True, False, True, True]), "expected numbers"),
     ("run.parquet", pairs(query_id=[["q0"]] * 4), "query_id is List(String); expected text"),
     ("run.parquet", pairs(query_id=[b"q0", b"q1", b"q2", b"q3"]), "query_id is Binary; expected"),
-    ("run.parquet", pairs(query_id=[0.5, 1.0, 2.0, 3.0]), "query_id is Float64; expected text"),
-    ("run.parquet", pairs(query_id=[True] * 4), "query_id is Boolean; expected text"),
-    ("run.parquet", pairs(query_id=[{"a": 1}] * 4), "query_id is Struct"),
     ("run.parquet", pairs(query_id=["q0", None, "q1", "q2"]), "not among the queries: None"),
     ("run.parquet", pairs(query_id=binary_text(b"q0", b"\xff", b"q2", b"q3")), "UTF8"),
     ("run.parquet", twice(pa.table({"query_id": ["q"], "doc_id": ["d"], "score": [1]}), "score"),
@@ -238,27 +194,18 @@ SCORE = [
     ("run.parquet", parquet(query_id=["q0"]), "missing columns doc_id, score"),
     ("run.parquet", pairs(qid=["q0"] * 4), "query_id and qid are names of one column, query_id"),
     ("run.parquet", pairs()[:4] + b"\xff" * 56 + pairs()[60:], "not a readable Parquet file"),
-    ("run.parquet", pairs()[:-50], "not a readable Parquet file"),
-    ("run.parquet", b"", "not a readable Parquet file"),
-    ("run.parquet", b"PAR1" + b"\xff" * 99 + b"PAR1", "not a readable Parquet file"),
+    ("run.csv", "query_id,chunk_id,score\nq0,c,1\n", "or chunk_id and their table, --chunks FILE"),
     ("run.xlsx", b"PK\x03\x04", "no format has this suffix"),
-    ("run", RUN, "no format has this suffix"),
     # queries
     ("queries.jsonl", queries(pos_char_span=[0.5, 9.5]), "line 4: pos_char_span is [0.5, 9.5]"),
-    ("queries.jsonl", queries(pos_char_span=[0.0, 9.0]), "pos_char_span is [0.0, 9.0]"),
-    ("queries.jsonl", queries(pos_char_span=["0", "9"]), "pos_char_span is"),
     ("queries.jsonl", queries(pos_char_span=[0, 2**63]), "pos_char_span is"),
-    ("queries.jsonl", queries(pos_char_span=[0, 2**62]), "has the span"),
     ("queries.jsonl", queries(pos_char_span=[-5, 9]), "has the span [-5, 9]"),
     ("queries.jsonl", queries(pos_char_span=[9, 9]), "has the span [9, 9]"),
     ("queries.jsonl", queries(pos_char_span=[9, 100]), "spans of 1 of 4 queries end beyond"),
-    ("queries.jsonl", queries(pos_char_span=[1, 2, 3]), "pos_char_span is [1, 2, 3]"),
     ("queries.jsonl", queries(pos_char_span=None), "has the span None"),
-    ("queries.jsonl", queries(pos_char_span="0-9"), "pos_char_span is '0-9'"),
     ("queries.jsonl", queries(pos_char_span=[True, 9]), "pos_char_span is [True, 9]"),
     ("queries.jsonl", several([[0, 3], [3, 5], [9, 10]]), None),
     ("queries.jsonl", several([0, 3]), "pos_char_spans is [0, 3]; expected lists of [start, end]"),
-    ("queries.jsonl", several([[0, 3], [4]]), "pos_char_spans is [[0, 3], [4]]"),
     *(
         ("queries.jsonl", several(spans), f"'q3' has the pos_char_spans {spans}")
         for spans in (
@@ -267,30 +214,18 @@ SCORE = [
     ),
     ("queries.jsonl", several([[0, 3]], pos_char_span=[0, 3]), "has the pos_char_spans [[0, 3]]"),
     ("queries.jsonl", several([[0, 3]], pos_char_length=None), "in a document of None characters"),
-    ("queries.jsonl", queries(pos_char_length=0), "in a document of 0 characters"),
     ("queries.jsonl", queries(pos_char_length=None), "in a document of None characters"),
-    ("queries.jsonl", queries(pos_char_length="99"), "pos_char_length is '99'"),
     ("queries.jsonl", queries(pos_char_length=99.5), "pos_char_length is 99.5"),
-    ("queries.jsonl", queries(pos_char_length=-99), "document of -99 characters"),
     ("queries.jsonl", queries(pos_char_length=2**31), "document of 2147483648 characters"),
-    ("queries.jsonl", queries(pos_char_length=2**80), "pos_char_length is"),
-    ("queries.jsonl", queries(pos_char_length=True), "pos_char_length is True"),
-    ("queries.jsonl", queries(pos_token_length=-1), "the pos_token_length -1"),
     ("queries.jsonl", queries(pos_token_length=0), "the pos_token_length 0"),
-    ("queries.jsonl", queries(pos_token_length="7"), "pos_token_length is '7'"),
     ("queries.jsonl", queries(pos_token_length=None), None),
     ("queries.jsonl", queries(_id=["q3"]), "line 4: _id is ['q3']; expected an id"),
-    ("queries.jsonl", queries(_id=3.5), "_id is 3.5"),
-    ("queries.jsonl", queries(_id="\ud800"), "half of a surrogate pair"),
     ("queries.jsonl", queries(_id="q0"), "query ids that occur twice: 'q0'"),
     ("queries.jsonl", queries(domain=["law"]), "domain is ['law']"),
-    ("queries.jsonl", queries(domain="\udfff"), "half of a surrogate pair"),
     ("queries.jsonl", queries(target_position="start"), "target_position 'start'"),
     ("queries.jsonl", queries(pos_char_span=None, pos_char_length=0, target_position="end"),
      "has the span None in a document of 0"),
     ("queries.jsonl", queries(positions="end"), "positions is 'end'; expected lists of texts"),
-    ("queries.jsonl", queries(positions=[1]), "positions is [1]; expected lists of texts"),
-    ("queries.jsonl", queries(positions=["\ud800"]), "half of a surrogate pair"),
     ("queries.jsonl", queries(positions=["end", "tail"]), "['end', 'tail']; allowed: beginning"),
     ("queries.jsonl", queries(pos_corpus_id="d0"), "1 of 4 queries is no positive in the qrels"),
     ("queries.jsonl", queries(metadata=[1]), None),
@@ -299,17 +234,14 @@ SCORE = [
      "queries.jsonl: missing columns pos_char_span, pos_char_length; found _id; position buckets"),
     ("queries.parquet", parquet(_id=["q0"], text=["t"]),
      "missing columns pos_char_span, pos_char_length; found _id; position buckets need"),
-    ("queries.jsonl", '{"_id": "q0", "_id": "q1"}', "the key '_id' occurs twice"),
-    ("queries.jsonl", DEEP, "nested too deep"),
-    ("queries.parquet", query_table(), None),
-    ("queries.parquet", query_table(pos_char_length=[99.0] * 4), None),
     ("queries.parquet", query_table(pos_char_span=[[0.0, 9.0]] * 4), None),
+    ("queries.jsonl", lines({"_id": "q0", "pos_char_spam": [0, 9], "target_position": "end"}),
+     "no column 'pos_char_spam' is read; did you mean pos_char_span?"),
+    ("queries.parquet",
+     parquet(_id=["q0"], pos_char_spam=[[0, 9]], target_position=["end"]),
+     "no column 'pos_char_spam' is read; did you mean pos_char_span?"),
     ("queries.parquet", query_table(pos_char_span=FLOATS), "pos_char_span is List(Float64); exp"),
-    ("queries.parquet", query_table(pos_char_span=["0-9"] * 4), "pos_char_span is String"),
-    ("queries.parquet", query_table(pos_char_span=[["0", "9"]] * 4), "pos_char_span is List(Str"),
     ("queries.parquet", query_table(pos_char_span=[[0, 9, 10]] * 4), "has the span [0, 9, 10]"),
-    ("queries.parquet", query_table(pos_char_span=[[None, 9]] * 4), "has the span [None, 9]"),
-    ("queries.parquet", query_table(pos_char_span=[[9]] * 4), "has the span [9]"),
     ("queries.parquet", query_table(pos_char_spans=[7] * 4), "pos_char_spans is Int64; expected"),
     ("queries.parquet", query_table(positions=[7] * 4), "positions is Int64; expected"),
     *(
@@ -319,48 +251,27 @@ SCORE = [
     ),
     ("queries.parquet", query_table(pos_char_span=HUGE),
      "pos_char_span: conversion"),
-    ("queries.parquet", query_table(pos_char_length=["99"] * 4), "pos_char_length is String; exp"),
     ("queries.parquet", query_table(pos_char_length=[99.5] * 4), "pos_char_length is Float64; exp"),
-    ("queries.parquet", query_table(pos_char_length=[float("nan")] * 4), "is Float64; exp"),
-    ("queries.parquet", query_table(pos_char_length=[-99] * 4), "document of -99 characters"),
     ("queries.parquet", query_table(pos_token_length=[-7] * 4), "the pos_token_length -7"),
-    ("queries.parquet", query_table(pos_token_length=["7"] * 4), "pos_token_length is String"),
     ("queries.parquet", query_table(_id=[b"q0", b"q1", b"q2", b"q3"]), "_id is Binary"),
-    ("queries.parquet", query_table(_id=[["q0"]] * 4), "_id is List(String)"),
-    ("queries.parquet", query_table(_id=binary_text(b"q0", b"\xff", b"q2", b"q3")), "UTF8"),
     ("queries.parquet", query_table(_id=["q0", None, "q2", "q3"]), "1 queries without an _id"),
     ("queries.parquet", query_table(without="_id"), "missing columns _id"),
     ("queries.parquet", query_table(when=FAR), None),
-    ("queries.parquet", query_table(raw=[b"\xff"] * 4), None),
-    ("queries.parquet", query_table(target_position=["start"] * 4), "target_position 'start'"),
-    ("queries.parquet", query_table(domain=[7] * 4), "domain is Int64; expected text"),
     # qrels
     ("qrels.tsv", QRELS + "q0\td0\t0\n", "'q0', document 'd0' is graded 2 times: 1, 0"),
-    ("qrels.tsv", QRELS + "q0\td0\t1\n", "is graded 2 times: 1, 1"),
     ("qrels.tsv", QRELS + "q0\td9\t1\n", "1 of 4 queries have several positives of the highest"),
     ("qrels.tsv", QRELS + "q0\td9\t0\n", None),
     ("qrels.tsv", QRELS + "q9\td9\t1\n", "not among the queries: 'q9'"),
     ("qrels.tsv", QRELS.replace("q3\td3\t1\n", ""), "queries without a positive: 'q3'"),
-    ("qrels.tsv", QRELS.replace("\t1\n", "\t0\n"), "no positive"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1.5\n"), "has the grade 1.5; expected a whole"),
-    ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1_0\n"), "score is '1_0'; expected a number"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1\x1e\n"), "score is '1\\x1e'; expected a number"),
-    ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t\u0661\n"), "expected a number"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1e300\n"), "expected a whole number"),
-    ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\tnan\n"), "expected a whole number"),
-    ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\tinf\n"), "expected a whole number"),
-    ("qrels.tsv", QRELS.replace("d0\t1\n", f"d0\t{'9' * 5000}\n"), "expected a number"),
-    ("qrels.tsv", QRELS.replace("\n", "\r\n"), None),
-    ("qrels.tsv", "\ufeff" + QRELS, None),
-    ("qrels.tsv", QRELS.encode() + b"q\xff\td\t1\n", "qrels.tsv, line 6: not UTF-8"),
     ("qrels.tsv", "", "no positive"),
     ("qrels.tsv", "q0\td0\t1\nq1\td1\t1\n", "qrels.tsv, line 2: missing columns query-id"),
     ("qrels.tsv", "query-id\tcorpus-id\tscore\nq0\td0\n", "qrels.tsv, line 2: 2 columns"),
     ("qrels.json", "[]", "qrels.json: list; expected {query id: {document id: grade}}"),
-    ("qrels.json", '{"q0": 1}', "qrels.json, query 'q0': int, expected {document id"),
     ("qrels.qrels", "q0 0 d0 1 x\n", "qrels.qrels, line 1: 5 columns, expected 4"),
     ("qrels.bin", "x", "no format has this suffix. Supported: parquet"),
-    ("qrels.txt", "q0 0 d0\n", "3 columns, expected 4"),
     ("qrels.parquet", parquet(**{"query-id": ["q0"], "corpus-id": [["d0"]], "score": [1]}),
      "corpus-id is List(String)"),
     ("qrels.parquet", parquet(**{"query-id": ["q0"], "corpus-id": [b"d0"], "score": [1]}),
@@ -408,77 +319,43 @@ def texts(**columns: object) -> bytes:
 
 
 DOCUMENTS = [
-    ("d.jsonl", lines(TEXT), None),
     ("d.jsonl", lines(TEXT | {"_id": 2**70}), None),
     ("d.jsonl", lines(TEXT | {"other": "\ud800"}), None),
     ("d.jsonl", lines({"text": "\ud800"}), "half of a surrogate pair"),
-    ("d.jsonl", lines(TEXT | {"_id": "\udfff"}), "half of a surrogate pair"),
     ("d.jsonl", lines(TEXT | {"_id": ["a"]}), "field '_id' is list, expected text"),
-    ("d.jsonl", lines(TEXT | {"_id": {"a": 1}}), "field '_id' is dict, expected text"),
-    ("d.jsonl", lines(TEXT | {"_id": 1.5}), "field '_id' is float, expected text"),
-    ("d.jsonl", lines(TEXT | {"_id": True}), "field '_id' is bool, expected text"),
     ("d.jsonl", lines({"text": None}), "every document is empty"),
     ("d.jsonl", lines({"text": ["a"]}), "no text in field 'text'"),
     ("d.jsonl", lines({"txt": "a"}), "found fields txt"),
-    ("d.jsonl", lines({"text": " "}), "every document is empty"),
     ("d.jsonl", lines(TEXT | {"_id": "a"}, TEXT | {"_id": "a"}), "id 'a' occurs 2 times"),
-    ("d.jsonl", "", "every document is empty"),
-    ("d.jsonl", "{}", "found fields none"),
     ("d.jsonl", "null", "not a JSON object but NoneType"),
     ("d.jsonl", DEEP, "d.jsonl, line 1: not JSON that can be read: nested too deep"),
-    ("d.jsonl", DEEP_OBJECT, "nested too deep"),
-    ("d.jsonl", f'{{"text": "a", "n": {"9" * 5000}}}', "d.jsonl, line 1: not JSON"),
     ("d.jsonl", '{"text": "a", "n": 1e400}', "the number '1e400' is too large"),
     ("d.jsonl", '{"text": "a", "text": "b"}', "the key 'text' occurs twice"),
     ("d.jsonl", b'{"text": "a"}\n' * 80 + b'{"text": "\xe9"}', "d.jsonl, line 81: not UTF-8"),
-    ("d.jsonl", b'{"text": "a\x00"}', "found binary data"),
     ("d.jsonl", '{"text": "a\\u0000b"}', None),
-    ("d.jsonl.gz", gzip.compress(lines(TEXT).encode()), None),
     ("d.jsonl.gz", b"\x1f\x8b", "damaged or truncated gzip"),
-    ("d.txt", "text", None),
     ("d.txt", "\ufefftext", None),
     ("d.txt", b"one\nte\xffxt", "found bytes that are not UTF-8 (line 2, byte 6 of the file)"),
     ("d.txt", "text".encode("utf-16"), "found binary data"),
-    ("d.txt", "text".encode("utf-32"), "found binary data"),
-    ("d.txt", b"\xff\xfe\xfd", "bytes that are not UTF-8"),
-    ("d.txt", b"\xed\xa0\x80", "bytes that are not UTF-8"),
     ("d.md", b"%PDF-1.7", "found a PDF document"),
-    ("d.md", "", "every document is empty"),
-    ("d.parquet", texts(), None),
-    ("d.parquet", texts(id=["a", "b"]), None),
     ("d.parquet", texts(id=[1, 2]), None),
-    ("d.parquet", texts(id=["a", "a"]), "id 'a' occurs 2 times"),
     ("d.parquet", texts(id=[b"a", b"b"]), "field 'id' is bytes, expected text"),
-    ("d.parquet", texts(id=[["a"], ["b"]]), "field 'id' is list, expected text"),
-    ("d.parquet", texts(id=[1.5, 2.5]), "field 'id' is float, expected text"),
-    ("d.parquet", texts(text=[b"a", b"b"]), "no text in field 'text'"),
     ("d.parquet", texts(text=[1, 2]), "no text in field 'text'"),
     ("d.parquet", texts(text=[None, "a"]), None),
     ("d.parquet", texts(text=binary_text(b"a", b"\xff")), "not a readable Parquet file"),
-    ("d.parquet", texts(id=binary_text(b"a", b"\xff")), "not a readable Parquet file"),
     ("d.parquet", texts(other=binary_text(b"a", b"\xff")), None),
-    ("d.parquet", texts(other=[b"\xff", b"b"]), None),
     ("d.parquet", texts(when=FAR[:2]), None),
     ("d.parquet", twice(pa.table({"text": ["a"]}), "text"), "columns that occur twice: text"),
     ("d.parquet", twice(pa.table({"text": ["a"], "n": [1]}), "n"), None),
-    ("d.parquet", parquet(other=["a"]), "found fields other"),
     ("d.parquet", parquet(text=pa.array([], pa.string())), "every document is empty"),
-    ("d.parquet", b"", "not a readable Parquet file"),
-    ("d.parquet", texts()[:-9], "not a readable Parquet file"),
     ("d.parquet", texts()[:20] + b"\xff" * 20 + texts()[40:], "not a readable Parquet file"),
     ("d.csv", "a,b", "unknown suffix '.csv'"),
-    ("d", "text", "unknown suffix ''"),
     ("s.json", DEEP, "s.json: not valid JSON that can be read: nested too deep"),
-    ("s.json", '{"data": ' + "9" * 5000 + "}", "s.json: not valid JSON"),
-    ("s.json", '{"data": {}}', "not SQuAD format"),
     ("s.json", '{"data": [1]}', "not SQuAD format"),
-    ("s.json", '{"data": [{"paragraphs": [{"context": 5}]}]}', "expected text"),
     ("s.json", '{"data": [{"paragraphs": [{"context": "\\ud800"}]}]}', "half of a surrogate"),
     ("s.json", '{"data": [{"paragraphs": [{"context": " "}]}]}', "the context is empty"),
-    ("s.json", '{"data": [{"paragraphs": [{"context": "a", "qas": 5}]}]}', "not SQuAD format"),
     ("s.json", '{"data": [{"paragraphs": [{"context": "a", "qas": [[]]}]}]}', "not SQuAD format"),
     ("s.json", '{"data": []}', "no passages found"),
-    ("s.json", '{"data": [], "data": []}', "the key 'data' occurs twice"),
     ("s.json", "", "the file is empty"),
 ]
 
@@ -491,14 +368,19 @@ def squad(**answer: object) -> str:
 DOCUMENTS += [
     ("s.json", squad(), None),
     ("s.json", squad(answer_start=-3), "does not stand at answer_start -3"),
-    ("s.json", squad(answer_start=2.0), "answer_start is 2.0; expected a whole number"),
     ("s.json", squad(answer_start="2"), "answer_start is '2'; expected a whole number"),
-    ("s.json", squad(answer_start=True), "answer_start is True; expected a whole number"),
-    ("s.json", squad(answer_start=None), "answer_start is None; expected a whole number"),
-    ("s.json", squad(answer_start=2**80), "does not stand at answer_start"),
-    ("s.json", squad(text="z"), "does not stand at answer_start"),
     ("s.json", squad(text=5), "expected text"),
 ]
+
+
+def check_source(name: str) -> int:
+    """Check a config of one source, a file or folder of this folder."""
+    is_squad = name.endswith(".json")
+    source = {"kind": "squad" if is_squad else "files", "paths": [name]}
+    recipe = "squad_posq" if is_squad else "known_item"
+    config = {"benchmarks": {"b": {"recipe": recipe, "source": source}}, "models": ["bm25"]}
+    Path("c.yaml").write_text(json.dumps(config))
+    return run("check", "c.yaml")
 
 
 @pytest.mark.parametrize(("name", "content", "words"), DOCUMENTS, ids=names(DOCUMENTS))
@@ -507,12 +389,7 @@ def test_documents_of_a_source(tmp_path, monkeypatch, capsys, name, content, wor
     monkeypatch.chdir(tmp_path)
     data = content if isinstance(content, bytes) else content.encode()
     Path(name).write_bytes(data)
-    is_squad = name.endswith(".json")
-    source = {"kind": "squad" if is_squad else "files", "paths": [name]}
-    recipe = "squad_posq" if is_squad else "known_item"
-    config = {"benchmarks": {"b": {"recipe": recipe, "source": source}}, "models": ["bm25"]}
-    Path("c.yaml").write_text(json.dumps(config))
-    code = run("check", "c.yaml")
+    code = check_source(name)
     said = capsys.readouterr().err
     assert code == (OK if words is None else REFUSED), said
     assert (words or "") in said
@@ -521,15 +398,16 @@ def test_documents_of_a_source(tmp_path, monkeypatch, capsys, name, content, wor
 # --- what is no plain file -------------------------------------------------------------------
 
 
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
+PLACES = {"a folder": Path.mkdir, "a pipe": os.mkfifo, "nothing": lambda path: None}
 
 
-PLACES = {"a folder": Path.mkdir, "a pipe": fifo, "nothing": lambda path: None}
+def scored(path: Path) -> tuple[object, ...]:
+    return ("score", "--run", path, "--queries", path, "--qrels", path)
+
+
 READERS = {
-    "run.trec": lambda path: ("score", "--run", path, "--queries", path, "--qrels", path),
-    "queries.jsonl": lambda path: ("score", "--run", path, "--queries", path, "--qrels", path),
-    "queries.parquet": lambda path: ("score", "--run", path, "--queries", path, "--qrels", path),
+    "queries.jsonl": scored,
+    "queries.parquet": scored,
     "t.parquet": lambda path: ("check", path),
     "c.yaml": lambda path: ("check", path),
     "psi_table.parquet": lambda path: ("show", path),
@@ -555,12 +433,7 @@ def test_what_is_no_plain_file(tmp_path, capsys, place, name):
 def test_a_source_that_is_no_plain_file(tmp_path, monkeypatch, capsys, place, name):
     monkeypatch.chdir(tmp_path)
     PLACES[place](Path(name))
-    squad_source = name == "x.json"
-    source = {"kind": "squad" if squad_source else "files", "paths": [name]}
-    recipe = "squad_posq" if squad_source else "known_item"
-    config = {"benchmarks": {"b": {"recipe": recipe, "source": source}}, "models": ["bm25"]}
-    Path("c.yaml").write_text(json.dumps(config))
-    code = run("check", "c.yaml")
+    code = check_source(name)
     printed = capsys.readouterr()
     assert code == REFUSED or "not there yet" in printed.out
     assert code == (REFUSED if place == "a pipe" else code)
@@ -568,19 +441,11 @@ def test_a_source_that_is_no_plain_file(tmp_path, monkeypatch, capsys, place, na
 
 FILE_NAMES = [
     (b"\xff.txt", b"text", "its name is not UTF-8"),
-    (b"\xff/a.txt", b"text", "its name is not UTF-8"),
-    (b"\xff.jsonl", b'{"text": "a", "id": "b"}', "its name is not UTF-8"),
-    (b"\xff.txt", b"\xff", "its name is not UTF-8"),
     (b"a{b}.txt", b"text", "braces in a path mean a wildcard to the workflow"),
-    (b"a{{b}}.jsonl", b'{"text": "a"}', "braces in a path"),
-    (b"{b/a.txt", b"text", "braces in a path"),
     (b"a\nb.txt", b"text", None),
-    (b"\x1b[31m.txt", b"text", None),
     (b"\x1b[31m.txt", b"\xff", "\\x1b[31m.txt: found bytes that are not UTF-8"),
     ("\u202e.txt".encode(), b"\xff", "\\u202e.txt: found bytes that are not UTF-8"),
-    (b"a b.txt", b"text", None),
     (b"-rf.txt", b"text", None),
-    (b"x.jsonl/y.txt", b"text", None),
     (b".txt", b"text", "no document in this folder"),
 ]
 
@@ -593,12 +458,7 @@ def test_the_name_of_a_file(tmp_path, monkeypatch, capsys, name, data, words):
     os.makedirs(os.path.dirname(b"d/" + name))
     with open(b"d/" + name, "wb") as stream:
         stream.write(data)
-    config = {
-        "benchmarks": {"b": {"recipe": "known_item", "source": {"kind": "files", "paths": ["d"]}}},
-        "models": ["bm25"],
-    }
-    Path("c.yaml").write_text(json.dumps(config))
-    code = run("check", "c.yaml")
+    code = check_source("d")
     printed = capsys.readouterr()
     told = printed.err + printed.out
     assert (words or "") in told
@@ -639,120 +499,62 @@ def embedding_api(**entry: object) -> str:
 CONFIGS = [
     (HEAD, None),
     ("", None),
-    ("# nothing\n", None),
-    (HEAD.replace("\n", "\r\n"), None),
     ("\ufeff" + HEAD, None),
     (HEAD + "search: &s {block_mib: 64}\n", None),
-    (HEAD + "metrics: &m [ndcg@10]\npsi_metrics: *m\n", None),
     (BOMB + HEAD, "aliases stand for more than 1,000,000 values"),
     ("models: &m [*m]\n", "c.yaml: not valid YAML: a value holds itself"),
-    ("search: &s {top_k: *s}\n", "a value holds itself"),
-    ("a: &a [b, [*a]]\n", "a value holds itself"),
-    ("search: &s\n  <<: *s\n", "not valid YAML"),
     ("[" * 100_000, "nested too deep"),
-    ("{a: " * 100_000, "nested too deep"),
-    ("- " * 20_000, "nested too deep"),
     ("models: [bm25]\nmodels: [bm25]\n", "the key 'models' occurs twice"),
-    ("search: {top_k: 5, top_k: 6}\n", "the key 'top_k' occurs twice"),
     ("search: {top_k: " + "9" * 5000 + "}\n", "not valid YAML"),
-    ("search: {top_k: 1e999}\n", "search.top_k"),
-    ("search: {top_k: 1_0.5}\n", "search.top_k"),
     ("search: {top_k: -1}\n", "search.top_k: found -1"),
-    ("search: {top_k: " + "9" * 400 + "}\n", "is too large"),
     ("uncertainty: {level: .nan}\n", "uncertainty.level"),
-    ("uncertainty: {level: .inf}\n", "uncertainty.level"),
-    ("report: {title: 0001-01-01}\n", "report.title"),
     ("report: {title: 2026-99-99}\n", "not valid YAML: month must be in 1..12"),
     ("report: {title: 99999-01-01}\n", None),
-    ("report: {title: !!binary aGk=}\n", "report.title"),
     ("report: {title: !!python/object:os.system x}\n", "not valid YAML"),
-    ("report: {title: !!set {a}}\n", "report.title"),
     ('report: {title: "a\\0b"}\n', "holds the control character '\\x00'"),
-    ('report: {title: "\\ud800"}\n', "holds the control character '\\ud800'"),
-    ('report: {title: "\\e[31m"}\n', "holds the control character '\\x1b'"),
     ('store: "a\\0b"\n', "holds the control character"),
     ("store: 'a{b}c'\n", "braces in a path mean a wildcard"),
-    ("store: '{store}'\n", "braces in a path mean a wildcard"),
     ("store: []\n", "store: found []"),
     ("? [a, b]\n: c\n", "not valid YAML"),
-    ("? {a: b}\n: c\n", "not valid YAML"),
     ("1: 2\n", "the key 1 is no text"),
-    ("null: 2\n", "the key None is no text"),
-    ("2026-01-01: 2\n", "is no text"),
-    ("true: 2\n", "the key True is no text"),
     ("[]\n", "found a list, expected a mapping"),
-    ("text\n", "found a str, expected a mapping"),
-    ("5\n", "found a int, expected a mapping"),
     ("a: b: c\n", "not valid YAML"),
-    ("\tmodels: [bm25]\n", "not valid YAML"),
-    ("models: [bm25\n", "not valid YAML"),
-    ("models: *nope\n", "not valid YAML"),
-    ("--- a\n--- b\n", "not valid YAML"),
     (b"models: [\xe9]\n", "bytes that are not UTF-8"),
     (HEAD.encode("utf-16"), "found binary data"),
-    (b"\x00", "found binary data"),
-    (b"%PDF-1.4", "found a PDF document"),
-    ("models: {1: 2}\n", "models"),
     ("models: [[bm25]]\n", "models.0"),
-    ("models: [5]\n", "models.0"),
     ("models: [nope]\n", "unknown model 'nope'"),
     ("models: []\n", "models: found []"),
-    ("benchmarks: {1: {}}\n", "benchmarks"),
-    ("benchmarks: []\n", "benchmarks"),
     ("benchmarks: {b: 5}\n", "benchmarks.b"),
     ("benchmarks: {b: {recipe: [x]}}\n", "benchmarks.b"),
-    ("benchmarks: {b: {recipe: {a: b}}}\n", "benchmarks.b"),
     ("benchmarks: {B b: {recipe: known_item}}\n", "benchmarks.B b"),
     ("registry: {m: {backend: bm25s, k: .nan}}\nmodels: [m]\n", "registry.m.k"),
-    ("registry: {m: {backend: [x]}}\n", "registry.m"),
     ("unknown: 5\n", "unknown: unknown key"),
     (llm(), None),
     *(
         (llm(base_url=address), words)
         for address, words in {
             "http://localhost:99999/v1": "Port out of range",
-            "http://localhost:-1/v1": "not an address",
-            "http://localhost:port/v1": "not an address",
             "http://[::1/v1": "not an address",
             "http:///v1": "not an http(s) address",
-            "ftp://localhost/v1": "not an http(s) address",
             "localhost:8000": "not an http(s) address",
-            "": "not an http(s) address",
-            "http://local host/v1": "blanks or characters",
             "http://localhost/\r\nX: y": "blanks or characters",
             "http://u:secret@localhost/v1": "user name, password or query",
             "http://localhost/v1?api_key=secret": "user name, password or query",
-            "file:///etc/passwd": "not an http(s) address",
         }.items()
     ),
     *(
         (llm(headers=headers), "that no HTTP header has")
-        for headers in (
-            {"X-A": "a\r\nX-B: b"},
-            {"X-A\r\nX-B": "a"},
-            {"X-A": "a\nb"},
-            {"": "a"},
-            {"X A": "a"},
-            {"X-A:": "a"},
-        )
+        for headers in ({"X-A": "a\r\nX-B: b"}, {"X-A\r\nX-B": "a"}, {"": "a"}, {"X A": "a"})
     ),
     *(
         (embedding_api(**{key: address}), words)
         for key, words in (("base_url", "base_url: unknown key"), ("url", "registry.mine.url: fo"))
-        for address in (
-            "http://u:secret@h/v1",
-            "https://h/?k=secret",
-            "ftp://secret@h",
-            "http://h/#secret",
-        )
+        for address in ("http://u:secret@h/v1", "https://h/?k=secret", "ftp://secret@h")
     ),
     (embedding_api(url="http://h/v1", query_prompt="x" * 10_001), "at most 10000 characters"),
     (llm(headers={"X-A": 5}), "headers.X-A"),
-    (llm(headers=["a"]), "headers"),
-    (llm(budget_usd="much"), "budget_usd"),
     (llm(budget_usd=-1), "budget_usd"),
     (llm(model=""), "model"),
-    (llm(model=["a"]), "model"),
 ]
 
 
@@ -785,86 +587,63 @@ def test_aliases_that_snakemake_lets_pass(value):
 PROMPT = "---\ntask: grade_relevance\nvariables: [document]\nresponse: integer\n---\n## user\n@\n"
 TEMPLATES = [
     ("{{ document }}", None),
-    ("{% for line in document %}{{ loop.index }}{{ line }}{% endfor %}", None),
     ("{% if document == 'a' %}b{% else %}{{ document | trim | upper }}{% endif %}", None),
     ("{{ document }", "line"),
     ("{{ document | nope }}", "the filter nope is not allowed"),
     ("{% include 'x' %}{{ document }}", "include is not allowed"),
-    ("{% import 'x' as y %}{{ document }}", "import is not allowed"),
-    ("{% macro m() %}{% endmacro %}{{ document }}", "macro is not allowed"),
     ("{% set x = document %}{{ x }}", "assign is not allowed"),
     ("{% for a in document %}{% for b in document %}x{% endfor %}{% endfor %}", "a loop inside"),
-    ("{% for a in document recursive %}{{ a }}{% endfor %}", "a loop inside a loop"),
     ("{% for a in range(10**9) %}{{ document }}{% endfor %}", "is not allowed"),
-    ("{{ document * 1000000000 }}", "mul is not allowed"),
     ("{{ 9 ** 9 ** 9 }}{{ document }}", "pow is not allowed"),
     ("{{ document.upper() }}", "call is not allowed"),
-    ("{{ ''.__class__.__mro__ }}{{ document() }}", "call is not allowed"),
     ("{{ document | center(1000000000) }}", "the filter center is not allowed"),
     ("{{ " + "(" * 20_000 + "document" + ")" * 20_000 + " }}", "message user"),
     ("{% if document is nope %}a{% endif %}", "no test named 'nope'"),
-    ("{{ document | abs }}", "message user: "),
     ("{{ document.a.b }}", "message user: "),
-    ("{{ document | join(5) | round(document) }}", "message user: "),
     ("{{ other }}", "the messages use other"),
-    ("nothing", "the messages use none"),
 ]
 HEADERS = [
     ("task: grade_relevance", "task: [a]", "task is ['a']; expected a name"),
-    ("task: grade_relevance", "task: [", "not valid YAML"),
     ("task: grade_relevance\n", "", "needed: task, variables"),
-    ("response: integer\n", "", "needed: task, variables, response; allowed: description"),
     ("task: grade_relevance", "task: a\nmodel: x", "allowed: description"),
     ("task: grade_relevance", "task: my_task", "'my_task' is no task of the shipped templates"),
-    ("task: grade_relevance", "task: ../x", "'../x' is no task of the shipped templates"),
     ("task: grade_relevance", "task: summarise", "is one integer, and the task summarise reads su"),
     (
         "task: grade_relevance",
         "task: judge_translation",
         "reads fluency (integer), accuracy (integ",
     ),
-    ("task: grade_relevance", "task: generate_questions", "reads questions (array); copy the resp"),
     ("response: integer", "response: text", "is one string, and the task grade_relevance reads g"),
     ("[document]", "[document, more]", "names the variables document, more"),
     ("[document]", "document", "variables is 'document'; expected a list of names"),
-    ("[document]", "[5]", "variables is [5]; expected a list of names"),
     ("[document]", "&v [*v]", "a value holds itself"),
-    ("[document]", "[" * 5000, "nested too deep"),
     ("response: integer", "response: 5", "response is 5; give a JSON schema (a mapping), or text"),
-    ("response: integer", "response: [text]", "response is ['text']; give a JSON schema"),
-    ("response: integer", "response:", "response is None; give a JSON schema"),
     ("response: integer", "response: {type: nope}", "response is no JSON schema"),
-    ("[document]", "[document]\ntask: again", "the key 'task' occurs twice"),
     ("[document]", '[document]\ndescription: "\\0"', "control character"),
     ("---\ntask", "task", "no header"),
     ("## user", "user", "text outside a message"),
-    ("@", "\x00", "found binary data"),
 ]
 
 
-@pytest.mark.parametrize(("body", "words"), TEMPLATES, ids=[case[0][:40] for case in TEMPLATES])
-def test_a_prompt_template(tmp_path, body, words):
-    check_prompt(tmp_path, PROMPT.replace("@", body).encode(), words)
+NO_TEXT = (b"\xff", PROMPT.encode("utf-16"), b"---\ntask: \xe9\n---\n", b"")
+PROMPTS = [
+    *((PROMPT.replace("@", body).encode(), words) for body, words in TEMPLATES),
+    *(
+        (PROMPT.replace(old, new, 1).replace("@", "{{ document }}").encode(), words)
+        for old, new, words in HEADERS
+    ),
+    *((data, "p.md: ") for data in NO_TEXT),
+]
 
 
-@pytest.mark.parametrize(("old", "new", "words"), HEADERS, ids=[case[1][:40] for case in HEADERS])
-def test_the_header_of_a_prompt_template(tmp_path, old, new, words):
-    text = PROMPT.replace(old, new, 1)
-    check_prompt(tmp_path, text.replace("@", "{{ document }}").encode(), words)
-
-
-@pytest.mark.parametrize("data", [b"\xff", PROMPT.encode("utf-16"), b"---\ntask: \xe9\n---\n", b""])
-def test_a_prompt_template_that_is_no_text(tmp_path, data):
-    check_prompt(tmp_path, data, "p.md: ")
-
-
-def check_prompt(folder: Path, data: bytes, words: str | None) -> None:
-    (folder / "p.md").write_bytes(data)
+@pytest.mark.parametrize(("data", "words"), PROMPTS, ids=[str(n) for n in range(len(PROMPTS))])
+def test_a_prompt_template(tmp_path, data, words):
+    (tmp_path / "p.md").write_bytes(data)
     if words is None:
-        assert load_prompt(folder / "p.md").render({"document": "d"})
+        assert load_prompt(tmp_path / "p.md").render({"document": "d"})
         return
     with pytest.raises(InputError) as raised:
-        load_prompt(folder / "p.md").render({"document": "d"})
+        load_prompt(tmp_path / "p.md").render({"document": "d"})
     assert words in str(raised.value)
 
 
@@ -892,33 +671,17 @@ RECORDS = [
     (lambda r: r, None),
     (lambda r: r | {"queries_by": "\x1b[31m\u202e"}, None),
     (lambda r: b"\xff", "its psibench provenance is damaged"),
-    (lambda r: b"", "its psibench provenance is damaged"),
     (lambda r: b"[]", "its psibench provenance is damaged"),
-    (lambda r: b"[" * 100_000, "its psibench provenance is damaged"),
-    (lambda r: b'{"a":' * 100_000, "its psibench provenance is damaged"),
-    (lambda r: b"9" * 5000, "its psibench provenance is damaged"),
-    (lambda r: b'{"a": 1, "a": 2}', "its psibench provenance is damaged"),
     (lambda r: b'"\\ud800"', "its psibench provenance is damaged"),
-    (lambda r: r | {"queries_by": "\ud800"}, "its psibench provenance is damaged"),
     (lambda r: r | {"params": deep(500)}, "damaged (no params)"),
-    (lambda r: r | {"params": {"a": deep(900)}}, "p"),
-    (lambda r: r | {"params": [1]}, "damaged (no params)"),
-    (lambda r: r | {"params": None}, "damaged (no params)"),
     (lambda r: r | {"params": {"other": 1}}, "its params do not hash to params_hash"),
     (lambda r: r | {"table": ["qrels"]}, "damaged (no table)"),
-    (lambda r: r | {"table": {"a": 1}}, "damaged (no table)"),
     (lambda r: r | {"table": "nope"}, "unknown table 'nope'"),
     (lambda r: r | {"table": "corpus"}, "not a 'corpus' table"),
-    (lambda r: r | {"rows_hash": 5}, "damaged (no rows_hash)"),
     (lambda r: r | {"rows_hash": "rows:0"}, "its rows hash to"),
     (lambda r: r | {"n_rows": "2"}, "damaged (no n_rows)"),
-    (lambda r: r | {"inputs": [1]}, "damaged (no inputs)"),
-    (lambda r: r | {"revisions": "x"}, "damaged (no revisions)"),
     (lambda r: r | {"created": 10**30}, "damaged (no created)"),
-    (lambda r: r | {"created": "9" * 5000}, None),
-    (lambda r: r | {"stage": ["x"]}, "damaged (no stage)"),
     (lambda r: r | {"further": deep(50)}, None),
-    (lambda r: {k: v for k, v in r.items() if k != "table"}, "damaged (no table)"),
 ]
 
 
@@ -953,22 +716,12 @@ TABLES = [
     (lambda t: t.append_column("more", t.column("score")), "unknown columns: more"),
     (lambda t: t.drop_columns(["score"]), "missing columns: score"),
     (lambda t: t.slice(0, 1), "its rows hash to"),
-    (lambda t: t.slice(0, 0), "its rows hash to"),
     (lambda t: column(t, "score", pa.array([2, 1], pa.int32())), "its rows hash to"),
     (lambda t: column(t, "query-id", t.column("query-id").take([1, 0])), "its rows hash to"),
     (lambda t: column(t, "score", ["1", "1"]), "'score' is large_string"),
-    (lambda t: column(t, "score", [1.5, 1.0]), "'score' is double"),
-    (lambda t: column(t, "score", [True, False]), "'score' is bool"),
     (lambda t: column(t, "score", [2**60, 1]), "'score' is int64"),
     (lambda t: column(t, "score", [None, 1]), "is null in row 0"),
-    (lambda t: column(t, "score", [b"1", b"1"]), "'score' is large_binary"),
-    (lambda t: column(t, "score", [[1], [1]]), "'score' is large_list"),
     (lambda t: column(t, "query-id", binary_text(b"q1", b"\xff")), "not a readable Parquet file"),
-    (lambda t: column(t, "query-id", [b"q1", b"q2"]), "'query-id' is large_binary"),
-    (lambda t: column(t, "query-id", [["q1"], ["q2"]]), "'query-id' is large_list"),
-    (lambda t: column(t, "query-id", [1, 2]), "'query-id' is int64"),
-    (lambda t: column(t, "query-id", [{"a": 1}, {"a": 2}]), "'query-id' is struct"),
-    (lambda t: column(t, "query-id", FAR[:2]), "'query-id' is timestamp"),
     (lambda t: column(t, "corpus-id", ["d1", "d1"]).set_column(0, "query-id", [["q1", "q1"]]),
      "share a key"),
 ]  # fmt: skip
@@ -979,25 +732,12 @@ def column(table: pa.Table, name: str, values: object) -> pa.Table:
     return table.set_column(place, name, pa.array(values) if isinstance(values, list) else values)
 
 
-def test_a_damaged_page_is_told_in_one_line(qrels, capsys):
-    data = qrels.read_bytes()
-    qrels.write_bytes(data[:4] + b"\xff" * 56 + data[60:])
-    assert run("check", qrels) == REFUSED
-    said = capsys.readouterr().err
-    assert "qrels.parquet: not a readable Parquet file" in said
-    assert said.count("\n") == 1
-
-
 @pytest.mark.parametrize(("change", "words"), TABLES, ids=[str(n) for n in range(len(TABLES))])
-@pytest.mark.parametrize("command", ["check", "show"])
-def test_the_rows_of_a_table(qrels, capsys, command, change, words):
+def test_the_rows_of_a_table(qrels, capsys, change, words):
     old = pq.read_table(qrels)
     pq.write_table(change(old).replace_schema_metadata(old.schema.metadata), qrels)
-    code = run(command, qrels)
+    code = run("check", qrels)
     said = capsys.readouterr().err
-    if command == "show":  # another table is wanted
-        assert code == REFUSED
-        return
     assert code == (OK if words is None else REFUSED), said
     assert (words or "") in said
 

@@ -133,17 +133,17 @@ SPENT = {"n": 9, "job": "j", "texts": 1, "tokens": 5, "usd": 0.5, "state": "done
 
 @pytest.mark.parametrize(
     "line",
-    ["x", "[]", "{}", "9" * 5000, "[" * 100_000]
-    + [
-        json.dumps(SPENT | changes)
-        for changes in (
-            {"n": "9"}, {"job": 5}, {"tokens": -5}, {"tokens": 1e300}, {"tokens": "5"},
-            {"usd": -1.0}, {"usd": float("nan")}, {"usd": float("inf")}, {"seconds": []},
-            {"state": None}, {"texts": None},
-        )
+    [
+        "x",
+        "[]",
+        "[" * 100_000,
+        *(
+            json.dumps(SPENT | changes)
+            for changes in ({"n": "9"}, {"tokens": -5}, {"usd": float("nan")}, {"state": None})
+        ),
     ],
     ids=lambda line: line[:60],
-)  # fmt: skip
+)
 def test_a_damaged_line_of_the_spending_does_not_count_and_is_told(tmp_path, caplog, line):
     ledger = Ledger(tmp_path, job="j", usd_per_million=1.0, limit_usd=1.0)
     call = EmbeddingCall(Usage(9), n_texts=2, n_tokens=9)

@@ -1,6 +1,5 @@
 """Systems on the same queries: what `psibench compare` reads, says and writes."""
 
-import csv
 import json
 import re
 from itertools import combinations
@@ -77,21 +76,14 @@ def figures(printed: str) -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in lines if len(line) == 6}
 
 
-def test_a_constant_factor_is_a_difference_of_means_and_none_of_profiles(compare):
-    """Both fall from third to third; on the hit scale nothing is left of that."""
-    found = figures(compare(table(base_scores()), table(0.7 * base_scores())))
-    mean = base_scores().mean()
-    assert found["mean"][:3] == [f"{mean:.3f}", f"{0.7 * mean:.3f}", f"{0.3 * mean:+.3f}"]
-    assert found["mean"][-1] == "<0.001"
-    # One scale alone is no claim.
-    assert found["profile: hits 1.000, misses <0.001"][-1] == "1.000"
-
-
 def test_a_truncating_system_is_told(compare):
     printed = compare(table(base_scores()), table(TRUNCATED, cut=True))
     assert figures(printed)["profile: hits <0.001, misses <0.001"][-1] == "<0.001"
     # That the first was given everything is not known from its scores alone.
     assert "evidence given to a alone" not in printed
+    mean, cut = base_scores().mean(), TRUNCATED.mean()
+    means = figures(printed)["mean"]
+    assert means[:3] == [f"{mean:.3f}", f"{cut:.3f}", f"{mean - cut:+.3f}"]
     buckets = printed.split("mean by bucket, at equal documents")[1].splitlines()
     assert buckets[0].split() == ["queries", "a", "b"]
     assert [line.split()[:2] for line in buckets[1:4]] == [[name, "120"] for name in THIRDS]
@@ -122,15 +114,6 @@ def test_clusters_that_one_system_knows_are_the_units_whichever_is_first(compare
     assert both[0] == both[1]
     assert f"{n_queries} queries on {N_DOCUMENTS} documents in 12 clusters" in both[0]
     assert both[0] != compare(table(one), table(other))
-
-
-def test_one_file_twice_differs_in_nothing(tmp_path, capsys):
-    path = write(tmp_path / "a.parquet", table(base_scores()))
-    assert main(["compare", path, path]) == 0
-    found = figures(capsys.readouterr().out)
-    assert found["figure"][:2] == ["a", "a (2)"]
-    assert found["mean"][2:4] == ["+0.000", "[0.000, 0.000]"]
-    assert found["profile: hits 1.000, misses 1.000"][-1] == "1.000"
 
 
 @pytest.mark.parametrize(
@@ -170,18 +153,6 @@ def test_too_few_documents_are_said_to_be_too_few(compare):
     assert "Whether profiles differ cannot be told: too few documents" in printed
 
 
-def test_where_each_document_has_one_third_the_means_by_bucket_are_plain(compare):
-    def one_third(scores, cut=False):
-        kept = pl.int_range(pl.len()) % 3 == pl.int_range(pl.len()) // 3 % 3
-        return table(scores, cut=cut).filter(kept)
-
-    first, second = base_scores(600), base_scores(600, seed=1) * [1.0, 1.0, 0.3]
-    printed = compare(one_third(first), one_third(second, cut=True))
-    assert "mean by bucket, plain" in printed
-    assert "Compared between documents, adjusted for length only: profiles differ" in printed
-    assert figures(printed)["profile: hits <0.001, misses <0.001"][-1] == "<0.001"
-
-
 def test_table_and_page_are_written(compare, tmp_path):
     out = tmp_path / "out"
     compare(table(base_scores()), table(TRUNCATED), "--out", str(out))
@@ -195,27 +166,16 @@ def test_table_and_page_are_written(compare, tmp_path):
     # Of one pair the p over all pairs is its own.
     assert row["p_difference_adjusted"] == row["p_difference"]
     assert row["p_profile_adjusted"] == row["p_profile"]
-    with (out / "comparison.csv").open() as stream:
-        assert [record["model"] for record in csv.DictReader(stream)] == ["a"]
     record = read_provenance(out / "comparison.parquet")
     assert sorted(record["inputs"]) == ["a:scores:a.parquet", "b:scores:b.parquet"]
     assert record["queries_by"] == "people"
     assert str(tmp_path) not in json.dumps(record)
 
 
-@pytest.mark.parametrize(
-    ("other", "means", "profiles"),
-    [
-        (TRUNCATED, "The means differ (p at most .05).", "Profiles differ (p at most .05)."),
-        (base_scores(), "No evidence that means differ.", "No evidence that profiles differ."),
-    ],
-)
-def test_the_page_of_a_pair_names_no_test_over_pairs(compare, tmp_path, other, means, profiles):
-    printed = compare(table(base_scores()), table(other), "--out", str(tmp_path / "out"))
-    assert profiles in printed
+def test_the_page_of_a_pair_names_no_test_over_pairs(compare, tmp_path):
+    compare(table(base_scores()), table(TRUNCATED), "--out", str(tmp_path / "out"))
     page = (tmp_path / "out/comparison.html").read_text()
-    assert means in page
-    assert f"{profiles} p that the two profiles differ" in page
+    assert "Profiles differ (p at most .05). p that the two profiles differ" in page
     for of_several in ("family-wise", "max-T", "Holm", "of 1 pairs", "letter"):
         assert of_several not in page
 
@@ -266,9 +226,6 @@ def test_several_systems_are_ranked_grouped_and_their_profiles_compared(tmp_path
 def test_tables_of_several_systems_have_a_row_a_pair_and_there_is_a_page(tmp_path, capsys):
     out = tmp_path / "out"
     assert compare_all(tmp_path, FOUR, "--out", out) == 0
-    assert sorted(p.name for p in out.iterdir()) == [
-        f"comparison.{suffix}" for suffix in ("csv", "html", "parquet")
-    ]
     rows = read_table(out / "comparison.parquet", COMPARED)
     assert list(zip(rows["model"], rows["other"], strict=True)) == list(combinations(FOUR, 2))
     assert (rows["p_difference_adjusted"] >= rows["p_difference"]).all()
@@ -277,17 +234,8 @@ def test_tables_of_several_systems_have_a_row_a_pair_and_there_is_a_page(tmp_pat
     assert rows["p_profile_adjusted"].min() == pytest.approx(6 * p[0])
     assert rows["p_profile_adjusted"].max() >= p[5]
     page = (out / "comparison.html").read_text()
-    for text in (
-        "4 systems on the same 360 queries, on 120 documents.",
-        "1 two</bdi>",
-        "Curves by position",
-    ):
-        assert text in page
+    assert "4 systems on the same 360 queries, on 120 documents." in page
     assert page.count("<img ") == len(FOUR)
-    record = read_provenance(out / "comparison.parquet")
-    assert sorted(record["inputs"]) == [
-        f"{place}:scores:{name}.parquet" for place, name in zip("abcd", FOUR, strict=True)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -319,34 +267,6 @@ def test_a_loss_that_is_significant_alone_may_not_be_so_of_ten_pairs(tmp_path, c
     assert compare_all(tmp_path, five, "--fail-if-worse", 0.001, "--out", tmp_path / "out") == 0
     row = read_table(tmp_path / "out/comparison.parquet", COMPARED).row(0, named=True)
     assert row["p_difference"] < 0.05 < row["p_difference_adjusted"]
-
-
-def test_copies_of_documents_in_one_cluster_do_not_tell_more_systems_apart(tmp_path, capsys):
-    own = base_scores(30)
-    systems = [own, *(noisy(own - 0.008 * k, k) for k in (1, 2))]
-
-    def least(n_copies: int) -> list[float]:
-        articles = pl.Series([f"article {i // 3 % 30}" for i in range(90 * n_copies)])
-        for k, one in enumerate(systems):
-            frame = table(np.tile(one, (n_copies, 1)), cluster=articles)
-            write(tmp_path / f"{k}.parquet", frame)
-        files = [str(tmp_path / f"{k}.parquet") for k in range(3)]
-        out = tmp_path / f"out-{n_copies}"
-        assert main(["compare", *files, "--buckets", "thirds", "--out", str(out)]) == 0
-        found = read_table(out / "comparison.parquet", COMPARED).filter(metric="ndcg@10")
-        return found.filter(evidence="all")["p_difference_adjusted"].to_list()
-
-    assert least(4) == pytest.approx(least(1), abs=0.03)
-
-
-def test_several_systems_on_few_documents_are_not_told_apart(tmp_path, capsys):
-    few = {name: scores[:20] for name, scores in FOUR.items()}
-    assert compare_all(tmp_path, few, "--fail-if-worse", 0.05, "--out", tmp_path / "out") == 0
-    out, error = capsys.readouterr()
-    assert "Whether means differ cannot be told: 20 documents are asked about" in out
-    assert "of 6 it cannot be told" in " ".join(out.split())
-    assert "20 documents, and 30 are needed" in error
-    assert (tmp_path / "out/comparison.html").is_file()
 
 
 @pytest.mark.parametrize("n", [1, 27])
@@ -403,8 +323,7 @@ def test_two_models_of_a_run_are_found_by_their_ids(results, tmp_path, capsys):
 def test_a_file_with_the_scores_of_several_models_is_refused_with_what_to_do(results, capsys):
     path = results / "b/scores/eng-Latn-eng-Latn.parquet"
     assert run(path, path, "--results", results) == 2
-    error = capsys.readouterr().err
-    assert "scores of 2 models (long, short); name two or more" in error
+    assert "scores of 2 models (long, short); name two or more" in capsys.readouterr().err
 
 
 def test_several_benchmarks_or_pairs_have_to_be_chosen_from(results, capsys):
@@ -484,12 +403,12 @@ def test_other_queries_documents_or_metrics_are_refused(tmp_path, capsys, other,
     assert run(*files) == 2
     error = capsys.readouterr().err
     assert message in error
-    assert "Traceback" not in error
 
 
 BAD = {
     "no such file": (["nowhere.parquet", "b"], "nowhere.parquet: no such file"),
     "no such model": (["none", "long"], "'none' is neither a file nor a model of"),
+    "no scores": (["a", "b", "--results", "tests"], "'a' is no file, and tests holds no scores"),
     "unknown scheme": (["long", "short", "--buckets", "quarters"], "unknown bucket scheme"),
     "unknown metric": (["long", "short", "--metrics", "map@3"], "for the metrics map@3; both have"),
 }
@@ -498,23 +417,17 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_options_give_one_message(results, capsys, name):
     arguments, message = BAD[name]
-    assert run(*arguments, "--results", results) == 2
+    assert run("--results", results, *arguments) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
 
 
-def test_results_without_scores_are_refused(tmp_path, capsys):
-    assert run("a", "b", "--results", tmp_path) == 2
-    assert "'a' is no file, and" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("options", [[], ["--buckets", "all"]])
-def test_evidence_known_by_class_is_compared_in_thirds(compare, options):
+def test_evidence_known_by_class_is_compared_in_thirds(compare):
     no_span = dict.fromkeys(
         ("span_start_char", "span_mid_char", "relative_position", "visible"), None
     )
     scores = base_scores()
-    printed = compare(table(scores, **no_span), table(scores * 0.9, **no_span), *options)
+    printed = compare(table(scores, **no_span), table(scores * 0.9, **no_span), "--buckets", "all")
     assert "ndcg@10, thirds: 360 queries on 120 documents" in printed
     assert "squad" not in printed

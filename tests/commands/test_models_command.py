@@ -3,7 +3,6 @@
 import re
 import shutil
 
-import pytest
 import yaml
 
 from psibench.cli import main
@@ -46,22 +45,6 @@ def test_a_row_says_what_a_model_is_made_of(tmp_path, capsys):
     ]
 
 
-def test_a_kind_narrows_the_list(capsys):
-    assert main(["models", "--kind", "late-interaction"]) == 0
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
-    known = load_registry()
-    assert listed == [name for name, one in known.items() if one.kind == "late-interaction"]
-    assert "colbertv2.0" in listed
-
-
-def test_an_unknown_kind_ends_with_code_2_and_says_which_there_are(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["models", "--kind", "dence"])
-    assert stopped.value.code == 2
-    message = capsys.readouterr().err
-    assert all(kind in message for kind in ("sparse", "dense", "late-interaction", "reranker"))
-
-
 def test_entries_named_are_shown_whole_as_a_config_would_have_them(tmp_path, capsys):
     path = tmp_path / "my.yaml"
     mine = CHECKPOINT | {"query_prompt": "问题：", "document_prompt": ""}
@@ -90,7 +73,7 @@ def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):
     said = capsys.readouterr().err
     assert "model 'nope' is no id of the registry and no folder. `psibench models` lists" in said
     assert "lists the ids, with --config FILE also those of a config; or give a" in said
-    assert "did you mean" not in said  # none is near
+    assert "did you mean" not in said
 
 
 def test_a_folder_with_a_checkpoint_is_checked_as_its_files_give_it(tmp_path, capsys):

@@ -101,35 +101,11 @@ def test_without_a_folder_the_table_is_printed_and_nothing_written(files, capsys
     assert "--report needs --out DIR" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "suffix"), [("query-id", "parquet"), ("qid", "jsonl")])
-def test_the_ids_of_queries_may_have_the_names_of_runs_and_qrels(files, name, suffix, capsys):
-    assert main(arguments(files)) == 0
-    expected = (files / "out" / "psi_table.csv").read_text()
-    queries = pl.read_parquet(files / "queries.parquet").rename({"_id": name})
-    path = files / f"named.{suffix}"
-    queries.write_parquet(path) if suffix == "parquet" else queries.write_ndjson(path)
-    assert main(arguments(files, queries=path)) == 0
-    assert (files / "out" / "psi_table.csv").read_text() == expected
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
-def test_a_misspelt_name_beside_a_class_is_not_passed_over(files, suffix, capsys):
-    queries = pl.read_parquet(files / "queries.parquet").rename({"pos_char_span": "pos_char_spam"})
-    queries = queries.with_columns(target_position=pl.lit("end"))
-    path = files / f"misspelt.{suffix}"
-    queries.write_parquet(path) if suffix == "parquet" else queries.write_ndjson(path)
-    assert main(arguments(files, queries=path)) == 2
-    assert "no column 'pos_char_spam' is read; did you mean pos_char_span?" in (
-        capsys.readouterr().err
-    )
-
-
 def test_the_report_is_a_page_of_the_tables(files, capsys):
     page = files / "out" / "page.html"
     assert main(arguments(files, buckets="squad", control="bm25", report=page)) == 0
     text = page.read_text(encoding="utf-8")
     assert "Position sensitivity on custom" in text
-    assert "bm25" in text
     assert f"Page written to {page}" in capsys.readouterr().out
     # No simulation is claimed where nobody says who wrote the queries.
     assert "Simulated queries" not in text
@@ -195,8 +171,6 @@ BAD = {
     "unknown metric": ({"metrics": "map@10"}, "unknown metric 'map@10'"),
     "no such control": ({"control": "none"}, "--control 'none' is none of the models scored: bm25"),
     "no folder for the page": ({"report": "nowhere/page.html"}, "no such folder"),
-    "no run": ({"run": "nowhere.trec"}, "nowhere.trec: no such file"),
-    "a folder": ({"run": Path(__file__).parent}, "commands: a folder, expected a file"),
 }
 
 
@@ -207,7 +181,6 @@ def test_bad_options_give_one_message_and_nothing_written(files, capsys, name):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-    assert "Traceback" not in error
     assert not (files / "out").exists()
 
 
@@ -254,7 +227,6 @@ def ranked(files, *, score, rank=lambda place: place, suffix="trec") -> Path:
 
 WARNINGS = {
     "similarities": ({"score": lambda p: 1 / p}, None),
-    "ranks that are all one": ({"score": lambda p: 1 / p, "rank": lambda _: 1}, None),
     "ranks that are no numbers": ({"score": lambda p: 1 / p, "rank": lambda _: "-"}, None),
     "distances": (
         {"score": lambda p: p / 100},
@@ -263,11 +235,6 @@ WARNINGS = {
     "distances without ranks": (
         {"score": lambda p: p / 100, "suffix": "parquet"},
         "contradict the order of the results: in 880 of 880",
-    ),
-    "distances, mean": (
-        {"score": lambda p: p / 100},
-        "the mean mrr@10 is 0.000; with the smallest score first it would be 1.000: add "
-        "--lower-is-better",
     ),
     "two values": (
         {"score": lambda p: 1.0 if p < 6 else 0.5},
@@ -294,19 +261,16 @@ def test_lower_is_better_turns_distances_round(files, capsys):
     assert read_provenance(files / "out" / "psi_table.parquet")["params"]["lower_is_better"]
     like = ranked(files, score=lambda p: 1 / p)
     main(arguments(files, run=like, lower_is_better=True, metrics="mrr@10"))
-    assert "leave --lower-is-better out" in capsys.readouterr().err
+    assert "contradict the ranks" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("others", ["site B", None])
-def test_a_document_of_two_clusters_is_refused(files, capsys, others):
-    queries = pl.read_parquet(files / "queries.parquet").with_columns(
-        cluster=pl.when(pl.col("_id") == "q00").then(pl.lit("site A")).otherwise(pl.lit(others)),
-        pos_corpus_id=pl.lit("d0"),
-    )
-    queries.head(2).write_parquet(files / "queries.parquet")
+def test_a_document_of_two_clusters_is_refused(files, capsys):
+    queries = pl.read_parquet(files / "queries.parquet").head(2)
+    queries = queries.with_columns(cluster=pl.Series(["site A", None]), pos_corpus_id=pl.lit("d0"))
+    queries.write_parquet(files / "queries.parquet")
     (files / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq00\td0\t1\nq01\td0\t1\n")
     assert main(arguments(files, ignore_unknown=True)) == 2
-    named = f"queries on document 'd0' have the clusters 'site A', {others!r}; a document is part"
+    named = "queries on document 'd0' have the clusters 'site A', None; a document is part"
     assert named in capsys.readouterr().err
 
 
@@ -363,25 +327,6 @@ def test_what_needs_spans_or_lengths_is_refused_where_there_are_none(
     assert message in capsys.readouterr().err
 
 
-def test_mixed_and_several_spans_are_scored_apart(labelled):
-    # The last 60 queries hold evidence in two places: in the first third (30), or in two (30).
-    queries = pl.read_ndjson(labelled / "queries.jsonl").with_row_index("i")
-    spans = [None] * 120 + [[[0, 5], [20, 30]]] * 30 + [[[0, 5], [950, 960]]] * 30
-    frame = queries.with_columns(
-        pos_char_spans=pl.Series(spans),
-        pos_char_length=1000,
-        target_position=pl.when(pl.col("i") < 120).then("target_position"),
-    )
-    frame.drop("i").write_parquet(labelled / "queries.parquet")
-    assert main(arguments(labelled, buckets="thirds")) == 0
-    psi = read_table(labelled / "out" / "psi_table.parquet", PSI_TABLE).filter(metric="ndcg@10")
-    assert psi.select("evidence", "n_queries").rows() == [("all", 180), ("mixed", 30)]
-    assert "unplaced" in psi.item(0, "flags").split(", ")
-    buckets = read_table(labelled / "out" / "bucket_scores.parquet", BUCKET_SCORES)
-    own = buckets.filter(metric="ndcg@10", evidence="all").select("bucket", "n_queries")
-    assert own.rows() == [("beginning", 70), ("middle", 40), ("end", 40)]
-
-
 def graded(files, *, n=60, rejected=(0, 2, 4, 6, 8, 10)):
     """Human grades of the first queries' documents, and of one that was thought not to answer."""
     rows = [f"{q}\td{i}\t{int(i not in rejected)}\n" for i, q in enumerate(IDS[:n])]
@@ -436,13 +381,11 @@ def test_graded_queries_that_were_not_drawn_from_all_are_warned_of(files, capsys
     assert "people.tsv: graded queries are spread over squad unlike all queries (p = " in printed
 
 
-def test_few_human_grades_show_agreement_and_correct_nothing(files, capsys):
+def test_few_human_grades_correct_nothing(files, capsys):
     assert main(arguments(files, buckets="squad", labelled=graded(files, n=40))) == 0
     assert "40 queries graded: no corrected values, 50 are needed." in capsys.readouterr().out
     table = read_table(files / "out" / "corrected_scores.parquet", CORRECTED_SCORES)
     assert table["corrected"].null_count() == table.height
-    agreement = pl.read_parquet(files / "out" / "label_agreement.parquet")
-    assert agreement["agreement"][0] == pytest.approx(34 / 41)
 
 
 @pytest.mark.parametrize(
@@ -451,8 +394,6 @@ def test_few_human_grades_show_agreement_and_correct_nothing(files, capsys):
         (("q05\t", "other\t"), "query ids that are not among the queries: 'other'"),
         (("q05\td5", "q04\td4"), "query 'q04', document 'd4' is graded 2 times"),
         (("\td", "\tdoc"), "none of the 61 graded documents holds the evidence of its query"),
-        (("q05\td5\t1", "q05\td5\tyes"), "people.tsv, line 7: score is 'yes'"),
-        (("score", "verdict"), "missing columns score"),
     ],
 )
 def test_human_grades_that_do_not_fit_are_refused(files, capsys, change, message):
@@ -551,11 +492,6 @@ def test_chunks_that_are_nowhere_are_refused(files, change, message, capsys):
 def test_ids_of_chunks_need_a_table_that_has_them(files, capsys):
     given = write_chunks(files, with_table=True)
     table = pl.read_ndjson(files / "chunks.jsonl")
-    table.select("chunk_id").with_columns(query_id=pl.lit("q00"), score=1.0).write_csv(
-        files / "ids.csv"
-    )
-    assert main(arguments(files, run=files / "ids.csv")) == 2
-    assert "chunk_id and their table, --chunks FILE" in capsys.readouterr().err
     for frame, message in (
         (table.filter(pl.col("doc_id") != "d0"), "ids that are not in --chunks: 'd0-0', 'd0-500'"),
         (table.with_columns(end="start"), "has the start 0 and the end 0 (160 such rows)"),
@@ -564,7 +500,3 @@ def test_ids_of_chunks_need_a_table_that_has_them(files, capsys):
         frame.write_ndjson(files / "chunks.jsonl")
         assert main(arguments(files, **given)) == 2
         assert message in capsys.readouterr().err
-    table.write_ndjson(files / "chunks.jsonl")
-    rows = write_chunks(files, with_table=False)
-    assert main(arguments(files, **rows, chunks=files / "chunks.jsonl")) == 2
-    assert "the rows say where their chunks are; leave --chunks out" in capsys.readouterr().err

@@ -1,9 +1,9 @@
 """`psibench score --example` and `--report`: the first thing that a newcomer sees."""
 
 import os
+import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 
 import pytest
 import pytrec_eval
@@ -12,22 +12,6 @@ from psibench.cli import main
 from psibench.commands.score_example import FOLDER
 from psibench.tables import read_table
 from psibench.tables.schemas import PSI_TABLE, QRELS, RUN
-
-
-class Page(HTMLParser):
-    """Text and tags of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -91,22 +75,14 @@ def test_models_that_chose_the_examples_queries_are_flagged(example):
     assert seen["all-minilm-l6-v2"] < 1 == seen["minilm-maxp"]
 
 
-def test_the_page_stands_alone_and_has_verdict_table_and_picture(example):
+def test_the_page_stands_alone(example):
     folder, _ = example
-    page = Page((folder / "report.html").read_text(encoding="utf-8"))
-    sources = [str(a["src"]) for _, a in page.tags if a.get("src")]
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    sources = re.findall(r'src="([^"]+)"', page)
     assert len(sources) > 2
     assert all(source.startswith("data:image/svg+xml;") for source in sources)
-    assert not [a for _, a in page.tags if "http" in str(a.get("href") or "")]
-    text = " ".join(" ".join(page.words).split())
-    for said in (
-        "Position sensitivity on python-docs",
-        "Simulated queries.",
-        "ndcg@10 by third of the passage",
-        "20.9 % of the evidence is cut",
-        "position-blind",
-    ):
-        assert said in text
+    assert not re.findall(r'href="http', page)
+    assert "20.9 % of the evidence is cut" in page
 
 
 @pytest.mark.parametrize(

@@ -65,20 +65,18 @@ def psi(files, **labels) -> dict:
     return table.filter(**labels).row(0, named=True)
 
 
-def views(files, **labels) -> list[str]:
-    table = pl.read_parquet(files / "out" / "psi_table.parquet").filter(**labels)
-    return table.get_column("evidence").to_list()
-
-
 def test_what_lies_beyond_the_tokens_is_not_visible(files):
     assert score(files, *reading(files)) == 0
-    assert views(files) == ["all", "visible", "whole"]
     everything, visible = psi(files, evidence="all"), psi(files, evidence="visible")
     assert (everything["n_queries"], everything["seen"]) == (80, 0.5)
     assert (visible["n_queries"], visible["mean"]) == (40, 1.0)
     assert psi(files, evidence="whole")["n_queries"] == 0
     scores = pl.read_parquet(files / "out" / "query_scores.parquet")
     assert scores["pos_visible"].unique().to_list() == [pytest.approx(755 / 1200)]
+    record = read_provenance(files / "out" / "psi_table.parquet")
+    assert record["params"]["tokenizer"].startswith("sha256:")
+    assert sorted(record["inputs"]) == ["corpus", "qrels", "queries", "run:model.trec"]
+    assert str(files) not in json.dumps(record)
 
 
 @pytest.mark.parametrize(("tokens", "share"), [(152, 0.0), (153, 4 / 6), (154, 1.0)])
@@ -115,26 +113,12 @@ def test_a_tokenizer_by_its_file_and_a_corpus_in_parquet_say_the_same(files):
     assert (files / "out" / "psi_table.csv").read_bytes() == expected
 
 
-def test_provenance_knows_the_reading_by_content(files):
-    assert score(files, *reading(files)) == 0
-    record = read_provenance(files / "out" / "psi_table.parquet")
-    assert record["params"]["max_tokens"] == ["128"]
-    assert record["params"]["tokenizer"].startswith("sha256:")
-    assert sorted(record["inputs"]) == ["corpus", "qrels", "queries", "run:model.trec"]
-    assert str(files) not in json.dumps(record)
-
-
 def test_titles_are_not_read_and_that_is_said(files, capsys):
     records = [json.loads(line) for line in (files / "corpus.jsonl").read_text().splitlines()]
     write_lines(files / "corpus.jsonl", [record | {"title": "A river"} for record in records])
     assert score(files, *reading(files)) == 0
     assert "40 positives have a title, which is not read here" in capsys.readouterr().err
     assert psi(files, evidence="all")["seen"] == 0.5
-
-
-def spoil(files, change) -> None:
-    records = [json.loads(line) for line in (files / "corpus.jsonl").read_text().splitlines()]
-    write_lines(files / "corpus.jsonl", change(records))
 
 
 BAD_OPTIONS = {
@@ -171,23 +155,23 @@ def test_options_that_do_not_go_together_are_refused(files, capsys, name):
     ],
 )
 def test_a_corpus_that_does_not_fit_the_queries_is_refused(files, capsys, change, message):
-    spoil(files, change)
+    records = [json.loads(line) for line in (files / "corpus.jsonl").read_text().splitlines()]
+    write_lines(files / "corpus.jsonl", change(records))
     assert score(files, *reading(files)) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
+    assert message in capsys.readouterr().err
     assert not (files / "out").exists()
 
 
-@pytest.mark.parametrize("tokenizer", ["./nowhere", "embedded:none"])
-def test_a_tokenizer_that_is_none_is_refused(files, capsys, tokenizer):
-    assert score(files, *reading(files, tokenizer=tokenizer)) == 2
-    assert f"--tokenizer {tokenizer!r}: cannot be loaded" in capsys.readouterr().err
-
-
-def test_tokens_for_special_tokens_alone_are_refused(files, capsys):
-    assert score(files, *reading(files, "2")) == 2
-    assert "adds 2 special tokens, which count and leave the text none" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("tokenizer", "tokens", "said"),
+    [
+        ("./nowhere", "9", "--tokenizer './nowhere': cannot be loaded"),
+        (MINILM, "2", "adds 2 special tokens, which count and leave the text none"),
+    ],
+)
+def test_a_tokenizer_that_is_none_or_leaves_none_is_refused(files, capsys, tokenizer, tokens, said):
+    assert score(files, *reading(files, tokens, tokenizer=tokenizer)) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_model_is_compared_with_the_control_among_the_runs(files):

@@ -18,10 +18,12 @@ def as_frame(rows=ROWS) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=QUERY_SCHEMA, orient="row")
 
 
-@pytest.mark.parametrize("span_type", [pl.List(pl.Int32), pl.Array(pl.Int64, 2)])
-def test_parquet_queries_are_read(tmp_path, span_type):
+@pytest.mark.parametrize(
+    ("span_type", "ids"), [(pl.List(pl.Int32), "_id"), (pl.Array(pl.Int64, 2), "query-id")]
+)
+def test_parquet_queries_are_read(tmp_path, span_type, ids):
     frame = as_frame().with_columns(pl.col("pos_char_span").cast(span_type), text=pl.lit("t"))
-    frame.write_parquet(tmp_path / "q.parquet")
+    frame.rename({"_id": ids}).write_parquet(tmp_path / "q.parquet")
     assert read_queries(tmp_path / "q.parquet").rows() == ROWS
 
 
@@ -47,13 +49,13 @@ def test_the_class_of_a_query_with_tags_alone_is_the_one_tag_or_mixed(tmp_path):
     assert found.get_column("positions").to_list() == [*tags.values(), ["middle", "end"]]
 
 
-@pytest.mark.parametrize("inside_metadata", [False, True])
-def test_jsonl_queries_are_read_from_fields_or_metadata(tmp_path, inside_metadata):
+@pytest.mark.parametrize(("inside_metadata", "ids"), [(False, "qid"), (True, "_id")])
+def test_jsonl_queries_are_read_from_fields_or_metadata(tmp_path, inside_metadata, ids):
     lines = []
     for query_id, *rest in ROWS:
         evidence = dict(zip(list(QUERY_SCHEMA)[1:], rest, strict=True))
         extra = {"metadata": evidence} if inside_metadata else {"metadata": {}, **evidence}
-        lines.append(json.dumps({"_id": query_id, "text": "t", **extra}))
+        lines.append(json.dumps({ids: query_id, "text": "t", **extra}))
     (tmp_path / "q.jsonl").write_text("\n".join(lines), encoding="utf-8")
     assert read_queries(tmp_path / "q.jsonl").rows() == ROWS
 
