@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -56,11 +56,6 @@ from psibench.tables.schemas import (
 )
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import version_of
-
-FAR_BETTER = 0.1
-"""Gain of the mean from which on a run is taken for one of distances."""
-N_REVERSED = 1_000
-"""So many queries at most are scored a second time, in the reverse order."""
 
 
 def run(args: argparse.Namespace) -> None:
@@ -261,8 +256,9 @@ def score_run(
     file = read_run(path, run_format=args.run_format, part=args.run_part, chunks=chunks)
     known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
     if args.lower_is_better:
-        file = replace(file, frame=_reversed(file.frame))
-        known = _reversed(known)
+        turned = -pl.col("score").cast(pl.Float64)
+        file = replace(file, frame=file.frame.with_columns(score=turned))
+        known = known.with_columns(score=turned)
     run, ranked = rank_run(known, source=str(path))
     metrics = args.metrics or list(HEADLINE_METRICS)
     if ranked is not None:
@@ -281,46 +277,10 @@ def score_run(
     scores = score_queries(
         run, ranked, queries, qrels, metrics=metrics, domain=POOLED, visible_char_end=ends
     )
-    headline = next(iter(document_metrics(metrics)), None)
-    reversal = _better_reversed(known, qrels, scores, args, headline) if headline else ()
-    for doubt in (*doubts(file), *reversal):
+    for doubt in doubts(file):
         print(f"warning: {path}: {doubt}", file=sys.stderr)
     scores = scores.update(queries.select("domain", query_id="_id"), on="query_id")
     return file.model, scores, run
-
-
-def _reversed(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(score=-pl.col("score").cast(pl.Float64))
-
-
-def _better_reversed(
-    run: pl.DataFrame,
-    qrels: pl.DataFrame,
-    scores: pl.DataFrame,
-    args: argparse.Namespace,
-    metric: str,
-) -> Iterator[str]:
-    """Say what the mean would be with the smallest score first, if that is far better."""
-    step = -(-scores.height // N_REVERSED)
-    some = scores.gather_every(step).select("query_id", metric)
-    chosen = some.get_column("query_id").implode()
-    other = ranking_metrics(
-        rank_run(_reversed(run.filter(pl.col("query_id").is_in(chosen))))[0],
-        qrels.filter(pl.col("query-id").is_in(chosen)),
-        metrics=[metric],
-    )
-    own, turned = (frame.get_column(metric).to_numpy().mean() for frame in (some, other))
-    if turned > own + FAR_BETTER:
-        over = f" (over {some.height:,} of the queries)" if step > 1 else ""
-        first, advice = (
-            ("largest", "leave --lower-is-better out")
-            if args.lower_is_better
-            else ("smallest", "add --lower-is-better if they are distances")
-        )
-        yield (
-            f"the mean {metric} is {own:.3f}; with the {first} score first it would be "
-            f"{turned:.3f}{over}: {advice}"
-        )
 
 
 def _provenance(
