@@ -9,7 +9,7 @@ import yaml
 
 from psibench.cli import main
 from psibench.tables import Provenance, write_table
-from psibench.tables.schemas import QRELS
+from psibench.tables.schemas import QRELS, QUERIES
 
 ROWS = pl.DataFrame({"query-id": ["q1", "q2"], "corpus-id": ["d1", "d2"], "score": [1, 1]})
 MADE = Provenance("build", 1, params={"seed": 42, "pair": (1, 2)}, queries_by="people")
@@ -284,3 +284,19 @@ def test_the_models_of_translations_are_those_that_run(tmp_path, capsys):
     config = {"models": ["bm25", "mine"], "registry": {"mine": {"backend": "bm25s"}}}
     assert main(["check", str(write_config(tmp_path, config))]) == 0
     assert ", evaluated with 1 model (bm25)\n" in capsys.readouterr().out
+
+
+def test_queries_are_said_to_find_a_psi_before_a_model_is_run(tmp_path, capsys):
+    rows = [
+        {"_id": f"q{d}-{third}", "text": "what", "pos_corpus_id": f"d{d}", "pos_char_length": 90}
+        | {"pos_char_span": [30 * third, 30 * third + 9], "target_position": None}
+        | {"cluster": f"page {d % 10}"}
+        for d in range(400)
+        for third in range(3)
+    ]
+    path = tmp_path / "queries.parquet"
+    frame = pl.DataFrame(rows).with_columns(pos_token_length=pl.lit(None, pl.Int32))
+    write_table(frame, path, QUERIES, provenance=MADE)
+    assert main(["check", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "thirds: 1,200 queries of 400 documents in 10 clusters; a PSI of 0.18 " in printed

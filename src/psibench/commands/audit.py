@@ -4,7 +4,6 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,12 @@ import polars as pl
 
 from psibench.commands.base import refuse_below, refuse_file, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
-from psibench.commands.psi_text import long_lines
 from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.models import EncoderModel
-from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.encode.job import open_encoder, revisions_of
 from psibench.errors import InputError
-from psibench.metrics.aggregate import ResultTables
-from psibench.metrics.design import evenly_spread, smallest_psi_text
 from psibench.models.checkpoints import EMBEDDED_PREFIX, checkpoint_folder
 from psibench.models.counting import token_counter
 from psibench.probes.encoding import ProbeEncoder
@@ -29,7 +24,6 @@ from psibench.probes.reading import (
     DOCUMENT_READING,
     PLACES,
     READING_TABLE,
-    ask_known_items,
     read_corpus,
     sample_ids,
     share_cut,
@@ -37,37 +31,20 @@ from psibench.probes.reading import (
     with_cosines,
 )
 from psibench.probes.settings import why_not
-from psibench.report.views import author_texts
 from psibench.sources.documents import read_document_files
 from psibench.sources.files import FOLDERS
 from psibench.tables import Provenance, content_hash
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
 SEED = 42
 """Of the samples."""
 ABOVE = 1
 """Exit code where more is cut than --max-cut allows."""
-CONTROL = "minilm-static"
-"""Knows no position; it stands beside the model in the curve of known-item queries."""
 UNREADABLE = {
     "rerank": "it reads a document together with a query; audit its first stage",
     "fusion": "it is made of other models' runs; audit each of these",
     "runs": "it is known by its runs alone; what was read is not in them",
 }
 """What cannot be audited, by backend, and why."""
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What was found: DOCUMENT_READING and READING_TABLE rows, and figures of known-item queries.
-
-    ``why_no_vectors`` is empty if vectors were compared.
-    """
-
-    rows: pl.DataFrame
-    table: pl.DataFrame
-    why_no_vectors: str
-    results: ResultTables | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,14 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=200,
         help="documents whose thirds are held against the whole; 0: none, and no vectors (200)",
     )
-    parser.add_argument(
-        "--queries",
-        type=int,
-        default=0,
-        metavar="N",
-        help="also N known-item queries from the beginning, middle and end of documents, which "
-        "are searched for in all documents: every one is encoded",
-    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="for the tables")
 
 
@@ -114,7 +83,7 @@ def _share(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Read the corpus as the model would, say what it is not given, and return the exit code."""
-    refuse_below(args, {"n": 0, "queries": 0, "max_tokens": 8})
+    refuse_below(args, {"n": 0, "max_tokens": 8})
     refuse_file("--out", args.out)
     entry = find_model(args.model, max_tokens=args.max_tokens, as_declared=True)
     if reason := UNREADABLE.get(entry.backend):
@@ -126,12 +95,22 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     with tempfile.TemporaryDirectory(prefix="psibench-audit-") as folder:
-        found = audit(entry, documents, args, store=Path(folder))
-    for line in audit_lines(found, entry, args):
+        rows, why_no_vectors = audit(entry, documents, args, store=Path(folder))
+    table = summarise(rows)
+    for line in audit_lines(rows, table, why_no_vectors, entry, args):
         print(line)
     if args.out is not None:
-        _write(found, entry, args)
-    cut = share_cut(found.rows)
+        origin = Provenance(
+            stage="audit",
+            stage_version=1,
+            params={"model": args.model, "n": args.n, "seed": SEED},
+            inputs={args.corpus.name: content_hash(args.corpus)} if args.corpus.is_file() else {},
+            revisions=revisions_of(args.model, entry) if hasattr(entry, "checkpoint") else {},
+        )
+        for frame, spec in ((table, READING_TABLE), (rows, DOCUMENT_READING)):
+            write_result(frame, spec, args.out / spec.name, provenance=origin)
+        print(f"\nTables written to {args.out}")
+    cut = share_cut(rows)
     if args.max_cut is not None and cut > args.max_cut:
         print(
             f"psibench audit: {cut:.1%} of the documents are cut, more than --max-cut "
@@ -142,20 +121,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, store: Path) -> Audit:
+def audit(
+    entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, store: Path
+) -> tuple[pl.DataFrame, str]:
     """Audit an encoder or an embedding API on documents (`_id`, `text`).
 
-    Raises InputError if the model cannot be loaded, or queries are asked of one that has no vector
-    of a text.
+    Returns DOCUMENT_READING rows, and why no vectors were compared: empty if they were. Raises
+    InputError if the model cannot be loaded.
     """
     model = Path(args.model).absolute().name
     is_service = isinstance(entry, EmbeddingApiModel)
     why = "its vectors come from a service" if is_service else why_not(entry)
-    if why and args.queries:
-        raise InputError(f"--queries: {args.model!r} cannot be searched with: {why}")
-    is_encoding = not why and (args.n or args.queries)
-    encoder = _encoder(entry, model, store) if is_encoding else None
     why = why or ("" if args.n else "none were asked for (--n 0)")
+    encoder = None if why else ProbeEncoder(entry, model=model, store=store, settings=Encoding())
     reader: Any
     if isinstance(entry, EmbeddingApiModel):
         from psibench.encode.api_texts import load_api_texts
@@ -169,37 +147,20 @@ def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, stor
         embedded = name.startswith(EMBEDDED_PREFIX)
         count = token_counter(name if embedded else str(checkpoint_folder(entry)))
     rows = read_corpus(reader.tokenize, count, documents, model=model)
-    results = None
     if encoder is not None:
         chosen = sample_ids(documents["_id"].to_list(), args.n, SEED)
         rows = with_cosines(rows, documents.filter(pl.col("_id").is_in(list(chosen))), encoder)
-        if args.queries:
-            searchers = [(encoder, entry.kind, rows)]
-            if model != CONTROL:
-                control = load_registry()[CONTROL]
-                everything = rows.with_columns(read_chars="n_chars")  # it cuts nothing
-                searchers.append((_encoder(control, CONTROL, store), control.kind, everything))
-            results = ask_known_items(
-                documents,
-                args.queries,
-                SEED,
-                searchers=searchers,
-                control=CONTROL,
-                benchmark=args.corpus.name,
-            )
-    return Audit(rows, summarise(rows), why, results)
-
-
-def _encoder(entry: Any, model: str, store: Path) -> ProbeEncoder:
-    return ProbeEncoder(entry, model=model, store=store, settings=Encoding())
+    return rows, why
 
 
 # --- What is said ---------------------------------------------------------------------------
 
 
-def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[str]:
-    """Yield what is printed: what is read by length, cosines with the thirds, queries."""
-    everything = found.table.row(0, named=True)
+def audit_lines(
+    rows: pl.DataFrame, table: pl.DataFrame, why: str, entry: Any, args: argparse.Namespace
+) -> Iterator[str]:
+    """Yield what is printed: what is read by length, and cosines with the thirds or ``why`` not."""
+    everything = table.row(0, named=True)
     windows = getattr(entry, "windows", None)
     limit = getattr(entry, "max_tokens", None)
     how = f"at most {limit:,} tokens of a text" if limit else "a text to its end"
@@ -212,48 +173,25 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
     yield ""
     shown: dict[str, Any] = {"tokens": "tokens", "documents": "n_documents"}
     shown |= {"cut": "cut", "never embedded": "never_embedded"}
-    if not found.why_no_vectors:
+    if not why:
         shown |= {f"{place} cosine": f"cosine_{place}" for place in PLACES}
         shown |= {"head - tail": "gap", "interval": pl.concat_list("gap_low", "gap_high")}
         shown["compared"] = "n_compared"
     forms = {"cut": ".1%", "never embedded": ".1%", "head - tail": "+.3f", "interval": "+.3f"}
-    yield from frame_lines(found.table.select(**shown), forms, n_text=1)
+    yield from frame_lines(table.select(**shown), forms, n_text=1)
     yield ""
-    if found.why_no_vectors:
-        yield f"No vectors were compared: {found.why_no_vectors}."
+    if why:
+        yield f"No vectors were compared: {why}."
     else:
         yield (
             "Cosines of the vector of a document with those of its thirds; what is beyond the "
             "input is in a third's and not in the document's."
         )
-        if found.rows.filter(pl.col("read_chars") == pl.col("n_chars")).drop_nulls().is_empty():
+        if rows.filter(pl.col("read_chars") == pl.col("n_chars")).drop_nulls().is_empty():
             yield (
                 "None of the documents compared is read whole: head - tail is what the cut takes "
                 "away, and says nothing of how the model weighs what it reads."
             )
-    if found.results is not None:
-        row = found.results.psi.row(0, named=True)
-        yield from long_lines(found.results.psi)
-        yield from ("", *author_texts("simulation").values())
-        yield smallest_psi_text(evenly_spread(row["n_queries"], row["n_documents"]))
-
-
-def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
-    """Write the tables into --out."""
-    origin = Provenance(
-        stage="audit",
-        stage_version=1,
-        params={"model": args.model, "n": args.n, "queries": args.queries, "seed": SEED},
-        inputs=({args.corpus.name: content_hash(args.corpus)} if args.corpus.is_file() else {}),
-        revisions=revisions_of(args.model, entry) if hasattr(entry, "checkpoint") else {},
-        queries_by="simulation" if found.results else None,
-    )
-    tables = [(found.table, READING_TABLE), (found.rows, DOCUMENT_READING)]
-    if found.results is not None:
-        tables += [(found.results.psi, PSI_TABLE), (found.results.buckets, BUCKET_SCORES)]
-    for frame, spec in tables:
-        write_result(frame, spec, args.out / spec.name, provenance=origin)
-    print(f"\nTables written to {args.out}")
 
 
 DESCRIPTION = (

@@ -2,8 +2,7 @@
 
 A model with a longest input cuts what is longer and says nothing. Here each document is tokenized
 as the model would be given it, and again whole; and the vector of the whole text is held against
-those of its thirds (PosQ, section 5; the probe `segments`). Known-item queries of
-each third (`psibench.generate.loaders.known_item`) show what of that retrieval has to bear.
+those of its thirds (PosQ, section 5; the probe `segments`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,26 +11,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.errors import InputError
-from psibench.generate.base import qrels_of_positives
-from psibench.generate.loaders.known_item import simulate_known_items, why_no_query
-from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
-from psibench.metrics.query_scores import query_scores
 from psibench.models.protocols import Role, TokenizedText
 from psibench.probes.cosines import measure
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import Probes, priority
 from psibench.probes.tables import EMPTY_QUERIES, Texts, mean_row
 from psibench.progress import Progress
-from psibench.search.exact import search_vectors
-from psibench.tables.ranking import rank_documents
 from psibench.tables.spec import FLOAT64, INT32, INT64, POOLED, STRING, Column, TableSpec
 from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
 PLACES = ("head", "middle", "tail")
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 """Most tokens of the documents of a row; what is longer has one of its own."""
-SCHEME, METRIC, DEPTH = "thirds", "ndcg@10", 10
 TEXTS = 1024
 """Texts that are tokenized at once."""
 
@@ -187,64 +178,3 @@ def _summary(rows: pl.DataFrame, level: float) -> dict[str, Any]:
 def share_cut(rows: pl.DataFrame) -> float:
     """Return the share of documents that are not given whole, of DOCUMENT_READING rows."""
     return rows.filter(pl.col("read_chars") < pl.col("n_chars")).height / rows.height
-
-
-# --- known-item queries
-
-
-def ask_known_items(
-    documents: pl.DataFrame,
-    n_queries: int,
-    seed: int,
-    *,
-    searchers: Sequence[tuple[ProbeEncoder, str, pl.DataFrame]],
-    control: str | None,
-    benchmark: str,
-) -> ResultTables:
-    """Draw known-item queries from each third of some documents, and search all documents.
-
-    Parameters
-    ----------
-    documents
-        `_id` and `text`, which are all searched.
-    n_queries
-        At most so many, of whole documents: three each.
-    searchers
-        Models with their kind and their DOCUMENT_READING rows; ``control`` knows no position.
-
-    Raises
-    ------
-    InputError
-        If no query can be drawn.
-    """
-    made, left_out = simulate_known_items(documents, seed=seed)
-    if made.is_empty():
-        raise InputError(f"--queries: {why_no_query(documents, left_out)}")
-    chosen = sample_ids(made["pos_corpus_id"].unique().to_list(), max(1, n_queries // 3), seed)
-    ordered = documents.sort("_id", descending=True)  # as ties rank
-    lengths = ordered.select(pos_corpus_id="_id", pos_char_length=pl.col("text").str.len_chars())
-    queries = made.filter(pl.col("pos_corpus_id").is_in(list(chosen))).join(
-        lengths, on="pos_corpus_id", maintain_order="left"
-    )
-    queries = queries.with_columns(pos_token_length=pl.lit(None, pl.Int64))
-    qrels = qrels_of_positives(queries)
-    evaluated = []
-    for encoder, kind, rows in searchers:
-        asked = encoder.encode(queries["text"].to_list(), "query")
-        searched = encoder.encode(ordered["text"].to_list(), "document")
-        found = search_vectors(encoder.vectors(asked), encoder.vectors(searched), k=DEPTH)
-        run = rank_documents(found.frame(queries["_id"], ordered["_id"]))
-        ends = rows.select(_id="document_id", visible_char_end="read_chars")
-        scores = query_scores(
-            run, queries, qrels, domain=POOLED, metrics=[METRIC], visible_char_end=ends
-        )
-        evaluated.append(Evaluated(encoder.model, kind, scores))
-    return result_tables(
-        evaluated,
-        labels=RowLabels(benchmark, "und", "und", "simulation"),
-        metrics=[METRIC],
-        schemes=[SCHEME],
-        length_buckets=False,
-        domains=False,
-        control=control,
-    )
