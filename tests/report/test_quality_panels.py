@@ -1,5 +1,4 @@
 import polars as pl
-import pytest
 from report_tables import by_title, texts
 
 from psibench.report.languages import quality_blocks
@@ -33,11 +32,6 @@ PEOPLE = pl.DataFrame(
 )
 
 
-@pytest.fixture(scope="module")
-def tables():
-    return {"agreement": agreement_table(GRADES, PEOPLE)}
-
-
 def blocks_of(**tables):
     return by_title(quality_blocks({"quality": quality_table(GRADES), **tables}))
 
@@ -69,12 +63,19 @@ def test_translators_stand_side_by_side_by_language():
         ("deu-Latn", "theirs", "2", "0", "1.00", *rest, "3.62"),
         ("ara-Arab", "mine", "1", "1", *["3.00"] * 5),
     )
-    assert [row[:2] for row in table.rows[3:]] == [
-        ("ara-Arab", "theirs"),
-        ("all languages", "mine"),
-        ("all languages", "theirs"),
-    ]
-    assert "Translators side by side" not in blocks_of()
+    assert table.rows[-1][:2] == ("all languages", "theirs")
+
+
+def test_agreement_stands_beside_the_published_one_and_grades_by_people_by_language():
+    blocks = blocks_of(agreement=agreement_table(GRADES, PEOPLE))
+    beside = {row[:2]: row[-2:] for row in blocks["Agreement with people"].rows}
+    assert beside["all languages", "fluency"] == ("98.1 %", "0.44")
+    assert beside["deu-Latn", "fluency"] == ("–", "–")
+    assert beside["all languages", "the four together"] == ("–", "–")
+    shown = texts(blocks["Grades by people and by the language model, by language"])
+    assert shown[:6] == [*DIMENSIONS, "deu-Latn, people", "deu-Latn, language model"]
+    # two people on one document: style 1 and 5, fluency 5 and 4; the language model gave 5
+    assert shown[6:14] == ["4.50", "5.00", "5.00", "3.00", *["5.00"] * 4]
 
 
 def test_one_language_has_no_heat_maps():
@@ -82,18 +83,3 @@ def test_one_language_has_no_heat_maps():
     blocks = quality_blocks({"quality": quality})
     assert not any(isinstance(block, FigureView) for block in blocks)
     assert quality_blocks({"quality": quality.clear()}) == []
-
-
-def test_published_agreement_stands_beside_the_whole_only(tables):
-    rows = blocks_of(**tables)["Agreement with people"].rows
-    beside = {row[:2]: row[-2:] for row in rows}
-    assert beside["all languages", "fluency"] == ("98.1 %", "0.44")
-    assert beside["deu-Latn", "fluency"] == ("–", "–")
-    assert beside["all languages", "the four together"] == ("–", "–")
-
-
-def test_grades_by_people_stand_beside_the_model_s_by_language(tables):
-    figure = blocks_of(**tables)["Grades by people and by the language model, by language"]
-    assert texts(figure)[:6] == [*DIMENSIONS, "deu-Latn, people", "deu-Latn, language model"]
-    # two people on one document: style 1 and 5, fluency 5 and 4; the language model gave 5
-    assert texts(figure)[6:14] == ["4.50", "5.00", "5.00", "3.00", *["5.00"] * 4]

@@ -80,32 +80,19 @@ def measured(page: Path, profile: Path, width: int, script: str) -> dict[str, An
     return found
 
 
-def test_tables_of_verification_fit_the_page(tmp_path: Path) -> None:
-    """At 1200 px no table scrolls."""
+def test_tables_and_figures_fit_the_page(tmp_path: Path) -> None:
+    """At 1200 px no table scrolls, and the figures' text is legible."""
     page = tmp_path / "report.html"
     write(verified_input(), page)
     script = """
-      const found = {
-        wide: scrolls("#data .scroll").map((one) => one.getAttribute("aria-label")),
-      };"""
-    assert measured(page, tmp_path / "profile", 1200, script)["wide"] == []
-
-
-@pytest.mark.parametrize("width", [1200, 500])
-def test_answers_and_figure_fit_the_page(small: ReportInput, tmp_path: Path, width: int) -> None:
-    """The PSI table does not scroll, and the figures' text is legible."""
-    page = tmp_path / "report.html"
-    write(small, page)
-    script = """
       const image = document.querySelector("#verdicts img");
       const found = {
-        table: scrolls("#psi .scroll").length,
+        wide: scrolls("#psi .scroll, #data .scroll").map((one) => one.getAttribute("aria-label")),
         scale: image.width / image.naturalWidth,
       };"""
-    found = measured(page, tmp_path / "profile", width, script)
-    if width == 1200:
-        assert found["table"] == 0
-        assert found["scale"] > 0.75
+    found = measured(page, tmp_path / "profile", 1200, script)
+    assert found["wide"] == []
+    assert found["scale"] > 0.75
 
 
 ARABIC = "الغطاء أزرق. الصندوق أحمر، رقم 42 (B). الحبل طويل."

@@ -38,16 +38,8 @@ def test_psi_table_has_both_psis_tests_and_what_was_given_of_the_leading_rows(
     models = [("cut", "all"), ("alpha", "all"), ("alpha", "visible"), ("blind", "all")]
     assert [tuple(row[:2]) for row in rows] == [*models, ("beta", "all"), ("none", "all")]
     psi, same = "0.250\n[0.200, 0.300]", "0.220\n[0.170, 0.270]"
-    tested = (
-        "0.002",
-        "0.020",
-        "90.0 %",
-        "−0.100\n[−0.200, −0.050]",
-        "0.220",
-        "1,200",
-        "500",
-        "",
-    )
+    cost = "−0.100\n[−0.200, −0.050]"
+    tested = ("0.002", "0.020", "90.0 %", cost, "0.220", "1,200", "500", "")
     assert rows[1] == ["alpha", "all", "0.500", psi, same, *tested]
 
 
@@ -60,11 +52,6 @@ def test_curves_with_a_word_each_and_what_to_do_come_before_everything(small_pag
     assert first.count("<img ") == 4  # of none there is no mean by bucket
     assert '<img alt="ndcg@10 by third of the passage: alpha sensitive" src=' in first
     assert "All queries sit in one bucket" in first
-
-
-def test_a_single_drawing_is_described_by_title_and_caption(small_page: str) -> None:
-    about = "1,200 queries by start of the evidence, characters; eng-Latn"
-    assert f'<img alt="Where the evidence is. {about}" src=' in small_page
 
 
 def test_numbers_are_on_the_right_and_words_on_the_left(verified_page: str) -> None:
@@ -84,9 +71,6 @@ def test_empty_tables_give_a_page_that_says_so() -> None:
     page = render_report(report_input())
     assert "The PSI table has no rows" in page
     assert "No benchmark was given" in page
-
-
-def test_benchmark_without_rows_is_named_with_an_empty_verdict() -> None:
     page = render_report(report_input(benchmarks=(BenchmarkInfo("later", "posir"),)))
     assert "No PSI row for this benchmark" in page
 
@@ -115,34 +99,20 @@ def test_what_is_undefined_simulated_or_unknown_is_said(small_page: str) -> None
 
 
 def test_every_text_is_escaped() -> None:
+    about = {"benchmark": EVIL, "buckets": EVIL}
+    place = {"benchmark": EVIL, "language": EVIL, "domain": EVIL}
     inputs = report_input(
-        [
-            psi_row(
-                EVIL,
-                benchmark=EVIL,
-                kind=EVIL,
-                best_same=EVIL,
-                flags=EVIL,
-                buckets=EVIL,
-            )
-        ],
-        [
-            row | {"bucket": EVIL if row["bucket"] == "end" else row["bucket"]}
-            for row in bucket_rows(EVIL, (0.5, 0.4, 0.3), benchmark=EVIL, buckets=EVIL)
-        ],
-        [{"benchmark": EVIL, "language": EVIL, "domain": EVIL, "statistic": EVIL, "value": 1.0}],
-        [
-            {"benchmark": EVIL, "language": EVIL, "domain": EVIL, "unit": EVIL}
-            | {"bin_low": 0.0, "bin_high": 1.0, "n_queries": 1}
-        ],
+        [psi_row(EVIL, kind=EVIL, best_same=EVIL, flags=EVIL, **about)],
+        bucket_rows(EVIL, (0.5, 0.4, 0.3), **about),
+        [place | {"statistic": EVIL, "value": 1.0}],
+        [place | {"unit": EVIL, "bin_low": 0.0, "bin_high": 1.0, "n_queries": 1}],
         benchmarks=(BenchmarkInfo(EVIL, EVIL, EVIL, EVIL, EVIL),),
         models=(ModelInfo(EVIL, EVIL, EVIL),),
         provenance={EVIL: EVIL},
         title=EVIL,
         created=EVIL,
     )
-    page = render_report(inputs)
-    assert "<script>alert" not in page
+    assert "<script>alert" not in render_report(inputs)
 
 
 @pytest.fixture(params=["small_page", "verified_page"])
@@ -181,12 +151,6 @@ def test_full_and_tiny_are_compared_only_when_both_are_there() -> None:
     psi = [psi_row("alpha", benchmark=info.id, **squad) for info in infos]
     assert 'id="comparison"' in render_report(report_input(psi, both, benchmarks=infos))
     assert 'id="comparison"' not in render_report(report_input(psi, both[:3], benchmarks=infos))
-
-
-def test_right_to_left_and_cjk_ids_are_isolated() -> None:
-    page = render_report(report_input([psi_row("דגם-1"), psi_row("模型")]))
-    assert "<bdi>דגם-1</bdi>" in page
-    assert "<bdi>模型</bdi>" in page
 
 
 def test_curves_are_drawn_at_equal_documents_with_plain_means_beside() -> None:

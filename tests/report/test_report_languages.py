@@ -19,6 +19,7 @@ from psibench.tables.schemas import CORPUS, DOMAIN_SIMILARITY, QUERIES
 from psibench.tables.spec import TableSpec
 
 SOURCE = Provenance("build", 1)
+TARGETS = ["qps-Latn", "qps-Arab"]
 
 
 def written(path: Path, spec: TableSpec, rows: list[dict[str, Any]]) -> str:
@@ -90,27 +91,15 @@ def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:
         return written(tmp_path / f"{language}.parquet", RELOCATION, [row | {"n_located": 0}])
 
     similar = {"benchmark": "b", "language": "eng-Latn", "model": "m", "cosine": 0.5}
+    similar |= {"domain_a": "law", "domain_b": "game"}
     grade = {"language": "all", "domain": "all", "length_bin": "all", "dimension": "overall"}
-    found = read_languages(
-        [
-            {
-                "benchmark": "b",
-                "relocation": [relocation("deu-Latn"), relocation("ara-Arab")],
-                "similarity": [
-                    written(
-                        tmp_path / "similarity.parquet",
-                        DOMAIN_SIMILARITY,
-                        [similar | {"domain_a": "law", "domain_b": "game"}],
-                    )
-                ],
-                "quality": written(
-                    tmp_path / "quality.parquet",
-                    TRANSLATION_QUALITY,
-                    [grade | {"n": 1, "n_unjudged": 0}],
-                ),
-            }
-        ]
-    )["b"]
+    grade |= {"n": 1, "n_unjudged": 0}
+    files = {
+        "relocation": [relocation("deu-Latn"), relocation("ara-Arab")],
+        "similarity": [written(tmp_path / "similarity", DOMAIN_SIMILARITY, [similar])],
+        "quality": written(tmp_path / "quality", TRANSLATION_QUALITY, [grade]),
+    }
+    found = read_languages([{"benchmark": "b", **files}])["b"]
     assert list(found["relocation"]["language"]) == ["deu-Latn", "ara-Arab"]
     assert found["similarity"].height == found["quality"].height == 1
     assert "agreement" not in found
@@ -128,7 +117,7 @@ def test_domains_are_spread(n: int, expected: str) -> None:
 def plan(domains: Sequence[str] = ("law", "game"), **changes: Any) -> Plan:
     """A benchmark of two domains in English and two languages that it is translated to."""
     source = {"kind": "python_docs"}
-    translate = {"llm": "stand-in", "to": ["qps-Latn", "qps-Arab"], "quality": {"llm": "stand-in"}}
+    translate = {"llm": "stand-in", "to": TARGETS, "quality": {"llm": "stand-in"}}
     section = {
         "recipe": "controlled",
         "corpora": [{"domain": name, "source": source} for name in domains],
@@ -141,6 +130,8 @@ def plan(domains: Sequence[str] = ("law", "game"), **changes: Any) -> Plan:
 
 
 def test_workflow_is_asked_for_what_a_translated_benchmark_has() -> None:
+    asked = [(one["lang"], one["domain"]) for one in example_files(plan())]
+    assert asked == [(lang, d) for lang in ("eng-Latn", *TARGETS) for d in ("law", "game")]
     (found,) = language_files(plan())
     assert found == {
         "benchmark": "b",
@@ -151,19 +142,6 @@ def test_workflow_is_asked_for_what_a_translated_benchmark_has() -> None:
         "agreement": "results/b/translation_agreement.parquet",
     }
     assert "similarity" not in language_files(plan(models=["bm25"]))[0]
-
-
-def test_examples_are_asked_for_in_every_language() -> None:
-    found = example_files(plan())
-    assert [(one["lang"], one["domain"]) for one in found] == [
-        (language, name)
-        for language in ("eng-Latn", "qps-Latn", "qps-Arab")
-        for name in ("law", "game")
-    ]
-    assert found[-1]["queries"] == "results/b/data/qps-Arab/game/queries.parquet"
-
-
-def test_leaderboards_are_read_where_the_config_names_some() -> None:
-    assert summary_names(plan())[3:] == ["position_trend", "language_averages"]
     board = {"name": "board", "path": "board.csv"}
     assert "leaderboards" in summary_names(plan(leaderboards=[board]))
+    assert "leaderboards" not in summary_names(plan())

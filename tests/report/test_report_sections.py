@@ -13,12 +13,10 @@ from psibench.report.wording import change, count, interval, number, p_text, p_v
 @pytest.mark.parametrize(
     ("shown", "text"),
     [
-        (p_value(0.0), "<0.001"),
         (p_value(0.0004), "<0.001"),
         (p_value(0.0005), "0.001"),
         (p_value(None), "–"),
         (p_text(0.0001), "p < 0.001"),
-        (p_text(0.25), "p = 0.250"),
         (number(0.12345), "0.123"),
         (number(-0.12345), "−0.123"),
         (number(-0.0001), "0.000"),
@@ -29,11 +27,8 @@ from psibench.report.wording import change, count, interval, number, p_text, p_v
         (count(1234.0), "1,234"),
         (count(10.234), "10.23"),
         (change(0.0104), "+0.010"),
-        (change(-0.5), "−0.500"),
         (change(-0.0004), "0.000"),
-        (change(None), "–"),
         (percent(0.12345, 2), "12.35 %"),
-        (percent(None), "–"),
     ],
 )
 def test_figures_are_written_alike_everywhere(shown: str, text: str) -> None:
@@ -48,20 +43,14 @@ def test_what_was_simulated_is_said_in_sentences() -> None:
 
 
 def test_statistics_lead_with_pooled_groups_and_split_off_buckets() -> None:
-    place = {"benchmark": "x", "statistic": "n_queries", "language": "eng-Latn"}
-    rows = [
-        place | {"domain": "art", "value": 2.0},
-        place | {"domain": "all", "value": 5.0},
-        place | {"domain": "all", "statistic": "bucket:end", "value": 3.0},
-        place | {"domain": "art", "statistic": "bucket:end", "value": 1.0},
-    ]
+    found = {"n_queries": (2.0, 5.0), "bucket:end": (1.0, 3.0)}
     # what the tables of domains need
-    rows += [
-        place | {"domain": name, "statistic": f"passage_tokens_{what}", "value": 1.0}
-        for name in ("art", "all")
-        for what in ("mean", "max")
+    found |= dict.fromkeys(("passage_tokens_mean", "passage_tokens_max", "n_passages"), (1.0, 1.0))
+    rows = [
+        {"benchmark": "x", "statistic": name, "language": "eng-Latn", "domain": d, "value": value}
+        for name, values in found.items()
+        for d, value in zip(("art", "all"), values, strict=True)
     ]
-    rows += [place | {"domain": n, "statistic": "n_passages", "value": 1.0} for n in ("art", "all")]
     page = render_report(report_input([], [], rows))
     sizes, buckets = page.split("<h4>Sizes</h4>")[1].split("<h4>Queries per bucket</h4>")
     cells = [re.findall(r"<t[hd] [^>]*>(?:<bdi>)?([^<]+)", one) for one in (sizes, buckets)]

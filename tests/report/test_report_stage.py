@@ -1,5 +1,6 @@
 """Reading what the report shows of verification, and the stage that writes the page."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from psibench.config.models import Bm25Model
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.negatives import JUDGEMENTS
-from psibench.generate.benchmarks import Controlled, FinewebPosq
+from psibench.generate.benchmarks import parse_benchmark
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
 from psibench.plan.summaries import verification_files
@@ -43,52 +44,39 @@ SOURCE = Provenance("verify", 1)
 ASKED = {"llm": "stand-in"}
 
 
-class Folder:
-    """Tables written to a folder."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def write(self, name: str, rows: pl.DataFrame | None, spec: TableSpec) -> str:
-        assert rows is not None
-        path = self.path / f"{name}.parquet"
-        write_table(rows, path, spec, provenance=SOURCE)
-        return str(path)
-
-    def only(self, name: str, rows: pl.DataFrame, spec: TableSpec) -> list[str]:
-        """The table of the only domain."""
-        return [self.write(name, rows, spec)]
+Write = Callable[[str, pl.DataFrame, TableSpec], str]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
+def write(tmp_path: Path) -> Write:
+    """Write a table of a name; return where it is."""
+
+    def written(name: str, rows: pl.DataFrame, spec: TableSpec) -> str:
+        path = tmp_path / f"{name}.parquet"
+        write_table(rows, path, spec, provenance=SOURCE)
+        return str(path)
+
+    return written
 
 
 def query(name: str, position: str) -> dict[str, Any]:
-    return {"_id": name, "text": "t", "pos_corpus_id": "d", "pos_char_span": [0, 1]} | {
-        "pos_char_length": 9,
-        "pos_token_length": 2,
-        "target_position": position,
-    }
+    asked = {"_id": name, "text": "t", "pos_corpus_id": "d", "pos_char_span": [0, 1]}
+    return asked | {"pos_char_length": 9, "pos_token_length": 2, "target_position": position}
 
 
 def dropped(name: str, position: str) -> dict[str, Any]:
-    return {"stage": "margin", "unit": "queries", "item_id": name, "reason": "r"} | {
-        "target_position": position,
-        "language": "eng-Latn",
-        "domain": "wikipedia",
-    }
+    gone = {"stage": "margin", "unit": "queries", "item_id": name, "reason": "r"}
+    return gone | {"target_position": position, "language": "eng-Latn", "domain": "wikipedia"}
 
 
-def read(folder: Folder, **tables: Any) -> dict[str, Any]:
+def read(write: Write, **tables: Any) -> dict[str, Any]:
     """What is read of five queries, a stage that keeps two of them, and tables."""
     place = {"benchmark": "controlled", "language": "eng-Latn", "domain": "wikipedia"}
     step = {"stage": "margin", "step": 1, "unit": "queries", "entered": 5, "kept": 2, "dropped": 3}
     items = [("c", "middle"), ("d", "end"), ("e", "end")]
-    gone = folder.write("gone", frame(ATTRITION, [dropped(*item) for item in items]), ATTRITION)
+    gone = write("gone", frame(ATTRITION, [dropped(*item) for item in items]), ATTRITION)
     left = frame(QUERIES, [query("a", "beginning"), query("b", "end")])
-    files = {**LABELS, "queries": folder.only("queries", left, QUERIES), **tables}
+    files = {**LABELS, "queries": [write("queries", left, QUERIES)], **tables}
     (found,) = read_verification(
         [files, LABELS | {"benchmark": "other"}],
         flow=pl.DataFrame([place | step]),
@@ -97,18 +85,16 @@ def read(folder: Folder, **tables: Any) -> dict[str, Any]:
     return dict(found)
 
 
-def test_counts_of_several_tables_are_added_up(folder: Folder) -> None:
+def test_counts_of_several_tables_are_added_up(write: Write) -> None:
     facts = MARGIN_FACTS
     parts = [audit((0.3, None, n, share)) for n, share in ((100, 0.5), (300, 0.9))]
+    audits = zip(("law", "news"), parts, strict=True)
     found = read(
-        folder,
-        margin_table=folder.only("margin_table", facts["margin_table"], MARGIN_TABLE),
-        cell_table=folder.only("cell_table", facts["cell_table"], CELL_TABLE) * 2,
-        audit_table={
-            name: folder.write(name, rows, AUDIT_TABLE)
-            for name, rows in zip(("law", "news"), parts, strict=True)
-        },
-        judgements=folder.only("judgements", POSQ_FACTS["judgements"], JUDGEMENTS),
+        write,
+        margin_table=[write("margin_table", facts["margin_table"], MARGIN_TABLE)],
+        cell_table=[write("cell_table", facts["cell_table"], CELL_TABLE)] * 2,
+        audit_table={name: write(name, rows, AUDIT_TABLE) for name, rows in audits},
+        judgements=[write("judgements", POSQ_FACTS["judgements"], JUDGEMENTS)],
     )
     assert (found["benchmark"], found["language"]) == ("controlled", "eng-Latn")
     assert found["domain"] == "wikipedia"
@@ -122,8 +108,8 @@ def test_counts_of_several_tables_are_added_up(folder: Folder) -> None:
     assert ends == pytest.approx((0.758, 0.836), abs=5e-4)
 
 
-def test_positions_by_stage_come_from_ledger_and_queries(folder: Folder) -> None:
-    sizes = read(folder)["shift"].select("target_position", "n_entered", "n_kept").rows()
+def test_positions_by_stage_come_from_ledger_and_queries(write: Write) -> None:
+    sizes = read(write)["shift"].select("target_position", "n_entered", "n_kept").rows()
     assert sizes == [("all", 5, 2), ("beginning", 1, 1), ("middle", 1, 0), ("end", 3, 1)]
 
 
@@ -138,38 +124,24 @@ def test_workflow_gives_files_under_the_names_that_are_read() -> None:
 
 
 def sections() -> dict[str, Any]:
+    verify = {"rerankers": ["embedded-bm25"]}
+    controlled = {"recipe": "controlled", "source": {"kind": "python_docs"}}
+    controlled |= {"choose_configuration": ASKED, "generate_positional_query": ASKED}
+    fineweb = {"recipe": "fineweb_posq", "source": {"kind": "python_docs"}, "summarise": ASKED}
+    fineweb |= {"generate_questions": ASKED, "verify": verify}
     return {
-        "controlled": Controlled.model_validate(
-            {
-                "recipe": "controlled",
-                "source": {"kind": "python_docs"},
-                "choose_configuration": ASKED,
-                "generate_positional_query": ASKED,
-                "verify": {"rerankers": ["embedded-bm25"], "threshold": 0.2},
-            }
-        ),
-        "fineweb": FinewebPosq.model_validate(
-            {
-                "recipe": "fineweb_posq",
-                "source": {"kind": "python_docs"},
-                "summarise": ASKED,
-                "generate_questions": ASKED,
-                "verify": {"rerankers": ["embedded-bm25"]},
-            }
-        ),
+        "controlled": parse_benchmark(controlled | {"verify": verify | {"threshold": 0.2}}),
+        "fineweb": parse_benchmark(fineweb),
     }
 
 
 def test_threshold_and_unit_of_a_benchmark_are_those_of_its_section() -> None:
-    found = {
-        name: benchmark_info(name, section, queries_by="people")
-        for name, section in sections().items()
-    }
-    assert (found["controlled"].margin_threshold, found["controlled"].length_unit) == (0.2, "chars")
-    assert (found["fineweb"].margin_threshold, found["fineweb"].length_unit) == (None, "words")
+    found = [benchmark_info(*item, queries_by="people") for item in sections().items()]
+    known = [(info.margin_threshold, info.length_unit) for info in found]
+    assert known == [(0.2, "chars"), (None, "words")]
 
 
-def test_stage_writes_a_page_of_all_parts(folder: Folder, tmp_path: Path) -> None:
+def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
     inputs = verified_input()
     grade = {"language": "deu-Latn", "domain": "all", "length_bin": "all", "n": 1, "n_unjudged": 0}
     dimensions = ("fluency", "accuracy", "completeness", "style", "overall")
@@ -180,39 +152,31 @@ def test_stage_writes_a_page_of_all_parts(folder: Folder, tmp_path: Path) -> Non
     document = {"_id": "d", "text": "The box!!", "char_length": 9, "token_length": 2}
     document["word_count"] = 2
     place = {"benchmark": "fineweb", "lang": "eng-Latn", "domain": "law"}
+    ledger = {"flow": by_place(FLOW), "usage": by_place(LLM_USAGE), "attrition": ATTRITION}
+    margins = write("margins", MARGIN_FACTS["margin_table"], MARGIN_TABLE)
+    queries = write("none", QUERIES.empty(), QUERIES)
     run_report(
-        psi_table=folder.write("psi_table", inputs.psi_table, PSI_TABLE),
-        bucket_scores=folder.write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
-        statistics=[folder.write("statistics", inputs.statistics, STATISTICS)],
-        histograms=[folder.write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
+        psi_table=write("psi_table", inputs.psi_table, PSI_TABLE),
+        bucket_scores=write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
+        statistics=[write("statistics", inputs.statistics, STATISTICS)],
+        histograms=[write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
         **{
-            name: [folder.write(name, spec.empty(), spec)] * len(sections())
-            for name, spec in (
-                ("flow", by_place(FLOW)),
-                ("usage", by_place(LLM_USAGE)),
-                ("attrition", ATTRITION),
-            )
+            name: [write(name, spec.empty(), spec)] * len(sections())
+            for name, spec in ledger.items()
         },
-        verification=[
-            LABELS
-            | {"margin_table": folder.only("margins", MARGIN_FACTS["margin_table"], MARGIN_TABLE)}
-            | {"queries": folder.only("none", QUERIES.empty(), QUERIES)}
-        ],
+        verification=[LABELS | {"margin_table": [margins], "queries": [queries]}],
         benchmarks=sections(),
         models={
             model.id: Bm25Model.model_validate({"backend": "bm25s", "description": "d"})
             for model in MODELS
         },
         languages=[
-            {
-                "benchmark": "fineweb",
-                "quality": folder.write("quality", quality, TRANSLATION_QUALITY),
-            }
+            {"benchmark": "fineweb", "quality": write("quality", quality, TRANSLATION_QUALITY)}
         ],
         examples=[
             place
-            | {"queries": folder.write("asked", frame(QUERIES, [asked]), QUERIES)}
-            | {"corpus": folder.write("corpus", frame(CORPUS, [document]), CORPUS)}
+            | {"queries": write("asked", frame(QUERIES, [asked]), QUERIES)}
+            | {"corpus": write("corpus", frame(CORPUS, [document]), CORPUS)}
         ],
         published_page=["published.html"],
         probes_page=["probes.html"],
@@ -221,8 +185,11 @@ def test_stage_writes_a_page_of_all_parts(folder: Folder, tmp_path: Path) -> Non
         output=tmp_path / "report.html",
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Margin: queries kept by threshold" in page
-    assert "Quality of the translations" in page
-    assert "<mark>box</mark>" in page
-    assert 'href="published.html"' in page
-    assert 'href="probes.html"' in page
+    for text in (
+        "Margin: queries kept by threshold",
+        "Quality of the translations",
+        "<mark>box</mark>",
+        'href="published.html"',
+        'href="probes.html"',
+    ):
+        assert text in page

@@ -34,7 +34,6 @@ def visible(**changes: Any) -> dict[str, Any]:
         ({}, None, "sensitive"),
         ({"p_control_adjusted": 0.06}, None, "not shown"),
         ({"control": None, "p_control_adjusted": None}, None, "not shown"),
-        ({"p_adjusted": 0.06}, None, "not shown"),
         ({"p_adjusted": 0.06, **CUT}, {}, "not shown"),
         (BETWEEN, None, "not shown"),
         (CUT, None, "truncation"),

@@ -43,24 +43,15 @@ def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
     assert table.edges == {1, 5}
 
 
-def test_thresholds_that_are_not_published_have_dashes() -> None:
-    table = margin_table(margins((-0.1, (380, 380, 380)), (0.25, (180, 50, 70))))
-    assert rows_of(table)["m>=0.25"][4:] == ("–",) * 4
+def test_what_is_not_published_or_not_there_has_dashes_or_no_row() -> None:
+    table = margin_table(margins((-0.1, (380, 380, 380)), (0.25, (0, 0, 0))))
+    assert rows_of(table)["m>=0.25"] == ("0\n0.00 %", *("0\n–",) * 3, *("–",) * 4)
     # failed means below -0.1 here, below 0 in the paper
     assert rows_of(table)["failed: m<-0.1"][4:] == ("–",) * 4
-
-
-def test_row_without_a_margin_is_shown_only_where_there_is_one() -> None:
-    table = margins(*POOLS)
+    assert "no_margin" in rows_of(table)
     none = pl.col("condition") == "no_margin"
-    without = table.with_columns(pl.when(none).then(0).otherwise("n").alias("n"))
-    assert "no_margin" in rows_of(margin_table(table))
+    without = margins(*POOLS).with_columns(pl.when(none).then(0).otherwise("n").alias("n"))
     assert "no_margin" not in rows_of(margin_table(without))
-
-
-def test_pool_without_queries_has_no_shares() -> None:
-    kept = rows_of(margin_table(margins((0.0, (1, 0, 0)), (0.9, (0, 0, 0)))))
-    assert kept["m>=0.9"][:2] == ("0\n0.00 %", "0\n–")
 
 
 def test_cells_of_the_same_bins_have_the_published_ones_beside() -> None:
@@ -68,9 +59,6 @@ def test_cells_of_the_same_bins_have_the_published_ones_beside() -> None:
     published = ("105,652", "13,934", "21,405", "8,189")
     assert rows_of(table)["256-512"] == ("chars", "0.300", *("10", "4", "5", "4"), *published)
     assert rows_of(table)["all"][5] == "20"  # 4 in each of five bins
-
-
-def test_other_units_have_no_published_ones_beside() -> None:
     (table,) = cell_table(cells(0.3), threshold=0.3, unit="words")
     assert {row[-4:] for row in table.rows} == {("–",) * 4}
 
@@ -80,9 +68,6 @@ def test_pool_shown_is_that_of_the_run_else_the_highest(wanted, shown) -> None:
     pools = pl.concat([cells(0.1), cells(0.3)])
     (table,) = cell_table(pools, threshold=wanted, unit="chars")
     assert {row[2] for row in table.rows} == {shown}
-
-
-def test_table_without_a_pool_gives_no_cells() -> None:
     failed = cells(0.3).with_columns(threshold=pl.lit(None, pl.Float64))
     assert cell_table(failed, threshold=0.3, unit="chars") == []
 
@@ -121,14 +106,10 @@ def test_a_stage_has_items_and_shares_before_and_after_the_shift_and_its_p() -> 
     # half of |60.00 - 33.33| + |16.67 - 33.33| + |23.33 - 33.33|
     after = ("300", "60.00 %", "16.67 %", "23.33 %", "26.67 %", "<0.001", "100.0")
     assert shift_rows(("margin", EVEN, (180, 50, 70))) == (("margin", "1,200", *third, *after),)
-
-
-def test_p_values_of_stages_are_adjusted_for_their_number() -> None:
     # chi-square with 2 degrees of freedom: 6.92, p = 0.031 for one stage, 0.063 of two
     weak = ("first", (100, 100, 100), (42, 55, 60))
-    flat = ("second", (42, 55, 60), (21, 28, 30))
     assert shift_rows(weak)[0][-2] == "0.031"
-    assert shift_rows(weak, flat)[0][-2] == "0.063"
+    assert shift_rows(weak, ("second", (42, 55, 60), (21, 28, 30)))[0][-2] == "0.063"
 
 
 @pytest.mark.parametrize(
@@ -145,12 +126,7 @@ def test_what_is_no_test_has_no_p(stage) -> None:
 
 def test_tables_are_those_a_benchmark_has_and_say_of_which_domain_they_are() -> None:
     names = [table.name for table in verification_tables((MARGIN_FACTS, POSQ_FACTS), INFOS[0])]
-    assert names == [
-        "Do the filters shift where the evidence is?",
-        "Margin: queries kept by threshold",
-        "Queries kept by length and position",
-        "Audit of the margin by a language model",
-    ]
+    assert [name.split()[0] for name in names] == ["Do", "Margin:", "Queries", "Audit"]
     two = verification_tables((MARGIN_FACTS, MARGIN_FACTS | {"domain": "news"}), INFOS[0])
     assert len({table.name for table in two}) == 8
     assert two[-1].name.endswith(" · eng-Latn · news")

@@ -99,18 +99,9 @@ MARGIN_FACTS: dict[str, Any] = {
     "flow": flow(
         ("generate_positional_query", "queries", 1200, 1200), ("margin", "queries", 1200, 300)
     ),
-    "margin_table": margins(
-        (0.0, (360, 300, 310)), (0.1, (310, 220, 230)), (0.2, (240, 120, 150)), (0.3, (180, 50, 70))
-    ),
+    "margin_table": margins((0.0, (360, 300, 310)), (0.3, (180, 50, 70))),
     "cell_table": cells(0.3),
-    "audit_table": audit(
-        (None, None, 0, 0.0),
-        (None, 0.0, 100, 0.5),
-        (0.0, 0.1, 100, 0.66),
-        (0.1, 0.2, 100, 0.78),
-        (0.2, 0.3, 100, 0.86),
-        (0.3, None, 100, 0.91),
-    ),
+    "audit_table": audit((None, None, 0, 0.0), (None, 0.0, 100, 0.5), (0.3, None, 100, 0.91)),
     "shift": shifts(
         ("generate_positional_query", (400, 400, 400), (400, 400, 400)),
         ("margin", (400, 400, 400), (180, 50, 70)),
@@ -123,33 +114,21 @@ POSQ_FACTS: dict[str, Any] = {
     "domain": "web",
     "flow": flow(
         ("summarise", "documents", 90, 88),
-        ("generate_questions", "questions", 1000, 950),
         ("agreement", "questions", 950, 500),
         ("balance", "questions", 500, 300),
-        ("segment_grades", "questions", 300, 240),
-        ("false_negatives", "questions", 240, 231),
     ),
     "shift": shifts(
-        ("generate_questions", (160, 600, 240), (150, 570, 230)),
         ("agreement", (150, 570, 230), (100, 260, 140)),
         ("balance", (100, 260, 140), (100, 100, 100)),
-        ("segment_grades", (100, 100, 100), (82, 77, 81)),
-        ("false_negatives", (82, 77, 81), (80, 74, 77)),
         unit="questions",
     ),
     "judgements": judged(14, 11),
 }
 
-MODELS = (
-    ModelInfo("alpha", "dense", "First."),
-    ModelInfo("beta", "sparse", "Second."),
-    ModelInfo("blind", "dense", "Mean of words.", "position-blind"),
-)
+MODELS = (ModelInfo("alpha", "dense"), ModelInfo("beta", "sparse"), ModelInfo("blind", "dense"))
 INFOS = (
-    BenchmarkInfo(
-        "controlled", "controlled", description="Thirds.", length_unit="chars", margin_threshold=0.3
-    ),
-    BenchmarkInfo("fineweb", "fineweb_posq", description="Chunks.", length_unit="words"),
+    BenchmarkInfo("controlled", "controlled", length_unit="chars", margin_threshold=0.3),
+    BenchmarkInfo("fineweb", "fineweb_posq", length_unit="words"),
 )
 
 
