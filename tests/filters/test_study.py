@@ -1,17 +1,14 @@
 import polars as pl
 import pytest
-from filter_tables import Folder, candidate, sampling_of
+from filter_tables import Folder, candidate
 
 from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
-from psibench.filters.margin_counts import CELL_TABLE
 from psibench.filters.study import (
     FILTER_COUNTS,
     FILTER_PSI,
     GRID,
-    LEAVE_ONE_OUT,
     LEAVE_ONE_OUT_PSI,
-    RERANKER_AGREEMENT,
     run_filter_study,
 )
 from psibench.filters.verify import VerifyMargin, VerifyNecessity
@@ -20,15 +17,11 @@ from psibench.text.segments import POSITIONS
 
 B, M, E = POSITIONS
 PANEL = ["one", "two"]
-SETTINGS = Uncertainty()
 MARGIN = VerifyMargin(rerankers=PANEL, threshold=0.25)
 SPECS = {
     "thresholds": FILTER_COUNTS,
     "threshold_psi": FILTER_PSI,
-    "agreement": RERANKER_AGREEMENT,
-    "leave_one_out": LEAVE_ONE_OUT,
     "leave_one_out_psi": LEAVE_ONE_OUT_PSI,
-    "cells": CELL_TABLE,
 }
 
 
@@ -57,7 +50,8 @@ class Case(Folder):
         super().__init__(folder)
         self.queries = queries
         targets = {name: row[0] for name, row in queries.items()}
-        self.write("candidates", [_candidate(*pair) for pair in targets.items()])
+        rows = [candidate(name, own, (0, 3), positions=own) for name, own in targets.items()]
+        self.write("candidates", rows)
         for place, reranker in enumerate(PANEL, start=1):
             self.score(reranker, {n: lead(row[0][0], row[place]) for n, row in queries.items()})
         own = {"model": {name: row[3] for name, row in queries.items()}}
@@ -68,8 +62,6 @@ class Case(Folder):
             for name, value in values.items()
         ]
         self.write("query_scores", rows)
-        self.write("sampling", sampling_of("short", "long"))
-        self.write("documents", [{"_id": "d", "text": "x", "origin": "f:0"}])
 
     def score(self, reranker, thirds, parts=POSITIONS) -> None:
         rows = [
@@ -79,24 +71,19 @@ class Case(Folder):
         ]
         self.write(f"scores-{reranker}", rows, "segment_scores")
 
-    def run(self, section=MARGIN, *, folder="study", settings=SETTINGS, **changes):
-        outputs = {name: self.folder / folder / f"{name}.parquet" for name in SPECS}
-        given = {
-            "documents": self.path("documents"),
-            "candidates": self.path("candidates"),
-            "sampling": self.path("sampling"),
-            "scores": [self.path(f"scores-{name}") for name in section.rerankers],
-            "query_scores": self.path("query_scores"),
-            "models": self.models,
-            "metric": "ndcg@10",
-        }
-        run_filter_study(section, **given | changes, outputs=outputs, uncertainty=settings)
+    def run(self, section=MARGIN):
+        outputs = {name: self.path(name) for name in SPECS}
+        run_filter_study(
+            section,
+            candidates=self.path("candidates"),
+            scores=[self.path(f"scores-{name}") for name in section.rerankers],
+            query_scores=self.path("query_scores"),
+            models=self.models,
+            metric="ndcg@10",
+            uncertainty=Uncertainty(),
+            outputs=outputs,
+        )
         return {name: read_table(path, SPECS[name]) for name, path in outputs.items()}
-
-
-def _candidate(name, targets) -> dict:
-    length_bin = "short" if name < "q4" else "long"
-    return candidate(name, targets, (0, 3), positions=targets, length_bin=length_bin)
 
 
 def _scored(name, targets, value, model="model") -> dict:
@@ -164,20 +151,10 @@ def test_a_model_s_mean_and_psi_follow_the_threshold(tmp_path):
     assert set(rows) == {"all", *(f"m>={cut:g}" for cut in GRID)}
 
 
-def test_leaving_a_reranker_out_changes_counts_mean_and_psi(tmp_path):
-    tables = Case(tmp_path).run(MARGIN.model_copy(update={"threshold": 0.0}))
+def test_leaving_a_reranker_out_changes_mean_and_psi(tmp_path):
+    table = Case(tmp_path).run(MARGIN.model_copy(update={"threshold": 0.0}))["leave_one_out_psi"]
     # Kept at 0: q1-q4. Without one: q1-q5. Without two: q1-q4 and q6.
-    # Both pass q1-q4, q5 passes under two alone, q6 has no vote of two: (5 * 4 + 0 * 1) / 25 = .8.
-    agreement = tables["agreement"].row(0, named=True)
-    assert (agreement["n"], agreement["agreement"]) == (5, 4 / 5)
-    assert agreement["kappa"] == pytest.approx((0.8 - 0.8) / (1 - 0.8))
-    every = tables["leave_one_out"].filter(target_position="all")
-    assert every.select("left_out", "n_kept", "n_gained", "n_lost").rows() == [
-        ("none", 4, 0, 0),
-        ("one", 5, 1, 0),
-        ("two", 5, 1, 0),
-    ]
-    table = tables["leave_one_out_psi"]
+    assert table.select("left_out", "n_queries").rows() == [("none", 4), ("one", 5), ("two", 5)]
     found = {row["left_out"]: row for row in table.iter_rows(named=True)}
     # Thirds: .75, .5, .25; with q5 the end is .375; with q6 the middle is .625.
     assert found["none"]["psi"] == pytest.approx(2 / 3)
@@ -187,7 +164,6 @@ def test_leaving_a_reranker_out_changes_counts_mean_and_psi(tmp_path):
     assert (found["none"]["psi_change"], found["none"]["mean_change"]) == (0.0, 0.0)
     assert found["one"]["mean"] == pytest.approx(2.75 / 5)
     assert found["one"]["mean_change"] == pytest.approx(2.75 / 5 - 2.25 / 4)
-    assert found["two"]["n_queries"] == 5
 
 
 def test_necessity_is_decided_on_the_document_with_and_without_the_span(tmp_path):
@@ -198,7 +174,7 @@ def test_necessity_is_decided_on_the_document_with_and_without_the_span(tmp_path
         case.score(name, scores, parts=("document", "removed"))
     tables = case.run(VerifyNecessity(rerankers=PANEL))
     assert tables["thresholds"]["n"].to_list() == [6, 1]
-    kept = tables["leave_one_out"].filter(target_position="all").select("left_out", "n_kept")
+    kept = tables["leave_one_out_psi"].select("left_out", "n_queries")
     assert kept.rows() == [("none", 1), ("one", 1), ("two", 2)]
 
 
@@ -214,5 +190,5 @@ def test_clusters_of_documents_are_the_units_of_a_model_s_p(tmp_path):
         for name, row in queries.items()
     ]
     case.write("query_scores", rows)
-    by_articles = case.run(folder="again")["threshold_psi"]["p_position"][0]
+    by_articles = case.run()["threshold_psi"]["p_position"][0]
     assert by_articles > by_documents

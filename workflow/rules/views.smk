@@ -42,14 +42,11 @@ use rule score_parts as score_all_parts with:
         scoring=per_job(jobs.part_scoring, complete=True),
 
 
-study_names = ["thresholds", "threshold_psi", "agreement"]
-study_names += ["leave_one_out", "leave_one_out_psi", "cells"]
+study_names = ["thresholds", "threshold_psi", "leave_one_out_psi"]
 
 
 use rule on_cpu as filter_study with:
     input:
-        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
         candidates=per_job(paths.candidates_before, step="verify"),
         scores=expand(
             "results/{{benchmark}}/study/{{lang}}{{part}}/scores/{reranker}.parquet",

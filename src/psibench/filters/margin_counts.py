@@ -1,6 +1,6 @@
 """Counts of queries by margin: at each threshold, and by length bin.
 
-These are Controlled's tables 6 and 8; the filter study counts other thresholds in the same way.
+These are Controlled's tables 6 and 8; the filter study counts by position at other thresholds, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -101,11 +101,10 @@ def count_by_cell(
             for name in length_bins
         }
         smallest = min(n for counts in cells.values() for n in counts.values())
-        is_pool = threshold is not None or label == "kept"  # kept: of the filter study
         every = chosen.filter(pl.col("length_bin").is_in(length_bins))
         cells["all"] = _position_counts(every["targets"])
         for name, counts in cells.items():
             budget = smallest * len(length_bins) if name == "all" else smallest
             row: dict[str, Any] = {"condition": label, "threshold": threshold, "length_bin": name}
-            rows.append({**row, **counts, "budget": budget if is_pool else None})
+            rows.append({**row, **counts, "budget": budget if threshold is not None else None})
     return as_table(CELL_TABLE, rows)

@@ -33,7 +33,6 @@ from psibench.filters.decide import (
 from psibench.tables import read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.domains import TablePath
-from psibench.tables.schemas import DOCUMENTS
 from psibench.text.segments import POSITIONS
 
 RULE_BALANCE = "balance"
@@ -186,11 +185,3 @@ def read_length_bins(sampling: TablePath) -> list[str]:
     """Read the names of the length bins, in order; documents outside of all of them are in none."""
     bins = read_table(sampling, SAMPLING).filter(pl.col("low").is_not_null())
     return bins.get_column("bin").to_list()
-
-
-def with_length_bins(candidates: pl.DataFrame, documents: TablePath) -> pl.DataFrame:
-    """Give candidates their document's length bin, where they have no such column themselves."""
-    if "length_bin" in candidates.columns:
-        return candidates
-    known = read_table(documents, DOCUMENTS).select(pos_corpus_id="_id", length_bin="length_bin")
-    return candidates.join(known, on="pos_corpus_id", how="left", maintain_order="left")

@@ -1,15 +1,13 @@
 """Filter studies: what another threshold, or a panel less one reranker, would have kept.
 
-Everything is decided from the scores that are there; nothing is scored. It takes every candidate's
-scores under every reranker. Balancing is left out: it would make the positions equal, whatever
-the filter does to them. PSI is that of the PSI table over thirds: a query counts once, in its
-``target_position``.
+Nothing is scored: it takes every candidate's scores under every reranker. Balancing is left out: it
+would make the positions equal, whatever the filter does to them. PSI is that of the PSI table over
+thirds: a query counts once, in its ``target_position``.
 
 `position_shift` asks of a whole benchmark whether its filters shift where the evidence is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +26,11 @@ from psibench.filters.decide import (
     target_parts,
 )
 from psibench.filters.margin_counts import (
-    CELL_TABLE,
     COUNTS,
     CountCondition,
-    count_by_cell,
     count_by_position,
     margin_conditions,
 )
-from psibench.filters.mixtures import read_length_bins, with_length_bins
 from psibench.filters.verify import (
     SEGMENT_SCORES,
     Verify,
@@ -44,12 +39,10 @@ from psibench.filters.verify import (
     consensus_margins,
     decide_verify,
     deciding_leads,
-    target_leads,
 )
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
-from psibench.metrics.labels import cohen_kappa
 from psibench.metrics.query_scores import name_some
-from psibench.tables import Provenance, read_table, write_table
+from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import TablePath
@@ -82,40 +75,11 @@ _SCORED = (
     Column("p_position", FLOAT64, "p of the PSI table's headline test", True),
 )
 SCORED_NAMES = tuple(column.name for column in _SCORED)
-_LEFT_OUT = Column("left_out", STRING, "reranker left out; none for the whole panel")
+_LEFT_OUT = Column("left_out", STRING, "reranker left out; none: the whole panel")
 
 FILTER_COUNTS = TableSpec("filter_counts", (*_CONDITION, *COUNTS), key=("condition",))
 
 FILTER_PSI = TableSpec("filter_psi", (*_CONDITION, *_SCORED), key=("condition", "model", "metric"))
-
-RERANKER_AGREEMENT = TableSpec(
-    "reranker_agreement",
-    (
-        Column("reranker", STRING, "reranker id"),
-        Column("other", STRING, "reranker id"),
-        Column("n", INT64, "queries on which both votes are known"),
-        Column("n_both_pass", INT64, "queries that pass under both"),
-        Column("n_both_fail", INT64, "queries that fail under both"),
-        Column("agreement", FLOAT64, "share of equal votes; null if n is 0", True),
-        Column("kappa", FLOAT64, "Cohen's kappa; null if chance alone gives full agreement", True),
-    ),
-    key=("reranker", "other"),
-)
-
-LEAVE_ONE_OUT = TableSpec(
-    "leave_one_out",
-    (
-        _LEFT_OUT,
-        Column("target_position", STRING, "all, beginning, middle or end"),
-        Column("n_entered", INT64, "queries"),
-        Column("n_kept", INT64, "queries kept by the rest of the panel"),
-        Column("n_gained", INT64, "of them, not kept by the whole panel"),
-        Column("n_lost", INT64, "queries kept by the whole panel and not by the rest"),
-        Column("share_kept", FLOAT64, "n_kept / n_entered", True),
-        Column("share_of_kept", FLOAT64, "n_kept / n_kept of all positions", True),
-    ),
-    key=("left_out", "target_position"),
-)
 
 LEAVE_ONE_OUT_PSI = TableSpec(
     "leave_one_out_psi",
@@ -196,90 +160,26 @@ def _estimates(
         yield from (labels | row for row in rows.iter_rows(named=True))
 
 
-# Other panels.
-
-
-def panel_votes(
+def panels_less_one(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
-) -> pl.DataFrame:
-    """Say how every candidate fares under each reranker alone: bools, null without a lead.
-
-    One column per reranker, one row per candidate.
-    """
-    targets, parts = target_parts(candidates, section.parts), section.parts
-    leads = target_leads(scores, targets, rerankers=section.rerankers, parts=parts)
-    votes = targets.select("query_id")
-    for name in section.rerankers:
-        of_reranker = leads.filter(reranker=name)
-        vote = of_reranker.select("query_id", section.keeps.alias(name))
-        votes = votes.join(vote, on="query_id", how="left", maintain_order="left")
-    return votes.drop("query_id")
-
-
-def reranker_agreement(votes: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Compare the votes of every two rerankers, over the queries on which both are known."""
-    for reranker, other in combinations(votes.columns, 2):
-        known = votes.select(reranker, other).drop_nulls()
-        left, right = known.get_columns()
-        n = known.height
-        both, neither = int((left & right).sum()), int((~left & ~right).sum())
-        yield {
-            "reranker": reranker,
-            "other": other,
-            "n": n,
-            "n_both_pass": both,
-            "n_both_fail": neither,
-            "agreement": (both + neither) / n if n else None,
-            "kappa": cohen_kappa(left.to_numpy(), right.to_numpy()),
-        }
-
-
-def leave_one_out_decisions(votes: pl.DataFrame) -> dict[str, pl.Series]:
-    """Decide on every query with the whole panel (none) and with each reranker left out.
-
-    All rerankers that are left have to vote for a query; an unknown vote is none.
-    """
-    return {
-        left_out: votes.select(pl.all_horizontal(pl.exclude(left_out).fill_null(False))).to_series()
-        for left_out in (WHOLE_PANEL, *votes.columns)
-    }
-
-
-def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Count what the panel keeps without each of its rerankers, by position.
-
-    ``kept`` is of `leave_one_out_decisions`. ``queries`` has ``targets``; a query with several of
-    them counts at each.
-    """
-    whole, targets = kept[WHOLE_PANEL], queries.get_column("targets")
-    groups = {"all": targets.is_not_null()}
-    groups |= {name: targets.list.contains(name) for name in POSITIONS}
-    for left_out, rest in kept.items():
-        n_all = int(rest.sum())
-        for position, members in groups.items():
-            n, n_kept = int(members.sum()), int((rest & members).sum())
-            yield {
-                "left_out": left_out,
-                "target_position": position,
-                "n_entered": n,
-                "n_kept": n_kept,
-                "n_gained": int((rest & ~whole & members).sum()),
-                "n_lost": int((whole & ~rest & members).sum()),
-                "share_kept": n_kept / n if n else None,
-                "share_of_kept": n_kept / n_all if n_all else None,
-            }
+) -> Iterator[tuple[str, pl.Series]]:
+    """Yield what the whole panel keeps (none), then what it keeps without each of its rerankers."""
+    targets = target_parts(candidates, section.parts)
+    for left_out in (WHOLE_PANEL, *section.rerankers):
+        if rest := [name for name in section.rerankers if name != left_out]:
+            panel = section.model_copy(update={"rerankers": rest})
+            decided = decide_verify(panel, deciding_leads(panel, scores, targets))
+            yield left_out, decided.get_column("kept")
 
 
 # The stage.
 
 
-@stage("filter_study", version=7, each="domains")
+@stage("filter_study", version=8, each="domains")
 def run_filter_study(
     section: Verify,
     *,
-    documents: TablePath,
     candidates: TablePath,
-    sampling: TablePath,
     scores: Sequence[TablePath],
     query_scores: str | Path,
     models: Sequence[str],
@@ -291,8 +191,6 @@ def run_filter_study(
 
     Parameters
     ----------
-    documents
-        DOCUMENTS with ``length_bin``; read where the candidates have no bin.
     candidates
         CANDIDATES before the filter.
     scores
@@ -301,30 +199,17 @@ def run_filter_study(
         QUERY_SCORES of all candidates, of all ``models``; ``metric`` is the one to average.
     outputs
         thresholds, threshold_psi: what each threshold keeps, and every model's PSI on it.
-        agreement: how often two rerankers agree. leave_one_out, leave_one_out_psi: the panel
-        without each of its rerankers. cells: what each threshold keeps by length bin.
+        leave_one_out_psi: the same of the panel without each of its rerankers.
 
     Raises InputError if a model has no score of a candidate.
     """
-    asked = with_length_bins(read_table(candidates, CANDIDATES), documents)
-    scored, bins = read_all(scores, SEGMENT_SCORES), read_length_bins(sampling)
-    votes = panel_votes(section, scored, asked)
+    asked, scored = read_table(candidates, CANDIDATES), read_all(scores, SEGMENT_SCORES)
     queries, conditions = study_conditions(section, scored, asked)
-    kept = leave_one_out_decisions(votes)
     label = f"m>={section.threshold + 0.0:g}" if isinstance(section, VerifyMargin) else "kept"
-    counts = count_by_position(queries, conditions)
-    written = {
-        "thresholds": (
-            (row | {"is_configured": row["condition"] == label} for row in counts),
-            FILTER_COUNTS,
-        ),
-        "agreement": (reranker_agreement(votes), RERANKER_AGREEMENT),
-        "leave_one_out": (leave_one_out(kept, queries), LEAVE_ONE_OUT),
-        "cells": (count_by_cell(queries, conditions, length_bins=bins), CELL_TABLE),
-    }
-    inputs = [candidates, *scores, documents, sampling]
-    params: dict[str, Any] = {"section": section.model_dump(mode="json")}
-    _write(written, outputs, derived("filter_study", inputs, params=params))
+    counts = [
+        row | {"is_configured": row["condition"] == label}
+        for row in count_by_position(queries, conditions)
+    ]
     every = read_table(query_scores, QUERY_SCORES).with_columns(pl.col(metric).cast(pl.Float64))
     ids = asked.select(query_id="_id")
     known = {
@@ -347,24 +232,28 @@ def run_filter_study(
         for name, threshold, members in conditions
         if name not in ("no_margin", "failed")
     ]
-    by_panel = [({"left_out": name}, members) for name, members in kept.items()]
+    panels = panels_less_one(section, scored, asked)
+    by_panel = [({"left_out": name}, members) for name, members in panels]
     rows = _estimates(by_panel, known, metric, uncertainty)
     without_one = pl.DataFrame(rows, LEAVE_ONE_OUT_PSI.empty().schema)
     whole = pl.col("mean", "psi").filter(pl.col("left_out") == WHOLE_PANEL).first().over("model")
     changes = (pl.col("mean", "psi") - whole).name.suffix("_change")
-    written = {
-        "threshold_psi": (_estimates(by_threshold, known, metric, uncertainty), FILTER_PSI),
-        "leave_one_out_psi": (without_one.with_columns(changes), LEAVE_ONE_OUT_PSI),
-    }
-    params |= {"metric": metric, "settings": uncertainty.model_dump()}
-    _write(written, outputs, derived("filter_study", [*inputs, query_scores], params=params))
-
-
-def _write(
-    tables: Mapping[str, tuple[Any, TableSpec]], outputs: Outputs, source: Provenance
-) -> None:
-    for name, (rows, spec) in tables.items():
-        write_table(as_table(spec, rows), outputs[name], spec, provenance=source)
+    source = derived(
+        "filter_study",
+        [candidates, *scores, query_scores],
+        params={
+            "section": section.model_dump(mode="json"),
+            "metric": metric,
+            "settings": uncertainty.model_dump(),
+        },
+    )
+    by_condition = _estimates(by_threshold, known, metric, uncertainty)
+    for name, spec, table in (
+        ("thresholds", FILTER_COUNTS, as_table(FILTER_COUNTS, counts)),
+        ("threshold_psi", FILTER_PSI, as_table(FILTER_PSI, by_condition)),
+        ("leave_one_out_psi", LEAVE_ONE_OUT_PSI, without_one.with_columns(changes)),
+    ):
+        write_table(table, outputs[name], spec, provenance=source)
 
 
 # Where the evidence is before and after every filter.
