@@ -35,7 +35,7 @@ def contexts(path) -> pl.DataFrame:
     return documents({f"p{i:03d}": text.strip() for i, text in enumerate(found)})
 
 
-def ask(task, section, tables, *, is_wrong=False) -> list[Replied]:
+def ask(task, section, tables) -> list[Replied]:
     """Ask every item of a task; the prompt decides the reply, whatever the order."""
     prompt = load_prompt(PROMPTS / f"{task.template}.md")
     replies = []
@@ -50,7 +50,7 @@ def ask(task, section, tables, *, is_wrong=False) -> list[Replied]:
             },
         }
         seed = hashlib.sha256(f"{item.sample}{messages[-1].content}".encode()).hexdigest()
-        message = complete(body, random.Random(seed), is_wrong=is_wrong)["choices"][0]["message"]
+        message = complete(body, random.Random(seed))["choices"][0]["message"]
         value = parse_reply(message["content"], prompt.response.schema)
         replies.append(Replied(item.id, item.doc_id, item.target_position, value))
     return replies

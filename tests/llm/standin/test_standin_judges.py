@@ -1,30 +1,19 @@
 """The stand-in's judges: one scale, three rules that are not one and the same."""
 
-import hashlib
-import json
 import random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.llm.request import Message, Request, ResponseSchema
-from psibench.llm.standin.completion import complete
-from psibench.llm.standin.rules import JUDGES, by_words, judge_of
+from psibench.llm.standin.rules import HANDLERS, JUDGES, Task, by_words, judge_of
 
 PIER = "The stone pier of Vardo protected fishing boats. Dutch merchants paid for it in time."
 NAMES = sorted(JUDGES)  # rare, rules, sentence
 
 
-def answer(task, user, *, model="stand-in/rules"):
-    request = Request(model, (Message("user", user),), response=ResponseSchema(task, {}))
-    body = json.dumps(request.body()).encode()  # as the server draws its random numbers
-    rng = random.Random(hashlib.sha256(body).hexdigest())
-    return complete(request.body(), rng)["choices"][0]["message"]["content"]
-
-
 def judged(task, tag, name, query, text):
-    user = f"<query>\n{query}\n</query>\n<{tag}>\n{text}\n</{tag}>"
-    (value,) = json.loads(answer(task, user, model=f"stand-in/{name}")).values()
+    prompt = f"<query>{query}</query> <{tag}>{text}</{tag}>"
+    (value,) = HANDLERS[task](Task(prompt, random.Random(0), judge_of(f"stand-in/{name}"))).values()
     return value
 
 

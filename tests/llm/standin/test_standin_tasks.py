@@ -55,7 +55,7 @@ VALUES = {
 }
 
 
-def reply(task: str, *, is_wrong: bool = False, seed: int = 0, **changes):
+def reply(task: str, **changes):
     prompt = load_prompt(FOLDER / f"{task}.md")
     values = VALUES | changes
     messages = prompt.render({name: values[name] for name in prompt.variables})
@@ -65,36 +65,35 @@ def reply(task: str, *, is_wrong: bool = False, seed: int = 0, **changes):
         "messages": [{"role": m.role, "content": m.content} for m in messages],
         "response_format": {"type": "json_schema", "json_schema": schema},
     }
-    data = complete(body, random.Random(seed), is_wrong=is_wrong)
+    data = complete(body, random.Random(0))
     return parse_reply(data["choices"][0]["message"]["content"], prompt.response.schema)
 
 
 DIGESTS = {
-    "summarise": "46f15d799897",
-    "generate_questions": "bd6ec87f2d0e",
-    "propose_questions": "f969b014086c",
-    "locate_span": "90273f21f03e",
-    "choose_configuration": "a33d8b6dc436",
-    "generate_positional_query": "1282f231b8c0",
-    "grade_relevance": "8ed2f4635575",
-    "judge_segment": "7baefc0b1776",
-    "translate": "89172dea7631",
-    "judge_refusal": "f213d6c47e8b",
-    "judge_translation": "6c257c28866b",
+    "summarise": "dcff94560509",
+    "generate_questions": "becb02e66054",
+    "propose_questions": "b12568acac0c",
+    "locate_span": "293f50fdf4f2",
+    "choose_configuration": "bfc5317a7f6c",
+    "generate_positional_query": "c20d7657beae",
+    "grade_relevance": "8700c041cd1b",
+    "judge_segment": "09182e3b98da",
+    "translate": "5b14313e4792",
+    "judge_refusal": "bfed23100c46",
+    "judge_translation": "4a5a9965cd3e",
 }
 
 
 @pytest.mark.parametrize("task", HANDLERS)
 def test_the_replies_fit_their_schemas_and_are_those_it_has_always_given(task):
     """Another reply would change every table of the embedded default."""
-    given = json.dumps([reply(task), reply(task, is_wrong=True)], sort_keys=True)
+    given = json.dumps(reply(task), sort_keys=True)
     assert hashlib.sha256(given.encode()).hexdigest()[:12] == DIGESTS[task]
 
 
-@pytest.mark.parametrize("position", ["beginning", "middle", "end"])
-@pytest.mark.parametrize("seed", range(2))
-def test_proposed_questions_lie_in_the_third_asked_for(position, seed):
-    found = reply("propose_questions", position=position, seed=seed)["questions"]
+@pytest.mark.parametrize("position", POSITIONS)
+def test_proposed_questions_lie_in_the_third_asked_for(position):
+    found = reply("propose_questions", position=position)["questions"]
     assert found
     for question in found:
         start = DOCUMENT.index(question["answer"])
@@ -129,6 +128,8 @@ def test_tags_sentences_and_tokens_are_read_exactly():
     assert tagged("no tags", "x") == ""
     text = "One. Two! A heading\n\nThree (four)"
     assert [text[a:b] for a, b in sentences(text)] == ["One.", "Two!", "A heading", "Three (four)"]
+    chinese = "他来了。她走了！再见"
+    assert [chinese[a:b] for a, b in sentences(chinese)] == ["他来了。", "她走了！", "再见"]
     assert count_tokens("It's 3.5 %!") == 8  # It ' s 3 . 5 % !
 
 
@@ -139,21 +140,11 @@ UNEVEN = (
     "Copper miners dug deep shafts below northern valleys and hills. "
     "Rain flooded galleries. Farmers sold barley."
 )
-QUESTION = "<question>Who dug copper shafts?</question><answer>the miners</answer>"
 
 
-def propose(position, document=UNEVEN, seed=0):
-    prompt = (
-        f"<document>{document}</document><position>{position}</position>"
-        "<n_questions>2</n_questions>"
-    )
-    reply = HANDLERS["propose_questions"](Task(prompt, random.Random(seed)))
-    return [question["answer"] for question in reply["questions"]]
-
-
-def locate(document, *, is_wrong=False, seed=0):
-    prompt = f"<document>{document}</document>{QUESTION}"
-    return HANDLERS["locate_span"](Task(prompt, random.Random(seed), is_wrong))["quote"]
+def propose(position, document):
+    found = reply("propose_questions", position=position, document=document)["questions"]
+    return [question["answer"] for question in found]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +160,7 @@ def locate(document, *, is_wrong=False, seed=0):
 def test_a_third_without_a_whole_sentence_gets_the_sentence_whose_middle_is_there(
     position, expected
 ):
-    assert propose(position) == expected
+    assert propose(position, UNEVEN) == expected
 
 
 def test_a_sentence_too_short_to_be_asked_about_is_not_where_another_s_middle_is_there():
@@ -181,22 +172,7 @@ def test_a_sentence_too_short_to_be_asked_about_is_not_where_another_s_middle_is
     assert propose("beginning", document) == ["Copper miners dug deep iron shafts."]
 
 
-def test_chinese_sentences_are_asked_about(real_data):
-    from psibench.sources.squad import read_squad_files
-
-    contexts = read_squad_files([real_data / "xquad.zh.json"])["context"].unique().sort()
-    answered = [bool(propose(position, text)) for text in contexts for position in POSITIONS]
-    assert sum(answered) > 0.9 * len(answered)
-
-
-def test_nothing_is_quoted_where_nothing_fits():
-    assert locate("Rain fell. Barley was sold.") == ""
-    assert locate("") == ""
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_an_erring_quote_is_another_sentence(seed):
-    right, wrong = locate(UNEVEN), locate(UNEVEN, is_wrong=True, seed=seed)
-    assert right.startswith("Copper miners")
-    assert wrong in UNEVEN
-    assert wrong != right
+@pytest.mark.parametrize("document", ["Rain fell. Barley was sold.", ""])
+def test_nothing_is_quoted_where_nothing_fits(document):
+    asked = {"question": "Who dug copper shafts?", "answer": "the miners"}
+    assert reply("locate_span", document=document, **asked) == {"quote": ""}

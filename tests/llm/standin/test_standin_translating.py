@@ -6,22 +6,24 @@ import pytest
 from psibench.config.paths import PROMPTS
 from psibench.llm.prompts import load_prompt
 from psibench.llm.standin.locales import ACCENTED, ARABIC
-from psibench.llm.standin.rules import FAULTS, HANDLERS, PREFIXES, REFUSALS, Task, fault_of
+from psibench.llm.standin.rules import FAULTS, HANDLERS, REFUSALS, Task, fault_of, sentences
+from psibench.text.words import tokenise
 
 LATIN, RTL = "pseudo-locale (Latin)", "pseudo-locale (Arabic)"
+BOTH = pytest.mark.parametrize(("language", "locale"), [(LATIN, ACCENTED), (RTL, ARABIC)])
 SOURCE = (
     "The stone pier protected boats. A storm broke it in 1843.\n\n"
     "Dutch merchants paid for another one. It stands."
 )
+TEXT = 'Salted cod left for 3.5 markets, e.g. in Spain: "don\'t" ask!\n\nA FIRE in 1843, see it?'
 
 
-def reply(name, *, is_wrong=False, **values):
+def reply(name, **values):
     prompt = load_prompt(PROMPTS / f"{name}.md")
     if "source_language" in prompt.variables:
         values["source_language"] = "English"
-    messages = prompt.render(values)
-    text = "\n".join(message.content for message in messages)
-    return HANDLERS[name](Task(text, random.Random(0), is_wrong))
+    text = "\n".join(message.content for message in prompt.render(values))
+    return HANDLERS[name](Task(text, random.Random(0)))
 
 
 def translated(text, language=LATIN, kind="passage"):
@@ -34,7 +36,23 @@ def with_fault(fault, language=LATIN):
     return next(text for text in texts if fault_of(text, language)[1] == fault)
 
 
-@pytest.mark.parametrize(("language", "locale"), [(LATIN, ACCENTED), (RTL, ARABIC)])
+def test_letters_are_marked_or_of_another_script_and_long_words_longer():
+    assert ACCENTED.translate("The old Oak, 3 pubs") == "Ṭḥẹ ọḷḍ Ọạḳ, 3 ṗụụḅṣ"
+    assert ACCENTED.translate("APPLE") == "ẠạṖṖḶẸẹ"
+    assert ARABIC.translate("Cab 3") == "خاب 3"
+
+
+@BOTH
+def test_words_sentences_digits_and_paragraphs_stay(language, locale):
+    made = locale.translate(TEXT)
+    assert len(tokenise(made)) == len(tokenise(TEXT))
+    assert [made[a:b] for a, b in sentences(made)] == [
+        locale.translate(TEXT[a:b]) for a, b in sentences(TEXT)
+    ]
+    assert [c for c in made if not c.isalpha()] == [c for c in TEXT if not c.isalpha()]
+
+
+@BOTH
 def test_a_text_is_translated_into_the_locale_asked_for(language, locale):
     text = with_fault(None, language)
     assert translated(text, language) == locale.translate(text)
@@ -50,56 +68,56 @@ def test_a_few_texts_in_a_hundred_come_out_spoilt():
         assert abs(found[fault] / n_texts - share) < 5 * (share / n_texts) ** 0.5
 
 
-def test_each_fault_looks_as_it_does_in_real_replies():
-    text = with_fault("prefix")
-    prefixes = [p.format(kind="passage", language=LATIN) for p in PREFIXES]
-    assert translated(text) in [prefix + ACCENTED.translate(text) for prefix in prefixes]
-    refusals = [r.format(kind="question", language=LATIN) for r in REFUSALS]
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [("repeated", "{made}\n\n{made}"), ("untranslated", "{text}"), ("prefix", ":\n\n{made}")],
+)
+def test_each_fault_looks_as_it_does_in_real_replies(fault, expected):
+    text = with_fault(fault)
+    made = ACCENTED.translate(text)
+    assert translated(text).endswith(expected.format(made=made, text=text))
+    assert (translated(text) == expected.format(made=made, text=text)) == (fault != "prefix")
+
+
+def test_a_refusal_names_what_was_to_be_translated():
+    refusals = [refusal.format(kind="question", language=LATIN) for refusal in REFUSALS]
     assert translated(with_fault("refusal"), kind="question") in refusals
-    text = with_fault("repeated")
-    assert translated(text) == "\n\n".join([ACCENTED.translate(text)] * 2)
-    text = with_fault("untranslated")
-    assert translated(text) == text
-
-
-def verdict(text, language=LATIN):
-    return reply("judge_refusal", text=text, target_language=language)["verdict"]
-
-
-@pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize("language", [LATIN, RTL, "French"])
-def test_a_refusal_is_found_out(refusal, language):
-    assert verdict(refusal.format(kind="passage", language=language), language) == "refusal"
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "language", "verdict"),
     [
-        ACCENTED.translate("I'm sorry, but I cannot translate this."),
-        ARABIC.translate(SOURCE),
-        PREFIXES[0] + ACCENTED.translate(SOURCE),
+        *((refusal.format(kind="passage", language=RTL), RTL, "refusal") for refusal in REFUSALS),
+        (REFUSALS[0].format(kind="passage").replace("'", "’"), LATIN, "refusal"),
+        (ACCENTED.translate("I'm sorry, but I cannot translate this."), LATIN, "translation"),
+        (ARABIC.translate(SOURCE), RTL, "translation"),
+        ("Translation:\n" + ACCENTED.translate(SOURCE), LATIN, "translation"),
+        (SOURCE, LATIN, "untranslated"),
     ],
 )
-def test_what_is_no_refusal_is_taken_for_a_translation(text):
-    assert verdict(text, RTL if text[0] in ARABIC.lower else LATIN) == "translation"
+def test_a_refusal_and_what_was_left_are_told_from_a_translation(text, language, verdict):
+    assert reply("judge_refusal", text=text, target_language=language) == {"verdict": verdict}
 
 
-def grades(translation, source=SOURCE, language=LATIN):
-    values = {"source": source, "translation": translation, "target_language": language}
-    found = reply("judge_translation", **values)
-    return [found[name] for name in ("fluency", "accuracy", "completeness", "style")]
+MADE = ACCENTED.translate(SOURCE)
 
 
-def test_a_translation_is_graded_by_what_the_locale_makes_of_the_source():
-    made = ACCENTED.translate(SOURCE)
-    assert grades(made) == [5, 5, 5, 5]
-    assert grades(ARABIC.translate(SOURCE), language=RTL) == [5, 5, 5, 5]
-    assert grades("") == [1, 1, 1, 1]
-    # Two of four sentences and one of two lines are there.
-    assert grades(made.split("\n\n")[0]) == [5, 5, 3, 3]
-    # Every word twice: half of them are too many; twice the length.
-    assert grades(f"{made}\n\n{made}") == [5, 3, 5, 3]
-    # Nothing translated; only the year is right.
-    assert grades(SOURCE)[:3] == [1, 1, 1]
-    # A source without letters is its own translation.
-    assert grades("1843.", source="1843.") == [5, 5, 5, 5]
+@pytest.mark.parametrize(
+    ("translation", "grades"),
+    [
+        pytest.param(MADE, [5, 5, 5, 5], id="whole"),
+        pytest.param("", [1, 1, 1, 1], id="empty"),
+        pytest.param(MADE.split("\n\n")[0], [5, 5, 3, 3], id="two of four sentences, one line"),
+        pytest.param(f"{MADE}\n\n{MADE}", [5, 3, 5, 3], id="every word and the length twice"),
+        pytest.param(SOURCE, [1, 1, 1, 4], id="nothing translated, and a sixth shorter"),
+    ],
+)
+def test_a_translation_is_graded_by_what_the_locale_makes_of_the_source(translation, grades):
+    asked = {"source": SOURCE, "translation": translation, "target_language": LATIN}
+    found = reply("judge_translation", **asked)
+    assert [found[name] for name in ("fluency", "accuracy", "completeness", "style")] == grades
+
+
+def test_a_source_without_letters_is_its_own_translation():
+    asked = {"source": "1843.", "translation": "1843.", "target_language": RTL}
+    assert set(reply("judge_translation", **asked).values()) == {5}

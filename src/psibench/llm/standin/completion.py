@@ -1,4 +1,4 @@
-"""From a request's body to a chat completion: the task's rules, spoilt where a fault is due."""
+"""From a request's body to a chat completion, by the task's rules."""
 
 import json
 import random
@@ -13,8 +13,8 @@ class BadRequestError(Exception):
     """The body asks for nothing the stand-in knows; the text says why."""
 
 
-def complete(body: Mapping[str, Any], rng: random.Random, *, is_wrong: bool = False) -> Any:
-    """Return the chat completion of a request, as plain data; ``is_wrong`` lets its rules err.
+def complete(body: Mapping[str, Any], rng: random.Random) -> Any:
+    """Return the chat completion of a request, as plain data.
 
     The model that the body names decides how texts are judged (`judge_of`), nothing else.
 
@@ -24,7 +24,7 @@ def complete(body: Mapping[str, Any], rng: random.Random, *, is_wrong: bool = Fa
         If the body has no messages, or names a task that has no rules.
     """
     prompt = _prompt(body)
-    value = _value(body, prompt, rng, is_wrong=is_wrong)
+    value = _value(body, prompt, rng)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     n_input, n_output = count_tokens(prompt), count_tokens(text)
     message = {"role": "assistant", "content": text, "refusal": None}
@@ -49,11 +49,11 @@ def _prompt(body: Mapping[str, Any]) -> str:
     return "\n".join(str(message.get("content", "")) for message in messages)
 
 
-def _value(body: Mapping[str, Any], prompt: str, rng: random.Random, *, is_wrong: bool) -> Any:
+def _value(body: Mapping[str, Any], prompt: str, rng: random.Random) -> Any:
     wanted = body.get("response_format") or {}
     if wanted.get("type") != "json_schema":
         return " ".join(prompt.split()[:50])  # free text: the prompt's own beginning
     name = str((wanted.get("json_schema") or {}).get("name"))
     if name not in HANDLERS:
         raise BadRequestError(f"no rules for task {name!r}; known: {', '.join(sorted(HANDLERS))}")
-    return HANDLERS[name](Task(prompt, rng, is_wrong, judge_of(str(body.get("model", "")))))
+    return HANDLERS[name](Task(prompt, rng, judge_of(str(body.get("model", "")))))

@@ -154,11 +154,10 @@ def judge_of(model: str) -> Judge:
 
 @dataclass(frozen=True)
 class Task:
-    """What a handler works on: the messages joined, random numbers, whether to err, the judge."""
+    """What a handler works on: the messages joined, random numbers, the judge."""
 
     prompt: str
     rng: random.Random
-    is_wrong: bool = False
     judge: Judge = by_words
 
     def text(self, tag: str) -> str:
@@ -207,8 +206,6 @@ def propose_questions(task: Task) -> dict[str, Any]:
     document = task.text("document")
     position = task.text("position").strip()
     wanted = task.number("n_questions", 2)
-    if task.is_wrong:
-        position = task.rng.choice([other for other in POSITIONS if other != position])
     questions = []
     for start, end in _chosen(_of_third(document, position), wanted, task.rng):
         terms = own_terms(document[start:end], document[:start] + document[end:], most=QUERY_WORDS)
@@ -217,23 +214,17 @@ def propose_questions(task: Task) -> dict[str, Any]:
 
 
 def locate_span(task: Task) -> dict[str, Any]:
-    """Quote the sentence that shares most words with question and answer; none shared, nothing.
-
-    Erring, it quotes any other sentence.
-    """
+    """Quote the sentence that shares most words with question and answer; none shared, nothing."""
     document = task.text("document")
     answer = task.text("answer")
-    if answer and answer in document and not task.is_wrong:
+    if answer and answer in document:
         return {"quote": answer}
     wanted = set(content_stems(task.text("question") + " " + answer))
     texts = [document[start:end] for start, end in sentences(document)]
     shared = [len(wanted & set(content_stems(text))) for text in texts]
     if not texts or max(shared) == 0:
         return {"quote": ""}
-    best = shared.index(max(shared))
-    if task.is_wrong and len(texts) > 1:
-        return {"quote": task.rng.choice(texts[:best] + texts[best + 1 :])}
-    return {"quote": texts[best]}
+    return {"quote": texts[shared.index(max(shared))]}
 
 
 def choose_configuration(task: Task) -> dict[str, Any]:
@@ -254,12 +245,11 @@ def generate_positional_query(task: Task) -> dict[str, Any]:
     """Ask about one sentence of the segment in words that the rest of the document lacks."""
     document, segment = task.text("document"), task.text("segment")
     rest = document.replace(segment, " ", 1)
-    source, other = (rest, segment) if task.is_wrong else (segment, rest)
     words = {"short": 4, "medium": 6, "long": 9}.get(task.text("query_length").strip(), 6)
-    usable = _usable(source) or [(0, len(source))]
+    usable = _usable(segment) or [(0, len(segment))]
     start, end = task.rng.choice(usable)
-    answer = source[start:end]
-    return {"query": " ".join(own_terms(answer, other, most=words)), "answer": answer}
+    answer = segment[start:end]
+    return {"query": " ".join(own_terms(answer, rest, most=words)), "answer": answer}
 
 
 def grade_relevance(task: Task) -> dict[str, Any]:
