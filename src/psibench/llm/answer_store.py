@@ -7,11 +7,11 @@ after it::
     {"sum":"<crc32, 8 hex>","key":"<hash of the request, 64 hex>","record":{...}}
 
 Beside a log is its *index* (``answers-*.index``): where its answers are, and what they used. It is
-believed as long as the log is as long as it was then, and whole; else the log is read anew.
+believed as long as the log is as long as it was then; else the log is read anew.
 
 Nothing is locked. A log has one writer and stays; an index appears whole. Two jobs that run at once
 may ask the same: the answer in the log that was begun first counts. What is damaged or not whole is
-passed over, with a warning; so is what an index has and its log has no more.
+passed over, with a warning.
 """
 
 import json
@@ -48,7 +48,6 @@ COLUMNS = 2 + len(fields(Usage))
 """Of an answer in an index: first 60 bits of its key, byte at which its line begins, usage."""
 LOG_BYTES = 8 << 20
 """A log of so many is indexed while its job goes on, which begins another."""
-NOTHING = np.empty((0, COLUMNS), np.int64)
 FILES_AT_ONCE = 8
 """Opened to learn what they hold: a shared file system is slow to open."""
 SYNC_S = 1.0
@@ -189,7 +188,7 @@ def stored_answers(folder: str | Path) -> Iterator[Answer]:
     """Read a whole store and yield the answer of each key, logs in the order they were begun."""
     seen = set[str]()
     for log in _logs(Path(folder)):
-        for _, answer in _answers_in(log) if log.is_file() else ():
+        for _, answer in _answers_in(log):
             if answer is not None and answer.key not in seen:
                 seen.add(answer.key)
                 yield answer
@@ -241,7 +240,7 @@ def _answers_in(log: Path) -> Iterator[tuple[int, Answer | None]]:
 
 
 def _logs(folder: Path) -> list[Path]:
-    """Return the logs in the order they were begun, also those of which an index alone is left."""
+    """Return the logs in the order they were begun."""
     if not folder.exists():
         return []
     if not folder.is_dir():
@@ -250,92 +249,44 @@ def _logs(folder: Path) -> list[Path]:
         paths = [Path(entry.path) for entry in entries if entry.is_file()]
     for path in paths:
         if path.name.endswith(COMPRESSED):
-            _decompress(path)
-    names = (path.name.removesuffix(".zst") for path in paths)
-    logs = {Path(name).with_suffix(LOG) for name in names if name.endswith((LOG, INDEX))}
-    return [folder / log for log in sorted(logs)]
-
-
-def _decompress(path: Path) -> None:
-    """Turn what earlier versions compressed (``*.jsonl.zst``) into a log again."""
-    import pyarrow as pa
-
-    log, content, is_damaged = path.with_suffix(""), bytearray(), False
-    try:
-        if not log.exists():
-            with pa.input_stream(str(path), compression="zstd") as old:
-                while block := old.read(1 << 10):
-                    content += block
-    except OSError as error:
-        if log.exists() or not path.exists():
-            return  # another job has done it
-        logger.warning("%s: damaged (%s); what follows is asked again", path, error)
-        is_damaged = True
-    try:
-        if not log.exists():
-            with atomic_path(log) as temporary:
-                temporary.write_bytes(content)
-        with suppress(FileNotFoundError):
-            if is_damaged:
-                path.rename(f"{path}.damaged")
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        words = f"{path}: cannot be unpacked beside itself ({error.strerror})"
-        raise InputError(f"{words}; let the folder be written to, once") from error
+            raise InputError(f"{path}: compressed by an earlier version; unzstd --rm that file")
+    return sorted(path for path in paths if path.suffix == LOG)
 
 
 # Indexes
 
 
-def _rows_of(log: Path) -> np.ndarray:
-    """Return the rows of a log by its index, if it is that of the log as it is; else by itself."""
-    size, known = _read_index(log)
-    if log.is_file() and size > 0 and size == log.stat().st_size:
-        return known
-    return index_log(log, known)
-
-
-def index_log(log: Path, known: np.ndarray = NOTHING) -> np.ndarray:
-    """Read a log, write its index, and return its rows; behind them what is known and lost.
+def index_log(log: Path) -> np.ndarray:
+    """Read a log and return its rows; write its index if all its lines are whole.
 
     An index is numbers of 64 bits: checksum of what follows, number of columns, bytes of the log,
-    and the rows. Of a log with damage or losses the bytes are 0: it is read anew each time.
+    and the rows.
     """
-    is_there = log.is_file()
-    size, found = (log.stat().st_size, list(_answers_in(log))) if is_there else (0, [])
+    size, found = log.stat().st_size, list(_answers_in(log))
     listed = [(_head(one.key), at, *astuple(one.usage)) for at, one in found if one is not None]
     rows = np.array(listed, np.int64).reshape(-1, COLUMNS)
-    lost = known[~np.isin(known[:, 0], rows[:, 0])]
-    rows = np.concatenate([rows, lost])
-    if len(lost):
-        words = "answers are lost; their requests are asked again"
-        logger.warning("%s: %d %s", log, len(lost), words)
-    if not is_there:
-        return rows
-    believed = size if len(rows) == len(found) and not len(lost) else 0
-    content = np.concatenate([[COLUMNS, believed], rows.reshape(-1)]).astype("<i8").tobytes()
-    with suppress(OSError), atomic_path(log.with_suffix(INDEX)) as temporary:
-        temporary.write_bytes(zlib.crc32(content).to_bytes(8, "little") + content)
+    if len(rows) == len(found):
+        content = np.concatenate([[COLUMNS, size], rows.reshape(-1)]).astype("<i8").tobytes()
+        with suppress(OSError), atomic_path(log.with_suffix(INDEX)) as temporary:
+            temporary.write_bytes(zlib.crc32(content).to_bytes(8, "little") + content)
     return rows
 
 
-def _read_index(log: Path) -> tuple[int, np.ndarray]:
-    """Return the bytes and rows that an index names; 0 and none of none, or of a damaged one."""
-    index, nothing = log.with_suffix(INDEX), (0, NOTHING)
+def _rows_of(log: Path) -> np.ndarray:
+    """Return the rows of a log by its index, if it is that of the log as it is; else by itself."""
+    index = log.with_suffix(INDEX)
     try:
         whole = index.read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        return nothing
-    except OSError as error:
-        logger.warning("%s: cannot be read (%s); its log is read anew", index, error.strerror)
-        return nothing
+    except FileNotFoundError:
+        return index_log(log)
     checksum, content = int.from_bytes(whole[:8], "little"), whole[8:]
-    if len(content) % 8 == 0 and len(content) >= 16 and zlib.crc32(content) == checksum:
-        numbers = np.frombuffer(content, "<i8")
-        if numbers[0] == COLUMNS and len(numbers) % COLUMNS == 2 % COLUMNS:
-            return int(numbers[1]), numbers[2:].reshape(-1, COLUMNS)
-    logger.warning("%s: damaged index; its log is read anew", index)
-    return nothing
+    is_whole = len(content) >= 16 and zlib.crc32(content) == checksum
+    numbers = np.frombuffer(content if is_whole else b"", "<i8")
+    if not is_whole or numbers[0] != COLUMNS:
+        logger.warning("%s: damaged index; its log is read anew", index)
+    elif numbers[1] == log.stat().st_size:
+        return numbers[2:].reshape(-1, COLUMNS)
+    return index_log(log)
 
 
 @dataclass(frozen=True)
