@@ -26,7 +26,8 @@ from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.server import serving
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "llm"))
-from standin_batches import BatchImperfections, BatchStandIn
+from faulty_standin import Imperfections
+from standin_batches import BatchStandIn
 
 MODEL, SEED, IN_FLIGHT, STOPPED = "stand-in/bench", 42, 16, 3
 VERDICT = {
@@ -43,7 +44,7 @@ def serve(port: str, imperfections: str) -> None:
     It ends as a crash does: no request is answered after the count, and connections break.
     """
     stand_in = BatchStandIn()
-    stand_in.imperfections = BatchImperfections.parse(f"seed={SEED},{imperfections}")
+    stand_in.imperfections = Imperfections.parse(f"seed={SEED},{imperfections}")
 
     async def run() -> None:
         async with serving(stand_in, port=int(port)) as url:

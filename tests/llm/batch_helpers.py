@@ -1,12 +1,11 @@
-"""A stand-in in a thread, and runs of the batch backend."""
+"""A stand-in with batches in a thread, and runs of the batch backend."""
 
 import asyncio
 import json
 import threading
-import urllib.request
 
-from faulty_standin import HEADER
-from llm_helpers import MODEL, Run, stats
+from faulty_standin import HEADER, Imperfections
+from llm_helpers import MODEL, Run
 from standin_batches import BatchStandIn
 
 from psibench.llm.answer_store import AnswerStore
@@ -18,16 +17,17 @@ from psibench.llm.standin.server import serving
 
 
 class Server:
-    """A stand-in that runs in a thread of its own."""
+    """A stand-in that runs in a thread of its own, on a free port or the one given."""
 
-    def __init__(self):
-        self.stand_in, self.url = BatchStandIn(), ""
+    def __init__(self, faults="", *, port=0):
+        self.stand_in, self.url, self._port = BatchStandIn(), "", port
+        self.stand_in.imperfections = Imperfections.parse(faults)
         self._started, self._loop = threading.Event(), None
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
 
     async def _serve(self):
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        async with serving(self.stand_in) as self.url:
+        async with serving(self.stand_in, port=self._port) as self.url:
             self._started.set()
             await self._over.wait()
 
@@ -41,16 +41,16 @@ class Server:
         self._thread.join(10)
 
     @property
-    def stats(self) -> dict:
-        return stats(self.url)
+    def n_requests(self) -> int:
+        return self.stand_in.asked.total()
 
+    @property
     def batches(self) -> list[dict]:
-        with urllib.request.urlopen(f"{self.url}/batches?limit=100") as reply:
-            return json.load(reply)["data"]
+        return list(self.stand_in.batches.values())
 
-    def cancel(self, batch_id):
-        call = urllib.request.Request(f"{self.url}/batches/{batch_id}/cancel", method="POST")
-        urllib.request.urlopen(call).close()
+    @property
+    def batch_sizes(self) -> list[int]:
+        return [batch["request_counts"]["total"] for batch in self.batches]
 
 
 def batch_settings(url, faults="", *, backend="openai-batch", batch=None, **asking) -> LlmSettings:

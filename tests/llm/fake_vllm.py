@@ -9,16 +9,13 @@ process that does not end with it; and asks for a key if VLLM_API_KEY is set.
 
 import argparse
 import asyncio
-import base64
 import json
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +31,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--served-model-name")
-    parser.add_argument("--tensor-parallel-size", type=int, default=1)
-    parser.add_argument("--max-model-len", type=int)
-    parser.add_argument("--kv-cache-memory-bytes", type=int)
-    parser.add_argument("--runner")
-    parser.add_argument("--dtype")
-    parser.add_argument("--trust-remote-code", action="store_true")
-    parser.add_argument("--no-enable-prefix-caching", action="store_true")
-    parser.add_argument("--fake-version", default="0.30.0")
-    parser.add_argument("--fake-vector", type=json.loads, help="given for the last text")
     parser.add_argument("--fake-load-s", type=float, default=0.0, help="until it listens")
     parser.add_argument("--fake-fail", default="", help="end with status 3 and these words")
     parser.add_argument("--fake-noise-mb", type=int, default=0, help="prints so much first")
@@ -54,11 +42,6 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def vector_of(ids: list[int]) -> list[float]:
-    """Give a vector of the token ids, not of unit length."""
-    return [float(sum(id_ * (n + 1) ** k for n, id_ in enumerate(ids))) for k in range(8)]
-
-
 def start_worker(args: argparse.Namespace) -> None:
     worker = subprocess.Popen(
         [sys.executable, "-S", "-c", WORKER], start_new_session=args.fake_own_session
@@ -66,22 +49,6 @@ def start_worker(args: argparse.Namespace) -> None:
     written = args.fake_pids.with_suffix(".tmp")
     written.write_text(f"{os.getpid()} {worker.pid}")
     written.rename(args.fake_pids)
-
-
-async def embeddings(request: web.Request, args: argparse.Namespace) -> web.Response:
-    asked = await request.json()
-    if args.fake_die_after:
-        print("EngineDeadError: CUDA error: device-side assert triggered", flush=True)
-        os._exit(1)
-    longest = max(map(len, asked["input"]))
-    if longest > args.max_model_len:
-        return refusal(400, f"{longest} tokens are more than {args.max_model_len}")
-    vectors = [vector_of(ids) for ids in asked["input"]]
-    if args.fake_vector is not None:
-        vectors[-1] = args.fake_vector
-    texts = [base64.b64encode(struct.pack(f"<{len(v)}f", *v)).decode() for v in vectors]
-    data = [{"index": place, "embedding": text} for place, text in enumerate(texts)]
-    return web.json_response({"data": data[::-1]})
 
 
 def refusal(status: int, words: str) -> web.Response:
@@ -125,12 +92,7 @@ def application(args: argparse.Namespace) -> web.Application:
         usage = {"prompt_tokens": 20, "completion_tokens": 5}
         return web.json_response({"model": name, "choices": [choice], "usage": usage})
 
-    async def version(_: web.Request) -> web.Response:
-        return web.json_response({"version": args.fake_version})
-
     app = web.Application(client_max_size=1 << 28, middlewares=[check_key])
-    app.router.add_get("/version", version)
-    app.router.add_post("/v1/embeddings", partial(embeddings, args=args))
     app.router.add_get("/health", health)
     app.router.add_get("/v1/models", models)
     app.router.add_post("/v1/chat/completions", chat)

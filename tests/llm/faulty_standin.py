@@ -29,9 +29,16 @@ class Imperfections:
     ``malformed`` (half a JSON text), ``refusal``, ``truncated``, ``filtered``, ``huge``
     (``huge_mb`` of reply).
 
-    Every reply takes ``delay_s``, a share ``slow`` of them ``slow_s`` more. A 429 asks for
-    ``retry_after_s``; with ``echo_key`` errors repeat the Authorization header, as careless servers
-    do. ``seed`` is of all draws: the n-th reply to one and the same request has its own.
+    Every reply takes ``delay_s``. A 429 asks for ``retry_after_s``; with ``echo_key`` errors repeat
+    the Authorization header, as careless servers do. ``seed`` is of all draws: the n-th reply to
+    one and the same request has its own.
+
+    What goes wrong with requests goes wrong with the lines of a batch, which get 429, 500, status 0
+    and ``request_timeout`` for the faults of HTTP. A batch is in progress for ``batch_delay_s``
+    before its lines are answered, and expires after ``expire_after`` of them (0: not). A share
+    ``fail_batch`` of the batches fails, and those with which the prompt tokens of all in progress
+    would pass ``enqueued_tokens`` (0: no limit). A share ``batch_http_error`` of the calls is
+    answered with 500; of a share ``create_reset`` of the creations the reply gets lost.
     """
 
     rate_limited: float = 0.0
@@ -44,12 +51,16 @@ class Imperfections:
     filtered: float = 0.0
     huge: float = 0.0
     delay_s: float = 0.0
-    slow: float = 0.0
-    slow_s: float = 1.0
     retry_after_s: float = 0.0
     huge_mb: float = 5.0
     echo_key: float = 0.0
     seed: float = 0.0
+    batch_delay_s: float = 0.0
+    expire_after: float = 0.0
+    fail_batch: float = 0.0
+    enqueued_tokens: float = 0.0
+    batch_http_error: float = 0.0
+    create_reset: float = 0.0
 
     @classmethod
     def parse(cls, text: str, base: Self | None = None) -> Self:
@@ -57,14 +68,13 @@ class Imperfections:
         parts = (part.split("=") for part in text.split(",") if part)
         return replace(base or cls(), **{name: float(value) for name, value in parts})
 
-    def draw(self, body: str, number: int) -> tuple[float, str | None, str | None]:
+    def draw(self, body: str, number: int) -> tuple[str | None, str | None]:
         """Draw what the ``number``-th reply to a body, given by its hash, is to suffer.
 
-        That is: the seconds it takes, a fault of HTTP or None, a fault of content or None.
+        That is: a fault of HTTP or None, a fault of content or None.
         """
         rng = random.Random(f"{self.seed}:{body}:{number}")
-        wait_s = self.delay_s + (self.slow_s if rng.random() < self.slow else 0.0)
-        return wait_s, self._draw(TRANSPORT, rng), self._draw(CONTENT, rng)
+        return self._draw(TRANSPORT, rng), self._draw(CONTENT, rng)
 
     def _draw(self, names: tuple[str, ...], rng: random.Random) -> str | None:
         place = rng.random()
@@ -86,30 +96,13 @@ class FaultyStandIn(StandIn):
         self.asked: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
 
-    def app(self) -> web.Application:
-        """Return the web application, with what it counted at /stats."""
-        app = super().app()
-        app.router.add_get("/stats", self._stats)
-        return app
-
-    def stats(self) -> dict[str, Any]:
-        return {
-            "n_requests": self.asked.total(),
-            "n_distinct": len(self.asked),
-            "n_answered": self.answered.total(),
-        }
-
-    async def _stats(self, _: web.Request) -> web.Response:
-        return json_response(self.stats())
-
     async def chat(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         name = hashlib.sha256(raw).hexdigest()
         self.asked[name] += 1
         faults = Imperfections.parse(request.headers.get(HEADER, ""), self.imperfections)
-        wait_s, fault, content = faults.draw(name, self.asked[name])
-        if wait_s:
-            await asyncio.sleep(wait_s)
+        fault, content = faults.draw(name, self.asked[name])
+        await asyncio.sleep(faults.delay_s)
         words = fault_words(faults, request)
         if fault == "hang":
             await asyncio.sleep(3600)

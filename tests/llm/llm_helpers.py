@@ -1,11 +1,9 @@
 """Requests, items and runs that the tests of the LLM engine share."""
 
 import asyncio
-import json
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,12 +165,6 @@ def start_job(settings: LlmSettings, store, n_items: int):
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=program.parent
     )
-
-
-def stats(base_url: str) -> dict:
-    """Return what a stand-in counted."""
-    with urllib.request.urlopen(base_url.replace("/v1", "/stats")) as reply:
-        return json.load(reply)
 
 
 def stored(folder) -> list[Answer]:

@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import BodyPartReader, web
@@ -16,33 +15,10 @@ from psibench.llm.standin.completion import BadRequestError
 from psibench.llm.standin.rules import count_tokens
 from psibench.llm.standin.server import error_body, error_response, json_response
 
-MAX_LINES = 50_000
-MAX_BYTES = 200_000_000  # of an input file
-ENDED = ("completed", "failed", "expired", "cancelled")
 _DAY_S = 86_400
 _LINES_PER_TURN = 64
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class BatchImperfections(Imperfections):
-    """What goes wrong with batches, too; of their lines what goes wrong with requests.
-
-    Lines of the faults of HTTP get 429, 500, status 0 and ``request_timeout``. A batch is in
-    progress for ``batch_delay_s`` before its lines are answered, and expires after ``expire_after``
-    of them (0: not). A share ``fail_batch`` of the batches fails, and those with which the prompt
-    tokens of all in progress would pass ``enqueued_tokens`` (0: no limit). A share
-    ``batch_http_error`` of the calls is answered with 500; of a share ``create_reset`` of the
-    creations the reply gets lost; the batch is made.
-    """
-
-    batch_delay_s: float = 0.0
-    expire_after: float = 0.0
-    fail_batch: float = 0.0
-    enqueued_tokens: float = 0.0
-    batch_http_error: float = 0.0
-    create_reset: float = 0.0
 
 
 class BatchStandIn(FaultyStandIn):
@@ -53,10 +29,10 @@ class BatchStandIn(FaultyStandIn):
     """
 
     def __init__(self) -> None:
-        super().__init__(BatchImperfections())
+        super().__init__()
+        self.files: dict[str, bytes] = {}
+        self.batches: dict[str, Json] = {}
         self._calls = Counter[str]()
-        self._files: dict[str, bytes] = {}
-        self._batches: dict[str, Json] = {}
         self._queued: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -68,7 +44,6 @@ class BatchStandIn(FaultyStandIn):
             ("POST", "/v1/batches", self._create),
             ("GET", "/v1/batches", self._list),
             ("GET", "/v1/batches/{id}", self._batch),
-            ("POST", "/v1/batches/{id}/cancel", self._batch),
         ):
             app.router.add_route(method, path, self._guarded(handler))
 
@@ -80,17 +55,12 @@ class BatchStandIn(FaultyStandIn):
         app.on_cleanup.append(end)
         return app
 
-    def stats(self):
-        sizes = [batch["request_counts"]["total"] for batch in self._batches.values()]
-        more = {"n_files": len(self._files), "n_batches": len(sizes), "batch_sizes": sizes}
-        return super().stats() | more
-
     def _guarded(self, handler):
         """Fail a share of the calls; of creations, some after the batch was made."""
 
         async def guarded(request: web.Request) -> web.Response:
             given = request.headers.get(HEADER, "")
-            faults = BatchImperfections.parse(given, self.imperfections)
+            faults = Imperfections.parse(given, self.imperfections)
             call = f"{request.method} {request.path}"
             self._calls[call] += 1
             draws = random.Random(f"{faults.seed}:{call}:{self._calls[call]}")
@@ -104,7 +74,7 @@ class BatchStandIn(FaultyStandIn):
 
         return guarded
 
-    async def _upload(self, request: web.Request, _: BatchImperfections) -> web.Response:
+    async def _upload(self, request: web.Request, _: Imperfections) -> web.Response:
         fields: dict[str, tuple[str, bytes]] = {}
         async for part in await request.multipart():
             if isinstance(part, BodyPartReader):
@@ -112,25 +82,23 @@ class BatchStandIn(FaultyStandIn):
         name, content = fields["file"]
         if fields["purpose"][1] != b"batch" or not name.endswith(".jsonl"):
             return _refused("Invalid file format for Batch API. Must be .jsonl")
-        if len(content) > MAX_BYTES:
-            return _refused("File is too large.")
         return json_response({"id": self._keep(content), "object": "file", "purpose": "batch"})
 
-    async def _content(self, request: web.Request, _: BatchImperfections) -> web.Response:
-        known = self._files.get(request.match_info["id"])
+    async def _content(self, request: web.Request, _: Imperfections) -> web.Response:
+        known = self.files.get(request.match_info["id"])
         if known is None:
             return _refused("No such file.", 404)
         return web.Response(body=known, content_type="application/octet-stream")
 
-    async def _create(self, request: web.Request, faults: BatchImperfections) -> web.Response:
+    async def _create(self, request: web.Request, faults: Imperfections) -> web.Response:
         """Begin a batch."""
         given, now = await request.json(), int(time.time())
-        if given.get("input_file_id") not in self._files:
+        if given.get("input_file_id") not in self.files:
             return _refused(f"Cannot find file {given.get('input_file_id')}.")
         if given.get("completion_window") != "24h":
             return _refused("completion_window: only 24h is known")
         batch = given | {
-            "id": f"batch_{len(self._batches) + 1:06d}",
+            "id": f"batch_{len(self.batches) + 1:06d}",
             "object": "batch",
             "errors": None,
             "status": "validating",
@@ -140,14 +108,14 @@ class BatchStandIn(FaultyStandIn):
             "expires_at": now + _DAY_S,
             "request_counts": {"total": 0, "completed": 0, "failed": 0},
         }
-        self._batches[batch["id"]] = batch
+        self.batches[batch["id"]] = batch
         task = asyncio.create_task(self._work(batch, faults, fault_words(faults, request)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return json_response(batch)
 
-    async def _list(self, request: web.Request, _: BatchImperfections) -> web.Response:
-        newest_first = list(reversed(self._batches.values()))
+    async def _list(self, request: web.Request, _: Imperfections) -> web.Response:
+        newest_first = list(reversed(self.batches.values()))
         ids = [batch["id"] for batch in newest_first]
         after = request.query.get("after")
         start = ids.index(after) + 1 if after in ids else 0
@@ -155,24 +123,21 @@ class BatchStandIn(FaultyStandIn):
         page = {"object": "list", "data": newest_first[start:end], "has_more": end < len(ids)}
         return json_response(page)
 
-    async def _batch(self, request: web.Request, _: BatchImperfections) -> web.Response:
-        """Tell of a batch; cancel it first if that is asked for."""
-        batch = self._batches.get(request.match_info["id"])
+    async def _batch(self, request: web.Request, _: Imperfections) -> web.Response:
+        batch = self.batches.get(request.match_info["id"])
         if batch is None:
             return _refused("No such batch.", 404)
-        if request.method == "POST" and batch["status"] not in ENDED:
-            batch["status"] = "cancelling"
         return json_response(batch)
 
     def _keep(self, content: bytes) -> str:
         """Keep a file and return its id."""
-        name = f"file-{len(self._files) + 1:06d}"
-        self._files[name] = content
+        name = f"file-{len(self.files) + 1:06d}"
+        self.files[name] = content
         return name
 
-    async def _work(self, batch: Json, faults: BatchImperfections, words: str) -> None:
+    async def _work(self, batch: Json, faults: Imperfections, words: str) -> None:
         """See a batch to its end; ``words`` tell of made faults."""
-        lines, errors = _read_input(self._files[batch["input_file_id"]], batch["endpoint"])
+        lines, errors = _read_input(self.files[batch["input_file_id"]], batch["endpoint"])
         draws = random.Random(f"{faults.seed}:{batch['id']}")
         if draws.random() < faults.fail_batch:
             errors.append(_error("invalid_request", words, 1))
@@ -198,7 +163,7 @@ class BatchStandIn(FaultyStandIn):
         batch["status"] = "cancelled" if batch["status"] == "cancelling" else ended
 
     async def _answered(
-        self, batch: Json, lines: list[Json], faults: BatchImperfections, words: str
+        self, batch: Json, lines: list[Json], faults: Imperfections, words: str
     ) -> dict[str, list[Json]]:
         """Return the lines of the output file and of the error file."""
         results: dict[str, list[Json]] = {"output": [], "error": []}
@@ -216,11 +181,11 @@ class BatchStandIn(FaultyStandIn):
             batch["request_counts"]["completed" if is_answer else "failed"] += 1
         return results
 
-    def _answer(self, line: Json, faults: BatchImperfections, words: str) -> Json:
+    def _answer(self, line: Json, faults: Imperfections, words: str) -> Json:
         """Answer a line as the server answers the same request alone."""
         name = hashlib.sha256(json.dumps(line["body"]).encode()).hexdigest()
         self.asked[name] += 1
-        _, fault, content = faults.draw(name, self.asked[name])  # a batch has its own delay
+        fault, content = faults.draw(name, self.asked[name])
         if fault == "hang":
             return _output(line, error="request_timeout")
         if fault == "reset":
@@ -258,12 +223,8 @@ def _read_input(content: bytes, endpoint: str) -> tuple[list[Json], list[Json]]:
         if not 0 < len(line["custom_id"]) <= 64:
             errors.append(_error("invalid_custom_id", "1 to 64 characters.", number))
         lines.append(line)
-    if len(lines) > MAX_LINES:
-        errors.append(_error("too_many_tasks", f"More than {MAX_LINES} requests."))
     if len({line["custom_id"] for line in lines}) < len(lines):
         errors.append(_error("duplicate_custom_id", "A custom_id stands twice."))
-    if len({line["body"]["model"] for line in lines}) > 1:
-        errors.append(_error("model_mismatch", "All requests must ask one model."))
     return lines, errors
 
 

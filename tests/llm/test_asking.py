@@ -1,7 +1,4 @@
 import asyncio
-import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import date
 
@@ -21,8 +18,7 @@ from llm_helpers import (
 )
 
 from psibench.errors import InputError
-from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Item, RequestChain
+from psibench.llm.asking import Item
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.limits import Budget, BudgetReachedError
 from psibench.llm.request import Message, Sampling
@@ -36,11 +32,7 @@ def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
     first, stand_in = ask(items(30), tmp_path), FaultyStandIn()
     changed = [Item(f"item-{n}", request(n + 1000)) for n in range(10)] + items(30)[10:]
     second = ask(changed, tmp_path, server=stand_in)
-    assert (stand_in.asked.total(), second.totals.n_from_store, len(second.outcomes)) == (
-        10,
-        20,
-        30,
-    )
+    assert (stand_in.asked.total(), second.totals.n_from_store) == (10, 20)
     for item in items(30)[10:]:
         assert second.by_item[item.id] == replace(first.by_item[item.id], n_replies=0)
 
@@ -88,18 +80,6 @@ def test_a_reply_cut_off_before_its_bound_found_no_room_and_is_not_asked_again(
     (outcome,) = ask(bounded, tmp_path, server=stand_in, faults="truncated=1").outcomes
     assert (outcome.status, outcome.reason) == ("truncated", reason)
     assert stand_in.asked.total() == n_asked
-
-
-def test_a_reply_without_room_that_was_asked_again_before_keeps_its_good_answer(tmp_path):
-    (item,) = items(1, sampling=Sampling(max_output_tokens=1000))
-    good = replace(answer(), key=item.request.reask().key)
-    full = replace(good, key=item.request.key, finish_reason="length", usage=Usage(10, 900))
-    with AnswerStore(tmp_path) as store:
-        store.add(full)
-        store.add(good)
-        outcome = RequestChain(item.id, item.request, max_reasks=2).replay_stored(store)
-    assert outcome is not None
-    assert (outcome.key, outcome.n_reasks) == (good.key, 1)
 
 
 @pytest.mark.parametrize(("total", "output"), [(40, 30), (15, 5), (3, 5), (10**30, 5), ("x", 5)])
@@ -163,29 +143,26 @@ def test_what_may_pass_is_tried_again_after_as_long_as_the_server_asks(tmp_path)
     assert answer.n_tries == 5
 
 
-def test_tries_are_bounded_and_the_last_failure_is_told(tmp_path):
-    server = ScriptedServer(*[500] * 9)
-    run = ask(items(1), tmp_path, server=server, chosen=settings(max_tries=3))
-    assert server.n_asked == 3
-    assert (run.outcomes[0].status, run.outcomes[0].reason) == ("failed", "http_500")
-    assert run.outcomes[0].text == "made to fail"
-
-
-def test_a_deadline_ends_the_tries_of_a_request(tmp_path):
-    chosen = settings(deadline_s=0.2, concurrency=1)
-    run = ask(items(1), tmp_path, server=ScriptedServer(*[500] * 500), chosen=chosen)
-    assert (run.outcomes[0].status, run.outcomes[0].reason) == ("failed", "deadline")
+@pytest.mark.parametrize(
+    ("policy", "reason", "text"),
+    [
+        ({"max_tries": 3}, "http_500", "made to fail"),
+        ({"deadline_s": 0.2}, "deadline", "no reply within 0.2 s, all tries together"),
+    ],
+)
+def test_tries_are_bounded_and_the_last_failure_is_told(tmp_path, policy, reason, text):
+    server = ScriptedServer(*[500] * 500)
+    (failed,) = ask(items(1), tmp_path, server=server, chosen=settings(**policy)).outcomes
+    assert (failed.status, failed.reason, failed.text) == ("failed", reason, text)
+    assert "max_tries" not in policy or server.n_asked == 3
 
 
 @pytest.mark.parametrize(("page", "reason"), [("<p>Hello", "not_json"), ("{}", "no_choices")])
 def test_a_page_that_is_no_completion_is_asked_for_again_a_few_times(tmp_path, page, reason):
-    run = ask(items(1), tmp_path / "a", server=ScriptedServer(page, page))
-    assert run.statuses == {"ok": 1}
     server = ScriptedServer(*[page] * 9)
-    run = ask(items(1), tmp_path / "b", server=server)
+    run = ask(items(1), tmp_path, server=server)
     assert (run.outcomes[0].status, run.outcomes[0].reason) == ("failed", reason)
-    assert run.outcomes[0].text == page
-    assert server.n_asked == 3
+    assert (run.outcomes[0].text, server.n_asked) == (page, 3)
 
 
 class CountingClient:
@@ -305,30 +282,8 @@ def test_a_key_inside_a_reply_is_not_stored(tmp_path, monkeypatch):
     assert KEY not in files_text(tmp_path)
 
 
-def test_a_key_is_sent_but_never_printed(monkeypatch):
-    from psibench.config.secrets import Secret
-
-    monkeypatch.setenv("PSIBENCH_TEST_KEY", KEY)
-    secret = Secret.from_environment("PSIBENCH_TEST_KEY")
-    assert secret.reveal() == KEY
-    assert KEY not in f"{secret} {secret!r} {vars(OpenAIChatClient(keyed(monkeypatch)))}"
-    with pytest.raises(TypeError, match="not pickled"):
-        pickle.dumps(secret)
-    assert secret.scrub("Incorrect key: sk-ab12****wxyz.") == "Incorrect key: [key]."
-
-
 def test_a_stand_in_is_never_taken_for_a_model(tmp_path):
     chosen = LlmSettings(backend="openai", model="gpt-4o-mini")
     run = ask(items(3, model="gpt-4o-mini"), tmp_path, chosen=chosen)
     assert "stand_in_mismatch" in str(run.error)
     assert stored(tmp_path) == []
-
-
-def test_a_job_imports_clients_and_stand_ins_only_once_it_asks():
-    code = (
-        "import sys, psibench.llm.run, psibench.llm.prompts\n"
-        "heavy = ('openai', 'aiohttp', 'jsonschema', 'psibench.llm.standin')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

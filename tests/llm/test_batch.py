@@ -1,11 +1,14 @@
 """The batch backend against a stand-in's files and batches."""
 
+import logging
 import threading
 import time
+from datetime import date
 
 import pytest
 from batch_helpers import Server, ask, batch_settings, records
-from llm_helpers import MODEL, PLAIN, items, request, stored
+from faulty_standin import Imperfections
+from llm_helpers import COMPLETION, MODEL, PLAIN, files_text, items, request, stored
 from standin_batches import BatchStandIn
 
 from psibench.config.secrets import Secret
@@ -14,9 +17,11 @@ from psibench.llm import batch
 from psibench.llm.asking import Item
 from psibench.llm.batch import read_result
 from psibench.llm.connection import TryFailedError
-from psibench.llm.request import Message, ResponseSchema
-from psibench.llm.run import ask_all
+from psibench.llm.limits import Budget, BudgetReachedError
+from psibench.llm.request import Message, ResponseSchema, Sampling
+from psibench.llm.sections import Price
 from psibench.llm.standin.server import error_response
+from psibench.llm.usage import Usage
 
 both_backends = pytest.mark.parametrize("backend", ["openai-batch", "stand-in"])
 
@@ -29,24 +34,18 @@ def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(
     assert batched.by_item == single.by_item
     assert (batched.totals.n_items, batched.totals.n_replies) == (10, 10)
     assert batched.totals.usage.input_tokens == sum(o.usage.input_tokens for o in batched.outcomes)
-    assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 10)
+    assert (len(server.batches), server.n_requests) == (1, 10)
     assert records(tmp_path / "batch") == []  # read, and so removed
-    outcomes = []
-    totals = ask_all(
-        [*items(10), *items(10)],
-        batch_settings(server.url),
-        store=tmp_path / "batch",
-        on_outcome=outcomes.append,
-    )
-    assert (totals.n_from_store, {o.status for o in outcomes}) == (20, {"ok"})
-    assert server.stats["n_batches"] == 1
+    again = ask([*items(10), *items(10)], tmp_path / "batch", batch_settings(server.url))
+    assert (again.totals.n_from_store, again.statuses) == (20, {"ok": 20})
+    assert len(server.batches) == 1
 
 
 @both_backends
 def test_items_that_ask_the_same_are_asked_once(server, tmp_path, backend):
     same = [Item(f"twin-{number}", request(0)) for number in range(12)]
     run = ask(same, tmp_path, batch_settings(server.url, backend=backend))
-    assert server.stats["n_requests"] == 1
+    assert server.n_requests == 1
     assert len(run.by_item) == 12
     assert sum(outcome.n_replies for outcome in run.outcomes) == 1
 
@@ -60,9 +59,9 @@ def test_a_rejected_request_fails_alone_and_is_asked_again_next_time(server, tmp
     assert run.statuses == {"ok": 3, "failed": 1}
     assert run.by_item["odd"].reason == "http_400"
     assert "no_such_task" in run.by_item["odd"].text
-    assert server.stats["n_requests"] == 4  # 400 is not tried again
+    assert server.n_requests == 4  # 400 is not tried again
     assert ask([*items(3), unknown], tmp_path, chosen).totals.n_from_store == 3
-    assert server.stats["n_requests"] == 5
+    assert server.n_requests == 5
 
 
 def long_item(number: int, n_chars: int) -> Item:
@@ -74,7 +73,7 @@ def test_batches_are_cut_by_size_and_what_fits_into_no_file_fails(server, tmp_pa
     monkeypatch.setattr(batch, "MOST_BYTES", 20_000)
     wanted = [*(long_item(n, 6_000) for n in range(7)), long_item(9, 21_000)]  # three fit
     run = ask(wanted, tmp_path, batch_settings(server.url))
-    assert server.stats["batch_sizes"] == [3, 3, 1]
+    assert server.batch_sizes == [3, 3, 1]
     assert run.error is None
     assert run.by_item["long-9"].reason == "too_large"
     assert run.statuses == {"ok": 7, "failed": 1}
@@ -86,7 +85,7 @@ def test_lines_that_failed_for_a_while_are_asked_again(server, tmp_path):
     assert run.error is None
     assert run.statuses == {"ok": 60}
     assert server.stand_in.answered.total() == 60  # nothing answered was asked again
-    assert server.stats["n_requests"] > 80  # half of 60, and half of those
+    assert server.n_requests > 80  # half of 60, and half of those
     assert set(server.stand_in.answered.values()) == {1}
 
 
@@ -95,8 +94,8 @@ def test_malformed_replies_are_asked_again_in_further_batches(server, tmp_path):
     assert run.error is None
     assert run.totals.n_replies == sum(1 + outcome.n_reasks for outcome in run.outcomes)
     assert run.totals.n_replies == sum(outcome.n_replies for outcome in run.outcomes)
-    assert len(stored(tmp_path)) == run.totals.n_replies == server.stats["n_requests"]
-    sizes = server.stats["batch_sizes"]
+    assert len(stored(tmp_path)) == run.totals.n_replies == server.n_requests
+    sizes = server.batch_sizes
     assert len(sizes) == 3  # once, and two re-asks
     assert sizes[0] == 80 > sizes[1] > sizes[2] > 0
     # 0.4 ** 3 of 80: about 5 stay malformed
@@ -108,57 +107,42 @@ def test_what_an_expired_batch_answered_is_kept(server, tmp_path):
     run = ask(items(20), tmp_path, batch_settings(server.url, "expire_after=7"))
     assert run.error is None
     assert run.statuses == {"ok": 20}
-    assert server.stats["batch_sizes"] == [20, 13, 6]
-    assert server.stats["n_requests"] == 20
-    assert [batch["status"] for batch in server.batches()] == ["completed", "expired", "expired"]
+    assert server.batch_sizes == [20, 13, 6]
+    assert server.n_requests == 20
+    assert [batch["status"] for batch in server.batches] == ["expired", "expired", "completed"]
 
 
 def test_batches_beside_a_failed_one_are_read(server, tmp_path):
     chosen = batch_settings(server.url, "fail_batch=0.4,seed=1", batch={"max_requests": 5})
     run = ask(items(30), tmp_path, chosen)
     assert "failed: invalid_request" in str(run.error)
-    n_good = 5 * sum(batch["status"] == "completed" for batch in server.batches())
+    n_good = 5 * sum(batch["status"] == "completed" for batch in server.batches)
     assert 0 < n_good < 30
     assert len(run.outcomes) == n_good == len(stored(tmp_path))
     again = ask(items(30), tmp_path, batch_settings(server.url))
     assert (again.error, again.statuses) == (None, {"ok": 30})
-    assert server.stats["n_requests"] == 30
+    assert server.n_requests == 30
 
 
-@pytest.mark.parametrize(
-    ("faults", "said"),
-    [
-        pytest.param("", "takes no batch: http_400: No such model.", id="at its creation"),
-        pytest.param("fail_batch=1", "batch_000001 failed: invalid_request: ", id="when checked"),
-    ],
-)
-def test_a_batch_that_is_refused_is_told_with_its_error_and_leaves_the_store_as_it_was(
-    tmp_path, monkeypatch, faults, said
+def test_a_batch_that_is_refused_at_its_creation_is_told_and_leaves_no_record(
+    tmp_path, monkeypatch
 ):
     async def refuse(*_):
         return error_response(400, "invalid_request_error", "No such model.")
 
+    monkeypatch.setattr(BatchStandIn, "_create", refuse)
     with Server() as server:
-        assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
-    before = stored(tmp_path)
-    with monkeypatch.context() as patched:
-        if not faults:
-            patched.setattr(BatchStandIn, "_create", refuse)
-        with Server() as server:
-            run = ask(items(9), tmp_path, batch_settings(server.url, faults))
+        run = ask(items(9), tmp_path, batch_settings(server.url))
     assert isinstance(run.error, InputError)
-    assert said in str(run.error)
-    assert (stored(tmp_path), records(tmp_path)) == (before, [])
-    with Server() as server:
-        assert ask(items(9), tmp_path, batch_settings(server.url)).statuses == {"ok": 9}
-        assert server.stats["n_requests"] == 4
+    assert "takes no batch: http_400: No such model." in str(run.error)
+    assert (stored(tmp_path), records(tmp_path)) == ([], [])
 
 
 def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_path):
     def cancel():
-        while not server.batches():
+        while not server.batches:
             time.sleep(0.01)
-        server.cancel("batch_000001")
+        server.batches[0]["status"] = "cancelling"
 
     threading.Thread(target=cancel).start()
     run = ask(items(5), tmp_path, batch_settings(server.url, "batch_delay_s=3"))
@@ -174,14 +158,7 @@ def test_calls_that_fail_are_tried_again_and_a_creation_whose_reply_is_lost_make
     chosen = batch_settings(server.url, faults, max_tries=30, batch={"max_requests": 2})
     run = ask(items(20), tmp_path, chosen)
     assert (run.error, run.statuses) == (None, {"ok": 20})
-    assert (server.stats["n_batches"], server.stats["n_requests"]) == (10, 20)
-
-
-COMPLETION = {
-    "model": MODEL,
-    "choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}],
-    "usage": {"prompt_tokens": 7, "completion_tokens": 1},
-}
+    assert (len(server.batches), server.n_requests) == (10, 20)
 
 
 def output_line(response=None, error=None) -> dict:
@@ -224,8 +201,116 @@ def test_requests_that_all_fail_end_the_run(server, tmp_path):
     chosen = batch_settings(
         server.url, "server_error=1", max_tries=1, give_up_after=5, batch={"max_requests": 5}
     )
-    wanted = items(20)
-    run = ask(wanted, tmp_path, chosen)
+    run = ask(items(20), tmp_path, chosen)
     assert isinstance(run.error, InputError)
     assert "requests failed in a row" in str(run.error)
     assert run.statuses == {"failed": 20}
+
+
+# Budget, the server's limits, and keys that must show nowhere
+
+KEY = "planted-key-0123456789abcdef"
+PRICE = Price(input_usd=1.0, output_usd=10.0, batch_share=0.5, as_of=date(2026, 1, 1))
+
+
+def priced_items(n: int) -> list[Item]:
+    return items(n, sampling=Sampling(max_output_tokens=100))
+
+
+def most_usd(number: int) -> float:
+    """Return the most that an item can cost: bytes for tokens, and 100 tokens out."""
+    wanted = priced_items(number + 1)[number].request
+    return PRICE.cost(Usage(wanted.max_input_tokens(), 100), is_batch=True)
+
+
+def test_what_a_budget_has_room_for_is_asked_and_then_the_run_ends(server, tmp_path):
+    room_for_ten = sum(most_usd(n) for n in range(10)) * 1.001
+    budget = Budget(room_for_ten, PRICE, is_batch=True)
+    chosen = batch_settings(server.url)
+    run = ask(priced_items(300), tmp_path, chosen, budget=budget)
+    assert isinstance(run.error, BudgetReachedError)
+    assert server.batch_sizes[0] == 10
+    assert run.statuses == {"ok": server.n_requests}
+    assert 10 <= server.n_requests < 300
+    assert budget.spent_usd <= room_for_ten
+    assert not budget.has_reservations
+    more = Budget(10.0, PRICE, is_batch=True)
+    again = ask(priced_items(300), tmp_path, chosen, budget=more)
+    assert (again.error, again.statuses) == (None, {"ok": 300})
+    assert server.n_requests == 300
+
+
+def test_money_that_comes_back_is_used_for_batches_worth_their_day(server, tmp_path):
+    # A request costs at most 0.0006 USD and about 0.00004 in fact: most of it comes back.
+    budget = Budget(30 * most_usd(0), PRICE, is_batch=True)
+    run = ask(priced_items(400), tmp_path, batch_settings(server.url), budget=budget)
+    sizes = server.batch_sizes
+    assert isinstance(run.error, BudgetReachedError)
+    assert len(sizes) > 3
+    assert min(sizes) >= 3  # a tenth of what fitted at first
+    assert 0.85 * budget.limit_usd < budget.spent_usd <= budget.limit_usd
+
+
+def test_a_server_with_a_short_queue_gets_one_batch_after_the_other(server, tmp_path):
+    # A prompt has about 20 tokens: one batch of five fits into 150, two do not.
+    server.stand_in.imperfections = Imperfections(enqueued_tokens=150, batch_delay_s=0.5)
+    run = ask(items(15), tmp_path, batch_settings(server.url, batch={"max_requests": 5}))
+    assert (run.error, run.statuses) == (None, {"ok": 15})
+    assert server.n_requests == 15
+    n_failed = sum(batch["status"] == "failed" for batch in server.batches)
+    assert 1 <= n_failed <= 3  # the second and third at first, the third once more
+
+
+def test_batches_too_long_for_the_servers_queue_are_halved(server, tmp_path):
+    server.stand_in.imperfections = Imperfections(enqueued_tokens=150)
+    run = ask(items(16), tmp_path, batch_settings(server.url))
+    assert (run.error, run.statuses) == (None, {"ok": 16})
+    assert server.n_requests == 16
+    done = [b["request_counts"]["total"] for b in server.batches if b["status"] == "completed"]
+    assert sum(done) == 16
+    assert max(done) <= 8
+
+
+@pytest.mark.parametrize(
+    ("backend", "faults"),
+    [
+        ("stand-in", "server_error=0.7,rate_limited=0.3,echo_key=1"),
+        ("openai-batch", "server_error=0.5,rate_limited=0.5,echo_key=1"),
+        ("openai-batch", "fail_batch=1,echo_key=1"),
+        ("openai-batch", "batch_http_error=1,echo_key=1"),
+    ],
+)
+def test_a_key_that_the_server_repeats_is_in_no_outcome_log_or_file(
+    server, tmp_path, monkeypatch, caplog, backend, faults
+):
+    caplog.set_level(logging.DEBUG)
+    chosen = batch_settings(server.url, faults, backend=backend, max_tries=2)
+    monkeypatch.setenv("PSIBENCH_TEST_KEY", KEY)
+    chosen = chosen.model_copy(update={"api_key_env": "PSIBENCH_TEST_KEY"})
+    run = ask(items(6), tmp_path, chosen)
+    told = str(run.error) + repr(run.outcomes) + caplog.text + files_text(tmp_path)
+    assert "you sent Bearer [key]" in told
+    assert KEY not in told
+
+
+def test_a_line_that_cannot_be_read_costs_its_request_alone(server, tmp_path, monkeypatch):
+    spoilt = []
+
+    def spoiling(data, *options):
+        if not spoilt:
+            spoilt.append(data)
+            raise ValueError("torn")
+        return read_result(data, *options)
+
+    monkeypatch.setattr("psibench.llm.batch.read_result", spoiling)
+    run = ask(items(5), tmp_path, batch_settings(server.url))
+    assert (run.error, run.statuses) == (None, {"ok": 5})
+    assert server.batch_sizes == [5, 1]
+
+
+def test_a_queue_too_short_for_one_request_ends_the_run(server, tmp_path):
+    server.stand_in.imperfections = Imperfections(enqueued_tokens=3)
+    run = ask(items(4), tmp_path, batch_settings(server.url))
+    assert isinstance(run.error, InputError)
+    assert "token_limit_exceeded" in str(run.error)
+    assert run.outcomes == []

@@ -1,18 +1,16 @@
 """Batches under way survive the process that created them."""
 
 import json
-import threading
 import time
 from datetime import date
 
 import pytest
 from batch_helpers import Server, ask, batch_settings, records
+from faulty_standin import Imperfections
 from llm_helpers import answer, items, request, start_job, stored, wait_for
-from standin_batches import BatchImperfections
 
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Item
 from psibench.llm.batch import BatchServer
 from psibench.llm.connection import TryFailedError
 from psibench.llm.limits import Budget
@@ -27,51 +25,50 @@ def start_client(server, store, n_items):
 
 
 def delayed(server, seconds):
-    server.stand_in.imperfections = BatchImperfections(batch_delay_s=seconds)
+    server.stand_in.imperfections = Imperfections(batch_delay_s=seconds)
 
 
-@pytest.mark.parametrize("n_wanted", [200, 3])
-def test_a_killed_run_is_resumed_without_asking_twice(server, tmp_path, n_wanted):
+def test_a_killed_run_is_resumed_without_asking_twice(server, tmp_path):
     delayed(server, 2.5)
     client = start_client(server, tmp_path, 200)
     wait_for(lambda: any(record["batch_id"] for record in records(tmp_path)))
     client.kill()
     client.communicate()
     assert len(stored(tmp_path)) == 0
-    assert server.batches()[0]["status"] == "in_progress"
-    run = ask(items(n_wanted), tmp_path, batch_settings(server.url))
-    assert run.statuses == {"ok": n_wanted}
+    assert server.batches[0]["status"] == "in_progress"
+    run = ask(items(3), tmp_path, batch_settings(server.url))
+    assert run.statuses == {"ok": 3}
     # What others may want is stored, too.
     assert run.totals.n_replies == len(stored(tmp_path)) == 200
-    assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 200)
+    assert (len(server.batches), server.n_requests) == (1, 200)
     assert records(tmp_path) == []
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("seconds", [0.0, 0.1])
 def test_a_run_killed_around_the_creation_of_its_batch_asks_nothing_twice(
     server, tmp_path, seconds
 ):
     client = start_client(server, tmp_path, 150)
-    wait_for(lambda: server.stats["n_files"])  # uploaded, perhaps not created or not recorded
+    wait_for(lambda: server.stand_in.files)  # uploaded, perhaps not created or not recorded
     time.sleep(seconds)
     client.kill()
     client.communicate()
     assert ask(items(150), tmp_path, batch_settings(server.url)).statuses == {"ok": 150}
-    assert server.stats["n_requests"] == len(stored(tmp_path)) == 150
+    assert server.n_requests == len(stored(tmp_path)) == 150
 
 
 def test_reasks_of_a_killed_run_are_awaited_and_batches_that_failed_asked_again(server, tmp_path):
-    server.stand_in.imperfections = BatchImperfections(malformed=1.0, batch_delay_s=0.5)
+    server.stand_in.imperfections = Imperfections(malformed=1.0, batch_delay_s=0.5)
     client = start_client(server, tmp_path, 10)
-    wait_for(lambda: len(server.batches()) == 2 and records(tmp_path))
+    wait_for(lambda: len(server.batches) == 2 and records(tmp_path))
     client.kill()
     client.communicate()
     assert len(stored(tmp_path)) == 10
-    server.stand_in.imperfections = BatchImperfections()
+    server.stand_in.imperfections = Imperfections()
     run = ask(items(10), tmp_path, batch_settings(server.url))
     assert (run.error, run.statuses) == (None, {"ok": 10})
     assert {outcome.n_reasks for outcome in run.outcomes} == {2}
-    assert server.stats["batch_sizes"] == [10, 10, 10]
+    assert server.batch_sizes == [10, 10, 10]
     assert len(stored(tmp_path)) == 30  # two malformed replies to each, and one that is not
 
 
@@ -85,7 +82,7 @@ def test_a_job_whose_time_is_up_leaves_its_batches_to_the_next_run(server, tmp_p
     assert isinstance(run.error, RuntimeError)
     assert len(records(tmp_path)) == 1
     assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
-    assert server.stats["n_requests"] == 5
+    assert server.n_requests == 5
 
 
 def written(folder, url, *, batch_id) -> None:
@@ -112,7 +109,7 @@ def test_a_batch_the_server_does_not_know_is_asked_again(server, tmp_path, batch
     wanted = items(6, sampling=Sampling(max_output_tokens=100))
     run = ask([*items(5), *wanted], tmp_path, batch_settings(server.url), budget=budget)
     assert (run.error, run.statuses) == (None, {"ok": 11})
-    assert server.stats["n_requests"] == 11
+    assert server.n_requests == 11
     assert records(tmp_path) == []
 
 
@@ -122,7 +119,7 @@ def test_batches_of_another_server_are_left_alone(server, tmp_path):
     assert run.statuses == {"ok": 5}
     ask(items(5), tmp_path, batch_settings(server.url))
     assert [record["name"] for record in records(tmp_path)] == ["old"]
-    assert server.stats["n_requests"] == 5
+    assert server.n_requests == 5
 
 
 def test_the_record_of_a_batch_that_was_read_is_cleared_away(server, tmp_path):
@@ -132,7 +129,7 @@ def test_the_record_of_a_batch_that_was_read_is_cleared_away(server, tmp_path):
     written(tmp_path, server.url, batch_id="batch_1")
     ask(items(6), tmp_path, batch_settings(server.url))
     assert records(tmp_path) == []
-    assert server.stats["batch_sizes"] == [1]
+    assert server.batch_sizes == [1]
 
 
 def test_a_record_that_is_none_is_named(server, tmp_path):
@@ -160,7 +157,7 @@ def test_a_full_disk_ends_the_run_and_loses_no_batch(server, tmp_path, monkeypat
     assert len(run.outcomes) == len(stored(tmp_path)) == 6
     again = ask(items(20), tmp_path, batch_settings(server.url))
     assert (again.statuses, again.totals.n_from_store) == ({"ok": 20}, 6)
-    assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 20)
+    assert (len(server.batches), server.n_requests) == (1, 20)
 
 
 def test_a_server_that_goes_away_ends_the_run_and_leaves_the_record(tmp_path, monkeypatch):
@@ -176,18 +173,4 @@ def test_a_server_that_goes_away_ends_the_run_and_leaves_the_record(tmp_path, mo
         assert "does not tell how batches stand: connection: refused" in str(run.error)
         assert len(records(tmp_path)) == 1
         assert ask(items(10), tmp_path, batch_settings(server.url)).statuses == {"ok": 10}
-        assert server.stats["n_requests"] == 10
-
-
-def test_a_record_tells_what_is_under_way_and_nothing_else(server, tmp_path):
-    delayed(server, 0.6)
-    wanted = ([Item("a", request(7))], tmp_path, batch_settings(server.url))
-    worker = threading.Thread(target=ask, args=wanted)
-    worker.start()
-    (record,) = wait_for(lambda: [r for r in records(tmp_path) if r["batch_id"]])
-    worker.join(300)
-    fields = "name server model input_file_id requests most batch_id created"
-    assert set(record) == set(fields.split())
-    assert record["requests"] == {"judge_segment": [request(7).key]}
-    assert record["batch_id"] == "batch_000001"
-    assert "copper" not in json.dumps(record)  # a word of the prompt
+        assert server.n_requests == 10

@@ -73,12 +73,11 @@ class RequestChain:
     def __post_init__(self) -> None:
         self.key = self.first_key = self.request.key
 
-    def record(self, answer: Answer, stored: AnswerStore | None = None) -> Outcome | None:
+    def record(self, answer: Answer) -> Outcome | None:
         """Judge an answer to the current request: return the item's outcome, or None to ask again.
 
         With None, the current request is the next sample. After an answer cut off by the context
-        window, asking again does not help: then None is returned only if ``stored`` has the answer
-        to the next sample.
+        window, asking again does not help.
         """
         self.usage += answer.usage
         outcome = interpret(
@@ -88,21 +87,18 @@ class RequestChain:
             item_id=self.item_id,
             n_reasks=self.n_reasks,
         )
-        final = replace(outcome, usage=self.usage, n_replies=self.n_replies)
-        if outcome.status not in REASKED or self.n_reasks >= self.max_reasks:
-            return final
-        request = self.request.reask()
-        key = request.key
-        if outcome.reason == CONTEXT_FULL and (stored is None or key not in stored):
-            return final
-        self.request, self.key = request, key
+        is_final = outcome.status not in REASKED or outcome.reason == CONTEXT_FULL
+        if is_final or self.n_reasks >= self.max_reasks:
+            return replace(outcome, usage=self.usage, n_replies=self.n_replies)
+        self.request = self.request.reask()
+        self.key = self.request.key
         self.n_reasks += 1
         return None
 
     def replay_stored(self, stored: AnswerStore) -> Outcome | None:
         """Record stored answers until there is an outcome; None if the next one is not stored."""
         while (answer := stored.get(self.key)) is not None:
-            if (outcome := self.record(answer, stored)) is not None:
+            if (outcome := self.record(answer)) is not None:
                 return outcome
         return None
 

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -44,12 +43,6 @@ STOP_STATUS = frozenset({401, 402, 403, 404, 405})
 redirection (3xx): it is not followed."""
 
 _STOP_CODES = frozenset({"insufficient_quota", "invalid_api_key", "model_not_found"})
-
-MAX_INITIAL_HTTP_500 = 20
-"""Answers of status 500, and no other, after which a server is given up: it cannot do what is asked
-(a reply format it does not know), and says so in this way."""
-
-FORMAT_WORDS = ("json_schema", "response_format", "grammar", "schema")
 
 _CALL: ContextVar[Call] = ContextVar("call")
 """The call that an HTTP request is made for: the `openai` client sends several where it retries."""
@@ -109,7 +102,7 @@ class Connection:
             policy, address, secret, around=self._send, most_bytes=most_bytes
         )
         self._turnstile = Turnstile()
-        self._is_answered, self._failed = False, Counter[str]()
+        self._told = set[str]()
         n_at_once = policy.concurrency
         logger.info("asking %s at %s, up to %d at once", model, address or OPENAI_URL, n_at_once)
 
@@ -158,19 +151,14 @@ class Connection:
     async def _posted(self, path: str, body: bytes) -> "httpx2.Response":
         import httpx2
 
-        try:
-            with failures(self._secret, policy=self._policy):
-                async with asyncio.timeout(self._policy.deadline_s):
-                    return await self._client.post(
-                        path,
-                        cast_to=httpx2.Response,
-                        content=body,
-                        options={"headers": self._headers},
-                    )
-        except TryFailedError as failure:
-            if failure.reason == "http_500" and self._is_hopeless():
-                raise _hopeless(failure) from None
-            raise
+        with failures(self._secret, policy=self._policy):
+            async with asyncio.timeout(self._policy.deadline_s):
+                return await self._client.post(
+                    path,
+                    cast_to=httpx2.Response,
+                    content=body,
+                    options={"headers": self._headers},
+                )
 
     async def _send(self, send: "Callable[[], Awaitable[httpx2.Response]]") -> "httpx2.Response":
         """Send one HTTP request of the call under way, as the limits allow; see what it used."""
@@ -194,7 +182,6 @@ class Connection:
                     raise InputError(message) from None
             raise
         if response.status_code < 300:
-            self._is_answered = True
             return response
         self.budget.finish(call, Usage())
         self._note(f"http_{response.status_code}", server_words(response.text, self._secret))
@@ -209,21 +196,16 @@ class Connection:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             code = ""
         headers, verdict = response.headers, verdict_of(response.status_code, code)
-        if verdict == "stop" or self._is_hopeless():
+        if verdict == "stop":
             headers["x-should-retry"] = "false"
         elif verdict == "retry":
             headers.setdefault("x-should-retry", "true")
 
     def _note(self, kind: str, words: str) -> None:
-        """Count a failure; tell the log the first of its kind."""
-        self._failed[kind] += 1
-        if self._failed[kind] == 1:
+        """Tell the log the first failure of its kind."""
+        if kind not in self._told:
+            self._told.add(kind)
             logger.warning("first %s: %s", kind, words or "without words")
-
-    def _is_hopeless(self) -> bool:
-        """Say whether nothing but error 500 ever came back, and often enough."""
-        only_500 = self._failed.keys() == {"http_500"} and not self._is_answered
-        return only_500 and self._failed["http_500"] >= MAX_INITIAL_HTTP_500
 
     def _data(self, content: bytes) -> Any:
         try:
@@ -231,17 +213,6 @@ class Connection:
         except (ValueError, RecursionError):
             text = content[: 4 * DETAIL_CHARS].decode("utf-8", "replace")
             raise TryFailedError("not_json", server_words(text, self._secret)) from None
-
-
-def _hopeless(failure: TryFailedError) -> TryFailedError:
-    """Return a failure that ends the run, with what may help."""
-    words = f"{failure.detail} (all of the first {MAX_INITIAL_HTTP_500} answers)"
-    if any(word in failure.detail for word in FORMAT_WORDS):
-        words += (
-            ". The server may not know this reply_format: try json_object_schema, json_object "
-            "or text"
-        )
-    return TryFailedError(failure.reason, words, verdict="stop")
 
 
 def server_words(given: object, secret: Secret, most: int = DETAIL_CHARS) -> str:
