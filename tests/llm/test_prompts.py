@@ -70,6 +70,7 @@ def test_a_text_cannot_end_its_own_fence(tmp_path, text, sent):
         ("Be brief.", "Be brief!"),
         ("Read:", "Study:"),
         ("{a: {type: string}}", "{a: {type: integer}}"),
+        ("task: ask", "task: asked"),
     ],
 )
 def test_editing_what_reaches_the_model_changes_key_and_hash(tmp_path, old, new):
@@ -85,22 +86,12 @@ def test_each_task_of_the_stand_in_has_a_prompt_of_its_name():
     assert {prompt.response.form for prompt in prompts.values()} == {"json"}
 
 
-def test_a_comment_on_a_line_of_its_own_leaves_nothing(tmp_path):
-    header = "---\ntask: t\nvariables: [a]\nresponse: {}\n---\n"
-    text = header + "## user\nOne {{ a }}.\n%sTwo.\n"
-    plain, noted = tmp_path / "plain.md", tmp_path / "noted.md"
-    plain.write_text(text % "")
-    noted.write_text(text % "  {# why\nso #}\n")
-    assert load_prompt(plain).hash == load_prompt(noted).hash
-    inside = tmp_path / "inside.md"
-    inside.write_text((text % "").replace("One", "One{# odd #}"))
-    assert load_prompt(inside).hash == load_prompt(plain).hash
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("# why this", "# how this"),
+        ("{# a comment #}", ""),
+        ("Read:\n", "Read:\n  {# why\nso #}\n"),
         ("task: ask\n", "task: ask\ndescription: for people\n"),
         ("task: ask\n", "task: ask\nreply_example: {a: x}\n"),  # of earlier versions
     ],
@@ -124,16 +115,6 @@ def test_a_plain_reply_fills_the_only_field_of_the_shipped_schema(tmp_path):
     plain, shipped = load(tmp_path, PLAIN), load_prompt(FOLDER / "summarise.md")
     assert (plain.response.name, plain.response.form) == ("summarise", "text")
     assert plain.response.schema == shipped.response.schema
-
-
-def test_the_form_of_the_reply_changes_the_hash(tmp_path):
-    plain = load(tmp_path, PLAIN)
-    schema = "{type: object, properties: {summary: {type: string, minLength: 1}}, required: "
-    schema += "[summary], additionalProperties: false}"
-    structured = load(tmp_path, PLAIN.replace("response: text", f"response: {schema}"))
-    assert structured.response.schema == plain.response.schema
-    assert structured.hash != plain.hash
-    assert key(structured) != key(plain)
 
 
 def test_a_shipped_template_cannot_be_made_plain_in_its_own_place(tmp_path, monkeypatch):

@@ -31,7 +31,8 @@ from psibench.reading import read_text_file, shown
 
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n(.*)\Z", re.DOTALL)
 _ROLE = re.compile(r"^## (system|user|assistant)[ \t]*$", re.MULTILINE)
-_COMMENT = re.compile(r"^[ \t]*\{#.*?#\}[ \t]*\n|\{#.*?#\}", re.DOTALL | re.MULTILINE)
+_NOTE = r"\{#(?:(?!#\}).)*#\}"
+_COMMENT = re.compile(rf"^[ \t]*{_NOTE}[ \t]*\n|{_NOTE}", re.DOTALL | re.MULTILINE)
 """A comment; one that stands alone goes with its line."""
 _TAG = re.compile(r"</([A-Za-z][\w-]*)>")
 _NEEDED = {"task", "variables", "response"}
