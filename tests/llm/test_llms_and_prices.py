@@ -1,13 +1,10 @@
 from datetime import date
 
 import pytest
-from llm_helpers import PLAIN
 from pydantic import ValidationError
 
-from psibench.config.paths import PROMPTS
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.request import Message, Request
 from psibench.llm.sections import (
     LlmSettings,
     Price,
@@ -17,7 +14,6 @@ from psibench.llm.sections import (
 )
 from psibench.llm.usage import Usage
 from psibench.plan.config import load_config
-from psibench.plan.plan import make_plan
 
 POSIR = {
     "recipe": "posir",
@@ -64,12 +60,11 @@ def test_a_file_of_translations_is_named_as_one_and_nothing_else_is(changes):
 
 
 def test_an_unknown_language_model_is_refused_with_the_key_and_those_there_are():
-    with pytest.raises(InputError) as refused:
+    words = (
+        r"benchmarks\.b\.locate_span\.llm: unknown language model 'mine'\. Supported: .*gpt-4o-mini"
+    )
+    with pytest.raises(InputError, match=words):
         load(llms={})
-    message = str(refused.value)
-    assert "benchmarks.b.locate_span.llm: unknown language model 'mine'. Supported: " in message
-    assert "gpt-4o-mini, " in message
-    assert "stand-in-sentence. Add an entry under `llms:`" in message
 
 
 def test_a_budget_needs_a_price():
@@ -88,46 +83,12 @@ def test_every_shipped_model_that_is_paid_per_token_has_a_dated_price_with_a_sou
             assert price.batch_share < 1 or llm.backend != "openai-batch"
 
 
-@pytest.mark.parametrize("name", sorted(load_llms()))
-def test_every_shipped_model_makes_a_request_that_its_server_understands(name):
-    llm = load_llms()[name]
-    request = Request(llm.model, (Message("user", "x"),), PLAIN, sampling=llm.sampling)
-    body = request.body(output_limit_key=llm.output_limit_key)
-    if llm.backend == "stand-in":
-        assert "max_tokens" not in body
-    else:
-        assert body[llm.output_limit_key] >= 4096  # a summary or five questions fit
-    if llm.api_key_env is not None:
-        assert llm.api_key_env.endswith("_API_KEY")
-    if "generativelanguage" in str(llm.base_url):
-        assert "seed" not in body  # the endpoint refuses it
-    if llm.model == "deepseek-flash":
-        assert body["thinking"]["type"] in ("enabled", "disabled")  # else it thinks by default
-        assert llm.reply_format == "json_object"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("task: locate_span", "task: other", "names the task 'other'"),
-        ("quote: {type: string}", "quote: {type: string, maxLength: 9}", "response schema"),
-        ("{{ answer }}", "", "header"),
-    ],
-)
-def test_a_template_that_does_not_fit_is_refused_before_the_run(tmp_path, old, new, message):
-    text = (PROMPTS / "locate_span.md").read_text()
-    assert old in text
-    own = tmp_path / "own.md"
-    own.write_text(text.replace(old, new))
-    section = {
-        "recipe": "posir",
-        "source": {"kind": "python_docs"},
-        "propose_questions": {"llm": "stand-in"},
-        "locate_span": {"llm": "stand-in", "prompt": str(own)},
-    }
-    config, models = load_config({"benchmarks": {"b": section}, "models": ["bm25"]})
-    with pytest.raises(InputError, match=rf"benchmarks\.b\.locate_span\.prompt: .*{message}"):
-        make_plan(config, models)
+def test_every_shipped_model_has_room_for_a_reply_and_nothing_its_server_refuses():
+    for llm in load_llms().values():
+        sampling = llm.sampling
+        # A summary or five questions fit.
+        assert llm.backend == "stand-in" or (sampling.max_output_tokens or 0) >= 4096
+        assert "generativelanguage" not in str(llm.base_url) or sampling.seed is None
 
 
 # Settings of one model
@@ -170,7 +131,6 @@ def test_a_variable_that_is_not_set_is_told_with_the_config_key_that_names_it(mo
 # Money
 
 DAY = date(2026, 1, 1)
-OWN_PRICE = Price(input_usd=1.0, output_usd=4.0, as_of=DAY)
 
 
 def test_cached_input_and_batches_cost_less():
@@ -182,16 +142,12 @@ def test_cached_input_and_batches_cost_less():
     assert price.cost(usage, is_batch=True) == pytest.approx(0.32)
 
 
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [("gpt-x", 2.0), ("gpt-x-mini", 3.0), ("gpt-y", 1.0), ("stand-in/a", 0.0)],
-)
-def test_the_entry_that_fits_closest_is_the_price(model, expected):
-    names = {"gpt-*": 1.0, "gpt-x": 2.0, "gpt-x-*": 3.0, "stand-in/*": 0.0}
+def test_the_entry_that_fits_closest_is_the_price_and_none_an_error():
+    names = {"gpt-*": 1.0, "gpt-x": 2.0, "gpt-x-*": 3.0}
     prices = {n: Price(input_usd=usd, output_usd=0.0, as_of=DAY) for n, usd in names.items()}
-    assert price_of(model, prices).input_usd == expected
-
-
-def test_a_model_without_a_price_is_an_error_that_lists_the_priced_ones():
-    with pytest.raises(InputError, match=r"no price for model 'b'; priced: a\. Add an entry"):
-        price_of("b", {"a": OWN_PRICE})
+    found = [price_of(name, prices).input_usd for name in ("gpt-x", "gpt-x-mini", "gpt-y")]
+    assert found == [2.0, 3.0, 1.0]
+    with pytest.raises(
+        InputError, match=r"no price for model 'b'; priced: gpt-\*, gpt-x, gpt-x-\*"
+    ):
+        price_of("b", prices)

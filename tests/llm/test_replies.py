@@ -48,6 +48,9 @@ def test_a_reply_that_means_one_question_gives_it(text):
     ("text", "reason"),
     [
         ("", "no_json"),
+        ("{'questions': [{'question': 'Wh", "no_json"),
+        ("{'questions': [{'question': 'Why?'}, {'question': 'Wh", "no_json"),
+        ("{'questions': [{'question': 'Why?'}], 'more': {'a", "no_json"),
         ('{"questions": [{"question": "Wh', "no_json"),
         ('{"answers": []}', "questions_is_missing"),
         ('{"questions": [{"kind": "simple"}]}', "question_is_missing"),
@@ -71,6 +74,10 @@ def test_a_reply_that_does_not_fit_gives_a_reason(text, reason):
         ('{"grade": true}', "grade_is_not_a_number"),
         ('{"grade": NaN}', "grade_is_not_a_number"),
         ('{"grade": 1e999}', "grade_is_not_a_number"),
+        # A repair would drop words.
+        ("{'grade': 3 or 4}", "no_json"),
+        ('{"grade": "3" "4"}', "no_json"),
+        ("{'grade': 0 to 4}", "no_json"),
     ],
 )
 def test_a_grade_that_is_none_is_refused(text, reason):
@@ -147,20 +154,6 @@ def test_running_text_is_taken_without_what_is_around_it(text, summary):
     assert parse_reply(text, SUMMARY, "text") == {"summary": summary}
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "empty_reply"),
-        ("```\n \n```", "empty_reply"),
-        ("<think>Well.</think>\n", "empty_reply"),
-        ("<think>Well.", "thoughts_alone"),
-    ],
-)
-def test_a_reply_without_a_text_gives_a_reason(text, reason):
-    with pytest.raises(MalformedReplyError, match=f"^{reason}$"):
-        parse_reply(text, SUMMARY, "text")
-
-
 @pytest.mark.parametrize(("text", "verdict"), [("yes", "yes"), ("No.\n", "no"), ("YES", "yes")])
 def test_a_bare_word_is_one_of_the_allowed_values(text, verdict):
     assert parse_reply(text, VERDICT, "text") == {"verdict": verdict}
@@ -185,25 +178,6 @@ def test_the_first_value_that_fits_counts_not_the_first_value():
 def test_almost_json_is_read(text, value):
     schema = {"type": "object", "properties": {"a": {"type": "array"}}, "required": ["a"]}
     assert parse_reply(text, schema) == {"a": value}
-
-
-@pytest.mark.parametrize("text", ["{'grade': 3 or 4}", '{"grade": "3" "4"}', "{'grade': 0 to 4}"])
-def test_a_repair_that_would_drop_words_is_no_reply(text):
-    with pytest.raises(MalformedReplyError, match=r"^no_json$"):
-        parse_reply(text, GRADE)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{'questions': [{'question': 'Wh",
-        "{'questions': [{'question': 'Why?'}, {'question': 'Wh",
-        "{'questions': [{'question': 'Why?'}], 'more': {'a",
-    ],
-)
-def test_almost_json_that_breaks_off_is_not_completed(text):
-    with pytest.raises(MalformedReplyError, match=r"^no_json$"):
-        parse_reply(text, QUESTIONS)
 
 
 def test_a_reply_of_five_megabytes_is_read_fast():

@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from operator import itemgetter
 from pathlib import Path
 
 from psibench.config.secrets import Secret
@@ -41,8 +40,8 @@ CPU_CACHE_BYTES = 2 << 30
 measure is a share of the machine's memory, which the job may not have."""
 MOST_CHARS, MOST_NAMED, TAIL_LINES = 1000, 3, 12
 _EXCEPTION = re.compile(
-    r"(?P<who>.*\bERROR [^]]*\] +|(?:\([^()]*pid=\d+[^()]*\) +)*)"
-    r"(?P<said>(?:\w+\.)*\w+(?:Error|Exception): \S.*)"
+    r"(?:.*\bERROR [^]]*\] +|(?:\([^()]*pid=\d+[^()]*\) +)*)"
+    r"((?:\w+\.)*\w+(?:Error|Exception): \S.*)"
 )
 """A line of vLLM's log that is an exception, behind the process, date and place that wrote it."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -293,19 +292,13 @@ def vllm_command(
 
 
 def exceptions_in(log: str | Path) -> list[str]:
-    """Return the exceptions that a server's log names, each once, the likeliest cause first.
-
-    Workers, the engine and the API server write one log, each of its own end. What ends a worker
-    ends the engine, and that the server: those of workers are first, in their order, then those of
-    the engine, then all others.
-    """
-    found: list[tuple[int, str]] = []
+    """Return the exceptions that a server's log names, each once, in order."""
+    found = []
     for line, below in pairwise([*_printed(log), ""]):
         if (hit := _EXCEPTION.match(line)) is not None:
             more = f" {below.strip()}" if below.startswith("  ") else ""  # more of its words
-            rank = 0 if "Worker" in hit["who"] else 1 if "Engine" in hit["who"] else 2
-            found.append((rank, (hit["said"] + more)[:MOST_CHARS]))
-    return list(dict.fromkeys(said for _, said in sorted(found, key=itemgetter(0))))
+            found.append((hit[1] + more)[:MOST_CHARS])
+    return list(dict.fromkeys(found))
 
 
 def last_lines(log: str | Path) -> str:
