@@ -16,7 +16,7 @@ from psibench.generate.ask import (
 )
 from psibench.generate.recipes import run_assemble
 from psibench.llm.answer_store import stored_answers
-from psibench.llm.asking import RequestChain, Totals
+from psibench.llm.asking import RequestChain
 from psibench.llm.connection import TryFailedError
 from psibench.llm.limits import BudgetReachedError
 from psibench.llm.sections import LlmSettings, Price
@@ -122,12 +122,8 @@ def ask(folder, *, shard="0-of-1", prices=None, **changes):
 def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
     outcomes = ask(folder)
     assert outcomes["item_id"].to_list() == ["a-x", "b-x", "c-x", "d-x"]
-    assert [json.loads(value)["verdict"] for value in outcomes["value"]] == [
-        "yes",
-        "no",
-        "yes",
-        "yes",
-    ]
+    verdicts = [json.loads(value)["verdict"] for value in outcomes["value"]]
+    assert verdicts == ["yes", "no", "yes", "yes"]
     (used,) = read_table(folder / "0-of-1.usage.parquet", LLM_USAGE).to_dicts()
     assert used["n_items"] == used["n_ok"] == 4
     assert used["n_requests"] == 3  # a and d ask the same
@@ -163,27 +159,23 @@ def test_the_budget_counts_what_the_store_holds(folder):
         ask(folder, prices={"stand-in/rules": price}, **limited)
 
 
-def test_shards_part_the_documents_and_do_not_move_them(folder):
+def test_a_shard_has_some_documents_and_what_belongs_to_them():
     names = [f"d{n}" for n in range(99)]
     whole = pl.DataFrame({"_id": ["p"]})
     tables = {"documents": pl.DataFrame({"_id": names}), "other": whole}
     tables |= {name: pl.DataFrame({name: [*names, *names]}) for name in ("doc_id", "pos_corpus_id")}
     parts = [shard_documents(tables, name) for name in shard_names(4)]
-    ids = [set(part["documents"]["_id"]) for part in parts]
-    assert sum(map(len, ids)) == 99
-    assert set.union(*ids) == set(tables["documents"]["_id"])
-    assert all(part["other"].equals(whole) for part in parts)
-    for name in ("doc_id", "pos_corpus_id"):  # what belongs to a document goes with it
-        assert [set(part[name][name]) for part in parts] == ids
-        assert sum(part[name].height for part in parts) == 2 * 99
-    fewer = {"documents": tables["documents"].head(50)}
-    assert set(shard_documents(fewer, "2-of-4")["documents"]["_id"]) < ids[2]
+    assert sorted(pl.concat(part["documents"] for part in parts)["_id"]) == sorted(names)
+    for part in parts:
+        assert part["other"].equals(whole)
+        for name in ("doc_id", "pos_corpus_id"):
+            assert sorted(part[name][name]) == sorted([*part["documents"]["_id"]] * 2)
 
 
-def outcome(item_id, status="ok", value=None, doc_id=None, **changes):
-    row = {
+def outcome(item_id, status="ok", value=None):
+    return {
         "item_id": item_id,
-        "doc_id": doc_id or item_id.split("-")[0],
+        "doc_id": item_id.split("-")[0],
         "target_position": "end",
         "status": status,
         "reason": "" if status == "ok" else "why",
@@ -191,12 +183,7 @@ def outcome(item_id, status="ok", value=None, doc_id=None, **changes):
         "reply": None if status == "ok" else "raw words",
         "key": item_id.encode().hex().ljust(64, "0"),
         "model": "m",
-        "n_replies": 1,
-        "input_tokens": 1,
-        "cached_input_tokens": 0,
-        "output_tokens": 1,
-    }
-    return row | changes
+    } | dict.fromkeys(("n_replies", "input_tokens", "cached_input_tokens", "output_tokens"), 1)
 
 
 def outcome_frame(*rows):
@@ -224,48 +211,8 @@ def test_all_that_is_dropped_is_counted_once(folder):
     assert refused["detail"] == "why: raw words"
 
 
-def test_two_shards_gather_into_the_rows_of_one(folder):
-    def gathered(*shards):
-        for shard in shards:
-            ask(folder, shard=shard)
-        run_gather(
-            TASK,
-            SECTION,
-            step=1,
-            language="eng-Latn",
-            domain="general",
-            tables={"documents": folder / "documents.parquet"},
-            outcomes=[folder / f"{shard}.outcomes.parquet" for shard in shards],
-            usages=[folder / f"{shard}.usage.parquet" for shard in shards],
-            rows=folder / "rows.parquet",
-            dropped=folder / "dropped.parquet",
-            flow=folder / "flow.parquet",
-            usage=folder / "usage.parquet",
-        )
-        return [
-            read_table(folder / f"{name}.parquet", spec)
-            for name, spec in (
-                ("rows", VERDICTS),
-                ("dropped", ATTRITION),
-                ("flow", FLOW),
-                ("usage", LLM_USAGE),
-            )
-        ]
-
-    one = gathered("0-of-1")
-    two = gathered("0-of-2", "1-of-2")
-    assert all(left.equals(right) for left, right in zip(one[:3], two[:3], strict=True))
-    assert two[3]["n_items"].to_list() == [4]
-
-
-def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_queries(
-    folder, capsys
-):
-    no_json = outcome_frame(
-        *(outcome(f"{name}-x", status="malformed", reason="no_json") for name in "abcd")
-    )
-    source = derived("ask", params={})
-    write_table(no_json, folder / "outcomes.parquet", OUTCOMES, provenance=source)
+def gather_outcomes(folder, outcomes, **more):
+    names = {name: folder / f"judge_segment.{name}.parquet" for name in ("dropped", "flow")}
     run_gather(
         TASK,
         SECTION,
@@ -273,14 +220,43 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
         language="eng-Latn",
         domain="general",
         tables={"documents": folder / "documents.parquet"},
-        outcomes=[folder / "outcomes.parquet"],
+        outcomes=outcomes,
         rows=folder / "rows.parquet",
-        dropped=folder / "judge_segment.dropped.parquet",
-        flow=folder / "judge_segment.flow.parquet",
+        **names,
+        **more,
     )
-    place = folder / "judge_segment.dropped.parquet"
+    return names["dropped"]
+
+
+def test_two_shards_gather_into_the_rows_of_one(folder):
+    """And each document is in one of them."""
+
+    def gathered(*shards):
+        for shard in shards:
+            ask(folder, shard=shard)
+        outcomes, usages = (
+            [folder / f"{shard}.{name}.parquet" for shard in shards]
+            for name in ("outcomes", "usage")
+        )
+        gather_outcomes(folder, outcomes, usages=usages, usage=folder / "usage.parquet")
+        assert read_table(folder / "usage.parquet", LLM_USAGE)["n_items"].to_list() == [4]
+        specs = {"rows": VERDICTS, "judge_segment.dropped": ATTRITION, "judge_segment.flow": FLOW}
+        return [read_table(folder / f"{name}.parquet", spec) for name, spec in specs.items()]
+
+    one = gathered("0-of-1")
+    two = gathered("0-of-2", "1-of-2")
+    assert all(left.equals(right) for left, right in zip(one, two, strict=True))
+
+
+def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_queries(
+    folder, capsys
+):
+    no_json = outcome_frame(*(outcome(f"{name}-x", status="malformed") for name in "abcd"))
+    source = derived("ask", params={})
+    write_table(no_json, folder / "outcomes.parquet", OUTCOMES, provenance=source)
+    place = gather_outcomes(folder, [folder / "outcomes.parquet"])
     none = "none of 4 segments"
-    reasons = "malformed 4 (one of them: 'no_json: raw words')"
+    reasons = "malformed 4 (one of them: 'why: raw words')"
     assert (
         f"judge_segment keeps {none} of general, eng-Latn: {reasons}. A row for each is in {place}"
         in capsys.readouterr().err
@@ -297,20 +273,24 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
             **made,
         )
     assert f"judge_segment kept {none}: {reasons}. A row for each is in {place}" in str(told.value)
-    assert place.exists()
+
+
+def refusing(n_refused):
+    """Ask as `ask_all` does, but for the first items, whose requests the server refuses."""
+    real = stage_module.ask_all
+
+    def asked(requests, llm, *, on_outcome, **options):
+        requests = list(requests)
+        for item in requests[:n_refused]:
+            chain = RequestChain(item.id, item.request, 0)
+            on_outcome(chain.failure_outcome(TryFailedError("http_400", "no")))
+        return real(requests[n_refused:], llm, on_outcome=on_outcome, **options)
+
+    return asked
 
 
 def test_a_server_that_refuses_every_request_fails_the_job(folder, monkeypatch):
-    def refused(requests, llm, *, on_outcome, **_):
-        for item in requests:
-            on_outcome(
-                RequestChain(item.id, item.request, 0).failure_outcome(
-                    TryFailedError("http_400", "no")
-                )
-            )
-        return Totals()
-
-    monkeypatch.setattr(stage_module, "ask_all", refused)
+    monkeypatch.setattr(stage_module, "ask_all", refusing(4))
     with pytest.raises(InputError, match=r"4 of 4 requests .*http_400 4") as told:
         ask(folder)
     assert "run again" not in str(told.value)
@@ -318,16 +298,5 @@ def test_a_server_that_refuses_every_request_fails_the_job(folder, monkeypatch):
 
 
 def test_one_request_refused_among_others_is_an_outcome(folder, monkeypatch):
-    real = stage_module.ask_all
-
-    def one_refused(requests, llm, *, on_outcome, **options):
-        first, *others = requests
-        on_outcome(
-            RequestChain(first.id, first.request, 0).failure_outcome(
-                TryFailedError("http_400", "no")
-            )
-        )
-        return real(others, llm, on_outcome=on_outcome, **options)
-
-    monkeypatch.setattr(stage_module, "ask_all", one_refused)
+    monkeypatch.setattr(stage_module, "ask_all", refusing(1))
     assert ask(folder)["status"].to_list() == ["failed", "ok", "ok", "ok"]

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from psibench.config.sections import VllmServer
 from psibench.llm.sections import LlmSettings
 from psibench.vllm.server import VllmProcess
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / name) for name in ("llm", "models", "workflow")]
 
-from tiny_chat import PROGRAMS, SERVER, save_chat_model  # noqa: E402 - beside this file
+from tiny_chat import ARGUMENTS, PROGRAMS, save_chat_model  # noqa: E402 - beside this file
 
 collect_ignore_glob = [] if PROGRAMS else ["test_*.py"]
 
@@ -62,11 +61,8 @@ def settings(chat_model: Path) -> Callable[..., LlmSettings]:
             "model": str(chat_model),
             "sampling": sampling,
             "asking": {"concurrency": 8, "timeout_s": 300.0, "max_reasks": 5},
-            "vllm": SERVER
-            | {
-                "command": [program, "serve"],
-                "arguments": [*SERVER["arguments"], *more],
-            },
+            "vllm": {"gpus": 0, "start_s": 600.0, "command": [program, "serve"]}
+            | {"arguments": [*ARGUMENTS, *more]},
         }
         return LlmSettings.model_validate(fields | changes)
 
@@ -78,9 +74,8 @@ def server(
     settings: Callable[..., LlmSettings], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[VllmProcess]:
     """One server for all tests that only ask."""
-    chosen: LlmSettings = settings()
-    server: VllmServer = chosen.vllm
+    chosen = settings()
     log = tmp_path_factory.mktemp("server") / "log"
-    with VllmProcess(chosen.model, server, log=log) as process:
+    with VllmProcess(chosen.model, chosen.vllm, log=log) as process:
         process.start()
         yield process

@@ -1,8 +1,6 @@
 """Jobs with a vLLM that really runs: every task, two at once, kills, and what failures say."""
 
-import json
 import os
-import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -84,37 +82,18 @@ def test_replies_to_every_task_of_the_three_recipes_fit_their_schemas(
     assert len(rows) == 12
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_stopped_job_takes_its_server_along_and_the_next_asks_the_rest(
-    settings, server, tmp_path, monkeypatch, signal_number
-):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_job_takes_its_server_along_and_keeps_its_answers(settings, tmp_path, number):
     chosen = settings()
     others = set(processes_of(chosen.model))
     job = start_job(chosen, tmp_path, 300)
     for _ in range(5):
         assert job.stdout.readline().endswith(" ok\n")
-    job.send_signal(signal_number)
+    job.send_signal(number)
     job.communicate(timeout=300)
-    assert job.returncode == (STOPPED_STATUS if signal_number == signal.SIGTERM else -9)
+    assert job.returncode == (STOPPED_STATUS if number == signal.SIGTERM else -9)
     wait_for(lambda: set(processes_of(chosen.model)) <= others, timeout_s=60)
-    done = [answer.key for answer in stored(tmp_path)]
-    assert 5 <= len(done) < 300
-    assert len(set(done)) == len(done)
-    monkeypatch.setenv(KEY, server.secret.reveal())
-    reached = {"backend": "openai", "base_url": server.base_url, "api_key_env": KEY}
-    wanted = items(60, model=chosen.model, sampling=chosen.sampling)
-    outcomes = []
-    totals = ask_all(
-        wanted,
-        settings(**reached, vllm={}),
-        store=tmp_path,
-        on_outcome=outcomes.append,
-    )
-    assert {outcome.status for outcome in outcomes} == {"ok"}
-    known = {item.request.key for item in wanted} & set(done)
-    assert totals.n_from_store == len(known)
-    after = [answer.key for answer in stored(tmp_path)]
-    assert len(set(after)) == len(after)  # nothing was asked twice
+    assert 5 <= len(stored(tmp_path)) < 300
 
 
 def test_a_killed_engine_ends_the_job_with_its_answers_kept(settings, server, tmp_path, say):
@@ -133,57 +112,26 @@ def test_a_killed_engine_ends_the_job_with_its_answers_kept(settings, server, tm
     say(err.strip())
 
 
-FAILURES = {
-    "a model that does not fit": (
-        ["--kv-cache-memory-bytes", str(900 << 30)],
-        {},
-        r"ValueError: Available memory",
-    ),
-    "a context that is too large for the model": (
-        ["--max-model-len", "999999"],
-        {},
-        r"999999",
-    ),
-    "a wrong path": ([], {"model": "/no/such/folder"}, r"no such folder on this machine"),
-    "a model that is not in the cache": (
-        [],
-        {"model": "acme/none"},
-        r"LocalEntryNotFoundError: Cannot find",
-    ),
-    "a wrong argument": (["--no-such"], {}, r"unrecognized arguments: --no-such"),
-}
-
-
-@pytest.mark.parametrize("case", FAILURES)
-def test_what_a_failed_start_says_names_the_cause(settings, tmp_path, say, case):
-    arguments, changes, words = FAILURES[case]
+@pytest.mark.parametrize(
+    ("arguments", "changes", "words"),
+    [
+        (["--kv-cache-memory-bytes", str(900 << 30)], {}, "ValueError: Available memory"),
+        (["--max-model-len", "999999"], {}, "999999"),
+        ([], {"model": "acme/none"}, "LocalEntryNotFoundError: Cannot find"),
+        (["--no-such"], {}, "unrecognized arguments: --no-such"),
+    ],
+    ids=["no room", "too long a context", "not in the cache", "no argument"],
+)
+def test_what_a_failed_start_says_names_the_cause(
+    settings, tmp_path, say, arguments, changes, words
+):
     with pytest.raises(InputError, match=words) as caught:
         ask_all(items(1), settings(*arguments, **changes), store=tmp_path, on_outcome=print)
     said = str(caught.value)
     say(said)
     assert len(said.splitlines()) <= 16
-    logs = [*(tmp_path / "logs").glob("*.log")]
-    assert len(logs) == (case != "a wrong path")
-    assert all(str(log) in said for log in logs)
-
-
-def test_a_job_of_the_workflow_starts_it_for_a_task(project, settings, tmp_path, say):
-    copy = tmp_path / "project"
-    shutil.copytree(project.folder, copy, symlinks=True)
-    other = Project(copy)
-    config = other.read_config()
-    chosen = settings()
-    config["llms"] = {"served": json.loads(chosen.model_dump_json(exclude_defaults=True))}
-    for section in config["benchmarks"].values():
-        if section["recipe"] == "posir":
-            section["propose_questions"]["llm"] = "served"
-    other.write_config(config)
-    asked = "results/above/build/eng-Latn/propose_questions.outcomes.parquet"
-    other.run(asked)
-    outcomes = read_any_table(copy / asked)
-    assert set(outcomes["status"]) == {"ok"}
-    logs = (copy / "logs").glob("**/propose_questions.log")
-    say("\n".join(line for log in logs for line in log.read_text().splitlines() if "vllm" in line))
+    (log,) = (tmp_path / "logs").glob("*.log")
+    assert str(log) in said
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -2,21 +2,17 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 PROGRAMS = [program for program in os.environ.get("PSIBENCH_VLLM", "").split(":") if program]
-SERVER: dict[str, Any] = {
-    "arguments": [
-        "--enforce-eager",  # nothing is compiled: it starts in half the time
-        "--max-model-len",
-        "24576",
-        # Weights that were never trained fill JSON with white space.
+ARGUMENTS = [
+    "--enforce-eager",  # nothing is compiled: it starts in half the time
+    *("--max-model-len", "24576"),
+    # Weights that were never trained fill JSON with white space.
+    *(
         "--structured-outputs-config",
         '{"backend": "xgrammar", "disable_any_whitespace": true}',
-    ],
-    "gpus": 0,
-    "start_s": 600.0,
-}
+    ),
+]
 
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
