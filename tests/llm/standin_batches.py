@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from aiohttp import BodyPartReader, web
+from aiohttp import web
 from faulty_standin import HEADER, FaultyStandIn, Imperfections, fault_words, spoilt_completion
 
 from psibench.llm.standin.completion import BadRequestError
@@ -75,14 +75,10 @@ class BatchStandIn(FaultyStandIn):
         return guarded
 
     async def _upload(self, request: web.Request, _: Imperfections) -> web.Response:
-        fields: dict[str, tuple[str, bytes]] = {}
-        async for part in await request.multipart():
-            if isinstance(part, BodyPartReader):
-                fields[part.name or ""] = (part.filename or "", bytes(await part.read()))
-        name, content = fields["file"]
-        if fields["purpose"][1] != b"batch" or not name.endswith(".jsonl"):
+        fields = await request.post()
+        if fields["purpose"] != "batch" or not fields["file"].filename.endswith(".jsonl"):
             return _refused("Invalid file format for Batch API. Must be .jsonl")
-        return json_response({"id": self._keep(content), "object": "file", "purpose": "batch"})
+        return json_response({"id": self._keep(fields["file"].file.read()), "object": "file"})
 
     async def _content(self, request: web.Request, _: Imperfections) -> web.Response:
         known = self.files.get(request.match_info["id"])
@@ -116,12 +112,7 @@ class BatchStandIn(FaultyStandIn):
 
     async def _list(self, request: web.Request, _: Imperfections) -> web.Response:
         newest_first = list(reversed(self.batches.values()))
-        ids = [batch["id"] for batch in newest_first]
-        after = request.query.get("after")
-        start = ids.index(after) + 1 if after in ids else 0
-        end = start + int(request.query.get("limit", "20"))
-        page = {"object": "list", "data": newest_first[start:end], "has_more": end < len(ids)}
-        return json_response(page)
+        return json_response({"object": "list", "data": newest_first, "has_more": False})
 
     async def _batch(self, request: web.Request, _: Imperfections) -> web.Response:
         batch = self.batches.get(request.match_info["id"])

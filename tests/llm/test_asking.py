@@ -6,6 +6,7 @@ import pytest
 from faulty_standin import FaultyStandIn, Imperfections
 from llm_helpers import (
     PLAIN,
+    Run,
     ScriptedServer,
     answer,
     ask,
@@ -19,9 +20,9 @@ from llm_helpers import (
 
 from psibench.errors import InputError
 from psibench.llm.asking import Item
-from psibench.llm.client import OpenAIChatClient
 from psibench.llm.limits import Budget, BudgetReachedError
 from psibench.llm.request import Message, Sampling
+from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings, Price
 from psibench.llm.usage import Usage
 
@@ -103,14 +104,10 @@ def test_a_reask_that_succeeds_is_found_again_without_asking(tmp_path):
 
 def test_a_server_that_is_not_there_ends_the_run_with_plain_words(tmp_path):
     chosen = settings(max_tries=2, give_up_after=3)
-
-    async def run():
-        client = OpenAIChatClient(chosen, base_url="http://127.0.0.1:9/v1")
-        return await ask_client(client, items(50), chosen, tmp_path)
-
-    run = asyncio.run(run())
-    assert isinstance(run.error, InputError)
-    assert "in a row" in str(run.error)
+    chosen = chosen.model_copy(update={"base_url": "http://127.0.0.1:9/v1"})
+    run = Run()
+    with pytest.raises(InputError, match="in a row"):
+        ask_all(items(50), chosen, store=tmp_path, on_outcome=run.outcomes.append)
     assert 3 <= run.statuses["failed"] <= 10  # three, and those under way
     assert run.outcomes[0].reason == "connection"
     assert list(tmp_path.iterdir()) == []  # no answer, no file

@@ -189,12 +189,10 @@ def test_a_line_without_a_completion_is_a_failure(line, reason, verdict):
     failure = read_result(line, MODEL, "t", Secret(""))
     assert isinstance(failure, TryFailedError)
     assert (failure.reason, failure.verdict) == (reason, verdict)
-
-
-def test_an_error_that_says_filtered_is_a_filtered_reply():
-    line = output_line(http_error(400, code="content_filter"))
-    found = read_result(line, MODEL, "t", Secret(""))
-    assert (found.finish_reason, found.text) == ("content_filter", "words")
+    filtered = read_result(
+        output_line(http_error(400, code="content_filter")), MODEL, "t", Secret("")
+    )
+    assert (filtered.finish_reason, filtered.text) == ("content_filter", "words")
 
 
 def test_requests_that_all_fail_end_the_run(server, tmp_path):
@@ -291,21 +289,6 @@ def test_a_key_that_the_server_repeats_is_in_no_outcome_log_or_file(
     told = str(run.error) + repr(run.outcomes) + caplog.text + files_text(tmp_path)
     assert "you sent Bearer [key]" in told
     assert KEY not in told
-
-
-def test_a_line_that_cannot_be_read_costs_its_request_alone(server, tmp_path, monkeypatch):
-    spoilt = []
-
-    def spoiling(data, *options):
-        if not spoilt:
-            spoilt.append(data)
-            raise ValueError("torn")
-        return read_result(data, *options)
-
-    monkeypatch.setattr("psibench.llm.batch.read_result", spoiling)
-    run = ask(items(5), tmp_path, batch_settings(server.url))
-    assert (run.error, run.statuses) == (None, {"ok": 5})
-    assert server.batch_sizes == [5, 1]
 
 
 def test_a_queue_too_short_for_one_request_ends_the_run(server, tmp_path):

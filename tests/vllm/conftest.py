@@ -1,7 +1,7 @@
 """Tests with a vLLM that really runs, on this machine's CPUs: `make vllm-test` only.
 
 PSIBENCH_VLLM names programs `vllm`, with colons between, the one that all tests take first. The
-others are tried with a few requests. At the end, what failures say is printed.
+others are tried with a few requests.
 """
 
 import sys
@@ -20,20 +20,6 @@ sys.path[:0] = [str(TESTS / name) for name in ("llm", "models", "workflow")]
 from tiny_chat import ARGUMENTS, PROGRAMS, save_chat_model  # noqa: E402 - beside this file
 
 collect_ignore_glob = [] if PROGRAMS else ["test_*.py"]
-
-SAID: list[tuple[str, str]] = []
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for name, words in SAID:
-        terminalreporter.section(name)
-        terminalreporter.write_line(words)
-
-
-@pytest.fixture
-def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Show words under the test's name when all tests are done."""
-    return lambda words: SAID.append((request.node.name, words))
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-from collections import Counter
 
 import pytest
 from filter_project import JUDGES, make_filter_project
@@ -17,7 +16,6 @@ from psibench.generate.ask import ask as ask_stage
 from psibench.llm.run import ask_all
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
-from psibench.stopping import STOPPED_STATUS
 from psibench.tables import read_any_table
 
 KEY = "PSIBENCH_TEST_KEY"
@@ -50,14 +48,14 @@ def served(project: Project, server) -> dict:
 
 
 def test_replies_to_every_task_of_the_three_recipes_fit_their_schemas(
-    project, server, monkeypatch, tmp_path, say
+    project, server, monkeypatch, tmp_path
 ):
     """On the tables that the stand-in's replies came to: random weights' would be all dropped."""
     monkeypatch.setenv(KEY, server.secret.reveal())
     monkeypatch.chdir(project.folder)
     config = served(project, server)
     plan = make_plan(*load_config(project.read_config()))
-    rows = []
+    asked_tasks = []
     for name, planned in plan.benchmarks.items():
         for task, asked in planned.tasks.items():
             outputs = {table: str(tmp_path / f"{name}.{task}.{table}.parquet")
@@ -75,28 +73,12 @@ def test_replies_to_every_task_of_the_three_recipes_fit_their_schemas(
             )
             outcomes = read_any_table(outputs["outcomes"])
             assert outcomes.height, (name, task)
-            statuses = dict(Counter(outcomes["status"]))
-            rows.append(f"{name:14}{task:28}{outcomes.height:4} items: {statuses}")
-            assert set(statuses) == {"ok"}, rows[-1]
-    say("\n".join(rows))
-    assert len(rows) == 12
+            asked_tasks.append(task)
+            assert set(outcomes["status"]) == {"ok"}, (name, task)
+    assert len(asked_tasks) == 12
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_stopped_job_takes_its_server_along_and_keeps_its_answers(settings, tmp_path, number):
-    chosen = settings()
-    others = set(processes_of(chosen.model))
-    job = start_job(chosen, tmp_path, 300)
-    for _ in range(5):
-        assert job.stdout.readline().endswith(" ok\n")
-    job.send_signal(number)
-    job.communicate(timeout=300)
-    assert job.returncode == (STOPPED_STATUS if number == signal.SIGTERM else -9)
-    wait_for(lambda: set(processes_of(chosen.model)) <= others, timeout_s=60)
-    assert 5 <= len(stored(tmp_path)) < 300
-
-
-def test_a_killed_engine_ends_the_job_with_its_answers_kept(settings, server, tmp_path, say):
+def test_a_killed_engine_ends_the_job_with_its_answers_kept(settings, server, tmp_path):
     chosen = settings()
     others = set(processes_of(chosen.model)) | set(engines())
     job = start_job(chosen, tmp_path, 2000)
@@ -109,7 +91,6 @@ def test_a_killed_engine_ends_the_job_with_its_answers_kept(settings, server, tm
     assert len(stored(tmp_path)) >= 1 + out.count(" ok")
     wait_for(lambda: set(processes_of(chosen.model)) <= others, timeout_s=60)
     assert "EngineDeadError" in err
-    say(err.strip())
 
 
 @pytest.mark.parametrize(
@@ -122,25 +103,21 @@ def test_a_killed_engine_ends_the_job_with_its_answers_kept(settings, server, tm
     ],
     ids=["no room", "too long a context", "not in the cache", "no argument"],
 )
-def test_what_a_failed_start_says_names_the_cause(
-    settings, tmp_path, say, arguments, changes, words
-):
+def test_what_a_failed_start_says_names_the_cause(settings, tmp_path, arguments, changes, words):
     with pytest.raises(InputError, match=words) as caught:
         ask_all(items(1), settings(*arguments, **changes), store=tmp_path, on_outcome=print)
     said = str(caught.value)
-    say(said)
     assert len(said.splitlines()) <= 16
     (log,) = (tmp_path / "logs").glob("*.log")
     assert str(log) in said
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_each_release_answers(settings, tmp_path, say, program):
+def test_each_release_answers(settings, tmp_path, program):
     chosen, outcomes = settings(program=program), []
     wanted = items(6, model=chosen.model, sampling=chosen.sampling)
     ask_all(wanted, chosen, store=tmp_path / "store", on_outcome=outcomes.append)
     assert [o.status for o in outcomes] == ["ok"] * 6
-    say("6 of 6 replies ok")
 
 
 def processes_of(model: str) -> list[int]:

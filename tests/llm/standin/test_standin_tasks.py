@@ -101,21 +101,6 @@ def test_proposed_questions_lie_in_the_third_asked_for(position):
         assert tag_posq(start, end, len(DOCUMENT)) == position
 
 
-@pytest.mark.parametrize(
-    ("query", "grade", "verdict"),
-    [
-        ("steamships needed deeper water", 4, "yes"),
-        ("steamships deeper volcano opera", 2, "no"),
-        ("volcano opera", 0, "no"),
-        ("", 0, "no"),
-    ],
-)
-def test_judgements_follow_the_words_shared(query, grade, verdict):
-    segment = "Steamships needed deeper water than sailing vessels."
-    assert reply("grade_relevance", query=query, passage=segment) == {"grade": grade}
-    assert reply("judge_segment", query=query, segment=segment) == {"verdict": verdict}
-
-
 @pytest.mark.parametrize("task", HANDLERS)
 @pytest.mark.parametrize("document", ["", "Ein Wort", "一。二。", "\n\n \n"])
 def test_odd_documents_break_no_rule(task, document):
