@@ -93,7 +93,6 @@ def test_each_task_of_the_stand_in_has_a_prompt_of_its_name():
         ("{# a comment #}", ""),
         ("Read:\n", "Read:\n  {# why\nso #}\n"),
         ("task: ask\n", "task: ask\ndescription: for people\n"),
-        ("task: ask\n", "task: ask\nreply_example: {a: x}\n"),  # of earlier versions
     ],
 )
 def test_editing_what_the_model_does_not_see_asks_nothing_anew(tmp_path, old, new):

@@ -175,7 +175,9 @@ def test_a_server_that_is_not_healthy_in_time_is_stopped(tmp_path):
         pytest.raises(InputError, match=r"not healthy within vllm.start_s = 1 s"),
     ):
         server.start()
-    assert not any(is_alive(pid) for pid in pids(tmp_path / "pids"))
+    # It may have been stopped before it wrote them.
+    started = pids(tmp_path / "pids") if (tmp_path / "pids").exists() else []
+    assert not any(is_alive(pid) for pid in started)
 
 
 def test_another_model_than_asked_for_is_refused(tmp_path):

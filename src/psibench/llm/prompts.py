@@ -19,7 +19,6 @@ from typing import Any
 
 import jinja2
 import jinja2.meta
-from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from psibench.config.paths import PROMPTS
@@ -36,8 +35,7 @@ _COMMENT = re.compile(rf"^[ \t]*{_NOTE}[ \t]*\n|{_NOTE}", re.DOTALL | re.MULTILI
 """A comment; one that stands alone goes with its line."""
 _TAG = re.compile(r"</([A-Za-z][\w-]*)>")
 _NEEDED = {"task", "variables", "response"}
-_KEYS = _NEEDED | {"description", "reply_example", "reply_size"}
-"""The last two stand in templates of earlier versions, for estimates; nothing reads them."""
+_KEYS = _NEEDED | {"description"}
 _PLAIN = {"text": "string", "integer": "integer"}
 """What a plain reply may be -> type of the field it fills."""
 _ENVIRONMENT = SandboxedEnvironment(
@@ -202,10 +200,8 @@ def _check_variables(
     used: set[str] = set()
     for role, text in messages:
         try:
-            parsed = _ENVIRONMENT.parse(text)
-            # Not compiled before, which computes what is constant.
-            _refuse_programs(parsed, f"{path}: message {role}")
-            used |= jinja2.meta.find_undeclared_variables(parsed)
+            _ENVIRONMENT.from_string(text)
+            used |= jinja2.meta.find_undeclared_variables(_ENVIRONMENT.parse(text))
         except (jinja2.TemplateSyntaxError, RecursionError) as error:
             line = getattr(error, "lineno", "?")
             raise InputError(f"{path}: message {role}, line {line}: {error}") from error
@@ -214,38 +210,6 @@ def _check_variables(
             f"{path}: header names the variables {', '.join(sorted(variables)) or 'none'}, the "
             f"messages use {', '.join(sorted(used)) or 'none'}; make them agree"
         )
-
-
-_FILTERS = frozenset(
-    "abs capitalize count default d escape first float int join last length list lower map max min "
-    "reject replace reverse round select sort string title tojson trim truncate unique upper "
-    "wordcount".split()
-)
-_EXPRESSIONS = (
-    *(nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.Filter, nodes.Test),
-    *(nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.CondExpr, nodes.Keyword),
-    *(nodes.List, nodes.Tuple, nodes.Concat, nodes.Slice),
-)
-_ALLOWED = (nodes.Output, nodes.TemplateData, nodes.For, nodes.If, *_EXPRESSIONS)
-"""What puts values in, repeats over the items of one and asks about one."""
-
-
-def _refuse_programs(parsed: nodes.Template, where: str) -> None:
-    """Refuse what a template needs not: other files, functions, sums, loops inside loops."""
-    for node in parsed.find_all(nodes.Node):
-        line = f"{where}, line {node.lineno}"
-        if not isinstance(node, _ALLOWED):
-            what = type(node).__name__.lower()
-            raise InputError(f"{line}: {what} is not allowed; a template has values, if and for")
-        if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
-            raise InputError(
-                f"{line}: the filter {node.name} is not allowed; allowed: "
-                f"{', '.join(sorted(_FILTERS))}"
-            )
-        if isinstance(node, nodes.Test) and node.name not in _ENVIRONMENT.tests:
-            raise InputError(f"{line}: no test named {node.name!r}")
-        if isinstance(node, nodes.For) and (node.recursive or list(node.find_all(nodes.For))):
-            raise InputError(f"{line}: a loop inside a loop is not allowed")
 
 
 def requests_of(
