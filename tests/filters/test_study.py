@@ -3,7 +3,6 @@ import pytest
 from filter_tables import Folder, candidate
 
 from psibench.config.sections import Uncertainty
-from psibench.errors import InputError
 from psibench.filters.study import (
     FILTER_COUNTS,
     FILTER_PSI,
@@ -46,7 +45,7 @@ QUERIES = {
 class Case(Folder):
     """A folder with the candidates of one benchmark, their rerankers' and their models' scores."""
 
-    def __init__(self, folder, queries=QUERIES, models=None) -> None:
+    def __init__(self, folder, queries=QUERIES) -> None:
         super().__init__(folder)
         self.queries = queries
         targets = {name: row[0] for name, row in queries.items()}
@@ -54,13 +53,7 @@ class Case(Folder):
         self.write("candidates", rows)
         for place, reranker in enumerate(PANEL, start=1):
             self.score(reranker, {n: lead(row[0][0], row[place]) for n, row in queries.items()})
-        own = {"model": {name: row[3] for name, row in queries.items()}}
-        self.models = tuple(models or own)
-        rows = [
-            _scored(name, targets[name], value, model)
-            for model, values in (models or own).items()
-            for name, value in values.items()
-        ]
+        rows = [_scored(name, row[0], row[3]) for name, row in queries.items()]
         self.write("query_scores", rows)
 
     def score(self, reranker, thirds, parts=POSITIONS) -> None:
@@ -78,7 +71,7 @@ class Case(Folder):
             candidates=self.path("candidates"),
             scores=[self.path(f"scores-{name}") for name in section.rerankers],
             query_scores=self.path("query_scores"),
-            models=self.models,
+            models=["model"],
             metric="ndcg@10",
             uncertainty=Uncertainty(),
             outputs=outputs,
@@ -86,9 +79,9 @@ class Case(Folder):
         return {name: read_table(path, SPECS[name]) for name, path in outputs.items()}
 
 
-def _scored(name, targets, value, model="model") -> dict:
+def _scored(name, targets, value) -> dict:
     return {
-        "model": model,
+        "model": "model",
         "query_id": name,
         "domain": "d",
         "document_id": f"of-{name}",
@@ -126,17 +119,6 @@ def test_every_threshold_s_pool_is_counted_by_position(tmp_path):
     assert [row[f"share_{p}"] for p in POSITIONS] == [2 / 4, 1 / 4, 1 / 4]
     assert row["share"] == 4 / 6
     assert table.filter("is_configured")["condition"].to_list() == ["m>=0.25"]
-
-
-@pytest.mark.parametrize(
-    "scores", [{"q1": 1.0, "q2": 0.5}, {"q1": 1.0, "q2": 0.5, "q3": None}], ids=["no row", "null"]
-)
-def test_a_candidate_without_a_score_is_refused_by_its_id(tmp_path, scores):
-    queries = {name: QUERIES[name] for name in ("q1", "q2", "q3")}
-    case = Case(tmp_path, queries, models={"mine": scores})
-    said = r"query_scores.parquet: no finite ndcg@10 of model 'mine' for the candidates 'q3' \(1 "
-    with pytest.raises(InputError, match=said):
-        case.run()
 
 
 def test_a_model_s_mean_and_psi_follow_the_threshold(tmp_path):

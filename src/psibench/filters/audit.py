@@ -20,7 +20,7 @@ import polars as pl
 from pydantic import Field
 
 from psibench.filters.decide import all_parts, as_table, evidence_targets
-from psibench.filters.grade import judged_source, part_pairs
+from psibench.filters.grade import part_pairs
 from psibench.filters.mixtures import draw_order
 from psibench.filters.verify import MARGIN_THRESHOLDS, MARGINS
 from psibench.llm.tasks import LlmTaskSection
@@ -196,5 +196,5 @@ def run_audit_table(
     table = audit_table(
         read_table(verdicts, VERDICTS), evidence_targets(asked), read_table(margins, MARGINS)
     )
-    source = judged_source("audit_table", candidates, [margins, verdicts], {})
+    source = derived("audit_table", [candidates, margins, verdicts], params={})
     write_table(table, output, AUDIT_TABLE, provenance=source)

@@ -12,8 +12,7 @@ then, for candidates still undecided, the other parts. A part without text is sh
 has no grade.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import polars as pl
@@ -48,9 +47,9 @@ from psibench.llm.tasks import (
     reply_field,
     with_judgements,
 )
-from psibench.tables import Provenance, read_table, write_table
+from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, GRADES, PAIRS, VERDICTS
-from psibench.tables.derived import derived, queries_by, read_all
+from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import TableSpec
@@ -305,7 +304,8 @@ def run_grade_pairs(
     pairs = part_pairs(asked, texts, wanted_gradings(section, known, asked))
     inputs = [documents, *rounds]
     decided_by = section.model_dump(mode="json", exclude_unset=True)
-    source = judged_source("grade_pairs", candidates, inputs, decided_by | {"round": len(inputs)})
+    params = decided_by | {"round": len(inputs)}
+    source = derived("grade_pairs", [candidates, *inputs], params=params)
     write_table(pairs, output, PAIRS, provenance=source)
 
 
@@ -328,21 +328,10 @@ def run_grade(
     known = known_grades(section, asked, texts, read_all(grades, GRADES))
     decisions = decide_grades(section, known, asked)
     decided_by = section.model_dump(mode="json", exclude_unset=True)
-    source = judged_source("grade", candidates, [documents, *grades], decided_by)
+    source = derived("grade", [candidates, documents, *grades], params=decided_by)
     facts = candidate_facts(asked, texts)
     ledger = ledger_rows(
         decisions, facts, stage=section.rule_label, step=place.step, unit=place.unit
     )
     write_ledger([ledger], place, outputs, source)
     write_table(kept_items(asked, decisions), outputs["rows"], CANDIDATES, provenance=source)
-
-
-def judged_source(
-    stage: str,
-    candidates: TablePath,
-    others: Sequence[TablePath],
-    params: Mapping[str, Any],
-) -> Provenance:
-    """Make the provenance of an output: a judge is no author of the queries it judges."""
-    made = derived(stage, [candidates, *others], params=params)
-    return replace(made, queries_by=queries_by(candidates))

@@ -1,12 +1,7 @@
-"""Draws by position: balancing, the tiny subset, and training mixtures.
+"""Draws by position: balancing and the tiny subset.
 
 - Balancing (PosQ, appendix A.2, after stage 1a): every position is downsampled to the smallest.
 - The tiny subset (PosQ, section 3.2; Myopic): so many queries of each position.
-- Mixtures (Controlled, section 3.1.4 and B.4): training sets with equal numbers per length bin that
-  differ in where the evidence lies. With the budget b, the size of the smallest cell of length bin
-  and position, a configuration with the parts (w1, w2, w3) takes floor(b * w / sum of w) queries of
-  each position from every length bin: b of one position for begin, middle and end, floor(b / 3) of
-  each for uniform.
 
 A draw takes the first ids in the order of a hash of seed and id. Adding or dropping a candidate
 therefore changes nothing for the others, the order of the input does not matter, and a smaller draw
@@ -15,7 +10,6 @@ is contained in a larger one. Only the tiny subset follows the authors' own shuf
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
 
 import polars as pl
 from pydantic import Field
@@ -28,7 +22,6 @@ from psibench.filters.decide import (
     NOT_SAMPLED,
     REPEATED_TEXT,
     make_decisions,
-    with_schema,
 )
 from psibench.tables import read_table
 from psibench.tables.build_schemas import SAMPLING
@@ -48,10 +41,6 @@ class Tiny(Section):
     only_here: list[Kind] = Field(default=["late-interaction", "reranker"])
     """Kinds of models that run on the subset alone, as in the papers; others run on both."""
 
-
-MIXTURES: Mapping[str, type[pl.DataType]] = dict.fromkeys(
-    ("configuration", "query_id", "length_bin", "target_position"), pl.String
-)
 
 # Draws.
 
@@ -123,62 +112,6 @@ def _decide_draw(targets: pl.DataFrame, taken: pl.Series, why: pl.Expr) -> pl.Da
         .then(why)
     )
     return make_decisions(targets.with_columns(item_id="query_id"), reason)
-
-
-def draw_mixtures(
-    pool: pl.DataFrame,
-    *,
-    length_bins: Sequence[str],
-    configurations: Mapping[str, Sequence[int]],
-    seed: int,
-    budget: int | None = None,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Draw the training sets from the retained pool.
-
-    All configurations draw in one order, so they differ by their positions, not by chance. A cell
-    without a query makes the budget 0, and nothing is drawn.
-
-    Parameters
-    ----------
-    pool
-        ``query_id``, ``length_bin`` and ``target_position`` of the retained queries.
-    configurations
-        Name -> parts of beginning, middle and end.
-    budget
-        Queries per length bin; None: the smallest cell. A cell gives no more than it has.
-
-    Returns
-    -------
-    ``configuration, query_id, length_bin, target_position`` by configuration, length bin, position
-    and place in the draw; and by configuration and cell, empty ones too, the queries in the pool
-    (``n_retained``), those drawn (``n_drawn``) and the ``budget``.
-    """
-    drawn = pool.with_columns(place=draw_order(pool.get_column("query_id"), seed)).sort("place")
-    found = drawn.partition_by("length_bin", "target_position", as_dict=True)
-    cells = {
-        (length_bin, position): found.get((length_bin, position), drawn.clear())
-        for length_bin in length_bins
-        for position in POSITIONS
-    }
-    if budget is None:
-        budget = min(queries.height for queries in cells.values())
-    mixtures, counts = [pl.DataFrame(schema=MIXTURES)], []
-    for configuration, parts in configurations.items():
-        for (length_bin, position), queries in cells.items():
-            n_drawn = budget * parts[POSITIONS.index(position)] // sum(parts)
-            chosen = queries.head(n_drawn).with_columns(configuration=pl.lit(configuration))
-            mixtures.append(with_schema(chosen, MIXTURES))
-            counts.append(
-                {
-                    "configuration": configuration,
-                    "length_bin": length_bin,
-                    "target_position": position,
-                    "n_retained": queries.height,
-                    "n_drawn": n_drawn,
-                    "budget": budget,
-                }
-            )
-    return pl.concat(mixtures), pl.DataFrame(counts)
 
 
 def read_length_bins(sampling: TablePath) -> list[str]:

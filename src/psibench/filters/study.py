@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 
 from psibench.config.sections import Uncertainty
-from psibench.errors import InputError
 from psibench.filters.decide import (
     LOCATE,
     PROPOSE,
@@ -41,7 +40,6 @@ from psibench.filters.verify import (
     deciding_leads,
 )
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
-from psibench.metrics.query_scores import name_some
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
@@ -200,8 +198,6 @@ def run_filter_study(
     outputs
         thresholds, threshold_psi: what each threshold keeps, and every model's PSI on it.
         leave_one_out_psi: the same of the panel without each of its rerankers.
-
-    Raises InputError if a model has no score of a candidate.
     """
     asked, scored = read_table(candidates, CANDIDATES), read_all(scores, SEGMENT_SCORES)
     queries, conditions = study_conditions(section, scored, asked)
@@ -216,14 +212,6 @@ def run_filter_study(
         model: ids.join(every.filter(model=model), on="query_id", how="left", maintain_order="left")
         for model in models
     }
-    for model, table in known.items():
-        is_known = pl.col(metric).is_finite().fill_null(False)
-        without = table.filter(~is_known).get_column("query_id")
-        if len(without):
-            raise InputError(
-                f"{query_scores}: no finite {metric} of model {model!r} for the candidates "
-                f"{name_some(without)}; make the table again, of all candidates"
-            )
     by_threshold = [
         (
             {"condition": name, "threshold": threshold, "is_configured": name == label},

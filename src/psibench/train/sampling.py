@@ -3,9 +3,8 @@
 Controlled, sections 3.1.4 and 3.2.2, table 8. The pool is what a benchmark's filters kept. With the
 budget b, the smallest cell of length bin and position unless the config says another, a
 distribution with the parts (w1, w2, w3) takes floor(b * w / sum of w) examples of each position
-from every length bin. The draw is that of `psibench.filters.mixtures`: by a hash of seed and id,
-one order for all distributions, so that a smaller draw is contained in a larger one and that of
-uniform shares its examples with begin, middle and end.
+from every length bin: the first by a hash of seed and id (`filters.mixtures.draw_order`), so that a
+smaller draw is contained in a larger one and that of uniform shares its examples with the others.
 
 Left out of the pool, and counted: queries whose document's exact text is in a corpus that models
 are evaluated on (``held_out``), with several positives (``several_positives``: the others would be
@@ -20,13 +19,13 @@ example under its own id.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import polars as pl
 
-from psibench.errors import refuse
-from psibench.filters.mixtures import draw_mixtures
+from psibench.errors import InputError
+from psibench.filters.mixtures import draw_order
 from psibench.generate.sampling import bin_numbers
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
@@ -208,55 +207,40 @@ def draw_distributions(
     columns = TRAINING_PAIRS.column_names
     if not pool.is_empty() and pool["position"].is_null().all():
         return whole.select(columns), None
-    named = pool.with_columns(
-        query_id=pl.concat_str("domain", "query_id", separator="\0"),
-        own_id="query_id",
-        target_position="position",
-    )
-    ratios = {
-        name: [ratio.get(position, 0) for position in POSITIONS]
-        for name, ratio in distributions.items()
+    keys = pool.select(pl.concat_str("domain", "query_id", separator="\0")).to_series()
+    drawn = pool.with_columns(place=draw_order(keys, seed)).sort("place")
+    parts = drawn.partition_by("length_bin", "position", as_dict=True)
+    cells = {
+        (label, position): parts.get((label, position), drawn.clear())
+        for label in labels
+        for position in POSITIONS
     }
-    drawn, cells = draw_mixtures(
-        named, length_bins=labels, configurations=ratios, seed=seed, budget=budget
-    )
-    refuse(_shortages(cells, budget))
-    found = int(cells.get_column("budget")[0])
-    facts = named.select("query_id", "own_id", "domain", "doc_id")
-    pairs = drawn.join(facts, on="query_id", how="left", maintain_order="left").select(
-        "domain",
-        "doc_id",
-        "length_bin",
-        distribution="configuration",
-        query_id="own_id",
-        position="target_position",
-    )
-    return pl.concat([whole.select(columns), pairs.select(columns)]), found
-
-
-def _shortages(cells: pl.DataFrame, budget: int | None) -> Iterator[str]:
-    """Say which cells have too few examples, and which distributions get none."""
-    if budget is None and not cells["n_retained"].min():
-        empty = cells.row(int(cells["n_retained"].arg_min() or 0), named=True)
-        yield (
-            f"training pool: no example of {empty['length_bin']} characters, "
-            f"{empty['target_position']}; the smallest cell is the budget. Use fewer or other "
-            "`edges`, loosen the benchmark's filters, or sample more documents"
-        )
-        return
-    for row in cells.filter(pl.col("n_drawn") > pl.col("n_retained")).iter_rows(named=True):
-        yield (
-            f"training pool: {row['configuration']} takes {row['n_drawn']:,} examples of "
-            f"{row['length_bin']} characters, {row['target_position']}, and there are "
-            f"{row['n_retained']:,}; lower `budget`, or leave it out"
-        )
-    for name, drawn in cells.group_by("configuration", maintain_order=True):
-        if not drawn["n_drawn"].sum():
-            yield (
-                f"training pool: a budget of {drawn['budget'][0]} examples per length bin "
-                f"is too few to be divided as distribution {name[0]!r} says; raise it, or use "
-                "fewer `edges`"
+    if budget is None:
+        (label, position), smallest = min(cells.items(), key=lambda cell: cell[1].height)
+        budget = smallest.height
+        if not budget:
+            raise InputError(
+                f"training pool: no example of {label} characters, {position}; the smallest cell "
+                "is the budget. Use fewer or other `edges`, loosen the benchmark's filters, or "
+                "sample more documents"
             )
+    pairs = [whole]
+    for name, ratio in distributions.items():
+        if budget * max(ratio.values()) < sum(ratio.values()):
+            raise InputError(
+                f"training pool: a budget of {budget} examples per length bin is too few to be "
+                f"divided as distribution {name!r} says; raise it, or use fewer `edges`"
+            )
+        for (label, position), examples in cells.items():
+            n_drawn = budget * ratio.get(position, 0) // sum(ratio.values())
+            if n_drawn > examples.height:
+                raise InputError(
+                    f"training pool: {name} takes {n_drawn:,} examples of {label} characters, "
+                    f"{position}, and there are {examples.height:,}; lower `budget`, or leave it "
+                    "out"
+                )
+            pairs.append(examples.head(n_drawn).with_columns(distribution=pl.lit(name)))
+    return pl.concat(part.select(columns) for part in pairs), budget
 
 
 def count_examples(
