@@ -108,9 +108,9 @@ def _write_run(root, asking, language, domains):
     write_table(apart.cast({"score": pl.Float32}), path, RUN, provenance=SOURCE)
 
 
-def table(root: Path, language: str, name: str, domains=DOMAINS) -> pl.DataFrame:
-    """A table of all domains of a language, as it was built."""
-    paths = [root / "data" / language / domain / f"{name}.parquet" for domain in domains]
+def table(root: Path, language: str, name: str, domain: str = "*") -> pl.DataFrame:
+    """A table of a domain of a language, or of all, as it was built."""
+    paths = sorted((root / "data" / language).glob(f"{domain}/{name}.parquet"))
     return pl.concat(pl.read_parquet(path) for path in paths)
 
 

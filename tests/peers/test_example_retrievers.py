@@ -212,7 +212,7 @@ def test_a_framework_ranks_documents_by_the_cosine_of_their_best_piece(
     for domain, pieces in zip(DOMAINS, indexed, strict=True):
         assert (len(pieces) > 36) == cut
         queries = dict(
-            table(built, LANGUAGES[1], "queries", [domain]).select("_id", "text").iter_rows()
+            table(built, LANGUAGES[1], "queries", domain).select("_id", "text").iter_rows()
         )
         scored = cosines(list(queries.values()), [getattr(piece, text) for piece in pieces])
         for query, row in zip(queries, scored, strict=True):
@@ -265,7 +265,7 @@ def test_haystacks_pieces_are_found_as_their_document(peer, example, built):
     options = {"languages": [LANGUAGES[1]], "domains": ["game"], "buckets": ["thirds"]}
     found = psibench.evaluate(made.haystack_search(build), built, **options)
     corpus, queries = (
-        dict(table(built, LANGUAGES[1], name, ["game"]).select("_id", "text").iter_rows())
+        dict(table(built, LANGUAGES[1], name, "game").select("_id", "text").iter_rows())
         for name in ("corpus", "queries")
     )
     for query, text in queries.items():

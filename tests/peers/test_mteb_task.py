@@ -34,9 +34,7 @@ def random_model(one_domain):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     texts = [
-        text
-        for language in LANGUAGES
-        for text in table(one_domain[0], language, "corpus", ("game",))["text"]
+        text for language in LANGUAGES for text in table(one_domain[0], language, "corpus")["text"]
     ]
     words = sorted({word for text in texts for word in text.split()})
     tokenizer = Tokenizer(

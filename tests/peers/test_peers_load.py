@@ -5,18 +5,20 @@ import shutil
 
 import polars as pl
 import pytest
-from built_benchmark import DOMAINS, LANGUAGES, table
+from built_benchmark import LANGUAGES, table
 
 from psibench.metrics.query_scores import query_scores
 from psibench.tables.ranking import rank_documents
 
-LANGUAGE = LANGUAGES[1]
+LANGUAGE, DOMAIN = LANGUAGES[1], "game"
 
 
 @pytest.fixture(scope="module")
 def texts(built):
     """Documents, queries and qrels of a language as they were built: by id."""
-    corpus, queries, qrels = (table(built, LANGUAGE, n) for n in ("corpus", "queries", "qrels"))
+    corpus, queries, qrels = (
+        table(built, LANGUAGE, n, DOMAIN) for n in ("corpus", "queries", "qrels")
+    )
     judged: dict[str, dict[str, int]] = {}
     for query, document, grade in qrels.iter_rows():
         judged.setdefault(query, {})[document] = grade
@@ -27,10 +29,10 @@ def texts(built):
 @pytest.fixture(scope="module")
 def bm25(built):
     """The run of BM25 by query and document, and psibench's nDCG@10 of it."""
+    queries, qrels = (table(built, LANGUAGE, name, DOMAIN) for name in ("queries", "qrels"))
     run = pl.read_parquet(built / "runs" / "bm25" / f"{LANGUAGE}-{LANGUAGE}.parquet")
-    scored = query_scores(
-        run, table(built, LANGUAGE, "queries"), table(built, LANGUAGE, "qrels"), domain="all"
-    )
+    run = run.filter(pl.col("query_id").is_in(queries["_id"].implode()))
+    scored = query_scores(run, queries, qrels, domain=DOMAIN)
     results: dict[str, dict[str, float]] = {}
     for query, document, score in run.select("query_id", "doc_id", "score").iter_rows():
         results.setdefault(query, {})[document] = score
@@ -59,7 +61,7 @@ def test_beir_loads_a_pair_by_its_files(peer, exported, built, texts):
         qrels_file=str(pair / "qrels" / "test.tsv"),
     ).load_custom()
     assert {key: one["text"] for key, one in corpus.items()} == texts[0]
-    asked = table(built, LANGUAGES[0], "queries")
+    asked = table(built, LANGUAGES[0], "queries", DOMAIN)
     assert queries == dict(asked.select("_id", "text").iter_rows())
     assert judged == texts[2]
 
@@ -133,7 +135,7 @@ def test_a_pyterrier_run_is_scored_by_psibench(peer, exported, tmp_path, bm25, b
         shutil.copyfileobj(lines, out)
     again = rank_documents(read_run(tmp_path / "a.trec").frame, source="a.trec")
     assert again.height == sum(map(len, bm25[0].values()))
-    asked, judged = (table(built, LANGUAGE, name) for name in ("queries", "qrels"))
+    asked, judged = (table(built, LANGUAGE, name, DOMAIN) for name in ("queries", "qrels"))
     scored = query_scores(again, asked, judged, domain="all").select("query_id", "ndcg@10")
     assert dict(scored.iter_rows()) == pytest.approx(bm25[1], abs=1e-9)
 
@@ -143,15 +145,14 @@ def test_datasets_loads_every_config_of_the_card(peer, exported, built):
     for layout in ("mteb", "posir"):
         folder = str(exported(layout))
         configs = datasets.get_dataset_config_names(folder)
-        assert len(configs) == {"mteb": 9, "posir": 12}[layout]
+        assert len(configs) == {"mteb": 9, "posir": 6}[layout]
         for config in configs:
             loaded = datasets.load_dataset(folder, config, split="test")
             language, name = config[:8], config.rpartition("-")[2]
             if config == "deu-Latn-eng-Latn-corpus":
                 language = "eng-Latn"
-            domains = DOMAINS if layout == "mteb" else (config.split("-")[2],)
             key = "query-id" if name == "qrels" else "text"
-            expected = table(built, language, name, domains)[key]
+            expected = table(built, language, name, DOMAIN)[key]
             if layout == "posir":  # its ids lose the domain
-                expected = expected.str.strip_prefix(f"{domains[0]}/")
+                expected = expected.str.strip_prefix(f"{DOMAIN}/")
             assert list(loaded[key]) == expected.to_list(), config

@@ -5,9 +5,9 @@ import tempfile
 from pathlib import Path
 
 from psibench.errors import InputError
-from psibench.formats.built import Dataset, clashing_domains, find_datasets, prefixed_domains
+from psibench.formats.built import find_datasets, prefixed_domains
 from psibench.publish.card import Licence, card_text, gather_facts, lost_positions
-from psibench.publish.layouts import LAYOUTS, Export, collections_of
+from psibench.publish.layouts import LAYOUTS, Export
 from psibench.publish.mteb import EVAL_YAML, eval_yaml
 from psibench.tables import write_text
 
@@ -34,12 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--domains", type=_names, metavar="X,Y", help="only these; default: all that are found"
     )
     parser.add_argument(
-        "--by-domain",
-        action="store_true",
-        help="mteb, beir, trec: a corpus for each domain, as psibench searches them; by default "
-        "the domains of a language are one corpus",
-    )
-    parser.add_argument(
         "--extra",
         action="store_true",
         help="posir: also the columns that the layout does not have",
@@ -49,13 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write all tables, a README.md and for MTEB an eval.yaml, or nothing."""
     licence = Licence(args.licence, args.licence_link)
+    if args.extra and args.layout != "posir":
+        raise InputError(f"--extra is no option of the layout {args.layout}; leave it out")
     datasets = find_datasets(args.benchmark, languages=args.languages, domains=args.domains)
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise InputError(f"{args.out} is there and not empty; name a new folder, or remove it")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix=f".{args.out.name}.") as made:
         temporary = Path(made)
-        written = LAYOUTS[args.layout](_planned(args, temporary, datasets))
+        stripped = frozenset(prefixed_domains(datasets) if args.layout == "posir" else ())
+        planned = Export(args.benchmark, temporary, tuple(datasets), stripped, args.extra)
+        written = LAYOUTS[args.layout](planned)
         keeps_positions = args.layout != "posir" or args.extra
         facts = gather_facts(args.benchmark, datasets, keeps_positions=keeps_positions)
         name = args.benchmark.resolve().name
@@ -71,28 +69,6 @@ def run(args: argparse.Namespace) -> None:
         print(f"warning: {lost}")
     queries = facts.counts["queries"].sum()
     print(f"{len(datasets)} datasets, {queries:,} queries written to {args.out}")
-    if len({one.collection for one in written}) < len(datasets):
-        print(
-            "The domains of a language are one corpus in it: what a retriever scores on that is "
-            "not what psibench's own tables say, which search domain by domain (--by-domain)."
-        )
-
-
-def _planned(args: argparse.Namespace, out: Path, datasets: list[Dataset]) -> Export:
-    """Say what is written; refuse an option that the layout does not have."""
-    is_posir = args.layout == "posir"
-    option, is_given = ("--by-domain", args.by_domain) if is_posir else ("--extra", args.extra)
-    if is_given:
-        raise InputError(f"{option} is no option of the layout {args.layout}; leave it out")
-    by_domain = args.by_domain or is_posir
-    return Export(
-        args.benchmark,
-        out,
-        collections_of(datasets, by_domain=by_domain),
-        prefixed=frozenset() if by_domain else frozenset(clashing_domains(datasets)),
-        stripped=frozenset(prefixed_domains(datasets) if is_posir else ()),
-        extra=args.extra,
-    )
 
 
 def _names(text: str) -> list[str]:
@@ -106,8 +82,8 @@ DESCRIPTION = (
     "Write the tables of results/BENCHMARK/data in a layout that other programs read, "
     "with a card (README.md) of what was measured. posir: "
     "OUT/LANG/DOMAIN/{corpus,queries,qrels}/test.parquet, which `recipe: posir_release` reads "
-    "back. mteb: configs LANG-corpus, LANG-queries, LANG-qrels, and eval.yaml, by which the hub "
-    "takes results. beir: OUT/LANG/corpus.jsonl, "
-    "queries.jsonl, qrels/test.tsv. trec: OUT/LANG/topics.tsv, qrels.trec, runs/MODEL.trec. "
-    "docs/publish.md says how each is loaded."
+    "back. mteb: configs NAME-corpus, NAME-queries, NAME-qrels, and eval.yaml, by which the hub "
+    "takes results. beir: OUT/NAME/corpus.jsonl, queries.jsonl, qrels/test.tsv. "
+    "trec: OUT/NAME/topics.tsv, qrels.trec, runs/MODEL.trec. NAME is LANG, or LANG-DOMAIN of "
+    "several domains. docs/publish.md says how each is loaded."
 )

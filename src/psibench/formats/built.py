@@ -89,21 +89,6 @@ def _all_prefixed(dataset: Dataset) -> bool:
     )
 
 
-def clashing_domains(datasets: Sequence[Dataset]) -> set[str]:
-    """Name the domains whose ids need the domain in front where a language's domains are pooled.
-
-    None if ids differ between the domains of every language; else all that do not have it there,
-    so that an id is the same in all languages.
-    """
-    for language in {dataset.language for dataset in datasets}:
-        own = [one for one in datasets if one.language == language]
-        for table in ("corpus", "queries"):
-            ids = pl.concat([read_columns(one.path(table), TABLES[table], ["_id"]) for one in own])
-            if ids.get_column("_id").is_duplicated().any():
-                return {one.domain for one in datasets} - prefixed_domains(datasets)
-    return set()
-
-
 @dataclass(frozen=True)
 class Run:
     """The file of one model's ranking of one language pair."""

@@ -157,7 +157,6 @@ def card_text(
         layout=layout,
         lost=lost_positions(counts),
         sizes=_sizes(counts),
-        is_pooled=len({one.collection for one in written}) < counts.height,
         losses=_losses(facts),
         controls=None if facts.controls is None else _controls_table(facts.controls),
         versions=_distinct(record.get("psibench_version") for record in records),

@@ -52,9 +52,9 @@ def mteb_task(folder: str | Path, *, buckets: str = DEFAULT_BUCKETS) -> "AbsTask
     """Return a retrieval task of an exported benchmark, for `mteb.evaluate`.
 
     Its scores have, besides MTEB's own, for each subset (a language, or a pair of the languages of
-    queries and documents; with `--by-domain` a domain of these): `psi` and `psi_same` (the PSI at
-    equal documents, docs/psi.md) of nDCG@10 with their intervals, the tests' p, and
-    `ndcg_at_10_BUCKET` for each position bucket.
+    queries and documents; one each of several domains): `psi` and `psi_same` (the PSI at equal
+    documents, docs/psi.md) of nDCG@10 with their intervals, the tests' p, and `ndcg_at_10_BUCKET`
+    for each position bucket.
 
     The task's revision hashes the data, the bucket scheme and the version of the figures. MTEB 2.26
     takes results from its cache by the task's name, and where no subset is missing does not look
