@@ -10,19 +10,15 @@ PATTERNS = read_refusals()
 
 REFUSALS = {
     "eng-Latn": "I’m sorry, but I can't translate this text.",
-    "spa-Latn": "Lo siento, pero no puedo traducir este documento.",
     "rus-Cyrl": "Извините, но я не могу перевести этот текст.",
     "ara-Arab": "عذرًا، لا أستطيع ترجمة هذا النص.",
     "cmn-Hans": "抱歉，我无法翻译这段文字。",
-    "jpn-Jpan": "申し訳ありませんが、このテキストを翻訳することはできません。",
 }
 HONEST = {
     "eng-Latn": "No one could translate the poem for a century, critics said it cannot be done.",
-    "spa-Latn": "Los versos no se pueden traducir sin pérdida, según explicó el poeta.",
     "rus-Cyrl": "Это слово трудно перевести на другие языки, и переводчики спорят о нём.",
     "ara-Arab": "يصعب نقل هذه الكلمة إلى لغات أخرى، وقد اختلف المترجمون في معناها.",
     "cmn-Hans": "这首诗很难译成其他语言，因此各种译本之间差别很大。",
-    "jpn-Jpan": "この詩は他の言語に移すのが難しく、訳によって意味が大きく異なる。",
 }
 
 
@@ -36,21 +32,11 @@ def test_a_refusal_in_the_language_itself_is_suspect_by_its_phrase(language):
     assert suspicion(REFUSALS[language], language) == "phrase"
 
 
-@pytest.mark.parametrize("language", HONEST)
-def test_honest_text_on_what_cannot_be_translated_is_no_suspect(language):
-    assert suspicion(HONEST[language], language) is None
-
-
 @pytest.mark.parametrize("written", HONEST)
-@pytest.mark.parametrize("language", ["eng-Latn", "rus-Cyrl", "ara-Arab"])
-def test_a_text_in_another_language_is_suspect(written, language):
-    assert suspicion(HONEST[written], language) == (None if written == language else "language")
-
-
-def test_a_pseudo_locale_only_tells_english():
-    assert suspicion(HONEST["eng-Latn"], "qps-Latn") == "language"
-    assert suspicion("Ṇọ ọṇẹ ċọụụḷḍ ṭṛạạṇṣḷạạṭẹẹ ṭḥẹ pọọẹẹṃ ạṇḍ ẉạṣ ġḷạḍ", "qps-Latn") is None
-    assert suspicion(HONEST["rus-Cyrl"], "qps-Latn") is None
+@pytest.mark.parametrize("language", [*HONEST, "qps-Latn"])
+def test_a_text_in_another_language_is_suspect_and_honest_text_in_its_own_is_not(written, language):
+    foreign = written != language if language != "qps-Latn" else written == "eng-Latn"
+    assert suspicion(HONEST[written], language) == ("language" if foreign else None)
 
 
 @pytest.mark.parametrize(
@@ -79,19 +65,8 @@ def test_a_phrase_after_1500_characters_is_not_looked_at():
     assert suspicion(late[:1500] + REFUSALS["eng-Latn"], "rus-Cyrl") is None
 
 
-def items(*rows):
-    columns = ("kind", "_id", "suspect")
-    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
-
-
-def verdicts(*rows):
-    schema = {"_id": pl.String, "item_id": pl.String, "kind": pl.String, "is_refusal": pl.Boolean}
-    made = [(f"{kind[0]}:{item}", item, kind, verdict) for kind, item, verdict in rows]
-    return pl.DataFrame(made, schema=schema, orient="row")
-
-
 def test_a_suspect_leaves_unless_the_judge_says_it_is_none():
-    marked = items(
+    marked = [
         ("document", "a", "phrase"),
         ("document", "b", "language"),
         ("document", "c", "phrase"),
@@ -99,14 +74,19 @@ def test_a_suspect_leaves_unless_the_judge_says_it_is_none():
         ("document", "e", None),
         ("query", "a", None),
         ("query", "b", "language"),
-    )
-    judged = verdicts(
+    ]
+    verdicts = [
         ("document", "a", True),
         ("document", "b", False),
         ("document", "c", None),
-        ("query", "b", 1),
+        ("query", "b", True),
+    ]
+    columns = ["kind", "_id", "suspect"], ["kind", "item_id", "is_refusal"]
+    translated, judged = (
+        pl.DataFrame(rows, schema=names, orient="row")
+        for rows, names in zip((marked, verdicts), columns, strict=True)
     )
-    found = refused(marked, judged).select("kind", "item_id", "reason", "detail").rows()
+    found = refused(translated, judged).select("kind", "item_id", "reason", "detail").rows()
     assert found == [
         ("document", "a", "refusal", "suspect by phrase"),
         ("document", "c", "refusal_unjudged", "suspect by phrase"),  # no usable reply

@@ -10,7 +10,6 @@ from psibench.text.near_duplicates import (
     TOKEN,
     DistinctTexts,
     normalise,
-    shingle_hashes,
 )
 
 VOCABULARY = [f"w{i}" for i in range(2000)]
@@ -61,30 +60,14 @@ def by_hand(texts, threshold):
     [
         ("Don't stop, 2nd É_x", ["don", "t", "stop", "2nd", "é_x"]),
         ("長期的な Python 研究。", ["長", "期", "的", "な", "python", "研", "究"]),
-        ("ภาษาไทย", list("ภาษาไทย")),
         ("ที่นี่", ["ท", "ี", "่", "น", "ี", "่"]),  # vowels and tones are marks, and count
         ("हिन्दी में", ["हिन्दी", "में"]),  # vowel signs stay in their words
-        ("اللُّغة العربية", ["اللُّغة", "العربية"]),
         ("한국어 문장", ["한국어", "문장"]),
         ("😀 …", []),
     ],
 )
 def test_words_are_words_and_characters_where_words_have_no_spaces(text, expected):
     assert TOKEN.findall(normalise(text)) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "n"),
-    [
-        ("", 0),
-        ("a b c d", 1),
-        ("a b c d e f", 2),
-        ("a a a a a a a", 1),
-        ("一二三四五六", 2),
-    ],
-)
-def test_a_text_has_as_many_shingles_as_runs_of_five(text, n):
-    assert len(shingle_hashes(normalise(text))) == n
 
 
 def test_duplicates_are_those_found_by_comparing_all_pairs():

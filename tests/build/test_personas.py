@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from psibench.config.model_base import Windows
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource
@@ -46,8 +47,7 @@ def hashed(texts, role, *, dim=8) -> np.ndarray:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.mark.parametrize("block_documents", [1, 7, 1000])
-@pytest.mark.parametrize("n", [1, 5, 40])
+@pytest.mark.parametrize(("block_documents", "n"), [(1, 5), (7, 1), (7, 40), (1000, 5)])
 def test_candidates_are_those_of_the_whole_matrix_with_ties_in_order(
     block_documents, n, monkeypatch
 ):
@@ -98,15 +98,7 @@ def test_a_real_model_finds_the_persona_that_fits(tmp_path, entry):
     [
         (Bm25Model(backend="bm25s"), "is sparse"),
         (DENSE.model_copy(update={"scoring": "maxsim"}), "has scoring: maxsim"),
-        (
-            SentenceTransformerModel(
-                backend="sentence-transformers",
-                checkpoint=MINILM,
-                max_tokens=64,
-                windows={"tokens": 32, "overlap": 8},
-            ),
-            "has windows",
-        ),
+        (DENSE.model_copy(update={"windows": Windows(tokens=32, overlap=8)}), "has windows"),
     ],
 )
 def test_models_without_one_vector_per_text_are_refused(tmp_path, entry, found):

@@ -12,7 +12,6 @@ from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.completion import complete
 from psibench.llm.tasks import Gathered, Replied
-from psibench.sources.squad import read_squad_files
 from psibench.tables import conform
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.dropped import DROPPED_SCHEMA, flow_frame
@@ -27,12 +26,6 @@ def documents(texts) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row").with_columns(
         length=pl.col("text").str.len_chars().cast(pl.Int32), length_bin=pl.lit("0-8192")
     )
-
-
-def contexts(path) -> pl.DataFrame:
-    """The distinct contexts of a SQuAD file as sampled documents."""
-    found = read_squad_files([path])["context"].unique().sort().to_list()
-    return documents({f"p{i:03d}": text.strip() for i, text in enumerate(found)})
 
 
 def ask(task, section, tables) -> list[Replied]:
@@ -74,19 +67,12 @@ def gather(task, section, tables, replies) -> Gathered:
     assert dict(gathered.dropped.schema) == DROPPED_SCHEMA
     assert set(gathered.dropped["stage"]) <= {task.name}
     check_balance(gathered.dropped, flow_frame(task.name, 0, gathered.flow))
-    check_items_drops(gathered)
+    assert set(gathered.dropped["unit"]) <= {flow.unit for flow in gathered.flow}
+    for unit, item_id, doc_id in gathered.dropped.select("unit", "item_id", "doc_id").iter_rows():
+        assert item_id == doc_id if unit == "documents" else item_id.startswith(f"{doc_id}-")
     lengths = dict(tables["documents"].select("_id", pl.col("text").str.len_chars()).iter_rows())
     assert set(gathered.dropped["char_length"]) <= set(lengths.values())
     return gathered
-
-
-def check_items_drops(gathered) -> None:
-    """Every item dropped has its unit's count, and a document, of which its id begins."""
-    dropped = gathered.dropped
-    assert set(dropped["unit"]) <= {flow.unit for flow in gathered.flow}
-    assert dropped["doc_id"].null_count() == 0
-    for unit, item_id, doc_id in dropped.select("unit", "item_id", "doc_id").iter_rows():
-        assert item_id == doc_id if unit == "documents" else item_id.startswith(f"{doc_id}-")
 
 
 def reasons(gathered) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import polars as pl
 import pytest
 from pydantic import ValidationError
 
@@ -83,37 +82,20 @@ def scifact(tmp_path: Path) -> tuple[str, dict]:
         {"1": "zinc lowers fever", "3": "iron is light", "5": "tin", "9": "of another split"},
         [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1)],
     )
+    evidence_of = {
+        1: {"4983": [{"sentences": [2], "label": "SUPPORT"}]},
+        3: {},
+        5: {"4983": [{"sentences": [0], "label": "SUPPORT"}]},
+        9: {"4983": [{"sentences": [0], "label": "CONTRADICT"}]},
+    }
     claims = jsonl(
         tmp_path / "claims_dev.jsonl",
-        {
-            "id": 1,
-            "claim": "zinc lowers fever",
-            "evidence": {"4983": [{"sentences": [2], "label": "SUPPORT"}]},
-            "cited_doc_ids": [4983],
-        },
-        {"id": 3, "claim": "iron is light", "evidence": {}, "cited_doc_ids": [17]},
-        {
-            "id": 5,
-            "claim": "tin",
-            "evidence": {"4983": [{"sentences": [0], "label": "SUPPORT"}]},
-            "cited_doc_ids": [18],
-        },
-        {
-            "id": 9,
-            "claim": "of another split",
-            "evidence": {"4983": [{"sentences": [0], "label": "CONTRADICT"}]},
-            "cited_doc_ids": [4983],
-        },
+        *({"id": key, "claim": "", "evidence": found} for key, found in evidence_of.items()),
     )
     abstracts = jsonl(
         tmp_path / "abstracts.jsonl",
-        *(
-            {"doc_id": key, "title": "", "abstract": abstract, "structured": False}
-            for key, abstract in (
-                (4983, [FIRST, SECOND, THIRD]),
-                (17, ["Iron is heavy.", "It rusts."]),
-            )
-        ),
+        {"doc_id": 4983, "title": "", "abstract": [FIRST, SECOND, THIRD]},
+        {"doc_id": 17, "title": "", "abstract": ["Iron is heavy.", "It rusts."]},
     )
     return path, {"layout": "scifact", "source": files(claims), "documents": files(abstracts)}
 
@@ -173,13 +155,11 @@ def test_fevers_numbered_sentences_come_from_its_pages(tmp_path):
         tmp_path / "paper_test.jsonl",
         {
             "id": 137334,
-            "verifiable": "VERIFIABLE",
             "label": "SUPPORTS",
-            "claim": "Café was shot in Philadelphia.",
             "evidence": [[[289914, 283015, decomposed, 1]], [[1, 2, decomposed, 1]]],
         },
-        {"id": 7, "label": "SUPPORTS", "claim": "", "evidence": [[[3, 4, "Paris", 0]]]},
-        {"id": 8, "label": "NOT ENOUGH INFO", "claim": "", "evidence": [[[5, None, None, None]]]},
+        {"id": 7, "label": "SUPPORTS", "evidence": [[[3, 4, "Paris", 0]]]},
+        {"id": 8, "label": "NOT ENOUGH INFO", "evidence": [[[5, None, None, None]]]},
     )
     evidence = {"layout": "fever", "source": files(claims), "documents": files(pages)}
     assert found(build(path, evidence)) == {
@@ -194,9 +174,6 @@ def test_fevers_numbered_sentences_come_from_its_pages(tmp_path):
 HOTPOT = {
     "_id": "5a8b57f25542995d1e6f1371",
     "question": "Are both rivers?",
-    "answer": "no",
-    "type": "comparison",
-    "level": "hard",
     "supporting_facts": [["Elbe", 1], ["Alps", 0]],
     "context": [
         ["Rhine", ["The Rhine is a river."]],
@@ -206,8 +183,8 @@ HOTPOT = {
 }
 
 
-def hotpot(tmp_path: Path) -> str:
-    return write_beir(
+def test_hotpotqas_first_supporting_fact_is_found_by_the_title_of_its_paragraph(tmp_path):
+    path = write_beir(
         tmp_path / "hotpotqa",
         {
             "12": ("Alps", "The Alps are mountains. They are high."),
@@ -217,10 +194,6 @@ def hotpot(tmp_path: Path) -> str:
         {HOTPOT["_id"]: HOTPOT["question"]},
         [(HOTPOT["_id"], "12", 1), (HOTPOT["_id"], "39", 1)],
     )
-
-
-def test_hotpotqas_first_supporting_fact_is_found_by_the_title_of_its_paragraph(tmp_path):
-    path = hotpot(tmp_path)
     questions = tmp_path / "hotpot_dev_distractor_v1.json"
     questions.write_text(json.dumps([HOTPOT]))
     evidence = {"layout": "hotpotqa", "source": files(str(questions))}
@@ -243,34 +216,22 @@ def test_climate_fevers_sentences_that_say_something_are_found_by_their_words(tm
     )
     says, nothing = labels
 
-    def evidence_of(label, text):
-        return {
-            "evidence_id": "Polar bear:1",
-            "evidence_label": label,
-            "article": "Polar bear",
-            "evidence": text,
-            "entropy": 0.0,
-            "votes": ["SUPPORTS", None],
-        }
+    def claim(number, *evidence):
+        found = [
+            {"article": "Polar bear", "evidence_label": label, "evidence": text}
+            for label, text in evidence
+        ]
+        return {"claim_id": number, "claim": "", "evidences": found}
 
     claims = jsonl(
         tmp_path / "climate-fever-dataset-r1.jsonl",
-        {
-            "claim_id": "0",
-            "claim": "Ice melts.",
-            "claim_label": says,
-            "evidences": [
-                evidence_of(nothing, "Polar bears live on ice."),
-                evidence_of(says, '"They swim".'),
-                evidence_of(says, "The ice melts."),
-            ],
-        },
-        {
-            "claim_id": "1",
-            "claim": "Bears fly.",
-            "claim_label": nothing,
-            "evidences": [evidence_of(nothing, "They swim.")],
-        },
+        claim(
+            "0",
+            (nothing, "Polar bears live on ice."),
+            (says, '"They swim".'),
+            (says, "The ice melts."),
+        ),
+        claim("1", (nothing, "They swim.")),
     )
     assert found(build(path, {"layout": "climate-fever", "source": files(claims)})) == {
         "0": ("Polar_bear", "The ice melts. They swim."),
@@ -300,20 +261,15 @@ def test_quotes_say_what_is_evidence_in_any_other_dataset(tmp_path):
 
 # --- MS MARCO
 
-PASSAGE = "Zinc boils at 907 °C, which is low for a metal."
 
-
-def msmarco(tmp_path: Path) -> tuple[str, str]:
+def test_msmarcos_relevant_passage_is_looked_for_in_the_relevant_documents(tmp_path):
     """Documents of the document ranking, and the passages of the passage ranking."""
     path = write_beir(
         tmp_path / "documents",
         {
-            "D1": (
-                "Zinc",
-                "Zinc is a metal.\n\nZinc boils at  907\n°C, which is low for a metal. End.",
-            ),
+            "D1": ("Zinc", "Zinc is a metal.\n\nZinc boils at  907\n°C, which is low. End."),
             "D2": ("", "Changed since the passages were taken."),
-            "D3": ("", "Nobody asks about it. Zinc boils at 907 °C, which is low for a metal."),
+            "D3": ("", "Nobody asks about it. Zinc boils at 907 °C, which is low."),
             "D4": ("", "Also about zinc."),
         },
         {"10": "when does zinc boil", "11": "what was there", "12": "of no passage"},
@@ -322,34 +278,18 @@ def msmarco(tmp_path: Path) -> tuple[str, str]:
     passages = jsonl(
         tmp_path / "passages.jsonl",
         {"_id": "7", "title": "", "text": "A passage that nobody asks about."},
-        {"_id": "8", "title": "", "text": PASSAGE},
+        {"_id": "8", "title": "", "text": "Zinc boils at 907 °C, which is low."},
         {"_id": "9", "title": "", "text": "This was there."},
     )
-    return path, passages
-
-
-def judged_passages(tmp_path: Path, *, as_table: bool) -> str:
-    """Qrels of the passages as MTEB has them: grades are numbers with a point."""
+    # As MTEB has them: grades are numbers with a point.
     rows = [("10", "8", 1.0), ("11", "9", 1.0), ("12", "8", 0.0), ("13", "8", 1.0)]
-    records = [dict(zip(("query-id", "corpus-id", "score"), row, strict=True)) for row in rows]
-    if as_table:
-        pl.DataFrame(records).write_parquet(tmp_path / "dev.parquet")
-        return str(tmp_path / "dev.parquet")
-    return jsonl(tmp_path / "dev.jsonl", *records)
-
-
-@pytest.mark.parametrize("as_table", [False, True])
-def test_msmarcos_relevant_passage_is_looked_for_in_the_relevant_documents(tmp_path, as_table):
-    path, passages = msmarco(tmp_path)
-    evidence = {
-        "layout": "msmarco",
-        "source": files(judged_passages(tmp_path, as_table=as_table)),
-        "documents": files(passages),
-    }
+    columns = ("query-id", "corpus-id", "score")
+    judged = jsonl(tmp_path / "dev.jsonl", *(dict(zip(columns, row, strict=True)) for row in rows))
+    evidence = {"layout": "msmarco", "source": files(judged), "documents": files(passages)}
     built = build(path, evidence)
     assert found(built) == {
         # in the second of its documents, over other white space
-        "10": ("D1", "Zinc boils at  907\n°C, which is low for a metal."),
+        "10": ("D1", "Zinc boils at  907\n°C, which is low."),
         "11": ("D2", "unknown", "not_found"),
         "12": ("D2", "unknown", "not_annotated"),
     }

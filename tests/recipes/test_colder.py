@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-import psibench
 from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.tables import Provenance, conform, write_table
+from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
 
@@ -53,8 +52,9 @@ def test_evidence_first_and_last_are_two_queries_on_one_article(tmp_path):
 @pytest.mark.parametrize(
     ("subset", "asked"),
     [
-        *(("brevity_bias", "2"), ("literal_bias", "2"), ("repetition_bias", "2")),
-        *(("foil", "2"), ("poison", "2"), ("answer_importance", "1")),
+        ("brevity_bias", "2"),
+        ("poison", "2"),
+        ("answer_importance", "1"),
     ],
 )
 def test_other_pairs_are_asked_for_what_mteb_wants_first(tmp_path, subset, asked):
@@ -100,51 +100,3 @@ def test_a_record_of_texts_alone_is_a_cluster_of_its_own(tmp_path):
 def test_records_that_are_no_pairs_are_refused_with_their_place(tmp_path, records, message):
     with pytest.raises(InputError, match=message):
         build(tmp_path, *records)
-
-
-def test_a_retriever_of_beginnings_is_sensitive_and_one_without_a_side_is_not(tmp_path):
-    """Pairs are compared with themselves: 40 articles, two documents each, one question."""
-    rest = "they say that all of this is long and goes on"
-    pairs = [
-        record(f"n{i}", f"n{i} wrote it . {rest} {i}", f"{rest} {i} n{i} wrote it .", title=f"t{i}")
-        for i in range(40)
-    ]
-    built = build(tmp_path, *pairs)
-    folder = tmp_path / "results" / "colder" / "data" / "eng-Latn" / "wikipedia"
-    for name, spec in (("corpus", CORPUS), ("queries", QUERIES), ("qrels", QRELS)):
-        source = Provenance(stage="build", stage_version=5)
-        write_table(getattr(built, name), folder / f"{name}.parquet", spec, provenance=source)
-
-    def front(words):
-        return 2.0 if words.startswith("n") else 1.0
-
-    def either(words):
-        return 1.0  # as BM25 of the same words: ranked by id
-
-    def preferring(prefers):
-        def search(queries, corpus, *, k):
-            return {
-                query: {
-                    key: prefers(words)
-                    for key, words in corpus.texts.items()
-                    if text in words.split()
-                }
-                for query, text in queries.items()
-            }
-
-        return search
-
-    rows = {}
-    for prefers in (front, either):
-        found = psibench.evaluate(
-            preferring(prefers),
-            tmp_path / "results" / "colder",
-            metrics=["ndcg@1"],
-            buckets=["thirds"],
-        )
-        rows[prefers] = found.psi.filter(evidence="all").row(0, named=True)
-    assert [rows[one]["mean"] for one in (front, either)] == [0.5, 0.5]
-    assert [rows[one]["psi"] for one in (front, either)] == [1.0, 0.0]
-    assert rows[front]["n_clusters"] == 40
-    assert rows[front]["p_position"] < 0.001
-    assert rows[either]["p_position"] > 0.5

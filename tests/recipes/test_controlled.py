@@ -49,7 +49,6 @@ def query_reply(position, query, answer="x", *, doc_id="d0", k=None) -> Replied:
         ("A cook in Lyon.", "A cook in Lyon.", True),
         ("1. a COOK in  Lyon", "A cook in Lyon.", True),
         (" 2) A poet from Cork.\n", "A poet  from Cork", True),
-        ("- An engineer", "An engineer", True),
         ("An engineer in Cork", "An engineer in Cork", False),
         ("3", "3", False),
     ],
@@ -89,26 +88,24 @@ def test_each_third_of_each_configured_document_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("text", "section", "blank"),
+    ("text", "blank"),
     [
         # Two characters: 2 // 3 = 0, the last third has both.
-        ("ab", GENERATE, ["d0-beginning", "d0-middle"]),
-        ("abc\n\n\u3000def", GENERATE, ["d0-middle"]),
-        ("abc   def", TWICE, ["d0-middle-0", "d0-middle-1"]),
+        ("ab", ["d0-beginning-0", "d0-beginning-1", "d0-middle-0", "d0-middle-1"]),
+        ("abc\n\n\u3000def", ["d0-middle-0", "d0-middle-1"]),
     ],
 )
-def test_thirds_without_text_are_not_asked_for_and_accounted_for(text, section, blank):
+def test_thirds_without_text_are_not_asked_for_and_accounted_for(text, blank):
     tables = {"documents": documents([text]), "choose_configuration": configurations("d0")}
-    items = list(GENERATE_POSITIONAL_QUERY.items(tables, section))
-    assert len(items) + len(blank) == 3 * section.queries_per_position
+    items = GENERATE_POSITIONAL_QUERY.items(tables, TWICE)
     replies = [
         Replied(item.id, "d0", item.target_position, {"query": item.id, "answer": "x"})
         for item in items
     ]
-    gathered = gather(GENERATE_POSITIONAL_QUERY, section, tables, replies)
+    assert len(replies) + len(blank) == 6
+    gathered = gather(GENERATE_POSITIONAL_QUERY, TWICE, tables, replies)
     assert reasons(gathered) == dict.fromkeys(blank, "blank_segment")
-    n = 3 * section.queries_per_position
-    assert gathered.flow == (Flow("queries", n, n - len(blank)),)
+    assert gathered.flow == (Flow("queries", 6, 6 - len(blank)),)
 
 
 def test_a_query_is_a_candidate_with_its_segment_as_evidence():
@@ -140,13 +137,9 @@ def test_a_query_is_a_candidate_with_its_segment_as_evidence():
     ("position", "answer", "evidence"),
     [
         ("middle", "a  railway", "Then a railway came."),  # the sentence of a quote
-        (
-            "middle",
-            "railway came. The",
-            "Then a railway came. The old works ",
-        ),  # two, to the border
+        # two, to the border
+        ("middle", "railway came. The", "Then a railway came. The old works "),
         ("end", "closed", "closed."),  # from the border
-        ("end", "were saved", "Some were saved."),
         ("end", "a museum", "closed. Some were saved. Rail again."),  # not there: the segment
         ("end", "e", "closed. Some were saved. Rail again."),  # at several places
     ],

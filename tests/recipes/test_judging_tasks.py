@@ -1,13 +1,20 @@
+"""Tasks that judge: pairs of a query and a text, and translations."""
+
 from dataclasses import replace
 
 import polars as pl
 import pytest
 from answered_tasks import ask, documents, gather
 
+from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.filters.grade import grading_task, verdict_task
+from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import LlmTaskSection, Replied
-from psibench.tables.build_schemas import PAIRS
+from psibench.tables import conform
+from psibench.tables.build_schemas import PAIRS, TRANSLATION_GRADES
+from psibench.translate.quality import JUDGE_TRANSLATION
+from psibench.translate.translate import TranslateSection
 
 SECTION = LlmTaskSection(llm="x")
 GRADING, VERDICT = grading_task("grade_first"), verdict_task("audit")
@@ -21,30 +28,20 @@ ROWS = [
 ]
 
 
-def tables_of(task, rows=ROWS):
+def tables_of(task):
     schema = dict.fromkeys(PAIRS.column_names, pl.String)
-    pairs = pl.DataFrame(rows, schema=schema, orient="row")
+    pairs = pl.DataFrame(ROWS, schema=schema, orient="row")
     return {"documents": documents([STEAM, "Copper."]), f"{task.name}_pairs": pairs}
 
 
-def asked(task, tables):
-    """The stand-in's replies: it knows its tasks by the template's name."""
-    return ask(replace(task, name=task.template), SECTION, tables)
-
-
-def judged(task, replies, rows=ROWS):
-    gathered = gather(task, SECTION, tables_of(task, rows), replies)
+def judged(task, replies):
+    gathered = gather(task, SECTION, tables_of(task), replies)
     assert gathered.dropped.is_empty()
     return gathered.rows.rows()
 
 
-@pytest.mark.parametrize(
-    ("task", "template", "variable"),
-    [(GRADING, "grade_relevance", "passage"), (VERDICT, "judge_segment", "segment")],
-)
-def test_every_pair_is_asked_about_in_order_of_the_documents(task, template, variable):
-    assert (task.template, task.unit) == (template, "pairs")
-    assert task.reads == ("documents", f"{task.name}_pairs")
+@pytest.mark.parametrize(("task", "variable"), [(GRADING, "passage"), (VERDICT, "segment")])
+def test_every_pair_is_asked_about_in_order_of_the_documents(task, variable):
     items = list(task.items(tables_of(task), SECTION))
     assert [(item.id, item.doc_id) for item in items] == [
         ("q1--beginning", "d0"),
@@ -57,7 +54,9 @@ def test_every_pair_is_asked_about_in_order_of_the_documents(task, template, var
 
 
 def test_grades_stand_beside_what_was_graded():
-    assert judged(GRADING, asked(GRADING, tables_of(GRADING))) == [
+    # The stand-in knows its tasks by the template's name.
+    replies = ask(replace(GRADING, name=GRADING.template), SECTION, tables_of(GRADING))
+    assert judged(GRADING, replies) == [
         ("q1--beginning", "q1", "d0", "beginning", 4),
         ("q1--end", "q1", "d0", "end", 0),
         ("q2--end", "q2", "d1", "end", 4),
@@ -75,14 +74,66 @@ def test_a_pair_without_a_usable_reply_has_a_row_without_a_judgement():
     ("task", "value", "message"),
     [
         (GRADING, {"grade": 5}, "grade 5; allowed: 0, 1, 2, 3, 4"),
-        (GRADING, {"grade": -1}, "grade -1; allowed: 0, 1, 2, 3, 4"),
-        (GRADING, {"grade": 3.5}, "no int in field 'grade'"),
         (GRADING, {"grade": True}, "no int in field 'grade'"),
         (GRADING, {"score": 2}, "no int in field 'grade'"),
         (VERDICT, {"verdict": "maybe"}, "verdict 'maybe'; allowed: yes, no"),
-        (VERDICT, {"verdict": True}, "no str in field 'verdict'"),
     ],
 )
 def test_a_reply_to_a_template_with_another_schema_is_explained(task, value, message):
     with pytest.raises(InputError, match=message):
         judged(task, [Replied("q2--end", "d1", None, value)])
+
+
+# Translations
+
+TO_FRENCH = TranslateSection(llm="x", source_language="eng-Latn", target_language="fra-Latn")
+GOOD = {"fluency": 5, "accuracy": 4, "completeness": 3, "style": 1}
+
+
+def sample() -> dict[str, pl.DataFrame]:
+    """The sample of two languages; nobody is asked about the one that is not French."""
+    names = ("language", "_id", "text", "origin", "domain", "doc_id", "length_bin", "translation")
+    rows = [
+        (language, f"{prefix}law/{d}", f"text of {d}", "law", "law", d, "Q1", f"texte de {d}")
+        for language, prefix in (("fra-Latn", ""), ("deu-Latn", "deu-Latn/"))
+        for d in "ab"
+    ]
+    schema = dict.fromkeys(names, pl.String)
+    return {"documents": pl.DataFrame(rows, schema=schema, orient="row")}
+
+
+def graded(value):
+    replies = [Replied("law/b", "law/b", None, value)]
+    gathered = JUDGE_TRANSLATION.gather(sample(), TO_FRENCH, iter(replies))
+    conform(gathered.rows, TRANSLATION_GRADES, where="test")
+    return gathered.rows.rows()
+
+
+def test_a_judge_sees_source_translation_and_the_languages_by_name():
+    items = list(JUDGE_TRANSLATION.items(sample(), TO_FRENCH))
+    assert [(item.id, item.doc_id) for item in items] == [("law/a", "law/a"), ("law/b", "law/b")]
+    prompt = load_prompt(PROMPTS / "judge_translation.md")
+    text = "\n".join(message.content for message in prompt.render(items[0].values))
+    for part in ("<source>\ntext of a\n</source>", "<translation>\ntexte de a\n</translation>"):
+        assert part in text
+    assert "in English" in text
+    assert "in French" in text
+
+
+def test_every_document_has_a_row_and_null_grades_without_a_usable_reply():
+    assert graded(GOOD) == [
+        ("law/a", "law", "a", "Q1", None, None, None, None),
+        ("law/b", "law", "b", "Q1", 5, 4, 3, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({**GOOD, "style": 6}, r"law/b: style 6; allowed: 1, 2, 3, 4, 5"),
+        ({"fluency": 5}, r"no int in field 'accuracy'"),
+    ],
+)
+def test_a_reply_without_four_grades_is_refused(value, message):
+    with pytest.raises(InputError, match=message):
+        graded(value)

@@ -4,23 +4,23 @@ import numpy as np
 import polars as pl
 import pytest
 
+from psibench.errors import InputError
+from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.loaders import known_item
 from psibench.generate.loaders.known_item import (
     Draw,
     match_thirds,
     simulate_known_items,
-    why_no_query,
 )
 from psibench.sources.python_docs import read_python_docs
 from psibench.tables.dropped import DROPPED_SCHEMA
+from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.segments import POSITIONS, tag_myopic, tag_posq
 from psibench.text.words import tokenise
 
 # Every third has three words that its document has nowhere else; each word is in one document.
 FRUIT = "apple banana cherry and the damson elder figs were with grape honey imbe"
 TREES = "alder birch cedar and the dogwood elm firs were with ginkgo hazel ironwood"
-CYRILLIC = "арбуз вишня груша или ну дыня ежевика инжир или ну крыжовник лимон малина"
-ASTRAL = "😀😀 amber beryl coral 😀😀😀 diamond emerald feldspar 😀😀 garnet hyacinth iolite"
 SMALL = {"n_terms": 2}
 
 
@@ -92,15 +92,6 @@ def test_every_third_of_a_small_corpus_has_its_query():
     assert set(queries["text"][0].split()) < set(FRUIT.split()[:5])
 
 
-@pytest.mark.parametrize("text", [CYRILLIC, ASTRAL])
-@pytest.mark.usefixtures("of_two")
-def test_spans_are_exact_in_other_scripts_and_with_astral_characters(text):
-    docs = documents(text, FRUIT)
-    queries, dropped = simulate_known_items(docs, seed=0, **SMALL)
-    check_invariants(docs, queries, dropped, n_terms=2)
-    assert len(queries) == 6
-
-
 @pytest.fixture(scope="module")
 def interpreter_docs():
     return read_python_docs(seed=0).documents
@@ -151,10 +142,11 @@ REPEATED = "apple banana cherry and the apple banana cherry were with apple bana
     ("texts", "reasons"),
     [
         (("", FRUIT), ["text_too_short"] * 3),
-        (("one", FRUIT), ["text_too_short"] * 3),
         ((REPEATED, FRUIT), ["no_unambiguous_span"] * 3),
         # the first document is contained in the second
         ((FRUIT, f"{FRUIT} {TREES}", TREES), ["answerable_elsewhere"] * 3),
+        ((FRUIT, FRUIT, TREES), ["answerable_elsewhere"] * 3),
+        (("👩\u200d🌾 🍎 🍐 🍊", FRUIT), ["text_too_short"] * 3),  # signs alone are no words
         # the first third alone has no word of its own
         (
             (FRUIT.replace("apple banana cherry", "grape honey imbe "), TREES),
@@ -234,16 +226,15 @@ def test_what_stands_as_close_together_in_a_longer_document_is_answered_there():
     assert "d0" in queries["pos_corpus_id"].to_list()
 
 
-LETTERS = {
-    "hebrew": "אבגדהוזחטיכלמנסעפצקרשת",
-    "arabic with points": ["بَ", "تِ", "جُ", "د", "رّ", "سْ", "ع", "ف", "ق", "ك", "ل", "م"],
-    "persian with joiners": ["ب", "ت\u200c", "ج", "د", "ر", "س", "ع", "ف", "ق", "ک", "ل", "م"],
-    "hindi": ["का", "खि", "गी", "घु", "चू", "छे", "जै", "टो", "डौ", "ता", "दि", "नी"],
+SCRIPTS = {  # letters, and what is between two words
+    "hebrew": ("אבגדהוזחטיכלמנסעפצקרשת", " 👩\u200d🌾 "),
+    "arabic with points": ("بَ تِ جُ د رّ سْ ع ف ق ك ل م".split(), " \u200f"),
+    "persian with joiners": ("ب ت\u200c ج د ر س ع ف ق ک ل م".split(), "\u2069 \u2067"),
+    "hindi": ("का खि गी घु चू छे जै टो डौ ता दि नी".split(), " "),
 }
 
 
-@pytest.mark.parametrize("letters", LETTERS.values(), ids=LETTERS)
-@pytest.mark.parametrize("between", [" ", " 👩\u200d🌾 ", " \u200f", "\u2069 \u2067"])
+@pytest.mark.parametrize(("letters", "between"), SCRIPTS.values(), ids=SCRIPTS)
 def test_sixty_documents_of_any_spaced_script_give_queries(letters, between):
     rng = np.random.default_rng(3)
     words = ["".join(rng.choice(list(letters), 4)) for _ in range(400)]
@@ -253,18 +244,23 @@ def test_sixty_documents_of_any_spaced_script_give_queries(letters, between):
     check_invariants(docs, queries, dropped, n_terms=5)
 
 
-@pytest.mark.parametrize(
-    ("texts", "reason"),
-    [
-        (["👩\u200d🌾 🍎 🍐 🍊"] * 3, "text_too_short 9"),  # signs alone are no words
-        ([FRUIT], "no_unambiguous_span 3"),
-        ([FRUIT, FRUIT, TREES, TREES], "answerable_elsewhere 12"),
-    ],
-)
-@pytest.mark.usefixtures("of_two")
-def test_that_there_is_no_query_is_said_with_the_reasons(texts, reason):
-    docs = documents(*texts)
-    queries, dropped = simulate_known_items(docs, seed=0, **SMALL)
-    assert queries.is_empty()
-    said = f"no known-item query from {len(texts)} documents; planned queries dropped: {reason}"
-    assert said in why_no_query(docs, dropped)
+def section(folder, **changes):
+    source = {"kind": "files", "paths": [str(folder)]}
+    return parse_benchmark({"recipe": "known_item", "source": source} | changes)
+
+
+def test_a_corpus_that_gives_no_query_is_refused_with_the_reasons(tmp_path):
+    (tmp_path / "one.txt").write_text("far too short to ask about")
+    with pytest.raises(InputError) as raised:
+        section(tmp_path).build(count_whitespace_tokens)
+    message = str(raised.value)
+    assert "no known-item query from 1 documents" in message
+    assert "text_too_short 3" in message  # one planned query per third
+    assert "Keys that decide: passages, n_terms and queries_per_third" in message
+
+
+def test_a_local_folder_laid_out_as_a_dataset_is_tracked_file_by_file(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "a"}\n')
+    source = {"kind": "hub", "name": str(tmp_path)}
+    assert section(tmp_path, source=source).files() == [str(tmp_path / "train.jsonl")]
+    assert section(tmp_path, source=source | {"name": "owner/name"}).files() == []

@@ -36,20 +36,6 @@ def questions_reply(*pairs, doc_id="d0", position="end") -> Replied:
     return Replied(doc_id, doc_id, position, {"questions": questions})
 
 
-def test_each_document_is_asked_about_once_with_its_drawn_third():
-    tables = {"documents": documents(["one", "two", "three"])}
-    items = list(PROPOSE_QUESTIONS.items(tables, PROPOSE))
-    assert [(item.id, item.doc_id, item.sample) for item in items] == [
-        (name, name, 0) for name in ("d0", "d1", "d2")
-    ]
-    for item in items:
-        position = drawn_position(item.doc_id, seed=42)
-        assert item.target_position == position
-        assert item.values["position"] == position
-        assert item.values["n_questions"] == 3
-    assert items[1].values["document"] == "two"
-
-
 def test_questions_get_ids_by_their_place_and_losses_have_reasons():
     tables = {"documents": documents([TEXT, "Second."])}
     replies = [
@@ -160,7 +146,14 @@ def test_a_share_of_the_documents_is_asked_about_whatever_the_shards():
     assert all(is_drawn(name, share=1.0, seed=42) for name in ids)
     thirds = Counter(drawn_position(name, seed=42) for name in drawn)
     assert min(thirds.values()) > 60  # the third does not depend on the draw
-    documents = pl.DataFrame({"_id": ids, "text": [f"text {name}" for name in ids]})
-    section = ProposeQuestions(llm="x", share=0.1)
-    asked = [item.doc_id for item in question_items({"documents": documents}, section)]
-    assert asked == drawn
+    tables = {"documents": pl.DataFrame({"_id": ids, "text": [f"text {name}" for name in ids]})}
+    section = ProposeQuestions(llm="x", share=0.1, n_questions=4)
+    items = list(question_items(tables, section))
+    assert [item.doc_id for item in items] == [item.id for item in items] == drawn
+    first = items[0]
+    assert first.target_position == drawn_position(first.id, seed=42)
+    assert first.values == {
+        "document": f"text {first.id}",
+        "position": first.target_position,
+        "n_questions": 4,
+    }

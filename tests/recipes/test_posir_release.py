@@ -9,9 +9,6 @@ from built_benchmark import write_release
 from psibench.config.sources import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.generate.loaders.posir_release import PosirRelease
-from psibench.metrics.query_scores import evidence_positions
-from psibench.tables import conform
-from psibench.tables.schemas import QUERIES
 from psibench.text.lengths import count_whitespace_tokens
 
 TEXTS = {"d1": "chess has kings", "d2": "go has stones", "d3": "نرد"}
@@ -62,16 +59,6 @@ def test_spans_and_lengths_stay_as_published_and_the_positive_comes_from_the_qre
     assert dropped(built) == []
 
 
-def test_prefixed_ids_carry_the_domain_in_every_table(tmp_path):
-    built = build(tmp_path, prefix_ids=True)
-    assert built.corpus["_id"].to_list() == ["game/d1", "game/d2", "game/d3"]
-    assert built.queries.select("_id", "pos_corpus_id").rows() == [
-        ("game/q1", "game/d1"),
-        ("game/q2", "game/d2"),
-    ]
-    assert built.qrels.rows() == [("game/q1", "game/d1", 1), ("game/q2", "game/d2", 1)]
-
-
 def test_a_translation_keeps_the_originals_span_and_tells_its_own_length(tmp_path):
     # d3 has 3 characters of its own; its original had 40.
     built = build(
@@ -93,9 +80,9 @@ def test_a_translation_keeps_the_originals_span_and_tells_its_own_length(tmp_pat
         (ASKED[1], [], ("q2", None, "no_positive")),
         (ASKED[1], [("q2", "d2", 0)], ("q2", None, "no_positive")),
         (ASKED[1], [("q2", "gone", 1)], ("q2", None, "positive_missing")),
-        (("q2", "?", [-1, 4], 13, 9), [("q2", "d2", 1)], ("q2", "d2", "span_outside")),
-        (("q2", "?", [4, 4], 13, 9), [("q2", "d2", 1)], ("q2", "d2", "span_outside")),
-        (("q2", "?", [13, 15], 13, 9), [("q2", "d2", 1)], ("q2", "d2", "span_outside")),
+        (("q2", "?", [-1, 4], 13, 9), JUDGED[1:], ("q2", "d2", "span_outside")),
+        (("q2", "?", [4, 4], 13, 9), JUDGED[1:], ("q2", "d2", "span_outside")),
+        (("q2", "?", [13, 15], 13, 9), JUDGED[1:], ("q2", "d2", "span_outside")),
     ],
 )
 def test_queries_that_cannot_be_used_are_dropped_with_the_reason(tmp_path, query, judged, row):
@@ -139,61 +126,36 @@ def test_further_columns_are_taken_where_they_say_something(tmp_path):
     built = build(tmp_path, judged=judged, further=further, prefix_ids=True)
     columns = ("pos_corpus_id", "target_position", "pos_translated_char_length")
     assert built.queries.select(columns).rows() == [("game/d1", "end", 15), ("game/d2", None, 13)]
-    conform(built.queries, QUERIES, where="queries")
-    empty = {name: [None, None] for name in further}
-    plain = build(tmp_path / "none", judged=judged, further=empty)
-    assert plain.queries["pos_corpus_id"].to_list() == ["d2", "d2"]
-    assert plain.queries["target_position"].to_list() == [None, None]
+
+
+NO_SPANS = [(name, text, None, *rest) for name, text, _, *rest in ASKED]
 
 
 @pytest.mark.parametrize(
-    ("further", "message"),
+    ("asked", "further", "message"),
     [
-        ({"pos_corpus_id": ["d3", "d2"]}, "query 'q1' has pos_corpus_id 'd3', which is not in"),
-        ({"pos_corpus_id": ["d1", "gone"]}, "query 'q2' has pos_corpus_id 'gone'"),
-        ({"pos_translated_char_length": [15, 14]}, "'q2' has pos_translated_char_length 14, and"),
+        (ASKED, {"pos_corpus_id": ["d3", "d2"]}, "query 'q1' has pos_corpus_id 'd3', which is not"),
+        (ASKED, {"pos_corpus_id": ["d1", "gone"]}, "query 'q2' has pos_corpus_id 'gone'"),
+        (ASKED, {"pos_translated_char_length": [15, 14]}, "'q2' has pos_translated_char_length 14"),
+        (ASKED, {"target_position": ["end", "last"]}, "'q2' has the target_position 'last'; allow"),
+        (ASKED, {"target_position": [1, 2]}, "column target_position is Int64; expected text"),
+        # no one span, and neither class nor several
+        (NO_SPANS, {"target_position": ["end", None]}, "pos_char_span is null in 1 of 2 rows"),
         (
-            {"target_position": ["end", "last"]},
-            "query 'q2' has the target_position 'last'; allowed",
+            NO_SPANS,
+            {"pos_char_spans": [[[0, 2]], [[5, 9], [7, 13]]]},
+            "'q2' has the pos_char_spans",
         ),
-        ({"target_position": [1, 2]}, "column target_position is Int64; expected text"),
-    ],
-)
-def test_further_columns_that_contradict_the_tables_are_refused(tmp_path, further, message):
-    with pytest.raises(InputError, match=message):
-        build(tmp_path, further=further)
-
-
-def test_evidence_that_is_no_one_span_is_taken_as_several_or_by_class(tmp_path):
-    asked = [(name, text, None, *rest) for name, text, _, *rest in ASKED]
-    further = {"target_position": ["end", None], "pos_char_spans": [None, [[0, 2], [7, 13]]]}
-    built = build(tmp_path, asked=asked, further=further)
-    assert dropped(built) == []
-    columns = ("pos_char_span", "target_position", "pos_char_spans")
-    assert built.queries.select(columns).rows() == [
-        (None, "end", None),
-        (None, None, [[0, 2], [7, 13]]),
-    ]
-    assert "positions" not in built.queries.columns
-    # "go" in the first third, "stones" with its middle at 10 of 13 in the last.
-    positions = evidence_positions(built.queries)
-    assert positions.get_column("target_position").to_list() == ["end", "mixed"]
-    conform(built.queries, QUERIES, where="queries")
-
-
-@pytest.mark.parametrize(
-    ("further", "message"),
-    [
-        ({"target_position": ["end", None]}, "column pos_char_span is null in 1 of 2 rows"),
-        ({"pos_char_spans": [[[0, 2]], [[5, 9], [7, 13]]]}, "query 'q2' has the pos_char_spans"),
-        ({"pos_char_spans": [[[0, 2]], [[5, 99]]]}, "query 'q2' has the pos_char_spans"),
+        (NO_SPANS, {"pos_char_spans": [[[0, 2]], [[5, 99]]]}, "query 'q2' has the pos_char_spans"),
         (
+            NO_SPANS,
             {"target_position": ["mixed", "mixed"], "positions": [["end"], ["last"]]},
             r"query 'q2' has the positions \['last'\]",
         ),
     ],
 )
-def test_evidence_without_a_place_or_with_an_odd_one_is_refused(tmp_path, further, message):
-    asked = [(name, text, None, *rest) for name, text, _, *rest in ASKED]
+def test_what_a_release_says_besides_and_contradicts_it_is_refused(
+    tmp_path, asked, further, message
+):
     with pytest.raises(InputError, match=message):
         build(tmp_path, asked=asked, further=further)

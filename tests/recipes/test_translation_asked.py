@@ -6,13 +6,10 @@ from answered_tasks import ask, documents
 
 from psibench.errors import InputError
 from psibench.generate.ask import gather
-from psibench.llm.standin.locales import ACCENTED, ARABIC
-from psibench.llm.standin.rules import fault_of
-from psibench.llm.tasks import Replied
+from psibench.llm.standin.locales import ACCENTED
 from psibench.tables import conform
 from psibench.tables.build_schemas import OUTCOMES, REFUSAL_SUSPECTS
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
-from psibench.text.parts import join_parts
 from psibench.translate.refusals import JUDGE_REFUSALS
 from psibench.translate.translate import TRANSLATE, TranslateSection, text_parts
 
@@ -29,32 +26,26 @@ QUERIES = pl.DataFrame(
 )
 
 
-def parts_of(max_tokens=6):
-    corpus = with_lengths(DOCUMENTS, count_tokens=count_whitespace_tokens)
-    return text_parts(corpus, QUERIES, max_tokens=max_tokens, count_tokens=count_whitespace_tokens)
-
-
-TABLES = {"documents": DOCUMENTS, "text_parts": parts_of()}
+CORPUS = with_lengths(DOCUMENTS, count_tokens=count_whitespace_tokens)
+PARTS = text_parts(CORPUS, QUERIES, max_tokens=6, count_tokens=count_whitespace_tokens)
+TABLES = {"documents": DOCUMENTS, "text_parts": PARTS}
 
 
 def outcomes(rows):
     """OUTCOMES rows of (item id, document, status, value)."""
-    empty = pl.DataFrame(pl.from_arrow(OUTCOMES.schema.empty_table()))
     filled = [
         {
             "item_id": item_id,
             "doc_id": doc_id,
             "status": status,
-            "reason": "" if status == "ok" else "why",
             "value": json.dumps(value) if status == "ok" else None,
         }
         for item_id, doc_id, status, value in rows
     ]
-    return pl.DataFrame(filled, schema=empty.schema)
+    return pl.DataFrame(filled, schema=OUTCOMES.empty().schema)
 
 
 def test_parts_are_asked_about_in_order_of_the_documents_with_their_queries():
-    assert (TRANSLATE.template, TRANSLATE.unit, TRANSLATE.judges) == ("translate", "texts", False)
     items = list(TRANSLATE.items(TABLES, RTL))
     assert [(item.id, item.doc_id, item.values["text"], item.values["kind"]) for item in items] == [
         ("d:b:0", "b", "Steam was cheap. Ships grew.", "passage"),
@@ -67,22 +58,6 @@ def test_parts_are_asked_about_in_order_of_the_documents_with_their_queries():
     ]
     assert {item.values["source_language"] for item in items} == {"English"}
     assert {item.values["target_language"] for item in items} == {"pseudo-locale (Arabic)"}
-
-
-@pytest.mark.parametrize(("section", "locale"), [(SECTION, ACCENTED), (RTL, ARABIC)])
-def test_a_document_of_several_parts_is_translated_and_joined(section, locale):
-    texts = [item.values for item in TRANSLATE.items(TABLES, section)]
-    faults = {fault_of(v["text"], v["target_language"])[1] for v in texts}
-    assert faults == {None}  # else the stand-in would have spoilt one
-    gathered = TRANSLATE.gather(TABLES, section, ask(TRANSLATE, section, TABLES))
-    conform(gathered.rows, TRANSLATE.spec, where="translations")
-    assert gathered.rows["_id"].to_list() == [item.id for item in TRANSLATE.items(TABLES, section)]
-    assert gathered.dropped.is_empty()
-    found = TABLES["text_parts"].join(gathered.rows, on="_id", suffix="_new").filter(item_id="b")
-    joined, joins = join_parts(found["text_new"].to_list(), found["separator"].to_list())
-    assert joined == locale.translate(LONG)
-    starts = [joined[at:].split()[0] for at in joins]
-    assert starts == [locale.translate(word) for word in ("Coal", "the", "Sails")]
 
 
 def test_a_part_without_a_usable_translation_is_dropped_with_the_reason():
@@ -114,7 +89,6 @@ def tables_with_suspects():
 
 def test_suspects_are_judged_by_the_beginning_of_their_text():
     tables = tables_with_suspects()
-    assert (JUDGE_REFUSALS.template, JUDGE_REFUSALS.unit) == ("judge_refusal", "suspects")
     gathered = JUDGE_REFUSALS.gather(tables, SECTION, ask(JUDGE_REFUSALS, SECTION, tables))
     conform(gathered.rows, JUDGE_REFUSALS.spec, where="verdicts")
     assert gathered.rows.rows() == [
@@ -132,11 +106,11 @@ def test_a_suspect_without_a_usable_verdict_has_a_row_without_one():
         ("suspects", "d:b", "refused")
     ]
     assert [(flow.entered, flow.kept) for flow in found.flow] == [(2, 1)]
-
-
-def test_an_odd_verdict_is_explained():
-    replies = [Replied("d:b", "b", None, {"verdict": "maybe"})]
-    with pytest.raises(
-        InputError, match="verdict 'maybe'; allowed: refusal, untranslated, translation"
-    ):
-        JUDGE_REFUSALS.gather(tables_with_suspects(), SECTION, replies)
+    allowed = "verdict 'maybe'; allowed: refusal, untranslated, translation"
+    with pytest.raises(InputError, match=allowed):
+        gather(
+            JUDGE_REFUSALS,
+            SECTION,
+            tables_with_suspects(),
+            outcomes([("d:b", "b", "ok", {"verdict": "maybe"})]),
+        )

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from answered_tasks import ask
 
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.generate.ask import AskedDomain, Asking, run_ask
 from psibench.llm.sections import LlmSettings
-from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
 from psibench.tables import Provenance, conform, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import (
@@ -61,23 +59,21 @@ def translations(*replies):
     return gathered, gathered.rows.select("_id", "language", "translation").rows()
 
 
-def test_the_stand_in_translates_the_sample_and_parts_are_joined_as_they_were():
-    replies = ask(TRANSLATING, SECTION, {"documents": sample()})
-    _, rows = translations(*replies)
-    assert rows == [
-        ("qps-Latn/law/a", "qps-Latn", ACCENTED.translate(SHORT)),
-        ("qps-Latn/law/b", "qps-Latn", ACCENTED.translate(LONG)),
-    ]
-
-
-@pytest.mark.parametrize("last", [[], [("law/b:1", "  ")]])
-def test_a_document_that_lacks_a_part_has_no_translation_and_keeps_its_row(last):
+@pytest.mark.parametrize(
+    ("last", "whole"),
+    [([], None), ([("law/b:1", "  ")], None), ([("law/b:1", "trois")], "deux\n\ntrois")],
+)
+def test_parts_are_joined_and_a_document_that_lacks_one_keeps_its_row(last, whole):
+    items = [item.values["text"] for item in TRANSLATING.items({"documents": sample()}, SECTION)]
+    assert items == [SHORT, *LONG.split("\n\n")]
     given = [("law/a:0", " un "), ("law/b:0", "deux"), *last]
     gathered, rows = translations(*(reply(*one) for one in given))
-    assert [row[2] for row in rows] == ["un", None]
-    assert gathered.dropped["reason"].to_list() == ["empty_translation"] * len(last)
+    assert [row[2] for row in rows] == ["un", whole]
+    n_blank = sum(not text.strip() for _, text in last)
+    assert gathered.dropped["reason"].to_list() == ["empty_translation"] * n_blank
     judged = {"documents": gathered.rows}
-    assert [item.id for item in JUDGING.items(judged, SECTION)] == ["qps-Latn/law/a"]
+    ids = ["qps-Latn/law/a", *(["qps-Latn/law/b"] if whole else [])]
+    assert [item.id for item in JUDGING.items(judged, SECTION)] == ids
     grades = dict.fromkeys(DIMENSIONS, 4)
     found = JUDGING.gather(judged, SECTION, [Replied("qps-Latn/law/a", "", None, grades)])
     conform(found.rows, TRANSLATION_GRADES, where="test")
@@ -188,11 +184,6 @@ def test_a_file_of_translations_answers_in_the_language_asked_for(tmp_path):
     assert outcomes["key"].n_unique() == 3
     assert record["llm_backend"] == "file"
     assert any(name.endswith("made.jsonl") for name in record["inputs"])
-    gathered, rows = translations(
-        *(Replied(n, n.rpartition(":")[0], None, {"translation": text}) for n, text in MADE)
-    )
-    assert rows == [("qps-Latn/law/a", "qps-Latn", "un"), ("qps-Latn/law/b", "qps-Latn", None)]
-    assert gathered.dropped["reason"].to_list() == ["empty_translation"]
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ TWICE = dict.fromkeys(("low", "high"), 2.0)
 class Domain:
     """A domain of documents d0, d1, ... with one query each, translated as told."""
 
-    def __init__(self, folder, documents, queries, *, originals=None):
-        self.folder = folder
+    def __init__(self, folder, documents, queries, *, originals=None, judged=()):
+        self.folder, self.judged = folder, list(judged)
         texts = originals or [
             f"The river number {i} flows to the sea. It is long." for i in documents
         ]
@@ -55,59 +55,47 @@ class Domain:
     def _write_source(self, documents, queries):
         texts = [self.originals[i] for i in documents]
         corpus = pl.DataFrame({"_id": [f"d{i}" for i in documents], "text": texts}).with_columns(
-            pl.col("text").str.len_chars().cast(pl.Int32).alias("char_length"),
-            *(pl.lit(9, pl.Int32).alias(name) for name in ("word_count", "token_length")),
+            char_length=pl.col("text").str.len_chars(), word_count=9, token_length=9
         )
         asked = pl.DataFrame(
             {
                 "_id": [f"q{i}" for i in queries],
                 "text": [f"Where does river {i} flow?" for i in queries],
                 "pos_corpus_id": [f"d{i}" for i in queries],
-                "pos_char_span": pl.Series([[4, 9]] * len(queries), dtype=pl.Array(pl.Int32, 2)),
-                "pos_char_length": pl.Series([48] * len(queries), dtype=pl.Int32),
-                "pos_token_length": pl.Series([9] * len(queries), dtype=pl.Int32),
-                "target_position": ["beginning"] * len(queries),
-                "answer": ["the sea"] * len(queries),  # what the recipe knows besides
+                "pos_char_span": [[4, 9]] * len(queries),
             }
+        ).with_columns(
+            pos_char_length=48,
+            pos_token_length=9,
+            target_position=pl.lit("beginning"),
+            answer=pl.lit("the sea"),  # what the recipe knows besides
         )
         qrels = asked.select(
             pl.col("_id").alias("query-id"),
             pl.col("pos_corpus_id").alias("corpus-id"),
             pl.lit(1, pl.Int32).alias("score"),
-        )
+        ).vstack(pl.DataFrame(self.judged, schema=QRELS.empty().schema, orient="row"))
         self.write("source_corpus", corpus, CORPUS)
         self.write("source_queries", asked, QUERIES)
         self.write("source_qrels", qrels, QRELS)
 
     def _write_parts(self, documents, queries):
-        rows = [
-            (
-                f"{kind[0]}:{kind[0]}{i}:{number}",
-                f"d{i}",
-                f"{kind[0]}{i}",
-                kind,
-                number,
-                n,
-                f"{i}",
-                between,
-            )
-            for kind, items in (("document", documents), ("query", queries))
-            for i, replies in items.items()
-            for n in [len(replies)]
-            for number, between in enumerate([*["\n\n"] * (n - 1), ""])
-        ]
-        columns = ("_id", "doc_id", "item_id", "kind", "number", "n_parts", "text", "separator")
-        schema = dict.fromkeys(columns, pl.String) | {"number": pl.Int32, "n_parts": pl.Int32}
-        self.write("text_parts", pl.DataFrame(rows, schema=schema, orient="row"), TEXT_PARTS)
-        made = [
-            (f"{kind}:{kind}{i}:{number}", reply)
-            for kind, items in (("d", documents), ("q", queries))
-            for i, replies in items.items()
-            for number, reply in enumerate(replies)
-            if reply is not None
-        ]
-        schema = {"_id": pl.String, "text": pl.String}
-        self.write("translations", pl.DataFrame(made, schema=schema, orient="row"), TRANSLATIONS)
+        parts, made = [], []
+        for kind, items in (("document", documents), ("query", queries)):
+            for i, replies in items.items():
+                item, n = f"{kind[0]}{i}", len(replies)
+                for number, reply in enumerate(replies):
+                    part = f"{kind[0]}:{item}:{number}"
+                    between = "\n\n" if number + 1 < n else ""
+                    parts.append((part, f"d{i}", item, kind, number, n, f"{i}", between))
+                    if reply is not None:
+                        made.append((part, reply))
+        for name, rows, spec in (
+            ("text_parts", parts, TEXT_PARTS),
+            ("translations", made, TRANSLATIONS),
+        ):
+            frame = pl.DataFrame(rows, schema=spec.empty().schema, orient="row")
+            self.write(name, frame, spec)
 
     def mark(self, *, prefixes=True, refusals=True):
         run_mark_translations(
@@ -167,12 +155,8 @@ class Domain:
         check_balance(self.read(f"{stage}.dropped", ATTRITION), self.read(f"{stage}.flow", FLOW))
 
 
-def replied(*texts):
-    return list(texts)
-
-
 def asked(n, **others):
-    queries = {i: replied(f"Куда впадает река номер {i}?") for i in range(n)}
+    queries = {i: [f"Куда впадает река номер {i}?"] for i in range(n)}
     return queries | {int(key[1:]): value for key, value in others.items()}
 
 
@@ -180,11 +164,11 @@ def test_parts_are_joined_prefixes_go_and_suspects_are_marked(tmp_path):
     domain = Domain(
         tmp_path,
         {
-            0: replied("Here is the translation:\n\n" + SENTENCE, "Translation:\n" + SENTENCE),
-            1: replied(SENTENCE, REFUSAL),
-            2: replied("The river flows through the town and into the sea."),
+            0: ["Here is the translation:\n\n" + SENTENCE, "Translation:\n" + SENTENCE],
+            1: [SENTENCE, REFUSAL],
+            2: ["The river flows through the town and into the sea."],
         },
-        asked(3, q2=replied("Here is the translation: Куда впадает река?")),
+        asked(3, q2=["Here is the translation: Куда впадает река?"]),
     )
     made = domain.mark()
     assert made.select("_id", "kind", "prefix", "n_parts", "joins", "suspect").rows() == [
@@ -217,7 +201,7 @@ def test_parts_are_joined_prefixes_go_and_suspects_are_marked(tmp_path):
 
 def test_what_is_switched_off_is_left_alone(tmp_path):
     text = "Here is the translation:\n" + REFUSAL
-    domain = Domain(tmp_path, {0: replied(text)}, asked(1))
+    domain = Domain(tmp_path, {0: [text]}, asked(1))
     made = domain.mark(prefixes=False, refusals=False)
     assert made.select("text", "prefix", "suspect").row(0) == (text, None, None)
     assert domain.read("refusal_suspects", REFUSAL_SUSPECTS).is_empty()
@@ -227,12 +211,12 @@ def test_what_is_switched_off_is_left_alone(tmp_path):
 
 def test_an_item_that_lacks_a_part_is_dropped_and_queries_with_their_document(tmp_path):
     documents = {
-        0: replied(SENTENCE, None),
-        1: replied(SENTENCE),
-        2: replied(" "),
-        3: replied(SENTENCE),
+        0: [SENTENCE, None],
+        1: [SENTENCE],
+        2: [" "],
+        3: [SENTENCE],
     }
-    domain = Domain(tmp_path, documents, asked(4, q1=replied(None)))
+    domain = Domain(tmp_path, documents, asked(4, q1=[None]))
     assert domain.mark()["_id"].to_list() == ["d1", "d3", "q3"]
     rows = domain.read("mark.dropped", ATTRITION)
     columns = ("unit", "item_id", "doc_id", "reason", "detail", "target_position", "char_length")
@@ -251,7 +235,7 @@ def test_an_item_that_lacks_a_part_is_dropped_and_queries_with_their_document(tm
 
 
 def test_no_translated_query_is_an_error_that_says_why(tmp_path):
-    domain = Domain(tmp_path, {0: replied(None), 1: replied(SENTENCE)}, asked(2, q1=replied(None)))
+    domain = Domain(tmp_path, {0: [None], 1: [SENTENCE]}, asked(2, q1=[None]))
     message = (
         r"none of 2 queries of law is left in rus-Cyrl; documents dropped: untranslated 1 \(.*\); "
         r"queries dropped: positive_removed 1 \(.*'document d0'\), untranslated 1 \(.*\)"
@@ -262,22 +246,26 @@ def test_no_translated_query_is_an_error_that_says_why(tmp_path):
 
 def test_refusals_leave_before_lengths_are_compared(tmp_path):
     # 40 words each but: d8 a refusal of 8 words, d9 twice as long
-    documents = {i: replied(" ".join([SENTENCE] * 5)) for i in range(8)}
-    documents |= {8: replied(REFUSAL), 9: replied(" ".join([SENTENCE] * 10))}
-    documents[7] = replied(" ".join([SENTENCE] * 5) + " да")  # 41 words
-    domain = Domain(tmp_path, documents, asked(10, q1=replied(REFUSAL)))
+    documents = {i: [" ".join([SENTENCE] * 5)] for i in range(8)}
+    documents |= {8: [REFUSAL], 9: [" ".join([SENTENCE] * 10)]}
+    documents[7] = [" ".join([SENTENCE] * 5) + " да"]  # 41 words
+    # q2 has another positive, d9; what is judged 0 is none
+    judged = [("q2", "d9", 1), ("q3", "d9", 0), ("q3", "d0", 0)]
+    domain = Domain(tmp_path, documents, asked(10, q1=[REFUSAL]), judged=judged)
     domain.mark()
     domain.judge()
     corpus, queries, qrels = domain.clean(outliers=TWICE)
     # of 40 x 7, 41, 80: Q1 = Q3 = 40, so IQR = 0 and only 40 is usual
     assert corpus["_id"].to_list() == [f"d{i}" for i in range(7)]
-    assert queries["_id"].to_list() == ["q0", "q2", "q3", "q4", "q5", "q6"]
-    assert qrels["query-id"].to_list() == queries["_id"].to_list()
+    assert queries["_id"].to_list() == ["q0", "q3", "q4", "q5", "q6"]
+    own = [(name, f"d{name[1:]}", 1) for name in queries["_id"]]
+    assert qrels.rows() == [*own, ("q3", "d0", 0)]
     assert domain.reasons("clean") == {
         ("documents", "d7"): "too_long",
         ("documents", "d8"): "refusal",
         ("documents", "d9"): "too_long",
         ("queries", "q1"): "refusal",
+        ("queries", "q2"): "positive_removed",
         ("queries", "q7"): "positive_removed",
         ("queries", "q8"): "positive_removed",
         ("queries", "q9"): "positive_removed",
@@ -288,7 +276,7 @@ def test_refusals_leave_before_lengths_are_compared(tmp_path):
 
 
 def test_queries_keep_everything_of_the_original_but_their_text(tmp_path):
-    domain = Domain(tmp_path, {0: replied(SENTENCE), 1: replied(REFUSAL)}, asked(2))
+    domain = Domain(tmp_path, {0: [SENTENCE], 1: [REFUSAL]}, asked(2))
     domain.mark()
     domain.judge()
     corpus, queries, _ = domain.clean()
@@ -303,7 +291,7 @@ def test_queries_keep_everything_of_the_original_but_their_text(tmp_path):
 def test_evidence_is_relocated_by_sentences(tmp_path):
     original = "The river flows through the town and to the sea. It is long and deep and very old."
     text = f"{SENTENCE} Она длинная, глубокая и очень старая."
-    domain = Domain(tmp_path, {0: replied(text)}, asked(1), originals=[original])
+    domain = Domain(tmp_path, {0: [text]}, asked(1), originals=[original])
     domain.mark()
     domain.judge()
     _, queries, _ = domain.clean(relocate=True)
@@ -336,11 +324,9 @@ def test_whatever_goes_wrong_the_ledger_balances_and_the_tables_agree(
         "twice": f"{SENTENCE} {SENTENCE} {SENTENCE}",
         "prefix": f"Translation:\n{SENTENCE}",
     }
-    documents = {0: replied(SENTENCE)} | {
-        i: replied(texts[f]) for i, f in enumerate(faults, start=1)
-    }
+    documents = {0: [SENTENCE]} | {i: [texts[f]] for i, f in enumerate(faults, start=1)}
     queries = asked(1) | {
-        i: replied({"": "Куда впадает эта река?"}.get(fault, texts[fault]))
+        i: [{"": "Куда впадает эта река?"}.get(fault, texts[fault])]
         for i, fault in enumerate(query_faults[: len(faults)], start=1)
     }
     domain = Domain(tmp_path_factory.mktemp("domain"), documents, queries)
