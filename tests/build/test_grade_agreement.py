@@ -59,7 +59,3 @@ def test_shares_and_differences_are_those_of_the_pairs():
     n, unmatched, within, mae, *_ = row_of(table, "all", "all")
     assert (n, unmatched, within, mae) == (12, 4, 9 / 12, 8 / 12)
     assert list(dict.fromkeys(table["language"])) == ["all", "deu", "fra"]
-
-
-def test_without_grades_by_people_there_are_no_rows():
-    assert agreement_table(MODEL, people()).is_empty()

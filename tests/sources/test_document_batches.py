@@ -10,32 +10,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from psibench.config.paths import CONFIG_FOLDER
-from psibench.config.sources import FilesSource, HubSource, SquadSource
+from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError
 from psibench.sources import batches as batching
 from psibench.sources.documents import read_document_files, read_documents
 from psibench.tables import conform
-from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.tables.schemas import DOCUMENTS
 
 pytestmark = pytest.mark.usefixtures("folder")
-
-
-@pytest.fixture
-def small_batches(monkeypatch):
-    monkeypatch.setattr(batching, "BATCH_ROWS", 3)
 
 
 def write_jsonl(path, records):
     Path(path).write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def texts(n, **more):
-    return [{"text": f"text {i}", "key": f"k{i}"} | more for i in range(n)]
-
-
-def keys(batches):
-    return [batch.get_column("_id").to_list() for batch in batches]
+def texts(n):
+    return [{"text": f"text {i}"} for i in range(n)]
 
 
 def file_batches(paths, **options):
@@ -53,14 +43,14 @@ def test_documents_of_one_cluster_have_it_for_their_origin():
         list(file_batches(["d.jsonl"], cluster_column="page"))
 
 
-@pytest.mark.usefixtures("small_batches")
-def test_files_come_in_batches_that_joined_are_what_is_read_whole():
+def test_files_come_in_batches_that_joined_are_what_is_read_whole(monkeypatch):
+    monkeypatch.setattr(batching, "BATCH_ROWS", 3)
     Path("d").mkdir()
     write_jsonl("d/a.jsonl", [*texts(4), {"text": "  "}, *texts(3)])
     pq.write_table(pa.table({"text": [" p0 ", "p1"], "id": [10, 11]}), "d/b.parquet")
     Path("d/c.txt").write_text("plain")
     batches = list(file_batches(["d"]))
-    assert keys(batches) == [
+    assert [batch["_id"].to_list() for batch in batches] == [
         ["a:0", "a:1", "a:2"],
         ["a:3", "a:5", "a:6"],  # a:4 is blank
         ["a:7", "10", "11"],
@@ -83,33 +73,6 @@ def test_a_large_file_is_read_in_little_memory(monkeypatch):
     assert peak < 5_000_000
 
 
-def dataset_batches(name, **options):
-    return read_documents(HubSource(kind="hub", name=name, **options)).batches
-
-
-def write_dataset(name, **splits):
-    Path(name).mkdir()
-    for split, records in splits.items():
-        write_jsonl(f"{name}/{split}.jsonl", records)
-
-
-@pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_dataset_comes_in_batches_over_its_splits(streaming):
-    write_dataset("s", train=[*texts(3), {"text": "", "key": "e"}], test=texts(2))
-    options = {"splits": ["train", "test"], "streaming": streaming}
-    batches = list(dataset_batches("s", **options))
-    assert keys(batches) == [["train:0", "train:1", "train:2"], ["test:0", "test:1"]]
-
-
-def collected(source):
-    read = read_documents(source)
-    frame = pl.concat(read.batches)
-    conform(frame, DOCUMENTS, where="w")
-    assert read.dropped.schema == DROPPED_SCHEMA
-    return frame, read.dropped
-
-
 def test_the_contexts_of_question_files_are_its_documents_sorted():
     def paragraph(context, question):
         answers = [{"text": context[:1], "answer_start": 0}]
@@ -117,16 +80,14 @@ def test_the_contexts_of_question_files_are_its_documents_sorted():
 
     paragraphs = [paragraph("b two ", "q0"), paragraph("a one", "q1"), paragraph("b two ", "q2")]
     Path("s.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-    frame, dropped = collected(SquadSource(kind="squad", paths=["s.json"]))
+    frame = read_documents(SquadSource(kind="squad", paths=["s.json"])).documents
+    conform(frame, DOCUMENTS, where="w")
     assert frame.select("_id", "text").rows() == [("p00000", "a one"), ("p00001", "b two")]
     assert frame.get_column("origin").to_list() == ["s.json 0", "s.json 0"]  # their article
-    assert dropped.is_empty()
 
 
 def test_a_shipped_file_is_found_from_any_folder_and_named_without_its_path():
-    shipped = FilesSource(kind="files", paths=["shipped:prompts"])
-    frame, _ = collected(shipped)
-    names = frame.get_column("_id").to_list()
-    assert names == sorted(path.stem for path in (CONFIG_FOLDER / "prompts").glob("*.md"))
-    origins = frame.get_column("origin").to_list()
-    assert origins == [f"shipped:prompts/{name}.md" for name in names]
+    [frame] = file_batches(["shipped:prompts"])
+    names = sorted(path.stem for path in (CONFIG_FOLDER / "prompts").glob("*.md"))
+    expected = [(name, f"shipped:prompts/{name}.md") for name in names]
+    assert frame.select("_id", "origin").rows() == expected

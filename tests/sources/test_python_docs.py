@@ -23,12 +23,8 @@ def docs():
     return read_python_docs(seed=0)
 
 
-def n_words(text):
-    return len(text.split())
-
-
 def test_passages_are_many_varied_and_within_bounds(docs):
-    lengths = np.array([n_words(text) for text in docs.documents["text"]])
+    lengths = np.array([len(text.split()) for text in docs.documents["text"]])
     assert docs.documents.columns == ["_id", "text", "origin"]
     assert 700 <= len(lengths) <= 1600
     assert lengths.min() >= 60
@@ -47,9 +43,6 @@ def test_ids_and_texts_are_unique_and_clean(docs):
         assert not re.search(r"^>>> |^={3,}|^-{3,}", text, re.MULTILINE)
         assert "site-packages" not in origin
         assert "/" not in origin
-
-
-def test_no_paragraph_occurs_twice(docs):
     paragraphs = [p for text in docs.documents["text"] for p in text.split("\n\n")]
     bodies = [p.partition(": ")[2] or p for p in paragraphs]
     assert len(set(bodies)) == len(bodies)
@@ -76,13 +69,11 @@ def test_a_paragraph_left_out_is_named_by_its_place_on_its_page():
     ]
 
 
-def test_a_python_without_topics_says_so(monkeypatch):
+def test_a_python_without_topics_or_sources_says_so(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(InputError, match="pydoc_data"):
         list(python_pages())
-
-
-def test_a_python_without_its_sources_says_so(monkeypatch, tmp_path):
+    monkeypatch.undo()
     monkeypatch.setattr(python_docs.sysconfig, "get_path", lambda name: str(tmp_path / "none"))
     with pytest.raises(InputError, match="source files"):
         list(python_pages())

@@ -4,7 +4,6 @@ import json
 import logging
 from pathlib import Path
 
-import polars as pl
 import pytest
 from pydantic import ValidationError
 
@@ -24,11 +23,9 @@ def condition(**given):
     ("given", "value", "expected"),
     [
         ({"equals": "en"}, "en", True),
-        ({"equals": "en"}, "EN", False),
         ({"equals": "1"}, 1, False),
         ({"equals": 1}, True, False),
         ({"equals": False}, 0, False),
-        ({"equals": 4}, 4.0, True),
         ({"any_of": ["en", 3]}, 3, True),
         ({"at_least": 4.0}, 3.999, False),
         ({"at_most": 4}, 4.0, True),
@@ -98,33 +95,31 @@ GOOD_ENGLISH = [
 ]
 
 
-def write(path, records=RECORDS):
+def write(path):
     Path(path).parent.mkdir(exist_ok=True)
-    if path.endswith(".parquet"):
-        pl.DataFrame(records).write_parquet(path)
-    else:
-        Path(path).write_text("".join(json.dumps(record) + "\n" for record in records))
+    Path(path).write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
 
 
-def rows(source):
-    return pl.concat(read_documents(source).batches).select("_id", "text").rows()
+def rows(paths, where):
+    source = FilesSource.model_validate({"kind": "files", "paths": paths, "where": where})
+    return read_documents(source).documents.select("_id", "text").rows()
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_files_are_read_where_all_conditions_hold(suffix, caplog):
-    write(f"d/a.{suffix}")
-    source = FilesSource.model_validate({"kind": "files", "paths": ["d"], "where": GOOD_ENGLISH})
+def test_files_are_read_where_all_conditions_hold(caplog):
+    write("d/a.jsonl")
     with caplog.at_level(logging.INFO, logger="psibench"):
-        assert rows(source) == [("a:0", "one"), ("a:3", "four")]  # numbers count all records
+        assert rows(["d"], GOOD_ENGLISH) == [
+            ("a:0", "one"),
+            ("a:3", "four"),
+        ]  # numbers count all records
     assert [r.getMessage() for r in caplog.records] == ["d: `where` left out 3 of 5 records"]
 
 
 def test_where_nothing_is_left_the_values_found_are_named():
     write("a.jsonl")
     where = [{"column": "lang", "any_of": ["fr", "de"]}, {"column": "field", "equals": "law"}]
-    source = FilesSource.model_validate({"kind": "files", "paths": ["a.jsonl"], "where": where})
     with pytest.raises(InputError) as raised:
-        rows(source)
+        rows(["a.jsonl"], where)
     assert str(raised.value) == (
         "a.jsonl: `where` left out all 5 records. Among the values found: lang: 'en', None; "
         "field: 'mining'. Change the conditions."
@@ -134,6 +129,5 @@ def test_where_nothing_is_left_the_values_found_are_named():
 def test_a_file_without_columns_cannot_be_filtered():
     write("d/a.jsonl")
     Path("d/b.md").write_text("text")
-    source = {"kind": "files", "paths": ["d"], "where": [{"column": "lang", "equals": "en"}]}
     with pytest.raises(InputError, match=r"d/b.md: a text file has no columns; take `where` away"):
-        rows(FilesSource.model_validate(source))
+        rows(["d"], GOOD_ENGLISH)

@@ -16,6 +16,7 @@ SECTION = {
     "grade": {"llm": "own"},
     "translate": LLM | {"to": ["deu-Latn"], "quality": {"llm": "own"}},
 }
+LANGUAGES = {"source_language": "eng-Latn", "target_language": "deu-Latn"}
 PRICE = {"input_usd": 1.0, "output_usd": 2.0, "as_of": "2026-01-31"}
 CONFIG = {"benchmarks": {"b": SECTION}, "llms": {"own": OWN}, "prices": {"mine": PRICE}}
 
@@ -26,28 +27,23 @@ def asked(task: str, config=CONFIG):
 
 
 @pytest.mark.parametrize(
-    ("task", "llm"),
+    ("task", "llm", "part"),
     [
-        ("propose_questions", "own"),
-        ("locate_span", "stand-in"),
-        ("grade_first", "own"),
-        ("translate", "stand-in"),
-        ("judge_translation", "own"),
+        ("propose_questions", "own", {"share": 0.5}),
+        ("locate_span", "stand-in", {}),
+        ("grade_first", "own", {}),
+        ("translate", "stand-in", LANGUAGES),
+        ("judge_translation", "own", LANGUAGES),
     ],
 )
-def test_a_task_is_asked_of_its_model_as_the_config_has_it(task, llm):
+def test_a_task_is_asked_of_its_model_with_its_part_as_the_config_has_it(task, llm, part):
     found, prices = asked(task)
+    assert part.items() <= found.section.model_dump().items()
     assert (found.task.name, found.llm_id) == (task, llm)
     # The stand-in is a shipped one, with the concurrency that all have.
     assert found.llm.asking.concurrency == (7 if llm == "own" else 32)
     assert prices["mine"].output_usd == 2.0
     assert prices["gpt-4o-mini"].output_usd == 0.6  # a shipped one
-
-
-def test_a_task_has_its_part_of_the_section():
-    assert asked("propose_questions")[0].section.share == 0.5
-    translating = asked("translate")[0].section
-    assert (translating.source_language, translating.target_language) == ("eng-Latn", "deu-Latn")
 
 
 def test_a_model_that_is_not_valid_is_told_by_its_key():

@@ -27,35 +27,28 @@ def query(name, target, **more) -> dict:
     }
 
 
-def write_benchmark(folder, queries) -> dict:
-    documents = [row["pos_corpus_id"] for row in queries] + ["d-of-no-query"]
-    sizes = {"char_length": 30, "word_count": 6, "token_length": 6}
-    corpus = [{"_id": name, "text": "x" * 30, **sizes} for name in documents]
-    qrels = [
-        {"query-id": row["_id"], "corpus-id": doc, "score": score}
-        for row in queries
-        for doc, score in ((row["pos_corpus_id"], 2), ("d-of-no-query", 1))
-    ]
-    paths = {}
-    for name, spec, rows in (
-        ("corpus", CORPUS, corpus),
-        ("queries", QUERIES, queries),
-        ("qrels", QRELS, qrels),
-    ):
-        paths[name] = folder / f"{name}.parquet"
-        frame = pl.DataFrame(rows, infer_schema_length=None)
-        if name == "queries":
-            frame = frame.with_columns(pl.col("target_position").cast(pl.String))
-        write_table(frame, paths[name], spec, provenance=SOURCE)
-    return paths
+SPECS = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
 
 
 def draw(folder, queries, **section) -> dict[str, pl.DataFrame]:
-    paths = write_benchmark(folder, queries)
-    specs = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
-    made = {name: folder / "tiny" / f"{name}.parquet" for name in specs}
+    documents = [row["pos_corpus_id"] for row in queries] + ["d-of-no-query"]
+    sizes = {"char_length": 30, "word_count": 6, "token_length": 6}
+    rows = {
+        "corpus": [{"_id": name, "text": "x" * 30, **sizes} for name in documents],
+        "queries": queries,
+        "qrels": [
+            {"query-id": row["_id"], "corpus-id": doc, "score": score}
+            for row in queries
+            for doc, score in ((row["pos_corpus_id"], 2), ("d-of-no-query", 1))
+        ],
+    }
+    paths = {name: folder / f"{name}.parquet" for name in SPECS}
+    for name, path in paths.items():
+        frame = pl.DataFrame(rows[name], infer_schema_length=None)
+        write_table(frame, path, SPECS[name], provenance=SOURCE)
+    made = {name: folder / "tiny" / f"{name}.parquet" for name in SPECS}
     run_subset(Tiny.model_validate(section), **paths, outputs=made)
-    return {name: read_table(made[name], spec) for name, spec in specs.items()}
+    return {name: read_table(made[name], spec) for name, spec in SPECS.items()}
 
 
 # Four queries of each position; reading order goes round the positions.
@@ -68,6 +61,11 @@ def test_all_qrels_of_the_queries_drawn_are_kept_and_no_others(tmp_path):
     assert tiny["qrels"].select("query-id", "corpus-id", "score").rows() == [
         row for name in names for row in ((name, f"d-{name}", 2), (name, "d-of-no-query", 1))
     ]
+    assert tiny["corpus"].height == 13
+    record = read_provenance(tmp_path / "tiny" / "queries.parquet")
+    assert (record["stage"], record["queries_by"]) == ("subset", "llm:stand-in/rules")
+    assert record["params"] == {"per_position": 1, "seed": 42}
+    assert read_provenance(tmp_path / "tiny" / "corpus.parquet")["params"] == {}
 
 
 def test_a_position_that_is_short_gives_all_it_has_and_a_warning_says_so(tmp_path, caplog):
@@ -112,11 +110,3 @@ def test_queries_without_any_target_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"none of the 2 queries has a target position.*`tiny`"):
         draw(tmp_path, rows, per_position=1)
     assert not (tmp_path / "tiny").exists()
-
-
-def test_provenance_says_who_wrote_the_queries_and_how_they_were_drawn(tmp_path):
-    draw(tmp_path, TWELVE, per_position=2, seed=7)
-    record = read_provenance(tmp_path / "tiny" / "queries.parquet")
-    assert (record["stage"], record["queries_by"]) == ("subset", "llm:stand-in/rules")
-    assert record["params"] == {"per_position": 2, "seed": 7}
-    assert read_provenance(tmp_path / "tiny" / "corpus.parquet")["params"] == {}
