@@ -39,6 +39,9 @@ def test_every_domain_reads_back_its_own_rows_and_the_file_verifies(tmp_path):
     assert pl.read_parquet(path)["domain"].to_list() == ["law", "law", "art"]
     assert "summaries, 3 rows, unchanged since written" in check_table(path)
     assert content_hash(OfDomain(str(path), "law")) == content_hash(path)
+    write_table(LAW, path, SUMMARIES, provenance=MADE)
+    with pytest.raises(InputError, match=r"no column 'domain'; found _id, summary.*make it again"):
+        rows(path, "law")
 
 
 def test_an_id_may_occur_once_in_a_domain(tmp_path):
@@ -116,15 +119,6 @@ def test_a_table_of_several_languages_is_read_by_both(tmp_path):
     assert "flow, 3 rows" in check_table(path)
     found = read_table(OfDomain(str(path), "law", "deu-Latn"), FLOW)
     assert found.rows() == [("s", 1, "documents", 1, 1, 0)]
-
-
-def test_a_table_without_domains_is_refused(tmp_path):
-    path = tmp_path / "t.parquet"
-    write_table(LAW, path, SUMMARIES, provenance=MADE)
-    with pytest.raises(InputError, match=r"no column 'domain'; found _id, summary.*make it again"):
-        rows(path, "law")
-    with pytest.raises(InputError, match="no such file"):
-        rows(tmp_path / "absent.parquet", "law")
 
 
 def test_only_the_row_groups_of_a_domain_are_read(tmp_path, monkeypatch):

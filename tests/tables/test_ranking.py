@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.tables import conform
-from psibench.tables.ranking import rank_documents, repeated_pairs
+from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import RUN
 
 
@@ -73,11 +73,8 @@ def test_trec_eval_reads_a_run_in_the_order_it_was_written(ids, scores):
         ].to_list()
 
 
-def test_empty_input_gives_an_empty_run_with_the_columns():
-    conform(rank_documents(scored()), RUN, where="run")
-
-
 def test_order_of_rows_has_no_influence():
+    conform(rank_documents(scored()), RUN, where="run")  # of no rows
     frame = scored(*((f"q{i % 7}", f"d{i}", (i * 37 % 5) / 5) for i in range(200)))
     shuffled = frame.sample(fraction=1.0, shuffle=True, seed=1)
     assert rank_documents(shuffled).equals(rank_documents(frame))
@@ -88,7 +85,6 @@ def test_order_of_rows_has_no_influence():
     [
         (scored(("q7", "d3", float("nan"))), "'q7', document 'd3' the score nan"),
         (scored(("q", "d", None)), "every row needs two ids and a number"),
-        (scored((None, "d", 1.0)), "every row needs two ids and a number"),
         (scored(("q", None, 1.0)), "every row needs two ids and a number"),
         (
             scored(("q1", "d1", 1), ("q1", "d2", 2), ("q1", "d1", 3)),
@@ -101,8 +97,3 @@ def test_order_of_rows_has_no_influence():
 def test_what_is_no_run_is_refused(frame, message):
     with pytest.raises(InputError, match=message):
         rank_documents(frame, source="f.run")
-
-
-def test_swapped_ids_are_not_a_repeated_pair():
-    frame = scored(("a", "b", 1), ("b", "a", 1), ("a", "a", 1), ("b", "b", 1))
-    assert repeated_pairs(frame, query="query_id", doc="doc_id").is_empty()

@@ -1,6 +1,5 @@
 import datetime
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,43 +16,22 @@ def one(values, kind=None) -> str:
     return hash_rows(pa.table({"a": pa.array(values, kind)}))
 
 
-def test_the_hash_names_its_kind_and_is_a_sha256():
-    scheme, digest = hash_rows(TABLE).split(":")
-    assert (scheme, len(digest)) == ("rows", 64)
-
-
-def test_chunking_does_not_change_the_hash():
+def test_how_a_table_is_held_does_not_change_its_hash(tmp_path):
     chunked = pa.concat_tables([TABLE.slice(0, 1), TABLE.slice(1, 0), TABLE.slice(1)])
-    assert chunked.column("t").num_chunks == 3
-    assert hash_rows(chunked) == hash_rows(TABLE)
-
-
-@pytest.mark.parametrize(
-    ("values", "kinds"),
-    [
-        ([1, None, 3], [pa.int8(), pa.int32(), pa.int64(), pa.uint16()]),
-        (
-            ["x", "x", None],
-            [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())],
-        ),
-    ],
-    ids=["width of integers", "layout of text"],
-)
-def test_how_values_are_held_does_not_change_the_hash(values, kinds):
-    assert len({one(values, kind) for kind in kinds}) == 1
-
-
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "none"])
-def test_compression_and_reading_back_do_not_change_the_hash(tmp_path, compression):
-    pq.write_table(TABLE, tmp_path / "t.parquet", compression=compression, row_group_size=2)
-    assert hash_rows(pq.read_table(tmp_path / "t.parquet")) == hash_rows(TABLE)
+    pq.write_table(TABLE, tmp_path / "t.parquet", compression="snappy", row_group_size=2)
+    assert (
+        hash_rows(chunked) == hash_rows(pq.read_table(tmp_path / "t.parquet")) == hash_rows(TABLE)
+    )
+    widths = (pa.int8(), pa.int32(), pa.int64(), pa.uint16())
+    assert len({one([1, None, 3], kind) for kind in widths}) == 1
+    layouts = (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()))
+    assert len({one(["x", "x", None], kind) for kind in layouts}) == 1
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         pa.table({"n": pa.array([1, None, 4]), "t": TEXTS, "s": SPANS}),
-        pa.table({"n": NUMBERS, "t": pa.array(["naive", "😀", None]), "s": SPANS}),
         pa.table({"n": NUMBERS, "t": TEXTS, "s": pa.array([[1, 2], [3, 4], None])}),
         pa.table({"m": NUMBERS, "t": TEXTS, "s": SPANS}),
         pa.table({"t": TEXTS, "n": NUMBERS, "s": SPANS}),
@@ -61,7 +39,7 @@ def test_compression_and_reading_back_do_not_change_the_hash(tmp_path, compressi
         TABLE.slice(0, 2),
         TABLE.drop(["s"]),
     ],
-    ids=["value", "text", "span", "column name", "column order", "row order", "fewer", "dropped"],
+    ids=["value", "span", "column name", "column order", "row order", "fewer", "dropped"],
 )
 def test_a_change_changes_the_hash(changed):
     assert hash_rows(changed) != hash_rows(TABLE)
@@ -85,24 +63,6 @@ def test_a_change_changes_the_hash(changed):
 )
 def test_values_that_look_alike_hash_differently(left, right):
     assert one(left) != one(right)
-
-
-def test_nan_and_dates_hash_the_same_after_reading_back(tmp_path):
-    table = pa.table(
-        {
-            "f": pa.array([float("nan"), None, 0.1], pa.float32()),
-            "d": [datetime.date(2020, 1, 1), None, datetime.date(2021, 1, 1)],
-            "t": [datetime.datetime(2020, 1, 1, 12), None, None],
-        }
-    )
-    pq.write_table(table, tmp_path / "t.parquet")
-    assert hash_rows(pq.read_table(tmp_path / "t.parquet")) == hash_rows(table)
-
-
-def test_an_empty_table_has_a_hash_that_knows_its_columns():
-    empty = pl.DataFrame({"a": []}, schema={"a": pl.String})
-    other = empty.rename({"a": "b"})
-    assert hash_rows(empty.to_arrow()) != hash_rows(other.to_arrow())
 
 
 def test_a_file_hash_is_that_of_its_bytes(tmp_path):

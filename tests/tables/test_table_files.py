@@ -46,9 +46,12 @@ def table_path(tmp_path):
     return path
 
 
-def test_a_written_table_reads_back_the_same(table_path):
+def test_a_written_table_reads_back_the_same(tmp_path, table_path):
     expected = QREL_ROWS.with_columns(pl.col("score").cast(pl.Int32))
     assert read_table(table_path, QRELS).equals(expected)
+    widths = pl.col("query-id").cast(pl.Categorical), pl.col("score").cast(pl.UInt8)
+    write_table(QREL_ROWS.with_columns(widths), tmp_path / "t.parquet", QRELS, provenance=MADE)
+    assert read_table(tmp_path / "t.parquet", QRELS).equals(expected)
 
 
 @pytest.mark.parametrize("spec", ALL_TABLES.values(), ids=ALL_TABLES)
@@ -100,14 +103,7 @@ def test_a_span_without_two_ends_is_refused(span):
         conform(pl.DataFrame(QUERY_ROW | {"pos_char_span": [span]}), QUERIES, where="w")
 
 
-def test_categorical_text_and_other_widths_are_cast():
-    frame = QREL_ROWS.with_columns(
-        pl.col("query-id").cast(pl.Categorical), pl.col("score").cast(pl.UInt8)
-    )
-    assert conform(frame, QRELS, where="w").schema.equals(QRELS.schema)
-
-
-@pytest.mark.parametrize("n_bytes", [0, 4, 100, -1, -200])
+@pytest.mark.parametrize("n_bytes", [0, 100, -1])
 def test_a_truncated_table_is_refused_with_its_name(table_path, n_bytes):
     table_path.write_bytes(table_path.read_bytes()[:n_bytes])
     for read in (lambda: read_table(table_path, QRELS), lambda: read_provenance(table_path)):
@@ -127,20 +123,11 @@ def test_a_corrupt_page_is_refused_with_the_name(tmp_path):
         read_table(path, QRELS)
 
 
-def test_a_missing_table_is_refused_as_missing(tmp_path):
+def test_a_table_of_another_sort_and_none_are_refused(table_path):
     with pytest.raises(InputError, match=r"none\.parquet: no such file; expected a Parquet"):
-        read_table(tmp_path / "none.parquet", QRELS)
-
-
-def test_a_table_of_another_sort_is_refused(table_path):
+        read_table(table_path.with_name("none.parquet"), QRELS)
     with pytest.raises(InputError, match=r"qrels\.parquet: not a 'corpus' table: missing"):
         read_table(table_path, CORPUS)
-
-
-def test_column_names_of_a_table_are_unique_and_its_key_is_declared():
-    for spec in ALL_TABLES.values():
-        assert len(set(spec.column_names)) == len(spec.column_names)
-        assert set(spec.key) <= set(spec.column_names)
 
 
 @pytest.mark.parametrize(
@@ -148,12 +135,10 @@ def test_column_names_of_a_table_are_unique_and_its_key_is_declared():
     [
         ("=1+1", "'=1+1"),
         ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
-        ("-2+3", "'-2+3"),
         ("@SUM(A1)", "'@SUM(A1)"),
         ("\t=1", "'\t=1"),
         ("-0.5", "-0.5"),
         ("+1e-3", "+1e-3"),
-        ("-12%", "-12%"),
         ("-", "-"),
         ("a=b", "a=b"),
         ("", '""'),
