@@ -16,15 +16,12 @@ from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 TEXTS = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(6)]
 RECORDS = [
-    *({"_id": f"d{i}", "text": text, "lang": "en"} for i, text in enumerate(TEXTS)),
-    {"_id": "again", "text": TEXTS[0].upper(), "lang": "en"},
-    {"_id": "other", "text": TEXTS[1], "lang": "de"},
+    *({"_id": f"d{i}", "text": text} for i, text in enumerate(TEXTS)),
+    {"_id": "again", "text": TEXTS[0].upper()},
 ]
 TABLES = ("documents", "sampling", "dropped")
 SAMPLE = Sample(edges=[0, 50])
-SOURCE = FilesSource.model_validate(
-    {"kind": "files", "paths": ["a.jsonl"], "where": [{"column": "lang", "equals": "en"}]}
-)
+SOURCE = FilesSource(kind="files", paths=["a.jsonl"])
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +53,7 @@ def test_a_duplicate_is_written_with_its_bin_language_and_domain():
 def test_ids_get_their_prefix_also_where_something_was_left_out():
     long = "\n\n".join(" ".join(f"p{i}y{j}" for j in range(20)) for i in range(3)) + "\n\nend"
     with Path("a.jsonl").open("a") as file:
-        file.write(json.dumps({"_id": "long", "text": long, "lang": "en"}) + "\n")
+        file.write(json.dumps({"_id": "long", "text": long}) + "\n")
     documents, _, dropped = run(passages=Passages(min_words=40, max_words=45), id_prefix="law/")
     assert documents["_id"].str.starts_with("law/").all()
     for name in ("item_id", "doc_id"):
@@ -87,7 +84,7 @@ def test_a_sample_is_current_until_source_settings_or_files_change():
 
     assert current()
     assert not current(domain="art")
-    assert not current(source=SOURCE.model_copy(update={"where": []}))
+    assert not current(source=SOURCE.model_copy(update={"max_documents": 9}))
     assert not current(passages=Passages())
     assert not current(sample=Sample(edges=[0, 50], deduplicate="exact"))
     Path("a.jsonl").write_text(json.dumps(RECORDS[0]) + "\n")

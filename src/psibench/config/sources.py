@@ -15,39 +15,6 @@ class SquadSource(Section):
     """Files in reading order, relative to the working directory."""
 
 
-Value = str | int | float | bool
-
-
-class Condition(Section):
-    """What a column has to hold for a record to be read; a null meets no condition."""
-
-    column: str = Field(min_length=1)
-    """Column of the record; with a dot one inside another, as in quality.score."""
-    equals: Value | None = None
-    """This text, number, or true or false."""
-    any_of: list[Value] | None = Field(default=None, min_length=1)
-    """One of these."""
-    at_least: float | None = Field(default=None, allow_inf_nan=False)
-    """A number from here up."""
-    at_most: float | None = Field(default=None, allow_inf_nan=False)
-    """A number up to here."""
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> "Condition":
-        bounds = (self.at_least, self.at_most)
-        given = [self.equals is not None, self.any_of is not None, bounds != (None, None)]
-        if sum(given) != 1:
-            raise ValueError(
-                f"where, column {self.column}: give equals, or any_of, or at_least and at_most"
-            )
-        if None not in bounds and self.at_least > self.at_most:  # type: ignore[operator]
-            raise ValueError(
-                f"where, column {self.column}: at_least {self.at_least} is above at_most "
-                f"{self.at_most}"
-            )
-        return self
-
-
 class HubSource(Section):
     """A dataset on the hub, or a folder laid out as one, read through ``datasets``."""
 
@@ -73,12 +40,8 @@ class HubSource(Section):
     streaming: bool = False
     """Read over the network and keep nothing: of Parquet files only the columns and records that
     are needed."""
-    where: list[Condition] = Field(default=[])
-    """Read only the records that meet all of these conditions, as
-    [{column: language, equals: en}, {column: quality.score, at_least: 4}]."""
     max_documents: int | None = Field(default=None, ge=1)
-    """Read so many records that meet `where`, the first ones of each file, shared out evenly over
-    the files."""
+    """Read so many records, the first ones of each file, shared out evenly over the files."""
 
     @model_validator(mode="after")
     def _files_or_splits(self) -> "HubSource":
@@ -105,12 +68,9 @@ class FilesSource(Section):
     cluster_column: str | None = None
     """Field that says what a document is part of (an article, a site, a thread): tests and
     intervals count these clusters. Passages cut of one document are a cluster without it."""
-    where: list[Condition] = Field(default=[])
-    """Read only the records that meet all of these conditions, as
-    [{column: language, equals: en}, {column: quality.score, at_least: 4}]."""
     max_documents: int | None = Field(default=None, ge=1)
-    """Read so many records that meet `where`, the first ones of each file, shared out evenly over
-    the files. A thousand txt or md files count as one, or fifty pdf, docx or html files."""
+    """Read so many records, the first ones of each file, shared out evenly over the files. A
+    thousand txt or md files count as one, or fifty pdf, docx or html files."""
 
 
 class PythonDocsSource(Section):

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -39,14 +39,13 @@ from psibench.sources.batches import batch_documents
 from psibench.sources.documents import document_columns, document_rows, no_text, read_documents
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.sources.records import (
+    NumberedRecord,
     Portion,
     RecordFile,
     next_look,
-    place_of,
     portion_records,
     record_files,
 )
-from psibench.sources.where import Chosen
 from psibench.tables import atomic_path, content_hash, write_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.derived import derived
@@ -58,7 +57,7 @@ from psibench.tables.stage import stage, version_of
 logger = logging.getLogger("psibench")
 
 COUNTS_KEY = "psibench.counts"
-PART_FORMAT = 2
+PART_FORMAT = 3
 """Raised when a part's file is laid out in another way: older parts are not read then."""
 WHICH_FILES = set("name paths revision data_files splits streaming max_documents".split())
 """Keys of a source that say which files are read, and how much, not what one of them gives."""
@@ -199,7 +198,7 @@ def _write_parts(
             path = folder / f"{name}.parquet"
             asked.append(Part(source, files[portion.file], portion, drawing, path))
         _write_missing(asked, processes)
-        given |= {part.portion: _read_counts(part)[0].n_kept for part in asked}
+        given |= {part.portion: _read_counts(part)[0] for part in asked}
         parts += asked
     return sorted(parts, key=lambda part: part.portion[:2])
 
@@ -246,40 +245,42 @@ def write_part(part: Part) -> None:
 
     Raises InputError if the file cannot be read.
     """
-    chosen, source = Chosen(), part.source
-    records = portion_records(
-        source, part.file, part.portion, document_columns(source), chosen=chosen
-    )
-    batches = batch_documents(document_rows(source, records))
+    n_read = 0
+
+    def counted() -> Iterator[NumberedRecord]:
+        nonlocal n_read
+        for record in portion_records(part.file, part.portion, document_columns(part.source)):
+            n_read += 1
+            yield record
+
+    batches = batch_documents(document_rows(part.source, counted()))
     found, pieces = part.drawing.candidates(batches)
     if part.drawing.passages is not None:
         with atomic_path(part.pieces) as path:
             pieces.write_parquet(path)
-    counts = [asdict(chosen), found.n_seen, found.shortest, found.longest]
+    counts = [n_read, found.n_seen, found.shortest, found.longest]
     with atomic_path(part.path) as path:
         found.rows.write_parquet(path, metadata={COUNTS_KEY: json.dumps(counts)})
 
 
-def _read_counts(part: Part) -> tuple[Chosen, list[int], int | None, int | None]:
-    counts = json.loads(pl.read_parquet_metadata(part.path)[COUNTS_KEY])
-    chosen, n_seen, shortest, longest = counts
-    return Chosen(**chosen), n_seen, shortest, longest
+def _read_counts(part: Part) -> tuple[int, list[int], int | None, int | None]:
+    """Return how many records were read, and of `Candidates` the counts."""
+    n_read, n_seen, shortest, longest = json.loads(pl.read_parquet_metadata(part.path)[COUNTS_KEY])
+    return n_read, n_seen, shortest, longest
 
 
 def _joined(source: RecordSource, parts: Sequence[Part]) -> tuple[Candidates, pl.DataFrame]:
     """Return what may be drawn of a source, and the pieces left out, from its parts in order.
 
-    Raises InputError if ``where`` leaves nothing, or the source holds no text.
+    Raises InputError if the source holds no text.
     """
-    found, chosen = Candidates(parts[0].drawing.sample), Chosen()
+    found = Candidates(parts[0].drawing.sample)
     pieces = [dropped_frame()]
     for part in parts:
-        of_part, n_seen, shortest, longest = _read_counts(part)
-        chosen.add(of_part)
+        _, n_seen, shortest, longest = _read_counts(part)
         found.add(pl.read_parquet(part.path), n_seen, shortest, longest)
         if part.drawing.passages is not None:
             pieces.append(pl.read_parquet(part.pieces))
-    chosen.tell(place_of(source))
     left_out = pl.concat(pieces)
     if not sum(found.n_seen) and left_out.is_empty():
         raise InputError(no_text(source))

@@ -1,20 +1,19 @@
 """Records of a source, file by file: what the files of a hub dataset and local ones have in common.
 
 A source is a list of files that are read apart from each other, in any order and several at once:
-which records of a file are read depends on the file, the conditions and the limit's share. A limit
-is met in looks: in the first each file is asked for an even share; what short files lack is shared
-out in the next among those that gave all they were asked for.
+which records of a file are read depends on the file and the limit's share. A limit is met in looks:
+in the first each file is asked for an even share; what short files lack is shared out in the next
+among those that gave all they were asked for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 from psibench.config.sources import FilesSource, RecordSource
 from psibench.errors import InputError
 from psibench.sources.files import READERS, LocalFile, TextFiles, local_record_files
 from psibench.sources.hub import HubFile, hub_record_files
-from psibench.sources.where import Chosen
 
 NumberedRecord = tuple[str, dict[str, Any], str]
 """Origin, record, and its id by file and number."""
@@ -25,7 +24,7 @@ RecordFile = LocalFile | TextFiles | HubFile
 
 
 class Portion(NamedTuple):
-    """Records of a file that meet the conditions, from ``start`` up to ``stop``; None: to the end.
+    """Records of a file from ``start`` up to ``stop``; None: to the end.
 
     ``file`` is the number of the file in its source.
     """
@@ -74,45 +73,27 @@ def next_look(limit: int | None, n_files: int, given: Mapping[Portion, int]) -> 
 
 
 def portion_records(
-    source: RecordSource,
-    file: RecordFile,
-    portion: Portion,
-    columns: Sequence[str],
-    *,
-    chosen: Chosen,
+    file: RecordFile, portion: Portion, columns: Sequence[str]
 ) -> Iterator[NumberedRecord]:
-    """Yield the records of a portion, counted in ``chosen``.
-
-    Raises InputError if the file cannot be read, has no columns and there are conditions, or lacks
-    one of theirs.
-    """
-    rows = _numbered(source, file, columns)
-    return chosen.keep(rows, source.where, start=portion.start, stop=portion.stop)
+    """Yield the records of a portion; raises InputError if the file cannot be read."""
+    records = islice(enumerate(file.records(columns)), portion.start, portion.stop)
+    for number, (origin, record) in records:
+        yield origin, record, f"{file.key}:{number}"
 
 
 def numbered_records(source: RecordSource, columns: Sequence[str]) -> Iterator[NumberedRecord]:
     """Yield ``(origin, record, id by file and number)`` of what is read of a source, in order.
 
-    Raises InputError if the source cannot be read, or ``where`` leaves nothing.
+    Raises InputError if the source cannot be read.
     """
-    files, chosen = record_files(source), Chosen()
+    files = record_files(source)
     given: dict[Portion, int] = {}
     while look := next_look(source.max_documents, len(files), given):
         for portion in look:
-            n_before = chosen.n_kept
-            yield from portion_records(source, files[portion.file], portion, columns, chosen=chosen)
-            given[portion] = chosen.n_kept - n_before
-    chosen.tell(place_of(source))
-
-
-def _numbered(
-    source: RecordSource, file: RecordFile, columns: Sequence[str]
-) -> Iterator[NumberedRecord]:
-    if file.is_whole and source.where:
-        raise InputError(f"{file}: a text file has no columns; take `where` away")
-    named = [*columns, *(one.column for one in source.where)]
-    for number, (origin, record) in enumerate(file.records(named)):
-        yield origin, record, f"{file.key}:{number}"
+            given[portion] = 0
+            for record in portion_records(files[portion.file], portion, columns):
+                given[portion] += 1
+                yield record
 
 
 def source_records(
@@ -120,8 +101,7 @@ def source_records(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield ``(origin, record)`` of what is read of a source, in order.
 
-    Raises InputError if the source cannot be read, is text without columns, or ``where`` leaves
-    nothing.
+    Raises InputError if the source cannot be read, or is text without columns.
 
     Parameters
     ----------

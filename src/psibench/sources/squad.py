@@ -34,8 +34,8 @@ def read_squad_files(paths: Sequence[str | Path]) -> pl.DataFrame:
 def read_hub_questions(source: HubSource) -> pl.DataFrame:
     """Read a SQuAD-like dataset (id, question, context, answers) into QUESTIONS rows.
 
-    Raises InputError if the dataset cannot be loaded, lacks a column, an answer is not at its
-    offset, or ``where`` leaves nothing.
+    Raises InputError if the dataset cannot be loaded or lacks a column, or an answer is not at its
+    offset.
     """
     rows: list[Row] = []
     columns = ("id", "question", "context", "answers")
