@@ -73,7 +73,7 @@ class Ours:
             backend="sentence-transformers", checkpoint=CHECKPOINT, max_tokens=max_tokens
         )
         self.settings = Encoding.model_validate({"device": "cpu", "dtype": dtype})
-        self.encoder, _ = open_encoder(entry, self.settings, model="bench")
+        self.encoder, _ = open_encoder(entry, self.settings)
         self.engine = "torch" if getattr(self.encoder, "compiled", None) is None else "openvino"
         self.stats: Any = None
 

@@ -92,7 +92,7 @@ def encoding(n: int) -> Work:
     entry = load_registry()["minilm-static"]
     assert isinstance(entry, EncoderModel)
     settings, texts = Encoding(device="cpu"), made_up_texts(n)
-    encoder, _ = open_encoder(entry, settings, model="growth")
+    encoder, _ = open_encoder(entry, settings)
     folder = tempfile.mkdtemp()
     store = EmbeddingStore(folder, encoder.fingerprint)
     return lambda: encode_texts(

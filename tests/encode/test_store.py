@@ -5,8 +5,6 @@ import pytest
 from psibench.encode import store as embedding_store
 from psibench.encode.store import (
     EmbeddingStore,
-    StoredDocuments,
-    key_array,
     store_fingerprint,
     text_key,
 )
@@ -148,24 +146,6 @@ def test_blocks_give_every_place_once_within_the_memory(tmp_path, storage, block
         np.testing.assert_array_equal(vectors.offsets, expected.offsets)
         seen += places.tolist()
     assert sorted(seen) == list(range(150))
-
-
-def test_documents_in_memory_come_as_those_of_the_store_do(store):
-    rng = np.random.default_rng(4)
-    keys = [text_key(str(i)) for i in range(40)]
-    for first in range(0, 40, 10):
-        counts = rng.integers(0, 5, 10).tolist()
-        store.add(keys[first : first + 10], rows(*counts, seed=first))
-    asked = key_array([keys[i] for i in rng.integers(0, 40, 60)])
-    corpus, size = StoredDocuments(store, asked), store.block_size(asked)
-    assert len(list(corpus.blocks(size))) == 1
-    assert corpus.loaded(size - 1) is corpus
-    some = np.flatnonzero(rng.random(60) < 0.4)
-    (expected,) = corpus.take(some).blocks(size)
-    (found,) = corpus.loaded(size).take(some).blocks(size)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_array_equal(found[1].values, expected[1].values)
-    np.testing.assert_array_equal(found[1].offsets, expected[1].offsets)
 
 
 def test_keys_that_share_their_beginning_are_told_apart(store):

@@ -13,8 +13,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    BertConfig,
-    BertForSequenceClassification,
 )
 
 from psibench.config.rerankers import (
@@ -182,7 +180,7 @@ def test_logit_becomes_a_score_though_the_checkpoint_declares_no_activation(load
 
 
 def test_several_classes_or_no_trained_head_are_refused(tmp_path, checkpoint, load):
-    tiny.save_bert(tmp_path, n_labels=3)
+    tiny.save_bert(tmp_path, num_labels=3)
     for kind in ("bert", "flag"):
         with pytest.raises(InputError, match="has 3 outputs; a reranker has 1"):
             load(kind, checkpoint=str(tmp_path))
@@ -225,9 +223,7 @@ def test_more_tokens_than_positions_are_refused(load):
 
 
 def test_a_network_that_fails_at_its_first_pair_is_refused_when_loaded(tmp_path, load):
-    tiny.save_bert(tmp_path)  # its tokenizer numbers the query 0 and the text 1
-    config = BertConfig.from_pretrained(tmp_path, type_vocab_size=1)
-    BertForSequenceClassification(config).save_pretrained(tmp_path)
+    tiny.save_bert(tmp_path, type_vocab_size=1)  # its tokenizer numbers query and text 0 and 1
     with pytest.raises(InputError, match=r"cannot be loaded \(IndexError"):
         load("bert", checkpoint=str(tmp_path))
 
@@ -288,8 +284,9 @@ def test_code_of_a_checkpoint_runs_only_where_the_entry_says_so(remote, load, sc
     found = score(load("bert", **allowed), [("w1", "w2")])
     # [CLS] w1 [SEP] w2 [SEP] are 2, 5, 3, 6, 3.
     assert found.raw[0] == pytest.approx(0.19, abs=1e-5)
-    with pytest.raises(InputError, match="cannot be loaded"):
-        load("bert", checkpoint=str(remote))
+    for kind in ("bert", "flag"):
+        with pytest.raises(InputError, match="cannot be loaded"):
+            load(kind, checkpoint=str(remote))
     (remote / "code.py").write_text(REMOTE.replace("self.post_init()", "self.no_such_thing"))
     with pytest.raises(InputError, match=r"cannot be loaded \(AttributeError"):
         load("bert", **allowed | {"revision": "b" * 40})

@@ -65,28 +65,31 @@ def save_llama_tokenizer(folder: Path) -> int:
     )  # fmt: skip
 
 
-def save_bert(folder: Path, *, n_labels: int = 1, positions: int = 512) -> Path:
-    from transformers import BertConfig, BertForSequenceClassification
+def network(kind: str, *, seed: int, **config):
+    """Make a tiny network with random weights, of transformers' classes: `BertFor...` or so."""
+    import transformers
 
+    torch.manual_seed(seed)
+    configured = getattr(transformers, f"{kind.partition('For')[0]}Config")(
+        **{"max_position_embeddings": 512, "initializer_range": 0.4} | SIZES | config
+    )
+    return getattr(transformers, kind)(configured).eval()
+
+
+def save_bert(folder: Path, **config) -> Path:
     size = save_bert_tokenizer(folder)
-    torch.manual_seed(1)
-    config = BertConfig(
-        vocab_size=size, max_position_embeddings=positions, num_labels=n_labels,
-        initializer_range=0.4, **SIZES,
-    )  # fmt: skip
-    BertForSequenceClassification(config).save_pretrained(folder)
+    config = {"num_labels": 1} | config
+    model = network("BertForSequenceClassification", seed=1, vocab_size=size, **config)
+    model.save_pretrained(folder)
     return folder
 
 
 def xlm_roberta(size: int):
-    from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
-
-    torch.manual_seed(2)
-    config = XLMRobertaConfig(
-        vocab_size=size, max_position_embeddings=514, pad_token_id=1, bos_token_id=0,
-        eos_token_id=2, num_labels=1, type_vocab_size=1, initializer_range=0.4, **SIZES,
+    return network(
+        "XLMRobertaForSequenceClassification", seed=2, vocab_size=size, num_labels=1,
+        max_position_embeddings=514, pad_token_id=1, bos_token_id=0, eos_token_id=2,
+        type_vocab_size=1,
     )  # fmt: skip
-    return XLMRobertaForSequenceClassification(config).eval()
 
 
 def save_xlm_roberta(folder: Path) -> Path:
@@ -95,16 +98,13 @@ def save_xlm_roberta(folder: Path) -> Path:
 
 
 def save_modernbert(folder: Path) -> Path:
-    from transformers import ModernBertConfig, ModernBertForSequenceClassification
-
-    size = save_bert_tokenizer(folder, types=False)
-    torch.manual_seed(3)
-    config = ModernBertConfig(
-        vocab_size=size, max_position_embeddings=512, num_labels=1, pad_token_id=0,
-        cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3, local_attention=8,
-        global_attn_every_n_layers=2, initializer_range=0.4, classifier_pooling="mean", **SIZES,
+    model = network(
+        "ModernBertForSequenceClassification", seed=3, num_labels=1,
+        vocab_size=save_bert_tokenizer(folder, types=False), pad_token_id=0, cls_token_id=2,
+        sep_token_id=3, bos_token_id=2, eos_token_id=3, local_attention=8,
+        global_attn_every_n_layers=2, classifier_pooling="mean",
     )  # fmt: skip
-    ModernBertForSequenceClassification(config).save_pretrained(folder)
+    model.save_pretrained(folder)
     return folder
 
 
@@ -166,31 +166,24 @@ def save_jina_bert(folder: Path) -> Path:
 
 
 def save_gemma(folder: Path) -> Path:
-    from transformers import GemmaConfig, GemmaForCausalLM
-
-    size = save_llama_tokenizer(folder)
-    torch.manual_seed(6)
-    config = GemmaConfig(
-        vocab_size=size, num_key_value_heads=1, head_dim=8, max_position_embeddings=512,
-        pad_token_id=0, eos_token_id=1, bos_token_id=2, initializer_range=0.4, **SIZES,
+    model = network(
+        "GemmaForCausalLM", seed=6, vocab_size=save_llama_tokenizer(folder), head_dim=8,
+        num_key_value_heads=1, pad_token_id=0, eos_token_id=1, bos_token_id=2,
     )  # fmt: skip
-    GemmaForCausalLM(config).save_pretrained(folder)
+    model.save_pretrained(folder)
     return folder
 
 
 def save_qwen3(folder: Path, special: list[str] = QWEN3_SPECIAL) -> Path:
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     size = save_tokenizer(
         folder, special, eos_token="<|im_end|>", pad_token="<|endoftext|>", unk_token="<unk>",
         additional_special_tokens=["<|im_start|>", "<think>", "</think>"], padding_side="left",
     )  # fmt: skip
-    torch.manual_seed(7)
-    config = Qwen3Config(
-        vocab_size=size, num_key_value_heads=2, head_dim=8, max_position_embeddings=512,
-        pad_token_id=0, eos_token_id=2, bos_token_id=0, initializer_range=0.4, **SIZES,
+    model = network(
+        "Qwen3ForCausalLM", seed=7, vocab_size=size, head_dim=8, num_key_value_heads=2,
+        pad_token_id=0, eos_token_id=2, bos_token_id=0,
     )  # fmt: skip
-    Qwen3ForCausalLM(config).save_pretrained(folder)
+    model.save_pretrained(folder)
     return folder
 
 

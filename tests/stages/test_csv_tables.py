@@ -21,7 +21,7 @@ def written(tmp_path, frame: pl.DataFrame) -> list[dict[str, str]]:
     return rows_of(tmp_path / "any.csv")
 
 
-def test_lists_become_json_and_bytes_hexadecimal_digits(tmp_path):
+def test_lists_and_structs_become_json_and_bytes_hexadecimal_digits(tmp_path):
     frame = pl.DataFrame(
         {
             "_id": ["q1", "q2", "q3"],
@@ -30,6 +30,7 @@ def test_lists_become_json_and_bytes_hexadecimal_digits(tmp_path):
             "names": [["ü", "b,𝒳"], ['d"e'], None],
             "nested": pl.Series([[[1], []], [], None], dtype=pl.List(pl.List(pl.Int8))),
             "key": [b"\x00\xff", b"", None],
+            "place": [{"start": 1, "ids": ["a"]}, {"start": None, "ids": []}, None],
         }
     )
     first, second, third = written(tmp_path, frame)
@@ -40,21 +41,17 @@ def test_lists_become_json_and_bytes_hexadecimal_digits(tmp_path):
         "names": '["ü", "b,𝒳"]',  # as they are, not in escapes
         "nested": "[[1], []]",
         "key": "00ff",
+        "place": '{"start": 1, "ids": ["a"]}',
     }
-    assert [json.loads(second[name]) for name in ("span", "pair", "names", "nested")] == [
+    assert [json.loads(second[name]) for name in ("span", "pair", "names", "nested", "place")] == [
         [],
         [3, 4],
         ['d"e'],
         [],
+        {"start": None, "ids": []},
     ]
     assert second["key"] == ""
     assert set(third.values()) == {"q3", ""}
-
-
-def test_structs_become_json_objects(tmp_path):
-    frame = pl.DataFrame({"place": [{"start": 1, "ids": ["a"]}, {"start": None, "ids": []}]})
-    found = [json.loads(row["place"]) for row in written(tmp_path, frame)]
-    assert found == [{"start": 1, "ids": ["a"]}, {"start": None, "ids": []}]
 
 
 def test_numbers_have_six_decimals_and_nulls_are_empty(tmp_path):

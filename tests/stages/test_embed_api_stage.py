@@ -185,19 +185,6 @@ def test_texts_are_read_block_by_block(tmp_path, server, monkeypatch):
     assert used["requests"] == 4  # a document a block; the fourth is stored by then
 
 
-def test_faults_on_the_way_change_no_vector(tmp_path):
-    documents = {f"d{n}": f"word{n} one two" for n in range(24)}
-    write_texts(tmp_path / "a", documents, {})
-    faults = ["429:0.05", "500", "truncated", "", "wrong_count", "nan", "reset", "503", ""]
-    with EmbeddingServer(EmbeddingStandIn(faults)) as server:
-        entry = entry_of(server)
-        table, used = embed_all(tmp_path, entry)
-    found = store_of(tmp_path, entry).load(table["key"].to_list()).values
-    for vector, text in zip(found, documents.values(), strict=True):
-        np.testing.assert_allclose(vector, unit(text), atol=1e-6)
-    assert (used["requests"], used["retries"]) == (12, 7)
-
-
 def test_texts_without_a_visible_character_are_not_asked_and_get_zeros(tmp_path, server):
     write_texts(tmp_path / "a", {"d1": "some words", "d2": " \n", "d3": ""}, {})
     table, _ = embed_all(tmp_path, entry_of(server))

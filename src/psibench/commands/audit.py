@@ -142,7 +142,7 @@ def audit(
         count = token_counter(entry.tokenizer)
     else:
         assert isinstance(entry, EncoderModel)
-        reader = encoder.encoder if encoder else open_encoder(entry, Encoding(), model=model)[0]
+        reader = encoder.encoder if encoder else open_encoder(entry, Encoding())[0]
         name = entry.checkpoint
         embedded = name.startswith(EMBEDDED_PREFIX)
         count = token_counter(name if embedded else str(checkpoint_folder(entry)))

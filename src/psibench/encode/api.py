@@ -106,7 +106,7 @@ def run_embed_api(
         for source, own, rows in zip(sources, ids, frames, strict=True)
     ]
     write_table(pl.concat(tables), encodings, ENCODINGS, provenance=provenance)
-    used = {"model": model} | service.spending()
+    used = {"model": model} | service.ledger.spending()
     frame = pl.DataFrame([used], EMBEDDING_USAGE.empty().schema)
     write_table(frame, usage, EMBEDDING_USAGE, provenance=provenance)
 
@@ -124,8 +124,8 @@ def service_revision(model: str, entry: EmbeddingApiModel) -> dict[str, str]:
 class EmbeddingService:
     """Asks a service for the vectors that its model's store lacks.
 
-    ``texts`` says what is sent of a text, ``vectors`` is the store; ``job`` is the name under which
-    the spending is kept.
+    ``texts`` says what is sent of a text, ``vectors`` is the store, ``ledger`` what was spent under
+    the name ``job``.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class EmbeddingService:
         self.texts = load_api_texts(entry, model=model)
         folder = Path(store) / "embeddings" / model
         self.vectors = EmbeddingStore(folder, self.texts.fingerprint, storage=storage)
-        self._ledger = Ledger(
+        self.ledger = Ledger(
             folder, job=job, usd_per_million=entry.price, limit_usd=entry.budget_usd
         )
         self._stop: StopCheck | None = None
@@ -171,11 +171,7 @@ class EmbeddingService:
         try:
             return asyncio.run(run())
         finally:
-            self._ledger.close()
-
-    def spending(self) -> dict[str, Any]:
-        """Sum up what the job has asked; see `Ledger.spending`."""
-        return self._ledger.spending()
+            self.ledger.close()
 
     async def source(self, source: Source) -> pl.DataFrame:
         """Ask for a source; returns its columns of the encodings table."""
@@ -214,7 +210,7 @@ class EmbeddingService:
             tokens_per_request=entry.tokens_per_request,
         )
         if self._client is None:  # with nothing to ask no key is needed
-            self._client = EmbeddingClient(entry, self._model, self._ledger, dim=self._dim)
+            self._client = EmbeddingClient(entry, self._model, self.ledger, dim=self._dim)
         client = self._client
 
         async def embed_part(part: range) -> None:

@@ -182,7 +182,7 @@ def run_encode(
     sources = list_sources(domains, corpora, queries)
     part = Shard() if shard is None else Shard.parse(shard)
     n_texts = sum(map(len, map(read_ids, sources)))  # before a model is loaded: a GPU would wait
-    encoder, about = open_encoder(entry, settings, model=model)
+    encoder, dtype = open_encoder(entry, settings)
     vectors = open_store(
         model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
     )
@@ -208,7 +208,7 @@ def run_encode(
             source.domain, source.role, n_distinct, n_new,
         )  # fmt: skip
     params = retrieval_params(entry) | {
-        "dtype": about["dtype"],
+        "dtype": dtype,
         "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
     }
     salts = {role: encoder.salt(role) for role in ("query", "document")}
@@ -223,15 +223,10 @@ def run_encode(
     write_table(table, output, spec, provenance=provenance)
 
 
-def open_encoder(
-    entry: EncoderModel, settings: Encoding, *, model: str
-) -> tuple[Encoder, dict[str, Any]]:
-    """Load an encoder on the device and in the number format that entry and settings ask for.
+def open_encoder(entry: EncoderModel, settings: Encoding) -> tuple[Encoder, str]:
+    """Load an encoder on the device that the settings ask for.
 
-    Returns
-    -------
-    tuple
-        The encoder, and for the log: model, device and number format.
+    Also returns its number format: the entry's, else that of the settings.
     """
     device = pick_device(settings.device)
     dtype = getattr(entry, "dtype", None) or settings.dtype
@@ -239,9 +234,9 @@ def open_encoder(
         dtype = fast_dtype(device)
     encoder = load_encoder(entry, device=device, dtype=dtype)
     # Some encoders have one number format only.
-    used = getattr(encoder, "dtype", "float32")
+    used = str(getattr(encoder, "dtype", "float32"))
     logger.info("device %s, dtype %s", device, used)
-    return encoder, {"model": model, "device": device, "dtype": str(used)}
+    return encoder, used
 
 
 def revisions_of(model: str, entry: EncoderModel) -> dict[str, str]:

@@ -13,7 +13,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -129,13 +129,10 @@ class EmbeddingStore:
         counts: np.ndarray = self._parts.counts[texts]
         return counts
 
-    def order(self, keys: np.ndarray) -> np.ndarray:
-        """Return the places of ``keys`` in the order of the store's parts, (n,) int64."""
-        return np.argsort(self._parts.require(keys), kind="stable")
-
-    def block_size(self, keys: np.ndarray) -> int:
-        """Return the bytes of one block with all of these texts; see `blocks`."""
-        return 4 * (int(self.count(keys).sum()) * self._parts.dim + len(keys))
+    def documents(self, keys: np.ndarray, *, block_bytes: int) -> "Vectors | StoredDocuments":
+        """Return a corpus: its vectors, where they fit one block, or those that are read anew."""
+        fits = 4 * int(self.count(keys).sum()) * self._parts.dim <= block_bytes
+        return self.load(keys) if fits else StoredDocuments(self, keys)
 
     def load(self, keys: Sequence[bytes] | np.ndarray) -> Vectors:
         """Load the vectors of texts, in the order of ``keys``."""
@@ -179,14 +176,10 @@ class EmbeddingStore:
 
 @dataclass(frozen=True)
 class StoredDocuments:
-    """A corpus in a store: document ``i`` has the vectors of ``keys[i]``.
-
-    ``held`` has them in the same order, where they are in memory.
-    """
+    """A corpus in a store: document ``i`` has the vectors of ``keys[i]``."""
 
     store: EmbeddingStore
     keys: np.ndarray
-    held: Vectors | None = None
 
     @property
     def n_documents(self) -> int:
@@ -198,23 +191,13 @@ class StoredDocuments:
         """Whether each document has one vector."""
         return bool((self.store.count(self.keys) == 1).all())
 
-    def loaded(self, block_bytes: int) -> "StoredDocuments":
-        """Hold the vectors of all documents in memory, if they fit one block."""
-        if self.store.block_size(self.keys) > block_bytes:
-            return self
-        return replace(self, held=self.store.load(self.keys))
-
     def take(self, documents: np.ndarray) -> "StoredDocuments":
         """Return some documents, numbered in the order given."""
-        held = self.held and self.held.take(documents)
-        return StoredDocuments(self.store, self.keys[documents], held)
+        return StoredDocuments(self.store, self.keys[documents])
 
     def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
         """Yield documents in the order of the store; see `DocumentVectors`."""
-        if self.held is None:
-            return self.store.blocks(self.keys, block_bytes)
-        order = self.store.order(self.keys)
-        return iter([(order, self.held.take(order))])
+        return self.store.blocks(self.keys, block_bytes)
 
 
 class _Parts:

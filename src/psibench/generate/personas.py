@@ -85,7 +85,7 @@ def run_personas(
     model, source = section.model, section.source
     dense = _dense_model(model, entry)
     frame, personas = read_table(documents, DOCUMENTS), read_personas(section)
-    encoder, about = open_encoder(dense, settings, model=model)
+    encoder, dtype = open_encoder(dense, settings)
     vectors = open_store(
         model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
     )
@@ -114,7 +114,7 @@ def run_personas(
         params={
             **retrieval_params(dense),
             "n_candidates": section.n_candidates,
-            "dtype": about["dtype"],
+            "dtype": dtype,
             "fingerprint": encoder.fingerprint,
         },
         revisions=revisions | dataset_revisions(source),

@@ -19,7 +19,7 @@ from psibench.models.transformer import TransformerEncoder
 from psibench.probes.settings import NO_GRADIENTS
 from psibench.progress import Progress
 from psibench.stopping import watched_stop
-from psibench.text.lengths import neighbours
+from psibench.text.lengths import in_blocks
 
 GRADIENT_ROOM = 4
 """Tokens of a batch that are encoded at once, per token whose gradient is taken: states stay."""
@@ -77,8 +77,7 @@ class ProbeEncoder:
             self.encoder, self.store = self._service.texts, self._service.vectors
             self.dtype = "float32"
             return
-        self.encoder, about = open_encoder(entry, settings, model=model)
-        self.dtype = str(about["dtype"])
+        self.encoder, self.dtype = open_encoder(entry, settings)
         self.store = open_store(
             model, store=store, fingerprint=self.encoder.fingerprint, storage=settings.storage
         )
@@ -101,9 +100,9 @@ class ProbeEncoder:
         assert self._service is not None
         service = self._service
         with watched_stop() as stop:
-            for start, end in neighbours(texts, BLOCK_CHARS):
-                block = service.block(texts[start:end], role, title=f"probe, {role}")
-                yield from service.ask([block], stop=stop)[0]
+            for block in in_blocks(texts, len, BLOCK_CHARS):
+                asked = service.block(block, role, title=f"probe, {role}")
+                yield from service.ask([asked], stop=stop)[0]
 
     def _encoded(
         self, texts: Sequence[str], keys: Sequence[bytes], role: Role
@@ -118,9 +117,10 @@ class ProbeEncoder:
             encoding = TextEncoding(
                 encoder, self.store, self._settings, stop=stop, advance=progress.advance
             )
-            for start, end in neighbours(texts, BLOCK_CHARS):
-                items = encoder.tokenize(texts[start:end], role)
-                encoding.add(keys[start:end], items)
+            left = iter(keys)
+            for block in in_blocks(texts, len, BLOCK_CHARS):
+                items = encoder.tokenize(block, role)
+                encoding.add([next(left) for _ in block], items)
                 yield from items
             encoding.finish()
             encoding.stats.log()

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from psibench.encode.store import StoredDocuments
 from psibench.metrics.ranking import ranking_metrics
 from psibench.models.dtypes import pick_device
 from psibench.probes.encoding import ProbeEncoder
@@ -81,7 +80,7 @@ class Collection:
         vectors. Returns query_id, the number of the query's row, doc_id and score.
         """
         vectors = encoder.vectors(encoder.encode(asked["text"].to_list(), "query"))
-        corpus = StoredDocuments(encoder.store, documents).loaded(BLOCK_BYTES // 2)
+        corpus = encoder.store.documents(documents, block_bytes=BLOCK_BYTES // 2)
         numbers = pl.int_range(asked.height, dtype=pl.UInt32, eager=True)
         found = []
         for domain in self.domains:

@@ -9,7 +9,7 @@ import polars as pl
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import Bm25Model, EmbeddingApiModel, EncoderEntry
-from psibench.encode.store import StoredDocuments, fingerprint_of, key_array, open_store
+from psibench.encode.store import fingerprint_of, key_array, open_store
 from psibench.models.dtypes import pick_device
 from psibench.search.bm25 import search_bm25
 from psibench.search.exact import search_vectors
@@ -94,8 +94,8 @@ def run_vector_search(
     )
     block_bytes = block_mib * 1024 * 1024
     questions = query_store.load(asked["key"].to_list())
-    corpus = StoredDocuments(document_store, key_array(documents["key"].to_list()))
-    corpus = corpus.loaded(block_bytes // 2)
+    keys = key_array(documents["key"].to_list())
+    corpus = document_store.documents(keys, block_bytes=block_bytes // 2)
     frames = []
     for domain in domains:
         mine, inside = ((side["domain"] == domain).arg_true() for side in (asked, documents))

@@ -52,16 +52,10 @@ def count_in_parts(count: TokenCounter) -> TokenCounter:
     """Return a counter that hands on ``PART_CHARS`` characters at once, or one longer text."""
 
     def measure(texts: Sequence[str]) -> np.ndarray:
-        parts = [count(texts[start:end]) for start, end in neighbours(texts, PART_CHARS)]
+        parts = [count(part) for part in in_blocks(texts, len, PART_CHARS)]
         return np.concatenate([np.zeros(0, dtype=np.int32), *parts])
 
     return measure
-
-
-def neighbours(texts: Sequence[str], most_chars: int) -> Iterator[tuple[int, int]]:
-    """Yield [start, end) of texts of at most so many characters together; a longer one is alone."""
-    for block in in_blocks(range(len(texts)), lambda place: len(texts[place]), most_chars):
-        yield block[0], block[-1] + 1
 
 
 def in_blocks(
