@@ -233,7 +233,7 @@ def test_a_tokenizers_identity_is_its_content_not_how_it_was_called(tmp_path):
         tokenizer_identity(object(), name="t")
 
 
-@pytest.mark.parametrize("fault", ["500", "truncated", "wrong_count"])
+@pytest.mark.parametrize("fault", ["500", "429:0.05", "reset", "truncated", "wrong_count"])
 def test_what_may_pass_is_asked_again_and_counted(tmp_path, fault):
     with EmbeddingServer(EmbeddingStandIn([fault])) as server:
         entry = entry_of(url=server.url("openai"), concurrency=1)
