@@ -114,8 +114,8 @@ class EmbeddingStandIn:
     ----------
     faults
         What goes wrong with the first requests, one each: ``429`` or ``429:SECONDS`` (Retry-After),
-        any other status of 400 and above, ``slow:SECONDS``, ``truncated`` (half the JSON),
-        ``wrong_count``, ``nan``, ``reset``; an empty string for none.
+        any other status of 400 and above, ``truncated`` (half the JSON), ``wrong_count``, ``nan``,
+        ``reset``; an empty string for none.
     key
         Key that requests have to bear; others get 401, which repeats what they sent.
     delay_s
@@ -127,8 +127,6 @@ class EmbeddingStandIn:
         Style, body and headers of all requests, in order.
     n_answered
         Whole answers.
-    most_at_once
-        Requests that were under way at the same time, at the most.
     dim
         Dimensions of vectors: fewer than the server's, which are then cut off.
     """
@@ -137,31 +135,22 @@ class EmbeddingStandIn:
         self, faults: Iterable[str] = (), *, key: str | None = None, delay_s: float = 0.0
     ) -> None:
         self.asked: list[tuple[str, dict[str, Any], dict[str, str]]] = []
-        self.n_answered = self.most_at_once = self._n_under_way = 0
+        self.n_answered = 0
         self.dim = DIM
         self._key, self._delay_s, self._faults = key, delay_s, iter(list(faults))
 
     def app(self) -> web.Application:
         """Return the web application."""
-
-        async def counted(request: web.Request) -> web.StreamResponse:
-            self._n_under_way += 1
-            self.most_at_once = max(self.most_at_once, self._n_under_way)
-            try:
-                return await self._answer(request)
-            finally:
-                self._n_under_way -= 1
-
         app = web.Application(client_max_size=64 << 20)
         for path in STYLE_AT:
-            app.router.add_post(path, counted)
+            app.router.add_post(path, self._answer)
         return app
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         style = STYLE_AT[request.path]
         self.asked.append((style, await request.json(), dict(request.headers)))
         fault, _, amount = next(self._faults, "").partition(":")
-        await asyncio.sleep(float(amount) if fault == "slow" else self._delay_s)
+        await asyncio.sleep(self._delay_s)
         sent = request.headers.get("Authorization", "")
         if self._key is not None and sent != f"Bearer {self._key}":
             return web.json_response(error_body(style, f"invalid key {sent}"), status=401)
@@ -173,19 +162,18 @@ class EmbeddingStandIn:
             data = answer(style, await request.json())
         except BadRequestError as error:
             return web.json_response(error_body(style, str(error)), status=400)
-        vectors = data["embeddings"]["float"] if "embeddings" in data else data["data"]
+        rows = data["embeddings"]["float"] if "embeddings" in data else data["data"]
+        vectors = [row if isinstance(row, list) else row["embedding"] for row in rows]
         for vector in vectors:
-            del (vector if isinstance(vector, list) else vector["embedding"])[self.dim :]
+            del vector[self.dim :]
         if fault == "wrong_count":
-            vectors.pop()
+            rows.pop()
         if fault == "nan":
-            (vectors[0] if isinstance(vectors[0], list) else vectors[0]["embedding"])[0] = float(
-                "nan"
-            )
+            vectors[0][0] = float("nan")
         if fault == "reset":
             request.transport.abort()
         text = json.dumps(data)
-        self.n_answered += not fault or fault == "slow"
+        self.n_answered += not fault
         return web.Response(
             text=text[: len(text) // 2] if fault == "truncated" else text,
             content_type="application/json",

@@ -48,24 +48,11 @@ def test_identity_is_that_of_the_content_not_of_the_place(tiny_bert, copy):
     assert identity.startswith("sha256:")
 
 
-def flip_last_byte(path):
-    data = bytearray(path.read_bytes())
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-
-
-def add_file(folder):
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text("{}")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda folder: flip_last_byte(folder / "model.safetensors"),
-        add_file,
-        lambda folder: save_bert(folder, seed=7),  # trained in place
-    ],
-)
-def test_identity_changes_with_what_decides_the_vectors(tiny_bert, copy, change):
-    change(copy)
-    assert checkpoint_identity(str(copy), None) != checkpoint_identity(str(tiny_bert), None)
+def test_identity_changes_with_what_decides_the_vectors(copy):
+    found = [checkpoint_identity(str(copy), None)]
+    save_bert(copy, seed=7)  # trained in place
+    found.append(checkpoint_identity(str(copy), None))
+    (copy / "1_Pooling").mkdir()
+    (copy / "1_Pooling" / "config.json").write_text("{}")
+    found.append(checkpoint_identity(str(copy), None))
+    assert len(set(found)) == 3

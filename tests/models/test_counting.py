@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -19,23 +16,11 @@ def test_counts_leave_special_tokens_out(tiny_bert):
 
 def test_the_embedded_tokenizer_counts_as_transformers_does():
     texts = [
-        "", " \n\t ", "It's a café; naïve coöperation (2,299 for 860).", "UPPER lower ÄÖÜ ß",
-        "什么是猫？猫是一种动物。", "ما هذا؟ مَا هَذَا", "ภาษาไทย", "हिन्दी",
-        "\U0001f600\U0001d49c x\u0301",
-        "[CLS] [MASK] a [SEP] [UNK]", "def f(x):\n    return x ** 2  # ...", "a" * 300,
-        "word " * 3000,
+        "", " \n\t ", "It's a café; naïve coöperation (2,299 for 860).", "什么是猫？", "ภาษาไทย",
+        "\U0001f600 x\u0301", "[CLS] [MASK] a [SEP] [UNK]", "a" * 300, "word " * 3000,
     ]  # fmt: skip
     by_folder = token_counter(resolve_checkpoint(MINILM))
     assert token_counter(MINILM)(texts).tolist() == by_folder(texts).tolist()
-
-
-def test_counting_by_the_embedded_tokenizer_imports_no_network():
-    code = (
-        "import sys; from psibench.models.counting import token_counter; "
-        f"assert token_counter('{MINILM}')(['two words']).tolist() == [2]; "
-        "assert not {'torch', 'transformers'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", ["nobody/nothing-here", "./nowhere", "embedded:other"])

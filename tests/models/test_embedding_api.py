@@ -31,7 +31,6 @@ from psibench.llm.standin.rules import word_vector
 from psibench.llm.usage import Usage
 
 KEY = "pa-0123456789abcdefghijklmnop"
-OPENAI = {"query_fields": {"encoding_format": "float"}, "document_fields": {"dimensions": 64}}
 VOYAGE = {
     "query_fields": {"input_type": "query", "truncation": False},
     "document_fields": {"input_type": "document", "truncation": False},
@@ -116,7 +115,6 @@ def test_vectors_come_in_the_order_of_their_index():
         ([[1, 0]], "wrong_count"),
         ([[1, 0], [1]], "not_numbers"),
         ([[], []], "wrong_shape"),
-        ([1, 2], "wrong_shape"),
         ([[1, 0], [float("inf"), 0]], "not_finite"),
         ([[1, 0], [0, 0]], "zero_vector"),
         ([[1, 0], [10**400, 0]], "not_numbers"),
@@ -189,16 +187,8 @@ def test_no_text_is_sent_that_has_more_tokens_than_the_model_reads(tmp_path):
 
 def test_the_fingerprint_tells_models_and_cuts_apart_not_hosts_and_prices(tmp_path):
     entry = entry_of(**VOYAGE)
-    same = entry_of(
-        **VOYAGE,
-        url="https://elsewhere.example/v1/embeddings",
-        key_env=None,
-        price=2.0,
-        budget_usd=1,
-        concurrency=9,
-        texts_per_request=3,
-        description="x",
-    )
+    elsewhere = {"url": "https://elsewhere.example/v1/embeddings", "key_env": None}
+    same = entry_of(**VOYAGE, **elsewhere, price=2.0, concurrency=9, texts_per_request=3)
     save_tokenizer(tmp_path)
     others = [
         {"model": "embed-2"},
@@ -218,7 +208,7 @@ def test_the_fingerprint_tells_models_and_cuts_apart_not_hosts_and_prices(tmp_pa
     bare = load_api_texts(entry, model="m")
     salts = {texts.salt("query"), bare.salt("query"), bare.salt("document"), ""}
     assert len(salts) == 4  # equal texts of two roles are two, by their fields alone, too
-    assert texts.salt("document") == load_api_texts(entry, model="m").salt("document")
+    assert texts.salt("document") == bare.salt("document")
 
 
 def test_a_tokenizers_identity_is_its_content_not_how_it_was_called(tmp_path):
@@ -262,12 +252,10 @@ def test_tries_are_counted_and_then_given_up(tmp_path, fault, max_attempts, said
     assert len(server.stand_in.asked) == n_asked
 
 
-@pytest.mark.parametrize("style", ["openai", "cohere"])
-def test_a_refusal_is_told_in_the_services_words_at_once(tmp_path, style):
-    known = {"openai": OPENAI, "cohere": COHERE}[style]
-    fields = known | {"document_fields": known["document_fields"] | {"no_such_field": 1}}
+def test_a_refusal_is_told_in_the_services_words_at_once(tmp_path):
+    fields = COHERE | {"document_fields": COHERE["document_fields"] | {"no_such_field": 1}}
     with EmbeddingServer(EmbeddingStandIn()) as server:
-        entry = entry_of(url=server.url(style), **fields)
+        entry = entry_of(url=server.url("cohere"), **fields)
         with pytest.raises(
             InputError, match=r"http_400: no_such_field: unknown field\. What to do is in docs/emb"
         ):
@@ -277,7 +265,7 @@ def test_a_refusal_is_told_in_the_services_words_at_once(tmp_path, style):
 
 def test_a_wrong_key_is_told_and_never_shown(tmp_path, monkeypatch):
     with EmbeddingServer(EmbeddingStandIn(key="another")) as server:
-        entry = entry_of(url=server.url("openai"), **OPENAI)
+        entry = entry_of(url=server.url("openai"))
         with pytest.raises(InputError) as caught:
             ask(entry, [request(1)], tmp_path)
         said = str(caught.value)
@@ -294,7 +282,7 @@ def test_vectors_elsewhere_end_the_asking(tmp_path):
         entry = entry_of(url=server.url("openai"), concurrency=1, vectors_path="vectors.*")
         with pytest.raises(InputError, match=r"nothing at vectors.*it has object, model, data"):
             ask(entry, [request(1), request(2)], tmp_path)
-        assert len(server.stand_in.asked) == 1
+    assert len(server.stand_in.asked) == 1
 
 
 def begin(ledger, n_tokens: int, n_texts: int = 1) -> EmbeddingCall:

@@ -6,7 +6,6 @@ from pathlib import Path
 from stored_networks import (
     GTE,
     JINA_BERT,
-    flash_name,
     flash_weights,
     gte_weights,
     jina_bert_weights,
@@ -18,8 +17,8 @@ from tiny_checkpoints import (
     DECODER_VOCABULARY,
     SIZES,
     VOCABULARY,
-    save_dense,
     save_modules,
+    save_tokenizer,
     save_weights,
 )
 
@@ -170,30 +169,31 @@ INSTRUCTIONS = {
     "retrieval.passage": "Represent the document for retrieval: ",
     "separation": "",
 }
+TASKS = ("retrieval.query", "retrieval.passage")
 
 
 def save_jina_v3(folder: Path) -> dict:
     """Save jina-embeddings-v3 with adapters of three tasks; returns each retrieval task's twin.
 
-    A twin is transformers' network with the task's adapter in its weights.
+    A twin is the network without adapters, of weights with the task's adapter in them.
     """
     import torch
     from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model
 
+    from psibench.models.architectures import flash_xlm_roberta
+
     torch.manual_seed(14)
     vocabulary = [*VOCABULARY, "query", "document"]
     sizes = SIZES | {"vocab_size": len(vocabulary), "pad_token_id": 0, "type_vocab_size": 1}
-    rope = {"rope_type": "default", "rope_theta": 20_000.0}
-    config = JinaEmbeddingsV3Config(**sizes, max_position_embeddings=130, rope_parameters=rope)
-    twins = {task: JinaEmbeddingsV3Model(config).eval() for task in INSTRUCTIONS}
-    plain = twins.pop("separation")
-    stored, merged = {}, {task: {} for task in twins}
-    for name, weight in flash_weights(plain).items():
+    sizes["max_position_embeddings"] = 130
+    stored, merged = {}, {task: {} for task in TASKS}
+    for name, weight in flash_weights(
+        JinaEmbeddingsV3Model(JinaEmbeddingsV3Config(**sizes))
+    ).items():
         module = name.removesuffix(".weight")
         is_table = module.endswith("embeddings")
         if weight.ndim != 2:
-            stored[name] = weight
-            for own in merged.values():
+            for own in (stored, *merged.values()):
                 own[name] = weight
             continue
         rows, columns = weight.shape
@@ -206,33 +206,20 @@ def save_jina_v3(folder: Path) -> dict:
         for number, own in enumerate(merged.values()):
             added = a[number] @ b[number] if is_table else b[number] @ a[number]
             own[name] = weight + ALPHA / RANK * added
-    for task, twin in twins.items():
-        twin.load_state_dict(twin_weights(twin, merged[task]))
-    hub = SIZES | {
-        "vocab_size": len(vocabulary), "model_type": "xlm-roberta", "type_vocab_size": 1,
-        "architectures": ["XLMRobertaLoRA"], "hidden_act": "gelu", "layer_norm_eps": 1e-5,
+    plain = sizes | {
+        "model_type": "xlm-roberta", "hidden_act": "gelu", "layer_norm_eps": 1e-5,
+        "architectures": ["XLMRobertaLoRA"], "position_embedding_type": "rotary",
         "auto_map": {"AutoModel": "jinaai/xlm-roberta-flash-implementation--modeling_lora.X"},
-        "max_position_embeddings": 130, "pad_token_id": 0, "position_embedding_type": "rotary",
-        "rotary_emb_base": 20_000.0, "lora_adaptations": list(INSTRUCTIONS),
-        "task_instructions": INSTRUCTIONS, "lora_rank": RANK, "lora_alpha": ALPHA,
+        "rotary_emb_base": 20_000.0,
     }  # fmt: skip
-    save_weights(folder, hub, stored, vocabulary=vocabulary)
+    twins = {}
+    for task, weights in merged.items():
+        save_weights(folder / task, plain, weights)
+        twins[task] = flash_xlm_roberta.load(folder / task, plain, {"dtype": "float32"}).eval()
+    adapters = {"lora_adaptations": list(INSTRUCTIONS), "task_instructions": INSTRUCTIONS}
+    config = plain | adapters | {"lora_rank": RANK, "lora_alpha": ALPHA}
+    save_weights(folder, config, stored, vocabulary=vocabulary)
     return twins
-
-
-def twin_weights(twin, stored: dict) -> dict:
-    """Give a twin's state out of weights that are named and joined as Jina stores them."""
-    state = {}
-    for name, own in twin.state_dict().items():
-        flash = f"roberta.{flash_name(name)}"
-        if ".PART." in flash:  # query, key and value are one matrix
-            layer, _, part = flash.partition(".PART.")
-            part, kind = part.split(".")
-            pieces = stored[f"{layer}.mixer.Wqkv.{kind}"].chunk(3)
-            state[name] = pieces[("query", "key", "value").index(part)]
-        else:
-            state[name] = stored.get(flash, own)  # its pooler is read by nothing
-    return state
 
 
 def save_jina_bert(folder: Path) -> Path:
@@ -261,68 +248,18 @@ def save_qwen3_embedding(folder: Path, **sizes: int) -> Path:
     return folder
 
 
-def save_gemma3(folder: Path) -> Path:
-    """Save KaLM-Embedding-Gemma3: Gemma 3's text model, last token, the prompt of its queries."""
-    window = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
-    model, config = _decoder("gemma3_text", query_pre_attn_scalar=8, **window)
-    config |= {"architectures": ["Gemma3TextModel"]}
-    tokenizer = {"template": "<bos> $A <eos>", "padding_side": "left"}
-    save_weights(folder, config, model.state_dict(), **DECODER_TOKENIZER | tokenizer)
-    save_modules(folder, pooling="lasttoken")
-    prompts = {"query": "Query w9 : ", "document": ""}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
-    return folder
-
-
-def save_embeddinggemma(folder: Path) -> Path:
-    """Save EmbeddingGemma: Gemma 3 without causal mask, the mean, two dense layers, prompts."""
-    window = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
-    model, config = _decoder(
-        "gemma3_text", query_pre_attn_scalar=8, use_bidirectional_attention=True, **window
-    )
-    config |= {"architectures": ["Gemma3TextModel"]}
-    tokenizer = DECODER_TOKENIZER | {"template": "<bos> $A <eos>"}
-    save_weights(folder, config, model.state_dict(), **tokenizer)
-    save_modules(folder, pooling="mean", dense="2_Dense")
-    modules = json.loads((folder / "modules.json").read_text())
-    second = modules[2] | {"path": "3_Dense", "name": "3", "idx": 3}
-    modules = [*modules[:3], second, modules[3] | {"name": "4", "idx": 4}]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    save_dense(folder / "2_Dense", 32, 48)
-    save_dense(folder / "3_Dense", 48, 32)
-    prompts = {
-        "query": "task: search result | query: ", "document": "title: none | text: ",
-        "STS": "task: sentence similarity | query: ",
-    }  # fmt: skip
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
-    return folder
-
-
 def save_nomic(folder: Path, **changes) -> Path:
-    """Save nomic-embed-text-v1.5: transformers' NomicBert, its weights named as on the hub."""
+    """Save nomic-embed-text-v1.5: transformers' NomicBert, and code of its own that is not run."""
     import torch
     from transformers import NomicBertConfig, NomicBertModel
 
     torch.manual_seed(6)
     model = NomicBertModel(NomicBertConfig(initializer_range=0.4, **SIZES), add_pooling_layer=False)
-    stored = {}
-    for name, tensor in model.state_dict().items():
-        if ".self_attn." in name and ".o_proj." not in name:
-            continue  # query, key and value are one matrix
-        name = name.replace("embeddings.LayerNorm", "emb_ln")
-        for theirs, hub in (
-            ("self_attn.o_proj", "attn.out_proj"), ("up_proj", "fc11"), ("gate_proj", "fc12"),
-            ("down_proj", "fc2"), ("post_attention_layernorm", "norm1"),
-            ("post_mlp_layernorm", "norm2"),
-        ):  # fmt: skip
-            name = name.replace(theirs, hub)
-        stored[f"encoder.{name}" if name.startswith("layers.") else name] = tensor
-    for place, layer in enumerate(model.layers):
-        parts = [getattr(layer.self_attn, f"{part}_proj").weight for part in "qkv"]
-        stored[f"encoder.layers.{place}.attn.Wqkv.weight"] = torch.cat(parts)
     auto_map = {"AutoModel": "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"}
     lengths = {"n_positions": 8192, "max_trained_positions": 2048}
     config = model.config.to_dict() | {"auto_map": auto_map} | lengths | changes
-    save_weights(folder, config, stored)
+    model.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(config))
+    save_tokenizer(folder)
     save_modules(folder, pooling="mean", normalize=False)
     return folder

@@ -50,37 +50,32 @@ def save_tokenizer(
     )
 
 
-def save_bert(
-    folder: Path, *, seed: int = 0, dtype: str = "float32", spread: float = 0.02, **tokenizer
-) -> Path:
+def save_bert(folder: Path, *, seed: int = 0, spread: float = 0.02) -> Path:
     """Save a BERT without modules.json: 2 layers, 32 dimensions, 64 positions."""
     import torch
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(seed)
-    model = BertModel(BertConfig(max_position_embeddings=64, initializer_range=spread, **SIZES))
-    model.to(getattr(torch, dtype)).save_pretrained(folder)
-    save_tokenizer(folder, **tokenizer)
+    config = BertConfig(max_position_embeddings=64, initializer_range=spread, **SIZES)
+    BertModel(config).save_pretrained(folder)
+    save_tokenizer(folder)
     return folder
 
 
 def save_modules(folder: Path, *, pooling: str, normalize: bool = True, dense: str = "") -> None:
     """Write modules.json and the pooling's config, as sentence-transformers before 5 did."""
-    kinds = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
+    modes = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
     config = {"word_embedding_dimension": 32, "include_prompt": True}
-    config |= {f"pooling_mode_{kind}": kinds[pooling] == kind for kind in kinds.values()}
+    config |= {f"pooling_mode_{mode}": modes[pooling] == mode for mode in modes.values()}
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
-    paths = ["", "1_Pooling", *([dense] if dense else []), *(["9_Normalize"] if normalize else [])]
-    types = ["Transformer", "Pooling", *(["Dense"] if dense else []), "Normalize"]
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    kinds |= ({dense: "Dense"} if dense else {}) | (
+        {"9_Normalize": "Normalize"} if normalize else {}
+    )
     modules = [
-        {
-            "idx": place,
-            "name": str(place),
-            "path": path,
-            "type": f"sentence_transformers.models.{t}",
-        }
-        for place, (path, t) in enumerate(zip(paths, types, strict=False))
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(kinds.items())
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
 

@@ -53,9 +53,13 @@ def save_colbert(folder: Path, **metadata) -> Path:
 
 def save_jina_colbert(folder: Path):
     """Save XLM-RoBERTa as jina-colbert-v2 is stored; returns transformers' twin of it."""
+    from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model
+
     size = save_tokenizer(folder, ROBERTA_SPECIAL, "<s>", "</s>", "<pad>", "<unk>")
     torch.manual_seed(13)
-    twin = _rotary_twin(_roberta(size)).eval()
+    rope = {"rope_type": "default", "rope_theta": 10_000.0}
+    config = JinaEmbeddingsV3Config(**_roberta(size), rope_parameters=rope)
+    twin = JinaEmbeddingsV3Model(config).eval()
     linear = {"linear.weight": torch.randn(DIM, SIZES["hidden_size"])}
     save_file(flash_weights(twin) | linear, folder / "model.safetensors")
     auto_map = {
@@ -73,14 +77,7 @@ def save_jina_colbert(folder: Path):
     return twin
 
 
-def _rotary_twin(fields: dict):
-    from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model
-
-    rope = {"rope_type": "default", "rope_theta": 10_000.0}
-    return JinaEmbeddingsV3Model(JinaEmbeddingsV3Config(**fields, rope_parameters=rope))
-
-
-def save_pylate(folder: Path, *, dense: dict | None = None, **declared) -> Path:
+def save_pylate(folder: Path, **declared) -> Path:
     """Save a BERT as PyLate stores its models: modules.json and a folder with the projection."""
     model = _bert(folder)
     model.save_pretrained(folder)
@@ -100,15 +97,10 @@ def save_pylate(folder: Path, *, dense: dict | None = None, **declared) -> Path:
     config = {
         "in_features": SIZES["hidden_size"], "out_features": DIM, "bias": False,
         "activation_function": "torch.nn.modules.linear.Identity", "use_residual": False,
-    } | (dense or {})  # fmt: skip
+    }  # fmt: skip
     (folder / "1_Dense").mkdir()
     _write(folder / "1_Dense" / "config.json", config)
-    shape = (config["out_features"], config["in_features"])
-    state = {"linear.weight": torch.randn(shape)}
-    if config["bias"]:
-        state["linear.bias"] = torch.randn(shape[0])
-    if config["use_residual"]:
-        state["residual.weight"] = torch.randn(shape)
+    state = {"linear.weight": torch.randn(DIM, SIZES["hidden_size"])}
     save_file(state, folder / "1_Dense" / "model.safetensors")
     return folder
 

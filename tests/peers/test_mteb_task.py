@@ -1,6 +1,7 @@
 """`psibench.publish.mteb_task`: MTEB evaluates a model and reports the PSI of each language."""
 
 import json
+import shutil
 
 import polars as pl
 import pytest
@@ -120,33 +121,22 @@ def test_the_hub_is_told_what_mteb_would_tell_it(peer, one_domain):
     assert written == config.model_dump(exclude_none=True)
 
 
-def test_other_data_is_another_revision(peer, one_domain, tmp_path):
+def test_other_data_and_other_buckets_are_not_answered_from_the_cache(peer, one_domain, tmp_path):
+    """MTEB keeps results by name and revision."""
     peer("mteb")
-    other = make_benchmark(tmp_path / "two-languages", domains=("mining",))
-    options = ["--layout", "mteb", "--licence", "cc-by-4.0"]
-    assert main(["export", str(other), str(tmp_path / "out"), *options]) == 0
-    revisions = {
-        mteb_task(folder).metadata.dataset["revision"]
-        for folder in (one_domain[1], one_domain[1], tmp_path / "out")
-    }
-    assert len(revisions) == 2
-
-
-def test_another_bucket_scheme_is_not_answered_from_the_cache(
-    peer, one_domain, random_model, tmp_path
-):
-    mteb = peer("mteb")
-    tasks = [mteb_task(one_domain[1], buckets=buckets) for buckets in ("thirds", "relative-20")]
-    assert [task.metadata.name for task in tasks] == ["two-languages", "two-languages-relative-20"]
-    assert len({task.metadata.dataset["revision"] for task in tasks}) == 2
-    cache = mteb.ResultCache(tmp_path)
-    found = [mteb.evaluate(random_model, [task], cache=cache).task_results[0] for task in tasks]
-    by_thirds, by_bins = (one.scores["test"][0] for one in found)
-    assert by_thirds["hf_subset"] == by_bins["hf_subset"]
-    assert by_thirds["ndcg_at_10"] == by_bins["ndcg_at_10"]
-    assert abs(by_thirds["psi"] - by_bins["psi"]) > 1e-4  # files have 5 digits
-    assert "ndcg_at_10_beginning" in by_thirds
-    assert "ndcg_at_10_beginning" not in by_bins
+    folder = one_domain[1]
+    other = shutil.copytree(folder, tmp_path / "other")
+    path = next(other.rglob("*.parquet"))
+    pl.read_parquet(path).reverse().write_parquet(path)
+    tasks = [mteb_task(folder), mteb_task(folder), mteb_task(other)]
+    tasks.append(mteb_task(folder, buckets="relative-20"))
+    assert [task.metadata.name for task in tasks[2:]] == [
+        "two-languages",
+        "two-languages-relative-20",
+    ]
+    kept = [(task.metadata.name, task.metadata.dataset["revision"]) for task in tasks]
+    assert kept[0] == kept[1]
+    assert len(set(kept)) == 3
 
 
 def test_folders_that_are_no_export_for_mteb_are_refused(peer, tmp_path, exported):
