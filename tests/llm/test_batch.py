@@ -2,13 +2,12 @@
 
 import logging
 import threading
-import time
 from datetime import date
 
 import pytest
 from batch_helpers import Server, ask, batch_settings, records
 from faulty_standin import Imperfections
-from llm_helpers import COMPLETION, MODEL, PLAIN, files_text, items, request, stored
+from llm_helpers import COMPLETION, MODEL, PLAIN, files_text, items, request, stored, wait_for
 from standin_batches import BatchStandIn
 
 from psibench.config.secrets import Secret
@@ -140,8 +139,7 @@ def test_a_batch_that_is_refused_at_its_creation_is_told_and_leaves_no_record(
 
 def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_path):
     def cancel():
-        while not server.batches:
-            time.sleep(0.01)
+        wait_for(lambda: [b["status"] for b in server.batches] == ["in_progress"])
         server.batches[0]["status"] = "cancelling"
 
     threading.Thread(target=cancel).start()

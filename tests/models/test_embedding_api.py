@@ -110,21 +110,23 @@ def test_vectors_come_in_the_order_of_their_index():
 
 
 @pytest.mark.parametrize(
-    ("vectors", "reason"),
+    "vectors",
     [
-        ([[1, 0]], "wrong_count"),
-        ([[1, 0], [1]], "not_numbers"),
-        ([[], []], "wrong_shape"),
-        ([[1, 0], [float("inf"), 0]], "not_finite"),
-        ([[1, 0], [0, 0]], "zero_vector"),
-        ([[1, 0], [10**400, 0]], "not_numbers"),
+        [[1, 0]],
+        [[1, 0], [1]],
+        [[], []],
+        [1, 2],
+        ["AACA", "AACB"],
+        [[1, 0], [float("inf"), 0]],
+        [[1, 0], [0, 0]],
+        [[1, 0], [10**400, 0]],
     ],
+    ids=str,
 )
-def test_vectors_that_are_none_are_refused(vectors, reason):
+def test_vectors_that_are_none_are_refused(vectors):
     data = {"data": [{"embedding": vector} for vector in vectors]}
-    with pytest.raises(TryFailedError) as caught:
+    with pytest.raises(TryFailedError, match="bad_vectors: expected 2 lists of as many finite"):
         read_vectors(data, entry_of(), n_texts=2)
-    assert caught.value.reason == reason
 
 
 def test_a_path_is_followed_through_keys_places_and_every_item():
@@ -241,7 +243,7 @@ def test_what_may_pass_is_asked_again_and_counted(tmp_path, fault):
     ("fault", "max_attempts", "said", "n_asked"),
     [
         ("500", 4, r"no vectors from http.*http_500: ordered by a test", 4),
-        ("nan", 8, "not_finite: 1 of 1 vectors have NaN", 3),  # each may be paid for
+        ("nan", 8, "bad_vectors: expected 1 lists of as many finite", 3),  # each may be paid for
     ],
 )
 def test_tries_are_counted_and_then_given_up(tmp_path, fault, max_attempts, said, n_asked):

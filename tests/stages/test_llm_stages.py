@@ -282,7 +282,7 @@ def refusing(n_refused):
     def asked(requests, llm, *, on_outcome, **options):
         requests = list(requests)
         for item in requests[:n_refused]:
-            chain = RequestChain(item.id, item.request, 0)
+            chain = RequestChain([item.id], item.request, 0)
             on_outcome(chain.failure_outcome(TryFailedError("http_400", "no")))
         return real(requests[n_refused:], llm, on_outcome=on_outcome, **options)
 

@@ -55,17 +55,19 @@ class Totals:
 
 @dataclass
 class RequestChain:
-    """The requests of one item, one after the other: the first, then its re-asks.
+    """The requests of items that ask the same, one after the other: the first, then its re-asks.
 
-    ``request`` is the current one and ``key`` its key; ``first_key`` is the key of the first.
-    ``usage`` is of all answers recorded, ``n_replies`` counts those received in this run.
+    ``request`` is the current one and ``key`` its key, of which ``n_tries`` in batches failed;
+    ``first_key`` is the key of the first. ``usage`` is of all answers recorded, ``n_replies``
+    counts those received in this run.
     """
 
-    item_id: str
+    item_ids: list[str]
     request: Request
     max_reasks: int
     n_reasks: int = 0
     n_replies: int = 0
+    n_tries: int = 0
     usage: Usage = field(default_factory=Usage)
     key: str = field(init=False)
     first_key: str = field(init=False)
@@ -84,14 +86,14 @@ class RequestChain:
             answer,
             self.request.response,
             max_output_tokens=self.request.sampling.max_output_tokens,
-            item_id=self.item_id,
+            item_id=self.item_ids[0],
             n_reasks=self.n_reasks,
         )
         is_final = outcome.status not in REASKED or outcome.reason == CONTEXT_FULL
         if is_final or self.n_reasks >= self.max_reasks:
             return replace(outcome, usage=self.usage, n_replies=self.n_replies)
         self.request = self.request.reask()
-        self.key = self.request.key
+        self.key, self.n_tries = self.request.key, 0
         self.n_reasks += 1
         return None
 
@@ -105,7 +107,7 @@ class RequestChain:
     def failure_outcome(self, failure: TryFailedError) -> Outcome:
         """Return the outcome of the item if its current request got no usable reply."""
         return Outcome(
-            item_id=self.item_id,
+            item_id=self.item_ids[0],
             key=self.key,
             status="failed",
             reason=failure.reason,
@@ -138,22 +140,17 @@ class OutcomeSink:
         """
         for item in items:
             self.totals.n_items += 1
-            chain = RequestChain(item.id, item.request, max_reasks)
+            chain = RequestChain([item.id], item.request, max_reasks)
             if (outcome := chain.replay_stored(store)) is None:
                 yield chain
             else:
                 self.totals.n_from_store += 1
-                self.emit(outcome)
+                self.emit(outcome, chain)
 
-    def emit(self, outcome: Outcome, *duplicate_ids: str) -> None:
-        """Count and pass on an outcome, and a copy of it for each of ``duplicate_ids``.
-
-        Those are the items whose first request is equal to this item's.
-        """
-        for each in (
-            outcome,
-            *(replace(outcome, item_id=name, n_replies=0) for name in duplicate_ids),
-        ):
+    def emit(self, outcome: Outcome, chain: RequestChain) -> None:
+        """Count and pass on the outcome of a chain, and a copy of it for each further item."""
+        copies = [replace(outcome, item_id=name, n_replies=0) for name in chain.item_ids[1:]]
+        for each in (outcome, *copies):
             self.totals.statuses[each.status] += 1
             self._on_outcome(each)
 
@@ -269,23 +266,21 @@ class _Asker:
         self.results = results
         self._error: InputError | None = None
         self._client, self._store, self._policy = client, store, policy
-        self._waiting_ids: dict[str, list[str]] = {}
-        """By the first key of a chain under way: the items that get a copy of its outcome."""
+        self._under_way: dict[str, RequestChain] = {}
 
     async def process(self, chain: RequestChain) -> None:
         """Ask for a chain's outcome and emit it.
 
-        If a chain with an equal first request is under way, the item gets a copy of its outcome.
+        If a chain with an equal first request is under way, its items become that chain's.
         """
-        key = chain.first_key
-        if key in self._waiting_ids:
-            self._waiting_ids[key].append(chain.item_id)
+        same = self._under_way.setdefault(chain.first_key, chain)
+        if same is not chain:
+            same.item_ids += chain.item_ids
         else:
-            self._waiting_ids[key] = []
             outcome = await self._request_outcome(chain)
-            duplicate_ids = self._waiting_ids.pop(key)
+            del self._under_way[chain.first_key]
             if outcome is not None:
-                self.results.emit(outcome, *duplicate_ids)
+                self.results.emit(outcome, chain)
         if self._error is not None:
             raise self._error
 

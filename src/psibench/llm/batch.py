@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -55,16 +54,10 @@ MOST_OUTPUT_BYTES = 1 << 30
 """Of an output file, which is read whole."""
 NAME_FIELD = "psibench_batch"
 """Field of a batch's metadata that holds its name."""
-SLACK_S = 3600.0
-"""How far the server's clock may differ from ours."""
-NO_LIST_STATUS = (404, 405, 501)
-"""What a server answers that cannot list batches."""
 PAUSE_S, MOST_PAUSE_S = 0.5, 8.0
 """Pause before a batch is created anew, doubled each time; as the `openai` client's are."""
 TOKEN_LIMIT = "token_limit_exceeded"
 """Code of a batch that failed because the server has too many tokens of this model queued."""
-PROGRESS_S = 300.0
-"""How often the log tells how a batch stands."""
 FURTHER_SHARE = 0.1
 """Share of the budget that has to be free for a further batch once the budget had no room: what
 requests may cost is far above what they do, and ever smaller batches of a day each serve nobody."""
@@ -111,8 +104,7 @@ class _Batch:
 
     ``requests`` are request keys by task, ``most`` the tokens they can use at most; ``server`` null
     is api.openai.com; ``batch_id`` is None until the batch is created. The `TRANSIENT_FIELDS` are
-    not saved: the money reserved, whether this run made it, the usage of its replies so far, and
-    when its progress was last logged.
+    not saved: the money reserved, whether this run made it, the usage of its replies so far.
     """
 
     name: str
@@ -126,7 +118,6 @@ class _Batch:
     reserved_usd: float = 0.0
     is_own: bool = False
     used: Usage = field(default_factory=Usage)
-    last_logged_s: float = -math.inf
 
     @cached_property
     def tasks(self) -> dict[str, str]:
@@ -140,16 +131,7 @@ class _Batch:
         return Usage(math.ceil(self.most.input_tokens / n), math.ceil(self.most.output_tokens / n))
 
 
-TRANSIENT_FIELDS = frozenset({"reserved_usd", "is_own", "used", "last_logged_s"})
-
-
-@dataclass
-class _Waiting:
-    """Items that wait for the answer to one request: the first one's chain, and all their ids."""
-
-    chain: RequestChain
-    item_ids: list[str]
-    n_tries: int = 0
+TRANSIENT_FIELDS = frozenset({"reserved_usd", "is_own", "used"})
 
 
 class _Run:
@@ -167,7 +149,7 @@ class _Run:
         self._settings, self._policy, self._store = settings, settings.asking, store
         self._budget, self._server, self._folder = budget, server, store.folder / "batches"
         self._most_requests = settings.batch.max_requests
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, RequestChain] = {}
         self._to_ask: deque[str] = deque()
         self._under_way: dict[str, _Batch] = {}
         self._stop: Exception | None = None
@@ -176,7 +158,7 @@ class _Run:
     def go(self, chains: Iterable[RequestChain], check_stop: Callable[[], None]) -> None:
         """Send, await and read until nothing is left to be done."""
         for chain in chains:
-            self._wait(_Waiting(chain, [chain.item_id]))
+            self._wait(chain)
         self._await_earlier()
         while True:
             while self._to_ask and self._stop is None and not (self._is_paused or self._is_short):
@@ -203,42 +185,39 @@ class _Run:
 
     # What waits, and its outcomes
 
-    def _wait(self, waiting: _Waiting) -> None:
+    def _wait(self, chain: RequestChain) -> None:
         """Let a request wait to be asked; items that want the same wait for the same."""
-        key = waiting.chain.key
-        if key in self._waiting:
-            self._waiting[key].item_ids += waiting.item_ids
+        if chain.key in self._waiting:
+            self._waiting[chain.key].item_ids += chain.item_ids
         else:
-            self._waiting[key] = waiting
-            self._to_ask.append(key)
+            self._waiting[chain.key] = chain
+            self._to_ask.append(chain.key)
 
     def _answered(self, answer: Answer) -> None:
         """Store an answer; give the outcome of what waits for it, or let its re-ask wait."""
-        waiting = self._waiting.pop(answer.key, None)
-        answer = replace(answer, n_tries=waiting.n_tries + 1 if waiting else 1)
+        chain = self._waiting.pop(answer.key, None)
+        answer = replace(answer, n_tries=chain.n_tries + 1 if chain else 1)
         with writing_to(self._store.folder):
             self._store.add(answer)
         self.results.count_reply(answer)
-        if waiting is None:
+        if chain is None:
             return
-        waiting.chain.n_replies += 1
-        if (outcome := waiting.chain.replay_stored(self._store)) is not None:
-            self.results.emit(outcome, *waiting.item_ids[1:])
+        chain.n_replies += 1
+        if (outcome := chain.replay_stored(self._store)) is not None:
+            self.results.emit(outcome, chain)
         else:
-            waiting.n_tries = 0
-            self._wait(waiting)
+            self._wait(chain)
 
     def _failed(self, key: str, failure: TryFailedError) -> None:
         """Let a request wait to be asked again, or give up on it."""
-        if (waiting := self._waiting.get(key)) is None:
+        if (chain := self._waiting.get(key)) is None:
             return
-        waiting.n_tries += 1
-        if failure.verdict == "retry" and waiting.n_tries < self._policy.max_tries:
+        chain.n_tries += 1
+        if failure.verdict == "retry" and chain.n_tries < self._policy.max_tries:
             self._to_ask.append(key)
             return
         del self._waiting[key]
-        outcome = self.results.count_failure(waiting.chain, failure)
-        self.results.emit(outcome, *waiting.item_ids[1:])
+        self.results.emit(self.results.count_failure(chain, failure), chain)
 
     # From waiting requests to batches
 
@@ -248,7 +227,7 @@ class _Run:
         lines, n_bytes, most, reserved_usd = list[bytes](), 0, Usage(), 0.0
         while self._to_ask and len(lines) < self._most_requests:
             key = self._to_ask[0]
-            request = self._waiting[key].chain.request
+            request = self._waiting[key].request
             body = request.body(output_limit_key=self._settings.output_limit_key)
             asked = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
             line = json.dumps(asked).encode() + b"\n"
@@ -336,8 +315,7 @@ class _Run:
     def _look_at(self, batch: _Batch) -> None:
         """Read a batch if it has ended, and draw the conclusions."""
         if batch.batch_id is None:
-            created_s = datetime.fromisoformat(batch.created).timestamp()
-            batch.batch_id = self._server.find(batch.name, since_s=created_s)
+            batch.batch_id = self._server.find(batch.name)
         state = self._server.retrieve(batch.batch_id) if batch.batch_id else None
         if state is None:  # never created, or forgotten by the server
             self._forget(batch, ask_again=True)
@@ -345,10 +323,6 @@ class _Run:
             refusal = self._read(batch, state)
             self._forget(batch, ask_again=state.status == "failed")
             self._handle_finished_batch(batch, state, refusal)
-        elif time.monotonic() - batch.last_logged_s >= PROGRESS_S:
-            batch.last_logged_s, counts = time.monotonic(), state.request_counts
-            done = f"{counts.completed + counts.failed} of {counts.total}" if counts else "some"
-            logger.info("batch %s: %s, %s requests done", state.id, state.status, done)
 
     def _read(self, batch: _Batch, state: "Batch") -> TryFailedError | None:
         """Store every answer of a batch; return an error that all further requests would meet."""
@@ -468,7 +442,7 @@ class BatchServer:
 
     def create(self, file_id: str, name: str) -> str:
         """Create a batch, once even if the server's reply gets lost; return its id."""
-        pause_s, started = PAUSE_S, time.time()
+        pause_s = PAUSE_S
         for n_left in range(self._policy.max_tries - 1, -1, -1):
             try:
                 with failures(self.secret, policy=self._policy):
@@ -486,24 +460,16 @@ class BatchServer:
                     raise
             time.sleep(pause_s)
             pause_s = min(MOST_PAUSE_S, 2 * pause_s)
-            if (found := self.find(name, since_s=started)) is not None:
+            if (found := self.find(name)) is not None:
                 return found
         raise AssertionError("not reached")
 
-    def find(self, name: str, *, since_s: float) -> str | None:
-        """Return the id of the batch of a name that was created since a Unix time, or None."""
-        from openai import APIStatusError
-
-        with failures(self.secret, policy=self._policy):
-            try:
-                for batch in self.client.batches.list(limit=100):  # newest first
-                    if (batch.metadata or {}).get(NAME_FIELD) == name:
-                        return batch.id
-                    if batch.created_at and batch.created_at < since_s - SLACK_S:
-                        return None
-            except APIStatusError as error:
-                if error.status_code not in NO_LIST_STATUS:
-                    raise
+    def find(self, name: str) -> str | None:
+        """Return the id of the batch of a name, or None; also if the server lists no batches."""
+        with self._known():
+            for batch in self.client.batches.list(limit=100):
+                if (batch.metadata or {}).get(NAME_FIELD) == name:
+                    return batch.id
         return None
 
     def retrieve(self, batch_id: str) -> "Batch | None":

@@ -113,28 +113,16 @@ def read_vectors(data: Any, entry: EmbeddingApiModel, *, n_texts: int) -> np.nda
             f"has {has}. Check vectors_path",
             verdict="stop",
         ) from None
-    if len(found) != n_texts:
-        raise TryFailedError("wrong_count", f"{len(found)} vectors for {n_texts} texts")
-    return _unit_vectors(found)
-
-
-def _unit_vectors(found: list[Any]) -> np.ndarray:
-    if any(isinstance(vector, str) for vector in found):
-        raise TryFailedError(
-            "not_numbers", "vectors are text; ask for numbers (encoding_format)", verdict="stop"
-        )
     try:
         values = np.array(found, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TryFailedError("not_numbers", str(error)) from None
-    if values.ndim != 2 or not values.shape[1]:
-        raise TryFailedError("wrong_shape", f"an array of {values.shape}, not a vector per text")
-    if not np.isfinite(values).all():
-        bad = int((~np.isfinite(values).all(axis=1)).sum())
-        raise TryFailedError("not_finite", f"{bad} of {len(values)} vectors have NaN or infinity")
-    norms = np.linalg.norm(values, axis=1, keepdims=True)
-    if not norms.all():
-        raise TryFailedError("zero_vector", f"{int((norms == 0).sum())} vectors are all zeros")
+    except (TypeError, ValueError, OverflowError):
+        values = np.empty(0)
+    norms = np.linalg.norm(values, axis=-1, keepdims=True)
+    is_whole = values.ndim == 2 and len(values) == n_texts and np.isfinite(values).all()
+    if not (is_whole and norms.all()):
+        kinds = ", ".join(sorted({type(vector).__name__ for vector in found})) or "nothing"
+        wanted = f"{n_texts} lists of as many finite numbers, not all zeros"
+        raise TryFailedError("bad_vectors", f"expected {wanted}; found {len(found)} ({kinds})")
     unit: np.ndarray = (values / norms).astype(np.float32)
     return unit
 
