@@ -5,7 +5,6 @@
 # make test           the test suite, but for
 # make process-test   what starts programs: whole runs of the workflow, killed jobs, installs, a browser
 # make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
-#                     FULL=1: and the embedded default through it, beside a local run's table
 # make vllm-test      a vLLM that really runs, on CPUs: all tasks, kills, its failures' messages, ten
 #                     minutes; RELEASES="0.27.0 0.30.0": and some requests to these
 # make small          every preset's chain of jobs at small size, an hour; PRESETS="beir myopic": these
@@ -57,8 +56,8 @@ process-test: setup
 	@$(PYTEST) -m processes $(PROCESS_TESTS) $(ARGS)
 
 slurm-test: setup
-	@PSIBENCH_SLURM=1 PSIBENCH_SLURM_FULL=$(FULL) python tools/slurm_node.py run \
-	  pytest -n 3 --dist loadfile tests/slurm $(ARGS)
+	@PSIBENCH_SLURM=1 python tools/slurm_node.py run \
+	  pytest -n 3 --dist load tests/slurm $(ARGS)
 
 VLLM := .venv-vllm
 vllm-test: setup

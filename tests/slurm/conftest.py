@@ -3,8 +3,7 @@
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY / name) for name in ("tools", "tests", "tests/workflow")]
 
 collect_ignore_glob = [] if os.environ.get("PSIBENCH_SLURM") else ["test_*.py"]
-collect_ignore = [] if os.environ.get("PSIBENCH_SLURM_FULL") else ["test_slurm_full.py"]
-NOTE = "slurm-note"
 SECONDS = 900  # a test waits for others' jobs, and for snakemake's looks at the queue
 
 
@@ -60,24 +57,3 @@ def unencoded(slurm: None, reference: Path, tmp_path: Path) -> Iterator["SlurmPr
     project = SlurmProject(folder)
     yield project
     project.end_heads()
-
-
-@pytest.fixture
-def note(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Add a line to the summary that is printed in the end."""
-    started = time.monotonic()
-
-    def add(text: str) -> None:
-        record_property(NOTE, f"{time.monotonic() - started:5.0f} s  {text}")
-
-    return add
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = [r for rs in terminalreporter.stats.values() for r in rs if hasattr(r, "when")]
-    called = sorted((r for r in reports if r.when == "call"), key=lambda r: r.location)
-    lines = [text for r in called for name, text in r.user_properties if name == NOTE]
-    if lines:
-        terminalreporter.section("what was done to SLURM's jobs, and what was seen")
-        for line in lines:
-            terminalreporter.write_line(str(line))

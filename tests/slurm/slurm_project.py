@@ -91,14 +91,10 @@ class SlurmProject(Project):
             *arguments,
         ]
 
-    def n_parts(self) -> int:
-        """Number of files that the encoding has stored."""
-        return len(list((self.folder / "store" / "embeddings").rglob("part-*.parquet")))
-
-    def wait_for_parts(self, n: int = 2) -> int:
-        """Wait until the running job has stored ``n`` parts; return how many there are."""
-        wait_until(lambda: self.n_parts() >= n, f"{n} stored parts")
-        return self.n_parts()
+    def wait_for_parts(self, n: int = 2) -> None:
+        """Wait until the running job has stored ``n`` parts."""
+        stored = self.folder / "store" / "embeddings"
+        wait_until(lambda: len(list(stored.rglob("part-*.parquet"))) >= n, f"{n} stored parts")
 
     def payload(self) -> int:
         """Wait for the process that encodes, and return its id."""
@@ -125,14 +121,13 @@ class SlurmProject(Project):
         """What a SLURM job has printed."""
         return Path(job.facts()["StdOut"]).read_text()
 
-    def resumed(self, stored_parts: int) -> str:
-        """See that the last encoding job had less to do than everything; return what it said."""
+    def resumed(self) -> None:
+        """See that the last encoding job had less to do than everything."""
         log = (self.folder / f"logs/tiny/encode/{MODEL}/eng-Latn.log").read_text()
         counts = re.findall(r"general, \w+: (\d+) distinct texts, (\d+) encoded now", log)
         n_texts, n_new = (sum(int(count[k]) for count in counts) for k in (0, 1))
         assert n_texts == N_TEXTS, log
         assert 0 < n_new < n_texts, log
-        return f"{stored_parts} parts stored before, then {n_new} of {n_texts} texts encoded"
 
     def ends_in(self, reference: Path) -> None:
         """Make the rest of the table here, and see that it is the one of the reference."""

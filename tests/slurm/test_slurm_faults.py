@@ -1,17 +1,15 @@
 """What clusters do to jobs: each fault happens, and the same table comes out."""
 
 import os
+import re
 import signal
-from collections.abc import Callable
+import time
 from pathlib import Path
 
+import pytest
 from slurm_jobs import slurm_command, wait_until
-from slurm_project import (
-    ENCODINGS,
-    SlurmProject,
-)
+from slurm_project import ENCODINGS, ON_CPU, SlurmProject
 
-Note = Callable[[str], None]
 URGENT = [
     "sbatch",
     "--parsable",
@@ -20,42 +18,31 @@ URGENT = [
     "--output=/dev/null",
     "--wrap=true",
 ]
+LIMIT = 3
+"""Minutes a loaded machine may take to start a job and store a first part: a job looks at its limit
+between parts, and ends 20 s before it."""
 
 
-def test_a_cancelled_job_is_submitted_again_and_resumes(
-    unencoded: SlurmProject, reference: Path, note: Note
+@pytest.mark.parametrize("state", ["CANCELLED", "FAILED"])
+def test_a_job_that_ends_too_early_is_submitted_again_and_resumes(
+    unencoded: SlurmProject, reference: Path, state: str
 ) -> None:
     head = unencoded.start(ENCODINGS)
-    stored = unencoded.wait_for_parts()
-    slurm_command("scancel", head.job(1).number)
-    head.job(1).wait_for("CANCELLED")
+    unencoded.wait_for_parts()
+    if state == "CANCELLED":
+        slurm_command("scancel", head.job(1).number)
+    else:
+        os.kill(unencoded.payload(), signal.SIGKILL)
+    head.job(1).wait_for(state)
     head.finish()
-    assert [job.state for job in head.jobs()] == ["CANCELLED", "COMPLETED"]
-    assert "SLURM status is: 'CANCELLED'" in head.text
-    said = unencoded.resumed(stored)
+    assert [job.state for job in head.jobs()] == [state, "COMPLETED"]
+    unencoded.resumed()
     unencoded.ends_in(reference)
-    note(f"scancel of a running job: CANCELLED, retried, COMPLETED; {said}; same table: yes")
 
 
-def test_a_killed_payload_is_run_again_and_resumes(
-    unencoded: SlurmProject, reference: Path, note: Note
-) -> None:
-    head = unencoded.start(ENCODINGS)
-    stored = unencoded.wait_for_parts()
-    os.kill(unencoded.payload(), signal.SIGKILL)
-    head.job(1).wait_for("FAILED")
-    head.finish()
-    assert [job.state for job in head.jobs()] == ["FAILED", "COMPLETED"]
-    said = unencoded.resumed(stored)
-    unencoded.ends_in(reference)
-    note(f"kill -9 of the payload: FAILED, retried, COMPLETED; {said}; same table: yes")
-
-
-def test_a_preempted_job_is_requeued_and_resumes(
-    unencoded: SlurmProject, reference: Path, note: Note
-) -> None:
+def test_a_preempted_job_is_requeued_and_resumes(unencoded: SlurmProject, reference: Path) -> None:
     head = unencoded.start(ENCODINGS, encode={"slurm_partition": "spare"})
-    stored = unencoded.wait_for_parts()
+    unencoded.wait_for_parts()
     with unencoded.paused():
         urgent = slurm_command(*URGENT).strip()
         wait_until(lambda: head.job(1).facts()["Restarts"] != "0", "the job was requeued")
@@ -65,6 +52,41 @@ def test_a_preempted_job_is_requeued_and_resumes(
     # Jobs of tests beside this one may preempt it, too: on a slow machine more than once.
     assert (facts["JobState"], int(facts["Restarts"]) >= 1) == ("COMPLETED", True)
     assert slurm_command("squeue", "-h", "-j", urgent, "-t", "all", "-o", "%T") == ("COMPLETED\n")
-    said = unencoded.resumed(stored)
+    unencoded.resumed()
     unencoded.ends_in(reference)
-    note(f"preemption: requeued by SLURM as the same job, COMPLETED; {said}; same table: yes")
+
+
+def test_a_job_stops_before_its_time_limit_and_the_next_goes_on(
+    unencoded: SlurmProject, reference: Path
+) -> None:
+    runtime = f"{LIMIT} if attempt == 1 else 30"
+    head = unencoded.start(ENCODINGS, encode=ON_CPU | {"runtime": runtime})
+    job = head.job(1)
+    job.wait_for("RUNNING")
+    started = time.monotonic()
+    unencoded.wait_for_parts(1)
+    with unencoded.paused():
+        time.sleep(max(0, 60 * LIMIT - 19 - (time.monotonic() - started)))
+    job.wait_for("FAILED")
+    taken = time.monotonic() - started
+    head.finish()
+    assert "psibench: stopped: the job's time limit is" in unencoded.job_log(job)
+    assert taken < 60 * LIMIT, "SLURM did not have to end it"
+    limits = [each.facts()["TimeLimit"] for each in head.jobs()]
+    assert limits == [f"00:{LIMIT:02}:00", "00:30:00"]
+    assert [each.state for each in head.jobs()] == ["FAILED", "COMPLETED"]
+    unencoded.resumed()
+    unencoded.ends_in(reference)
+
+
+def test_a_job_out_of_memory_asks_for_more(unencoded: SlurmProject, reference: Path) -> None:
+    head = unencoded.start(ENCODINGS, encode=ON_CPU | {"mem_mb": "250 * 12 ** (attempt - 1)"})
+    asked = [head.job(1).facts()["MinMemoryNode"]]
+    state = head.job(1).wait_for("FAILED", "OUT_OF_MEMORY", "CANCELLED")
+    asked.append(head.job(2).facts()["MinMemoryNode"])
+    head.finish()
+    assert asked == ["250M", "3000M"]
+    assert [job.state for job in head.jobs()] == [state, "COMPLETED"]
+    log = unencoded.job_log(head.job(1))
+    assert re.search("exceeded memory limit|oom|Exceeded job memory limit", log), log
+    unencoded.ends_in(reference)

@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from slurm_jobs import wait_until
@@ -11,10 +10,10 @@ from slurm_project import ENCODINGS, ON_CPU, SlurmProject, make_project
 
 
 def test_after_the_head_died_its_orphans_are_found_and_the_run_goes_on(
-    unencoded: SlurmProject, reference: Path, note: Callable[[str], None]
+    unencoded: SlurmProject, reference: Path
 ) -> None:
     head = unencoded.start(ENCODINGS, encode=ON_CPU)
-    stored = unencoded.wait_for_parts()
+    unencoded.wait_for_parts()
     with unencoded.paused():
         head.kill()
         orphan = head.job(1)
@@ -32,16 +31,12 @@ def test_after_the_head_died_its_orphans_are_found_and_the_run_goes_on(
     again = unencoded.start(ENCODINGS, encode=ON_CPU)
     again.finish()
     assert [job.state for job in again.jobs()] == ["COMPLETED"]
-    said = unencoded.resumed(stored)
+    unencoded.resumed()
     unencoded.ends_in(reference)
-    note(
-        "kill -9 of the head: its job ran on; --unlock, new head refused, `scancel` as it says, "
-        f"again: COMPLETED; {said}; same table: yes"
-    )
 
 
 def test_a_second_head_is_refused_and_the_first_finishes(
-    unencoded: SlurmProject, reference: Path, tmp_path: Path, note: Callable[[str], None]
+    unencoded: SlurmProject, reference: Path, tmp_path: Path
 ) -> None:
     first = unencoded.start(ENCODINGS, encode=ON_CPU)
     first.job(1)
@@ -61,7 +56,3 @@ def test_a_second_head_is_refused_and_the_first_finishes(
 
     first.finish()
     unencoded.ends_in(reference)
-    note(
-        "two heads: the second one in the folder, and one elsewhere on the same store, refused "
-        "before they submit a job; the first finished; same table: yes"
-    )

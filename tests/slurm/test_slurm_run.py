@@ -1,7 +1,6 @@
 """A run through SLURM with nothing done to it."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 from slurm_project import TABLE, as_users_do, make_project, see_same_table
@@ -9,7 +8,7 @@ from workflow_project import REPOSITORY
 
 
 def test_the_table_of_a_run_on_slurm_is_that_of_a_local_run(
-    slurm: None, reference: Path, tmp_path: Path, note: Callable[[str], None]
+    slurm: None, reference: Path, tmp_path: Path
 ) -> None:
     project = make_project(tmp_path)
     config = str(project.folder / "config.yaml")
@@ -30,6 +29,3 @@ def test_the_table_of_a_run_on_slurm_is_that_of_a_local_run(
         see_same_table(project.folder, reference)
     finally:
         project.end_heads()
-    counted = ", ".join(f"{n} on {name}" for name, n in sorted(partitions.items()))
-    note(f"nothing: {sum(partitions.values())} jobs, {counted}; same table: yes")
-    note(f"  log of the encoding: {line}")
