@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from two_heads import Folder
 
 from psibench.cluster import head_lock
 from psibench.cluster.head import set_environment
@@ -36,55 +35,58 @@ def is_free(path) -> bool:
     return True
 
 
+HEAD = """
+import subprocess, sys
+from psibench.cluster.head import start_head
+start_head(sys.argv[1], sys.argv[2], executor="local")
+job = subprocess.Popen(["sleep", "600"])
+print(job.pid, flush=True)
+job.wait()
+"""
+
+
+def start(store, folder):
+    """Start a head in a process of its own; return it and the process id of the job it starts."""
+    head = subprocess.Popen(
+        [sys.executable, "-c", HEAD, store, folder], stdout=subprocess.PIPE, text=True
+    )
+    assert head.stdout is not None
+    return head, int(head.stdout.readline())
+
+
 @pytest.fixture
 def first(tmp_path):
-    """A run under way in a folder of its own, with a store beside it; ended afterwards."""
-    folder = Folder(tmp_path / "first", store=tmp_path / "store")
-    process = folder.start()
-    yield folder, process
-    folder.let_go()
-    assert process.wait(timeout=600) in (0, -signal.SIGKILL)
+    """A head at work in a folder of its own, with a store beside it; ended afterwards."""
+    head, job = start(tmp_path / "store", tmp_path / "first")
+    yield head, job
+    os.kill(job, signal.SIGKILL)
+    head.kill()
+    head.communicate()
 
 
 def test_a_second_head_on_the_same_store_is_refused(first, tmp_path):
-    folder, process = first
-    second = Folder(tmp_path / "second", store=tmp_path / "store")
-    done = second.run()
-    assert done.returncode == 1
-    assert f"another run uses this store ({tmp_path / 'store'})" in done.stderr
-    assert f"process {process.pid}, in {folder.path}" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not second.has("started.txt")
-    assert not second.has("made.txt")
-    assert process.poll() is None
+    head, _ = first
+    with pytest.raises(InputError, match="another run uses this store") as refused:
+        acquire(tmp_path / "store", tmp_path / "second")
+    assert str(tmp_path / "store") in str(refused.value)
+    assert f"process {head.pid}, in {tmp_path / 'first'}" in str(refused.value)
 
 
 def test_a_second_head_in_the_same_folder_is_refused(first, tmp_path):
-    folder, _ = first
-    done = folder.run("--nolock", store=tmp_path / "another-store")
-    assert done.returncode == 1
-    assert f"another run uses this folder ({folder.path}/.snakemake)" in done.stderr
+    with pytest.raises(InputError, match="another run uses this folder"):
+        acquire(tmp_path / "another-store", tmp_path / "first")
     # What it had of the other store is free again.
     assert is_free(tmp_path / "another-store" / "head.lock")
 
 
-def test_a_dry_run_needs_no_lock(first, tmp_path):
-    second = Folder(tmp_path / "second", store=tmp_path / "store")
-    assert second.run("--dry-run").returncode == 0
-
-
 def test_the_lock_goes_with_a_killed_head_though_its_job_runs_on(first, tmp_path):
-    folder, process = first
-    assert f"process {process.pid}, in" in (tmp_path / "store" / "head.lock").read_text()
+    head, job = first
     assert not is_free(tmp_path / "store" / "head.lock")
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    job = int((folder.path / "started.txt").read_text())
+    head.kill()
+    head.wait()
     os.kill(job, 0)  # is there
     assert is_free(tmp_path / "store" / "head.lock")
-    second = Folder(tmp_path / "second", store=tmp_path / "store")
-    second.let_go()
-    assert second.run().returncode == 0
+    acquire(tmp_path / "store", tmp_path / "second")
 
 
 def test_a_forked_process_does_not_hold_it(tmp_path):

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from two_heads import Folder
 
 from psibench.cluster import head_lock
 from psibench.cluster.head import start_head
@@ -104,21 +103,3 @@ def test_a_controller_that_is_down_is_no_empty_queue(queue, tmp_path):
     queue(fails=True)
     with pytest.raises(InputError, match=r"squeue failed \(controller down"):
         start_head("store", tmp_path, executor="slurm")
-
-
-@pytest.mark.processes
-def test_snakemake_says_so_and_runs_nothing(queue, tmp_path):
-    folder = Folder(tmp_path / "project")
-    queue(("17", RUN, folder.path))
-    done = subprocess.run(
-        [*folder.command(), "as=slurm"],
-        cwd=folder.path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "SLURM jobs of an earlier run are still active, 1 in all" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not folder.has("started.txt")

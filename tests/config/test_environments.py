@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from psibench.config.paths import CONFIG_FOLDER
@@ -28,19 +27,6 @@ def read_lock() -> dict[str, str]:
     pins = [PIN.fullmatch(line) for line in lines if line and not line.startswith("#")]
     assert all(pins), "a line that pins nothing"
     return {canonicalize_name(pin[1]): pin[2] for pin in pins if pin is not None}
-
-
-@pytest.mark.parametrize("kind", ["cpu", "gpu"])
-def test_an_environment_has_the_pins_of_the_lock_file_and_a_python_that_fits(kind: str) -> None:
-    given = yaml.safe_load((REPOSITORY / "envs" / f"{kind}.yaml").read_text())
-    python, pip, packages = given["dependencies"]
-    pins = [PIN.fullmatch(pin) for pin in packages["pip"]]
-    found = {canonicalize_name(pin[1]): pin[2] for pin in pins if pin is not None}
-    assert len(pins) == len(found)
-    assert found == read_lock()
-    assert pip == "pip"
-    version = python.removeprefix("python=")
-    assert SpecifierSet(PROJECT["requires-python"]).contains(version)
 
 
 def test_the_lock_file_pins_all_that_the_package_asks_for() -> None:
@@ -105,13 +91,3 @@ def test_what_a_message_says_to_install_has_the_module_it_names() -> None:
             owners = distributions.get(module, [module])  # what peers bring need not be here
             names = {canonicalize_name(name) for name in owners}
             assert names & asked, f"{module} is not installed by psibench[{extra}]"
-
-
-def test_pre_commit_has_the_linters_of_the_lock_file() -> None:
-    text = (REPOSITORY / ".pre-commit-config.yaml").read_text()
-    hooks = [hook for repository in yaml.safe_load(text)["repos"] for hook in repository["hooks"]]
-    pins = [PIN.fullmatch(pin) for hook in hooks for pin in hook["additional_dependencies"]]
-    assert {pin[1]: pin[2] for pin in pins if pin is not None} == {
-        name: read_lock()[name] for name in ("ruff", "snakefmt")
-    }
-    assert all(pins)

@@ -5,7 +5,6 @@ import pytest
 from psibench.config import files
 from psibench.config.files import composed
 from psibench.errors import InputError
-from psibench.plan.config import load_config
 
 
 @pytest.fixture
@@ -31,19 +30,6 @@ def test_benchmarks_are_merged_with_those_of_the_extended_and_lists_replaced(shi
     assert got["models"] == ["o"]
     assert got["search"] == {"top_k": 7}
     assert "extends" not in got
-
-
-def test_a_shipped_preset_is_extended_and_the_default_lies_below():
-    config, _ = load_config(
-        {
-            "extends": ["presets/squad_posq.yaml"],
-            "models": ["bm25"],
-            "benchmarks": {"squad-posq": {"models": ["bm25"]}},
-        }
-    )
-
-    assert list(config.benchmarks) == ["squad-posq", "squad-posq-tiny"]
-    assert config.benchmarks["squad-posq"].models == ["bm25"]
 
 
 @pytest.mark.parametrize(

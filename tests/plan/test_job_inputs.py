@@ -10,7 +10,7 @@ from psibench.plan import jobs, paths
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
 
-ENG, SPA, DEU = "eng-Latn", "spa-Latn", "deu-Latn"
+ENG, SPA = "eng-Latn", "spa-Latn"
 LLM = {"llm": "stand-in"}
 DOCS = {"kind": "python_docs"}
 PANEL = ["embedded-bm25", "embedded-minilm-cosine"]
@@ -46,23 +46,6 @@ def plan() -> Plan:
 
 def corpus(benchmark: str, lang: str, *domains: str) -> list[str]:
     return [f"results/{benchmark}/data/{lang}/{domain}/corpus.parquet" for domain in domains]
-
-
-def test_tables_are_listed_in_the_order_of_the_domains(plan):
-    assert paths.domain_tables(plan, "x", ENG, table="corpus") == corpus("x", ENG, "a", "b")
-    raw = paths.domain_tables(plan, "x", SPA, table="corpus", view="raw")
-    assert raw == corpus("x-raw", SPA, "b")
-    every = corpus("x", ENG, "a", "b") + corpus("x", SPA, "b")
-    assert paths.language_tables(plan, "x", table="corpus") == every
-
-
-def test_a_pair_has_the_domains_of_both_languages(plan):
-    for lang in (SPA, ENG):
-        found = paths.domain_tables(plan, "x", lang, SPA, ENG, table="corpus")
-        assert found == corpus("x", lang, "b")
-    assert paths.domain_tables(plan, "x", ENG, ENG, ENG, table="corpus") == corpus(
-        "x", ENG, "a", "b"
-    )
 
 
 def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan):
@@ -112,17 +95,6 @@ def test_filters_can_be_studied_where_two_rerankers_can_disagree(plan):
     found = paths.study_tables(plan, ["cells"])
     assert found == [f"results/x/study/{lang}/cells.csv" for lang in (ENG, SPA)]
     assert paths.study_tables(plan_of(verify={"rerankers": PANEL[:1]}), ["cells"]) == []
-
-
-def test_a_translation_reads_its_source_and_what_its_tasks_made():
-    quoting = {"quality": LLM, "clean": {}}
-    plan = plan_of(translate=LLM | {"to": [DEU]} | quoting, cross_lingual=None)
-    given = f"results/x/build/{ENG}/text_parts.parquet"
-    assert paths.text_parts_of_domains(plan, "x") == [given, given]
-    assert paths.language_tables(plan, "x", translated=True, table="corpus") == corpus(
-        "x", DEU, "a", "b"
-    )
-    assert paths.task_table(plan, "x", DEU, "a", task="judge_refusals") == []
 
 
 def test_the_largest_domain_is_bounded_by_three_times_an_equal_share(plan):

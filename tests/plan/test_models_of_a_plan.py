@@ -122,14 +122,6 @@ def test_what_a_model_of_head_and_tail_read_is_known_only_of_one_that_reads_all(
     assert fused["reading_known"] is known
 
 
-def test_a_fused_model_is_on_the_filter_panel_if_one_of_its_models_is():
-    section = TINY | {"verify": {"rerankers": ["embedded-bm25"]}}
-    entries = FUSED | {"blind": {"backend": "fusion", "of": ["minilm-static", "minilm-maxp"]}}
-    plan = plan_of({"b": section}, models=["fused", "blind"], registry=entries)
-    assert plan.on_filter_panel("b", "fused")
-    assert not plan.on_filter_panel("b", "blind")
-
-
 BETTER = {"better": HEAD_TAIL | {"mitigates": "all-minilm-l6-v2"}}
 
 
@@ -187,8 +179,8 @@ def test_each_encoding_has_one_rule():
     assert not re.match(f"(?:{wildcard_patterns(one)['encoded in shards']})", path + ".parquet")
 
 
-def test_a_reranker_is_on_the_filter_panel_if_what_scores_is():
-    registry = {
+def test_a_reranker_or_a_fusion_is_on_the_filter_panel_if_what_scores_is():
+    registry = FUSED | {
         name: {"backend": "rerank", "reranker": reranker, "first_stage": "minilm-static"}
         for name, reranker in (
             ("by-bm25", "embedded-bm25"),
@@ -202,5 +194,5 @@ def test_a_reranker_is_on_the_filter_panel_if_what_scores_is():
         plan = plan_of({"b": section}, models=models, registry=registry)
         return {model for model in models if plan.on_filter_panel("b", model)}
 
-    assert chose("embedded-bm25") == {"by-bm25", "bm25"}
+    assert chose("embedded-bm25") == {"by-bm25", "bm25", "fused"}
     assert chose("embedded-minilm-cosine") == {"by-cosine", "all-minilm-l6-v2"}

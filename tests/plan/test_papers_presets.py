@@ -7,7 +7,6 @@ import pytest
 
 from psibench.config.files import read_yaml
 from psibench.config.paths import CONFIG_FOLDER
-from psibench.config.rerankers import load_rerankers
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
 
@@ -57,59 +56,6 @@ def test_slow_models_read_the_tiny_subsets_and_rerankers_each_one_s_own_first_st
     (squad,) = {first.pop("squad-posq-tiny")}
     assert squad == "bm25"
     assert list(first.values()) == ["nv-embed-v2"]
-
-
-def test_table_1_s_rerankers_have_the_lengths_and_the_format_of_posq_s_code():
-    plan, shipped = plan_of("posq_table1"), load_rerankers()
-    used = {
-        model: shipped[plan.models[model].reranker]
-        for model in plan.config.models
-        if plan.models[model].kind == "reranker"
-    }
-    qwen3 = [used[f"qwen3-reranker-{size}"] for size in ("0.6b", "4b", "8b")]
-    assert {(one.max_tokens, one.dtype) for one in qwen3} == {(3076, "float16")}
-    gte, bge = used["gte-multilingual-reranker-base"], used["bge-reranker-v2-m3"]
-    assert (gte.max_tokens, gte.dtype) == (8190, "float16")
-    assert (bge.max_tokens, bge.dtype) == (8192, "auto")  # FlagEmbedding's auto is float16
-    for model, entry in used.items():
-        usual = shipped[model]
-        assert (entry.checkpoint, entry.revision) == (usual.checkpoint, usual.revision)
-
-
-@pytest.mark.parametrize(
-    ("preset", "asked"),
-    [
-        (
-            "fineweb_posq_as_published",
-            {"gpt-4o-mini", "deepseek-v3-0324", "gpt-4.1-mini", "gemini-2.5-flash"},
-        ),
-        (
-            "posir_as_published",
-            {"deepseek-v3.1-thinking", "deepseek-v3.1", "qwen3-30b-a3b", "qwen3-max", "gpt-4o"},
-        ),
-    ],
-)
-def test_a_benchmark_as_published_asks_the_papers_language_models_and_no_other(preset, asked):
-    assert set(plan_of(preset).llms) == asked
-
-
-def test_fineweb_posq_as_published_recalls_with_the_paper_s_model_and_keeps_the_rest():
-    published, today = (
-        config_of(preset)[0].benchmarks["fineweb-posq"]
-        for preset in ("fineweb_posq_as_published", "fineweb_posq")
-    )
-    assert published.false_negatives.recall.model == "jina-embeddings-v3"
-    assert published.false_negatives.rerankers == today.false_negatives.rerankers
-    assert (published.verify, published.sample) == (today.verify, today.sample)
-    assert published.sample.deduplicate == "exact"  # the paper names no removal of near-duplicates
-
-
-def test_myopic_filters_nothing_and_counts_a_question_of_two_tags_at_both():
-    section = config_of("myopic")[0].benchmarks["fineweb-myopic"]
-    assert (section.filters, section.false_negatives, section.audit) == ([], None, None)
-    assert section.generate_questions.tagging == "myopic"
-    assert section.buckets[0] == "thirds-every-tag"
-    assert section.tiny.per_position == 3300
 
 
 def test_table_7_has_its_four_translators_of_372_documents_and_asks_little_else():

@@ -10,45 +10,32 @@ from psibench.plan.plan import Download, downloads_of
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ENCODER = {"backend": "sentence-transformers", "max_tokens": 64, "checkpoint": "owner/name"}
 API = {"backend": "embedding-api", "url": "https://here/v1", "model": "m", "max_tokens": 64}
+CALIBRATED = {"calibration": {"midpoint": 0, "slope": 1}}
+
+
+def parse_reranker(entry):
+    return TypeAdapter(RerankerModel).validate_python(entry)
 
 
 @pytest.mark.parametrize(
-    ("entry", "expected"),
+    ("parse", "entry", "expected"),
     [
-        (ENCODER | {"revision": COMMIT}, [Download("owner/name", COMMIT)]),
-        (ENCODER | {"checkpoint": "embedded:all-MiniLM-L6-v2"}, []),
-        (ENCODER | {"checkpoint": "."}, []),
-        (API | {"tokenizer": "owner/tokens"}, [Download("owner/tokens", None, "tokenizer")]),
-        ({"backend": "bm25s"}, []),
-    ],
-)
-def test_models_that_are_on_the_hub_are_downloaded(entry, expected):
-    assert downloads_of(parse_model(entry)) == expected
-
-
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
+        (parse_model, ENCODER | {"revision": COMMIT}, [Download("owner/name", COMMIT)]),
+        (parse_model, ENCODER | {"checkpoint": "embedded:all-MiniLM-L6-v2"}, []),
+        (parse_model, ENCODER | {"checkpoint": "."}, []),
+        (parse_model, API | {"tokenizer": "owner/t"}, [Download("owner/t", None, "tokenizer")]),
+        (parse_model, {"backend": "bm25s"}, []),
+        (parse_reranker, ENCODER | {"backend": "flag"}, [Download("owner/name")]),
         (
-            {"backend": "cross-encoder", "checkpoint": "a/b", "revision": COMMIT},
-            [Download("a/b", COMMIT)],
-        ),
-        ({"backend": "flag", "checkpoint": "a/b"}, [Download("a/b")]),
-        (
-            {
-                "backend": "bi-encoder",
-                "encoder": ENCODER,
-                "calibration": {"midpoint": 0, "slope": 1},
-            },
+            parse_reranker,
+            {"backend": "bi-encoder", "encoder": ENCODER} | CALIBRATED,
             [Download("owner/name")],
         ),
-        ({"backend": "bm25", "calibration": {"midpoint": 0, "slope": 1}}, []),
+        (parse_reranker, {"backend": "bm25"} | CALIBRATED, []),
     ],
 )
-def test_rerankers_that_are_on_the_hub_are_downloaded(entry, expected):
-    limits = {"max_tokens": 512} if "checkpoint" in entry else {}
-    parsed = TypeAdapter(RerankerModel).validate_python(entry | limits)
-    assert downloads_of(parsed) == expected
+def test_what_is_on_the_hub_is_downloaded(parse, entry, expected):
+    assert downloads_of(parse(entry)) == expected
 
 
 def test_manifests_are_named_after_repository_revision_and_part():

@@ -124,11 +124,6 @@ def test_equal_parts_of_all_three_positions_are_balanced():
         ({"training": TRAINING | {"benchmark": "other"}}, "'other' is not among benchmarks"),
         ({"training": TRAINING | {"bases": GONE}}, "no such folder"),
         ({"benchmarks": {"pool": PLAIN | {"models": ["net-x-s1"]}, "test": PLAIN}}, "'net-x-s1'"),
-        ({"training": TRAINING | {"bases": {"net": BASE | {"layers": 0}}}}, "layers"),
-        (
-            {"training": TRAINING | {"bases": {"net": BASE | {"trust_remote_code": True}}}},
-            "unknown",
-        ),
         (
             {"registry": {"net-end-s1": {"backend": "bm25s"}}},
             "the registry has a model 'net-end-s1', too",

@@ -42,47 +42,20 @@ def refusal(verify, recipe="controlled", **more) -> str:
 
 
 @pytest.mark.parametrize(
-    ("verify", "recipe", "line"),
+    ("recipe", "own", "rule", "kind"),
     [
+        ("fineweb_posq", VerifyAgreement(rerankers=[BM25], balance=True), "margin", VerifyMargin),
+        ("posir", VerifyNecessity(rerankers=[BM25]), "agreement", VerifyAgreement),
         (
-            {"rerankers": [BM25, "embedded-bm52"]},
-            "posir",
-            "verify.rerankers: unknown reranker 'embedded-bm52'. Supported: embedded-bm25",
-        ),
-        ({"rerankers": [BM25, BM25]}, "posir", f"named more than once: {BM25}"),
-        ({"rerankers": [BM25], "threshold": 0.3}, "posir", "verify.threshold: unknown key"),
-        (
-            {"rule": "majority", "rerankers": [BM25]},
-            "posir",
-            "benchmarks.b.verify.rule: found 'majority'. Input should be 'agreement', 'necessity'",
+            "controlled",
+            VerifyMargin(rerankers=[BM25], threshold=0.3),
+            "necessity",
+            VerifyNecessity,
         ),
     ],
 )
-def test_a_wrong_verify_section_is_told_by_its_key(verify, recipe, line):
-    assert line in refusal(verify, recipe)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "section"),
-    [
-        ("fineweb_posq", VerifyAgreement(rerankers=[BM25], balance=True)),
-        ("posir", VerifyNecessity(rerankers=[BM25], balance=False)),
-        ("controlled", VerifyMargin(rerankers=[BM25], balance=False, threshold=0.3)),
-    ],
-)
-def test_without_a_rule_the_one_of_the_recipes_paper_is_meant(recipe, section):
-    assert plan_of({"rerankers": [BM25]}, recipe).benchmarks["b"].section.verify == section
-
-
-@pytest.mark.parametrize(
-    ("recipe", "rule", "kind"),
-    [
-        ("posir", "agreement", VerifyAgreement),
-        ("controlled", "necessity", VerifyNecessity),
-        ("fineweb_posq", "margin", VerifyMargin),
-    ],
-)
-def test_a_recipe_may_use_another_s_rule_and_balance(recipe, rule, kind):
+def test_a_recipe_has_the_rule_of_its_paper_or_another_s(recipe, own, rule, kind):
+    assert plan_of({"rerankers": [BM25]}, recipe).benchmarks["b"].section.verify == own
     plan = plan_of({"rule": rule, "rerankers": [BM25], "balance": True, "seed": 7}, recipe)
     assert plan.benchmarks["b"].section.verify == kind(rerankers=[BM25], balance=True, seed=7)
     by_margin = rule == "margin"
@@ -96,6 +69,16 @@ def test_a_recipe_may_use_another_s_rule_and_balance(recipe, rule, kind):
 @pytest.mark.parametrize(
     ("keys", "line"),
     [
+        (
+            {"verify": {"rerankers": [BM25, "embedded-bm52"]}},
+            "verify.rerankers: unknown reranker 'embedded-bm52'. Supported: embedded-bm25",
+        ),
+        ({"verify": {"rerankers": [BM25, BM25]}}, f"named more than once: {BM25}"),
+        ({"verify": {"rerankers": ["all"]}}, "'all' means something else in the tables"),
+        (
+            {"verify": {"rerankers": [BM25], "threshold": 0.3}},
+            "verify.threshold: unknown key",
+        ),
         (
             {"audit": {"llm": "stand-in"}},
             "benchmarks.b: audit goes by strata of the margin: it needs `verify` with `rule: ",
@@ -116,35 +99,21 @@ def test_a_recipe_may_use_another_s_rule_and_balance(recipe, rule, kind):
             {"grade": {"llm": "stand-in", "prompt": "no/where.md"}},
             "benchmarks.b.grade.prompt: no/where.md: no such file",
         ),
-        (
-            {"false_negatives": POSIR_NEGATIVES | {"protocol": "none"}},
-            "b.false_negatives.protocol: found 'none'. Input should be 'fineweb_posq', 'posir'",
-        ),
     ],
 )
-def test_a_wrong_step_after_the_candidates_is_told_by_its_key_before_any_job(keys, line):
+def test_a_wrong_filter_is_told_by_its_key_before_any_job(keys, line):
     assert line in refusal({"rerankers": [BM25]}, "posir", keys=keys)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "keys", "view"),
-    [
-        ("posir", {"false_negatives": POSIR_NEGATIVES}, "raw"),
-        ("posir", {"tiny": {}}, "tiny"),
-        ("posir", {}, "candidates"),
-    ],
-)
-def test_an_id_that_a_view_of_another_benchmark_has_is_refused(recipe, keys, view):
-    def both(other: str) -> dict:
-        section = {"recipe": recipe, "source": {"kind": "python_docs"}, **keys}
-        section |= {"verify": {"rerankers": [BM25]}}
-        section |= {task: {"llm": "stand-in"} for task in TASKS[recipe]}
-        docs = {"recipe": "known_item", "source": {"kind": "python_docs"}}
-        return {"benchmarks": {"b": section, other: docs}}
-
-    load_config(both("b-other"))
+@pytest.mark.parametrize("view", ["raw", "tiny", "candidates"])
+def test_an_id_that_a_view_of_another_benchmark_has_is_refused(view):
+    section = {"recipe": "posir", "source": {"kind": "python_docs"}, "tiny": {}}
+    section |= {"verify": {"rerankers": [BM25]}, "false_negatives": POSIR_NEGATIVES}
+    section |= {task: {"llm": "stand-in"} for task in TASKS["posir"]}
+    docs = {"recipe": "known_item", "source": {"kind": "python_docs"}}
+    load_config({"benchmarks": {"b": section, "b-other": docs}})
     with pytest.raises(InputError, match=f"benchmark id 'b-{view}' is taken: results of 'b' have"):
-        load_config(both(f"b-{view}"))
+        load_config({"benchmarks": {"b": section, f"b-{view}": docs}})
 
 
 def test_what_decides_no_score_reruns_no_scoring_of_the_filter():
@@ -175,20 +144,6 @@ def test_what_decides_no_score_reruns_no_scoring_of_pairs():
     assert params(FINEWEB_NEGATIVES, threshold=0.6) != made
     assert params(FINEWEB_NEGATIVES, evaluate_raw=False) == made
     assert params(POSIR_NEGATIVES, under="all") != params(POSIR_NEGATIVES)
-
-
-def test_the_template_is_no_parameter_of_a_decision():
-    keys = {"false_negatives": FINEWEB_NEGATIVES | {"prompt": "config/prompts/grade_relevance.md"}}
-    plan = plan_of(None, keys=keys)
-    section = plan.benchmarks["b"].negatives
-    for params in (section.panel(), section.removal()):
-        assert "prompt" not in params
-        assert "evaluate_raw" not in params
-    assert jobs.counted(plan, "b", step="false_negatives") == {"unit": "queries", "step": 100}
-
-
-def test_a_reranker_is_not_called_like_a_row_of_the_tables():
-    assert "'all' means something else in the tables" in refusal({"rerankers": ["all"]})
 
 
 @pytest.mark.parametrize("nothing", ["none", {"protocol": "none"}, None])

@@ -8,7 +8,6 @@ from psibench.plan import jobs
 from psibench.plan.config import load_config
 from psibench.plan.paths import judge_tables, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
-from psibench.plan.summaries import published_page
 
 ENG = "eng-Latn"
 LLM = {"llm": "stand-in"}
@@ -114,34 +113,6 @@ def test_the_steps_have_their_places_in_order_with_room_for_balancing(plan):
     assert plan.benchmarks["bare"].flow_step("generate_positional_query") == 2
 
 
-def test_the_ledger_stacks_what_every_step_wrote(plan):
-    steps = ["propose_questions", "locate_span", "verify", "grade_first", "grade_rest", "grade"]
-    purged = plan.benchmarks["purged"]
-    assert purged.steps(ENG, "flow") == [*steps, "false_negatives"]
-    assert purged.steps(ENG, "dropped") == ["documents", *steps, "false_negatives"]
-    assert purged.steps(ENG, "usage") == [
-        "propose_questions",
-        "locate_span",
-        "grade_first",
-        "grade_rest",
-    ]
-    asked = plan.benchmarks["full"].steps("eng-Latn", "usage")
-    assert asked == list(plan.benchmarks["full"].tasks)
-    assert asked[-4:] == ["audit", "judge_1", "judge_2", "judge_3"]
-
-
-@pytest.mark.parametrize(
-    ("name", "tables"),
-    [
-        ("full", {"verify": "generate_questions", "grade": "verify", None: "grade"}),
-        ("purged", {"verify": "locate_span", "grade": "verify", None: "grade"}),
-        ("bare", {None: "generate_positional_query"}),
-    ],
-)
-def test_each_filter_reads_what_the_one_before_it_left(plan, name, tables):
-    assert {step: plan.benchmarks[name].candidates_before(step) for step in tables} == tables
-
-
 def test_tasks_of_judges_have_their_own_models_and_one_template(plan):
     tasks = plan.benchmarks["full"].tasks
     asked = {name: task.section.llm for name, task in tasks.items()}
@@ -245,8 +216,3 @@ def test_a_run_that_is_deep_enough_recalls(change, by_run):
     negatives |= {"evaluate_raw": change.pop("evaluate_raw", True)}
     plan = plan_of({"full": FULL | {"false_negatives": negatives}}, **change)
     assert plan.recalls_by_run("full") is by_run
-
-
-def test_there_is_a_page_of_published_figures_where_a_benchmark_has_a_paper_s_data(plan):
-    assert published_page(plan) == ["results/published.html"]
-    assert published_page(plan_of({"bare": BARE, "direct": DIRECT})) == []

@@ -6,10 +6,9 @@ import subprocess
 
 import pytest
 from filter_project import JUDGES, make_filter_project
-from generated_project import generated_config
 from llm_helpers import items, start_job, stored, wait_for
 from tiny_chat import PROGRAMS
-from workflow_project import Project, save_checkpoint
+from workflow_project import Project
 
 from psibench.errors import InputError
 from psibench.generate.ask import ask as ask_stage
@@ -25,10 +24,6 @@ KEY = "PSIBENCH_TEST_KEY"
 def project(tmp_path_factory) -> Project:
     """The three recipes and every judge, by the stand-in."""
     made = make_filter_project(tmp_path_factory.mktemp("project"))
-    config, generated = made.read_config(), generated_config(("controlled",))
-    config["benchmarks"] |= generated["benchmarks"]
-    save_checkpoint(made.folder / "checkpoint")
-    made.write_config(config | {"registry": generated["registry"]})
     made.run()
     return made
 

@@ -1,18 +1,20 @@
-"""A tiny project with every filter: margin, grades, audit, false negatives of both protocols."""
+"""A tiny project of the three recipes whose queries a language model writes, with every filter."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from generated_project import PROMPTS
-from workflow_project import Project
+from workflow_project import REPOSITORY, Project
 
 from psibench.all_tables import ALL_TABLES
 from psibench.tables import read_table
+from psibench.tables.domains import OfDomain
 
-CHAIN, ABOVE = "chain", "above"
+PROMPTS = REPOSITORY / "config" / "prompts"
+CHAIN, ABOVE, CONTROLLED = "chain", "above", "controlled"
 VIEWS = ("chain-raw", "chain-tiny", "above-raw")
 LEXICAL = ["embedded-bm25", "own-bm25"]  # start fast; the second one is the config's own
 OWN = {"backend": "bm25", "calibration": {"midpoint": 0.3, "slope": 10.0}}
@@ -41,11 +43,11 @@ def made_up_sentence(document: int, place: int) -> str:
     return f"The {terms[0]} {terms[1]} of {terms[2]} near {' '.join(terms[3:])}{again} {place}."
 
 
-def write_doubled_corpus(path: Path) -> None:
+def write_doubled_corpus(path: Path, *, n_documents: int = N_DOCUMENTS) -> None:
     """Write documents of nine sentences, and shorter ones that are the beginning of some."""
     texts = {
         f"doc{document:03d}": [made_up_sentence(document, n) for n in range(N_SENTENCES)]
-        for document in range(N_DOCUMENTS)
+        for document in range(n_documents)
     }
     texts |= {f"short{n:03d}": texts[f"doc{n:03d}"][:N_SHARED] for n in range(N_SHORT)}
     texts["short002"] = [text.replace(" near", ". Near") for text in texts["short002"]]
@@ -54,7 +56,7 @@ def write_doubled_corpus(path: Path) -> None:
 
 
 def filter_config() -> dict[str, Any]:
-    """One benchmark with every step, after the rule of another recipe, and one of PosIR's."""
+    """One benchmark with every step, after the rule of another recipe, and one of each other."""
 
     def task(name: str, llm: str = "stand-in", **more: Any) -> dict[str, Any]:
         return {"llm": llm, "prompt": f"prompts/{name}.md", **more}
@@ -90,8 +92,15 @@ def filter_config() -> dict[str, Any]:
             "rerankers": ["embedded-bm25"],
         },
     }
+    controlled = shared | {
+        "recipe": "controlled",
+        "sample": {"unit": "chars", "edges": [256, 4096]},
+        "personas": {"model": "minilm-static", "n_candidates": 3},
+        "choose_configuration": task("choose_configuration"),
+        "generate_positional_query": task("generate_positional_query"),
+    }
     return {
-        "benchmarks": {CHAIN: judged, ABOVE: above},
+        "benchmarks": {CHAIN: judged, ABOVE: above, CONTROLLED: controlled},
         "models": ["bm25"],
         "rerankers": {"own-bm25": OWN},
         "length_tokenizer": "words",
@@ -113,3 +122,29 @@ def table(project: Project, benchmark: str, name: str, spec: str | None = None) 
     """Read a table of a benchmark's or view's data folder."""
     folder = project.folder / "results" / benchmark / "data" / "eng-Latn" / "general"
     return read_table(folder / f"{name}.parquet", ALL_TABLES[spec or name])
+
+
+LEDGER = {"flow": "flow", "dropped": "attrition", "llm_usage": "llm_usage"}
+"""Tables of all languages, by what they hold."""
+
+
+def asked(project: Project, since: float = 0.0) -> dict[str, int]:
+    """Requests asked by the ask jobs whose logs are younger than ``since``, by task."""
+    counts: dict[str, int] = {}
+    for path in (project.folder / "logs").glob("*/ask/**/*.log"):
+        if path.stat().st_mtime < since:
+            continue
+        task = path.stem if path.parent.name == "eng-Latn" else path.parent.name  # or of a shard
+        found = re.search(r"(\d+) requests asked", path.read_text())
+        counts[task] = counts.get(task, 0) + (int(found[1]) if found else 0)
+    return {task: count for task, count in counts.items() if count}
+
+
+def read(project: Project, benchmark: str, name: str, spec: str) -> Any:
+    """Read the only domain's rows of a table of a benchmark: of its ledger, or on the way to it."""
+    folder = project.folder / "results" / benchmark
+    if name in LEDGER:
+        path = folder / f"{LEDGER[name]}.parquet"
+        return read_table(OfDomain(str(path), "general", "eng-Latn"), ALL_TABLES[spec])
+    path = folder / "build" / "eng-Latn" / f"{name}.parquet"
+    return read_table(OfDomain(str(path), "general"), ALL_TABLES[spec])

@@ -69,7 +69,6 @@ def about(rule) -> dict:
         "stage": version.stage if version is not None else None,
         "lacking": lacking(rule, version) if version is not None else [],
         "undeclared": [name for name, found in declared.items() if not found],
-        "is_local": rule.name in rule.workflow._localrules,
         "log": [str(path) for path in rule.log],
         "environment": Path(rule.conda_env).stem if rule.conda_env else None,
     }

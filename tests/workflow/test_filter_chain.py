@@ -6,11 +6,22 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from filter_project import ABOVE, CHAIN, LEXICAL, N_SHORT, make_filter_project, table
-from generated_project import asked, read
+from filter_project import (
+    ABOVE,
+    CHAIN,
+    CONTROLLED,
+    LEXICAL,
+    N_DOCUMENTS,
+    N_SHORT,
+    asked,
+    make_filter_project,
+    read,
+    table,
+    write_doubled_corpus,
+)
 from workflow_project import Project, once_per_session
 
-from psibench.tables import read_table
+from psibench.tables import read_provenance, read_table
 from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import PSI_TABLE
 
@@ -20,6 +31,7 @@ TARGETS = [
     "results/psi_table.csv",
     f"results/{CHAIN}/attrition.parquet",
     f"results/{ABOVE}/attrition.parquet",
+    f"results/{CONTROLLED}/attrition.parquet",
     f"{BUILD}/audit_table.parquet",
     f"{STUDY}/thresholds.csv",
     f"{STUDY}/threshold_psi.csv",
@@ -52,17 +64,35 @@ def ids(project: Project, benchmark: str, name: str = "queries") -> list[str]:
     return table(project, benchmark, name)["_id"].to_list()
 
 
-@pytest.mark.parametrize("benchmark", [CHAIN, ABOVE])
-def test_what_every_step_dropped_is_counted_and_says_where_it_belongs(
+@pytest.mark.parametrize("benchmark", [CHAIN, ABOVE, CONTROLLED])
+def test_what_every_step_dropped_is_counted_and_every_query_has_its_evidence(
     chain: Project, benchmark: str
 ) -> None:
     flow = read(chain, benchmark, "flow", "flow")
     dropped = read(chain, benchmark, "dropped", "attrition")
     check_balance(dropped, flow)
-    assert flow["dropped"].sum() == dropped.height > 0
+    assert flow["dropped"].sum() == dropped.height
     assert flow["step"].is_sorted()
     for column in ("doc_id", "unit", "length_bin"):
         assert dropped[column].null_count() == 0, column
+    texts = dict(table(chain, benchmark, "corpus").select("_id", "text").iter_rows())
+    queries = table(chain, benchmark, "queries")
+    assert queries.height > 0
+    for doc_id, span, answer in queries.select(
+        "pos_corpus_id", "pos_char_span", "answer"
+    ).iter_rows():
+        assert answer in texts[doc_id][span[0] : span[1]]
+
+
+def test_tables_say_that_a_stand_in_wrote_the_queries(chain: Project) -> None:
+    results = chain.folder / "results"
+    assert set(read_table(results / "psi_table.parquet", PSI_TABLE)["queries_by"]) == {
+        "llm:stand-in/rules"
+    }
+    for path in results.rglob("*.parquet"):
+        record = read_provenance(path) or {}
+        if record["stage"] not in ("sample", "personas"):
+            assert record["llm_backend"] == "stand-in", path
 
 
 @pytest.mark.parametrize(
@@ -123,7 +153,7 @@ def test_documents_above_the_positive_are_in_no_table_of_the_clean_benchmark(
 def test_views_have_rows_of_their_own_with_their_own_number_of_queries(chain: Project) -> None:
     rows = read_table(chain.folder / "results" / "psi_table.parquet", PSI_TABLE)
     counts = dict(rows.filter(evidence="all").select("benchmark", "n_queries").iter_rows())
-    evaluated = [CHAIN, f"{CHAIN}-raw", f"{CHAIN}-tiny", ABOVE, f"{ABOVE}-raw"]
+    evaluated = [CHAIN, f"{CHAIN}-raw", f"{CHAIN}-tiny", ABOVE, f"{ABOVE}-raw", CONTROLLED]
     assert counts == {name: len(ids(chain, name)) for name in evaluated}
     assert counts[f"{CHAIN}-raw"] > counts[CHAIN] > counts[f"{CHAIN}-tiny"]
     assert rows["benchmark"].unique(maintain_order=True).to_list() == evaluated
@@ -172,11 +202,8 @@ def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy
     assert f"scoring {LEXICAL[0]}: 0 pairs scored now" in log.read_text()
 
 
-def test_batches_rerun_nothing_and_a_further_reranker_scores_alone(chain_copy: Project) -> None:
+def test_a_further_reranker_scores_alone(chain_copy: Project) -> None:
     config = chain_copy.read_config()
-    config["encoding"] = {"tokens_per_batch": 128}
-    chain_copy.write_config(config)
-    assert chain_copy.planned(*TARGETS) == {}
     config["benchmarks"][CHAIN]["verify"]["rerankers"] = [*LEXICAL, "embedded-minilm-maxsim"]
     chain_copy.write_config(config)
     planned = chain_copy.planned(*TARGETS)
@@ -197,3 +224,30 @@ def test_the_judges_template_reruns_the_judges_and_what_follows(chain_copy: Proj
     chain_copy.run(f"{BUILD}/judge_1.parquet")
     n_pairs = read(chain_copy, CHAIN, "judge_1_pairs", "pairs").height
     assert asked(chain_copy, since=started) == {"judge_1": n_pairs}
+
+
+def test_how_a_model_is_asked_and_comments_in_templates_rerun_nothing(chain_copy: Project) -> None:
+    for path in (chain_copy.folder / "prompts").glob("*.md"):
+        path.write_text(path.read_text().replace("---\n", "---\n# a thought\n", 1))
+    stand_in = {
+        "backend": "stand-in",
+        "model": "stand-in/rules",
+        "sampling": {"seed": 42},
+        "asking": {"concurrency": 2, "timeout_s": 7.0},
+    }
+    prices = {"stand-in/rules": {"input_usd": 1, "output_usd": 1, "as_of": "2026-01-01"}}
+    config = chain_copy.read_config() | {"llms": {"stand-in": stand_in}, "prices": prices}
+    chain_copy.write_config(config)
+    assert chain_copy.planned(*TARGETS) == {}
+    stand_in["sampling"]["seed"] = 7
+    chain_copy.write_config(config)
+    # What the stand-in writes, and what the others judge of it.
+    assert chain_copy.planned(*TARGETS)["ask"] == 12
+
+
+def test_new_documents_are_asked_about_alone(chain_copy: Project) -> None:
+    write_doubled_corpus(chain_copy.folder / "corpus.jsonl", n_documents=N_DOCUMENTS + 3)
+    started = time.time()
+    chain_copy.run(f"results/{CONTROLLED}/data/eng-Latn/general/queries.parquet")
+    counts = asked(chain_copy, since=started)
+    assert counts == {"choose_configuration": 3, "generate_positional_query": 9}

@@ -16,11 +16,11 @@ def parted_project(folder: Path, *, parts: int, shards: int) -> Project:
     """Make a benchmark of three domains with every step of PosIR's recipe, and run it."""
     project = make_filter_project(folder)
     config = filter_config()
-    section = config["benchmarks"].pop("above")
+    section = config["benchmarks"]["above"]
     (folder / "corpus.jsonl").unlink()
     for domain in DOMAINS:
         write_doubled_corpus(folder / f"{domain}.jsonl")
-    del section["source"], config["benchmarks"]["chain"]
+    del section["source"]
     section |= {
         "corpora": [
             {"domain": domain, "source": {"kind": "files", "paths": [f"{domain}.jsonl"]}}
@@ -33,7 +33,7 @@ def parted_project(folder: Path, *, parts: int, shards: int) -> Project:
     }
     section["translate"] |= {"clean": {"refusals": {"llm": "stand-in-sentence"}, "outliers": None}}
     section["false_negatives"] |= {"rerankers": LEXICAL, "evaluate_raw": False}
-    config["benchmarks"]["above"] = section
+    config["benchmarks"] = {"above": section}
     config["encoding"] = {"shards": shards}
     project.write_config(config)
     project.run(*TARGETS)

@@ -101,14 +101,3 @@ def test_bumping_a_stages_version_reruns_it_and_what_follows(
     assert raised != text
     module.write_text(raised)
     assert project.planned() == {"score": 1} | COLLECTED
-
-
-def test_bumping_a_backends_version_reruns_its_models(
-    own_repository: Callable[[], Project],
-) -> None:
-    project = own_repository()
-    rules = project.repository / "workflow" / "rules" / "common.smk"
-    bumped = "from psibench.models.protocols import MODEL_VERSIONS\nMODEL_VERSIONS['bm25s'] += 1\n"
-    rules.write_text(f"{rules.read_text()}\n{bumped}")
-    once = {"search_lexical": 1, "score": 1}
-    assert project.planned() == once | COLLECTED

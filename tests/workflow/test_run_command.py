@@ -110,11 +110,10 @@ def test_bad_input_ends_with_code_2_and_its_message_last(tmp_path: Path) -> None
     assert failed.returncode == 2, failed.stderr
     last = failed.stderr.strip().splitlines()[-1]
     assert last.startswith("psibench run: no known-item query from 1 documents;")
-    assert last.endswith("(log: logs/own/build/eng-Latn/general.log)")
-
-
-def test_a_folder_in_place_of_a_config_is_refused_in_the_last_line(tmp_path: Path) -> None:
-    (tmp_path / "texts").mkdir()
+    log = "logs/own/build/eng-Latn/general.log"
+    assert last.endswith(f"(log: {log})")
+    assert "Traceback" not in (tmp_path / log).read_text()
+    assert not list((tmp_path / "results").rglob("*.parquet"))
     refused = run(tmp_path, "psibench.cli", "run", "--cores", "1", "results/psi_table.csv", "texts")
     assert refused.returncode == 2
     last = refused.stderr.strip().splitlines()[-1]

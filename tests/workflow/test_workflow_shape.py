@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config
+from workflow_project import ENVIRONMENT, REPOSITORY
 
 from psibench.tables.stage import read_stages
 
@@ -29,11 +29,6 @@ def rules(tmp_path_factory) -> dict[str, dict[str, Any]]:
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     return found
-
-
-def test_few_rules_run_where_snakemake_runs(rules) -> None:
-    local = {name for name, rule in rules.items() if rule["is_local"]}
-    assert local == {"all", "study", "probes", "download", "list_texts"}
 
 
 def test_every_rule_of_a_stage_declares_what_a_node_needs(rules) -> None:
@@ -88,27 +83,3 @@ def test_a_dry_run_loads_no_model_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_a_bad_config_is_told_before_any_job(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    project.write_config(tiny_config() | {"models": ["bm52"]})
-    done = project.run("--dry-run", check=False)
-    assert done.returncode != 0
-    said = done.stdout + done.stderr  # a dry run talks on stdout
-    assert "unknown model 'bm52'. Supported: " in said
-    assert "Traceback" not in said
-    assert not (tmp_path / "results").exists()
-
-
-def test_bad_input_in_a_job_is_told_in_plain_words_and_leaves_nothing(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    project.write_config(tiny_config() | {"models": ["bm25"]})
-    (tmp_path / "squad.json").write_bytes(b"%PDF-1.7 not squad")
-    done = project.run("--show-failed-logs", check=False)
-    assert done.returncode != 0
-    assert "squad.json: found a PDF document, expected a SQuAD-format JSON file" in done.stderr
-    log = (tmp_path / "logs/tiny/build/eng-Latn/general.log").read_text()
-    assert "found a PDF document" in log
-    assert "Traceback" not in log
-    assert not list((tmp_path / "results").rglob("*.parquet"))
