@@ -38,7 +38,8 @@ MINE = {
 }
 
 BUDGET = {"budget_usd": 0.06, "sampling": {"max_output_tokens": 500}}
-GONE = MINE | {"source": {"kind": "files", "paths": ["gone"]}, "sample": {"edges": [20, 60]}}
+DOCUMENTS = {"d1": "the cat sat", "d2": "the dog ran off", "d3": "a bird"}
+QUESTIONS = {"q1": "who sat", "q2": "who ran"}
 
 
 @pytest.fixture(autouse=True)
@@ -156,9 +157,10 @@ def test_a_config_that_asks_no_language_model_says_so(folder, capsys):
     assert estimate(capsys, config(folder, benchmarks={"known": SQUAD})) == said
 
 
-def test_a_source_that_is_not_there_ends_with_code_2(folder, capsys):
-    assert main(["estimate", "--config", config(folder, benchmarks={"x": GONE})]) == 2
-    assert "gone" in capsys.readouterr().err
+def test_a_template_that_is_not_there_ends_with_code_2(folder, capsys):
+    section = MINE | {"locate_span": {"llm": "paid", "prompt": "my.md"}}
+    assert main(["estimate", "--config", config(folder, benchmarks={"x": section})]) == 2
+    assert "my.md: no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -218,9 +220,10 @@ def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, ca
     quality = TRANSLATED["quality"] | {"translators": {"a": one, "b": one}}
     translate = TRANSLATED | {"quality": quality}
     path = config(folder, benchmarks={"xq": SQUAD | {"translate": translate}, "known": SQUAD})
+    write_texts(folder / "results/xq/data/eng-Latn/general", DOCUMENTS, QUESTIONS)
     table = planned(capsys, path)
     german = table.filter(stage="translate", language="deu-Latn").row(0, named=True)
-    assert (german["items_high"], german["basis"]) == (6, "source")
+    assert (german["items_high"], german["basis"]) == (5, "tables")
     # Half as many tokens again for each that is translated (PosIR, table 1), and six tenths to
     # eight fifths of that.
     ratio = german["tokens_out_high"] / german["tokens_out_low"]
@@ -246,20 +249,17 @@ def test_a_corpus_on_the_hub_that_is_not_built_yet_is_shown_as_unknown(folder, c
 # Embedding APIs
 
 
-def test_texts_of_a_source_or_of_tables_are_paid_for_until_they_are_encoded(folder, capsys):
+def test_texts_of_tables_are_paid_for_until_they_are_encoded(folder, capsys):
     asked = {"benchmarks": {"known": SQUAD}, "models": ["api"]}
     path = config(folder, api={"budget_usd": 0.00002}, **asked)
-    row = row_of(capsys, path, by="api")
-    assert (row["basis"], row["items_high"], row["answered"]) == ("source", 6, 0)
-    # Four characters a token: three contexts of 17 each, and 22 for a query.
-    assert row["tokens_in_high"] == pytest.approx(3 * 17 + 3 * 22, rel=0.03)
-    assert row["usd_high"] == pytest.approx(row["tokens_in_high"] * 2e-6, rel=0.01)
-    documents = {"d1": "the cat sat", "d2": "the dog ran off", "d3": "a bird"}
+    assert row_of(capsys, path, by="api")["basis"] == "unknown"
     place = folder / "results" / "known"
-    write_texts(place / "data/eng-Latn/general", documents, {"q1": "who sat", "q2": "who ran"})
+    write_texts(place / "data/eng-Latn/general", DOCUMENTS, QUESTIONS)
     row = row_of(capsys, path, by="api")
     # Nine words, and two queries of seven characters at four a token.
-    assert (row["basis"], row["items_high"], row["tokens_in_high"]) == ("tables", 5, 12)
+    assert (row["basis"], row["items_high"], row["answered"]) == ("tables", 5, 0)
+    assert row["tokens_in_high"] == 12
+    assert row["usd_high"] == pytest.approx(12.5 * 2e-6)
     assert ": it will stop before the end" in estimate(capsys, path)
     (place / "encodings" / "api").mkdir(parents=True)
     (place / "encodings" / "api" / "eng-Latn.parquet").touch()
@@ -273,6 +273,7 @@ def test_what_a_probe_has_a_service_read_is_paid_for(folder, capsys):
     probes = {"names": ["segments", "insertion"], "segments": [3, [0.5]], "models": ["api"]}
     probes |= {"insertion_sizes": [0.5, 1.0], "psi": False}
     path = config(folder, benchmarks={"known": SQUAD}, models=["api"], probes=probes)
+    write_texts(folder / "results/known/data/eng-Latn/general", DOCUMENTS, QUESTIONS)
     found = {row["stage"]: row for row in planned(capsys, path).to_dicts()}
     probed, inserted = found["probe_segments"], found["probe_insertion"]
     assert probed["items_high"] == 3 * (1 + 3 + 2)  # documents, whole and in three and two parts

@@ -70,22 +70,6 @@ def test_stages_are_shown_by_language_or_benchmark(by, beside, folder, capsys):
     assert any(line.split()[:2] == ["encode", beside] for line in lines)
 
 
-def test_a_source_on_this_machine_is_read_where_the_config_says_no_number(folder, capsys):
-    (folder / "texts").mkdir()
-    for n in range(3):
-        (folder / "texts" / f"{n}.txt").write_text(" ".join(f"word{n}" for _ in range(4 + n)))
-    section = LARGE | {"source": {"kind": "files", "paths": ["texts"]}}
-    section["sample"] = {"unit": "words", "edges": [1, 100], "deduplicate": "none"}
-    section["propose_questions"] = LLM | {"n_questions": 2}
-    config = {"benchmarks": {"small": section}, "models": ["all-minilm-l6-v2", "bm25"]}
-    _, rows = plan(folder, capsys, config | {"encoding": {"device": "cpu"}})
-    (row,) = rows.filter(stage="encode").to_dicts()
-    assert (row["basis"], row["items_high"], row["jobs"]) == ("source", 9, 1)
-    # 87 characters, four a token; two queries of 22 tokens a document; vectors of 384 numbers.
-    assert (row["tokens_in_high"], row["store_bytes"]) == (22 + 6 * 22, 9 * 384 * 4)
-    assert row["job_minutes"] == pytest.approx(row["cpu_minutes"])
-
-
 @pytest.mark.parametrize(
     ("argv", "words"),
     [

@@ -20,7 +20,7 @@ NONE = "This config asks no language model and no embedding API."
 LABELS = ("stage", "benchmark", "language", "by", "basis")
 HEAD = (*LABELS[:-1], "from", "requests", "answered", "tokens in", "out", "USD")
 NOTE = (
-    "Requests are counts of tables of a run, the source or the plan, tokens means of a run or of "
+    "Requests are counts of tables of a run or of the plan, tokens means of a run or of "
     "docs/running.md, `What a plan rests on`; - is what nobody can tell before it is built."
 )
 

@@ -105,7 +105,7 @@ def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
         names = ", ".join(unknown["benchmark"].unique(maintain_order=True))
         yield (
             f"Not counted: {names}. Nobody can tell how many texts there will be (no "
-            "sample.n_documents, and a source that is large or on the hub): build it first. "
+            "sample.n_documents): build it first, which asks nobody. "
             "encoding.shards: NUMBER cuts its encodings into so many jobs."
         )
     reads = table.filter(known, pl.col("tokens_in_high") > 0)
@@ -126,6 +126,6 @@ DESCRIPTION = (
     "Print what each stage of a config has to do: items, tokens, GPU and CPU hours, "
     "jobs and the longest of them, room in the store, money. Counts are those of the tables "
     "that a run made, else of the config's numbers (documents of a sample spread over its length "
-    "bins, queries by what filters left in a run or in the papers), else of the source where it is "
-    "here. Two operations per parameter (input embeddings aside) and token. Nothing is run."
+    "bins, queries by what filters left in a run or in the papers). Two operations per parameter "
+    "(input embeddings aside) and token. Nothing is run."
 )

@@ -1,47 +1,30 @@
-"""The table of a config's work with what is known beyond the config: a run's tables, a source.
+"""The table of a config's work with what is known beyond the config: a run's tables.
 
 All that `plan` and `estimate` read of results/ is read here. Texts of a benchmark are those of its
-tables, where these are of today's sample; else what the config plans; else what a source on this
-machine holds, if it is not too large to be read whole.
+tables, where these are of today's sample; else what the config plans.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from psibench.config.sources import HubSource
 from psibench.generate.base import GeneratedBenchmark
-from psibench.generate.loaders import Loader
-from psibench.generate.loaders.known_item import KnownItem
 from psibench.generate.recipes import UNITS
-from psibench.generate.sampling import cut_into_passages, is_current
-from psibench.plan.benchmarks import PlannedBenchmark
-from psibench.plan.texts import (
-    QUERY_TOKENS,
-    TRANSLATION_GROWTH,
-    Texts,
-    queries_per_document,
-    tokens_per_unit,
-)
+from psibench.generate.sampling import is_current
+from psibench.plan.texts import Texts, tokens_per_unit
 from psibench.plan.work import Planned, Used, by_config
-from psibench.sources.documents import read_documents
-from psibench.sources.local import local_files
 from psibench.tables.columns import read_columns
 from psibench.tables.domains import OfDomain
 from psibench.tables.schemas import CORPUS, QUERIES
-from psibench.text.lengths import count_words
-from psibench.text.segments import POSITIONS
 
 if TYPE_CHECKING:
     from psibench.plan.plan import Plan
 
 NOT_A_TABLE = (pl.exceptions.ColumnNotFoundError, pl.exceptions.ComputeError)
-LARGE_MIB = 256
-"""Local files of more than this are not read whole."""
 
 
 class Measured(Planned):
@@ -55,7 +38,7 @@ class Measured(Planned):
     Raises
     ------
     InputError
-        From all that counts: if a table or a local source is there and cannot be read.
+        From all that counts: if a table is there and cannot be read.
     """
 
     def __init__(self, plan: "Plan", results: Path) -> None:
@@ -69,10 +52,7 @@ class Measured(Planned):
         tables = self._tables(name, language) if self._is_of_sample(name, language) else None
         if tables is not None:
             return tables, "tables"
-        if (found := super().find_texts(name, language)) is not None:
-            return found
-        source = _source(self.plan.named[name], language)
-        return None if source is None else (source, "source")
+        return super().find_texts(name, language)
 
     def _is_of_sample(self, name: str, language: str) -> bool:
         """Say whether a run drew the documents that would be drawn now, as far as can be told."""
@@ -166,51 +146,3 @@ def _read(paths: Iterable[Path], columns: list[str]) -> pl.DataFrame:
         with suppress(FileNotFoundError, *NOT_A_TABLE):
             frames.append(pl.read_parquet(path, columns=columns))
     return pl.concat(frames, how="vertical_relaxed")
-
-
-def _source(planned: PlannedBenchmark, language: str) -> Texts | None:
-    """Count the documents of local sources that are not large; a translation is longer."""
-    section, lengths, n_queries = planned.section, Counter[float](), 0.0
-    is_translated = language in planned.translated
-    grow = TRANSLATION_GROWTH if is_translated else 1.0
-    source = section.language if is_translated else language
-    places = [at for at in planned.places if at.language == source]
-    if not places or not all(_is_readable(section, place.source) for place in places):
-        return None
-    for place in places:
-        one: Any = planned.section_at(place.language, place.domain)
-        if isinstance(one, Loader) and not isinstance(one, KnownItem):
-            built = one.build(count_words)
-            documents, n_queries = built.corpus, n_queries + built.queries.height
-        else:
-            batches = read_documents(place.source).batches  # type: ignore[arg-type]
-            cut = place.passages
-            documents = pl.concat(
-                (batch if cut is None else cut_into_passages(batch, cut)[0] for batch in batches),
-                how="diagonal",  # pages are known in some alone
-            )
-        if isinstance(one, KnownItem):  # at most: to simulate them takes long
-            n_queries += documents.height * len(POSITIONS) * one.queries_per_third
-        tokens = documents["text"].str.len_chars() * tokens_per_unit("chars", source)
-        if isinstance(one, GeneratedBenchmark):
-            per_unit = tokens_per_unit(one.sample.unit, source)
-            low, high = (edge * per_unit for edge in (one.sample.edges[0], one.sample.edges[-1]))
-            tokens = tokens.filter(tokens.is_between(low, high, closed="left"))
-        lengths.update(grow * tokens)
-    if isinstance(section, GeneratedBenchmark):
-        n_queries = lengths.total() * queries_per_document(section)
-    return Texts(tuple(sorted(lengths.items())), round(n_queries), QUERY_TOKENS * grow)
-
-
-def _is_readable(section: Any, source: Any) -> bool:
-    """Say whether all that a place is read from is on this machine and small enough."""
-    evidence = getattr(section, "evidence", None)
-    beside = [evidence.source, getattr(evidence, "documents", None)] if evidence else []
-    for one in filter(None, [source, *beside]):
-        where = getattr(one, "path", None)
-        if isinstance(one, HubSource) and not Path(one.name).is_dir():
-            return False
-        if where is not None and not Path(where).exists():
-            return False
-    paths = [Path(path) for path in local_files(source)]
-    return sum(path.stat().st_size for path in paths if path.is_file()) <= LARGE_MIB * 2**20

@@ -6,7 +6,7 @@ the same answer every time.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from psibench.config.encoders import ColbertModel
@@ -107,6 +107,10 @@ class Texts:
         """Return the mean tokens of a document, each cut after ``longest``; 0 without any."""
         return self.tokens(longest) / max(1, self.n_documents)
 
+    def translated(self) -> "Texts":
+        """Return the same texts in another language: documents are longer."""
+        return replace(self, lengths=tuple((TRANSLATION_GROWTH * t, n) for t, n in self.lengths))
+
     def pieces(self, tokens: int, overlap: int = 0) -> float:
         """Sum the windows, chunks or parts of ``tokens`` tokens that documents are cut into."""
         step = tokens - overlap
@@ -202,7 +206,7 @@ def shards_of_minutes(encoding: Encoding, minutes: float | None) -> int:
 
 
 def planned_texts(section: Benchmark, language: str, *, n_domains: int) -> Texts | None:
-    """Return what there will be to encode in a language; None where the config does not say.
+    """Return what there will be to encode in a language that is read; None if it does not say.
 
     A sample's number of documents counts, spread over its length bins; a release in PosIR's layout
     is taken to have PosIR's average number of documents in each domain.
@@ -217,10 +221,8 @@ def planned_texts(section: Benchmark, language: str, *, n_domains: int) -> Texts
         return Texts(_spread(section.words, None, n_domains * n_drawn, TOKENS_PER_WORD), 0)
     if not isinstance(section, GeneratedBenchmark) or section.sample.n_documents is None:
         return None
-    is_translated = section.translate is not None and language in section.translate.to
-    source, sample = section.language if is_translated else language, section.sample
-    n_documents = n_domains * section.sample.n_documents
-    per_unit = tokens_per_unit(sample.unit, source) * (TRANSLATION_GROWTH if is_translated else 1)
+    sample, n_documents = section.sample, n_domains * section.sample.n_documents
+    per_unit = tokens_per_unit(sample.unit, language)
     lengths = _spread(sample.edges, sample.shares, n_documents, per_unit)
     return Texts(lengths, round(n_documents * queries_per_document(section)))
 
@@ -303,7 +305,7 @@ class Counts:
     Attributes
     ----------
     texts, basis
-        The documents, and queries at most; what they rest on: ``tables``, ``plan`` or ``source``.
+        The documents, and queries at most; what they rest on: ``tables`` or ``plan``.
     candidates
         Queries that the writing tasks make; of a benchmark that is read, its queries.
     left

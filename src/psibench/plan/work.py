@@ -118,9 +118,12 @@ class Planned:
     def find_texts(self, name: str, language: str) -> tuple[Texts, str] | None:
         """Return the texts of a benchmark or view in a language, and what they rest on.
 
-        ``plan``, ``tables`` of a run or a ``source``; None where nothing is known.
+        ``plan``, or ``tables`` of a run; None where nothing is known.
         """
         planned = self.plan.named[name]
+        if language in planned.translated:
+            source = self.texts(name, planned.section.language)
+            return source and (source[0].translated(), source[1])
         n_domains = len(planned.domains(language))
         found = planned_texts(planned.section, language, n_domains=n_domains)
         return None if found is None else (found, "plan")
@@ -147,9 +150,10 @@ class Planned:
             return None
         (texts, basis), section = found, planned.section
         n = float(texts.n_queries)
-        if language in planned.translated:
-            source = None if basis == "tables" else self.counts(name, section.language)
-            return Counts(texts, basis, n, source.left if source else (n, n))
+        if language in planned.translated:  # all that is left is translated, and some dropped
+            source = self.counts(name, section.language)
+            left = source.left if source else (n, n)
+            return Counts(texts, basis, n, (min(n, left[0]), min(n, left[1])))
         if not isinstance(section, GeneratedBenchmark):
             return Counts(texts, basis, n, (n, n))
         asked_for = Planned.find_texts(self, name, language) or (texts, basis)
@@ -525,13 +529,13 @@ def work_table(known: Planned) -> pl.DataFrame:
     those of a language model or an embedding API that were asked before: tokens, minutes and money
     are of the others. ``gpu_minutes`` are those of all jobs and GPUs together, ``job_minutes`` the
     longest job's at the high end; ``cpu_minutes`` are this machine's. Ranges are two columns,
-    ``_low`` and ``_high``. ``basis`` says what the items rest on (tables, plan, source, unknown).
+    ``_low`` and ``_high``. ``basis`` says what the items rest on (tables, plan, unknown).
     Null: nobody can tell.
 
     Raises
     ------
     InputError
-        If a table or a source is there and cannot be read.
+        If a table is there and cannot be read.
     """
     names, schema = Row.__dataclass_fields__, dict[str, Any]()
     for name in names:
