@@ -90,25 +90,6 @@ def store(tmp_path):
     return EmbeddingStore(tmp_path, "f" * 64)
 
 
-@pytest.mark.parametrize("batch", [1, 10, 64, 10_000])
-@pytest.mark.parametrize("shard", [1, 100, 10_000])
-def test_every_text_gets_its_own_vector_whatever_the_batches(store, batch, shard):
-    texts, encoder = texts_of(40), HashEncoder()
-    stats = encode(encoder, texts, store, batch=batch, shard=shard)
-    vectors = load(encoder, texts, store)
-    assert vectors.is_single
-    np.testing.assert_array_equal(vectors.values, [text_vector(text) for text in texts])
-    assert (stats.texts, stats.tokens) == (40, sum(map(len, texts)))
-
-
-def test_a_text_is_encoded_once_however_often_it_is_asked_for(tmp_path, store):
-    encoder = HashEncoder()
-    first = encode(encoder, ["one", "two", "one"], store)
-    again = encode(encoder, ["two", "one", "three"], EmbeddingStore(tmp_path, "f" * 64))
-    assert (first.texts, again.texts) == (2, 1)
-    assert len(encoder.seen) == 3
-
-
 def test_resume_after_a_crash_encodes_only_what_was_missing(tmp_path, store):
     texts = texts_of(30)
     crashing = HashEncoder(fails_at_batch=3)
@@ -136,12 +117,21 @@ def test_windows_of_a_text_stay_together_and_in_order(store):
         np.testing.assert_array_equal(vectors.values[3 * place : 3 * place + 3], expected)
 
 
-@given(lengths=st.lists(st.integers(1, 50), max_size=40), budget=st.integers(1, 200))
-def test_batches_keep_to_the_budget_the_longest_texts_first(lengths, budget):
+@given(
+    lengths=st.lists(st.integers(1, 50), max_size=40),
+    budget=st.integers(1, 200),
+    part=st.sampled_from([1, 100, 10_000]),
+)
+def test_batches_keep_to_the_budget_the_longest_texts_first(lengths, budget, part):
     texts = [f"{place:02d}" + "x" * length for place, length in enumerate(lengths)]
     encoder = HashEncoder()
     with tempfile.TemporaryDirectory() as folder:
-        encode(encoder, texts, EmbeddingStore(folder, "f" * 64), batch=budget)
+        store = EmbeddingStore(folder, "f" * 64)
+        stats = encode(encoder, texts, store, batch=budget, shard=part)
+        vectors = load(encoder, texts, store)
+    assert vectors.is_single
+    np.testing.assert_array_equal(vectors.values, [text_vector(t) for t in texts] or vectors.values)
+    assert (stats.texts, stats.tokens) == (len(texts), sum(map(len, texts)))
     assert [len(ids) for ids in encoder.seen] == sorted(map(len, texts), reverse=True)
     assert sum(rows for _, rows in encoder.batches) == len(texts)
     for length, rows in encoder.batches:

@@ -1,34 +1,16 @@
-import polars as pl
 import pytest
+from language_tables import write_texts
 
-from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import TEXT_PARTS
-from psibench.tables.schemas import CORPUS, QUERIES
-from psibench.text.lengths import count_whitespace_tokens, with_lengths
 from psibench.translate.translate import run_text_parts
-
-SOURCE = Provenance(stage="build", stage_version=1, params={}, inputs={}, revisions={})
 
 
 @pytest.fixture
 def paths(tmp_path):
-    documents = pl.DataFrame({"_id": ["d1", "d0"], "text": ["a b\n\nc d e\n\nf", "g"]})
-    corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
-    queries = pl.DataFrame(
-        {
-            "_id": ["q0"],
-            "text": ["one two three four five six"],
-            "pos_corpus_id": ["d1"],
-            "pos_char_span": [[0, 1]],
-            "pos_char_length": [14],
-            "pos_token_length": [6],
-            "target_position": [None],
-        },
-        schema_overrides={"pos_char_span": pl.Array(pl.Int32, 2), "target_position": pl.String},
-    )
-    write_table(corpus, tmp_path / "corpus.parquet", CORPUS, provenance=SOURCE)
-    write_table(queries, tmp_path / "queries.parquet", QUERIES, provenance=SOURCE)
-    return {name: tmp_path / f"{name}.parquet" for name in ("corpus", "queries")}
+    documents = {"d1": "a b\n\nc d e\n\nf", "d0": "g"}
+    corpus, queries = write_texts(tmp_path, documents, {"q0": "one two three four five six"})
+    return {"corpus": corpus, "queries": queries}
 
 
 def run(paths, tmp_path):

@@ -1,6 +1,5 @@
 """Encode what the store lacks of some texts: batches of like length under a token budget."""
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ import numpy as np
 from psibench.config.sections import Encoding
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
+from psibench.models.budget import TokenBudget
 from psibench.models.protocols import Encoder, Role, StopCheck, TokenizedText
 from psibench.progress import Progress
 
@@ -81,11 +81,17 @@ class TextEncoding:
         self.stats = EncodeStats()
         self._encoder, self._store, self._stop, self._advance = encoder, store, stop, advance
         self._settings = settings
-        self._tokens_per_batch = settings.tokens_per_batch
+        self._budget = TokenBudget(
+            settings.tokens_per_batch,
+            title="encoding",
+            unit="text",
+            advice="lower the model's max_tokens, set encoding.dtype to a reduced format, or use a "
+            "device with more memory",
+        )
         self._done: list[tuple[bytes, np.ndarray]] = []
         self._done_tokens = self._done_bytes = 0
         self._written = time.perf_counter()
-        self._slowest_batch_s = self._slowest_write_s = 0.0  # what a job that ends still needs
+        self._slowest_write_s = 0.0
 
     def add(self, keys: Sequence[bytes], items: Sequence[TokenizedText]) -> int:
         """Encode those of some texts that the store lacks, the longest first.
@@ -142,7 +148,7 @@ class TextEncoding:
         first = 0
         while first < len(windows):
             self._check_stop()
-            batch = windows[first : first + _rows(lengths, first, self._tokens_per_batch)]
+            batch = windows[first : first + _rows(lengths, first, self._budget.tokens)]
             vectors = self._forward(
                 [items[place].windows[number] for place, number in batch],
                 [items[place].content[number] for place, number in batch],
@@ -161,48 +167,26 @@ class TextEncoding:
         self, windows: list[np.ndarray], content: list[np.ndarray]
     ) -> list[np.ndarray] | None:
         """Encode a batch; None where memory is short: the next ones are half as large."""
-        import torch
-
-        began, vectors = time.perf_counter(), None
+        rows, longest = len(windows), len(windows[0])
         try:
-            with contextlib.suppress(torch.OutOfMemoryError):
-                vectors = self._encoder.forward(windows, content)
+            vectors = self._budget.run(
+                lambda: self._encoder.forward(windows, content), rows=rows, longest=longest
+            )
         except IndexError as error:
             last = max(int(window.max(initial=-1)) for window in windows)
             raise InputError(
                 f"a text has a token that the model has no vector for, {last} perhaps ({error}): "
                 "its tokenizer is another model's, or has words added that were not trained"
             ) from error
-        if vectors is None:  # no longer in a handler, whose traceback holds the batch's tensors
-            self._halve(len(windows), len(windows[0]))
-            return None
-        self._slowest_batch_s = max(self._slowest_batch_s, time.perf_counter() - began)
-        self.stats.padded_tokens += len(windows) * len(windows[0])
+        if vectors is not None:
+            self.stats.padded_tokens += rows * longest
         return vectors
-
-    def _halve(self, rows: int, longest: int) -> None:
-        import torch
-
-        if rows == 1:
-            raise InputError(
-                f"one text of {longest} tokens does not fit into the device's memory; lower the "
-                "model's max_tokens, set encoding.dtype to a reduced format, or use a device with "
-                "more memory"
-            )
-        self._tokens_per_batch = rows // 2 * longest
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        logger.warning(
-            "not enough memory for %d texts of %d tokens; on with %d tokens per batch (set "
-            "tokens_per_batch to it, and the next job begins there)",
-            rows, longest, self._tokens_per_batch,
-        )  # fmt: skip
 
     def _check_stop(self) -> None:
         if self._stop is None:
             return
         try:
-            self._stop.check(2 * self._slowest_batch_s + self._slowest_write_s)
+            self._stop.check(2 * self._budget.slowest_s + self._slowest_write_s)
         except BaseException:
             self._write()
             raise

@@ -4,10 +4,9 @@ Pairs of like length go together, in batches by tokens.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +22,13 @@ from psibench.config.rerankers import (
     checkpoint_of,
 )
 from psibench.errors import InputError
+from psibench.models.budget import TokenBudget
 from psibench.models.checkpoints import checkpoint_identity, loading
 from psibench.models.dtypes import pick_device
 from psibench.models.load import SAMPLE
 from psibench.models.protocols import StopCheck
 from psibench.progress import Progress
-from psibench.rerankers.protocols import Pair, PairInput, Reranker, Scores, has_text
+from psibench.rerankers.protocols import Pair, Reranker, Scores, has_text
 from psibench.stopping import watched_stop
 from psibench.store.pairs import PairStore, nothing_found, pair_keys
 
@@ -162,7 +162,13 @@ def _score_batches(
     stop: StopCheck | None,
 ) -> Iterator[tuple[np.ndarray, Scores]]:
     """Yield the places of a batch's pairs and their scores, shard by shard, longest first."""
-    name, slowest_s = reranker.name, 0.0
+    name = reranker.name
+    budget = TokenBudget(
+        tokens_per_batch,
+        title=f"scoring {name}",
+        unit="pair",
+        advice="lower its max_tokens, or use a reduced dtype",
+    )
     for start in range(0, len(pairs), pairs_per_shard):
         items = reranker.tokenize(pairs[start : start + pairs_per_shard])
         lengths = np.array([max(1, item.n_tokens) for item in items])
@@ -175,39 +181,15 @@ def _score_batches(
         left = np.argsort(-lengths, kind="stable")
         while len(left):
             if stop is not None:
-                stop.check(2 * slowest_s)
-            began = time.perf_counter()
+                stop.check(2 * budget.slowest_s)
             longest = int(lengths[left[0]])
-            batch = left[: max(1, tokens_per_batch // longest)]
-            scores = _forward(reranker, [items[i] for i in batch])
+            batch = left[: max(1, budget.tokens // longest)]
+            forward = partial(reranker.score, [items[i] for i in batch])
+            scores = budget.run(forward, rows=len(batch), longest=longest)
             if scores is None:
-                tokens_per_batch = len(batch) // 2 * longest
-                logger.warning(
-                    "scoring %s: not enough memory for %d pairs of %d tokens; on with %d tokens "
-                    "per batch", name, len(batch), longest, tokens_per_batch
-                )  # fmt: skip
                 continue
             yield start + batch, scores
-            slowest_s = max(slowest_s, time.perf_counter() - began)
             left = left[len(batch) :]
-
-
-def _forward(reranker: Reranker, items: Sequence[PairInput]) -> Scores | None:
-    """Score a batch; None if the device's memory is not enough and it can be halved."""
-    import torch
-
-    try:
-        return reranker.score(items)
-    except torch.OutOfMemoryError as error:
-        if len(items) == 1:
-            raise InputError(
-                f"reranker {reranker.name}: one pair of {items[0].n_tokens} tokens does not fit "
-                "into the device's memory; lower its max_tokens, or use a reduced dtype"
-            ) from error
-    # Not in the handler: the error's traceback holds the tensors of the batch.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    return None
 
 
 def _check(name: str, pairs: Sequence[Pair], found: Scores) -> None:

@@ -1,0 +1,53 @@
+"""Batches under a budget of padded tokens, which is halved where the memory is not enough."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from psibench.errors import InputError
+
+logger = logging.getLogger("psibench")
+T = TypeVar("T")
+
+
+class TokenBudget:
+    """Padded tokens of a batch: as asked for, until the device's memory is not enough.
+
+    ``title`` begins messages; ``unit`` is what a row is, ``advice`` what to do where one alone does
+    not fit. ``slowest_s`` are the seconds of the slowest batch so far.
+    """
+
+    def __init__(self, tokens: int, *, title: str, unit: str, advice: str) -> None:
+        self.tokens, self.slowest_s = tokens, 0.0
+        self._title, self._unit, self._advice = title, unit, advice
+
+    def run(self, forward: Callable[[], T], *, rows: int, longest: int) -> T | None:
+        """Run a batch; None where memory was short: the next ones are half as large.
+
+        Raises InputError if the batch is one row.
+        """
+        import torch
+
+        began, found = time.perf_counter(), None
+        with contextlib.suppress(torch.OutOfMemoryError):
+            found = forward()
+        if found is not None:
+            self.slowest_s = max(self.slowest_s, time.perf_counter() - began)
+            return found
+        # No longer in a handler, whose traceback holds the batch's tensors.
+        if rows == 1:
+            raise InputError(
+                f"{self._title}: one {self._unit} of {longest} tokens does not fit into the "
+                f"device's memory; {self._advice}"
+            )
+        self.tokens = rows // 2 * longest
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        logger.warning(
+            "%s: not enough memory for %d %ss of %d tokens; on with %d tokens per batch (set "
+            "tokens_per_batch to it, and the next job begins there)",
+            self._title, rows, self._unit, longest, self.tokens,
+        )  # fmt: skip
+        return None
