@@ -10,13 +10,11 @@ A gradient says where a small change would move the cosine, not what the cosine 
 """
 
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from psibench.probes.encoding import ProbeEncoder
-from psibench.probes.settings import Probes
 from psibench.probes.tables import (
     ABOUT,
     DOCUMENT,
@@ -46,7 +44,7 @@ SALIENCY = TableSpec(
         Column(
             "saliency",
             FLOAT64,
-            "norm of the gradient over its 99th percentile, at most 1, or over the maximum",
+            "norm of the gradient over its 99th percentile, at most 1",
             True,
         ),
         Column("left_out", STRING, "why there is none; null: there is", True),
@@ -57,14 +55,12 @@ N_POINTS = 100
 N_TENTHS = 10
 
 
-def normalised(norms: np.ndarray, divide_by: Literal["p99", "max"] = "p99") -> np.ndarray:
+def normalised(norms: np.ndarray) -> np.ndarray:
     """Divide norms by their 99th percentile, cut at 1 and interpolate linearly to 100 points.
 
-    ``norms`` are (n_tokens,), at least two, not all 0. ``max``: their maximum instead, which cuts
-    nothing.
+    ``norms`` are (n_tokens,), at least two, not all 0. Of a percentile of 0 the maximum.
     """
-    highest = float(norms.max())
-    top = highest if divide_by == "max" else float(np.percentile(norms, 99)) or highest
+    top = float(np.percentile(norms, 99)) or float(norms.max())
     scaled = np.clip(norms.astype(np.float64) / top, 0.0, 1.0)
     at = np.linspace(0, 1, N_POINTS)
     found: np.ndarray = np.interp(at, np.linspace(0, 1, len(scaled)), scaled)
@@ -73,10 +69,10 @@ def normalised(norms: np.ndarray, divide_by: Literal["p99", "max"] = "p99") -> n
 
 def probe_saliency(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
     """Take queries of the documents whose evidence is in the middle, and their gradients."""
-    return measure_saliency(read_sample(run, files), encoder, run.probes)
+    return measure_saliency(read_sample(run, files), encoder)
 
 
-def measure_saliency(texts: Texts, encoder: ProbeEncoder, settings: Probes) -> pl.DataFrame:
+def measure_saliency(texts: Texts, encoder: ProbeEncoder) -> pl.DataFrame:
     """Return SALIENCY rows less what is the same in all.
 
     Left out are documents of fewer than two tokens, and gradients of 0.
@@ -107,7 +103,7 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder, settings: Probes) -> p
             continue
         rows += [
             about | {"point": point, "saliency": float(value)}
-            for point, value in enumerate(normalised(norms, settings.saliency_divide_by), 1)
+            for point, value in enumerate(normalised(norms), 1)
         ]
     return rows_frame(SALIENCY, rows)
 

@@ -39,10 +39,7 @@ DECIDES: dict[ProbeName, tuple[str, ...]] = {
     "moving": (*SAMPLE, "queries_per_document", "places"),
     "reversal": ("reversal_cuts",),
     "regression": SAMPLE,
-    "saliency": (
-        *(*SAMPLE, "queries_per_document"),
-        *(f"saliency_{name}" for name in ("min_tokens", "divide_by")),
-    ),
+    "saliency": (*SAMPLE, "queries_per_document", "saliency_min_tokens"),
 }
 """Keys of the section that a probe goes by: another one is no reason to run it again."""
 
@@ -109,9 +106,6 @@ class Probes(Section):
     or else of a word, within a quarter of a segment."""
     saliency_min_tokens: int = Field(default=1024, ge=2)
     """Documents of saliency have so many tokens (PosIR: 1,024), by `length_tokenizer`."""
-    saliency_divide_by: Literal["p99", "max"] = "p99"
-    """What a document's norms are divided by: their 99th percentile, cut at 1, as in PosIR's code;
-    or their maximum, as in its text."""
 
     def of(self, probe: ProbeName) -> dict[str, Any]:
         """Return what of the section decides a probe's figures."""

@@ -287,70 +287,39 @@ def _stripped(text: str, span: Span) -> Span:
 
 # --- What insertions put in --------------------------------------------------------------------
 
-_WORDS = {
-    "thing": "bench basket ladder kettle lantern pebble ribbon shelf stool curtain bottle blanket "
-    "button drawer feather fence gate jar mirror parcel pillow saucer thread tray wheel",
-    "which": "brown small quiet plain heavy narrow round pale warm wooden broken hollow folded "
-    "grey light loose square rough short smooth thin wide wet dusty faded",
-    "who": "neighbour visitor child gardener stranger baker sailor painter cousin driver guest "
-    "shepherd",
-    "where": "beside the window|under the stairs|behind the shed|near the bridge|in the hall|"
-    "on the lower step|by the pond|against the wall|along the lane|outside the kitchen",
-    "when": "in the morning|after lunch|before the rain|at noon|late in the day|all summer|"
-    "once a week|for a while|now and then|on most evenings",
-    "does": "rests|stays|waits|leans|hangs|lies|turns|fades|dries|settles",
-    "handles": "carries|mends|moves|lifts|forgets|borrows|counts|covers|paints|returns",
-}
-LISTS = {key: words.split("|" if "|" in words else " ") for key, words in _WORDS.items()}
-PATTERNS = (
-    "the {which} {thing} {does} {where}",
-    "a {who} {handles} the {which} {thing} {when}",
-    "{when} the {thing} {does} {where}",
-    "the {who} {handles} a {thing} and a {which} {thing}",
-    "every {thing} {where} is {which} or {which}",
-    "no {who} {handles} the {thing} that {does} {where}",
-    "if the {thing} is {which}, the {who} {handles} it {when}",
-    "one {thing} {does} {where} while another {does} {where}",
-    "there is a {which} {thing} {where}, and a {who} {handles} it",
-    "some of the {which} ones lie {where} {when}",
-)
-SENTENCES = (3, 6)
-"""Fewest and most sentences of a paragraph."""
+LOREM = (
+    "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut "
+    "labore et dolore magna aliqua enim ad minim veniam quis nostrud exercitation ullamco laboris "
+    "nisi aliquip ex ea commodo consequat duis aute irure in reprehenderit voluptate velit esse "
+    "cillum eu fugiat nulla pariatur excepteur sint occaecat cupidatat non proident sunt culpa qui "
+    "officia deserunt mollit anim id est laborum"
+).split()
 
 
 def filler(n_tokens: int, *, key: str, count_tokens: TokenCounter) -> str:
-    """Write a text of about so many tokens, about nothing in particular.
+    """Write a text of about so many tokens, about nothing: Lorem ipsum (Needles, section 3.1.1).
 
-    In place of the extended Lorem ipsum of Needles (section 3.1.1): English, so that a model reads
-    it as text, with words and sentence patterns of our own. ``key`` decides the text, and nothing
-    of the document; the text of fewer tokens is the beginning of that of more. It comes near to
+    Sentences of its words in random order. ``key`` decides the text, and nothing of the document;
+    the text of fewer tokens is the beginning of that of more. It comes near to
     ``n_tokens`` (special ones left out) to half a word, as words are not cut.
     """
     seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
-    pieces, lengths, total = _pieces(random.Random(seed)), dict[str, int](), 0
-    text = ""
-    while True:
-        piece = next(pieces)
-        word = piece.strip()
+    lengths, total, words = dict[str, int](), 0, list[str]()
+    for word in _words(random.Random(seed)):
         if word not in lengths:
             lengths[word] = int(count_tokens([word])[0])
         over = total + lengths[word] - n_tokens
-        if text and over >= n_tokens - total:
-            return text
-        text += piece
+        if words and over >= n_tokens - total:
+            break
+        words.append(word)
         total += lengths[word]
         if over >= 0:
-            return text.lstrip()
+            break
+    return " ".join(words)
 
 
-def _pieces(rng: random.Random) -> Iterator[str]:
-    """Yield words with what is before them, endlessly."""
+def _words(rng: random.Random) -> Iterator[str]:
+    """Yield the words of sentences, endlessly."""
     while True:
-        space = "\n\n"
-        for _ in range(rng.randint(*SENTENCES)):
-            parts = rng.choice(PATTERNS).replace("{", "\0{").replace("}", "}\0").split("\0")
-            filled = [rng.choice(LISTS[part[1:-1]]) if part[:1] == "{" else part for part in parts]
-            sentence = "".join(filled)
-            for word in f"{sentence[0].upper()}{sentence[1:]}.".split():
-                yield space + word
-                space = " "
+        first, *rest = rng.choices(LOREM, k=rng.randint(5, 12))
+        yield from f"{first.capitalize()} {' '.join(rest)}.".split()
