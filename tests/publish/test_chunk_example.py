@@ -22,28 +22,6 @@ def example(monkeypatch):
     return import_module("chunkings")
 
 
-def test_chunks_are_whole_words_or_paragraphs_of_about_a_hundred_words(example):
-    words = [f"w{n}" for n in range(230)]
-    paragraphs = [words[:40], words[40:90], words[90:210], words[210:]]
-    text = "\n\n".join(map(" ".join, paragraphs)) + "\n"
-    found = {
-        name: [
-            tuple(text[start:end].split()[place] for place in (0, -1)) for start, end in cut(text)
-        ]
-        for name, cut in example.CHUNKINGS.items()
-    }
-    assert found == {
-        "words-100": [("w0", "w99"), ("w100", "w199"), ("w200", "w229")],
-        "words-100-overlapping": [
-            ("w0", "w99"),
-            ("w50", "w149"),
-            ("w100", "w199"),
-            ("w150", "w229"),
-        ],
-        "paragraphs": [("w0", "w89"), ("w90", "w209"), ("w210", "w229")],
-    }
-
-
 class BagOfWords:
     """In place of a checkpoint: a place for each word, by its hash."""
 

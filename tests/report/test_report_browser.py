@@ -1,6 +1,5 @@
 """The page in a real browser: what fits."""
 
-import dataclasses
 import html
 import json
 import os
@@ -14,8 +13,7 @@ import pytest
 from verification_tables import verified_input
 
 from psibench.cli import main
-from psibench.report.examples import example
-from psibench.report.page import ReportInput, render_report
+from psibench.report.page import render_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
@@ -29,10 +27,6 @@ pytestmark = [
         CHROMIUM is None and not REQUIRED, reason="no chromium on PATH: page not opened"
     ),
 ]
-
-
-def write(inputs: ReportInput, path: Path) -> None:
-    path.write_text(render_report(inputs), encoding="utf-8")
 
 
 def opened(page: Path, profile: Path, *, flags: tuple[str, ...] = ()) -> str:
@@ -83,7 +77,7 @@ def measured(page: Path, profile: Path, width: int, script: str) -> dict[str, An
 def test_tables_and_figures_fit_the_page(tmp_path: Path) -> None:
     """At 1200 px no table scrolls, and the figures' text is legible."""
     page = tmp_path / "report.html"
-    write(verified_input(), page)
+    page.write_text(render_report(verified_input()), encoding="utf-8")
     script = """
       const image = document.querySelector("#verdicts img");
       const found = {
@@ -93,45 +87,6 @@ def test_tables_and_figures_fit_the_page(tmp_path: Path) -> None:
     found = measured(page, tmp_path / "profile", 1200, script)
     assert found["wide"] == []
     assert found["scale"] > 0.75
-
-
-ARABIC = "الغطاء أزرق. الصندوق أحمر، رقم 42 (B). الحبل طويل."
-
-
-def with_examples(inputs: ReportInput) -> ReportInput:
-    """An example in Arabic and one in English."""
-    texts = {"ara-Arab": (ARABIC, (13, 37)), "eng-Latn": ("The box is red. It is big.", (0, 15))}
-    groups = []
-    for language, (text, span) in texts.items():
-        row = {"_id": language, "text": text[slice(*span)], "pos_char_span": list(span)}
-        shown = example(row | {"pos_char_length": len(text)}, text, domain="law")
-        about = {"language": language, "name": language, "tag": language[:2]}
-        groups.append(about | {"examples": [shown]})
-    return dataclasses.replace(inputs, examples={"docs": groups})
-
-
-def test_examples_fit_the_page_and_run_in_their_direction(
-    small: ReportInput, tmp_path: Path
-) -> None:
-    page = tmp_path / "report.html"
-    write(with_examples(small), page)
-    script = """
-      const marks = [...document.querySelectorAll(".passage mark")].map((mark) => {
-        const [inner, outer] = [mark, mark.parentElement].map((x) => x.getBoundingClientRect());
-        const style = getComputedStyle(mark.parentElement);
-        return {
-          text: mark.textContent, direction: style.direction, bidi: style.unicodeBidi,
-          left: inner.left - outer.left, right: outer.right - inner.right,
-        };
-      });
-      const found = { marks };"""
-    found = measured(page, tmp_path / "profile", 500, script)
-    arabic, english = found["marks"]
-    assert arabic["text"] == "الصندوق أحمر، رقم 42 (B)"
-    assert (arabic["direction"], english["direction"]) == ("rtl", "ltr")
-    assert {arabic["bidi"], english["bidi"]} == {"isolate"}
-    assert arabic["right"] < arabic["left"]  # a line begins at the right
-    assert english["left"] < english["right"]
 
 
 @pytest.mark.parametrize("width", [1200, 500])

@@ -20,7 +20,7 @@ def write(tmp_path):
 
 def test_a_derived_table_names_inputs_revisions_and_authors(write):
     a = write("a", "q1", revisions={"model:m": "1"}, queries_by="simulation")
-    b = write("b", "q2", revisions={"dataset:d": "2"}, queries_by="people")
+    b = write("b", "q2", revisions={"dataset:d": "2"}, queries_by="people, simulation")  # merged
     made = derived("score", [a, b], params={"k": 1}, revisions={"model:n": "3"})
     assert made.inputs == {str(a): content_hash(a), str(b): content_hash(b)}
     assert made.revisions == {"model:m": "1", "dataset:d": "2", "model:n": "3"}
@@ -28,32 +28,14 @@ def test_a_derived_table_names_inputs_revisions_and_authors(write):
     assert (made.stage, made.stage_version) == ("score", read_stages()["score"])
 
 
-def test_authors_of_tables_that_were_themselves_merged_are_named_once(write):
-    paths = [write("a", queries_by="people, simulation"), write("b", queries_by="people")]
-    assert derived("score", paths, params={}).queries_by == "people, simulation"
-
-
 def test_columns_only_some_tables_have_are_null_in_the_others(tmp_path):
-    row = {
-        "model": "m",
-        "query_id": "q1",
-        "domain": "d",
-        "document_id": "p",
-        "cluster": None,
-        "span_start_char": 0,
-        "span_mid_char": 0.5,
-        "pos_char_length": 9,
-        "relative_position": 0.1,
-        "target_position": "beginning",
-        "target_positions": "beginning",
-        "length_bucket": None,
-        "visible": 1.0,
-        "pos_visible": 1.0,
-    }
+    row = {"model": "m", "domain": "d", "document_id": "p", "target_position": "end"}
+    row |= {"target_positions": "end"}
     paths = []
     for number, metric in enumerate(["ndcg@10", "mrr@10"]):
         path = tmp_path / f"{number}.parquet"
-        frame = pl.DataFrame([row | {"query_id": f"q{number}", metric: 0.5}])
+        own = pl.DataFrame([row | {"query_id": f"q{number}", metric: 0.5}])
+        frame = pl.concat([QUERY_SCORES.empty(), own], how="diagonal_relaxed")
         write_table(frame, path, QUERY_SCORES, provenance=Provenance("score", 1))
         paths.append(path)
     stacked = read_all(paths, QUERY_SCORES)

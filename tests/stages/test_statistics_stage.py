@@ -1,5 +1,6 @@
 import polars as pl
 import pytest
+from psi_rows import frame
 
 from psibench.metrics.statistics import run_statistics
 from psibench.tables import Provenance, read_table, write_table
@@ -11,36 +12,29 @@ KINDS = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
 
 
 def corpus(lengths) -> pl.DataFrame:
-    n = len(lengths)
-    return pl.DataFrame(
-        {
-            "_id": [f"d{i}" for i in range(n)],
-            "text": ["x"] * n,
-            "char_length": [100] * n,
-            "word_count": [length - 1 for length in lengths],
-            "token_length": lengths,
-        }
+    sizes = {"text": "x", "char_length": 100}
+    return frame(
+        CORPUS,
+        [
+            sizes | {"_id": f"d{i}", "word_count": length - 1, "token_length": length}
+            for i, length in enumerate(lengths)
+        ],
     )
 
 
 def asked(texts, *, located=None) -> pl.DataFrame:
-    n = len(texts)
-    empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
-    frame = pl.DataFrame(
-        {
-            "_id": [f"q{i}" for i in range(n)],
-            "text": texts,
-            "pos_corpus_id": ["d0"] * n,
-            "pos_char_span": [[10 * i, 10 * i + 2] for i in range(n)],
-            "pos_char_length": [100] * n,
-            "pos_token_length": [5] * n,
-            "target_position": [None] * n,
-        },
-        schema=empty.schema,
+    """Queries on one document of 100 characters, their evidence two of them from 10 i on."""
+    place = {"pos_corpus_id": "d0", "pos_char_length": 100, "pos_token_length": 5}
+    made = frame(
+        QUERIES,
+        [
+            place | {"_id": f"q{i}", "text": text, "pos_char_span": [10 * i, 10 * i + 2]}
+            for i, text in enumerate(texts)
+        ],
     )
     if located is None:
-        return frame
-    return frame.with_columns(
+        return made
+    return made.with_columns(
         pl.Series("located_char_span", located, dtype=pl.Array(pl.Int32, 2)),
         located_from_span="pos_char_span",
         pos_translated_char_length=pl.lit(100, dtype=pl.Int32),
@@ -48,11 +42,8 @@ def asked(texts, *, located=None) -> pl.DataFrame:
 
 
 def judged(queries) -> pl.DataFrame:
-    ids = queries["_id"].to_list()
-    return pl.DataFrame(
-        {"query-id": ids, "corpus-id": ["d0"] * len(ids), "score": [1] * len(ids)},
-        schema={"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32},
-    )
+    rows = [{"query-id": name, "corpus-id": "d0", "score": 1} for name in queries["_id"]]
+    return frame(QRELS, rows)
 
 
 def run(tmp_path, domains, *, language="eng-Latn"):
@@ -60,8 +51,8 @@ def run(tmp_path, domains, *, language="eng-Latn"):
     paths = {kind: [tmp_path / f"{name}-{kind}.parquet" for name in domains] for kind in KINDS}
     for place, (documents, queries) in enumerate(domains.values()):
         frames = (documents, queries, judged(queries))
-        for (kind, spec), frame in zip(KINDS.items(), frames, strict=True):
-            write_table(frame, paths[kind][place], spec, provenance=SOURCE)
+        for (kind, spec), own in zip(KINDS.items(), frames, strict=True):
+            write_table(own, paths[kind][place], spec, provenance=SOURCE)
     outputs = {name: tmp_path / name for name in ("statistics", "histogram", "relocation")}
     run_statistics(
         benchmark="b",

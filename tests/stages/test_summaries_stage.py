@@ -24,12 +24,12 @@ LABELS = {
 }
 
 NAMES = ["bucket_scores", "comparisons", "language_averages", "position_trend", "psi_table"]
-NAMES += ["leaderboards"]
+FORMS = ("csv", "parquet")
 
 
 def written(path, spec, rows):
-    schema = pl.DataFrame(pl.from_arrow(spec.schema.empty_table())).schema
-    write_table(pl.DataFrame(rows, schema=schema), path, spec, provenance=SOURCE)
+    frame = pl.DataFrame(rows, schema=spec.empty().schema)
+    write_table(frame, path, spec, provenance=SOURCE)
     return path
 
 
@@ -56,7 +56,7 @@ def summed_up(folder, *boards):
         buckets=[written(folder / "buckets.parquet", BUCKET_SCORES, buckets)],
         comparisons=[written(folder / "comparisons.parquet", COMPARISONS, [])],
         boards=boards,
-        tables=[out / f"{name}.{suffix}" for name in NAMES for suffix in ("csv", "parquet")],
+        tables=[out / f"{name}.{suffix}" for name in [*NAMES, "leaderboards"] for suffix in FORMS],
     )
     return out
 
@@ -69,9 +69,8 @@ def board(folder, *lines, **changes):
 
 def test_every_table_over_all_benchmarks_is_written_with_its_csv(tmp_path):
     out = summed_up(tmp_path)
-    assert sorted(path.name for path in out.iterdir()) == sorted(
-        f"{name}.{suffix}" for name in NAMES[:5] for suffix in ("csv", "parquet")
-    )
+    written = sorted(path.name for path in out.iterdir())
+    assert written == [f"{name}.{suffix}" for name in NAMES for suffix in FORMS]
     trend = out / "position_trend.parquet"
     assert read_table(trend, POSITION_TREND)["slope"].to_list() == pytest.approx([-1.0])
     assert list(read_provenance(trend)["inputs"]) == [str(tmp_path / "buckets.parquet")]
@@ -82,7 +81,7 @@ def test_every_table_over_all_benchmarks_is_written_with_its_csv(tmp_path):
     assert read_table(out / "psi_table.parquet", PSI_TABLE)["model"].to_list() == ["a", "b", "c"]
 
 
-def test_leaderboards_are_correlated_with_the_averages(tmp_path):
+def test_leaderboards_are_correlated_with_the_averages_of_the_models_they_have(tmp_path, caplog):
     one = board(tmp_path, "model,score", "A,9", "b,8", "Org C,7", aliases={"Org C": "c"})
     out = summed_up(tmp_path, one)
     found = read_table(out / "leaderboards.parquet", LEADERBOARDS)
@@ -92,28 +91,17 @@ def test_leaderboards_are_correlated_with_the_averages(tmp_path):
     ]
     assert one.path in read_provenance(out / "leaderboards.parquet")["inputs"]
     assert (out / "leaderboards.csv").read_text(encoding="utf-8").count("\n") == 3
-
-
-def test_models_a_leaderboard_lacks_are_named_in_the_log(tmp_path, caplog):
-    out = summed_up(tmp_path, board(tmp_path, "model,score", "a,9", "b,", "z,1"))
+    (tmp_path / "less").mkdir()
+    out = summed_up(tmp_path / "less", board(tmp_path, "model,score", "a,9", "b,", "z,1"))
     assert "board.csv has no score of: b, c" in caplog.text
     assert read_table(out / "leaderboards.parquet", LEADERBOARDS)["unmatched"][0] == "b, c"
 
 
 def test_scores_are_read_by_lower_case_name_or_alias(tmp_path):
-    found = read_leaderboard(
-        board(
-            tmp_path,
-            "\ufeffname,retrieval,other",
-            "BGE-M3, 54.6 ,x",
-            '"GTE, large",57,x',
-            "none,,x",
-            model_column="name",
-            score_column="retrieval",
-            aliases={"GTE, large": "gte"},
-        )
-    )
-    assert found == {"bge-m3": 54.6, "gte": 57.0}
+    lines = ("\ufeffname,retrieval,other", "BGE-M3, 54.6 ,x", '"GTE, large",57,x', "none,,x")
+    columns = {"model_column": "name", "score_column": "retrieval"}
+    given = board(tmp_path, *lines, **columns, aliases={"GTE, large": "gte"})
+    assert read_leaderboard(given) == {"bge-m3": 54.6, "gte": 57.0}
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def evaluate(
     model: str = "retriever",
     control: Search | None = None,
     k: int = 100,
-    chunks: bool | Mapping[str, Chunk] = False,
+    chunks: bool = False,
     languages: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
     metrics: Sequence[str] | None = None,
@@ -106,8 +106,7 @@ def evaluate(
         Documents, or chunks, to ask for; at least as many as the deepest metric counts.
     chunks
         Whether the retriever scores chunks, as `psibench.metrics.chunks` has them: in place of a
-        document id stands (document id, start, end), or an id that this mapping has. Any other id
-        is a whole document's.
+        document id stands (document id, start, end). An id alone is a whole document's.
     languages, domains
         Only these; all when None.
     metrics, buckets
@@ -123,7 +122,7 @@ def evaluate(
         number.
     """
     if metrics is None:
-        metrics = [*HEADLINE_METRICS, *(SPAN_METRICS if chunks is not False else ())]
+        metrics = [*HEADLINE_METRICS, *(SPAN_METRICS if chunks else ())]
     deepest = max(parse_metrics(metrics, also=SPAN_KINDS), key=lambda metric: metric.k)
     if k < deepest.k:
         raise InputError(
@@ -173,7 +172,7 @@ def _ask(
     dataset: Dataset,
     benchmark: str,
     k: int,
-    chunks: bool | Mapping[str, Chunk],
+    chunks: bool,
     metrics: Sequence[str],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Let each retriever search a dataset: per-query scores and rankings, `model` in front."""
@@ -213,26 +212,24 @@ def ranked(
     *,
     source: str,
     k: int | None = None,
-    chunks: bool | Mapping[str, Chunk] = False,
+    chunks: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Rank what a retriever returned, as `rank_run` does.
 
     Raises InputError if it is not scores by document id, or chunk, by query id.
     """
-    places: Mapping[Any, Any] = chunks if isinstance(chunks, Mapping) else {}
     rows: list[tuple[Any, ...]] = []
     try:
         for query_id, scored in results.items():
-            if chunks is False:
+            if not chunks:
                 rows += [(query_id, float(score), found) for found, score in scored.items()]
                 continue
             for found, score in scored.items():
-                place = places.get(found, found)
-                own = (place,) if isinstance(place, str) else tuple(place)
-                rows.append((query_id, float(score), str(found), *own, *(None,) * (3 - len(own))))
+                own = (found, None, None) if isinstance(found, str) else tuple(found)
+                rows.append((query_id, float(score), str(found), *own))
         of_chunks = {"chunk_id": pl.String, "doc_id": pl.String, "start": pl.Int64, "end": pl.Int64}
         schema: dict[str, Any] = {"query_id": pl.String, "score": pl.Float64}
-        schema |= {"doc_id": pl.String} if chunks is False else of_chunks
+        schema |= of_chunks if chunks else {"doc_id": pl.String}
         frame = pl.DataFrame(rows, schema=schema, orient="row")
     except (AttributeError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise InputError(
@@ -240,6 +237,6 @@ def ranked(
             "scores as numbers; with chunks (document id, start, end) for an id; "
             f"got {type(results).__name__} ({error})"
         ) from error
-    if chunks is not False:
+    if chunks:
         refuse_invalid_chunks(frame.drop_nulls("start"), source=source)
     return rank_run(frame, top_k=k, source=source)
