@@ -599,9 +599,9 @@ TEMPLATES = [
     ("{{ other }}", "the messages use other"),
 ]
 HEADERS = [
-    ("task: grade_relevance", "task: [a]", "task is ['a']; expected a name"),
-    ("task: grade_relevance\n", "", "needed: task, variables"),
-    ("task: grade_relevance", "task: a\nmodel: x", "allowed: description"),
+    ("task: grade_relevance", "task: [a]", "task: found ['a']. Input should be a valid string"),
+    ("task: grade_relevance\n", "", "task: "),
+    ("task: grade_relevance", "task: a\nmodel: x", "model: unknown key"),
     ("task: grade_relevance", "task: my_task", "'my_task' is no task of the shipped templates"),
     ("task: grade_relevance", "task: summarise", "is one integer, and the task summarise reads su"),
     (
@@ -611,9 +611,9 @@ HEADERS = [
     ),
     ("response: integer", "response: text", "is one string, and the task grade_relevance reads g"),
     ("[document]", "[document, more]", "names the variables document, more"),
-    ("[document]", "document", "variables is 'document'; expected a list of names"),
+    ("[document]", "document", "variables: found 'document'. Input should be a valid list"),
     ("[document]", "&v [*v]", "a value holds itself"),
-    ("response: integer", "response: 5", "response is 5; give a JSON schema (a mapping), or text"),
+    ("response: integer", "response: 5", "Input should be 'text' or 'integer'"),
     ("response: integer", "response: {type: nope}", "response is no JSON schema"),
     ("[document]", '[document]\ndescription: "\\0"', "control character"),
     ("---\ntask", "task", "no header"),

@@ -25,7 +25,7 @@ class EmbeddingApiModel(ModelBase):
     """Further fields of a request of queries, as {input_type: query}."""
     document_fields: dict[str, Any] = Field(default_factory=dict)
     """Further fields of a request of documents."""
-    vectors_path: str = "data.*.embedding"
+    vectors_path: str = Field(default="data.*.embedding", pattern=r"(^|\.)\*(\.|$)")
     """Where an answer has the vectors: keys with dots between; * stands for every item."""
     tokens_path: str = "usage.total_tokens"
     """Where an answer has the tokens that are paid for."""

@@ -21,7 +21,7 @@ from psibench.encode.job import ENCODED, Source, list_sources, read_ids, read_te
 from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError
 from psibench.llm.asking import run_workers
-from psibench.llm.embeddings import EmbeddingClient, check_paths, pack
+from psibench.llm.embeddings import EmbeddingClient, pack
 from psibench.llm.ledger import Ledger
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, StopCheck, TokenizedText
@@ -137,7 +137,6 @@ class EmbeddingService:
         storage: Storage,
         job: str,
     ) -> None:
-        check_paths(entry, model=model)
         self._entry, self._model = entry, model
         self.texts = load_api_texts(entry, model=model)
         folder = Path(store) / "embeddings" / model

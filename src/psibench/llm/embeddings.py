@@ -60,15 +60,6 @@ def request_body(entry: EmbeddingApiModel, texts: Sequence[str], role: Role) -> 
     return json.dumps(body, ensure_ascii=False).encode()
 
 
-def check_paths(entry: EmbeddingApiModel, *, model: str) -> None:
-    """Raise InputError if ``vectors_path`` cannot name several vectors."""
-    if EVERY not in entry.vectors_path.split("."):
-        raise InputError(
-            f"model {model!r}: vectors_path {entry.vectors_path!r} names one value; give the place "
-            "of every vector, with * for every item, as data.*.embedding or embeddings.float.*"
-        )
-
-
 def values_at(data: Any, path: str) -> list[Any]:
     """Return all values at a path of keys with dots between; ``*`` stands for every item.
 

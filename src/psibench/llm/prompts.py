@@ -15,18 +15,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 import jinja2.meta
 from jinja2.sandbox import SandboxedEnvironment
+from pydantic import TypeAdapter
 
+from psibench.config.base import Section
+from psibench.config.files import validated
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
-from psibench.reading import read_text_file, shown
+from psibench.reading import read_text_file
 
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n(.*)\Z", re.DOTALL)
 _ROLE = re.compile(r"^## (system|user|assistant)[ \t]*$", re.MULTILINE)
@@ -34,13 +37,21 @@ _NOTE = r"\{#(?:(?!#\}).)*#\}"
 _COMMENT = re.compile(rf"^[ \t]*{_NOTE}[ \t]*\n|{_NOTE}", re.DOTALL | re.MULTILINE)
 """A comment; one that stands alone goes with its line."""
 _TAG = re.compile(r"</([A-Za-z][\w-]*)>")
-_NEEDED = {"task", "variables", "response"}
-_KEYS = _NEEDED | {"description"}
-_PLAIN = {"text": "string", "integer": "integer"}
+_Plain = Literal["text", "integer"]
+_PLAIN: dict[_Plain, str] = {"text": "string", "integer": "integer"}
 """What a plain reply may be -> type of the field it fills."""
 _ENVIRONMENT = SandboxedEnvironment(
     undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
 )
+
+
+class _Header(Section):
+    """The header of a template; the description is for people."""
+
+    task: str
+    variables: list[str]
+    response: dict[str, Any] | _Plain
+    description: Any = None
 
 
 @dataclass(frozen=True)
@@ -83,12 +94,8 @@ class Prompt:
             return [self._without_tags(one) for one in value]
         return value
 
-    def used(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of a task's values that the template puts in."""
-        return {name: value for name, value in values.items() if name in self.variables}
-
     def render(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
-        r"""Put values in; braces inside a value stay as they are.
+        r"""Put values in, of those given; braces inside a value stay as they are.
 
         A tag of the template's own inside a value (a document that says ``</document>``) would end
         the value for the model: it gets a backslash, ``<\/document>``.
@@ -123,16 +130,16 @@ def load_prompt(path: str | Path) -> Prompt:
     if not found:
         raise InputError(f"{path}: no header; a prompt starts with YAML between two lines ---")
     header = _read_header(found.group(1), path)
-    variables = tuple(header["variables"])
+    variables = tuple(header.variables)
     messages = _read_messages(found.group(2), path)
     _check_variables(messages, variables, path)
-    task, wanted = str(header["task"]), header["response"]
-    plain = isinstance(wanted, str)
-    response = _plain_response(task, wanted, path) if plain else ResponseSchema(task, wanted)
-    return Prompt(task, variables, response, messages)
+    task, wanted = header.task, header.response
+    if isinstance(wanted, dict):
+        return Prompt(task, variables, ResponseSchema(task, wanted), messages)
+    return Prompt(task, variables, _plain_response(task, wanted, path), messages)
 
 
-def _plain_response(task: str, form: str, path: str | Path) -> ResponseSchema:
+def _plain_response(task: str, form: "_Plain", path: str | Path) -> ResponseSchema:
     """Return what a plain reply to a task has to hold, as the shipped template says."""
     where, shipped = f"{path}: response: {form}", PROMPTS / f"{task}.md"
     if not shipped.is_file():
@@ -150,38 +157,23 @@ def _plain_response(task: str, form: str, path: str | Path) -> ResponseSchema:
             f"{where}: a plain reply is one {_PLAIN[form]}, and the task {task} reads {fields}; "
             f"copy the response schema of {shipped}"
         )
-    return ResponseSchema(task, usual.response.schema, form)  # type: ignore[arg-type]
+    return ResponseSchema(task, usual.response.schema, form)
 
 
-def _read_header(text: str, path: str | Path) -> dict[str, Any]:
+def _read_header(text: str, path: str | Path) -> "_Header":
     from psibench.plain_yaml import parse_yaml
 
-    header = parse_yaml(text, where=f"{path}: header")
-    names = set(map(str, header)) if isinstance(header, dict) else set()
-    if not names <= _KEYS or not names >= _NEEDED:
-        raise InputError(
-            f"{path}: header has {', '.join(sorted(names)) or 'no keys'}; needed: task, variables, "
-            "response; allowed: description"
-        )
-    task, variables, response = header["task"], header["variables"], header["response"]
-    if not isinstance(task, str):
-        raise InputError(f"{path}: task is {shown(task)}; expected a name")
-    if not isinstance(variables, list) or not all(isinstance(name, str) for name in variables):
-        raise InputError(f"{path}: variables is {shown(variables)}; expected a list of names")
-    if not isinstance(response, dict) and response not in tuple(_PLAIN):
-        raise InputError(
-            f"{path}: response is {shown(response)}; give a JSON schema (a mapping), or text or "
-            "integer where the reply is plain"
-        )
-    if isinstance(response, dict):
+    where = f"{path}: header"
+    header = validated(parse_yaml(text, where=where), TypeAdapter(_Header), where)
+    if isinstance(header.response, dict):
         from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError
 
         try:
-            Draft202012Validator.check_schema(response)
+            Draft202012Validator.check_schema(header.response)
         except SchemaError as error:
             raise InputError(f"{path}: response is no JSON schema: {error.message}") from error
-    return dict(header)
+    return header
 
 
 def _read_messages(text: str, path: str | Path) -> tuple[tuple[str, str], ...]:
@@ -234,7 +226,7 @@ def requests_of(
         request = Request(
             model=llm.model,
             revision=llm.revision,
-            messages=prompt.render(prompt.used(item.values)),
+            messages=prompt.render(item.values),
             response=prompt.response,
             sampling=llm.sampling,
             reply_format=llm.reply_format,

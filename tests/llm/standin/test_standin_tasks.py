@@ -101,6 +101,11 @@ def test_proposed_questions_lie_in_the_third_asked_for(position):
         assert tag_posq(start, end, len(DOCUMENT)) == position
 
 
+def test_every_fourth_question_is_simple():
+    found = reply("generate_questions", chunk=DOCUMENT, n_questions=8)["questions"]
+    assert [question["type"] for question in found] == ([*["complicated"] * 3, "simple"] * 2)
+
+
 @pytest.mark.parametrize("task", HANDLERS)
 @pytest.mark.parametrize("document", ["", "Ein Wort", "一。二。", "\n\n \n"])
 def test_odd_documents_break_no_rule(task, document):
