@@ -117,9 +117,7 @@ def test_a_word_added_beyond_the_network_s_is_told_where_a_text_has_it(tmp_path)
 FILES = [
     ("config.json", {"num_hidden_layers": 10**9}, "num_hidden_layers 1,000,000,000 is more than"),
     ("modules.json", {}, "found {}, expected a list"),
-    ("modules.json", [{"path": ""}], "expected path and type of a module"),
     ("modules.json", [{"path": "../x", "type": "a"}], "the module '../x' lies outside the folder"),
-    ("modules.json", [{"path": "/x", "type": "a"}], "lies outside the folder"),
     ("config_sentence_transformers.json", {"prompts": {"query": "\ud800"}}, "half of a surrogate"),
     (
         "config_sentence_transformers.json",
@@ -127,7 +125,6 @@ FILES = [
         "at most 10,000",
     ),
     ("config_sentence_transformers.json", {"prompts": {"query": 5}}, "query is 5; expected a text"),
-    ("config_sentence_transformers.json", [], "found [], expected an object"),
 ]
 
 

@@ -9,6 +9,7 @@ import io
 import itertools
 import json
 import os
+import random
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -17,15 +18,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from language_tables import write_texts
 
 from psibench.cli import main
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.plan.config import load_config
 from psibench.tables import Provenance, write_table
-from psibench.tables.schemas import CORPUS
 from psibench.tables.schemas import QRELS as QRELS_TABLE
-from psibench.tables.schemas import QUERIES as QUERIES_TABLE
 
 pytestmark = pytest.mark.timeout(300)  # a hang; a case takes a second at most on an idle machine
 
@@ -111,10 +111,9 @@ def several(spans: object, **changes: object) -> str:
     return queries(**{"pos_char_span": None, "pos_char_spans": spans} | changes)
 
 
-def query_table(*, without: str = "", **changes: object) -> bytes:
+def query_table(**changes: object) -> bytes:
     """Queries as Parquet, columns changed."""
-    columns = {name: [query[name] for query in QUERIES] for name in QUERIES[0]} | changes
-    return parquet(**{name: values for name, values in columns.items() if name != without})
+    return parquet(**{name: [query[name] for query in QUERIES] for name in QUERIES[0]} | changes)
 
 
 def pairs(**changes: object) -> bytes:
@@ -126,8 +125,6 @@ def pairs(**changes: object) -> bytes:
 DEEP = "[" * 100_000
 FLOATS = [[n * 20.5, n * 20.5 + 9] for n in range(4)]
 HUGE = pa.array([[0, 2**64 - 1]] * 4, pa.list_(pa.uint64()))
-FAR = pa.array([2**62] * 4, pa.timestamp("ms"))
-"""Times after the year 9999, which Python has none for."""
 
 SCORE = [
     *(
@@ -143,13 +140,11 @@ SCORE = [
             ("-1", "+1.5", "1.", ".5", "-2.5E-3", "-Infinity"),
         )
     ),
-    ("run.jsonl", json_run("9" * 5000), "run.jsonl, line 4: not JSON"),
     ("run.jsonl", json_run("1e39"), "beyond what a 32-bit number holds"),
     ("run.jsonl", json_run("true"), "score is True; expected a number"),
     ("run.jsonl", json_run("[1]"), "score is [1]; expected a number"),
     ("run.jsonl", json_run("NaN"), "the score nan"),
     ("run.jsonl", DEEP, "run.jsonl, line 1: not JSON that can be read: nested too deep"),
-    ("run.json", DEEP, "nested too deep"),
     ("run.json", '{"q0": {"d0": 1, "d0": 2}}', "the key 'd0' occurs twice"),
     ("run.json", '{"q0": {"\\ud800": 1}}', "half of a surrogate pair"),
     ("run.json", '{"q0": {"": 1}}', "expected an id"),
@@ -167,8 +162,6 @@ SCORE = [
     ("run.jsonl", '{"query_id": "", "doc_id": "d", "score": 1}', "expected an id"),
     ("run.csv", "query_id,doc_id,score,score\nq0,d0,1,2\n", "columns that occur twice: score"),
     ("run.csv", 'query_id,doc_id,score\nq0,"d0,1\n', "line"),
-    ("run.csv", "query_id,doc_id,score\nq0,d0\n", "2 columns"),
-    ("run.csv", b"query_id,doc_id,score\nq\xff,d0,1\n", "run.csv, line 2: not UTF-8"),
     ("run.trec", RUN.encode() * 10 + b"q0 Q0 d\xe9 1 1 r\n", "run.trec, line 81: not UTF-8"),
     ("run.trec", RUN + "q0 Q0 y 3\n", "run.trec, line 9: 4 columns, expected 6"),
     ("run.trec", "q0 Q0 d0 1 1 r\n" * 2, "scores document 'd0' 2 times"),
@@ -186,13 +179,9 @@ SCORE = [
     ("run.parquet", pairs(score=[1.0, 2.0, None, 4.0]), "the score None"),
     ("run.parquet", pairs(score=[1.0, 2.0, 1e300, 4.0]), "beyond what a 32-bit number holds"),
     ("run.parquet", pairs(query_id=[["q0"]] * 4), "query_id is List(String); expected text"),
-    ("run.parquet", pairs(query_id=[b"q0", b"q1", b"q2", b"q3"]), "query_id is Binary; expected"),
-    ("run.parquet", pairs(query_id=["q0", None, "q1", "q2"]), "not among the queries: None"),
     ("run.parquet", pairs(query_id=binary_text(b"q0", b"\xff", b"q2", b"q3")), "UTF8"),
     ("run.parquet", twice(pa.table({"query_id": ["q"], "doc_id": ["d"], "score": [1]}), "score"),
      "columns that occur twice: score"),
-    ("run.parquet", parquet(query_id=["q0"]), "missing columns doc_id, score"),
-    ("run.parquet", pairs(qid=["q0"] * 4), "query_id and qid are names of one column, query_id"),
     ("run.parquet", pairs()[:4] + b"\xff" * 56 + pairs()[60:], "not a readable Parquet file"),
     ("run.csv", "query_id,chunk_id,score\nq0,c,1\n", "or chunk_id and their table, --chunks FILE"),
     ("run.xlsx", b"PK\x03\x04", "no format has this suffix"),
@@ -203,7 +192,6 @@ SCORE = [
     ("queries.jsonl", queries(pos_char_span=[9, 9]), "has the span [9, 9]"),
     ("queries.jsonl", queries(pos_char_span=[9, 100]), "spans of 1 of 4 queries end beyond"),
     ("queries.jsonl", queries(pos_char_span=None), "has the span None"),
-    ("queries.jsonl", queries(pos_char_span=[True, 9]), "pos_char_span is [True, 9]"),
     ("queries.jsonl", several([[0, 3], [3, 5], [9, 10]]), None),
     ("queries.jsonl", several([0, 3]), "pos_char_spans is [0, 3]; expected lists of [start, end]"),
     *(
@@ -213,12 +201,10 @@ SCORE = [
         )
     ),
     ("queries.jsonl", several([[0, 3]], pos_char_span=[0, 3]), "has the pos_char_spans [[0, 3]]"),
-    ("queries.jsonl", several([[0, 3]], pos_char_length=None), "in a document of None characters"),
     ("queries.jsonl", queries(pos_char_length=None), "in a document of None characters"),
     ("queries.jsonl", queries(pos_char_length=99.5), "pos_char_length is 99.5"),
     ("queries.jsonl", queries(pos_char_length=2**31), "document of 2147483648 characters"),
     ("queries.jsonl", queries(pos_token_length=0), "the pos_token_length 0"),
-    ("queries.jsonl", queries(pos_token_length=None), None),
     ("queries.jsonl", queries(_id=["q3"]), "line 4: _id is ['q3']; expected an id"),
     ("queries.jsonl", queries(_id="q0"), "query ids that occur twice: 'q0'"),
     ("queries.jsonl", queries(domain=["law"]), "domain is ['law']"),
@@ -228,12 +214,9 @@ SCORE = [
     ("queries.jsonl", queries(positions="end"), "positions is 'end'; expected lists of texts"),
     ("queries.jsonl", queries(positions=["end", "tail"]), "['end', 'tail']; allowed: beginning"),
     ("queries.jsonl", queries(pos_corpus_id="d0"), "1 of 4 queries is no positive in the qrels"),
-    ("queries.jsonl", queries(metadata=[1]), None),
     ("queries.jsonl", "", "no queries"),
     ("queries.jsonl", lines({"_id": "q0", "text": "t", "metadata": {}}),
      "queries.jsonl: missing columns pos_char_span, pos_char_length; found _id; position buckets"),
-    ("queries.parquet", parquet(_id=["q0"], text=["t"]),
-     "missing columns pos_char_span, pos_char_length; found _id; position buckets need"),
     ("queries.parquet", query_table(pos_char_span=[[0.0, 9.0]] * 4), None),
     ("queries.jsonl", lines({"_id": "q0", "pos_char_spam": [0, 9], "target_position": "end"}),
      "no column 'pos_char_spam' is read; did you mean pos_char_span?"),
@@ -252,11 +235,8 @@ SCORE = [
     ("queries.parquet", query_table(pos_char_span=HUGE),
      "pos_char_span: conversion"),
     ("queries.parquet", query_table(pos_char_length=[99.5] * 4), "pos_char_length is Float64; exp"),
-    ("queries.parquet", query_table(pos_token_length=[-7] * 4), "the pos_token_length -7"),
     ("queries.parquet", query_table(_id=[b"q0", b"q1", b"q2", b"q3"]), "_id is Binary"),
     ("queries.parquet", query_table(_id=["q0", None, "q2", "q3"]), "1 queries without an _id"),
-    ("queries.parquet", query_table(without="_id"), "missing columns _id"),
-    ("queries.parquet", query_table(when=FAR), None),
     # qrels
     ("qrels.tsv", QRELS + "q0\td0\t0\n", "'q0', document 'd0' is graded 2 times: 1, 0"),
     ("qrels.tsv", QRELS + "q0\td9\t1\n", "1 of 4 queries have several positives of the highest"),
@@ -264,7 +244,6 @@ SCORE = [
     ("qrels.tsv", QRELS + "q9\td9\t1\n", "not among the queries: 'q9'"),
     ("qrels.tsv", QRELS.replace("q3\td3\t1\n", ""), "queries without a positive: 'q3'"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1.5\n"), "has the grade 1.5; expected a whole"),
-    ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1\x1e\n"), "score is '1\\x1e'; expected a number"),
     ("qrels.tsv", QRELS.replace("d0\t1\n", "d0\t1e300\n"), "expected a whole number"),
     ("qrels.tsv", "", "no positive"),
     ("qrels.tsv", "q0\td0\t1\nq1\td1\t1\n", "qrels.tsv, line 2: missing columns query-id"),
@@ -272,14 +251,10 @@ SCORE = [
     ("qrels.json", "[]", "qrels.json: list; expected {query id: {document id: grade}}"),
     ("qrels.qrels", "q0 0 d0 1 x\n", "qrels.qrels, line 1: 5 columns, expected 4"),
     ("qrels.bin", "x", "no format has this suffix. Supported: parquet"),
-    ("qrels.parquet", parquet(**{"query-id": ["q0"], "corpus-id": [["d0"]], "score": [1]}),
-     "corpus-id is List(String)"),
     ("qrels.parquet", parquet(**{"query-id": ["q0"], "corpus-id": [b"d0"], "score": [1]}),
      "corpus-id is Binary"),
     ("qrels.parquet", parquet(**{"query-id": ["q0"], "corpus-id": ["d0"], "score": ["1"]}),
      "score is String; expected numbers"),
-    ("qrels.parquet", parquet(**{"query-id": ["q0"], "corpus-id": ["d0"], "score": [1.5]}),
-     "has the grade 1.5"),
 ]  # fmt: skip
 
 
@@ -288,17 +263,43 @@ def names(cases: list) -> list[str]:
     return [f"{n}-{case[0]}-{str(case[-1])[:40]}" for n, case in enumerate(cases)]
 
 
-@pytest.mark.parametrize(("name", "content", "words"), SCORE, ids=names(SCORE))
-def test_score(tmp_path, capsys, name, content, words):
+def score(folder: Path, name: str, content: str | bytes) -> int:
+    """Score good files but for one, which takes the place of its kind."""
     files = {"queries": "queries.jsonl", "qrels": "qrels.tsv", "run": "run.trec"}
     for kind, text in (("queries", lines(*QUERIES)), ("qrels", QRELS), ("run", RUN)):
-        (tmp_path / files[kind]).write_text(text)
+        (folder / files[kind]).write_text(text)
     files[name.partition(".")[0]] = name
-    data = content if isinstance(content, bytes) else content.encode()
-    (tmp_path / name).write_bytes(data)
-    given = [word for kind, file in files.items() for word in (f"--{kind}", tmp_path / file)]
-    options = ("--buckets", "thirds", "--metrics", "mrr@10", "--out", tmp_path / "out")
-    code = run("score", *given, *options)
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    given = [word for kind, file in files.items() for word in (f"--{kind}", folder / file)]
+    options = ("--buckets", "thirds", "--metrics", "mrr@10", "--out", folder / "out")
+    return run("score", *given, *options)
+
+
+GOOD: dict[str, str | bytes] = {
+    **{f"run.{kind}": run_file(kind, "1.5") for kind in ("trec", "csv", "tsv", "jsonl", "json")},
+    "run.parquet": pairs(doc_id=["d0", "d1", "d2", "d3"]),
+    "queries.jsonl": queries(),
+    "queries.parquet": query_table(),
+    "qrels.tsv": QRELS,
+}
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("name", GOOD)
+def test_any_damage_is_refused_or_accepted(tmp_path, capsys, name, seed):
+    rng, content = random.Random(f"{name} {seed}"), GOOD[name]
+    data = bytearray(content if isinstance(content, bytes) else content.encode())
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        place, length = rng.randrange(len(data)), rng.choice((1, 2, 16))
+        new = rng.choice((b"", b"\0", b"\xff", b"-", b"9" * 400, b"[", b"null", b"\xed\xa0\x80"))
+        data[place : place + length] = new + bytes(data[place : place + length]) * rng.randrange(3)
+    assert score(tmp_path, name, bytes(data)) in (OK, REFUSED)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "content", "words"), SCORE, ids=names(SCORE))
+def test_score(tmp_path, capsys, name, content, words):
+    code = score(tmp_path, name, content)
     said = capsys.readouterr().err
     warned = words is not None and words in said and "warning: " in said
     assert code == (OK if words is None or warned else REFUSED), said
@@ -319,20 +320,15 @@ def texts(**columns: object) -> bytes:
 
 
 DOCUMENTS = [
-    ("d.jsonl", lines(TEXT | {"_id": 2**70}), None),
-    ("d.jsonl", lines(TEXT | {"other": "\ud800"}), None),
     ("d.jsonl", lines({"text": "\ud800"}), "half of a surrogate pair"),
     ("d.jsonl", lines(TEXT | {"_id": ["a"]}), "field '_id' is list, expected text"),
-    ("d.jsonl", lines({"text": None}), "every document is empty"),
     ("d.jsonl", lines({"text": ["a"]}), "no text in field 'text'"),
     ("d.jsonl", lines({"txt": "a"}), "found fields txt"),
     ("d.jsonl", lines(TEXT | {"_id": "a"}, TEXT | {"_id": "a"}), "id 'a' occurs 2 times"),
-    ("d.jsonl", "null", "not a JSON object but NoneType"),
     ("d.jsonl", DEEP, "d.jsonl, line 1: not JSON that can be read: nested too deep"),
     ("d.jsonl", '{"text": "a", "n": 1e400}', "the number '1e400' is too large"),
     ("d.jsonl", '{"text": "a", "text": "b"}', "the key 'text' occurs twice"),
     ("d.jsonl", b'{"text": "a"}\n' * 80 + b'{"text": "\xe9"}', "d.jsonl, line 81: not UTF-8"),
-    ("d.jsonl", '{"text": "a\\u0000b"}', None),
     ("d.jsonl.gz", b"\x1f\x8b", "damaged or truncated gzip"),
     ("d.txt", "\ufefftext", None),
     ("d.txt", b"one\nte\xffxt", "found bytes that are not UTF-8 (line 2, byte 6 of the file)"),
@@ -341,12 +337,9 @@ DOCUMENTS = [
     ("d.parquet", texts(id=[1, 2]), None),
     ("d.parquet", texts(id=[b"a", b"b"]), "field 'id' is bytes, expected text"),
     ("d.parquet", texts(text=[1, 2]), "no text in field 'text'"),
-    ("d.parquet", texts(text=[None, "a"]), None),
     ("d.parquet", texts(text=binary_text(b"a", b"\xff")), "not a readable Parquet file"),
     ("d.parquet", texts(other=binary_text(b"a", b"\xff")), None),
-    ("d.parquet", texts(when=FAR[:2]), None),
     ("d.parquet", twice(pa.table({"text": ["a"]}), "text"), "columns that occur twice: text"),
-    ("d.parquet", twice(pa.table({"text": ["a"], "n": [1]}), "n"), None),
     ("d.parquet", parquet(text=pa.array([], pa.string())), "every document is empty"),
     ("d.parquet", texts()[:20] + b"\xff" * 20 + texts()[40:], "not a readable Parquet file"),
     ("d.csv", "a,b", "unknown suffix '.csv'"),
@@ -500,7 +493,6 @@ CONFIGS = [
     (HEAD, None),
     ("", None),
     ("\ufeff" + HEAD, None),
-    (HEAD + "search: &s {block_mib: 64}\n", None),
     (BOMB + HEAD, "aliases stand for more than 1,000,000 values"),
     ("models: &m [*m]\n", "c.yaml: not valid YAML: a value holds itself"),
     ("[" * 100_000, "nested too deep"),
@@ -509,22 +501,17 @@ CONFIGS = [
     ("search: {top_k: -1}\n", "search.top_k: found -1"),
     ("uncertainty: {level: .nan}\n", "uncertainty.level"),
     ("report: {title: 2026-99-99}\n", "not valid YAML: month must be in 1..12"),
-    ("report: {title: 99999-01-01}\n", None),
     ("report: {title: !!python/object:os.system x}\n", "not valid YAML"),
     ('report: {title: "a\\0b"}\n', "holds the control character '\\x00'"),
-    ('store: "a\\0b"\n', "holds the control character"),
     ("store: 'a{b}c'\n", "braces in a path mean a wildcard"),
     ("store: []\n", "store: found []"),
     ("? [a, b]\n: c\n", "not valid YAML"),
     ("1: 2\n", "the key 1 is no text"),
     ("[]\n", "found a list, expected a mapping"),
-    ("a: b: c\n", "not valid YAML"),
     (b"models: [\xe9]\n", "bytes that are not UTF-8"),
     (HEAD.encode("utf-16"), "found binary data"),
-    ("models: [[bm25]]\n", "models.0"),
     ("models: [nope]\n", "unknown model 'nope'"),
     ("models: []\n", "models: found []"),
-    ("benchmarks: {b: 5}\n", "benchmarks.b"),
     ("benchmarks: {b: {recipe: [x]}}\n", "benchmarks.b"),
     ("benchmarks: {B b: {recipe: known_item}}\n", "benchmarks.B b"),
     ("registry: {m: {backend: bm25s, k: .nan}}\nmodels: [m]\n", "registry.m.k"),
@@ -552,7 +539,6 @@ CONFIGS = [
         for address in ("http://u:secret@h/v1", "https://h/?k=secret", "ftp://secret@h")
     ),
     (embedding_api(url="http://h/v1", query_prompt="x" * 10_001), "at most 10000 characters"),
-    (llm(headers={"X-A": 5}), "headers.X-A"),
     (llm(budget_usd=-1), "budget_usd"),
     (llm(model=""), "model"),
 ]
@@ -750,22 +736,10 @@ def full_disk():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys, request):
-    span = pl.Series("pos_char_span", [[0, 3]], dtype=pl.List(pl.Int32))
-    query = {"_id": "q", "text": "who?", "pos_corpus_id": "d", "pos_char_length": 9}
-    frames = {
-        CORPUS: pl.DataFrame({"_id": ["d"], "text": ["some text"]}),
-        QUERIES_TABLE: pl.DataFrame(query | {"pos_token_length": 2}).with_columns(span),
-        QRELS_TABLE: pl.DataFrame({"query-id": ["q"], "corpus-id": ["d"], "score": [1]}),
-    }
-    for spec, frame in frames.items():
-        more = [c for c in spec.columns if c.name not in frame.columns]
-        assert all(
-            column.nullable or column.name.endswith(("_length", "_count")) for column in more
-        )
-        whole = frame.with_columns(pl.lit(None if c.nullable else 9).alias(c.name) for c in more)
-        path = tmp_path / "b" / "data" / "eng-Latn" / "law" / f"{spec.name}.parquet"
-        write_table(whole, path, spec, provenance=Provenance("build", 1))
+def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys, request, qrels):
+    folder = tmp_path / "b" / "data" / "eng-Latn" / "law"
+    write_texts(folder, questions={"q1": "who?", "q2": "where?"})
+    qrels.rename(folder / "qrels.parquet")
     assert run("export", tmp_path / "b", tmp_path / "sound", "--licence", "cc0-1.0") == OK
     capsys.readouterr()
     request.getfixturevalue("full_disk")
@@ -774,19 +748,3 @@ def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys, request):
     assert "cannot read or write" in said
     assert said.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "sound"]
-
-
-@pytest.mark.parametrize("table", ["corpus", "queries", "qrels"])
-@pytest.mark.parametrize("data", [b"", b"PAR1", parquet(a=[1]), binary_text(b"\xff"), None])
-def test_an_export_of_a_damaged_table(tmp_path, capsys, table, data):
-    folder = tmp_path / "b" / "data" / "eng-Latn" / "law"
-    folder.mkdir(parents=True)
-    for name in ("corpus", "queries", "qrels"):
-        (folder / f"{name}.parquet").write_bytes(parquet(_id=["law/d"]))
-    path = folder / f"{table}.parquet"
-    path.unlink()
-    if data is not None:
-        path.write_bytes(data if isinstance(data, bytes) else parquet(_id=data))
-    assert run("export", tmp_path / "b", tmp_path / "out", "--licence", "cc0-1.0") == REFUSED
-    assert capsys.readouterr().err.count("\n") == 1
-    assert not (tmp_path / "out").exists()

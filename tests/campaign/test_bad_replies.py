@@ -7,15 +7,11 @@ import zlib
 
 import pytest
 from aiohttp import web
-from llm_helpers import ScriptedServer, answer, ask, items, settings, shorten_pauses
+from llm_helpers import ScriptedServer, ask, items, settings, shorten_pauses
 
-from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.errors import InputError
 from psibench.llm import batch as batches
 from psibench.llm import connection
-from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch import BatchServer
-from psibench.llm.embeddings import EmbeddingClient
 from psibench.llm.ledger import EmbeddingCall, Ledger
 from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.server import serving
@@ -66,24 +62,6 @@ def test_a_reply_without_end_is_not_read_to_it(tmp_path, packed):
     assert packed or server.n_sent < 200
 
 
-def test_vectors_without_end_are_not_read_to_it(tmp_path):
-    async def run() -> None:
-        async with serving(Flood(1024, packed=True)) as url:
-            entry = EmbeddingApiModel(
-                backend="embedding-api", url=f"{url}/embeddings", model="m", max_tokens=16,
-                tokenizer="words", texts_per_request=1,
-            )  # fmt: skip
-            ledger = Ledger(tmp_path, job="j", usd_per_million=None)
-            client = EmbeddingClient(entry, "m", ledger)
-            try:
-                await client.ask(["a"], "document", 1)
-            finally:
-                await client.close()
-
-    with pytest.raises(InputError, match="too_large: a reply of more than 16 MiB"):
-        asyncio.run(run())
-
-
 def test_an_output_file_without_end_is_not_read_to_it(monkeypatch):
     monkeypatch.setattr(batches, "MOST_OUTPUT_BYTES", 4 * MIB)
 
@@ -95,37 +73,6 @@ def test_an_output_file_without_end_is_not_read_to_it(monkeypatch):
 
     with pytest.raises(connection.TryFailedError, match="a reply of more than 4 MiB"):
         asyncio.run(run())
-
-
-@pytest.mark.parametrize("status", [400, 500])
-def test_words_of_a_server_that_cannot_be_shown_are_escaped(tmp_path, caplog, status):
-    error = {"error": {"message": "bad \ud800 \x1b[31m word"}}
-
-    class Odd(ScriptedServer):
-        async def _chat(self, request: web.Request) -> web.Response:
-            return web.json_response(error, status=status)
-
-    run = ask(items(1), tmp_path, server=Odd(), chosen=settings(max_tries=2))
-    assert (run.error, run.statuses) == (None, {"failed": 1})
-    assert r"bad \ud800 \x1b[31m word" in run.outcomes[0].text
-    assert all(record.getMessage().isprintable() for record in caplog.records)
-
-
-def test_more_cached_tokens_than_the_prompt_has_are_none_at_the_full_price():
-    given = {"input_tokens": 10, "output_tokens": 4, "cached_input_tokens": 11}
-    assert Usage.read(given) == Usage(10, 4)
-    assert Usage.read(given | {"cached_input_tokens": 10}) == Usage(10, 4, 10)
-
-
-def test_lines_that_a_damage_has_joined_are_counted(tmp_path, caplog):
-    store = AnswerStore(tmp_path)
-    for number in range(4):
-        store.add(answer(number))
-    (log,) = tmp_path.glob("*.jsonl")
-    lines = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(lines[0] + lines[1][:-1] + lines[2] + lines[3])
-    assert answer(3).key in AnswerStore(tmp_path)
-    assert "2 damaged lines; their requests are asked again" in caplog.text
 
 
 SPENT = {"n": 9, "job": "j", "texts": 1, "tokens": 5, "usd": 0.5, "state": "done", "seconds": 1.0}

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from psibench.cli import main
+from psibench.commands.score_example import FOLDER
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import COMPARED, PSI_TABLE, QUERY_SCORES
@@ -341,45 +342,24 @@ def test_several_benchmarks_or_pairs_have_to_be_chosen_from(results, capsys):
     assert "--benchmark 'd' has no scores of 'long'; found b, c" in capsys.readouterr().err
 
 
-@pytest.fixture
-def files(tmp_path):
-    """Queries on the beginning and the end of 40 documents, and two runs."""
-    queries, qrels, runs = [], ["query-id\tcorpus-id\tscore"], {"one": [], "two": []}
-    for i in range(40):
-        for name, start in (("early", 10), ("late", 800)):
-            query = f"{name}{i}"
-            span = {"pos_char_span": [start, start + 20], "pos_char_length": 900}
-            queries.append(json.dumps({"_id": query, "text": "?", **span}))
-            qrels.append(f"{query}\td{i}\t1")
-            for model, is_found in (("one", i % 4 > 0), ("two", name == "early" or i % 5 == 0)):
-                runs[model] += [
-                    f"{query} Q0 d{i} 1 {0.9 if is_found else 0.1} r",
-                    f"{query} Q0 x 2 0.5 r",
-                ]
-    (tmp_path / "queries.jsonl").write_text("\n".join(queries))
-    (tmp_path / "qrels.tsv").write_text("\n".join(qrels))
-    for model, lines in runs.items():
-        (tmp_path / f"{model}.trec").write_text("\n".join(lines))
-    return tmp_path
-
-
-def test_two_run_files_are_scored_and_compared(files, capsys):
-    judged = ("--queries", files / "queries.jsonl", "--qrels", files / "qrels.tsv")
-    pair = (files / "one.trec", files / "two.trec")
-    assert run(*pair, *judged, "--metrics", "mrr@10", "--out", files / "out") == 0
+def test_two_run_files_are_scored_and_compared(tmp_path, capsys):
+    queries, qrels = (FOLDER / f"{name}.parquet" for name in ("queries", "qrels"))
+    pair = [FOLDER / "runs" / f"{name}.parquet" for name in ("bm25", "minilm-static")]
+    options = ("--metrics", "mrr@10", "--buckets", "thirds", "--out", tmp_path / "out")
+    assert run(*pair, "--queries", queries, "--qrels", qrels, *options) == 0
     printed = capsys.readouterr().out
-    # one: .75 found first, the rest second: .875. two: early 1, late .6: .8.
-    assert "mrr@10, squad: 80 queries on 40 documents" in printed
-    assert figures(printed)["mean"][:2] == ["0.875", "0.800"]
+    assert figures(printed)["mean"][:2] == ["0.993", "0.601"]
     assert "evidence given" not in printed  # what a foreign system was given is not known
-    inputs = read_provenance(files / "out" / "comparison.parquet")["inputs"]
-    assert {"a:run:one.trec", "b:run:two.trec", "a:queries:queries.jsonl"} <= set(inputs)
+    inputs = read_provenance(tmp_path / "out" / "comparison.parquet")["inputs"]
+    named = {"a:run:bm25.parquet", "b:run:minilm-static.parquet", "a:queries:queries.parquet"}
+    assert named <= set(inputs)
 
 
-def test_a_run_without_queries_is_refused(files, capsys):
-    assert run(files / "one.trec", files / "two.trec") == 2
-    assert "one.trec: a run needs --queries and --qrels to be scored" in capsys.readouterr().err
-    assert run(files / "one.trec", "x", "--queries", files / "queries.jsonl") == 2
+def test_a_run_without_queries_is_refused(capsys):
+    path = FOLDER / "runs" / "bm25.parquet"
+    assert run(path, path) == 2
+    assert "bm25.parquet: a run needs --queries and --qrels to be scored" in capsys.readouterr().err
+    assert run(path, "x", "--queries", FOLDER / "queries.parquet") == 2
     assert "--queries and --qrels go together" in capsys.readouterr().err
 
 

@@ -121,12 +121,3 @@ def test_evidence_that_is_in_no_document_is_refused(folder, change, said, capsys
     path.write_text("\n".join([json.dumps(json.loads(first) | change), *rest]))
     assert probe(folder, "moving", "--queries", str(path)) == 2
     assert said in capsys.readouterr().err
-
-
-def test_where_no_text_fits_the_input_the_figures_are_said_to_be_the_cuts(folder, capsys):
-    for number in range(6):
-        (folder / "corpus" / f"d{number}.txt").write_text(sentences(number) * 4)
-    assert probe(folder, "insertion", model="minilm-first-128") == 0
-    assert "reads no document's texts to their end" in capsys.readouterr().out
-    assert probe(folder, "insertion", model="minilm-static") == 0
-    assert "to their end" not in capsys.readouterr().out

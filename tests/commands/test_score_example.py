@@ -97,11 +97,3 @@ def test_the_page_stands_alone(example):
 def test_files_of_ones_own_or_the_example(options, said, capsys):
     assert main(["score", *options]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_metrics_and_length_buckets_of_the_example_are_those_asked_for(tmp_path):
-    options = ["--metrics", "recall@10", "mrr@10", "--length-buckets", "--out", str(tmp_path)]
-    assert main(["score", "--example", *options]) == 0
-    table = read_table(tmp_path / "psi_table.parquet", PSI_TABLE)
-    assert set(table["metric"]) == {"recall@10", "mrr@10"}
-    assert table["length_bucket"].n_unique() > 1

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from psibench.cli import main
-from psibench.models.checkpoints import resolve_checkpoint
 from psibench.tables import read_provenance
 
 MINILM = "embedded:all-MiniLM-L6-v2"
@@ -98,27 +97,6 @@ def test_each_run_may_have_read_another_part(files):
     assert score(files, *options, runs=("model.trec", "blind.trec")) == 0
     assert psi(files, model="model", evidence="all")["seen"] == 0.5
     assert psi(files, model="blind", evidence="all")["seen"] == 1.0
-
-
-def test_a_tokenizer_by_its_file_and_a_corpus_in_parquet_say_the_same(files):
-    assert score(files, *reading(files)) == 0
-    expected = (files / "out" / "psi_table.csv").read_bytes()
-    records = [json.loads(line) for line in (files / "corpus.jsonl").read_text().splitlines()]
-    frame = pl.DataFrame(records).select("_id", "text")
-    frame[:7].write_parquet(files / "one.parquet")
-    frame[7:].write_parquet(files / "two.parquet")
-    file = f"{resolve_checkpoint(MINILM)}/tokenizer.json"
-    options = reading(files, tokenizer=file, corpus="one.parquet")
-    assert score(files, *options, files / "two.parquet") == 0
-    assert (files / "out" / "psi_table.csv").read_bytes() == expected
-
-
-def test_titles_are_not_read_and_that_is_said(files, capsys):
-    records = [json.loads(line) for line in (files / "corpus.jsonl").read_text().splitlines()]
-    write_lines(files / "corpus.jsonl", [record | {"title": "A river"} for record in records])
-    assert score(files, *reading(files)) == 0
-    assert "40 positives have a title, which is not read here" in capsys.readouterr().err
-    assert psi(files, evidence="all")["seen"] == 0.5
 
 
 BAD_OPTIONS = {

@@ -1,8 +1,5 @@
 """`psibench run --small`: what becomes of a config and what is written for it."""
 
-import json
-
-import polars as pl
 import pytest
 import yaml
 
@@ -115,32 +112,6 @@ def test_the_stand_in_is_asked_by_the_shipped_templates(folder, monkeypatch):
     assert benchmark.tasks["grade_first"].prompt.response.form == "json"
 
 
-def test_spans_of_the_small_data_are_their_evidence(folder):
-    write_small([CONFIG_FOLDER / "presets" / "squad_posq.yaml"], folder / "small")
-    squad = json.loads((folder / "small" / "data" / "squad.json").read_text())
-    asked = [
-        (paragraph["context"], answer)
-        for paragraph in squad["data"][0]["paragraphs"]
-        for question in paragraph["qas"]
-        for answer in question["answers"]
-    ]
-
-    assert len(asked) > 100
-    for context, answer in asked:
-        start = answer["answer_start"]
-        assert context[start : start + len(answer["text"])] == answer["text"]
-
-
-def test_chinese_documents_have_chinese_letters_and_sentences(folder):
-    write_small([CONFIG_FOLDER / "presets" / "posir.yaml"], folder / "small")
-    found = sorted((folder / "small" / "data").glob("cmn-Hans-*.jsonl"))
-    text = "".join(pl.read_ndjson(found[0]).get_column("text"))
-
-    assert len(found) == 2
-    assert sum("\u4e00" <= letter <= "\u9fff" for letter in text) > 0.6 * len(text)
-    assert "。" in text
-
-
 @pytest.mark.parametrize(
     ("preset", "base"),
     [("controlled_table3", "modernbert-base"), ("controlled_figure7", "bert-base")],
@@ -153,11 +124,3 @@ def test_the_base_that_is_trained_is_one_that_is_evaluated(preset, base, folder,
     assert {one.base for one in config.trained.values()} == {base}
     assert set(config.trained) | set(config.untrained) <= evaluated
     assert list(config.untrained) == [f"{base}-untrained"] * (preset == "controlled_figure7")
-
-
-def test_a_retriever_under_pads_is_pooled_as_the_stand_in_is(folder, monkeypatch):
-    preset = CONFIG_FOLDER / "presets" / "needles_pads.yaml"
-    config, _ = small_config(preset, folder=folder, monkeypatch=monkeypatch)
-    (training,) = config.training.values()
-    (base,) = training.bases.values()
-    assert (base.pooling, base.layers) == ("mean", None)

@@ -21,19 +21,12 @@ def write(path, content):
     return path
 
 
-def jsonl() -> str:
-    keys = ("query_id", "doc_id", "score")
-    return "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in ROWS)
-
-
 TEXTS = {
     "m.trec": TREC,
     "m.txt.gz": TREC,
-    "m.run": TREC.replace("\n", "\r\n"),
     "m.csv": FRAME.write_csv(),
     "m.tsv.gz": FRAME.write_csv(separator="\t"),
-    "m.jsonl": jsonl(),
-    "m.jsonl.gz": jsonl(),
+    "m.jsonl": "".join(json.dumps(row) + "\n" for row in FRAME.to_dicts()),
     "m.json": json.dumps(MTEB_PART),
     "m.json.gz": json.dumps({"default": {"test": MTEB_PART}}),
 }
@@ -136,17 +129,11 @@ def test_mteb_file_with_several_parts_needs_one_named(tmp_path):
         read_run(path, part="fr/test")
 
 
-def test_the_named_format_wins_over_the_suffix(tmp_path):
-    path = write(tmp_path / "run.parquet", TREC)
-    assert read_run(path, run_format="trec").frame.rows() == ROWS
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("run.dat", {}, r"set --run-format. Supported: parquet \(.parquet .parq\)"),
         ("run.trec", {"run_format": "xml"}, f"supported: {', '.join(RUN_FORMATS)}"),
-        ("run.trec", {"part": "en/test"}, "a trec run has no parts"),
     ],
 )
 def test_an_unknown_format_and_a_part_of_none_are_refused(tmp_path, name, options, message):

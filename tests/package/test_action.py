@@ -53,10 +53,6 @@ def test_a_worse_run_fails_the_build_and_its_table_is_the_summary(act):
     assert "all-minilm-l6-v2 is worse than bm25 by 0.02 in ndcg@10 beyond chance" in said
 
 
-def test_a_better_run_passes(act):
-    assert act(compare("bm25", "all-minilm-l6-v2", "0.02"))[0] == 0
-
-
 def test_bad_input_is_told_apart_and_nothing_of_it_is_run(act, tmp_path):
     code, said = act("compare 'a $(touch owned)' `touch owned` ; touch owned")
     assert code == 2
@@ -67,8 +63,7 @@ def test_bad_input_is_told_apart_and_nothing_of_it_is_run(act, tmp_path):
 def test_the_example_calls_what_the_action_takes():
     known = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
     jobs = yaml.safe_load((ROOT / "examples/ci/retrieval.yaml").read_text())["jobs"]
-    steps = [
-        one for job in jobs.values() for one in job["steps"] if "psibench/" in one.get("uses", "")
-    ]
-    assert len(steps) == 2
-    assert all(set(one["with"]) <= set(known) for one in steps)
+    steps = [step for job in jobs.values() for step in job["steps"]]
+    called = [step["with"] for step in steps if "psibench/" in step.get("uses", "")]
+    assert called
+    assert all(set(given) <= set(known) for given in called)

@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from psibench.commands import COMMANDS
+from psibench.commands.score_example import FOLDER
 from psibench.errors import EXTRAS
 
 BLOCKED = sorted({module for modules in EXTRAS.values() for module in modules})
@@ -33,39 +33,17 @@ def psibench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return run("sys.exit(main(sys.argv[1:]))", *arguments, cwd=cwd)
 
 
-def test_every_command_has_its_help() -> None:
-    code = """
-for name in sys.argv[1:]:
-    try:
-        main([name, "--help"])
-    except SystemExit as ended:
-        assert ended.code == 0, name
-"""
-    done = run(code, *COMMANDS)
-    assert done.returncode == 0, done.stderr
-    assert all(f"usage: psibench {name} " in done.stdout for name in COMMANDS)
-
-
-def test_a_run_is_scored_compared_shown_and_its_tables_are_checked(tmp_path: Path) -> None:
-    # 40 queries; the run finds the evidence of the even ones (at 10) first, of the odd ones second.
-    ids = [f"q{i}" for i in range(40)]
-    starts = [10 if i % 2 == 0 else 700 for i in range(40)]
-    spans = {"pos_char_span": [[s, s + 20] for s in starts], "pos_char_length": 1000}
-    pl.DataFrame({"_id": ids, "text": "question", **spans}).write_parquet(tmp_path / "q.parquet")
-    lines = [f"q{i}\td{i}\t1\n" for i in range(40)]
-    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
-    for name, others in (("a", (0.1, 0.9)), ("b", (0.1, 0.1))):
-        rows = [f"q{i} Q0 d{i} 1 0.5 r\nq{i} Q0 x 2 {others[i % 2]} r\n" for i in range(40)]
-        (tmp_path / f"{name}.trec").write_text("".join(rows))
-    given = ["--queries", "q.parquet", "--qrels", "qrels.tsv", "--metrics", "mrr@10"]
-    score = ["score", "--run", "a.trec", "--buckets", "squad", "--out", "out", *given]
-    done = psibench(*score, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    table = Path("out/psi_table.parquet")
-    # 1 for the even queries, 1/2 for the odd ones.
-    assert pl.read_parquet(tmp_path / table).select("mean", "psi").row(0) == (0.75, 0.5)
-    compare = ["compare", "a.trec", "b.trec", *given[:4]]
-    for command in (["show", str(table)], ["check", str(table)], compare):
+def test_runs_are_scored_compared_shown_and_their_tables_are_checked(tmp_path: Path) -> None:
+    runs, judged = (FOLDER / "runs", [FOLDER / f"{name}.parquet" for name in ("queries", "qrels")])
+    pair = [str(runs / f"{name}.parquet") for name in ("bm25", "minilm-static")]
+    table = "psibench-example/psi_table.parquet"
+    for command in (
+        ["score", "--example"],
+        ["compare", *pair, "--queries", str(judged[0]), "--qrels", str(judged[1])],
+        ["show", table],
+        ["check", table],
+        *([name, "--help"] for name in COMMANDS),
+    ):
         done = psibench(*command, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout

@@ -8,7 +8,6 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Callable
-from email import message_from_string
 from pathlib import Path
 
 import pytest
@@ -70,16 +69,6 @@ def test_it_has_every_shipped_file_and_no_other_package(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"psibench"}
 
 
-def test_its_description_links_to_pages_that_are_not_beside_it(wheel: Path) -> None:
-    archive = zipfile.ZipFile(wheel)
-    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-    text = message_from_string(archive.read(name).decode()).get_payload()
-    links = re.findall(r"\]\(([^)\s]+)\)", text)
-    assert links
-    assert [link for link in links if not link.startswith(("https://", "#"))] == []
-    assert re.search(r"!\[[^]]*\]\(https://[^)]*/raw/v[^)]*/docs/images/report\.png\)", text)
-
-
 def test_a_config_of_ones_own_is_written_checked_and_planned(
     psibench: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -128,16 +117,6 @@ def test_the_default_is_planned_as_a_whole_and_begun(
     assert made <= {"benchmarks", "logs", "results", "store"}
     shipped = site_packages / "psibench" / "shipped"
     assert not list(shipped.rglob(".snakemake*")), "nothing is written beside the workflow"
-
-
-def test_what_goes_wrong_has_an_exit_code(psibench: Callable[..., Run], tmp_path: Path) -> None:
-    (tmp_path / "empty" / "bad.yaml").write_text("modles: [bm25]\n")
-    refused = psibench("run", "bad.yaml")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "modles: unknown key" in refused.stderr
-    for words in (["a.yaml", "b.yaml"], ["--", "--directory", "elsewhere"], ["results/none.txt"]):
-        assert psibench("run", *words).returncode == 2
-    assert not (tmp_path / "empty" / "results").exists()
 
 
 def test_the_version_is_one_everywhere(wheel: Path) -> None:
