@@ -220,9 +220,9 @@ def test_a_config_says_languages_domains_and_pairs(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:6] == [
         "  benchmark m: squad_posq",
-        "    eng-Latn: 2 domains (law, art)",
-        "    cmn-Hans: 1 domain (law)",
-        "    2 pairs (eng-Latn in eng-Latn, cmn-Hans in cmn-Hans)",
+        "    eng-Latn: law, art",
+        "    cmn-Hans: law",
+        "    pairs: eng-Latn in eng-Latn, cmn-Hans in cmn-Hans",
         "  model bm25: bm25s",
     ]
 
@@ -231,7 +231,7 @@ def test_the_models_of_translations_are_those_that_run(tmp_path, capsys):
     """Of the default benchmark, whose translate.models are shipped ones."""
     config = {"models": ["bm25", "mine"], "registry": {"mine": {"backend": "bm25s"}}}
     assert main(["check", str(write_config(tmp_path, config))]) == 0
-    assert ", evaluated with 1 model (bm25)\n" in capsys.readouterr().out
+    assert ", evaluated with bm25\n" in capsys.readouterr().out
 
 
 def test_queries_are_said_to_find_a_psi_before_a_model_is_run(tmp_path, capsys):

@@ -157,6 +157,14 @@ def test_an_incomplete_benchmark_leaves_nothing_behind(tmp_path, results, capsys
     assert sorted(p.name for p in tmp_path.iterdir()) == ["release", "results"]
 
 
+def test_lengths_that_the_layout_needs_and_the_benchmark_lacks_are_named(tmp_path, results, capsys):
+    path = results / "data" / "eng-Latn" / "game" / "queries.parquet"
+    unknown = pl.read_parquet(path).with_columns(pos_token_length=pl.lit(None, pl.Int32))
+    write_table(unknown, path, QUERIES, provenance=SOURCE)
+    assert run(results, tmp_path / "out") == 2
+    assert "2 queries have no pos_token_length" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_no_benchmark_is_refused(tmp_path, capsys):
     assert run(tmp_path, tmp_path / "out") == 2
     assert "no folder data/LANGUAGE/DOMAIN in it" in capsys.readouterr().err

@@ -154,6 +154,7 @@ def test_several_runs_share_the_tables_and_do_not_move_each_other(files):
     own = both.filter(pl.col("model") == "bm25")
     adjusted = ["p_adjusted", "p_control_adjusted"]  # over the models: of a single one, its p
     assert own.drop(adjusted).equals(alone.drop(adjusted))
+    assert main(arguments(files, run=[runs[0], runs[0]])) == 2  # two runs of one model
     assert alone.get_column("p_adjusted").equals(alone.get_column("p_position"), null_equal=True)
 
 
@@ -435,6 +436,12 @@ def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, with_table, ca
     printed = capsys.readouterr().out
     assert "Of the evidence, in the first chunks:\n" in printed
     assert "span-recall@1     run        1.000" in printed
+
+
+def test_runs_of_chunks_and_of_documents_share_the_metrics_of_documents(files, capsys):
+    runs = [write_chunks(files, with_table=False)["run"], files / "bm25.trec"]
+    assert main(arguments(files, run=runs, buckets="thirds")) == 0
+    assert "no chunks in bm25: nothing of spans is reported" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

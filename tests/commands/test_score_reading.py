@@ -32,7 +32,7 @@ def files(tmp_path):
             is_found = name == "early" or i % 10 == 0
             run += [f"{query} Q0 d{i} 1 {0.9 if is_found else 0.2} r", f"{query} Q0 x 2 0.5 r"]
             blind += [f"{query} Q0 d{i} 1 {0.9 if i % 3 else 0.2} r", f"{query} Q0 x 2 0.5 r"]
-    corpus = [{"_id": f"d{i}", "title": "", "text": TEXT} for i in range(N_DOCUMENTS)]
+    corpus = [{"_id": f"d{i}", "title": "A river", "text": TEXT} for i in range(N_DOCUMENTS)]
     write_lines(tmp_path / "queries.jsonl", queries)
     write_lines(tmp_path / "corpus.jsonl", [*corpus, {"_id": "x", "text": "other"}])
     (tmp_path / "qrels.tsv").write_text("\n".join(qrels) + "\n")
@@ -64,8 +64,9 @@ def psi(files, **labels) -> dict:
     return table.filter(**labels).row(0, named=True)
 
 
-def test_what_lies_beyond_the_tokens_is_not_visible(files):
+def test_what_lies_beyond_the_tokens_is_not_visible(files, capsys):
     assert score(files, *reading(files)) == 0
+    assert "40 positives have a title, which is not read here" in capsys.readouterr().err
     everything, visible = psi(files, evidence="all"), psi(files, evidence="visible")
     assert (everything["n_queries"], everything["seen"]) == (80, 0.5)
     assert (visible["n_queries"], visible["mean"]) == (40, 1.0)

@@ -1,5 +1,6 @@
 """`psibench run --small`: what becomes of a config and what is written for it."""
 
+import polars as pl
 import pytest
 import yaml
 
@@ -124,3 +125,11 @@ def test_the_base_that_is_trained_is_one_that_is_evaluated(preset, base, folder,
     assert {one.base for one in config.trained.values()} == {base}
     assert set(config.trained) | set(config.untrained) <= evaluated
     assert list(config.untrained) == [f"{base}-untrained"] * (preset == "controlled_figure7")
+
+
+def test_chinese_documents_have_chinese_letters_and_sentences(folder):
+    write_small([CONFIG_FOLDER / "presets" / "posir.yaml"], folder / "small")
+    found = sorted((folder / "small" / "data").glob("cmn-Hans-*.jsonl"))
+    text = "".join(pl.read_ndjson(found[0]).get_column("text"))
+    assert sum("\u4e00" <= letter <= "\u9fff" for letter in text) > 0.6 * len(text)
+    assert "。" in text

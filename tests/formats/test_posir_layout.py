@@ -7,6 +7,7 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.formats.posir import COLUMNS, discover, read_dataset
+from psibench.generate.loaders.posir_release import PosirRelease
 
 ENGLISH = {"language": "eng-Latn", "domain": "game"}
 CORPUS = pl.DataFrame({"_id": ["a", "b"], "text": ["chess has kings", "go has stones 😀"]})
@@ -79,10 +80,20 @@ def test_what_is_no_dataset_is_refused_with_its_file(tmp_path, tables, message):
     assert str(tmp_path / "eng-Latn" / "game") in str(refused.value)
 
 
-def test_a_folder_without_languages_is_refused(tmp_path):
+def test_a_folder_without_languages_or_with_a_domain_that_is_no_id_is_refused(tmp_path):
     (tmp_path / "notes").mkdir()
     with pytest.raises(InputError, match="no release; found notes, expected"):
         discover(str(tmp_path))
+    with pytest.raises(InputError, match="rename the folder"):
+        discover(lay_out(tmp_path, domain="Game"))
+
+
+def test_files_of_a_local_dataset_are_a_jobs_inputs(tmp_path):
+    section = {"recipe": "posir_release", "source": {"path": lay_out(tmp_path)}}
+    release = PosirRelease(**section, languages=["eng-Latn"], domains=["game"])
+    assert release.files() == [
+        str(tmp_path / "eng-Latn" / "game" / table / "test.parquet") for table in COLUMNS
+    ]
 
 
 @pytest.fixture

@@ -133,6 +133,7 @@ def test_mteb_file_with_several_parts_needs_one_named(tmp_path):
     ("name", "options", "message"),
     [
         ("run.dat", {}, r"set --run-format. Supported: parquet \(.parquet .parq\)"),
+        ("run.trec", {"part": "en/test"}, "a trec run has no parts"),
         ("run.trec", {"run_format": "xml"}, f"supported: {', '.join(RUN_FORMATS)}"),
     ],
 )

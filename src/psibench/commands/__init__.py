@@ -30,7 +30,7 @@ EXAMPLES = {
     "check": "psibench check my-config.yaml results/psi_table.parquet",
     "estimate": "psibench estimate --config my-config.yaml",
     "export": "psibench export results/python-docs release --layout mteb --licence psf-2.0",
-    "models": "psibench models --kind dense",
+    "models": "psibench models bge-m3",
     "plan": "psibench plan --config my-config.yaml",
     "probe": "psibench probe insertion all-minilm-l6-v2-512 corpus.parquet --out insertion.csv",
     "publish": "psibench publish leaderboard results --out leaderboard.html",

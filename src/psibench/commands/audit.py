@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     """Read the corpus as the model would, say what it is not given, and return the exit code."""
     refuse_below(args, {"n": 0, "max_tokens": 8})
     refuse_file("--out", args.out)
-    entry = find_model(args.model, max_tokens=args.max_tokens, as_declared=True)
+    entry = find_model(args.model, max_tokens=args.max_tokens)
     if reason := UNREADABLE.get(entry.backend):
         raise InputError(f"model {args.model!r} cannot be audited: {reason}")
     documents = read_document_files([args.corpus], text_column=args.text_column)

@@ -85,12 +85,3 @@ def write_result(
 
     write_table(frame, path.with_name(f"{path.name}.parquet"), spec, provenance=provenance)
     write_csv(frame, path.with_name(f"{path.name}.csv"))
-
-
-def write_unrounded(frame: "pl.DataFrame", path: Path | None) -> None:
-    """Write what ``--csv`` asks for, whole or not at all; None was not given."""
-    from psibench.tables.atomic import atomic_path
-
-    if path is not None:
-        with atomic_path(path) as temporary:
-            frame.write_csv(temporary)

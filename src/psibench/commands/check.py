@@ -176,13 +176,8 @@ def _steps(section: Benchmark) -> str:
     """Say what a benchmark is made by, and what its queries have to pass."""
     if not isinstance(section, GeneratedBenchmark):
         return section.recipe
-    chain: list[str] = [section.recipe]
-    for name in section.filters:
-        verify = section.verify if name == "verify" else None
-        chain.append(name if verify is None else f"verify by {verify.rule}")
-    chain += ["audit"] if section.audit is not None else []
-    if section.false_negatives is not None:
-        chain.append(f"false negatives by {section.false_negatives.protocol}")
+    chain = [section.recipe, *section.filters]
+    chain += [name for name in ("audit", "false_negatives") if getattr(section, name) is not None]
     return ", ".join(chain)
 
 
@@ -199,8 +194,6 @@ def _line(value: Any) -> str:
 
 # --- A benchmark's languages, domains, pairs and translation -----------------------------------
 
-MOST_NAMED = 10
-
 
 def language_lines(plan: Plan, name: str) -> Iterator[str]:
     """Yield lines about one benchmark's languages; none if it is one domain in one language.
@@ -212,19 +205,12 @@ def language_lines(plan: Plan, name: str) -> Iterator[str]:
     if not places or (len(places) == 1 and section.translate is None):
         return
     for language, domains in planned.native.items():
-        yield f"{language}: {_counted(domains, 'domain')}"
-    yield _counted([f"{asked} in {found}" for asked, found in planned.pairs], "pair")
+        yield f"{language}: {', '.join(domains)}"
+    yield f"pairs: {', '.join(f'{asked} in {found}' for asked, found in planned.pairs)}"
     if (translate := section.translate) is not None:
         target = planned.translated[0]
-        models = _counted(plan.models_of(name, target, target), "model")
+        models = ", ".join(plan.models_of(name, target, target)) or "no model"
         yield f"translated to {' '.join(translate.to)} by {translate.llm}, evaluated with {models}"
-
-
-def _counted(names: Sequence[str], what: str) -> str:
-    """Count names and give the first of them: ``2 domains (law, mining)``."""
-    plural = "" if len(names) == 1 else "s"
-    named = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
-    return f"{len(names)} {what}{plural} ({named or 'none'})"
 
 
 # --- A benchmark's own texts: how many, how long, and who sees them ----------------------------

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
 
 import yaml
 
@@ -11,7 +10,7 @@ from psibench.commands.base import config_file
 from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import composed, read_yaml
-from psibench.config.models import FusionModel, Kind, Model, RerankModel, RunFilesModel
+from psibench.config.models import FusionModel, Model, RerankModel, RunFilesModel
 from psibench.config.registry import load_registry
 from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
@@ -28,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the entry that its files give",
     )
     parser.add_argument("--config", type=config_file, help="also list the entries of this config")
-    parser.add_argument("--kind", choices=get_args(Kind), help="list models of this kind only")
     parser.add_argument(
         "--check",
         action="store_true",
@@ -51,15 +49,14 @@ def run(args: argparse.Namespace) -> None:
     refuse_secrets(own, key="registry")
     entries = load_registry(own, f"{args.config}: registry")
     named = {name: _entry(name, entries) for name in args.ids} if args.ids else entries
-    shown = {name: one for name, one in named.items() if args.kind in (None, one.kind)}
     if args.check:
-        _check(shown if args.ids else {})
+        _check(named if args.ids else {})
     elif args.ids:
-        whole = {name: entry.model_dump(mode="json") for name, entry in shown.items()}
+        whole = {name: entry.model_dump(mode="json") for name, entry in named.items()}
         print(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), end="")
     else:
         rerankers = load_rerankers()
-        rows = [_row(name, entry, rerankers) for name, entry in shown.items()]
+        rows = [_row(name, entry, rerankers) for name, entry in named.items()]
         print("\n".join(aligned([HEADER, *rows], numbers=NUMBERS)))
 
 
@@ -97,7 +94,7 @@ def _entry(name: str, entries: Mapping[str, Model]) -> Model:
     """Return the entry of an id, or of a folder with a checkpoint."""
     from psibench.commands.probe import find_model
 
-    return find_model(name, known=entries, as_declared=True)
+    return find_model(name, known=entries)
 
 
 # --- the registry as a table of lines

@@ -9,7 +9,6 @@ from psibench.commands.base import (
     add_config,
     read_configs,
     refuse_unwritable,
-    write_unrounded,
 )
 from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.plan.config import Config, load_config
@@ -42,6 +41,7 @@ def run(args: argparse.Namespace) -> None:
     from psibench.plan.measured import Measured
     from psibench.plan.plan import make_plan
     from psibench.plan.work import summed, work_table
+    from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)
     config, models = load_config(read_configs(args.config))
@@ -57,7 +57,9 @@ def run(args: argparse.Namespace) -> None:
     print("\n".join(aligned([(*names, *HEADINGS, "USD"), *cells], n_text=len(names))))
     for line in _notes(table, config):
         print(line)
-    write_unrounded(table, args.csv)
+    if args.csv is not None:
+        with atomic_path(args.csv) as temporary:
+            table.write_csv(temporary)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

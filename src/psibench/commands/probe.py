@@ -16,7 +16,7 @@ from psibench.config.models import Model, SentenceTransformerModel
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.errors import InputError, nearest
-from psibench.formats.beir import read_qrels, read_queries, read_texts
+from psibench.formats.beir import read_queries, read_texts
 from psibench.models.checkpoints import transformer_folder
 from psibench.models.counting import token_counter
 from psibench.models.declared import POSITIONS, declared_length, declared_number
@@ -49,12 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help=f"queries with pos_char_span and pos_corpus_id; {' and '.join(OF_QUERIES)} need them",
     )
-    parser.add_argument(
-        "--qrels", type=Path, help="qrels; without them pos_corpus_id is the one positive"
-    )
     parser.add_argument("--n", type=int, default=Probes().n_documents, help="documents (200)")
     parser.add_argument(
-        "--max-tokens", type=int, help=f"longest input of a folder's checkpoint ({MAX_TOKENS})"
+        "--max-tokens", type=int, help="longest input of a folder's checkpoint, if not its own"
     )
     parser.add_argument(
         "--out", type=Path, help="write the summary: .parquet or .csv; beside it rows.parquet"
@@ -116,13 +113,11 @@ def find_model(
     *,
     known: Mapping[str, Model] | None = None,
     max_tokens: int | None = None,
-    as_declared: bool = False,
 ) -> Any:
     """Return the entry of an id, or one made for a folder with a checkpoint.
 
     ``known`` are the entries by id; None: those of the registry. The folder's longest input is
-    ``max_tokens``; else what its files name, if ``as_declared`` and they name one; else
-    `MAX_TOKENS`, or its positions where these are fewer.
+    ``max_tokens``; else what its files name; else `MAX_TOKENS`, or its positions if fewer.
 
     Raises InputError if it is neither.
     """
@@ -146,8 +141,7 @@ def find_model(
         return entry
     config = transformer_folder(Path(name)) / "config.json"
     most = min(int(declared_number(config, POSITIONS) or MAX_TOKENS), MAX_TOKENS)
-    if as_declared:
-        most = declared_length(entry, Path(name)) or most
+    most = declared_length(entry, Path(name)) or most
     return entry.model_copy(update={"max_tokens": most})
 
 
@@ -180,11 +174,8 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     queries = queries.with_columns(pos_token_length=pl.Series(counts, dtype=pl.Int64))
     own = queries.select(QUERIES.column_names)
     write_table(own, folder / "queries.parquet", QUERIES, provenance=origin)
-    if args.qrels is None:
-        pairs = {"query-id": "_id", "corpus-id": "pos_corpus_id"}
-        qrels = queries.select(**{name: pl.col(of) for name, of in pairs.items()}, score=1)
-    else:
-        qrels = read_qrels(args.qrels)
+    pairs = {"query-id": "_id", "corpus-id": "pos_corpus_id"}
+    qrels = queries.select(**{name: pl.col(of) for name, of in pairs.items()}, score=1)
     write_table(qrels, folder / "qrels.parquet", QRELS, provenance=origin)
     names = {"corpora": "corpus", "queries": "queries", "qrels": "qrels"}
     return {given: [folder / f"{name}.parquet"] for given, name in names.items()}
