@@ -146,14 +146,6 @@ def test_a_loss_that_is_none_is_refused(tmp_path, capsys, loss):
     assert "give a loss above 0 and at most 1" in capsys.readouterr().err
 
 
-def test_too_few_documents_are_said_to_be_too_few(compare):
-    printed = compare(table(base_scores(20)), table(TRUNCATED[:20]))
-    found = figures(printed)
-    assert found["mean"][3:] == ["-", "-"]
-    assert found["profile: hits –, misses –"][-1] == "-"
-    assert "Whether profiles differ cannot be told: too few documents" in printed
-
-
 def test_table_and_page_are_written(compare, tmp_path):
     out = tmp_path / "out"
     compare(table(base_scores()), table(TRUNCATED), "--out", str(out))

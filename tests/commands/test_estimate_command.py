@@ -142,16 +142,6 @@ def test_a_model_that_is_not_served_any_more_is_told_by_estimate_and_check(folde
     assert f"language model paid: paid-1, backend openai; {said}" in capsys.readouterr().out
 
 
-def test_a_model_that_is_served_here_has_gpu_hours(folder, capsys):
-    served = LLMS["paid"] | {"backend": "vllm", "vllm": {"parameters_b": 30}}
-    path = config(folder, llms=LLMS | {"paid": served}, prices={})
-    low, high = (
-        row_of(capsys, path, stage="locate_span")[f"gpu_minutes_{end}"] / 60
-        for end in ("low", "high")
-    )
-    assert f"  {low:.3f} to {high:.3f} GPU hours" in estimate(capsys, path)
-
-
 def test_a_config_that_asks_no_language_model_says_so(folder, capsys):
     said = "This config asks no language model and no embedding API.\n"
     assert estimate(capsys, config(folder, benchmarks={"known": SQUAD})) == said
@@ -232,18 +222,6 @@ def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, ca
     # Two of the three contexts, all in one stratum, of one part each.
     for name in ("judge_translation", "translator_1", "judge_translator_1", "translator_2"):
         assert table.filter(stage=name, language="deu-Latn")["items_high"].to_list() == [2]
-
-
-def test_a_corpus_on_the_hub_that_is_not_built_yet_is_shown_as_unknown(folder, capsys):
-    path = config(folder, benchmarks={"far": FAR | {"translate": TRANSLATED}})
-    printed = estimate(capsys, path)
-    (german,) = (
-        line.split()
-        for line in printed.splitlines()
-        if line.startswith("translate ") and "deu" in line
-    )
-    assert german[4:] == ["unknown", "-", "0", "-", "-", "-"]
-    assert "- is what nobody can tell before it is built" in printed
 
 
 # Embedding APIs

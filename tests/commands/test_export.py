@@ -109,16 +109,6 @@ def test_ids_stay_in_all_languages_where_one_language_has_an_id_without_the_doma
     assert after["eng-Latn", "mining", "corpus"]["_id"][0] == "9"
 
 
-def test_further_columns_come_only_with_extra(tmp_path, results):
-    run(results, tmp_path / "plain")
-    run(results, tmp_path / "extra", "--extra")
-    name = ("ara-Arab", "game", "queries")
-    assert tables_of(tmp_path / "plain")[name].columns == list(COLUMNS["queries"])
-    extra = tables_of(tmp_path / "extra")[name]
-    assert "pos_translated_char_length" in extra.columns
-    assert extra["pos_corpus_id"].to_list() == ["10", "9"]
-
-
 def test_the_card_has_counts_languages_and_where_it_came_from(tmp_path, results):
     run(results, tmp_path / "out")
     text = (tmp_path / "out" / "README.md").read_text()
@@ -163,11 +153,6 @@ def test_lengths_that_the_layout_needs_and_the_benchmark_lacks_are_named(tmp_pat
     write_table(unknown, path, QUERIES, provenance=SOURCE)
     assert run(results, tmp_path / "out") == 2
     assert "2 queries have no pos_token_length" in capsys.readouterr().err
-
-
-def test_a_folder_that_is_no_benchmark_is_refused(tmp_path, capsys):
-    assert run(tmp_path, tmp_path / "out") == 2
-    assert "no folder data/LANGUAGE/DOMAIN in it" in capsys.readouterr().err
 
 
 def test_evidence_that_is_no_one_span_needs_extra_and_survives_the_round_trip(

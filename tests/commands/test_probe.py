@@ -62,14 +62,6 @@ def test_a_folder_of_texts_gives_a_printed_summary_and_both_tables(folder, capsy
     assert pl.read_csv(folder / "found.csv")["measure"].to_list() == found["measure"].to_list()
 
 
-def test_evidence_is_moved_in_the_documents_of_the_queries(folder, capsys):
-    assert probe(folder, "moving", "--queries", str(folder / "queries.jsonl")) == 0
-    printed = capsys.readouterr().out
-    assert "10 of 10" in printed
-    assert "as it is" in printed
-    assert "ndcg@10" in printed
-
-
 def test_every_document_is_reversed_and_the_queries_asked_again(folder, capsys):
     out = folder / "found.parquet"
     options = ("--queries", str(folder / "queries.jsonl"), "--out", str(out))

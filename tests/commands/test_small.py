@@ -113,20 +113,6 @@ def test_the_stand_in_is_asked_by_the_shipped_templates(folder, monkeypatch):
     assert benchmark.tasks["grade_first"].prompt.response.form == "json"
 
 
-@pytest.mark.parametrize(
-    ("preset", "base"),
-    [("controlled_table3", "modernbert-base"), ("controlled_figure7", "bert-base")],
-)
-def test_the_base_that_is_trained_is_one_that_is_evaluated(preset, base, folder, monkeypatch):
-    whole = CONFIG_FOLDER / "presets" / f"{preset}.yaml"
-    config, models = small_config(whole, folder=folder, monkeypatch=monkeypatch)
-
-    evaluated = {run["model"] for run in make_plan(config, models).runs}
-    assert {one.base for one in config.trained.values()} == {base}
-    assert set(config.trained) | set(config.untrained) <= evaluated
-    assert list(config.untrained) == [f"{base}-untrained"] * (preset == "controlled_figure7")
-
-
 def test_chinese_documents_have_chinese_letters_and_sentences(folder):
     write_small([CONFIG_FOLDER / "presets" / "posir.yaml"], folder / "small")
     found = sorted((folder / "small" / "data").glob("cmn-Hans-*.jsonl"))
