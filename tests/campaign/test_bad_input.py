@@ -176,7 +176,7 @@ SCORE = [
     ("run.parquet", twice(pa.table({"query_id": ["q"], "doc_id": ["d"], "score": [1]}), "score"),
      "columns that occur twice: score"),
     ("run.parquet", pairs()[:4] + b"\xff" * 56 + pairs()[60:], "not a readable Parquet file"),
-    ("run.csv", "query_id,chunk_id,score\nq0,c,1\n", "or chunk_id and their table, --chunks FILE"),
+    ("run.csv", "query_id,chunk_id,score\nq0,c,1\n", "of chunks: doc_id, start and end"),
     ("run.xlsx", b"PK\x03\x04", "no format has this suffix"),
     # queries
     ("queries.jsonl", queries(pos_char_span=[0.5, 9.5]), "line 4: pos_char_span is [0.5, 9.5]"),

@@ -382,24 +382,13 @@ def chunk_rows():
     ]
 
 
-def write_chunks(files, *, with_table):
-    """Write the run, with places in its rows or as TREC beside a table of chunks."""
-    if not with_table:
-        pl.DataFrame(chunk_rows()).write_ndjson(files / "run.jsonl")
-        return {"run": files / "run.jsonl"}
-    named = [{"chunk_id": f"{r['doc_id']}-{r['start']}", **r} for r in chunk_rows()]
-    lines = [f"{r['query_id']} Q0 {r['chunk_id']} 1 {r['score']} run\n" for r in named]
-    (files / "run.trec").write_text("".join(lines))
-    table = pl.DataFrame(named).select("chunk_id", "doc_id", "start", "end")
-    table.write_ndjson(files / "chunks.jsonl")
-    return {"run": files / "run.trec", "chunks": files / "chunks.jsonl"}
+def write_chunks(files):
+    pl.DataFrame(chunk_rows()).write_ndjson(files / "run.jsonl")
+    return files / "run.jsonl"
 
 
-@pytest.mark.parametrize("with_table", [False, True])
-def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, with_table, capsys):
-    assert (
-        main(arguments(files, buckets="thirds", **write_chunks(files, with_table=with_table))) == 0
-    )
+def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, capsys):
+    assert main(arguments(files, buckets="thirds", run=write_chunks(files))) == 0
     means = read_table(files / "out" / "psi_table.parquet", PSI_TABLE)
     by_metric = dict(means.filter(length_bucket="all").select("metric", "mean").iter_rows())
     # Every document is found first. Evidence at 10 is in the first chunk, at 700 in the second.
@@ -422,7 +411,7 @@ def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, with_table, ca
 
 
 def test_runs_of_chunks_and_of_documents_share_the_metrics_of_documents(files, capsys):
-    runs = [write_chunks(files, with_table=False)["run"], files / "bm25.trec"]
+    runs = [write_chunks(files), files / "bm25.trec"]
     assert main(arguments(files, run=runs, buckets="thirds")) == 0
     assert "no chunks in bm25: nothing of spans is reported" in capsys.readouterr().err
 
@@ -444,16 +433,3 @@ def test_chunks_that_are_nowhere_are_refused(files, change, message, capsys):
     (files / "run.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert main(arguments(files, run=files / "run.jsonl")) == 2
     assert message in capsys.readouterr().err
-
-
-def test_ids_of_chunks_need_a_table_that_has_them(files, capsys):
-    given = write_chunks(files, with_table=True)
-    table = pl.read_ndjson(files / "chunks.jsonl")
-    for frame, message in (
-        (table.filter(pl.col("doc_id") != "d0"), "ids that are not in --chunks: 'd0-0', 'd0-500'"),
-        (table.with_columns(end="start"), "has the start 0 and the end 0 (160 such rows)"),
-        (pl.concat([table, table.head(1)]), "missing or occur twice: 'd0-0'"),
-    ):
-        frame.write_ndjson(files / "chunks.jsonl")
-        assert main(arguments(files, **given)) == 2
-        assert message in capsys.readouterr().err

@@ -62,7 +62,9 @@ def test_the_examples_means_are_those_of_pytrec_eval_on_its_files(example):
 def test_models_that_chose_the_examples_queries_are_flagged(example):
     folder, _ = example
     table = read_table(folder / "psi_table.parquet", PSI_TABLE).filter(evidence="all")
-    flagged = [name for name, flags in table.select("model", "flags").rows() if "filter_panel" in flags]
+    flagged = [
+        name for name, flags in table.select("model", "flags").rows() if "filter_panel" in flags
+    ]
     assert flagged == ["bm25", "all-minilm-l6-v2", "minilm-maxp"]
     seen = dict(table.select("model", "seen").iter_rows())
     assert seen["all-minilm-l6-v2"] < 1 == seen["minilm-maxp"]

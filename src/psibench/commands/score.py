@@ -16,7 +16,7 @@ from psibench.commands.base import refuse_file, refuse_unwritable, write_result
 from psibench.commands.psi_text import format_labels, print_glance, span_lines
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import add_arguments as add_arguments
-from psibench.commands.score_options import of_each_run, token_limits, visible_ends
+from psibench.commands.score_options import token_limits, visible_ends
 from psibench.errors import InputError
 from psibench.formats.beir import BY_SPAN, read_qrels, read_queries
 from psibench.formats.checks import (
@@ -27,7 +27,7 @@ from psibench.formats.checks import (
     refuse_foreign_documents,
     refuse_repeated_pairs,
 )
-from psibench.formats.runs import doubts, read_chunks, read_run
+from psibench.formats.runs import doubts, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_schemes
 from psibench.metrics.chunks import (
@@ -143,10 +143,8 @@ def _evaluate(
     """Score every run, of graded queries under these grades too; by the name of its model."""
     evaluated: dict[str, Evaluated] = {}
     under_grades: dict[str, pl.DataFrame] = {}
-    found = [read_chunks(path) for path in args.chunks or []]
-    tables = of_each_run("--chunks", found or [None], args)
-    for path, end, chunks in zip(args.run, ends, tables, strict=True):
-        model, scores, run = score_run(path, queries, qrels, args, ends=end, chunks=chunks)
+    for path, end in zip(args.run, ends, strict=True):
+        model, scores, run = score_run(path, queries, qrels, args, ends=end)
         if model in evaluated:
             raise InputError(f"{path}: a second run of the model {model!r}; rename the file")
         evaluated[model] = Evaluated(
@@ -198,8 +196,6 @@ def _check_options(args: argparse.Namespace) -> list[int | None] | None:
         parse_metrics(args.metrics, also=SPAN_KINDS)
         if args.labelled is not None and not document_metrics(args.metrics):
             raise InputError("--labelled corrects metrics of documents; name one, e.g. ndcg@10")
-    if args.chunks is not None:
-        of_each_run("--chunks", args.chunks, args)
     if args.buckets != "all":
         bucket_scheme(args.buckets)
     refuse_file("--out", args.out)
@@ -246,14 +242,12 @@ def score_run(
     args: argparse.Namespace,
     *,
     ends: pl.DataFrame | None = None,
-    chunks: pl.DataFrame | None = None,
 ) -> tuple[str, pl.DataFrame, pl.DataFrame]:
     """Return the name that a run's file has for its model, its per-query scores, and the run.
 
-    `ends`: how far the model read into each query's positive; None: not known. `chunks`: as of
-    `read_run`.
+    `ends`: how far the model read into each query's positive; None: not known.
     """
-    file = read_run(path, run_format=args.run_format, part=args.run_part, chunks=chunks)
+    file = read_run(path, run_format=args.run_format, part=args.run_part)
     known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
     if args.lower_is_better:
         turned = -pl.col("score").cast(pl.Float64)
@@ -287,7 +281,7 @@ def _provenance(
     args: argparse.Namespace, tokenizer: str | None, schemes: Sequence[str], author: str
 ) -> Provenance:
     files: dict[str, Path] = {}
-    for name in ("queries", "qrels", "corpus", "chunks"):
+    for name in ("queries", "qrels", "corpus"):
         given = getattr(args, name) or []
         files |= {f"{name}:{i}" if len(given) > 1 else name: path for i, path in enumerate(given)}
     files |= {f"run:{path.name}": path for path in args.run}

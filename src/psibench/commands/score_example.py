@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[1] / "example"
 FACTS = "example.json"
 OUT = Path("psibench-example")
 PAGE = "report.html"
-REPLACED = ("run", "chunks", "queries", "qrels", "corpus", "max_tokens", "tokenizer", "control")
+REPLACED = ("run", "queries", "qrels", "corpus", "max_tokens", "tokenizer", "control")
 """Options that the example has its own values of."""
 
 

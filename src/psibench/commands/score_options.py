@@ -2,9 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import polars as pl
 
@@ -25,20 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         metavar="FILE",
-        help="scores of one model; may be repeated. By suffix: "
+        help="scores of one model; may be repeated. Rows of chunks have doc_id, start and end "
+        "(characters, end exclusive). By suffix: "
         + "; ".join(f"{name} {' '.join(found)}" for name, found in RUN_FORMATS.items() if found)
         + "; a .tsv without a header: msmarco (query, document, rank)",
     )
     add_judgements(files)
-    files.add_argument(
-        "--chunks",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="the runs' ids are those of chunks: their chunk_id, doc_id, start, end (characters, "
-        "end exclusive) as .jsonl, .jsonl.gz or .parquet; one for all runs, or one per --run. Not "
-        "needed where the rows of a run have doc_id, start and end",
-    )
     files.add_argument(
         "--out", type=Path, metavar="DIR", help="for the tables; without it none are written"
     )
@@ -142,7 +132,6 @@ def add_tolerance(group: argparse._ArgumentGroup) -> None:
 # --- how much of a document the models read
 
 EVERYTHING = "all"
-T = TypeVar("T")
 
 
 def _add_reading(group: argparse._ArgumentGroup) -> None:
@@ -181,19 +170,15 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
         if text != EVERYTHING and not (text.isdecimal() and int(text)):
             raise InputError(f"--max-tokens {text!r}; give a number of tokens, or {EVERYTHING!r}")
     limits = [None if text == EVERYTHING else int(text) for text in texts]
-    limits = of_each_run("--max-tokens", limits, args) if texts else []
+    if len(limits) not in (0, 1, len(args.run)):
+        raise InputError(
+            f"{len(limits)} --max-tokens for {len(args.run)} --run; give one, or one for each"
+        )
+    limits *= len(args.run) if len(limits) == 1 else 1
     needed = any(limit is not None for limit in limits)
     if (needed and None in others.values()) or (not texts and any(others.values())):
         raise InputError("--max-tokens, --tokenizer and --corpus: give all three or none")
     return limits or None
-
-
-def of_each_run(option: str, given: Sequence[T], args: argparse.Namespace) -> list[T]:
-    """Return what an option says of each run: one value for all, or one for each."""
-    n_runs = len(args.run)
-    if len(given) not in (1, n_runs):
-        raise InputError(f"{len(given)} {option} for {n_runs} --run; give one, or one for each")
-    return list(given) * (n_runs if len(given) == 1 else 1)
 
 
 def visible_ends(

@@ -19,18 +19,14 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.formats.tabular import (
-    NUMBER,
-    TEXT,
     choose_format,
     is_headerless,
     nested_pairs,
-    read_columns,
     read_scored_pairs,
     stem,
 )
 from psibench.lines import read_json
 from psibench.metrics.chunks import PLACE, refuse_invalid_chunks
-from psibench.metrics.query_scores import name_some
 from psibench.reading import identifier
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -39,13 +35,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "score": (),
 }
 """Of a run, and what else they may be called in a file."""
-OF_CHUNKS = {
-    "query_id": COLUMNS["query_id"],
-    "chunk_id": ("doc_id", *COLUMNS["doc_id"]),
-    "score": (),
-}
-"""Of a run whose ids are those of chunks."""
-CHUNKS_HINT = "of chunks: doc_id, start and end, or chunk_id and their table, --chunks FILE"
+CHUNKS_HINT = "of chunks: doc_id, start and end"
 HEADERLESS = {
     "trec": ("query_id", "Q0", "doc_id", "rank", "score", "run name"),
     "msmarco": ("query_id", "doc_id", "rank"),
@@ -84,9 +74,8 @@ def read_run(
     *,
     run_format: str | None = None,
     part: str | None = None,
-    chunks: pl.DataFrame | None = None,
 ) -> RunFile:
-    """Read a run file: of documents, or of chunks where a table says start and end of each row.
+    """Read a run file: of documents, or of chunks where each row has start and end.
 
     Raises InputError on an unknown suffix or format, a part where the format has none, a file
     that does not hold what its format says, or chunks that are nowhere.
@@ -96,7 +85,6 @@ def read_run(
     path : the file.
     run_format : a key of `RUN_FORMATS`; by the file's suffix when None.
     part : ``subset/split`` of an MTEB prediction file that holds several.
-    chunks : what the run's ids are, as `read_chunks` returns it; None: documents.
     """
     chosen = choose_format(path, RUN_FORMATS, named=run_format, hint="; set --run-format")
     if chosen == "tsv" and run_format is None and is_headerless(path, HEADERLESS["msmarco"]):
@@ -113,21 +101,18 @@ def read_run(
         if run_format is None:
             _refuse_scores(frame, path)
     else:
-        of_chunks = chunks is not None and chosen not in HEADERLESS
         frame = read_scored_pairs(
             path,
             chosen,
-            OF_CHUNKS if of_chunks else COLUMNS,
+            COLUMNS,
             optional=("rank",) if chosen in HEADERLESS else ("rank", "start", "end"),
             headerless=HEADERLESS,
-            own_first=of_chunks,
             hint=CHUNKS_HINT,
         )
-        frame = frame.rename({"chunk_id": "doc_id"}, strict=False)
     if "rank" in frame.columns:
         ranks = frame.get_column("rank").cast(pl.Int64, strict=False)
         ranks = ranks if ranks.count() else None
-    frame = _of_chunks(frame, chunks, path)
+    frame = _of_chunks(frame, path)
     score = pl.col("score").cast(pl.Float64)
     lost = frame.filter(score.is_finite() & ~score.cast(pl.Float32).is_finite())
     for query_id, doc_id, found in lost.select(list(COLUMNS)).head(1).iter_rows():
@@ -138,17 +123,9 @@ def read_run(
     return RunFile(frame, model or stem(path), ranks)
 
 
-def _of_chunks(frame: pl.DataFrame, chunks: pl.DataFrame | None, path: Path) -> pl.DataFrame:
-    """Return a run's columns, of chunks with where they are: by the table, or as the rows say."""
+def _of_chunks(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Return a run's columns, of chunks with where they are, as the rows say."""
     given = [name for name in PLACE[1:] if name in frame.columns and frame[name].count()]
-    if chunks is not None and given:
-        raise InputError(f"{path}: the rows say where their chunks are; leave --chunks out")
-    if chunks is not None:
-        named = frame.select("query_id", "score", chunk_id="doc_id")
-        unknown = named.join(chunks, on="chunk_id", how="anti").get_column("chunk_id").unique()
-        if len(unknown):
-            raise InputError(f"{path}: ids that are not in --chunks: {name_some(unknown)}")
-        return named.join(chunks, on="chunk_id", how="left", maintain_order="left")
     if not given:
         return frame.select(list(COLUMNS))
     if len(given) < 2:
@@ -162,21 +139,6 @@ def _of_chunks(frame: pl.DataFrame, chunks: pl.DataFrame | None, path: Path) -> 
     found = frame.select(*COLUMNS, *whole).with_columns(chunk_id=pl.coalesce(place, "doc_id"))
     refuse_invalid_chunks(found, source=str(path))
     return found
-
-
-def read_chunks(path: Path) -> pl.DataFrame:
-    """Read a table of chunks: (n_chunks, 4) chunk_id, doc_id, start, end, by chunk id.
-
-    Raises InputError if a chunk occurs twice, or is not 0 <= start < end in a document.
-    """
-    kinds = {"chunk_id": TEXT, "doc_id": TEXT, "start": NUMBER, "end": NUMBER}
-    frame = read_columns(path, kinds, further={}, also={"doc_id": COLUMNS["doc_id"]})
-    ids = frame.get_column("chunk_id")
-    if ids.null_count() or ids.is_duplicated().any():
-        twice = name_some(ids.filter(ids.is_duplicated()).unique())
-        raise InputError(f"{path}: chunk ids that are missing or occur twice: {twice}")
-    refuse_invalid_chunks(frame, source=str(path))
-    return frame
 
 
 def _refuse_scores(frame: pl.DataFrame, path: Path) -> None:

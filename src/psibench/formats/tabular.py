@@ -203,7 +203,6 @@ def read_scored_pairs(
     *,
     optional: Sequence[str] = (),
     headerless: Mapping[str, Sequence[str]] | None = None,
-    own_first: bool = False,
     hint: str = "",
 ) -> pl.DataFrame:
     """Read (query id, document id, number) of a table, in file order.
@@ -216,12 +215,11 @@ def read_scored_pairs(
     table_format : parquet, a key of `TEXT_FORMATS` or of `headerless`.
     columns : the three columns as they come back, each with the other names it may have in a file.
     headerless : formats without a header, plain or gzipped, and what the fields of a line are.
-    own_first, hint : as of `read_parquet`.
+    hint : as of `read_parquet`.
     """
     query, doc, score = columns
-    named: dict[str, Any] = {"own_first": own_first, "hint": hint}
     if table_format == "parquet":
-        frame = read_parquet(path, list(columns), optional=optional, also=columns, **named)
+        frame = read_parquet(path, list(columns), optional=optional, also=columns, hint=hint)
         if not frame.schema[score].is_numeric():
             raise InputError(f"{path}: {score} is {frame.schema[score]}; expected numbers")
         return frame.with_columns(typed_column(frame, name, TEXT, path) for name in (query, doc))
@@ -232,7 +230,7 @@ def read_scored_pairs(
     for line, record in TEXT_FORMATS[table_format](path):
         where = f"{path}, line {line}"
         if not names.keys() <= record.keys() or not names:
-            names = _names_in(list(record), list(columns), columns, where, **named)
+            names = _names_in(list(record), list(columns), columns, where, hint=hint)
         for own, name in names.items():
             read = number if name == score else identifier
             values[name].append(read(record[own], where=where, column=own))

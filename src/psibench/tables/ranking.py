@@ -103,7 +103,7 @@ def _refuse_duplicates(frame: pl.DataFrame, source: str) -> None:
         raise InputError(
             f"{source} scores document {doc_id!r} {count} times for query {query_id!r} "
             f"({twice.height} such pairs); allowed: once; keep one score per pair (of chunks: add "
-            "start and end, or name their table with --chunks)"
+            "start and end)"
         )
 
 
