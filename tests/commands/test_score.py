@@ -170,6 +170,10 @@ BAD = {
     "unknown scheme": ({"buckets": "quarters"}, "unknown bucket scheme 'quarters'"),
     "unknown metric": ({"metrics": "map@10"}, "unknown metric 'map@10'"),
     "no such control": ({"control": "none"}, "--control 'none' is none of the models scored: bm25"),
+    "labels of no document": (
+        {"metrics": "span-recall@1", "labelled": "people.tsv"},
+        "--labelled corrects metrics of documents",
+    ),
     "no folder for the page": ({"report": "nowhere/page.html"}, "no such folder"),
 }
 
