@@ -104,7 +104,7 @@ def test_models_that_cannot_be_probed_are_refused_in_words(folder, name, model, 
     ("change", "said"),
     [
         ({"pos_corpus_id": "d9"}, "not in the corpus"),
-        ({"pos_char_span": [5, 9999]}, "in a document of"),
+        ({"pos_char_span": [5, 9999]}, " characters (1 such queries)"),
     ],
 )
 def test_evidence_that_is_in_no_document_is_refused(folder, change, said, capsys):

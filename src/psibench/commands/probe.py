@@ -185,20 +185,15 @@ def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) ->
     """Refuse queries whose evidence is in no document, or beyond its end."""
     lengths = corpus.select(pl.col("_id").alias("pos_corpus_id"), "char_length")
     found = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
-    lost = found.filter(pl.col("char_length").is_null())
-    if not lost.is_empty():
-        row = lost.row(0, named=True)
-        raise InputError(
-            f"{path}: query {row['_id']!r} has pos_corpus_id {row['pos_corpus_id']!r}, which is "
-            f"not in the corpus ({lost.height} such queries)"
-        )
     start, end = pl.col("pos_char_span").list.get(0), pl.col("pos_char_span").list.get(1)
-    odd = found.filter((start < 0) | (start >= end) | (end > pl.col("char_length")))
-    if not odd.is_empty():
-        row = odd.row(0, named=True)
+    sound = (start >= 0) & (start < end) & (end <= pl.col("char_length"))
+    odd = found.filter(pl.col("char_length").is_null() | ~sound)
+    for row in odd.head(1).iter_rows(named=True):
+        length = row["char_length"]
+        where = "which is not in the corpus" if length is None else f"of {length} characters"
         raise InputError(
-            f"{path}: query {row['_id']!r} has the span {row['pos_char_span']} in a document of "
-            f"{row['char_length']} characters ({odd.height} such queries)"
+            f"{path}: query {row['_id']!r} has the span {row['pos_char_span']} in the document "
+            f"{row['pos_corpus_id']!r}, {where} ({odd.height} such queries)"
         )
 
 
