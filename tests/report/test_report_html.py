@@ -1,6 +1,5 @@
 import dataclasses
 import re
-from html.parser import HTMLParser
 
 import pytest
 from report_tables import FORBIDDEN, bucket_rows, psi_row, report_input, undefined_row
@@ -9,22 +8,6 @@ from psibench.report.page import ReportInput, render_report
 from psibench.report.views import BenchmarkInfo, ModelInfo
 
 EVIL = """x"><script>alert(1)</script>&'$y_1$"""
-
-
-class Collector(HTMLParser):
-    """Tags, ids and attributes of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.ids: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.tags.append((tag, found))
-        if found.get("id"):
-            self.ids.append(str(found["id"]))
 
 
 def test_psi_table_has_both_psis_tests_and_what_was_given_of_the_leading_rows(
@@ -124,18 +107,17 @@ def test_page_loads_nothing(any_page: str) -> None:
     loads = r"""(?:src|href|xlink:href|action|data|poster)\s*=\s*["']?(?:https?:)?//"""
     assert not re.search(loads, any_page)
     assert not re.search(r"url\(\s*['\"]?(?!#)", any_page)
-    assert "@import" not in any_page
-    tags = Collector(any_page).tags
-    assert not {"link", "script", "iframe", "object", "base"} & {tag for tag, _ in tags}
-    images = [str(attrs["src"]) for tag, attrs in tags if tag == "img"]
+    assert not re.search(r"@import|<(link|script|iframe|object|base)\b", any_page)
+    images = re.findall(r"<img [^>]*src=\"([^\"]*)", any_page)
+    assert images
     assert all(src.startswith("data:image/svg+xml;base64,") for src in images)
 
 
 def test_ids_are_unique_and_links_within_the_page_have_targets(any_page: str) -> None:
-    found = Collector(any_page)
-    assert len(found.ids) == len(set(found.ids))
-    links = {a["href"] for _, a in found.tags if a.get("href")}
-    assert {str(link).removeprefix("#") for link in links} <= {*found.ids, "psi_table.csv"}
+    ids = re.findall(r' id="([^"]+)"', any_page)
+    assert len(ids) == len(set(ids))
+    links = set(re.findall(r'<a [^>]*href="#?([^"]+)"', any_page))
+    assert links <= {*ids, "psi_table.csv"}
 
 
 def test_full_and_tiny_are_compared_only_when_both_are_there() -> None:

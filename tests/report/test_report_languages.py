@@ -12,10 +12,8 @@ from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
 from psibench.plan.summaries import example_files, language_files, summary_names
 from psibench.report.examples import read_examples
-from psibench.report.languages import read_languages
 from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import RELOCATION, TRANSLATION_QUALITY
-from psibench.tables.schemas import CORPUS, DOMAIN_SIMILARITY, QUERIES
+from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import TableSpec
 
 SOURCE = Provenance("build", 1)
@@ -83,26 +81,6 @@ def test_the_same_queries_are_shown_in_every_language(tmp_path: Path) -> None:
     ids = [[one["query_id"] for one in group["examples"]] for group in found["b"]]
     assert ids[0] == ids[1]
     assert arabic["examples"][0]["evidence"] == ""  # translated, its evidence not looked for
-
-
-def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:
-    def relocation(language: str) -> str:
-        row = {"language": language, "domain": "all", "n_queries": 1}
-        return written(tmp_path / f"{language}.parquet", RELOCATION, [row | {"n_located": 0}])
-
-    similar = {"benchmark": "b", "language": "eng-Latn", "model": "m", "cosine": 0.5}
-    similar |= {"domain_a": "law", "domain_b": "game"}
-    grade = {"language": "all", "domain": "all", "length_bin": "all", "dimension": "overall"}
-    grade |= {"n": 1, "n_unjudged": 0}
-    files = {
-        "relocation": [relocation("deu-Latn"), relocation("ara-Arab")],
-        "similarity": [written(tmp_path / "similarity", DOMAIN_SIMILARITY, [similar])],
-        "quality": written(tmp_path / "quality", TRANSLATION_QUALITY, [grade]),
-    }
-    found = read_languages([{"benchmark": "b", **files}])["b"]
-    assert list(found["relocation"]["language"]) == ["deu-Latn", "ara-Arab"]
-    assert found["similarity"].height == found["quality"].height == 1
-    assert "agreement" not in found
 
 
 @pytest.mark.parametrize(

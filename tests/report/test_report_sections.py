@@ -1,13 +1,22 @@
-"""Numbers in words, who wrote queries, and statistics."""
+"""Numbers in words, who wrote queries, statistics, notes, language pairs and training."""
 
+import ast
+import html
 import re
 
+import jinja2
+import polars as pl
 import pytest
-from report_tables import report_input
+from report_tables import bucket_rows, frame, psi_row, report_input, svg_texts
 
+from psibench.report.languages import pair_tables
 from psibench.report.page import render_report
-from psibench.report.views import simulation_note
+from psibench.report.tables import TEMPLATES
+from psibench.report.training import training_figures
+from psibench.report.views import BenchmarkInfo, headlines, simulation_note
 from psibench.report.wording import change, count, interval, number, p_text, p_value, percent
+from psibench.tables.schemas import PSI_TABLE
+from psibench.train.results import TRAINING_BUCKETS
 
 
 @pytest.mark.parametrize(
@@ -66,3 +75,87 @@ def test_statistics_lead_with_pooled_groups_and_split_off_buckets() -> None:
         ["eng-Latn", "all", "3"],
         ["eng-Latn", "art", "1"],
     ]
+
+
+# --- notes
+
+MADE = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
+NOTES = MADE.get_template("notes.html").make_module().notes
+
+
+def test_every_note_is_of_a_title_that_a_page_has() -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in TEMPLATES.parent.glob("*.py")]
+    texts = [n.value for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Constant)]
+    titles = {text.split(": ")[0] for text in texts if isinstance(text, str)}
+    assert NOTES.keys() <= titles
+
+
+def test_tables_of_a_page_have_their_notes_below(verified_page: str) -> None:
+    below = (
+        r"<h4>([^<]*)</h4>((?:(?!<h4>).)*?</table>\s*</div>\s*)(?:<p class=\"note\">([^<]*)</p>)?"
+    )
+    found = {
+        title: html.unescape(note) for title, _, note in re.findall(below, verified_page, re.S)
+    }
+    known = {title: NOTES.get(title.split(": ")[0], "") for title in found}
+    assert found == known
+    assert sum(map(bool, known.values())) == 6
+
+
+# --- language pairs
+
+PAIRS = (("ara-Arab", "eng-Latn"), ("ara-Arab", "ara-Arab"), ("eng-Latn", "eng-Latn"))
+PSI = [
+    psi_row(model, query_lang=asked, corpus_lang=read, psi_same=psi and psi + place / 10)
+    for model, psi in (("alpha", 0.1), ("between", None))
+    for place, (asked, read) in enumerate(PAIRS)
+]
+INFO = BenchmarkInfo("docs", "controlled")
+
+
+def test_each_pair_has_the_psi_of_every_model_monolingual_ones_first() -> None:
+    more = [PSI[0] | changes for changes in ({"domain": "law"}, {"evidence": "visible"})]
+    table = frame(PSI_TABLE, [*PSI, *more])
+    (shown,) = pair_tables(INFO, table, metric="ndcg@10")
+    assert shown.header == ("model", "ara-Arab", "eng-Latn", "ara-Arab → eng-Latn")
+    # Where documents cannot tell, the published PSI.
+    assert shown.rows == (
+        ("alpha", "0.200", "0.300", "0.100"),
+        ("between", "0.250", "0.250", "0.250"),
+    )
+    assert pair_tables(INFO, table.filter(query_lang="eng-Latn"), metric="ndcg@10") == []
+
+
+def test_the_page_leads_with_the_pair_of_one_language_with_most_queries() -> None:
+    rows = bucket_rows("alpha", (0.5, 0.4, 0.3), query_lang="eng-Latn", corpus_lang="eng-Latn")
+    page = render_report(report_input([*reversed(PSI)], rows))
+    assert 'id="languages"' in page
+    assert '<span class="chip" title="languages of queries and documents">eng-Latn</span>' in page
+    table = frame(PSI_TABLE, PSI)
+    assert headlines(table)["docs"]["query_lang"] == "ara-Arab"  # of a tie the first
+    more = frame(PSI_TABLE, [PSI[0] | {"n_queries": 9999}, PSI[2] | {"n_queries": 1300}])
+    assert headlines(table.vstack(more))["docs"]["query_lang"] == "eng-Latn"
+
+
+# --- training
+
+ROWS = [
+    {"benchmark": "b", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn", "training": "t"}
+    | {"metric": "ndcg@10", "buckets": "thirds", "evidence": evidence, "base": base}
+    | {"distribution": name, "bucket": label, "bucket_low": i / 3, "bucket_high": (i + 1) / 3}
+    | {"n_queries": 9, "mean": 0.5, "low": 0.4, "high": 0.6}
+    for base in ("one", "two")
+    for name in ("begin", "uniform")
+    for i, label in enumerate(("beginning", "middle", "end"))
+    for evidence in ("all", "visible")
+]
+BUCKETS = pl.DataFrame(ROWS, schema=TRAINING_BUCKETS.empty().schema)
+
+
+def test_a_benchmark_of_trained_models_has_a_panel_a_base_and_a_line_a_distribution():
+    infos = [BenchmarkInfo(id=name, recipe="controlled") for name in ("pool", "b")]
+    ((info, (curves,)),) = training_figures(BUCKETS, infos, metric="ndcg@10")
+    assert info.id == "b"
+    assert [panel.name for panel in curves.panels] == ["one", "two"]
+    assert {"begin", "uniform"} <= set(svg_texts(curves.panels[0].image))
+    assert training_figures(BUCKETS.clear(), infos, metric="ndcg@10") == []

@@ -26,7 +26,7 @@ from psibench.plan.summaries import verification_files
 from psibench.report.filters import TABLES, read_verification
 from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import FLOW, LLM_USAGE, TRANSLATION_QUALITY
+from psibench.tables.build_schemas import FLOW, LLM_USAGE, RELOCATION, TRANSLATION_QUALITY
 from psibench.tables.domains import by_place
 from psibench.tables.schemas import (
     ATTRITION,
@@ -141,6 +141,11 @@ def test_threshold_and_unit_of_a_benchmark_are_those_of_its_section() -> None:
     assert known == [(0.2, "chars"), (None, "words")]
 
 
+def moved(language: str) -> pl.DataFrame:
+    row = {"language": language, "domain": "all", "n_queries": 1, "n_located": 0}
+    return frame(RELOCATION, [row])
+
+
 def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
     inputs = verified_input()
     grade = {"language": "deu-Latn", "domain": "all", "length_bin": "all", "n": 1, "n_unjudged": 0}
@@ -172,6 +177,7 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
         },
         languages=[
             {"benchmark": "fineweb", "quality": write("quality", quality, TRANSLATION_QUALITY)}
+            | {"relocation": [write(name, moved(name), RELOCATION) for name in ("deu", "ara")]}
         ],
         examples=[
             place
@@ -188,6 +194,7 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
     for text in (
         "Margin: queries kept by threshold",
         "Quality of the translations",
+        "<bdi>ara</bdi>",  # of two tables stacked
         "<mark>box</mark>",
         'href="published.html"',
         'href="probes.html"',
