@@ -190,27 +190,13 @@ def test_the_run_stands_beneath_its_model_in_the_papers_unit() -> None:
 LLM = {"llm": "stand-in"}
 DOCS = {"source": {"kind": "python_docs"}}
 OF_SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["train.json"]}}
+MYOPIC = LLM | {"tagging": "myopic"}
 FINEWEB = {"recipe": "fineweb_posq", **DOCS, "summarise": LLM, "generate_questions": LLM}
 POSIR = {"recipe": "posir", **DOCS, "propose_questions": LLM, "locate_span": LLM}
-CONTROLLED = {
-    "recipe": "controlled",
-    **DOCS,
-    "choose_configuration": LLM,
-    "generate_positional_query": LLM,
-}
-OF_RELEASE = {"recipe": "posir_release", "source": {"path": "release"}}
 CLASSES = {"recipe": "fineweb_posq_release", "source": {"kind": "files", "paths": ["r.jsonl"]}}
-
-
-BEIR = {
-    "recipe": "beir",
-    "source": {"path": "mteb/scifact"},
-    "evidence": {
-        "layout": "scifact",
-        "source": {"kind": "hub", "name": "allenai/scifact"},
-        "documents": {"kind": "hub", "name": "allenai/scifact"},
-    },
-}
+SCIFACT = {"kind": "hub", "name": "allenai/scifact"}
+BEIR = {"recipe": "beir", "source": {"path": "mteb/scifact"}}
+BEIR |= {"evidence": {"layout": "scifact", "source": SCIFACT, "documents": SCIFACT}}
 DOMAINS = ["law_judiciary", "news_media", "finance_economics", "subject_education_education"]
 HUB = {"path": "infgrad/PosIR-Benchmark-v1"}
 RELEASED = {"recipe": "posir_release", "source": HUB, "languages": ["eng-Latn"]}
@@ -227,26 +213,19 @@ def facts_of(**sections: dict[str, Any]) -> dict[str, dict[str, str]]:
         (OF_SQUAD, "squad_posq", "every context with the question counts (labels: all)"),
         (CLASSES | {"labels": "published"}, "fineweb_posq", ""),
         (CLASSES, "fineweb_posq", "every passage with the question counts (labels: all)"),
-        (OF_RELEASE, "posir", ""),
         (POSIR, "posir", OWN_TEXT),
         (FINEWEB, "fineweb_posq", OWN_TEXT),
-        (
-            FINEWEB | {"generate_questions": LLM | {"tagging": "myopic"}},
-            "fineweb_myopic",
-            OWN_TEXT,
-        ),
+        (FINEWEB | {"generate_questions": MYOPIC}, "fineweb_myopic", OWN_TEXT),
         (BEIR, "beir-scifact", ""),
         (BEIR | {"titles": False}, "beir-scifact", "documents without their titles"),
         (RELEASED | {"domains": DOMAINS}, "posir_four_domains", ""),
         (RELEASED | {"domains": DOMAINS[1:]}, "posir", ""),
-        # no paper has a table of retrieval scores for these
-        (CONTROLLED, None, ""),
+        # no paper has a table of retrieval scores for it
         ({"recipe": "known_item", **DOCS}, None, ""),
     ],
     ids=[
-        *("squad published", "squad all", "classes published", "classes all", "release"),
-        *("posir", "fineweb", "myopic", "beir", "untitled", "four domains", "three domains"),
-        *("controlled", "known_item"),
+        *("squad published", "squad all", "classes published", "classes all", "posir", "fineweb"),
+        *("myopic", "beir", "untitled", "four domains", "three domains", "known_item"),
     ],
 )
 def test_a_recipe_stands_for_its_papers_data(

@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from report_tables import frame
 
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
@@ -21,10 +20,8 @@ TARGETS = ["qps-Latn", "qps-Arab"]
 
 
 def written(path: Path, spec: TableSpec, rows: list[dict[str, Any]]) -> str:
-    table = frame(spec, rows)
-    extra = {name for row in rows for name in row} - set(spec.column_names)
-    for name in sorted(extra):
-        table = table.with_columns(pl.Series(name, [row.get(name) for row in rows]))
+    given = [pl.DataFrame(rows)] if rows else []
+    table = pl.concat([spec.empty(), *given], how="diagonal_relaxed")
     write_table(table, path, spec, provenance=SOURCE)
     return str(path)
 
