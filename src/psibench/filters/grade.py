@@ -44,7 +44,6 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    reply_field,
     with_judgements,
 )
 from psibench.tables import read_table, write_table
@@ -232,7 +231,7 @@ def grading_task(name: str) -> LlmTask:
     """Make a task that grades every pair of ``{name}_pairs`` from 0 to 4: GRADES rows."""
 
     def read(reply: Replied) -> int:
-        return reply_field(reply, "grade", int, allowed=range(5))
+        return reply.value["grade"]
 
     return _judging_task(name, "grade_relevance", "passage", GRADES, "grade", read)
 
@@ -244,7 +243,7 @@ def verdict_task(name: str) -> LlmTask:
     """
 
     def read(reply: Replied) -> bool:
-        return reply_field(reply, "verdict", str, allowed=("yes", "no")) == "yes"
+        return reply.value["verdict"] == "yes"
 
     return _judging_task(name, "judge_segment", "segment", VERDICTS, "is_yes", read)
 

@@ -17,7 +17,7 @@ from psibench.filters.mixtures import Tiny
 from psibench.filters.negatives import NegativesProtocol
 from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
-from psibench.llm.tasks import Gathered, Replied, flow_of, reply_field
+from psibench.llm.tasks import Gathered, Replied, flow_of
 from psibench.metrics.query_scores import CLUSTER, PAGE
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.tables.dropped import Dropped, dropped_frame
@@ -277,10 +277,8 @@ def check_questions(
     were kept). ``asked`` is folded text -> id of what was kept before; what is kept is added.
     """
     n_kept = 0
-    for number, entry in enumerate(reply_field(reply, "questions", list)):
-        text, answer = (
-            reply_field(reply, name, str, inside=entry).strip() for name in ("question", "answer")
-        )
+    for number, entry in enumerate(reply.value["questions"]):
+        text, answer = (entry[name].strip() for name in ("question", "answer"))
         found = Question(f"{reply.item_id}-q{number}", text, answer, entry)
         folded, shown = fold_space(text), text[:DETAIL_CHARS]
         fault = find_fault(text)

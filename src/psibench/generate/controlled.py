@@ -26,7 +26,6 @@ from psibench.llm.tasks import (
     Tables,
     TaskItem,
     refusal,
-    reply_field,
 )
 from psibench.tables.build_schemas import CANDIDATES, CONFIGURATIONS
 from psibench.tables.dropped import Dropped
@@ -96,13 +95,13 @@ def gather_configurations(
     rows: list[tuple[str | bool, ...]] = []
     blank: list[Dropped] = []
     for reply in replies:
-        doc_id, persona = reply.doc_id, reply_field(reply, "persona", str).strip()
+        doc_id, persona = reply.doc_id, reply.value["persona"].strip()
         key = _persona_key(persona)
         if not key:
             blank.append(refusal(CHOOSE, "documents", reply, "blank_persona"))
             continue
         listed = {_persona_key(text): text for text in candidates[doc_id]}
-        how = (reply_field(reply, name, str) for name in ("difficulty", "query_length"))
+        how = (reply.value[name] for name in ("difficulty", "query_length"))
         rows.append((doc_id, listed.get(key, persona), key in listed, *how))
     return gathered(rows, CONFIGURATIONS.empty().schema, blank, documents=len(rows))
 
@@ -247,11 +246,11 @@ def evidence_sentences(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.
 
 
 def _query(reply: Replied) -> str:
-    return reply_field(reply, "query", str).strip()
+    return reply.value["query"].strip()
 
 
 def _answer(reply: Replied) -> str:
-    return reply_field(reply, "answer", str).strip()
+    return reply.value["answer"].strip()
 
 
 def _key(reply: Replied) -> str:

@@ -35,7 +35,6 @@ from psibench.llm.tasks import (
     Tables,
     TaskItem,
     refusal,
-    reply_field,
 )
 from psibench.tables.build_schemas import CANDIDATES, SUMMARIES
 from psibench.tables.dropped import Dropped
@@ -103,7 +102,7 @@ def gather_summaries(_tables: Tables, _: Summarise, replies: Iterable[Replied]) 
     """Collect SUMMARIES rows; a blank summary is dropped (``blank_summary``)."""
     rows, blank = [], []
     for reply in replies:
-        summary = reply_field(reply, "summary", str).strip()
+        summary = reply.value["summary"].strip()
         if summary:
             rows.append((reply.doc_id, summary))
         else:
@@ -171,7 +170,7 @@ def _candidates(
     target = positions[0] if len(positions) == 1 else None
     chunk = fold_space(text[slice(*span)])
     for one in found:
-        kind = reply_field(reply, "type", str, inside=one.entry).strip()
+        kind = one.entry["type"].strip()
         if not one.reason:
             evidence = reply.doc_id, list(span), target
             is_in_chunk = fold_space(one.answer) in chunk

@@ -31,7 +31,6 @@ from psibench.llm.tasks import (
     Tables,
     TaskItem,
     refusal,
-    reply_field,
 )
 from psibench.metrics.buckets import relative_bin
 from psibench.tables.build_schemas import CANDIDATES, PROPOSED
@@ -179,7 +178,7 @@ def gather_spans(tables: Tables, _section: LocateSpan, replies: Iterable[Replied
     rows: list[tuple[object, ...]] = []
     dropped: list[Dropped] = []
     for reply in replies:
-        text, quote = texts[places[reply.doc_id]], reply_field(reply, "quote", str)
+        text, quote = texts[places[reply.doc_id]], reply.value["quote"]
         asked = reply.target_position
         found = locate_quote(text, quote)
         if found.span is None:

@@ -7,26 +7,19 @@ which later tasks read under the task's name.
 
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
 from psibench.config.base import Id, Section
-from psibench.errors import InputError
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.tables.schemas import DOCUMENTS, TableSpec
 
 Tables = Mapping[str, pl.DataFrame]
 
 DOCUMENTS_TABLE = "documents"
-SHOWN_CHARS = 200
-ADVICE = (
-    "A template of your own needs the response schema of the shipped one for its task (see "
-    "config/prompts), or a plain response."
-)
-T = TypeVar("T")
 
 
 class LlmTaskSection(Section):
@@ -70,7 +63,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Replied:
-    """One item with a usable reply."""
+    """One item with a usable reply, whose value fits the response schema of the task's template."""
 
     item_id: str
     doc_id: str
@@ -151,36 +144,6 @@ def refusal(
 def flow_of(unit: str, n_kept: int, dropped: pl.DataFrame) -> Flow:
     """Count one unit: what was kept, and its rows among all that was dropped."""
     return Flow(unit, n_kept + dropped.filter(pl.col("unit") == unit).height, n_kept)
-
-
-def reply_field(
-    reply: Replied,
-    name: str,
-    kind: type[T],
-    *,
-    inside: Any = None,
-    allowed: Collection[T] | None = None,
-) -> T:
-    """Return a field of a reply, or of a mapping ``inside`` it.
-
-    Raises
-    ------
-    InputError
-        If the field is missing, of another kind, or none of the values ``allowed``.
-    """
-    value = reply.value if inside is None else inside
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-        raise InputError(
-            f"reply about {reply.item_id}: no {kind.__name__} in field {name!r}; found "
-            f"{str(value)[:SHOWN_CHARS]}. {ADVICE}"
-        )
-    if allowed is not None and found not in allowed:
-        raise InputError(
-            f"reply about {reply.item_id}: {name} {found!r}; allowed: "
-            f"{', '.join(map(str, allowed))}. {ADVICE}"
-        )
-    return found
 
 
 def shard_names(n_shards: int) -> list[str]:

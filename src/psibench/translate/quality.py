@@ -29,7 +29,6 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    reply_field,
     with_judgements,
 )
 from psibench.metrics.buckets import LENGTH_BUCKETS, length_bucket
@@ -52,7 +51,6 @@ logger = logging.getLogger("psibench")
 DIMENSIONS = ("fluency", "accuracy", "completeness", "style")
 OVERALL = "overall"
 GROUPS = ("language", "domain", "length_bin")
-GRADES = range(1, 6)
 DOCUMENT = ("language", "domain", "doc_id")
 
 
@@ -192,10 +190,7 @@ def gather_quality(
     Raises InputError if a reply lacks a grade or has one outside 1 to 5.
     """
     sample = _of_language(tables, section).select("_id", "domain", "doc_id", "length_bin")
-    found = [
-        (reply.item_id, *(reply_field(reply, name, int, allowed=GRADES) for name in DIMENSIONS))
-        for reply in replies
-    ]
+    found = [(reply.item_id, *(reply.value[name] for name in DIMENSIONS)) for reply in replies]
     schema = {"_id": pl.String, **dict.fromkeys(DIMENSIONS, pl.Int32)}
     grades = pl.DataFrame(found, schema=schema, orient="row")
     rows = with_judgements(sample, grades)

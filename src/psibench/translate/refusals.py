@@ -24,7 +24,6 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    reply_field,
     with_judgements,
 )
 from psibench.tables.build_schemas import REFUSAL_VERDICTS
@@ -123,10 +122,7 @@ def gather_verdicts(
     tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
     """Make a row of every suspect; the verdict is null without a usable reply."""
-    found = [
-        (reply.item_id, IS_REFUSAL[reply_field(reply, "verdict", str, allowed=IS_REFUSAL)])
-        for reply in replies
-    ]
+    found = [(reply.item_id, IS_REFUSAL[reply.value["verdict"]]) for reply in replies]
     schema = {"_id": pl.String, "is_refusal": pl.Boolean}
     verdicts = pl.DataFrame(found, schema=schema, orient="row")
     suspects = of_documents(tables, SUSPECTS, "_id", "item_id", "kind")

@@ -22,7 +22,6 @@ from psibench.llm.tasks import (
     TaskItem,
     flow_of,
     refusal,
-    reply_field,
 )
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import TEXT_PARTS, TRANSLATIONS
@@ -144,7 +143,7 @@ def usable_translations(
     made: dict[str, str] = {}
     blank: list[Dropped] = []
     for reply in replies:
-        if text := reply_field(reply, "translation", str).strip():
+        if text := reply.value["translation"].strip():
             made[reply.item_id] = text
         else:
             blank.append(refusal(task, "texts", reply, "empty_translation"))
