@@ -6,15 +6,11 @@ from bm25s.tokenization import tokenize as cut_by_bm25s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.config.models import Bm25Model
-from psibench.errors import InputError
 from psibench.search.bm25 import bm25_tokenizer, terms_of
 
-PLAIN = {"stemmer": None, "stopwords": None}
 
-
-def terms(language: str, text: str, **options) -> list[str]:
-    return terms_of(bm25_tokenizer(Bm25Model(backend="bm25s", **options), language), [text])[0]
+def terms(language: str, text: str) -> list[str]:
+    return terms_of(bm25_tokenizer(language), [text])[0]
 
 
 @given(st.lists(st.text(), max_size=5))
@@ -26,9 +22,7 @@ def test_english_terms_are_those_of_bm25s_with_its_stop_words_and_the_english_st
         return_ids=False,
         show_progress=False,
     )
-    for names in ({}, {"stemmer": "english", "stopwords": "english"}):
-        tokenizer = bm25_tokenizer(Bm25Model(backend="bm25s", **names), "eng-Latn")
-        assert terms_of(tokenizer, texts) == expected
+    assert terms_of(bm25_tokenizer("eng-Latn"), texts) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,14 +42,14 @@ def test_english_terms_are_those_of_bm25s_with_its_stop_words_and_the_english_st
         ("qps-Latn", "The cats", ["the", "cats"]),
     ],
 )
-def test_auto_takes_stemmer_and_stop_words_of_the_language(language, text, expected):
+def test_stemmer_and_stop_words_are_those_of_the_language(language, text, expected):
     assert terms(language, text) == expected
 
 
 def test_signs_that_are_parts_of_words_do_not_cut_them():
     # Vowel signs and the virama are combining marks; \w leaves them out.
-    assert terms("hin-Deva", "हिन्दी भाषा", **PLAIN) == ["हिन्दी", "भाषा"]
-    assert terms("ara-Arab", "كِتَابٌ جديد", **PLAIN) == ["كِتَابٌ", "جديد"]
+    assert terms("qps-Deva", "हिन्दी भाषा") == ["हिन्दी", "भाषा"]
+    assert terms("qps-Arab", "كِتَابٌ جديد") == ["كِتَابٌ", "جديد"]
 
 
 @pytest.mark.parametrize(
@@ -68,25 +62,9 @@ def test_signs_that_are_parts_of_words_do_not_cut_them():
         ("jpn-Jpan", "ﾈｺ ＡＢＣ", ["ネコ", "abc"]),  # half and full width are folded
         ("tha-Thai", "ปลา 10 ตัว", ["ปล", "ลา", "10", "ตั", "ัว"]),
         ("cmn-Hans", "𠀀𠀁", ["𠀀𠀁"]),  # beyond the basic plane
+        ("cmn-Hans", "我们一起", ["我们", "们一", "一起"]),  # stop words are words, no pairs
         ("cmn-Hans", "", []),
     ],
 )
 def test_scripts_without_spaces_are_cut_into_pairs_beside_whole_words(language, text, expected):
     assert terms(language, text) == expected
-
-
-def test_stop_words_leave_pairs_alone_unless_they_are_named():
-    assert terms("cmn-Hans", "我们一起") == ["我们", "们一", "一起"]
-    assert terms("cmn-Hans", "我们一起", stopwords="chinese") == ["们一"]
-
-
-def test_named_stemmer_and_stop_words_go_before_the_language():
-    assert terms("spa-Latn", "los gatos running", stemmer="english") == ["gato", "run"]
-    assert terms("spa-Latn", "the los", stopwords="english") == ["los"]
-    assert terms("cmn-Hans", "running 猫猫", stemmer="english") == ["run", "猫猫"]
-
-
-def test_unknown_stemmer_lists_the_supported_ones_in_every_script():
-    for language in ("eng-Latn", "cmn-Hans"):
-        with pytest.raises(InputError, match=r"'klingon' is unknown. Supported: .*auto, or null"):
-            terms(language, "", stemmer="klingon")

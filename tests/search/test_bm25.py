@@ -7,7 +7,7 @@ from psibench.config.models import Bm25Model
 from psibench.errors import InputError
 from psibench.search.bm25 import search_bm25
 
-METHODS = ["lucene", "robertson", "atire", "bm25l", "bm25+"]
+METHODS = ["lucene", "robertson", "atire"]
 DOCUMENTS = [
     "cats chase mice in the house",
     "the dog sleeps",

@@ -41,44 +41,22 @@ __all__ = [
     "Windows",
 ]
 
-StopWordLanguage = Literal[
-    "chinese",
-    "danish",
-    "dutch",
-    "english",
-    "french",
-    "german",
-    "italian",
-    "korean",
-    "norwegian",
-    "portuguese",
-    "russian",
-    "spanish",
-    "swedish",
-    "turkish",
-]
-"""Languages whose stop words bm25s has."""
 RunFormat = Literal["parquet", "csv", "tsv", "jsonl", "mteb", "trec", "msmarco"]
 RUN_PLACEHOLDERS = ("benchmark", "query_lang", "corpus_lang", "domain")
 
 
 class Bm25Model(ModelBase):
-    """BM25 through bm25s."""
+    """BM25 through bm25s, with the stemmer and the stop words of the documents' language.
+
+    Chinese, Japanese, Thai and other scripts without spaces are indexed as pairs of characters.
+    """
 
     backend: Literal["bm25s"]
     kind: Literal["sparse"] = "sparse"
-    method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = "lucene"
+    method: Literal["lucene", "robertson", "atire"] = "lucene"
     """Variant; lucene is bm25s's default."""
     k1: float = Field(default=1.5, ge=0)
     b: float = Field(default=0.75, ge=0, le=1)
-    delta: float = Field(default=0.5, ge=0)
-    """Used by bm25l and bm25+ only."""
-    stemmer: str | None = "auto"
-    """A PyStemmer language. auto: that of the documents' language, none where there is none."""
-    stopwords: Literal["auto"] | StopWordLanguage | None = "auto"
-    """Whose stop words are taken out of documents and queries. auto: those of the documents'
-    language, none where bm25s has none. Chinese, Japanese, Thai and other scripts without spaces
-    are indexed as pairs of characters; there auto takes out none."""
 
 
 class RunFilesModel(ModelBase):

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from psibench.config.models import Bm25Model
 from psibench.config.rerankers import BM25_VOCABULARY, BiEncoderReranker, Bm25Reranker
 from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint
 from psibench.models.dtypes import fast_dtype
@@ -106,8 +105,7 @@ class LexicalReranker:
 
 def load_lexical(name: str, entry: Bm25Reranker) -> LexicalReranker:
     """Read the vocabulary's ranks; the tokenizer is that of the BM25 retriever."""
-    model = Bm25Model(backend="bm25s", stemmer="english", stopwords="english")
-    tokenizer = bm25_tokenizer(model, DEFAULT_LANGUAGE)
+    tokenizer = bm25_tokenizer(DEFAULT_LANGUAGE)
     path = Path(resolve_checkpoint(BM25_VOCABULARY)) / "vocab.txt"
     lines = path.read_text(encoding="utf-8").split("\n")
     words = [line for line in lines if line.isalpha() and len(line) > 1]

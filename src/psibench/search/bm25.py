@@ -10,12 +10,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import regex
 
-from psibench.config.models import Bm25Model, StopWordLanguage
+from psibench.config.models import Bm25Model
 from psibench.errors import InputError
 from psibench.progress import Progress
 from psibench.search.ranking import BestDocuments, TopK
@@ -24,52 +24,29 @@ from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS, language_name
 if TYPE_CHECKING:
     from bm25s.tokenization import Tokenizer
 
-AUTO = "auto"
-
 OTHER_NAMES = {"norwegian bokmål": "norwegian", "southern sotho": "sesotho"}
 """Names that PyStemmer and bm25s have otherwise than CLDR."""
-STOP_WORD_LANGUAGES: tuple[str, ...] = get_args(StopWordLanguage)
 
 
-def bm25_tokenizer(entry: Bm25Model, language: str) -> "Tokenizer":
+def bm25_tokenizer(language: str) -> "Tokenizer":
     """Return bm25s' tokenizer, which makes stems without stop words of what texts are split into.
 
-    Parameters
-    ----------
-    entry : its stemmer and stop words are names as PyStemmer and bm25s have them; ``auto``: those
-        of the language, where there are any; None for none.
-    language : language and script of the texts searched, as in ``eng-Latn``.
-
-    Raises
-    ------
-    InputError
-        If there is no stemmer of that name.
+    Stemmer and stop words are those of the ``language``, as in ``eng-Latn``, where PyStemmer and
+    bm25s have any.
     """
     import Stemmer
+    from bm25s import stopwords
     from bm25s.tokenization import Tokenizer
 
     code, _, script = language.partition("-")
-    name, supported = language_name(language).lower(), Stemmer.algorithms()
+    name = language_name(language).lower()
     name = OTHER_NAMES.get(name, name)
-    stemmer, stopwords = entry.stemmer, entry.stopwords
-    if stemmer == AUTO:
-        stemmer = name if name in supported else None
-    if stemmer is not None and stemmer not in supported:
-        raise InputError(
-            f"stemmer {stemmer!r} is unknown. Supported: {', '.join(supported)}, auto, or null"
-        )
-    stems = None if stemmer is None else Stemmer.Stemmer(stemmer)
-    if stopwords == AUTO:
-        # Stop words are words; a pair of characters is none, so `auto` takes out nothing there.
-        is_listed = name in STOP_WORD_LANGUAGES and script not in UNSPACED_SCRIPTS
-        stopwords = name if is_listed else None  # type: ignore[assignment]
-    words = _english_words if code == "eng" else _words
-    return Tokenizer(
-        lower=False,
-        splitter=_pairs if script in UNSPACED_SCRIPTS else words,
-        stopwords=stopwords,
-        stemmer=stems,
-    )
+    split = _english_words if code == "eng" else _words
+    listed = getattr(stopwords, f"STOPWORDS_{'EN' if code == 'eng' else name.upper()}", None)
+    if script in UNSPACED_SCRIPTS:  # stop words are words; a pair of characters is none
+        split, listed = _pairs, None
+    stems = Stemmer.Stemmer(name) if name in Stemmer.algorithms() else None
+    return Tokenizer(lower=False, splitter=split, stopwords=listed, stemmer=stems)
 
 
 def terms_of(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[list[str]]:
@@ -153,13 +130,11 @@ def build_index(entry: Bm25Model, documents: Sequence[str], *, language: str) ->
     """Index documents; see `search_bm25`."""
     import bm25s
 
-    tokenizer = bm25_tokenizer(entry, language)
+    tokenizer = bm25_tokenizer(language)
     tokens = tokenizer.tokenize(documents, update_vocab=True, return_as="tuple", **PLAIN)
     if not tokens.vocab:
         raise InputError("BM25: no document holds a term; is the corpus text in this language?")
-    index = bm25s.BM25(
-        k1=entry.k1, b=entry.b, delta=entry.delta, method=entry.method, csc_backend="scipy"
-    )
+    index = bm25s.BM25(k1=entry.k1, b=entry.b, method=entry.method, csc_backend="scipy")
     index.index(tokens, create_empty_token=False, show_progress=False)
     return Bm25Index(index, tokenizer)
 
@@ -175,10 +150,8 @@ def search_index(built: Bm25Index, queries: Sequence[str], *, k: int) -> TopK:
             if not terms:
                 continue
             scores = index.get_scores_from_ids(terms)
-            # Documents without a term have the lowest score, and some with one may have it, too:
-            # bm25l and bm25+ begin above 0, and with robertson a term of most documents adds 0.
-            matching = np.flatnonzero(scores > scores.min())
-            if len(matching) < k:
+            matching = np.flatnonzero(scores > 0)
+            if len(matching) < k:  # with robertson a term of most documents adds 0
                 matching = _matching(index, terms)
             best.merge(slice(row, row + 1), scores[None, matching], matching)
     return best.top_k()
