@@ -93,7 +93,7 @@ def test_without_a_folder_the_table_is_printed_and_nothing_written(files, capsys
     assert main(given) == 0
     printed = capsys.readouterr().out
     assert "mrr@10 by squad" in printed
-    assert "show --long" not in printed
+    assert "psi_table.csv" not in printed
     assert "Nothing written: with --out DIR the tables are" in printed
     assert sorted(files.iterdir()) == before
     assert main([*given, "--report", str(files / "page.html")]) == 2

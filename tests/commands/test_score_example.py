@@ -33,7 +33,7 @@ def test_the_example_prints_a_word_for_each_model_what_to_do_and_who_asked(examp
         "79 %  truncation",
         "all-minilm-l6-v2  20.9 % of the evidence is cut",
         "Queries are written by stand-in/rules, a rule-based program",
-        "psibench show --long psibench-example/psi_table.parquet",
+        "psibench-example/psi_table.csv",
         "Page written to psibench-example/report.html",
     ):
         assert said in printed

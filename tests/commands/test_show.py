@@ -53,7 +53,7 @@ def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown):
     assert "\nm      30.0 % of the evidence is cut: shorter passages" in printed
     assert "\nfew    12 documents could show an effect, 30 are needed" in printed
     assert "* Of plain means" in printed
-    assert "psi_table.parquet\n" in printed
+    assert "psi_table.csv\n" in printed
     assert "\x1b" not in printed
 
 
@@ -86,38 +86,6 @@ def test_a_terminal_has_colour_unless_it_is_not_wanted(shown, monkeypatch, is_wa
     printed = shown([psi_row("m\x1b[8m")])
     assert ("\x1b[1;31msensitive" in printed) == is_wanted
     assert "\x1b[8m" not in printed  # which would hide what follows
-
-
-def test_long_gives_each_benchmark_its_headline_rows(shown):
-    rows = [
-        psi_row("m", seen=1.0),
-        psi_row("m", evidence="visible", seen=1.0),  # it repeats the row above: nothing was cut
-        psi_row("hidden-scheme", buckets="relative-20"),
-        psi_row("other", benchmark="c"),
-    ]
-    printed = shown(rows, "--long")
-    assert "hidden" not in printed
-    assert "visible" not in printed
-    blocks = printed.split("\n\n")
-    assert blocks[0].startswith("\ndocs\n")
-    assert "0.250     0.220  [0.170, 0.270]  0.002" in blocks[0]
-    # A benchmark's table is followed by the word for each model, metric by metric.
-    assert blocks[1].startswith("ndcg@10 by thirds:\nm, sensitive: Lowest in end")
-    assert blocks[2].startswith("c\n")
-    assert "Queries are questions written by people." in printed
-
-
-def test_flags_are_explained_once(shown):
-    printed = shown(
-        [
-            psi_row("m", flags="confounded, small_buckets"),
-            psi_row("m", benchmark="c", flags="confounded"),
-        ],
-        "--long",
-    )
-    assert printed.count("confounded: the published PSI mixes position with document") == 1
-    assert printed.count("small_buckets: a bucket has few queries") == 1
-    assert "at_floor" not in printed
 
 
 def test_the_authors_of_the_queries_are_named(shown):

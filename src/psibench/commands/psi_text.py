@@ -13,7 +13,6 @@ from rich.text import Text
 from psibench.commands.text_table import Form, frame_lines
 from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.metrics.labels import FEWEST_BUCKET_GRADED, FEWEST_GRADED
-from psibench.metrics.psi import FLAGS
 from psibench.report.verdict import WORDS, Row, Verdict, verdicts
 from psibench.report.views import headline_metric, headlines
 from psibench.report.wording import (
@@ -28,34 +27,7 @@ from psibench.report.wording import (
 )
 from psibench.tables.spec import POOLED
 
-COLUMNS = {
-    **{name: name for name in ("model", "domain")},
-    "length": "length_bucket",
-    **{name: name for name in ("metric", "buckets", "evidence")},
-    "queries": "n_queries",
-    "docs": "n_documents",
-    "mean": "mean",
-    "PSI": "psi",
-    "same-doc": "psi_same",
-    "interval": pl.concat_list("psi_same_low", "psi_same_high"),
-    "p": "p_adjusted",
-    "p control": "p_control_adjusted",
-    "given": "seen",
-    "truncation": "truncation",
-    "its interval": pl.concat_list("truncation_low", "truncation_high"),
-    "drop": "drop",
-    "flags": pl.col("flags").replace("", None),
-}
-"""Heading -> column."""
-
-
-FORMS: dict[str, Form] = {
-    "p": p_value,
-    "p control": p_value,
-    "given": ".0%",
-    "truncation": "+.3f",
-    "its interval": "+.3f",
-}
+FORMS: dict[str, Form] = {"p": p_value}
 WIDE = 200
 """Columns of tables where no terminal says how many it has."""
 ISOLATES = str.maketrans("", "", "\u2068\u2069")
@@ -69,7 +41,7 @@ def print_glance(table: pl.DataFrame, file: Path | None) -> None:
 
     This is of the slices that a page leads with. Each other language pair is a line, and each
     benchmark that is a view of another one. Colour and width are the terminal's. ``file`` is where
-    the table is, for the command that says more; None where it is not kept.
+    the whole table is; None where it is not kept.
     """
     console = Console(highlight=False, markup=False, emoji=False)
     console.width = console.width if sys.stdout.isatty() else WIDE
@@ -90,33 +62,7 @@ def print_glance(table: pl.DataFrame, file: Path | None) -> None:
             shorter.append(f"{title}: {_in_short(found, by_model)}")
     console.print(*(["", *shorter, ""] if shorter else [""]), sep="\n")
     if file is not None:
-        console.print(f"All views of the evidence: psibench show --long {file}")
-
-
-def long_lines(table: pl.DataFrame) -> Iterator[str]:
-    """Yield a PSI table's rows and the word for each model, by benchmark and language pair.
-
-    ``same-doc`` and ``interval`` are the PSI at equal documents, ``p`` and ``p control`` the
-    adjusted ones, ``given`` the share of queries whose evidence the model was given, ``truncation``
-    what the score changes by where it was not. A row of
-    another evidence view that is about the same queries as the row of `all` is left out. What is
-    undefined is shown as ``-``.
-    """
-    is_all, n_queries = pl.col("evidence") == "all", pl.col("n_queries")
-    of_all = pl.when(is_all).then(n_queries).forward_fill()
-    for (name, *pair), own in _headline(table).group_by(BY_PAIR, maintain_order=True):
-        yield f"\n{_title(table, name, *pair)}"
-        kept = own.filter(is_all | (n_queries != of_all))
-        yield from frame_lines(kept.select(**COLUMNS), FORMS, n_text=6)
-        for (metric,), rows in own.group_by("metric", maintain_order=True):
-            yield f"\n{metric} by {rows['buckets'][0]}:"
-            for one in verdicts(rows.to_dicts()):
-                yield f"{one.model}, {one.word}: {one.advice}".translate(ISOLATES)
-    raised = {name for flags in table["flags"] for name in flags.split(", ") if name}
-    if raised:
-        yield "\nFlags:"
-        yield from (f"{name}: {text}" for name, text in FLAGS.items() if name in raised)
-        yield "docs/psi.md says how to read a row."
+        console.print(f"All views of the evidence, tests and flags: {file}")
 
 
 def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:

@@ -211,7 +211,7 @@ def show_results(targets: Sequence[str]) -> None:
     asked = targets or ["all" if (RESULTS / "psi_table.parquet").is_file() else "probes"]
     names = dict.fromkeys(TABLES[stem] for t in asked if (stem := Path(t).stem) in TABLES)
     for name in names:
-        show.run(argparse.Namespace(file=RESULTS / f"{name}.parquet", long=False))
+        show.run(argparse.Namespace(file=RESULTS / f"{name}.parquet"))
     files = [
         path
         for target in asked

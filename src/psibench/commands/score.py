@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> None:
             write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
         for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
             write_result(frame, spec, args.out / spec.name, provenance=origin)
-    kept = None if args.out is None else args.out / f"{PSI_TABLE.name}.parquet"
+    kept = None if args.out is None else args.out / f"{PSI_TABLE.name}.csv"
     print_glance(tables.psi, kept)
     for line in span_lines(tables.buckets, tables.psi):
         print(line)

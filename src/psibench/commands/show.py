@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.commands.psi_text import long_lines, print_glance
+from psibench.commands.psi_text import print_glance
 from psibench.commands.text_table import Form, frame_lines
 from psibench.errors import InputError
 from psibench.metrics.aggregate import POOLED
@@ -35,28 +35,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a psi_table, probe_table or probe_comparison.parquet; default: the PSI table in "
         "results, else that of the probes",
     )
-    parser.add_argument(
-        "--long",
-        action="store_true",
-        help="of a psi_table, why a model has its word: the figures that it rests on (tests, "
-        "truncation, flags and what they mean), of all evidence and of what the model was given, "
-        "for every metric and language pair",
-    )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print what a table comes to; with ``--long`` a block per benchmark and language pair."""
+    """Print what a table comes to."""
     file = args.file or _own_results()
     record = read_provenance(file) or {}
     for spec in (PROBE_TABLE, PROBE_COMPARISON):
         if record.get("table") == spec.name:
             print("\n".join(probe_lines(read_table(file, spec))))
             return
-    table = read_table(file, PSI_TABLE)
-    if args.long:
-        print(*long_lines(table), "", sep="\n")
-    else:
-        print_glance(table, file)
+    print_glance(read_table(file, PSI_TABLE), file.with_suffix(".csv"))
     print(*author_texts(str(record.get("queries_by") or "")).values(), sep="\n")
 
 
@@ -101,7 +90,6 @@ def probe_lines(table: pl.DataFrame) -> Iterator[str]:
 
 
 DESCRIPTION = (
-    "Print what a psi_table.parquet comes to, a word per model and what to do, with --long "
-    "also why; or the rows that sum up a probe_table.parquet. The CSV beside a table has every "
-    "row."
+    "Print what a psi_table.parquet comes to, a word per model and what to do; or the rows that "
+    "sum up a probe_table.parquet. The CSV beside a table has every row."
 )
