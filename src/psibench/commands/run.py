@@ -24,13 +24,6 @@ from psibench.importing import importing
 
 CONFIG_SUFFIXES = (".yaml", ".yml")
 RESULTS = Path("results")
-TABLES = {
-    "all": "psi_table",
-    "psi_table": "psi_table",
-    "probes": "probe_table",
-    "probe_table": "probe_table",
-}
-"""Which table is printed after a run, by the target or by the name of a target's file."""
 WRITTEN = {
     "all": ("psi_table.csv", "bucket_scores.csv", "report.html", "published.html"),
     "probes": ("probe_table.csv", "probe_comparison.csv", "probes.html"),
@@ -209,15 +202,16 @@ def show_results(targets: Sequence[str]) -> None:
     from psibench.commands import show
 
     asked = targets or ["all" if (RESULTS / "psi_table.parquet").is_file() else "probes"]
-    names = dict.fromkeys(TABLES[stem] for t in asked if (stem := Path(t).stem) in TABLES)
-    for name in names:
-        show.run(argparse.Namespace(file=RESULTS / f"{name}.parquet"))
     files = [
         path
         for target in asked
         for path in ([RESULTS / name for name in WRITTEN.get(target, ())] or [Path(target)])
         if path.is_file()
     ]
+    made = {path.stem for path in files}
+    for name in ("psi_table", "probe_table"):
+        if name in made:
+            show.run(argparse.Namespace(file=RESULTS / f"{name}.parquet"))
     if files:
         print("Written:", *files)
 
