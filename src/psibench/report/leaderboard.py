@@ -5,8 +5,6 @@ metric and bucket scheme: means of others do not compare. Figures of the papers 
 own.
 """
 
-import base64
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,12 +20,10 @@ from psibench.errors import InputError
 from psibench.report.published import DATA_TEXTS, EVERY, published_figures
 from psibench.report.scores import PSI_FORMS, word_chip
 from psibench.report.tables import (
-    TEMPLATES,
     Columns,
     Table,
     chip,
     render_page,
-    slug,
     table_of,
     with_ends,
 )
@@ -205,7 +201,6 @@ def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
         header=header,
         rows=tuple(cells),
         prose=[place for place, name in enumerate(header) if name in ("Source", "Word")],
-        looks=tuple(slug("kind", kind) for kind in rows["kind"]),
         css="" if has_words else "compact",
     )
 
@@ -231,9 +226,6 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
         if note := simulation_note(author):
             notes.setdefault(note, []).append(name)
     records = {run.name: read_provenance(run.table) or {} for run in runs}
-    lengths = sorted(set(rows["length_bucket"]), key=lambda name: (name != POOLED, name))
-    script = (TEMPLATES / "leaderboard.js").read_text(encoding="utf-8")
-    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return render_page(
         "leaderboard.html",
         title="Leaderboard: means, and how much they depend on position",
@@ -249,13 +241,5 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
         has_published=bool(rows["is_published"].any()),
         length_texts=LENGTH_TEXTS,
         scheme_texts=SCHEME_TEXTS,
-        filters={
-            "benchmarks": [(slug(name), name) for name in of_benchmark],
-            "pairs": [(pair, pair) for pair in sorted(set(rows["pair"]))],
-            "lengths": [(name, LENGTH_TEXTS.get(name, name)) for name in lengths],
-            "kinds": [(slug("kind", kind), kind) for kind in sorted(set(rows["kind"]))],
-        },
         words=WORDS,
-        script=Markup(script),
-        script_hash=hashed,
     )

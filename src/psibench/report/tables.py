@@ -26,8 +26,8 @@ class Table:
 
     The first ``n_names`` columns name a row, those in ``prose`` are sentences, the others numbers.
     ``groups`` are headings above the header, each with the number of columns it spans; ``note``
-    stands below the table. ``looks`` are CSS classes of the rows, ``css`` one of the whole. A line
-    break within a cell is shown as one.
+    stands below the table. ``css`` is a CSS class of the whole. A line break within a cell is shown
+    as one.
     """
 
     name: str
@@ -37,7 +37,6 @@ class Table:
     groups: tuple[tuple[str, int], ...] = ()
     note: str = ""
     prose: Sequence[int] = ()
-    looks: tuple[str, ...] = ()
     css: str = ""
 
     @property
