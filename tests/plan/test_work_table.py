@@ -215,7 +215,7 @@ LARGE = ASKING | {"sample": {"unit": "tokens", "edges": [0, 1000], "n_documents"
     [
         ({}, {}, 208.8, 7),  # 208.8 / 30 = 6.96
         ({}, {"gpu_tflops": 200}, 104.4, 4),
-        ({}, {"max_shards": 3}, 208.8, 3),
+        ({}, {"gpu_tflops": 10}, 2088, 64),
         ({}, {"minutes_per_shard": 10}, 208.8, 20),  # 21 would be below ten minutes
         ({}, {"shards": 5}, 208.8, 5),
         ({"embedding_parameters_m": 25}, {}, 0.75 * 208.8, 6),

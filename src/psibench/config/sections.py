@@ -30,7 +30,8 @@ class Encoding(Section):
     """Number format of stored vectors; float16 takes half the room."""
     shards: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """Jobs that share the texts of a benchmark in a language, per model, and the pairs of a
-    filter's rerankers. auto: as many as leave each `minutes_per_shard` of a GPU, as planned."""
+    filter's rerankers. auto: as many as leave each `minutes_per_shard` of a GPU, as planned,
+    at most 64."""
     minutes_per_shard: float = Field(default=120, ge=10)
     """GPU minutes of a job that shards: auto aims at. Another number of shards encodes no text
     again."""
@@ -40,8 +41,6 @@ class Encoding(Section):
     """10^9 bytes a second that a GPU is planned to read while a language model served here writes:
     half of what an A100 of 80 GB moves (2,039 by its data sheet). Not used where the entry has
     `vllm.tokens_per_s`."""
-    max_shards: int = Field(default=64, ge=1)
-    """Most shards that auto makes."""
 
 
 class VllmServer(Section):

@@ -72,6 +72,7 @@ LEAST_SHARE, KEPT_SHARE = 0.1, 0.5
 """Candidates that all filters leave, at least and at most: in FineWeb-PosQ 26,356 of 265,865 (PosQ,
 appendix A.2), in the embedded default 561 of 1,440; PosIR's 421,708 queries are some 0.15 of what
 the shipped preset asks for. Jobs are cut by the second."""
+MOST_SHARDS = 64
 SHORTEST_SHARD_MINUTES = 10
 """Starting a job and loading a model have to stay small beside a shard."""
 EMBEDDED = {"parameters_m": 22.7, "embedding_parameters_m": 11.7, "dim": 384}
@@ -199,7 +200,7 @@ def shards_of_minutes(encoding: Encoding, minutes: float | None) -> int:
         return encoding.shards
     wanted = math.ceil((minutes or 0) / encoding.minutes_per_shard)
     longest = int((minutes or 0) // SHORTEST_SHARD_MINUTES)
-    return max(1, min(wanted, longest, encoding.max_shards))
+    return max(1, min(wanted, longest, MOST_SHARDS))
 
 
 # Counts of the sample
