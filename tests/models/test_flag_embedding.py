@@ -9,7 +9,7 @@ from tiny_late_checkpoints import save_bge_m3
 
 from psibench.errors import InputError
 from psibench.search.exact import search_vectors
-from psibench.store.vectors import PART, Vectors
+from psibench.store.vectors import Vectors
 
 TEXTS = [
     "w1",
@@ -61,45 +61,18 @@ def test_multi_vectors_and_their_scores_are_those_of_flag_embedding(load, theirs
     np.testing.assert_allclose(best.scores, own, atol=1e-6)
 
 
-def test_terms_are_the_weights_of_flag_embedding(load, theirs):
-    encoder = load(vectors="sparse")
-    assert encoder.entry.scores_by == "sparse"
-    texts = [*TEXTS, "w3 w4 w3", "of words it does not know", "w1 <mask> <pad>"]
-    reference = theirs.encode(texts, max_length=32, return_sparse=True)["lexical_weights"]
-    assert max(map(len, reference)) > 1
-    for rows, expected in zip(vectors_of(encoder, texts), reference, strict=True):
-        terms = rows[:, 0] * PART + rows[:, 1]
-        assert list(terms) == sorted(map(int, expected))
-        np.testing.assert_allclose(rows[:, 2], [expected[str(int(t))] for t in terms], atol=1e-5)
-    for rows, text in zip(vectors_of(encoder, texts), texts, strict=True):
-        np.testing.assert_allclose(rows, vectors_of(encoder, [text])[0], atol=1e-5)
-
-
 def test_fingerprint_changes_with_the_number_format_and_the_head(load, bge_m3, tmp_path):
     other = shutil.copytree(bge_m3, tmp_path / "other")
     torch.save(torch.nn.Linear(32, 32).state_dict(), other / "colbert_linear.pt")
     encoders = [load(), load(dtype="bfloat16"), load(other), load(max_tokens=16)]
-    encoders.append(load(vectors="sparse"))
     assert len({encoder.fingerprint for encoder in encoders}) == len(encoders)
     same = load(description="other", parameters_m=1.0, query_prompt="w1 ")
     assert same.fingerprint == load().fingerprint
 
 
-def test_each_kind_of_vectors_needs_a_head(load, bge_m3, tmp_path):
-    bare = shutil.copytree(bge_m3, tmp_path / "bare", ignore=shutil.ignore_patterns("*linear.pt"))
-    with pytest.raises(InputError, match=r"colbert_linear\.pt: missing"):
-        load(bare)
-    shutil.copy(bge_m3 / "colbert_linear.pt", bare)
-    assert vectors_of(load(bare), ["w1"])[0].shape == (2, 32)
-    with pytest.raises(InputError, match=r"sparse_linear\.pt: missing; vectors: sparse"):
-        load(bare, vectors="sparse")
-
-
-@pytest.mark.parametrize("vectors", ["sparse", "multi-vector"])
-def test_a_reduced_format_changes_vectors_a_little_and_the_heads_compute_in_float32(load, vectors):
+def test_a_reduced_format_changes_vectors_a_little_and_the_head_computes_in_float32(load):
     exact, reduced = (
-        vectors_of(load(vectors=vectors, dtype=dtype), ["w1 w2 w3 w4"])[0]
-        for dtype in ("float32", "bfloat16")
+        vectors_of(load(dtype=dtype), ["w1 w2 w3 w4"])[0] for dtype in ("float32", "bfloat16")
     )
     assert reduced.dtype == np.float32
     np.testing.assert_allclose(reduced, exact, atol=0.03)
@@ -107,8 +80,11 @@ def test_a_reduced_format_changes_vectors_a_little_and_the_heads_compute_in_floa
     assert (reduced.view(np.uint32)[:, -1] & 0xFFFF).any()
 
 
-def test_a_head_of_another_shape_is_refused(load, bge_m3, tmp_path):
+def test_a_head_that_is_missing_or_of_another_shape_is_refused(load, bge_m3, tmp_path):
     bad = shutil.copytree(bge_m3, tmp_path / "bad")
+    (bad / "colbert_linear.pt").unlink()
+    with pytest.raises(InputError, match=r"colbert_linear\.pt: missing"):
+        load(bad)
     torch.save({"weight": torch.ones(4, 8)}, bad / "colbert_linear.pt")
     with pytest.raises(InputError, match=r"colbert_linear\.pt: its weights are not those"):
         load(bad)

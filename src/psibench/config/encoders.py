@@ -88,22 +88,22 @@ class SentenceTransformerModel(EncoderModel):
 
 
 class FlagEmbeddingModel(EncoderModel):
-    """bge-m3, or one trained from it, with FlagEmbedding's two heads."""
+    """bge-m3, or one trained from it: FlagEmbedding's vectors of tokens.
+
+    Every token's but the first, scored by MaxSim and divided by the number of the query's.
+    """
 
     backend: Literal["flag-embedding"]
-    kind: Literal["sparse", "late-interaction"] = "late-interaction"
+    kind: Literal["late-interaction"] = "late-interaction"
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
-    vectors: Literal["sparse", "multi-vector"] = "multi-vector"
-    """sparse: a weight for each token that the text has; multi-vector: every token's but the first,
-    scored by MaxSim and divided by the number of the query's."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 
     @property
     def scores_by(self) -> Scoring:
         """How a query's vectors are compared with a document's."""
-        return "sparse" if self.vectors == "sparse" else "mean-maxsim"
+        return "mean-maxsim"
 
 
 class ColbertModel(EncoderModel):

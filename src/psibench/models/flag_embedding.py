@@ -1,10 +1,8 @@
-"""bge-m3: weights of terms, or a vector for every token.
+"""bge-m3: a vector for every token.
 
-The two heads and what is made of them are those of FlagEmbedding's BGEM3FlagModel (version 1.4.2;
-Chen et al. 2024, arXiv:2402.03216, section 3.2): a term is a token, and weighs the most that the
-sparse head gives it anywhere in the text, unless it is the first, the closing, a padding or an
-unknown one; the multi vectors are a linear layer over every token but the first, normalised, and a
-query's score is the mean over its own of the best of the document's. Heads are float32.
+As FlagEmbedding's BGEM3FlagModel makes them (version 1.4.2; Chen et al. 2024, arXiv:2402.03216,
+section 3.2): a linear layer in float32 over every token but the first, normalised; a query's score
+is the mean over its own vectors of the best of the document's.
 """
 
 from collections.abc import Sequence
@@ -21,22 +19,21 @@ from psibench.models.networks import check_positions, text_transformer, weights_
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.weights import load_model, read_pickled, set_weights
-from psibench.store.vectors import PART
 from psibench.tables.hashing import hash_file
 from psibench.tables.provenance import hash_params
 
-HEADS = {"multi-vector": "colbert_linear", "sparse": "sparse_linear"}
+HEAD = "colbert_linear.pt"
 
 
 @dataclass(frozen=True)
 class FlagEmbeddingEncoder:
-    """An ``Encoder`` of bge-m3's terms or token vectors; see ``load_flag_embedding``."""
+    """An ``Encoder`` of bge-m3's token vectors; see ``load_flag_embedding``."""
 
     entry: FlagEmbeddingModel
     tokenizer: Any
     transformer: Any
     head: Any
-    """Linear layer of the vectors asked for."""
+    """Linear layer that makes vectors of states."""
     device: str
     dtype: str
     weights: str
@@ -49,7 +46,7 @@ class FlagEmbeddingEncoder:
         return hash_params(
             {
                 "max_tokens": self.entry.max_tokens,
-                "vectors": self.entry.vectors,
+                "vectors": "multi-vector",  # was once a choice: vectors keep their address
                 "attention": "sdpa",
                 "identity": self.identity,
                 "dtype": self.dtype,
@@ -74,11 +71,7 @@ class FlagEmbeddingEncoder:
         windows: Sequence[np.ndarray],
         content: Sequence[np.ndarray],  # noqa: ARG002 - every token counts
     ) -> list[np.ndarray]:
-        """Encode a batch.
-
-        Per window a float32 array: (n_tokens - 1, dim) unit vectors, or (n_terms, 3) rows of
-        `psibench.store.vectors.as_rows`.
-        """
+        """Encode a batch: (n_tokens - 1, dim) float32 unit vectors per window."""
         import torch
         from torch.nn.functional import normalize
 
@@ -87,25 +80,9 @@ class FlagEmbeddingEncoder:
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
                 states = self.transformer(**inputs).last_hidden_state
-            found = self.head(states.float())
-            if self.entry.vectors == "multi-vector":
-                rows = zip(normalize(found[:, 1:], dim=-1).cpu().numpy(), windows, strict=True)
-                return [vectors[: len(window) - 1].copy() for vectors, window in rows]
-            given = found.relu()[:, :, 0].cpu().numpy()
-        named = self.tokenizer
-        unused = [named.cls_token_id, named.eos_token_id, named.pad_token_id, named.unk_token_id]
-        texts = zip(windows, given, strict=True)
-        return [_terms(window, weights[: len(window)], unused) for window, weights in texts]
-
-
-def _terms(window: np.ndarray, weights: np.ndarray, unused: Sequence[int]) -> np.ndarray:
-    """Return the largest weight of each token that has one above 0, by ascending token."""
-    terms, places = np.unique(window, return_inverse=True)
-    largest = np.zeros(len(terms), dtype=np.float32)
-    np.maximum.at(largest, places, weights)
-    kept = (largest > 0) & ~np.isin(terms, unused)
-    high, low = np.divmod(terms[kept], PART)
-    return np.column_stack([high, low, largest[kept]]).astype(np.float32)
+            found = normalize(self.head(states[:, 1:].float()), dim=-1).cpu().numpy()
+        rows = zip(found, windows, strict=True)
+        return [vectors[: len(window) - 1].copy() for vectors, window in rows]
 
 
 def load_flag_embedding(
@@ -116,8 +93,7 @@ def load_flag_embedding(
     Raises
     ------
     InputError
-        If it lacks the head of the vectors asked for or has another, or takes fewer tokens than
-        ``max_tokens``.
+        If it lacks the head or has another, or takes fewer tokens than ``max_tokens``.
     """
     import torch
     from sentence_transformers import SentenceTransformer
@@ -129,15 +105,11 @@ def load_flag_embedding(
     transformer = text_transformer(model[0], entry.checkpoint)
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
-    path = folder / f"{HEADS[entry.vectors]}.pt"
+    path = folder / HEAD
     if not path.is_file():
-        raise InputError(
-            f"{path}: missing; vectors: {entry.vectors} needs this linear layer. Give a checkpoint "
-            "like BAAI/bge-m3"
-        )
+        raise InputError(f"{path}: missing; give a checkpoint like BAAI/bge-m3, with this layer")
     state = read_pickled(path)
-    n_outputs = 1 if entry.vectors == "sparse" else len(state.get("weight", ()))
-    head = torch.nn.Linear(transformer.config.hidden_size, n_outputs)
+    head = torch.nn.Linear(transformer.config.hidden_size, len(state.get("weight", ())))
     head = set_weights(head, state, path).to(device).eval()
     identity = f"{identity}\0{hash_file(path)}"
     transformer = transformer.to(device).eval()
