@@ -70,13 +70,14 @@ def test_qdrant_scores_as_exact_cosines_do_and_fills_a_collection_that_lacks_tex
     names = {one.name for one in client.get_collections().collections}
     assert names == {f"two-languages-{LANGUAGES[1]}-{domain}" for domain in DOMAINS}
     # A second time it finds the collections filled, and asks for vectors of queries alone.
-    # One that a killed fill has left is filled anew: its 36 documents are encoded, too.
+    # One that a killed fill has left is filled anew: its 36 documents are encoded, too, and a
+    # text for the dimensions.
     encoded = []
     retriever.encode = lambda texts: encoded.extend(texts) or bags(texts)
-    for n_documents in (0, 36):
+    for n_more in (0, 37):
         again = psibench.evaluate(retriever, built, k=20, **options)
         assert again.psi.equals(found.psi)
-        assert len(encoded) == 2 * 108 + n_documents
+        assert len(encoded) == 2 * 108 + n_more
         encoded.clear()
         name = f"two-languages-{LANGUAGES[1]}-{DOMAINS[0]}"
         client.delete(name, points_selector=list(range(20)))
