@@ -65,11 +65,11 @@ def test_a_downloaded_checkpoint_loads_when_the_hub_is_gone(
 
 def test_what_cannot_be_downloaded_is_said_in_plain_words(hub, tmp_path, folder):
     expected = {
-        "owner/none": "no such repository on the hub, or a private one",
-        "owner/tiny": "'owner/tiny', revision 'v9': the repository has no such commit, branch or",
+        "owner/none": "no such repository owner/name, or a private one",
+        "owner/tiny": "'owner/tiny', revision 'v9': no such commit, branch or tag",
         "owner/gated": "gated. Accept its conditions on 127.0.0.1/owner/gated, and log in",
         "owner/pictures": "none of its files is one that is read",
-        "not a name": "not a hub name of the form owner/name",
+        "not a name": "no such repository owner/name, or a private one",
         "owner/broken": "'owner/broken', revision 'main': the hub does not answer",
     }
     calls = [{"repo": repo} for repo in expected]

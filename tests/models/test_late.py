@@ -154,12 +154,6 @@ def test_more_tokens_than_positions_are_refused(load, fields):
         load(**fields)
 
 
-def test_dimensions_that_are_not_the_checkpoint_s_are_refused(load):
-    assert vectors_of(load(dim=16), TEXTS[:1])[0].shape[1] == 16
-    with pytest.raises(InputError, match="dim 8, and its vectors have 16 dimensions"):
-        load(dim=8)
-
-
 @pytest.mark.parametrize(
     "changed",
     [

@@ -127,17 +127,12 @@ def _in_plain_words(repo: str, revision: str | None) -> Iterator[None]:
                 page = f"{error.response.url.host}/{repo}"
                 said = f"gated. Accept its conditions on {page}, and {login}."
             case errors.RevisionNotFoundError():
+                said = "no such commit, branch or tag. Correct `revision` in the model's entry."
+            case errors.RepositoryNotFoundError() | errors.HFValidationError():
                 said = (
-                    "the repository has no such commit, branch or tag. Correct `revision` in the "
-                    "model's entry."
-                )
-            case errors.RepositoryNotFoundError():
-                said = (
-                    "no such repository on the hub, or a private one. Correct `checkpoint`, or "
+                    "no such repository owner/name, or a private one. Correct `checkpoint`, or "
                     f"{login}."
                 )
-            case errors.HFValidationError():
-                said = f"not a hub name of the form owner/name ({error})"
             case errors.LocalEntryNotFoundError() | httpx2.TransportError():
                 said = (
                     f"the hub does not answer ({error.__cause__ or error}) and the cache does not "
@@ -146,8 +141,6 @@ def _in_plain_words(repo: str, revision: str | None) -> Iterator[None]:
                     "respected, HF_HUB_OFFLINE has to be unset), or give a local folder as "
                     "`checkpoint`."
                 )
-            case errors.HfHubHTTPError():
-                said = f"the hub answered {error.response.status_code} ({error}). Try again later."
             case _:  # a full disk, a cache that cannot be written, a broken transfer
                 said = (
                     f"cannot be downloaded ({error}). The cache is in HF_HOME; what has arrived "

@@ -164,11 +164,9 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     Raises
     ------
     InputError
-        If the checkpoint has no projection, does not know the markers, takes fewer tokens than
-        asked for, or has vectors of another length than ``dim``.
+        If the checkpoint has no projection, does not know the markers, or takes fewer tokens than
+        asked for.
     """
-    import torch
-
     weights = weights_format(device, dtype)
     read = _read_modules if entry.architecture == "auto" else _read_port
     found = read(entry, folder, weights)
@@ -177,20 +175,12 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     encoder = ColbertEncoder(entry, device, dtype, weights, identity, **found)
     transformer = encoder.transformer.to(device).eval()
-    modules = encoder.modules.to(device).eval()
+    encoder.modules.to(device).eval()
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     check_positions(transformer, entry.checkpoint, encoder.longest_query, "query_tokens")
     for prefix in encoder.prefixes.values():
         _read_as_one_token(encoder.tokenizer, prefix.strip(), entry.checkpoint)
     encoder.mask.resolve_with_tokenizer(encoder.tokenizer)
-    with torch.inference_mode():
-        states = torch.zeros(1, 1, transformer.config.hidden_size, device=device)
-        n_dims = modules({"token_embeddings": states})["token_embeddings"].shape[-1]
-    if entry.dim not in (None, n_dims):
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: dim {entry.dim}, and its vectors have {n_dims} "
-            "dimensions; none are cut off: give that number, or leave dim out"
-        )
     return encoder
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from psibench.errors import InputError
 from psibench.tables.atomic import write_text
@@ -57,9 +57,7 @@ def manifest_name(repo: str, revision: str | None, part: Part = "model") -> str:
 
 def read_manifest(path: str | Path) -> Manifest:
     """Read a manifest, as ``Manifest.write`` wrote it."""
-    plain: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    plain.pop("code", None)  # of manifests before
-    return Manifest(**plain)
+    return Manifest(**json.loads(Path(path).read_text(encoding="utf-8")))
 
 
 def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Manifest | None:

@@ -99,7 +99,7 @@ def load_network(
             "is not supported together with a prompt; set pooling, or take the prompts away"
         )
     transformer = transformer.to(device).eval()
-    network = Network(
+    return Network(
         tokenizer,
         transformer,
         torch.nn.Sequential(*modules).to(device).eval(),
@@ -108,11 +108,6 @@ def load_network(
         needs_mask=entry.calibrate is not None or not is_causal(transformer),
         masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
     )
-    if width := getattr(transformer.config, "hidden_size", None):
-        with torch.inference_mode():  # modules that do not fit the transformer fail here
-            states = torch.zeros((1, 1, width), device=device)
-            network.vectors(states, torch.ones((1, 1), dtype=torch.int64, device=device))
-    return network
 
 
 def _load_modules(
