@@ -77,7 +77,7 @@ def ask(wanted, folder, chosen, **options) -> Run:
             with AnswerStore(folder) as store:
                 chains = results.chains_to_ask(wanted, store, chosen.asking.max_reasks)
                 ask_batches(chains, chosen, store=store, results=results, **options)
-            run.totals = results.totals
+            run.totals = results
     except Exception as error:
         run.error = error
     return run

@@ -15,7 +15,7 @@ from openai import _base_client
 from psibench.llm import asking
 from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore, stored_answers
-from psibench.llm.asking import Item, OutcomeSink, Totals
+from psibench.llm.asking import Item, OutcomeSink
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
@@ -76,7 +76,7 @@ class Run:
     """What one run of the engine came to."""
 
     outcomes: list[Outcome] = field(default_factory=list)
-    totals: Totals = field(default_factory=Totals)
+    totals: OutcomeSink | None = None
     error: Exception | None = None
 
     @property
@@ -92,7 +92,7 @@ async def ask_client(client, wanted, chosen: LlmSettings, folder, **options) -> 
     """Ask through a client; what is raised is part of the result."""
     run = Run()
     results = OutcomeSink(run.outcomes.append)
-    run.totals = results.totals
+    run.totals = results
     with AnswerStore(folder) as store:
         try:
             chains = results.chains_to_ask(wanted, store, chosen.asking.max_reasks)

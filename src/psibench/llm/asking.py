@@ -39,21 +39,6 @@ class Item:
 
 
 @dataclass
-class Totals:
-    """Counts of one run: items, outcomes by status, and replies received from the server.
-
-    ``n_from_store`` are the items whose outcome the store had; ``n_replies`` and ``usage`` (tokens)
-    leave stored answers out.
-    """
-
-    n_items: int = 0
-    n_from_store: int = 0
-    n_replies: int = 0
-    usage: Usage = field(default_factory=Usage)
-    statuses: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass
 class RequestChain:
     """The requests of items that ask the same, one after the other: the first, then its re-asks.
 
@@ -121,14 +106,15 @@ class RequestChain:
 
 
 class OutcomeSink:
-    """Counts outcomes and replies, and passes each outcome to ``on_outcome``.
+    """Counts items, outcomes by status and replies, and passes each outcome to ``on_outcome``.
 
+    ``n_from_store`` are the items whose outcome the store had; ``n_replies`` are those received;
     ``n_consecutive_failures`` counts the requests without a usable reply since the last reply.
     """
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
-        self.totals = Totals()
-        self.n_consecutive_failures = 0
+        self.n_items = self.n_from_store = self.n_replies = self.n_consecutive_failures = 0
+        self.statuses = Counter[str]()
         self._on_outcome = on_outcome
 
     def chains_to_ask(
@@ -139,26 +125,25 @@ class OutcomeSink:
         An item needs none if ``store`` has the answers that decide its outcome.
         """
         for item in items:
-            self.totals.n_items += 1
+            self.n_items += 1
             chain = RequestChain([item.id], item.request, max_reasks)
             if (outcome := chain.replay_stored(store)) is None:
                 yield chain
             else:
-                self.totals.n_from_store += 1
+                self.n_from_store += 1
                 self.emit(outcome, chain)
 
     def emit(self, outcome: Outcome, chain: RequestChain) -> None:
         """Count and pass on the outcome of a chain, and a copy of it for each further item."""
         copies = [replace(outcome, item_id=name, n_replies=0) for name in chain.item_ids[1:]]
         for each in (outcome, *copies):
-            self.totals.statuses[each.status] += 1
+            self.statuses[each.status] += 1
             self._on_outcome(each)
 
-    def count_reply(self, answer: Answer) -> None:
+    def count_reply(self) -> None:
         """Count a reply received from the server; it ends a row of failures."""
         self.n_consecutive_failures = 0
-        self.totals.n_replies += 1
-        self.totals.usage += answer.usage
+        self.n_replies += 1
 
     def count_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
         """Count a request without a usable reply and return the item's outcome.
@@ -166,7 +151,7 @@ class OutcomeSink:
         Once the server has replied to some request, a rejected one is not a failure in the row: it
         says nothing about the server.
         """
-        if failure.verdict != "reject" or not self.totals.n_replies:
+        if failure.verdict != "reject" or not self.n_replies:
             self.n_consecutive_failures += 1
         return chain.failure_outcome(failure)
 
@@ -182,10 +167,8 @@ async def ask(
 ) -> None:
     """Ask for the outcome of every chain and pass each to ``results`` as soon as it is known.
 
-    After an error no further item is taken. Running requests are waited for, their answers stored
-    and their outcomes passed on; then the error is raised. ``check_stop`` is called every
-    `CHECK_EVERY_S` seconds and raises if the job has to end; running requests then get `GRACE_S`
-    seconds.
+    Errors, and ``check_stop``, which raises if the job has to end, are as in `run_workers`: what is
+    answered until then is stored and passed on.
 
     Raises
     ------
@@ -291,7 +274,7 @@ class _Asker:
                 answer = await self._client.ask(chain.request, chain.key)
             except TryFailedError as failure:
                 return self._handle_failure(chain, failure)
-            self.results.count_reply(answer)
+            self.results.count_reply()
             try:
                 self._store.add(answer)
             except OSError as error:

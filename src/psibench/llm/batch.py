@@ -199,7 +199,7 @@ class _Run:
         answer = replace(answer, n_tries=chain.n_tries + 1 if chain else 1)
         with writing_to(self._store.folder):
             self._store.add(answer)
-        self.results.count_reply(answer)
+        self.results.count_reply()
         if chain is None:
             return
         chain.n_replies += 1

@@ -10,7 +10,7 @@ from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Item, OutcomeSink, Totals, ask
+from psibench.llm.asking import Item, OutcomeSink, ask
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.limits import Budget
 from psibench.llm.sections import LlmSettings, Price, price_of
@@ -24,7 +24,7 @@ def ask_all(
     on_outcome: Callable[[Outcome], None],
     prices: Mapping[str, Price] | None = None,
     check_stop: Callable[[], None] = lambda: None,
-) -> Totals:
+) -> OutcomeSink:
     """Hand the outcome of each item of a stage to ``on_outcome``, and ask for those not stored.
 
     Where the store has them all, no server is needed, and none is started.
@@ -52,7 +52,7 @@ def ask_all(
     with AnswerStore(store) as answers:
         chains = results.chains_to_ask(items, answers, asking.max_reasks)
         if (first := next(chains, None)) is None:
-            return results.totals
+            return results
         chains = itertools.chain([first], chains)
         _refuse_retired(settings)
         budget = _budget(settings, prices or {}, answers)
@@ -67,7 +67,7 @@ def ask_all(
                 budget=budget,
                 check_stop=check_stop,
             )
-            return results.totals
+            return results
 
         async def run(
             base_url: str | None,
@@ -100,7 +100,7 @@ def ask_all(
                 asyncio.run(run(server.base_url, server.secret, server.exit_reason))
         else:
             asyncio.run(run(settings.base_url))
-    return results.totals
+    return results
 
 
 def _refuse_retired(settings: LlmSettings) -> None:
