@@ -8,9 +8,7 @@ from llm_helpers import answer, request, stored
 
 from psibench.errors import InputError
 from psibench.llm import answer_store
-from psibench.llm.answer import interpret
 from psibench.llm.answer_store import AnswerStore, stored_usage
-from psibench.llm.request import ResponseSchema
 from psibench.llm.usage import Usage
 
 KEYS = [request(number).key for number in range(600)]
@@ -253,11 +251,3 @@ def test_answers_are_made_durable_at_the_chosen_cadence(tmp_path, monkeypatch, e
     for number in range(3):
         store.add(answer(number))
     assert len(calls) == n_calls
-
-
-def test_half_a_surrogate_pair_is_a_malformed_reply_that_can_be_written():
-    for text in ('{"verdict": "\\ud83d"}', '{"verdict": "yes"} \ud83d'):
-        schema = {"type": "object", "properties": {"verdict": {"type": "string"}}}
-        found = interpret(answer(0, text=text), ResponseSchema("t", schema))
-        assert (found.status, found.reason) == ("malformed", "half_surrogate")
-        found.text.encode()

@@ -86,3 +86,12 @@ def test_a_redirection_is_not_followed(tmp_path, status):
     assert "redirects to elsewhere.invalid; name that in the config" in str(run.error)
     assert "secret-of-theirs" not in str(run.error)
     assert server.n_asked == 1
+
+
+@pytest.mark.parametrize("content", [r'{"verdict": "\ud83d"}', '{"verdict": "yes"} \ud83d'])
+def test_half_a_surrogate_pair_is_a_malformed_reply_that_can_be_written(tmp_path, content):
+    choice = {"message": {"content": content}, "finish_reason": "stop"}
+    replies = [completion(choices=[choice])] * 3
+    (outcome,) = ask(items(1), tmp_path, server=ScriptedServer(*replies)).outcomes
+    assert outcome.status == "malformed"
+    outcome.text.encode()

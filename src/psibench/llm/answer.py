@@ -66,34 +66,14 @@ class Outcome:
     n_replies: int = 0
 
 
-def interpret(
-    answer: Answer,
-    response: ResponseSchema,
-    *,
-    max_output_tokens: int | None = None,
-    item_id: str = "",
-    n_reasks: int = 0,
-) -> Outcome:
-    """Say what a stored reply is worth; pure, so that a better parser needs no new request.
+def judge(
+    answer: Answer, response: ResponseSchema, limit: int | None = None
+) -> tuple[Status, str, Any]:
+    """Say what a stored reply is worth: status, reason and value of its outcome.
 
-    A reply that was cut off before ``max_output_tokens``, the bound that was sent, was cut off by
-    the model's context window.
+    Pure, so that a better parser needs no new request. A reply that was cut off before ``limit``,
+    the bound of its tokens that was sent, was cut off by the model's context window.
     """
-    status, reason, value = _judge(answer, response, max_output_tokens)
-    return Outcome(
-        item_id=item_id,
-        key=answer.key,
-        status=status,
-        reason=reason,
-        value=value,
-        text=_writable(answer.text or answer.refusal or ""),
-        model=_writable(answer.model),
-        usage=answer.usage,
-        n_reasks=n_reasks,
-    )
-
-
-def _judge(answer: Answer, response: ResponseSchema, limit: int | None) -> tuple[Status, str, Any]:
     if answer.finish_reason == "content_filter":
         return "filtered", "content_filter", None
     if answer.refusal:
@@ -103,18 +83,18 @@ def _judge(answer: Answer, response: ResponseSchema, limit: int | None) -> tuple
         return "truncated", CONTEXT_FULL if has_room else "output_limit_reached", None
     if not answer.text.strip():
         return "malformed", "empty_reply", None
-    if _writable(answer.text) != answer.text:
+    if writable(answer.text) != answer.text:
         return "malformed", "half_surrogate", None
     try:
         value = parse_reply(answer.text, response.schema, response.form)
     except MalformedReplyError as error:
         return "malformed", str(error), None
     plain = json.dumps(value, ensure_ascii=False)
-    if _writable(plain) != plain:
+    if writable(plain) != plain:
         return "malformed", "half_surrogate", None
     return "ok", "", value
 
 
-def _writable(text: str) -> str:
+def writable(text: str) -> str:
     """Escape halves of surrogate pairs, which cannot be written as UTF-8."""
     return text.encode(errors="backslashreplace").decode()

@@ -10,10 +10,10 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from psibench.errors import InputError
-from psibench.llm.answer import CONTEXT_FULL, REASKED, Answer, Outcome, interpret
+from psibench.llm.answer import CONTEXT_FULL, REASKED, Answer, Outcome, Status, judge, writable
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.connection import TryFailedError
@@ -67,16 +67,12 @@ class RequestChain:
         window, asking again does not help.
         """
         self.usage += answer.usage
-        outcome = interpret(
-            answer,
-            self.request.response,
-            max_output_tokens=self.request.sampling.max_output_tokens,
-            item_id=self.item_ids[0],
-            n_reasks=self.n_reasks,
-        )
-        is_final = outcome.status not in REASKED or outcome.reason == CONTEXT_FULL
+        limit = self.request.sampling.max_output_tokens
+        status, reason, value = judge(answer, self.request.response, limit)
+        is_final = status not in REASKED or reason == CONTEXT_FULL
         if is_final or self.n_reasks >= self.max_reasks:
-            return replace(outcome, usage=self.usage, n_replies=self.n_replies)
+            text, model = writable(answer.text or answer.refusal or ""), writable(answer.model)
+            return self._outcome(status, reason, text, value=value, model=model)
         self.request = self.request.reask()
         self.key, self.n_tries = self.request.key, 0
         self.n_reasks += 1
@@ -91,14 +87,19 @@ class RequestChain:
 
     def failure_outcome(self, failure: TryFailedError) -> Outcome:
         """Return the outcome of the item if its current request got no usable reply."""
+        return self._outcome("failed", failure.reason, failure.detail)
+
+    def _outcome(
+        self, status: Status, reason: str, text: str, *, value: Any = None, model: str = ""
+    ) -> Outcome:
         return Outcome(
             item_id=self.item_ids[0],
             key=self.key,
-            status="failed",
-            reason=failure.reason,
-            value=None,
-            text=failure.detail,
-            model="",
+            status=status,
+            reason=reason,
+            value=value,
+            text=text,
+            model=model,
             usage=self.usage,
             n_reasks=self.n_reasks,
             n_replies=self.n_replies,
