@@ -6,9 +6,9 @@ It writes the table of encodings that the stage ``encode`` writes, and what was 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -34,7 +34,6 @@ from psibench.tables.stage import stage
 from psibench.text.lengths import in_blocks
 
 logger = logging.getLogger("psibench")
-Asked = TypeVar("Asked")
 
 BLOCK_CHARS = 64_000_000
 """Characters of the texts in memory: about 0.4 GB with their tokens."""
@@ -91,7 +90,8 @@ def run_embed_api(
     ids = [read_ids(source) for source in sources]
     service = EmbeddingService(entry, model, store=store, storage=storage, job=str(encodings))
     with watched_stop() as stop:
-        frames = service.ask((service.source(source) for source in sources), stop=stop)
+        frames = [service.source(source, stop=stop) for source in sources]
+    service.finish()
     provenance = derived(
         "embed_api",
         [*corpora, *queries],
@@ -144,40 +144,15 @@ class EmbeddingService:
         self.ledger = Ledger(
             folder, job=job, usd_per_million=entry.price, limit_usd=entry.budget_usd
         )
-        self._stop: StopCheck | None = None
-        self._keys: list[bytes] = []
-        self._vectors: list[np.ndarray] = []
-        self._n_requests, self._since = 0, 0.0
         self._blank: dict[bytes, None] = {}
         self._dim: int | None = None
-        self._client: EmbeddingClient | None = None
 
-    def ask(self, asked: Iterable[Awaitable[Asked]], *, stop: StopCheck) -> list[Asked]:
-        """Await `source` or `block` one after the other, and see that all of it is stored."""
-
-        async def run() -> list[Asked]:
-            try:
-                found = [await one for one in asked]
-            finally:
-                self._flush()
-                if self._client is not None:
-                    await self._client.close()
-                self._client = None
-            self._store_blank()
-            return found
-
-        self._stop = stop
-        try:
-            return asyncio.run(run())
-        finally:
-            self.ledger.close()
-
-    async def source(self, source: Source) -> pl.DataFrame:
+    def source(self, source: Source, *, stop: StopCheck) -> pl.DataFrame:
         """Ask for a source; returns its columns of the encodings table."""
         frames, title = [pl.DataFrame(schema=ENCODED)], f"{source.domain}, {source.role}"
         salt = self.texts.salt(source.role)
         for texts in in_blocks(read_texts(source), len, BLOCK_CHARS):
-            items = await self.block(texts, source.role, title=title)
+            items = self.block(texts, source.role, title=title, stop=stop)
             rows = [
                 (text_key(text, salt=salt), item.n_tokens, item.visible_char_end)
                 for text, item in zip(texts, items, strict=True)
@@ -185,65 +160,82 @@ class EmbeddingService:
             frames.append(pl.DataFrame(rows, schema=ENCODED, orient="row"))
         return pl.concat(frames)
 
-    async def block(self, texts: Sequence[str], role: Role, *, title: str) -> list[TokenizedText]:
-        """Ask for the texts that the store lacks, each distinct one once; returns their tokens."""
-        assert self._stop is not None
-        self._stop.check()
-        salt, entry = self.texts.salt(role), self._entry
+    def block(
+        self, texts: Sequence[str], role: Role, *, title: str, stop: StopCheck
+    ) -> list[TokenizedText]:
+        """Ask for the texts that the store lacks, each distinct one once; returns their tokens.
+
+        Those without a visible character, which services refuse, are left to `finish`.
+        """
+        stop.check()
+        salt = self.texts.salt(role)
         keys = [text_key(text, salt=salt) for text in texts]
         items = self.texts.tokenize(texts, role)
         missing = self.vectors.missing(keys)
         if self._dim is None and (stored := set(keys) - {keys[place] for place in missing}):
             self._dim = self.vectors.load([stored.pop()]).values.shape[1]
-        sent = {place: self.texts.sent(texts[place], items[place], role) for place in missing}
-        todo = [place for place in missing if sent[place].strip()]
-        self._blank |= dict.fromkeys(keys[place] for place in missing if not sent[place].strip())
-        counts = [items[place].n_tokens for place in todo]
+        todo = []
+        for place in missing:
+            sent = self.texts.sent(texts[place], items[place], role)
+            if sent.strip():
+                todo.append((keys[place], sent, items[place].n_tokens))
+            else:
+                self._blank[keys[place]] = None
         title = f"asking {self._model}: {title}"
         logger.info("%s: %d texts, %d to ask", title, len(keys), len(todo))
-        if not todo:
-            return items
+        if todo:  # with nothing to ask no key is needed
+            try:
+                asyncio.run(self._ask(todo, role, title=title, stop=stop))
+            finally:
+                self.ledger.close()
+        return items
+
+    async def _ask(
+        self, todo: Sequence[tuple[bytes, str, int]], role: Role, *, title: str, stop: StopCheck
+    ) -> None:
+        """Ask for texts, given with address and tokens; store what comes, part by part."""
+        entry, keys, sent, counts = self._entry, *zip(*todo, strict=True)
         requests = pack(
             counts,
             texts_per_request=entry.texts_per_request,
             tokens_per_request=entry.tokens_per_request,
         )
-        if self._client is None:  # with nothing to ask no key is needed
-            self._client = EmbeddingClient(entry, self._model, self.ledger, dim=self._dim)
-        client = self._client
+        client = EmbeddingClient(entry, self._model, self.ledger, dim=self._dim)
+        answers: list[tuple[range, np.ndarray]] = []
+        began = time.monotonic()
 
-        async def embed_part(part: range) -> None:
-            n_tokens = sum(counts[n] for n in part)
-            vectors = await client.ask([sent[todo[n]] for n in part], role, n_tokens)
-            self._take([keys[todo[n]] for n in part], vectors)
+        def write() -> None:
+            nonlocal began
+            places = [place for part, _ in answers for place in part]
+            vectors = [vector[None, :] for _, found in answers for vector in found]
+            if places:
+                self.vectors.add([keys[place] for place in places], vectors)
+            answers.clear()
+            began = time.monotonic()
+
+        async def embed(part: range) -> None:
+            n_tokens = sum(counts[part.start : part.stop])
+            answers.append((part, await client.ask(sent[part.start : part.stop], role, n_tokens)))
+            is_late = time.monotonic() - began >= SECONDS_PER_PART
+            if is_late or len(answers) >= REQUESTS_PER_PART:
+                write()
             progress.advance(n_tokens)
 
-        with Progress(title, total=sum(counts), unit="tokens") as progress:
-            await run_workers(
-                requests, embed_part, concurrency=entry.concurrency, check_stop=self._stop.check
-            )
+        try:
+            with Progress(title, total=sum(counts), unit="tokens") as progress:
+                await run_workers(
+                    requests, embed, concurrency=entry.concurrency, check_stop=stop.check
+                )
+        finally:
+            write()
+            await client.close()
         self._dim = client.dim
-        self._flush()
-        return items
 
-    def _take(self, keys: Sequence[bytes], vectors: np.ndarray) -> None:
-        """Keep the vectors of one request; write a part of the store if it is time."""
-        if not self._keys:
-            self._since = time.monotonic()
-        self._keys += keys
-        self._vectors += [vector[None, :] for vector in vectors]
-        self._n_requests += 1
-        is_late = time.monotonic() - self._since >= SECONDS_PER_PART
-        if is_late or self._n_requests >= REQUESTS_PER_PART:
-            self._flush()
+    def finish(self) -> None:
+        """Store zeros, which are like nothing else, for texts that services refuse.
 
-    def _flush(self) -> None:
-        if self._keys:
-            self.vectors.add(self._keys, self._vectors)
-        self._keys, self._vectors, self._n_requests = [], [], 0
-
-    def _store_blank(self) -> None:
-        """Store zeros, which are like nothing else, for texts that services refuse."""
+        Raises InputError if the service has given no vector, whose dimensions they would have.
+        """
         if not self._blank:
             return
         if self._dim is None:

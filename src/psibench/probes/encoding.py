@@ -101,8 +101,8 @@ class ProbeEncoder:
         service = self._service
         with watched_stop() as stop:
             for block in in_blocks(texts, len, BLOCK_CHARS):
-                asked = service.block(block, role, title=f"probe, {role}")
-                yield from service.ask([asked], stop=stop)[0]
+                yield from service.block(block, role, title=f"probe, {role}", stop=stop)
+        service.finish()
 
     def _encoded(
         self, texts: Sequence[str], keys: Sequence[bytes], role: Role
