@@ -116,7 +116,7 @@ def _id_columns(source: RecordSource) -> Sequence[str]:
 
 
 def _contexts(questions: pl.DataFrame) -> pl.DataFrame:
-    """Take the distinct contexts of QUESTIONS rows as documents, in sorted order."""
+    """Take the distinct contexts of questions as documents, in sorted order."""
     distinct = questions.unique("context", keep="first").sort("context")
     return distinct.with_row_index("number").select(
         pl.format("p{}", pl.col("number").cast(pl.String).str.zfill(5)).alias("_id"),

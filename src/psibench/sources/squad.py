@@ -16,10 +16,12 @@ Row = tuple[str | None, str | None, str, str | None, int | None, str | None, str
 EXPECTED = "a SQuAD-format JSON file"
 COLUMNS = ("_id", "question", "context", "answer", "answer_start", "article", "origin")
 SCHEMA = dict.fromkeys(COLUMNS, pl.String) | {"answer_start": pl.Int32}
+"""A question, the passage it was asked about and its first answer, by its start in characters; what
+the passage is a part of, where known, and where the question was read."""
 
 
 def read_squad_files(paths: Sequence[str | Path]) -> pl.DataFrame:
-    """Read SQuAD files in the given order into QUESTIONS rows.
+    """Read SQuAD files in the given order into rows of ``SCHEMA``.
 
     A context without questions gives one row with null ``_id``. Unanswerable questions have null
     ``answer`` and ``answer_start``. Offsets are characters, 0-based.
@@ -32,7 +34,7 @@ def read_squad_files(paths: Sequence[str | Path]) -> pl.DataFrame:
 
 
 def read_hub_questions(source: HubSource) -> pl.DataFrame:
-    """Read a SQuAD-like dataset (id, question, context, answers) into QUESTIONS rows.
+    """Read a SQuAD-like dataset (id, question, context, answers) into ``SCHEMA`` rows.
 
     Raises InputError if the dataset cannot be loaded or lacks a column, or an answer is not at its
     offset.
@@ -50,7 +52,7 @@ def read_hub_questions(source: HubSource) -> pl.DataFrame:
 
 
 def questions_frame(rows: Sequence[Row], *, where: str) -> pl.DataFrame:
-    """Build the QUESTIONS frame; refuse repeated question ids and no rows at all."""
+    """Build the frame of questions; refuse repeated question ids and no rows at all."""
     frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     if frame.is_empty():
         raise InputError(f"{where}: no passages found; expected at least one")

@@ -36,20 +36,6 @@ DOCUMENTS = TableSpec(
     open=True,
 )
 
-QUESTIONS = TableSpec(
-    "questions",
-    (
-        Column("_id", STRING, "question id, unique; null for a context without a question", True),
-        Column("question", STRING, "question text; null for a context without a question", True),
-        Column("context", STRING, "the passage the question was asked about"),
-        Column("answer", STRING, "first answer's text; null when unanswerable", True),
-        Column("answer_start", INT32, "first answer's start in context, characters", True),
-        Column("article", STRING, "what the context is a part of; null if not known", True),
-        Column("origin", STRING, "file and record it was read from"),
-    ),
-    key=(),
-)
-
 CORPUS = TableSpec(
     "corpus",
     (

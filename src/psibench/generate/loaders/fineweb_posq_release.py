@@ -29,16 +29,6 @@ TINY_PER_CLASS = 1_000  # PosQ, section 3.2
 SCHEMA: dict[str, Any] = {QUESTION: pl.String, CONTENT: pl.String, "positions": pl.List(pl.String)}
 
 
-def _of_content(source: RecordSource) -> RecordSource:
-    """Read the passages from the release's column, whatever the column of other sources."""
-    if "text_column" in source.model_fields_set:
-        return source
-    return source.model_copy(update={"text_column": CONTENT})
-
-
-ReleaseSource = Annotated[RecordSource, AfterValidator(_of_content)]
-
-
 def _by_class(schemes: list[str]) -> list[str]:
     odd = [name for name in schemes if bucket_scheme(name).needs_span]
     if odd:
@@ -56,8 +46,8 @@ class FinewebPosqRelease(Loader):
     """FineWeb-PosQ as published, or data in its layout: `question`, `content`, `span_class`."""
 
     recipe: Literal["fineweb_posq_release"]
-    source: ReleaseSource
-    """The dataset on the hub, or jsonl or parquet files; `text_column` is content unless given."""
+    source: RecordSource
+    """The dataset on the hub, or jsonl or parquet files."""
     labels: Literal["all", "published"] = "all"
     """all: every passage that carries the question is relevant. published: the last one only."""
     subset: Literal["full", "tiny"] = "full"
@@ -86,23 +76,16 @@ def read_records(source: RecordSource) -> pl.DataFrame:
         If the source cannot be read, a passage is blank, or a question has no class or one that is
         none.
     """
-    columns = (QUESTION, source.text_column, CLASSES)
-    rows = [
-        _row(record, source.text_column, origin)
-        for origin, record in source_records(source, columns)
-    ]
+    records = source_records(source, (QUESTION, CONTENT, CLASSES))
+    rows = [_row(record, origin) for origin, record in records]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def _row(
-    record: dict[str, Any], text_column: str, origin: str
-) -> tuple[str | None, str, list[str] | None]:
-    require_columns(record, (text_column,), origin)
-    content = require_text(record[text_column], text_column, origin=origin).strip()
+def _row(record: dict[str, Any], origin: str) -> tuple[str | None, str, list[str] | None]:
+    require_columns(record, (CONTENT,), origin)
+    content = require_text(record[CONTENT], CONTENT, origin=origin).strip()
     if not content:
-        raise InputError(
-            f"{origin}: field {text_column!r} is blank; every record needs its passage"
-        )
+        raise InputError(f"{origin}: field {CONTENT!r} is blank; every record needs its passage")
     asked = record.get(QUESTION)
     if asked is None or not require_text(asked, QUESTION, origin=origin).strip():
         return None, content, None

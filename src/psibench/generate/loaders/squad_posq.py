@@ -64,7 +64,7 @@ def build_squad_posq(
     subset: Literal["full", "tiny"],
     count_tokens: TokenCounter,
 ) -> Build:
-    """Build SQuAD-PosQ from QUESTIONS rows in reading order (train, then validation).
+    """Build SQuAD-PosQ from questions in reading order (train, then validation).
 
     With ``labels`` all every context that carries the question's text is relevant, with published
     only the last of them, as in the authors' code, which maps a text to one context. ``subset``
