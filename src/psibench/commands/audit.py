@@ -32,7 +32,6 @@ from psibench.probes.reading import (
 )
 from psibench.probes.settings import why_not
 from psibench.sources.documents import read_document_files
-from psibench.sources.files import FOLDERS
 from psibench.tables import Provenance, content_hash
 
 SEED = 42
@@ -49,12 +48,7 @@ UNREADABLE = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the model, the corpus, and what to ask."""
-    add_model_and_corpus(
-        parser, documents=f"documents: a folder of files ({FOLDERS}), or one such file"
-    )
-    parser.add_argument(
-        "--max-tokens", type=int, help="longest input of a folder's checkpoint, if not its own"
-    )
+    add_model_and_corpus(parser)
     parser.add_argument(
         "--max-cut",
         type=_share,

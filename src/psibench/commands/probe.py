@@ -40,10 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the probe, the model, the corpus, and how much of it."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("name", metavar="NAME", choices=list(PROBES), help="one of the above")
-    add_model_and_corpus(
-        parser,
-        documents=f"documents: corpus.parquet, or a folder of files ({FOLDERS}), or one such file",
-    )
+    add_model_and_corpus(parser)
     parser.add_argument(
         "--queries",
         type=Path,
@@ -51,20 +48,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--n", type=int, default=Probes().n_documents, help="documents (200)")
     parser.add_argument(
-        "--max-tokens", type=int, help="longest input of a folder's checkpoint, if not its own"
-    )
-    parser.add_argument(
         "--out", type=Path, help="write the summary: .parquet or .csv; beside it rows.parquet"
     )
 
 
-def add_model_and_corpus(parser: argparse.ArgumentParser, *, documents: str) -> None:
-    """Add what is encoded, by which model and where; `documents` says what a corpus may be."""
+def add_model_and_corpus(parser: argparse.ArgumentParser) -> None:
+    """Add what is encoded, and by which model."""
     parser.add_argument(
         "model", metavar="MODEL", help="an id of the registry, or a folder with a checkpoint"
     )
+    documents = f"documents: a folder of files ({FOLDERS}), or one such file"
     parser.add_argument("corpus", metavar="CORPUS", type=Path, help=documents)
     parser.add_argument("--text-column", default="text", help="field of the texts (text)")
+    parser.add_argument(
+        "--max-tokens", type=int, help="longest input of a folder's checkpoint, if not its own"
+    )
 
 
 def run(args: argparse.Namespace) -> None:

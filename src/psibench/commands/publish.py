@@ -13,16 +13,8 @@ from psibench.tables.schemas import PSI_TABLE
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what is published."""
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT")
-    text = "many runs side by side, one page that loads nothing"
-    board = kinds.add_parser(
-        "leaderboard",
-        help=text,
-        description="Write one HTML file with the PSI tables of several runs side by side: mean, "
-        "PSI, p-values, and a word per model. A model's name leads "
-        "to the report.html of its run.",
-    )
-    board.add_argument(
+    parser.add_argument("kind", choices=["leaderboard"], help="what to write")
+    parser.add_argument(
         "results",
         type=Path,
         nargs="*",
@@ -30,12 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folders with a psi_table.parquet: the results of a run, or --out of psibench score; "
         "none: --example",
     )
-    board.add_argument(
+    parser.add_argument(
         "--example",
         action="store_true",
         help="the figures of the papers, alone or in tables below those of RESULTS",
     )
-    board.add_argument(
+    parser.add_argument(
         "--out", type=Path, required=True, metavar="FILE.html", help="the page; replaced if there"
     )
 
@@ -60,4 +52,7 @@ def run(args: argparse.Namespace) -> None:
     print(args.out)
 
 
-DESCRIPTION = "Write many runs side by side on one static page."
+DESCRIPTION = (
+    "Write one HTML file with the PSI tables of several runs side by side: mean, PSI, p-values, "
+    "and a word per model. A model's name leads to the report.html of its run."
+)
