@@ -4,13 +4,10 @@ import argparse
 import json
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from psibench.config.paths import CONFIG_FOLDER, PROFILES
-from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError
-from psibench.sources.documents import read_documents
 from psibench.sources.files import FOLDERS, find_files
 
 TEMPLATE = CONFIG_FOLDER / "examples" / "own-corpus.yaml"
@@ -44,7 +41,12 @@ def run(args: argparse.Namespace) -> None:
     if there := [str(path) for path in made if path.exists()]:
         raise InputError(f"{', '.join(there)}: there already, and kept; name another folder")
     given = args.corpus or [args.folder / "texts"]
-    found = find_texts(given, is_named=args.corpus is not None)
+    found = f"Put your texts into {os.path.normpath(given[0])}."
+    if args.corpus is not None:
+        try:
+            found = f"Files with texts: {len(find_files(given)):,}."
+        except MissingError as error:
+            raise error.under("--corpus") from error
     args.folder.mkdir(parents=True, exist_ok=True)
     corpus = [
         path if Path(path).is_absolute() else os.path.relpath(path, args.folder) for path in given
@@ -58,23 +60,6 @@ def run(args: argparse.Namespace) -> None:
     print(found)
     here = "" if args.folder == Path() else f"cd {args.folder}; "
     print(f"Next: {here}psibench check {CONFIG_NAME}; psibench run {CONFIG_NAME}")
-
-
-def find_texts(paths: Sequence[str | Path], *, is_named: bool) -> str:
-    """Say what is found of a corpus; of files that hold no text, how to go on.
-
-    Raises InputError if paths that the user has named are missing or hold no file of a known kind.
-    """
-    try:
-        found = find_files(paths)
-        next(read_documents(FilesSource(kind="files", paths=[str(path) for path in paths])).batches)
-    except MissingError as error:
-        if is_named:
-            raise error.under("--corpus") from error
-        return f"Not there yet: {os.path.normpath(paths[0])}. Put your texts there."
-    except InputError as error:
-        return f"Before it can run: {error}"
-    return f"Texts: {len(found):,} file{'s' if len(found) > 1 else ''}."
 
 
 DESCRIPTION = (
