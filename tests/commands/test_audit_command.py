@@ -137,10 +137,3 @@ def test_what_cannot_be_audited_is_refused_in_words(tmp_path, model, options, sa
     corpus = write_corpus(tmp_path, "folder")
     assert audit(corpus, *options, model=model) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_share_that_is_none_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        audit(tmp_path, "--max-cut=5")
-    assert ended.value.code == 2
-    assert "give a share, as 5% or 0.05" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.commands.base import refuse_below, refuse_file, write_result
+from psibench.commands.base import refuse_below, refuse_file, share, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_and_corpus(parser)
     parser.add_argument(
         "--max-cut",
-        type=_share,
+        type=share,
         metavar="SHARE",
         help=f"as 5%% or 0.05: exit with {ABOVE} where more of the documents are cut, for CI",
     )
@@ -62,17 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="documents whose thirds are held against the whole; 0: none, and no vectors (200)",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="for the tables")
-
-
-def _share(text: str) -> float:
-    """Read a share: ``5%`` or ``0.05``."""
-    try:
-        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a share, as 5% or 0.05")
-    return found
 
 
 def run(args: argparse.Namespace) -> int:

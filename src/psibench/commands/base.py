@@ -69,6 +69,17 @@ def refuse_file(option: str, folder: Path | None) -> None:
         raise InputError(f"{option} {folder} is a file; name a folder")
 
 
+def share(text: str) -> float:
+    """Read a share: ``5%`` or ``0.05``."""
+    try:
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a share, as 5% or 0.05")
+    return found
+
+
 def refuse_below(args: argparse.Namespace, least: Mapping[str, int]) -> None:
     """Refuse options that are smaller than allowed; None was not given."""
     for name, lowest in least.items():

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from psibench.commands.base import refuse_file, write_result
+from psibench.commands.base import refuse_file, share, write_result
 from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import add_judgements, add_tolerance
 from psibench.commands.text_table import frame_lines
@@ -480,23 +480,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shown.add_argument(
         "--fail-if-worse",
-        type=_loss,
+        type=share,
         metavar="LOSS",
         help=f"as 0.02: exit with {WORSE} where the first system's mean is lower than that of the "
         "second, or of any other, by that much or more, and significantly (p at most .05, of "
         "several family-wise), for CI",
     )
-
-
-def _loss(text: str) -> float:
-    """Read a loss of a mean score, above 0 and at most 1."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 < found <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a loss above 0 and at most 1, as 0.02")
-    return found
 
 
 DESCRIPTION = (
