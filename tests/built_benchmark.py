@@ -18,6 +18,7 @@ LANGUAGES = ("deu-Latn", "eng-Latn")
 DOMAINS = ("game", "mining")
 THIRDS = ("beginning", "middle", "end")
 N_DOCUMENTS = 36
+REASONS = ("target_not_first", "no_margin", *("margin_below_threshold",) * 2)
 SOURCE = Provenance(stage="build", stage_version=2, queries_by="llm:writer-1")
 
 
@@ -51,10 +52,9 @@ def make_benchmark(
     dropped = [
         dict.fromkeys(ATTRITION.column_names)
         | {"stage": "margin", "unit": "queries", "item_id": f"x{i}"}
-        | {"reason": "margin_below_threshold" if i else "target_not_first"}
-        | {"language": language, "domain": domain}
+        | {"reason": reason, "language": language, "domain": domain}
         for language, domain in places
-        for i in range(4)
+        for i, reason in enumerate(REASONS)
     ]
     frame = pl.DataFrame(dropped, schema=ATTRITION.empty().schema)
     write_table(frame, root / "attrition.parquet", ATTRITION, provenance=SOURCE)

@@ -316,8 +316,9 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
     The figure is the overall grade by translator and language family, the mean of its languages.
     """
     whole = translators.filter(domain=POOLED, length_bin=POOLED)
-    by_language = whole.group_by("language", maintain_order=True)
-    graded = _graded(pl.concat([rows for _, rows in by_language]), "language", "translator")
+    placed = whole.with_row_index("place")
+    by_language = placed.sort(pl.col("place").min().over("language"), "place")
+    graded = _graded(by_language, "language", "translator")
     table = table_of(
         "Translators side by side",
         graded.with_columns(EVERY_LANGUAGE),
