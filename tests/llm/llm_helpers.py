@@ -172,9 +172,8 @@ def stored(folder) -> list[Answer]:
 
 
 def files_text(folder: Path) -> str:
-    """Return what is in a store's files, what is compressed there, too."""
-    texts = [path.read_bytes().decode(errors="replace") for path in folder.rglob("*.*")]
-    return "".join([*texts, *map(repr, stored(folder))])
+    """Return what is in a store's files."""
+    return "".join(path.read_bytes().decode(errors="replace") for path in folder.rglob("*.*"))
 
 
 def wait_for(condition, timeout_s: float = 300.0):
