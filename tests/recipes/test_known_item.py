@@ -201,18 +201,6 @@ SYLLABLES = "ba de fi go lu ma ne pi ro su ta ve".split()
 VOCABULARY = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES]
 
 
-def test_one_giant_that_holds_every_word_does_not_answer_for_all():
-    rng = np.random.default_rng(2)
-    texts = made_up(VOCABULARY, 60)
-    alone, _ = simulate_known_items(documents(*texts), seed=0)
-    giant = " ".join(rng.choice(VOCABULARY, 125_000))
-    queries, dropped = simulate_known_items(documents(*texts, giant), seed=0)
-    assert len(queries) > 0.9 * len(alone) > 100
-    # of itself: every word occurs in each of its thirds
-    own = dropped.filter(doc_id="d60")
-    assert own["reason"].to_list() == ["no_unambiguous_span"] * 3
-
-
 @pytest.mark.usefixtures("of_two")
 def test_what_stands_as_close_together_in_a_longer_document_is_answered_there():
     filler = " ".join(["filler"] * 50)

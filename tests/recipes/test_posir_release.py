@@ -40,7 +40,7 @@ def build(tmp_path, *, texts=TEXTS, asked=ASKED, judged=JUDGED, prefix_ids=False
 
 
 def dropped(built):
-    return built.dropped.select("item_id", "doc_id", "reason").rows()
+    return built.dropped.select("item_id", "doc_id", "reason", "detail").rows()
 
 
 def test_spans_and_lengths_stay_as_published_and_the_positive_comes_from_the_qrels(tmp_path):
@@ -77,12 +77,13 @@ def test_a_translation_keeps_the_originals_span_and_tells_its_own_length(tmp_pat
 @pytest.mark.parametrize(
     ("query", "judged", "row"),
     [
-        (ASKED[1], [], ("q2", None, "no_positive")),
-        (ASKED[1], [("q2", "d2", 0)], ("q2", None, "no_positive")),
-        (ASKED[1], [("q2", "gone", 1)], ("q2", None, "positive_missing")),
-        (("q2", "?", [-1, 4], 13, 9), JUDGED[1:], ("q2", "d2", "span_outside")),
-        (("q2", "?", [4, 4], 13, 9), JUDGED[1:], ("q2", "d2", "span_outside")),
-        (("q2", "?", [13, 15], 13, 9), JUDGED[1:], ("q2", "d2", "span_outside")),
+        (ASKED[1], [], ("q2", None, "no_positive", None)),
+        (ASKED[1], [("q2", "d2", 0)], ("q2", None, "no_positive", None)),
+        (ASKED[1], [("q2", "gone", 1)], ("q2", None, "positive_missing", None)),
+        *(
+            (("q2", "?", span, 13, 9), JUDGED[1:], ("q2", "d2", "span_outside", f"span {span}"))
+            for span in ([-1, 4], [4, 4], [13, 15])
+        ),
     ],
 )
 def test_queries_that_cannot_be_used_are_dropped_with_the_reason(tmp_path, query, judged, row):
@@ -159,3 +160,33 @@ def test_what_a_release_says_besides_and_contradicts_it_is_refused(
 ):
     with pytest.raises(InputError, match=message):
         build(tmp_path, asked=asked, further=further)
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Make the files of three datasets; give the section that reads those of some folders."""
+    for name in ("deu-Latn/game", "eng-Latn/game", "eng-Latn/law"):
+        for table in ("corpus", "queries", "qrels"):
+            (tmp_path / name / table).mkdir(parents=True)
+            (tmp_path / name / table / "test.parquet").touch()
+    source = PosirReleaseSource(path=str(tmp_path))
+    return lambda **chosen: PosirRelease(recipe="posir_release", source=source, **chosen)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "read"),
+    [
+        ({}, [("deu-Latn", "game"), ("eng-Latn", "game"), ("eng-Latn", "law")]),
+        ({"languages": ["eng-Latn"]}, [("eng-Latn", "game"), ("eng-Latn", "law")]),
+        ({"domains": ["law"]}, [("eng-Latn", "law")]),
+        # What is named is not looked for: the release may be on the hub.
+        ({"languages": ["fra-Latn"], "domains": ["law"]}, [("fra-Latn", "law")]),
+    ],
+)
+def test_folders_of_a_release_are_read_unless_left_out(places, chosen, read):
+    assert places(**chosen).languages_and_domains() == read
+
+
+def test_a_folder_that_a_release_lacks_is_refused(places):
+    with pytest.raises(InputError, match="no domains sea in the release; it has game, law"):
+        places(domains=["sea"]).languages_and_domains()

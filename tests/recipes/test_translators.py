@@ -20,7 +20,7 @@ from psibench.tables.build_schemas import (
     TRANSLATOR_QUALITY,
 )
 from psibench.tables.io import each_domain
-from psibench.tables.schemas import CORPUS, DOCUMENTS
+from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.translate.quality import DIMENSIONS
 from psibench.translate.steps import translation_task
@@ -82,27 +82,22 @@ def test_parts_are_joined_and_a_document_that_lacks_one_keeps_its_row(last, whol
 
 def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp_path):
     domains, corpora = ["law", "art"], []
-    with each_domain(domains, {"parts": str(tmp_path / "text_parts.parquet")}) as every:
+    path = str(tmp_path / "text_parts.parquet")
+    with each_domain(domains, {"parts": path}) as every:
         for domain in every:
             texts = {f"{domain.name}/d{i}": " ".join(["word"] * n) for i, n in enumerate((3, 9))}
-            corpus = pl.DataFrame(
-                {
-                    "_id": list(texts),
-                    "text": list(texts.values()),
-                    "char_length": 9,
-                    "word_count": 2,
-                    "token_length": [3, 600],
-                }
+            corpus = pl.DataFrame({"_id": list(texts), "text": list(texts.values())}).with_columns(
+                char_length=9, word_count=2, token_length=pl.Series([3, 600])
             )
             corpora.append(tmp_path / f"{domain.name}.parquet")
             write_table(corpus, corpora[-1], CORPUS, provenance=SOURCE)
-            queries = pl.DataFrame(schema=["_id", "text", "pos_corpus_id"]).cast(pl.String)
+            queries = QUERIES.empty()
             cut = text_parts(corpus, queries, max_tokens=5, count_tokens=count_whitespace_tokens)
             write_table(cut, domain.outputs["parts"], TEXT_PARTS, provenance=SOURCE)
     run_translator_sample(
         domains=domains,
         corpora=corpora,
-        text_parts=[str(tmp_path / "text_parts.parquet")] * 2,
+        text_parts=[path] * 2,
         per_stratum=1,
         seed=3,
         output=tmp_path / "sample.parquet",
@@ -119,21 +114,19 @@ def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp
 
 
 def test_translators_stand_side_by_side_in_the_order_of_the_config(tmp_path):
-    grades = {"one": {"deu-Latn": [5, 3], "ara-Arab": [4, None]}, "two": {"deu-Latn": [1, 2]}}
-    grades["two"]["ara-Arab"] = [2, 2]
+    grades = {
+        "one": {"deu-Latn": [5, 3], "ara-Arab": [4, None]},
+        "two": {"deu-Latn": [1, 2], "ara-Arab": [2, 2]},
+    }
     paths: dict[str, list] = {}
     for name, languages in grades.items():
         for language, given in languages.items():
             rows = [
-                {"_id": f"{language}/law/{i}", "domain": "law", "doc_id": str(i)}
-                | {"length_bin": "Q1"}
-                | dict.fromkeys(DIMENSIONS, grade)
-                for i, grade in enumerate(given)
+                (f"{language}/law/{i}", "law", str(i), "Q1", *[g] * 4) for i, g in enumerate(given)
             ]
-            path = tmp_path / f"{name}-{language}.parquet"
-            frame = pl.DataFrame(rows, schema=TRANSLATION_GRADES.empty().schema)
-            write_table(frame, path, TRANSLATION_GRADES, provenance=SOURCE)
-            paths.setdefault(name, []).append(path)
+            frame = pl.DataFrame(rows, schema=TRANSLATION_GRADES.empty().schema, orient="row")
+            paths.setdefault(name, []).append(tmp_path / f"{name}-{language}.parquet")
+            write_table(frame, paths[name][-1], TRANSLATION_GRADES, provenance=SOURCE)
     output = tmp_path / "translator_quality.parquet"
     run_translator_quality(translators=paths, languages=["deu-Latn", "ara-Arab"], output=output)
     table = read_table(output, TRANSLATOR_QUALITY)

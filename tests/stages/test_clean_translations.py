@@ -52,6 +52,9 @@ class Domain:
     def read(self, name, spec):
         return read_table(self.path(name), spec)
 
+    def paths(self, *names):
+        return {name: self.path(name) for name in names}
+
     def _write_source(self, documents, queries):
         texts = [self.originals[i] for i in documents]
         corpus = pl.DataFrame({"_id": [f"d{i}" for i in documents], "text": texts}).with_columns(
@@ -102,12 +105,10 @@ class Domain:
             **LABELS,
             corpus=self.path("source_corpus"),
             queries=self.path("source_queries"),
-            text_parts=self.path("text_parts"),
-            translations=self.path("translations"),
+            **self.paths("text_parts", "translations", "translated"),
             prefixes=prefixes,
             refusals=refusals,
             step=7,
-            translated=self.path("translated"),
             suspects=self.path("refusal_suspects"),
             dropped=self.path("mark.dropped"),
             flow=self.path("mark.flow"),
@@ -124,10 +125,7 @@ class Domain:
     def clean(self, *, judged=True, relocate=False, outliers=None):
         run_clean_translations(
             **LABELS,
-            source_corpus=self.path("source_corpus"),
-            source_queries=self.path("source_queries"),
-            source_qrels=self.path("source_qrels"),
-            translated=self.path("translated"),
+            **self.paths("source_corpus", "source_queries", "source_qrels", "translated"),
             verdicts=self.path("verdicts") if judged else None,
             clean=CleanParams(
                 relocate,
@@ -135,17 +133,12 @@ class Domain:
                 length_tokenizer="words",
                 step=8,
             ),
-            corpus=self.path("corpus"),
-            queries=self.path("queries"),
-            qrels=self.path("qrels"),
+            **self.paths("corpus", "queries", "qrels"),
             dropped=self.path("clean.dropped"),
             flow=self.path("clean.flow"),
         )
-        return (
-            self.read("corpus", CORPUS),
-            self.read("queries", QUERIES),
-            self.read("qrels", QRELS),
-        )
+        specs = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
+        return [self.read(name, spec) for name, spec in specs.items()]
 
     def reasons(self, stage):
         rows = self.read(f"{stage}.dropped", ATTRITION).select("unit", "item_id", "reason").rows()
