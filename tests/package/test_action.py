@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from psibench.cli import build_parser
 from psibench.commands.score_example import FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,3 +68,5 @@ def test_the_example_calls_what_the_action_takes():
     called = [step["with"] for step in steps if "psibench/" in step.get("uses", "")]
     assert called
     assert all(set(given) <= set(known) for given in called)
+    for words in (shlex.split(given["arguments"]) for given in called):
+        assert build_parser(words[0]).parse_args(words).command == words[0]
