@@ -91,8 +91,7 @@ def test_blocks_give_the_rows_and_vectors_of_the_whole(tmp_path, paths, request,
     assert_vectors_close(again, vectors, dtype=fields.get("dtype", "float32"))
 
 
-@pytest.mark.parametrize("entry", [TRANSFORMER, STATIC], ids=["transformer", "static"])
-@pytest.mark.parametrize("n", [1, 7])
+@pytest.mark.parametrize(("entry", "n"), [(TRANSFORMER, 7), (STATIC, 1)], ids=["7", "1"])
 def test_shards_give_the_table_and_the_vectors_of_one_job(tmp_path, paths, small_blocks, entry, n):
     whole, vectors = encode(paths, entry, tmp_path / "whole")
     names = [f"{number}-of-{n}" for number in range(n, 0, -1)]  # in any order

@@ -124,8 +124,7 @@ class SlurmProject(Project):
     def resumed(self) -> None:
         """See that the last encoding job had less to do than everything."""
         log = (self.folder / f"logs/tiny/encode/{MODEL}/eng-Latn.log").read_text()
-        counts = re.findall(r"general, \w+: (\d+) distinct texts, (\d+) encoded now", log)
-        n_texts, n_new = (sum(int(count[k]) for count in counts) for k in (0, 1))
+        n_new, n_texts = map(int, re.findall(r"encoded (\d+) of (\d+) texts", log)[-1])
         assert n_texts == N_TEXTS, log
         assert 0 < n_new < n_texts, log
 

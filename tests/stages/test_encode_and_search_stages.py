@@ -104,10 +104,10 @@ def test_encoded_texts_are_searched_with_ties_by_id(tmp_path, entry):
 def test_encoding_again_asks_the_model_nothing(tmp_path, caplog):
     caplog.set_level("INFO")
     first = encode(tmp_path, STATIC)
-    assert "encoded 5 texts" in caplog.text  # of six two are equal
+    assert "encoded 5 of 5 texts" in caplog.text  # of six two are equal
     caplog.clear()
     assert encode(tmp_path, STATIC, output="again.parquet").equals(first)
-    assert "encoded 0 texts" in caplog.text
+    assert "encoded 0 of 5 texts" in caplog.text
 
 
 @pytest.mark.parametrize("block_mib", [8, 0])  # documents are in memory, or read block by block

@@ -62,10 +62,9 @@ def test_killed_run_encodes_only_what_was_missing(tmp_path: Path) -> None:
     project.run("--rerun-incomplete", "results/psi_table.csv")
 
     log = (project.folder / "logs/tiny/encode/one/eng-Latn.log").read_text()
-    match = re.search(r"general, document: (\d+) distinct texts, (\d+) encoded now", log)
+    match = re.search(r"encoded (\d+) of (\d+) texts", log)
     assert match is not None
-    assert int(match[1]) == N_CONTEXTS
-    assert N_CONTEXTS - int(match[2]) >= stored_texts
+    assert int(match[2]) - int(match[1]) >= stored_texts
 
     whole = slow_project(tmp_path / "whole")
     whole.run("results/psi_table.csv")

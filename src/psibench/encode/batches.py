@@ -26,14 +26,17 @@ class EncodeStats:
 
     Attributes
     ----------
+    asked
+        Texts, with what the store had.
     texts, tokens
-        Encoded now, without what the store had.
+        Encoded now.
     padded_tokens
         Tokens computed: texts times the longest of their batch.
     seconds
         Wall-clock time of encoding: computing and writing.
     """
 
+    asked: int = 0
     texts: int = 0
     tokens: int = 0
     padded_tokens: int = 0
@@ -48,8 +51,9 @@ class EncodeStats:
         """Log what was done and how fast."""
         seconds = self.seconds or 1.0
         logger.info(
-            "encoded %d texts, %d tokens in %.1f s (%.0f tokens/s, %.1f %% padding)",
-            self.texts, self.tokens, self.seconds, self.tokens / seconds, 100 * self.padding_share,
+            "encoded %d of %d texts, %d tokens in %.1f s (%.0f tokens/s, %.1f %% padding)",
+            self.texts, self.asked, self.tokens, self.seconds, self.tokens / seconds,
+            100 * self.padding_share,
         )  # fmt: skip
 
 
@@ -93,18 +97,13 @@ class TextEncoding:
         self._written = time.perf_counter()
         self._slowest_write_s = 0.0
 
-    def add(self, keys: Sequence[bytes], items: Sequence[TokenizedText]) -> int:
+    def add(self, keys: Sequence[bytes], items: Sequence[TokenizedText]) -> None:
         """Encode those of some texts that the store lacks, the longest first.
 
         Parameters
         ----------
         keys
             Address per text, its salt included; none that an earlier call had.
-
-        Returns
-        -------
-        int
-            Texts encoded.
 
         Raises
         ------
@@ -113,6 +112,7 @@ class TextEncoding:
         """
         began = time.perf_counter()
         todo = self._store.missing(keys)
+        self.stats.asked += len(keys)
         self._advance(len(keys) - len(todo))
         for place, vectors in self._encode(todo, keys, items):
             self.stats.texts += 1
@@ -124,7 +124,6 @@ class TextEncoding:
                 self._write()
             self._advance(1)
         self.stats.seconds += time.perf_counter() - began
-        return len(todo)
 
     def finish(self) -> None:
         """Write what is not written yet."""

@@ -104,13 +104,8 @@ class Shard:
         return int.from_bytes(key[:8]) % self.n == self.number - 1
 
 
-@dataclass(frozen=True)
-class Block:
-    """Distinct texts of one source: addresses and tokens."""
-
-    source: int
-    keys: list[bytes]
-    items: list[TokenizedText]
+Block = tuple[list[bytes], list[TokenizedText]]
+"""Distinct texts of one source: addresses and tokens."""
 
 
 def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> Iterator[Block]:
@@ -119,11 +114,11 @@ def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> It
     A block has at most ``BLOCK_CHARS`` characters, or one text.
     """
     seen: set[bytes] = set()
-    for number, source in enumerate(sources):
+    for source in sources:
         new = _new_texts(source, encoder.salt(source.role), shard, seen)
         for block in in_blocks(new, lambda keyed: len(keyed[1]), BLOCK_CHARS):
-            items = encoder.tokenize([text for _, text in block], source.role)
-            yield Block(number, [key for key, _ in block], items)
+            keys, texts = map(list, zip(*block, strict=True))
+            yield keys, encoder.tokenize(texts, source.role)
 
 
 def _new_texts(
@@ -186,27 +181,23 @@ def run_encode(
     vectors = open_store(
         model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
     )
-    frames, counts = [pl.DataFrame(schema=ENCODED)], [[0, 0] for _ in sources]
+    frames = [pl.DataFrame(schema=ENCODED)]
     with (
         watched_stop() as stop,
         Progress(f"encoding {model}", total=n_texts // part.n, unit="texts") as progress,
     ):
         encoding = TextEncoding(encoder, vectors, settings, stop=stop, advance=progress.advance)
         try:
-            for block in prefetched(read_blocks(encoder, sources, part)):
-                seen = [(item.n_tokens, item.visible_char_end) for item in block.items]
-                rows = [(key, *pair) for key, pair in zip(block.keys, seen, strict=True)]
+            for keys, items in prefetched(read_blocks(encoder, sources, part)):
+                rows = [
+                    (key, item.n_tokens, item.visible_char_end)
+                    for key, item in zip(keys, items, strict=True)
+                ]
                 frames.append(pl.DataFrame(rows, schema=ENCODED, orient="row"))
-                counts[block.source][0] += len(block.keys)
-                counts[block.source][1] += encoding.add(block.keys, block.items)
+                encoding.add(keys, items)
             encoding.finish()
         finally:
             encoding.stats.log()
-    for source, (n_distinct, n_new) in zip(sources, counts, strict=True):
-        logger.info(
-            "%s, %s: %d distinct texts, %d encoded now",
-            source.domain, source.role, n_distinct, n_new,
-        )  # fmt: skip
     params = retrieval_params(entry) | {
         "dtype": dtype,
         "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
