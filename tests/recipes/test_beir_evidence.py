@@ -82,16 +82,10 @@ def scifact(tmp_path: Path) -> tuple[str, dict]:
         {"1": "zinc lowers fever", "3": "iron is light", "5": "tin", "9": "of another split"},
         [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1)],
     )
-    evidence_of = {
-        1: {"4983": [{"sentences": [2], "label": "SUPPORT"}]},
-        3: {},
-        5: {"4983": [{"sentences": [0], "label": "SUPPORT"}]},
-        9: {"4983": [{"sentences": [0], "label": "CONTRADICT"}]},
-    }
-    claims = jsonl(
-        tmp_path / "claims_dev.jsonl",
-        *({"id": key, "claim": "", "evidence": found} for key, found in evidence_of.items()),
-    )
+    columns = ("id", "evidence_doc_id", "evidence_sentences")
+    rows = [(1, "4983", [2]), (3, "", []), (5, "4983", [0]), (9, "4983", [0])]
+    records = (dict(zip(columns, row, strict=True)) for row in rows)
+    claims = jsonl(tmp_path / "claims_dev.jsonl", *records)
     abstracts = jsonl(
         tmp_path / "abstracts.jsonl",
         {"doc_id": 4983, "title": "", "abstract": [FIRST, SECOND, THIRD]},
@@ -151,16 +145,11 @@ def fever(tmp_path: Path) -> tuple[str, str]:
 def test_fevers_numbered_sentences_come_from_its_pages(tmp_path):
     path, pages = fever(tmp_path)
     decomposed = PAGE.replace("é", "e\u0301")
-    claims = jsonl(
-        tmp_path / "paper_test.jsonl",
-        {
-            "id": 137334,
-            "label": "SUPPORTS",
-            "evidence": [[[289914, 283015, decomposed, 1]], [[1, 2, decomposed, 1]]],
-        },
-        {"id": 7, "label": "SUPPORTS", "evidence": [[[3, 4, "Paris", 0]]]},
-        {"id": 8, "label": "NOT ENOUGH INFO", "evidence": [[[5, None, None, None]]]},
-    )
+    columns = ("id", "evidence_wiki_url", "evidence_sentence_id")
+    # a row for each sentence, of claims without evidence one without a page
+    rows = [(137334, decomposed, 1), (137334, decomposed, 1), (7, "Paris", 0), (8, "", -1)]
+    records = (dict(zip(columns, row, strict=True)) for row in rows)
+    claims = jsonl(tmp_path / "paper_test.jsonl", *records)
     evidence = {"layout": "fever", "source": files(claims), "documents": files(pages)}
     assert found(build(path, evidence)) == {
         "137334": (PAGE, "It was shot in Philadelphia"),
@@ -172,14 +161,17 @@ def test_fevers_numbered_sentences_come_from_its_pages(tmp_path):
 # --- HotpotQA
 
 HOTPOT = {
-    "_id": "5a8b57f25542995d1e6f1371",
+    "id": "5a8b57f25542995d1e6f1371",
     "question": "Are both rivers?",
-    "supporting_facts": [["Elbe", 1], ["Alps", 0]],
-    "context": [
-        ["Rhine", ["The Rhine is a river."]],
-        ["Alps", ["The Alps are mountains.", " They are high."]],
-        ["Elbe", ["The Elbe has 1,094 km.", " It is a river."]],
-    ],
+    "supporting_facts": {"title": ["Elbe", "Alps"], "sent_id": [1, 0]},
+    "context": {
+        "title": ["Rhine", "Alps", "Elbe"],
+        "sentences": [
+            ["The Rhine is a river."],
+            ["The Alps are mountains.", " They are high."],
+            ["The Elbe has 1,094 km.", " It is a river."],
+        ],
+    },
 }
 
 
@@ -191,15 +183,15 @@ def test_hotpotqas_first_supporting_fact_is_found_by_the_title_of_its_paragraph(
             "39": ("Elbe", "The Elbe has 1,094 km. It is a river."),
             "40": ("Rhine", "The Rhine is a river."),
         },
-        {HOTPOT["_id"]: HOTPOT["question"]},
-        [(HOTPOT["_id"], "12", 1), (HOTPOT["_id"], "39", 1)],
+        {HOTPOT["id"]: HOTPOT["question"]},
+        [(HOTPOT["id"], "12", 1), (HOTPOT["id"], "39", 1)],
     )
-    questions = tmp_path / "hotpot_dev_distractor_v1.json"
+    questions = tmp_path / "hotpot.json"
     questions.write_text(json.dumps([HOTPOT]))
     evidence = {"layout": "hotpotqa", "source": files(str(questions))}
     for titles in (True, False):
         built = build(path, evidence, titles=titles)
-        assert found(built) == {HOTPOT["_id"]: ("39", "It is a river.")}
+        assert found(built) == {HOTPOT["id"]: ("39", "It is a river.")}
         assert built.qrels.height == 2
 
 
@@ -367,7 +359,9 @@ def test_a_query_whose_positive_is_not_in_the_corpus_is_dropped_with_the_reason(
 
 def test_evidence_of_another_dataset_is_refused(tmp_path):
     path, evidence = scifact(tmp_path)
-    other = jsonl(tmp_path / "other.jsonl", {"id": 1, "evidence": {}})
+    other = jsonl(
+        tmp_path / "other.jsonl", {"id": 77, "evidence_doc_id": "", "evidence_sentences": []}
+    )
     with pytest.raises(InputError, match=r"none of 3 queries was found.*not_annotated"):
         build(path, evidence | {"source": files(other)})
 

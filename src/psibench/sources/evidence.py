@@ -4,7 +4,7 @@ BEIR says which documents are relevant; which of their sentences are evidence st
 datasets' own files. SciFact and FEVER number the sentences of abstracts and pages that have to be
 read beside, HotpotQA gives the paragraphs with its questions, Climate-FEVER quotes its sentences.
 MS MARCO has documents and passages for the same queries: a query's relevant passage is looked for
-in its relevant document. Files and the tables of the hub are read. A layout of our own, ``quotes``,
+in its relevant document. Records are as in the tables on the hub. A layout of our own, ``quotes``,
 says what is evidence in any other dataset: a query, a document, one or several quotes of it.
 """
 
@@ -147,44 +147,24 @@ def _numbered(query_id: str, pairs: Iterable[tuple[str, int]]) -> list[Annotatio
 
 def _scifact(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     query_id = require_id(record["id"], "id", origin=origin)
-    if "evidence_doc_id" in record:  # the hub's table: a row per set of sentences
-        document, numbers = str(record["evidence_doc_id"]), record["evidence_sentences"]
-        return _numbered(query_id, ((document, number) for number in numbers if document))
-    return _numbered(
-        query_id,
-        (
-            (str(document), number)
-            for document, rationales in record["evidence"].items()
-            for rationale in rationales
-            for number in rationale["sentences"]
-        ),
-    )
+    document, numbers = str(record["evidence_doc_id"]), record["evidence_sentences"]
+    return _numbered(query_id, ((document, number) for number in numbers if document))
 
 
 def _fever(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     query_id = require_id(record["id"], "id", origin=origin)
-    if "evidence_wiki_url" in record:  # the hub's table: a row per sentence
-        page, number = record["evidence_wiki_url"], record["evidence_sentence_id"]
-        return _numbered(query_id, [(page, number)] if page and number >= 0 else [])
-    return _numbered(
-        query_id,
-        (
-            (page, number)
-            for sentences in record.get("evidence") or []
-            for _, _, page, number in sentences
-            if page is not None and number is not None
-        ),
-    )
+    page, number = record["evidence_wiki_url"], record["evidence_sentence_id"]
+    return _numbered(query_id, [(page, number)] if page and number >= 0 else [])
 
 
 def _hotpotqa(record: Mapping[str, Any], origin: str) -> list[Annotation]:
-    name = "_id" if "_id" in record else "id"
     facts, context = record["supporting_facts"], record["context"]
-    if isinstance(facts, Mapping):  # the hub's table: lists in place of pairs
-        facts = zip(facts["title"], facts["sent_id"], strict=True)
-        context = zip(context["title"], context["sentences"], strict=True)
-    paragraphs = {page_key(title): tuple(sentences) for title, sentences in context}
-    marked = _numbered(require_id(record[name], name, origin=origin), facts)
+    paragraphs = {
+        page_key(title): tuple(sentences)
+        for title, sentences in zip(context["title"], context["sentences"], strict=True)
+    }
+    pairs = zip(facts["title"], facts["sent_id"], strict=True)
+    marked = _numbered(require_id(record["id"], "id", origin=origin), pairs)
     for one in marked:
         one.sentences = paragraphs.get(one.document, ())
     return marked
@@ -220,18 +200,18 @@ def _quotes(record: Mapping[str, Any], origin: str) -> list[Annotation]:
 
 
 READERS: Mapping[str, tuple[Callable[..., list[Annotation]], tuple[str, ...]]] = {
-    "scifact": (_scifact, ("id", "evidence")),
-    "fever": (_fever, ("id", "evidence")),
-    "hotpotqa": (_hotpotqa, ("_id", "id", "supporting_facts", "context")),
+    "scifact": (_scifact, ("id", "evidence_doc_id", "evidence_sentences")),
+    "fever": (_fever, ("id", "evidence_wiki_url", "evidence_sentence_id")),
+    "hotpotqa": (_hotpotqa, ("id", "supporting_facts", "context")),
     "climate-fever": (_climate_fever, ("claim_id", "evidences")),
     "msmarco": (_msmarco, ("query-id", "corpus-id", "score")),
     "quotes": (_quotes, ("query_id", "document_id", "quotes")),
 }
 """How a record is read, and what of it."""
 EXPECTED = {
-    "scifact": "id and evidence: {document: [{sentences: [0, ...], label}]}",
-    "fever": "id and evidence: [[[annotation, evidence, page, sentence], ...], ...]",
-    "hotpotqa": "_id, supporting_facts: [[title, sentence], ...], context: [[title, [text]], ...]",
+    "scifact": "id, evidence_doc_id, evidence_sentences: a row for each set of sentences",
+    "fever": "id, evidence_wiki_url, evidence_sentence_id: a row for each sentence",
+    "hotpotqa": "id, supporting_facts: {title, sent_id}, context: {title, sentences}",
     "climate-fever": "claim_id and evidences: [{article, evidence, evidence_label}, ...]",
     "msmarco": "query-id, corpus-id and score: a passage and its grade",
     "quotes": "query_id, document_id and quotes: a text or a list of texts",
