@@ -19,8 +19,6 @@ from psibench.text.segments import POSITIONS
 from psibench.train.results import TABLES
 from psibench.translate.quality import JUDGE_TRANSLATION
 
-MAX_EXAMPLE_DOMAINS = 3
-
 
 def summary_names(plan: Plan) -> list[str]:
     """Return the names of the tables over all benchmarks, as files of results/ are called."""
@@ -209,20 +207,14 @@ def language_files(plan: Plan) -> list[dict[str, Any]]:
 
 
 def example_files(plan: Plan) -> list[dict[str, str]]:
-    """Return the domains that examples are taken from: labels, ``corpus`` and ``queries``.
-
-    Up to three domains per language, at equal distances, the first and the last among them.
-    """
+    """Return where examples are taken from, each language's first domain: labels and tables."""
     found = []
     for name, planned in plan.queried.items():
         for lang in planned.languages:
-            domains = planned.domains(lang)
-            n = min(len(domains), MAX_EXAMPLE_DOMAINS)
-            for place in range(n):
-                domain = domains[round(place * (len(domains) - 1) / max(1, n - 1))]
-                folder = f"results/{name}/data/{lang}/{domain}"
-                tables = {table: f"{folder}/{table}.parquet" for table in ("corpus", "queries")}
-                found.append({"benchmark": name, "lang": lang, "domain": domain, **tables})
+            domain = planned.domains(lang)[0]
+            folder = f"results/{name}/data/{lang}/{domain}"
+            tables = {table: f"{folder}/{table}.parquet" for table in ("corpus", "queries")}
+            found.append({"benchmark": name, "lang": lang, "domain": domain, **tables})
     return found
 
 

@@ -26,29 +26,26 @@ Example = dict[str, Any]
 def read_examples(files: Sequence[Mapping[str, str]]) -> dict[str, list[dict[str, Any]]]:
     """Read three queries per language and the documents that hold their evidence.
 
-    ``files`` are plain data as `psibench.plan.summaries.example_files` gives them. The
-    three are divided among a language's domains. Ids are read first, then the rows needed.
+    ``files`` are plain data as `psibench.plan.summaries.example_files` gives them, one domain per
+    language. Ids are read first, then the rows needed.
 
     Returns by benchmark a group for each language in the order given: its ``name``, ``language``,
     the ``tag`` that HTML has for it, and ``examples``. Raises InputError if a table cannot be read.
     """
-    of_language: dict[tuple[str, str], list[Mapping[str, str]]] = {}
-    for one in files:
-        of_language.setdefault((one["benchmark"], one["lang"]), []).append(one)
     found: dict[str, list[dict[str, Any]]] = {}
-    for (benchmark, language), parts in of_language.items():
-        shares = [len(range(place, N_EXAMPLES, len(parts))) for place in range(len(parts))]
-        read = [one for part in zip(parts, shares, strict=True) for one in _read(*part)]
+    for one in files:
+        language = one["lang"]
         group = {"name": english_name(language), "language": language, "tag": html_lang(language)}
-        if read:
-            found.setdefault(benchmark, []).append(group | {"examples": read})
+        if examples := _read(one):
+            found.setdefault(one["benchmark"], []).append(group | {"examples": examples})
     return found
 
 
-def _read(files: Mapping[str, str], n: int) -> list[Example]:
-    """Read the ``n`` queries with the smallest hash: the same in every run and every language."""
+def _read(files: Mapping[str, str]) -> list[Example]:
+    """Read the queries with the smallest hash: the same in every run and every language."""
     every = read_columns(files["queries"], QUERIES, ["_id"])["_id"]
-    ids = sorted(every, key=lambda name: hashlib.blake2b(name.encode(), digest_size=8).digest())[:n]
+    hashed = sorted(every, key=lambda name: hashlib.blake2b(name.encode(), digest_size=8).digest())
+    ids = hashed[:N_EXAMPLES]
     names = QUERIES.column_names
     queries = read_columns(files["queries"], QUERIES, names, optional=EXTRA_COLUMNS, ids=ids)
     documents = queries["pos_corpus_id"].unique().to_list()

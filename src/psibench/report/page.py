@@ -93,7 +93,7 @@ class ReportInput(Scored):
     probes: str = ""
 
 
-@stage("report", version=8)
+@stage("report", version=9)
 def run_report(
     *,
     psi_table: str | Path,
