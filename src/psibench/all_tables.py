@@ -3,7 +3,7 @@
 A table is declared beside the stage that writes it; those of several capabilities in `tables`.
 """
 
-from psibench.filters import audit, margin_counts, negatives, study, verify
+from psibench.filters import audit, margin_counts, negatives, position_shift, verify
 from psibench.probes import comparison, cosines, reading, regression, retrieval, saliency
 from psibench.probes import tables as probe_tables
 from psibench.tables import build_schemas, schemas
@@ -11,7 +11,7 @@ from psibench.tables.spec import TableSpec
 from psibench.train import results, sampling
 
 DECLARED_IN = (
-    *(schemas, build_schemas, verify, margin_counts, negatives, audit, study),
+    *(schemas, build_schemas, verify, margin_counts, negatives, audit, position_shift),
     *(probe_tables, cosines, retrieval, regression, saliency, reading, comparison),
     *(sampling, results),
 )

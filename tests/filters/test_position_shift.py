@@ -3,7 +3,7 @@ import math
 import polars as pl
 import pytest
 
-from psibench.filters.study import POSITION_SHIFT, position_shift
+from psibench.filters.position_shift import POSITION_SHIFT, position_shift
 from psibench.tables import conform
 from psibench.text.segments import POSITIONS
 

@@ -59,8 +59,6 @@ def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan)
     of_pair = paths.text_filter_tables(plan, "x", static, ENG, SPA, ENG, table="corpus")
     assert of_pair == corpus("x", ENG, "b")
     assert paths.text_filter_tables(plan, "x-raw", static, ENG, table="corpus") == []
-    assert plan.prior_encoding_source("x-candidates", "minilm-static", ENG) == ["x-raw"]
-    assert plan.prior_encoding_source("x-raw", "minilm-static", ENG) == []
 
 
 def test_runs_of_the_raw_view_are_read_once_and_not_those_a_job_writes_itself():
@@ -89,12 +87,6 @@ def test_a_reranker_waits_for_those_before_it_in_its_panel(plan):
     before = {"portion": "", "of": "false_negatives"}
     pairs = paths.score_tables(plan, "x", ENG, reranker=PANEL[0], **before)
     assert pairs == [f"{folder}/pair_scores/{PANEL[1]}.parquet"]
-
-
-def test_filters_can_be_studied_where_two_rerankers_can_disagree(plan):
-    found = paths.study_tables(plan, ["cells"])
-    assert found == [f"results/x/study/{lang}/cells.csv" for lang in (ENG, SPA)]
-    assert paths.study_tables(plan_of(verify={"rerankers": PANEL[:1]}), ["cells"]) == []
 
 
 def test_the_largest_domain_is_bounded_by_three_times_an_equal_share(plan):

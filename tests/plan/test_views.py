@@ -73,7 +73,6 @@ def test_views_with_rows_of_their_own_stand_behind_their_benchmark(plan):
         ("having tiny", ["full"]),
         ("having grade", ["full", "purged"]),
         ("having audit", ["full"]),
-        ("studied", ["full"]),  # one reranker alone has nobody to agree with
         ("margin", ["full"]),
         ("verified", ["purged"]),
         # One is evaluated, one recalls, one chooses the personas of `bare`.
@@ -158,9 +157,7 @@ def test_grades_decide_by_the_rule_given_or_by_that_of_the_recipes_paper(name, g
         ("full-raw", "full-raw", "full-raw"),
         ("full", "full-raw", "full-raw"),  # queries left, all documents stayed
         ("full-tiny", "full-raw", "full-raw"),
-        ("full-candidates", "full-candidates", "full-candidates"),  # more queries
         ("purged-raw", "purged-raw", "purged-raw"),
-        ("purged-candidates", "purged-candidates", "purged-candidates"),
         ("purged", "purged-raw", "purged"),  # documents left: other documents are the best now
         ("bare", "bare", "bare"),
         ("direct", "direct", "direct"),

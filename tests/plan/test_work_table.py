@@ -256,7 +256,6 @@ def test_one_view_alone_is_cut_into_shards():
     for language, first in (("eng-Latn", "mine-raw"), ("deu-Latn", "mine")):
         counts = {name: encoding_jobs(plan, name, "m", language) for name in plan.named}
         assert [name for name, n in counts.items() if n > 1] == [first]
-    assert plan.prior_encoding_source("mine", "m", "eng-Latn") == ["mine-raw"]
 
 
 def test_scores_of_a_filter_are_cut_by_their_minutes(folder):

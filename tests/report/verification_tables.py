@@ -8,7 +8,7 @@ from report_tables import bucket_rows, frame, psi_row, report_input
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.negatives import JUDGEMENTS
-from psibench.filters.study import shift_table
+from psibench.filters.position_shift import shift_table
 from psibench.report.page import ReportInput
 from psibench.report.views import BenchmarkInfo, ModelInfo
 from psibench.tables.build_schemas import FLOW

@@ -26,15 +26,12 @@ from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import PSI_TABLE
 
 BUILD = f"results/{CHAIN}/build/eng-Latn"
-STUDY = f"results/{CHAIN}/study/eng-Latn"
 TARGETS = [
     "results/psi_table.csv",
     f"results/{CHAIN}/attrition.parquet",
     f"results/{ABOVE}/attrition.parquet",
     f"results/{CONTROLLED}/attrition.parquet",
     f"{BUILD}/audit_table.parquet",
-    f"{STUDY}/thresholds.csv",
-    f"{STUDY}/threshold_psi.csv",
 ]
 PAIR = "eng-Latn-eng-Latn"
 AFTER_REMOVAL = {
@@ -171,15 +168,6 @@ def test_a_run_of_the_raw_view_is_the_benchmarks_by_its_own_queries(chain: Proje
         assert 0 < run["query_id"].n_unique() < raw["query_id"].n_unique()
 
 
-def test_a_study_counts_every_threshold_over_all_candidates(chain: Project) -> None:
-    flow = read(chain, CHAIN, "flow", "flow").filter(stage="margin").row(0, named=True)
-    counts = pl.read_csv(chain.folder / STUDY / "thresholds.csv")
-    assert counts.filter(condition="all")["n"].to_list() == [flow["entered"]]
-    assert counts.filter("is_configured")["n"].to_list() == [flow["kept"]]
-    assert len(ids(chain, f"{CHAIN}-candidates")) == flow["entered"]
-    assert chain.planned("study") == {"table_csv": 1, "study": 1}  # two are there already
-
-
 def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy: Project) -> None:
     config = chain_copy.read_config()
     config["benchmarks"][CHAIN]["verify"]["threshold"] = 0.68
@@ -190,7 +178,6 @@ def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy
         **{"assemble_raw": 1, "score_pairs": 2, "negatives": 1},
         # One run of the raw view serves its recall, the benchmark and its tiny subset.
         **{"judge_pairs": 3, "search_lexical": 1, "score": 1, "score_shared": 2},
-        **{"filter_study": 1, "table_csv": 2},
     }
     before, started = ids(chain_copy, f"{CHAIN}-raw"), time.time()
     chain_copy.run(f"{BUILD}/pair_scores/{LEXICAL[0]}.parquet")

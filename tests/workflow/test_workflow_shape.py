@@ -36,7 +36,7 @@ def test_every_rule_of_a_stage_declares_what_a_node_needs(rules) -> None:
     assert {name: found for name, found in lacking.items() if found} == {}
     logs = [log for rule in rules.values() for log in rule["log"]]
     assert len(set(logs)) == len(logs)
-    assert {name for name, rule in rules.items() if not rule["stage"]} == {"all", "probes", "study"}
+    assert {name for name, rule in rules.items() if not rule["stage"]} == {"all", "probes"}
 
 
 def profile(name: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_every_rule_that_loads_a_model_gets_a_gpu_on_a_cluster(rules) -> None:
     on_gpu = {name for name, own in given.items() if own.get("slurm_partition") == "gpu"}
     without = {"search_vectors", "recall_vectors"}  # exact search, blocked: threads instead
     loading = {name for name, rule in rules.items() if rule["environment"] == "gpu"}
-    assert {"encode", "encode_shard", "score_all_parts", "ask_vllm"} <= loading
+    assert {"encode", "encode_shard", "score_parts", "ask_vllm"} <= loading
     assert on_gpu == loading - without
     # A language model that vLLM runs has the GPUs of its entry.
     named = {name for name in given if name.endswith("_vllm")}

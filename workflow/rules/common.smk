@@ -158,10 +158,6 @@ recall_depth = setting("false_negatives.recall.top_k")
 largest_share = per_job(jobs.largest_share)
 # Of a job that runs a network. How work is cut, on what it runs: no reason to rerun, hence no params.
 on_device = {"gpu": per_job(jobs.gpus), "device": settings.encoding.device}
-prior_encodings = expand(
-    "results/{source}/encodings/{{model}}/{{lang}}.parquet",
-    source=per_job(Plan.prior_encoding_source),
-)
 encoded_before_probe = per_job(paths.encoded_before_probe)
 
 

@@ -21,8 +21,6 @@ use rule on_gpu as encode with:
     input:
         **texts,
         checkpoint=per_job(paths.model_inputs),
-        # Views share texts: one after the other, so that each text is encoded once.
-        earlier=lambda wildcards: ancient(prior_encodings(wildcards)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
     wildcard_constraints:
@@ -93,7 +91,6 @@ use rule on_cpu as embed_api with:
     input:
         **texts,
         tokenizer=per_job(paths.model_inputs),
-        earlier=lambda wildcards: ancient(prior_encodings(wildcards)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
         usage="results/{benchmark}/encodings/{model}/{lang}.usage.parquet",

@@ -45,8 +45,8 @@ GIVEN_OTHERWISE = {
 }
 """Options of Snakemake that would make it run something else than what was checked."""
 TARGETS = (
-    "A config ends in .yaml; targets are files of results/ (results/psi_table.csv), `probes` and "
-    "`study`. For a folder of texts: `psibench init NAME --corpus FOLDER`"
+    "A config ends in .yaml; targets are files of results/ (results/psi_table.csv), and "
+    "`probes`. For a folder of texts: `psibench init NAME --corpus FOLDER`"
 )
 
 
@@ -58,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CONFIG|TARGET",
         help="your config, which ends in .yaml (shipped:presets/squad_posq.yaml is one of "
         "psibench's; of several each is laid over the one before; without any, the embedded "
-        "default); files of results/ to make, or `probes`, "
-        "`study` (without any, the PSI table and the report)",
+        "default); files of results/ to make, or `probes` "
+        "(without any, the PSI table and the report)",
     )
     parser.add_argument(
         "--profile",

@@ -1,6 +1,6 @@
 """Counts of queries by margin: at each threshold, and by length bin.
 
-These are Controlled's tables 6 and 8; the filter study counts by position at other thresholds, too.
+These are Controlled's tables 6 and 8.
 """
 
 from collections.abc import Iterator, Sequence

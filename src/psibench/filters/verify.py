@@ -112,14 +112,13 @@ class VerifySection(FilterSection):
         """Reason code of a query, from the ``lead`` that decides on it; null if it is kept."""
         return pl.when(~self.keeps).then(pl.lit(self.failure_code))
 
-    def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
+    def score_params(self, reranker: str) -> dict[str, Any]:
         """Return the section's data that decide which queries and parts a reranker scores.
 
-        They are the rule and the rerankers up to this one; with ``complete`` this one alone, so
-        that it scores every query. Balancing and its seed are left out.
+        They are the rule and the rerankers up to this one. Balancing and its seed are left out.
         """
-        before = [] if complete else self.rerankers[: self.rerankers.index(reranker)]
-        chosen = self.model_copy(update={"rerankers": [*before, reranker]})
+        panel = self.rerankers[: self.rerankers.index(reranker) + 1]
+        chosen = self.model_copy(update={"rerankers": panel})
         return chosen.model_dump(mode="json", exclude={"balance", "seed"})
 
 
@@ -181,10 +180,9 @@ class VerifyMargin(VerifySection):
         reason = pl.when(is_behind).then(pl.lit(self.failure_code)).otherwise(pl.lit(MARGIN_BELOW))
         return pl.when(~self.keeps).then(reason)
 
-    def score_params(self, reranker: str, *, complete: bool = False) -> dict[str, Any]:
+    def score_params(self, reranker: str) -> dict[str, Any]:
         """Return the same with the floor as threshold: a higher one decides nothing here."""
-        params = super().score_params(reranker, complete=complete)
-        return params | {"threshold": 0.0 if complete else self.floor}
+        return super().score_params(reranker) | {"threshold": self.floor}
 
 
 Verify = Annotated[VerifyAgreement | VerifyNecessity | VerifyMargin, Field(discriminator="rule")]

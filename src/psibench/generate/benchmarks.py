@@ -144,8 +144,8 @@ def section_at(section: Benchmark, place: Place) -> Benchmark:
 
 # Views
 
-RAW, TINY, CANDIDATES = "raw", "tiny", "candidates"
-"""Before false negatives were removed; a small subset; every candidate, for filter studies."""
+RAW, TINY = "raw", "tiny"
+"""Before false negatives were removed; a small subset."""
 
 
 def view_id(benchmark: str, view: str) -> str:
@@ -161,14 +161,10 @@ def view_names(section: Benchmark) -> Iterator[str]:
         yield RAW
     if section.tiny is not None:
         yield TINY
-    if section.verify is not None:
-        yield CANDIDATES
 
 
 def evaluated_views(section: Benchmark) -> list[str]:
     """List the views that have rows in the result tables."""
     negatives = section.false_negatives if isinstance(section, GeneratedBenchmark) else None
-    left_out = {CANDIDATES}
-    if negatives is not None and not negatives.evaluate_raw:
-        left_out.add(RAW)
-    return [view for view in view_names(section) if view not in left_out]
+    is_raw_left_out = negatives is not None and not negatives.evaluate_raw
+    return [view for view in view_names(section) if view != RAW or not is_raw_left_out]

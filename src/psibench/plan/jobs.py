@@ -132,16 +132,11 @@ def reranker_entry(plan: Plan, reranker: str) -> dict[str, Any]:
     return reranker_params(plan.rerankers[reranker])
 
 
-def part_scoring(
-    plan: Plan, benchmark: str, reranker: str, *, complete: bool = False
-) -> dict[str, Any]:
-    """Return what decides a reranker's scores of the parts of a benchmark's documents.
-
-    ``complete`` scores every candidate.
-    """
+def part_scoring(plan: Plan, benchmark: str, reranker: str) -> dict[str, Any]:
+    """Return what decides a reranker's scores of the parts of a benchmark's documents."""
     verify = plan.benchmarks[benchmark].generated.verify
     assert verify is not None
-    return {"section": verify.score_params(reranker, complete=complete)} | _scorer(plan, reranker)
+    return {"section": verify.score_params(reranker)} | _scorer(plan, reranker)
 
 
 def pair_scoring(plan: Plan, benchmark: str, reranker: str) -> dict[str, Any]:

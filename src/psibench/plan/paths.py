@@ -129,7 +129,6 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "generated": [planned.id for planned in every if planned.is_generated],
         "raw": [name for name, planned in plan.views.items() if planned.view == RAW],
         **{f"having {key}": having(key) for key in SECTION_KEYS},
-        "studied": _studied(plan),
         "margin": margin,
         "verified": [name for name in verified if name not in margin],  # by another rule
         "translated": having("translate"),
@@ -149,12 +148,6 @@ def _is_purged(planned: PlannedBenchmark) -> bool:
 def _verify_section(plan: Plan, benchmark: str) -> VerifySection | None:
     section: VerifySection | None = getattr(plan.benchmarks[benchmark].section, "verify", None)
     return section
-
-
-def _studied(plan: Plan) -> list[str]:
-    """List the benchmarks with a filter study: those verified by two rerankers or more."""
-    sections = ((name, _verify_section(plan, name)) for name in plan.benchmarks)
-    return [name for name, verify in sections if verify and len(verify.rerankers) > 1]
 
 
 def _any_of(names: Iterable[str]) -> str:
@@ -414,17 +407,6 @@ def score_tables(
         build_table(plan, benchmark, lang, part, domain, table=f"{folder}/{name}{one}")
         for name in panel
         for one in chosen
-    ]
-
-
-def study_tables(plan: Plan, tables: Iterable[str]) -> list[str]:
-    """List the tables of every filter study."""
-    return [
-        f"results/{name}/study/{language}{part}/{table}.csv"
-        for name in _studied(plan)
-        for language in plan.benchmarks[name].native
-        for part in plan.benchmarks[name].parts[language]
-        for table in tables
     ]
 
 

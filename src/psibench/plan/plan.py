@@ -27,7 +27,6 @@ from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError, refuse, supported
 from psibench.filters.mixtures import Tiny
 from psibench.generate.benchmarks import (
-    CANDIDATES,
     RAW,
     TINY,
     Controlled,
@@ -302,25 +301,16 @@ class Plan:
         """Return the benchmark or view whose encodings table has this one's vectors.
 
         The raw view has the texts of a benchmark and of its tiny subset. It is encoded only if the
-        model searches for false negatives or the view is evaluated. The view of all candidates has
-        more texts; translations have no views.
+        model searches for false negatives or the view is evaluated. Translations have no views.
         """
         planned = self.named[benchmark]
-        if planned.view in (CANDIDATES, RAW) or lang in planned.translated:
+        if planned.view == RAW or lang in planned.translated:
             return benchmark
         raw = view_id(planned.base, RAW)
         is_wanted = raw in self.views and (
             RAW in planned.evaluated_views or model == planned.negatives.recall.model
         )
         return raw if is_wanted else planned.base
-
-    def prior_encoding_source(self, benchmark: str, model: str, lang: str) -> list[str]:
-        """List the benchmark or view that shares texts with this one and is encoded before it.
-
-        It is none or one: the view of all candidates comes after the benchmark's encodings.
-        """
-        first = self.encoding_source(self.named[benchmark].base, model, lang)
-        return [] if first == benchmark else [first]
 
     def run_source(self, benchmark: str, query_lang: str, corpus_lang: str) -> str:
         """Return the benchmark or view whose runs this one reuses (itself if it reuses none).

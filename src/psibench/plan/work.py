@@ -390,16 +390,13 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def _encoded(known: Planned) -> Iterator[Row]:
-    """Yield the rows of encodings.
-
-    Those of a view whose documents another view's jobs encode before are one job.
-    """
+    """Yield the rows of encodings."""
     plan, encoding = known.plan, known.plan.config.encoding
     for name, model, language in needed_encodings(plan):
         found, entry = known.texts(name, language), _untrained(plan, model)
         row, is_service = Row(name, language, "encode", model), isinstance(entry, EmbeddingApiModel)
         n_tokens = None if found is None else tokens_read(entry, found[0])
-        if not is_service and not plan.prior_encoding_source(name, model, language):
+        if not is_service:
             minutes = None if n_tokens is None else gpu_minutes(entry, n_tokens, encoding)
             row.jobs = known.jobs(row, minutes)
         if found is not None and n_tokens is not None:

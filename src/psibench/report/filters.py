@@ -11,7 +11,7 @@ from psibench.filters.audit import AUDIT_TABLE, RATES, wilson_interval
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.mixtures import RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
-from psibench.filters.study import position_shift
+from psibench.filters.position_shift import position_shift
 from psibench.metrics.aggregate import holm
 from psibench.report.published import read_published
 from psibench.report.tables import (
