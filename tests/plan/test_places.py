@@ -4,9 +4,9 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.plan.config import load_config
-from psibench.plan.paths import NEVER_MATCHES, translator_grades, wildcard_patterns
+from psibench.plan.paths import wildcard_patterns
 from psibench.plan.plan import make_plan
-from psibench.plan.summaries import language_files, ledger_places
+from psibench.plan.summaries import ledger_places
 
 DOCS = {"kind": "python_docs"}
 STAND_IN = {"llm": "stand-in"}
@@ -169,75 +169,6 @@ def test_patterns_tell_native_from_translated_languages():
     assert not native.fullmatch("results/x/data/spa-Latn/general/corpus.parquet")
     assert translated.fullmatch("results/x/build/spa-Latn/general/flow.parquet")
     assert not translated.fullmatch("results/y/build/spa-Latn/general/flow.parquet")
-
-
-def test_tasks_of_a_translation():
-    chosen = translate(
-        "spa-Latn",
-        clean={"refusals": {"llm": "stand-in-sentence"}},
-        quality={"llm": "stand-in-rare"},
-        shards=3,
-    )
-    plan = plan_of(b=controlled(translate=chosen))
-    benchmark = plan.benchmarks["b"]
-    asked = {name: one.section.llm for name, one in benchmark.tasks.items() if one.translates}
-    assert asked == {
-        "translate": "stand-in",
-        "judge_refusals": "stand-in-sentence",
-        "judge_translation": "stand-in-rare",
-    }
-    assert len(benchmark.task_shards("translate", "spa-Latn")) == 3
-    assert len(benchmark.task_shards("judge_refusals", "spa-Latn")) == 1
-    section = benchmark.asked("translate", "spa-Latn")
-    assert (section.source_language, section.target_language) == ("eng-Latn", "spa-Latn")
-    tables = benchmark.task_tables("translate", "spa-Latn")
-    assert tables["documents"] == ["results/b/data/eng-Latn/general/corpus.parquet"]
-    assert tables["text_parts"] == "results/b/build/eng-Latn/text_parts.parquet"
-    sample = benchmark.task_tables("judge_translation", "spa-Latn")
-    assert sample["documents"] == ["results/b/quality_sample.parquet"]
-    assert benchmark.asked_about("judge_translation", "spa-Latn") == ["all"]
-    assert benchmark.steps("spa-Latn", "flow") == [
-        "translate",
-        "mark_translations",
-        "judge_refusals",
-        "clean_translations",
-    ]
-    steps = [benchmark.flow_step(step) for step in benchmark.steps("spa-Latn", "flow")]
-    assert steps == sorted(steps)
-    assert set(plan.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
-    assert wildcard_patterns(plan)["compared_translators"] == NEVER_MATCHES
-
-
-def test_tasks_of_translators_that_are_compared():
-    quality = compared(one="stand-in-sentence", two="stand-in-rare")
-    plan = plan_of(b=controlled(translate=translate("spa-Latn", quality=quality)))
-    benchmark = plan.benchmarks["b"]
-    asked = {name: one.section.llm for name, one in benchmark.tasks.items() if one.translates}
-    assert asked == {
-        "translate": "stand-in",
-        "judge_translation": "stand-in",
-        "translator_1": "stand-in-sentence",
-        "judge_translator_1": "stand-in",
-        "translator_2": "stand-in-rare",
-        "judge_translator_2": "stand-in",
-    }
-    assert set(plan.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
-    assert wildcard_patterns(plan)["compared_translators"] == "b"
-    build = "results/b/build/spa-Latn"
-    assert translator_grades(plan, "b") == {
-        "one": [f"{build}/judge_translator_1.parquet"],
-        "two": [f"{build}/judge_translator_2.parquet"],
-    }
-    (files,) = language_files(plan)
-    assert files["translators"] == "results/b/translator_quality.parquet"
-    for task, documents in (
-        ("translator_2", "results/b/translator_sample.parquet"),
-        ("judge_translator_2", f"{build}/translator_2.parquet"),
-    ):
-        assert benchmark.task_tables(task, "spa-Latn") == {"documents": [documents]}
-        assert benchmark.asked_about(task, "spa-Latn") == ["all"]
-        assert benchmark.flow_step(task) > benchmark.flow_step("judge_translation")
-    assert benchmark.steps("spa-Latn", "usage") == ["translate"]
 
 
 @pytest.mark.parametrize(

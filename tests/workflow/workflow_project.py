@@ -50,27 +50,23 @@ def write_squad(path: Path, *, n_contexts: int = 30, n_words: int = 60) -> None:
 def save_checkpoint(folder: Path, *, hidden: int = 32, layers: int = 2) -> None:
     """Save a random BERT and a word-level tokenizer."""
     import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+    from stored_networks import save_word_tokenizer
+    from transformers import BertConfig, BertModel
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     names = [f"{kind}{n}" for kind in ("name", "tail") for n in range(400)]
-    vocabulary = {w: i for i, w in enumerate([*special, "what", "is", *WORDS, *names])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[(n, vocabulary[n]) for n in ("[CLS]", "[SEP]")]
-    )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
+    n_words = save_word_tokenizer(
+        folder,
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "what", "is", *WORDS, *names],
+        pattern=r"\w+|[^\w\s]+",
+        single="[CLS] $A [SEP]",
         unk_token="[UNK]",
+        pad_token="[PAD]",
         cls_token="[CLS]",
         sep_token="[SEP]",
     )
     torch.manual_seed(0)
     size = BertConfig(
-        vocab_size=len(vocabulary),
+        vocab_size=n_words,
         hidden_size=hidden,
         num_hidden_layers=layers,
         num_attention_heads=4,
@@ -78,7 +74,6 @@ def save_checkpoint(folder: Path, *, hidden: int = 32, layers: int = 2) -> None:
         max_position_embeddings=128,
     )
     BertModel(size).save_pretrained(folder)
-    fast.save_pretrained(folder)
 
 
 def tiny_config() -> dict[str, Any]:
