@@ -14,7 +14,7 @@ from tiny_architectures import (
     save_new_type_gte,
     save_qwen3_embedding,
 )
-from tiny_checkpoints import save_dense
+from tiny_checkpoints import VOCABULARY, save_dense
 from transformers import AutoConfig, AutoModel
 
 from psibench.errors import InputError
@@ -74,3 +74,12 @@ def test_a_decoder_of_transformers_gives_the_vectors_of_sentence_transformers(tm
     np.testing.assert_allclose(
         encode(encoder, TEXTS), library.encode(TEXTS, normalize_embeddings=True), atol=1e-6
     )
+
+
+def test_a_port_takes_a_tokenizer_that_is_stored_as_a_list_of_words(tmp_path, load_tiny):
+    folder = save_new_type_gte(tmp_path / "m")
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    encoder = load_tiny(folder, architecture="gte")
+    assert ids_of(encoder, "w1 w2").tolist() == [[2, 5, 6, 3]]
