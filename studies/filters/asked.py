@@ -1,15 +1,13 @@
 """Documents, queries and judgements of the filter studies: the default config's, asked in process.
 
-The stand-in is called without its server; a request gets the same reply as through it, and the
-same faults.
+The stand-in is called without its server; a request gets the same reply as through it.
 """
 
 import hashlib
 import json
 import random
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -85,8 +83,7 @@ def write_queries(documents: pl.DataFrame, *, wrong_position: float, seed: int) 
     """Have the stand-in write one query per third, some of them about another third.
 
     All documents have the same persona candidates: who asks does not enter the stand-in's
-    queries. Every query is asked for twice, with the fault and without: it is planted if the
-    replies differ.
+    queries. Planted are the queries of a share of the documents, drawn by ``seed``.
     """
     section = default_section()
     personas = read_personas(section.personas)[: section.personas.n_candidates]
@@ -100,7 +97,7 @@ def write_queries(documents: pl.DataFrame, *, wrong_position: float, seed: int) 
     tables[CHOOSE_CONFIGURATION.name] = chosen.rows
     task = GENERATE_POSITIONAL_QUERY
     right = ask(task, generate, tables)
-    given = ask(task, generate, tables, wrong_position=wrong_position, seed=seed)
+    given = with_wrong_thirds(right, wrong_position, seed)
     planted = [
         reply.item_id for reply, good in zip(given, right, strict=True) if reply.value != good.value
     ]
@@ -117,28 +114,27 @@ def write_queries(documents: pl.DataFrame, *, wrong_position: float, seed: int) 
     return Written(documents, found, len(given), len(planted))
 
 
-def ask(
-    task: LlmTask,
-    section: LlmTaskSection,
-    tables: Tables,
-    *,
-    wrong_position: float = 0.0,
-    seed: float = 0.0,
-) -> list[Replied]:
-    """Put a task's items to the stand-in, each once, as its server would be asked.
+def with_wrong_thirds(replies: Sequence[Replied], share: float, seed: int) -> list[Replied]:
+    """Give each third of a share of the documents what was said of another third."""
+    values: dict[str, list[Any]] = {}
+    for reply in replies:
+        values.setdefault(reply.doc_id, []).append(reply.value)
+    for doc_id, of_document in values.items():
+        if random.Random(f"{seed}:{doc_id}").random() < share:
+            values[doc_id] = [*of_document[1:], of_document[0]]
+    left = {doc_id: iter(of_document) for doc_id, of_document in values.items()}
+    return [replace(reply, value=next(left[reply.doc_id])) for reply in replies]
 
-    A share ``wrong_position`` of its replies errs, drawn by ``seed``.
-    """
-    asked, llm = Counter[str](), load_llms()[section.llm]
+
+def ask(task: LlmTask, section: LlmTaskSection, tables: Tables) -> list[Replied]:
+    """Put a task's items to the stand-in, each once, as its server would be asked."""
+    llm = load_llms()[section.llm]
     prompt = load_prompt(prompt_path(task.template, section.prompt))
     replies = []
     for item, request in requests_of(task, section, prompt, llm, tables):
         body = request.body(output_limit_key=llm.output_limit_key)
         name = hashlib.sha256(json.dumps(body).encode()).hexdigest()
-        asked[name] += 1
-        draws = random.Random(f"{seed}:{name}:{asked[name]}")
-        drawn = [draws.random() for _ in range(3)][2]  # the first two are of other faults
-        reply = complete(body, random.Random(name), is_wrong=drawn < wrong_position)
+        reply = complete(body, random.Random(name))
         message: Mapping[str, Any] = reply["choices"][0]["message"]
         value = parse_reply(message["content"], prompt.response.schema)
         replies.append(Replied(item.id, item.doc_id, item.target_position, value))
