@@ -100,6 +100,8 @@ def test_every_shipped_model_has_room_for_a_reply_and_nothing_its_server_refuses
         ({"headers": {"Authorization": "Bearer x"}}, "Authorization is a secret"),
         ({"headers": {"Ocp-Apim-Subscription-Key": "x"}}, "Subscription-Key is a secret"),
         ({"headers": {"Cookie": "x"}}, "Cookie is a secret"),
+        ({"headers": {"X Y": "x"}}, "'X Y': a name or value that no HTTP header has"),
+        ({"headers": {"X-Y": "x\n"}}, "'X-Y': a name or value that no HTTP header has"),
         ({"model": "stand-in/rules"}, "models of the stand-in"),
         ({"backend": "stand-in"}, "models of the stand-in"),
         ({"backend": "vllm", "base_url": "http://localhost:8000/v1"}, "use backend 'openai'"),
