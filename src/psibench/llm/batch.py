@@ -88,7 +88,7 @@ def ask_batches(
     """
     server = BatchServer(settings)
     try:
-        _Run(settings, store, results, budget, server).go(chains, check_stop)
+        _Run(settings, store, results, budget or Budget(), server).go(chains, check_stop)
     except TryFailedError as failure:
         raise InputError(
             f"the server does not tell how batches stand: {failure}. All answers read are stored "
@@ -142,7 +142,7 @@ class _Run:
         settings: LlmSettings,
         store: AnswerStore,
         results: OutcomeSink,
-        budget: Budget | None,
+        budget: Budget,
         server: "BatchServer",
     ) -> None:
         self.results = results
@@ -172,7 +172,7 @@ class _Run:
                 check_stop()
             for batch in list(self._under_way.values()):
                 self._look_at(batch)
-        if self._budget is not None and self._is_short:
+        if self._is_short:
             self._halt(self._budget.reached())
         if self._stop is not None:
             raise self._stop
@@ -239,7 +239,7 @@ class _Run:
             if n_bytes + len(line) > MOST_BYTES:
                 break
             max_usage_per_request = call_of(request).most
-            money = 0.0 if self._budget is None else self._budget.reserve(max_usage_per_request)
+            money = self._budget.reserve(max_usage_per_request)
             if money is None:
                 self._is_short = True
                 break
@@ -273,8 +273,7 @@ class _Run:
         except TryFailedError as failure:
             if failure.verdict != "retry":  # else it may exist: the next run looks for it
                 self._path(name).unlink(missing_ok=True)
-            if self._budget is not None:
-                self._budget.settle(reserved_usd, Usage())
+            self._budget.settle(reserved_usd, Usage())
             self._halt(InputError(f"the server takes no batch: {failure}"))
             return
         self._write(batch)
@@ -295,7 +294,7 @@ class _Run:
             if all(key in self._store for key in batch.tasks):  # its reader was killed
                 path.unlink(missing_ok=True)
             elif self._waiting.keys() & batch.tasks.keys():
-                batch.reserved_usd = self._budget.hold(batch.most) if self._budget else 0.0
+                batch.reserved_usd = self._budget.hold(batch.most)
                 self._under_way[batch.name] = batch
         awaited = {key for batch in self._under_way.values() for key in batch.tasks}
         self._to_ask = deque(key for key in self._to_ask if key not in awaited)
@@ -336,7 +335,7 @@ class _Run:
                     self._failed(key, result)
                     refusal = result if result.verdict == "stop" else refusal
                     continue
-                if result.usage == Usage() and self._budget is not None:
+                if result.usage == Usage() and self._budget.is_limited:
                     result = replace(result, usage=batch.max_usage_per_request)
                 batch.used += result.usage
                 if key not in self._store:
@@ -358,9 +357,8 @@ class _Run:
             self._to_ask.extend(key for key in batch.tasks if key in again)
         del self._under_way[batch.name]
         self._is_paused = False
-        if self._budget is not None:
-            self._budget.settle(batch.reserved_usd, batch.used)
-            self._is_short &= self._budget.free_usd < FURTHER_SHARE * self._budget.limit_usd
+        self._budget.settle(batch.reserved_usd, batch.used)
+        self._is_short &= self._budget.free_usd < FURTHER_SHARE * self._budget.limit_usd
 
     def _handle_finished_batch(
         self, batch: _Batch, state: "Batch", refusal: TryFailedError | None

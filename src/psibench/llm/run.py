@@ -113,12 +113,10 @@ def _refuse_retired(settings: LlmSettings) -> None:
         )
 
 
-def _budget(
-    settings: LlmSettings, prices: Mapping[str, Price], answers: AnswerStore
-) -> Budget | None:
-    """Return the budget, less what all answers in the store cost; None without one."""
+def _budget(settings: LlmSettings, prices: Mapping[str, Price], answers: AnswerStore) -> Budget:
+    """Return the budget, less what all answers in the store cost."""
     if settings.budget_usd is None:
-        return None
+        return Budget()
     price, is_batch = price_of(settings.model, prices), settings.backend == "openai-batch"
     spent_usd = price.cost(answers.usage(), is_batch=is_batch)
     return Budget(settings.budget_usd, price, spent_usd=spent_usd, is_batch=is_batch)
