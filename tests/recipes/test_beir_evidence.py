@@ -186,9 +186,7 @@ def test_hotpotqas_first_supporting_fact_is_found_by_the_title_of_its_paragraph(
         {HOTPOT["id"]: HOTPOT["question"]},
         [(HOTPOT["id"], "12", 1), (HOTPOT["id"], "39", 1)],
     )
-    questions = tmp_path / "hotpot.json"
-    questions.write_text(json.dumps([HOTPOT]))
-    evidence = {"layout": "hotpotqa", "source": files(str(questions))}
+    evidence = {"layout": "hotpotqa", "source": files(jsonl(tmp_path / "hotpot.jsonl", HOTPOT))}
     for titles in (True, False):
         built = build(path, evidence, titles=titles)
         assert found(built) == {HOTPOT["id"]: ("39", "It is a river.")}

@@ -31,18 +31,6 @@ def test_a_folder_is_read_recursively_in_sorted_order():
     ]
 
 
-def test_a_list_of_records_in_a_json_file_is_read_where_the_file_is_named():
-    Path("d").mkdir()
-    Path("d/a.txt").write_text("one")
-    Path("d/b.json").write_text('[{"_id": "x", "text": "two"}, {"_id": "y", "text": "three"}]')
-    assert read_document_files(["d/b.json"]).select("_id", "text").rows() == [
-        ("x", "two"),
-        ("y", "three"),
-    ]
-    # In a folder a .json file may be anything.
-    assert read_document_files(["d"])["text"].to_list() == ["one"]
-
-
 @pytest.mark.parametrize(("name", "opened"), [("j.jsonl", open), ("j.jsonl.gz", gzip.open)])
 def test_jsonl_records_get_their_id_from_the_record_or_by_count(name, opened):
     with opened(name, "wt", encoding="utf-8") as file:
@@ -68,7 +56,6 @@ def test_a_line_separator_inside_json_text_ends_no_record(mark):
     [
         ("f.txt", b"%PDF-1.4", "f.txt: found a PDF document, expected plain text"),
         ("f.csv", b"a,b", "f.csv: unknown suffix '.csv'. Supported: .jsonl, .jsonl.gz, .parquet"),
-        ("f.json", b"{}", "f.json: no list of records; expected [{...}, {...}], or jsonl"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(name, data, message):

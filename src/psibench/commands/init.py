@@ -8,7 +8,7 @@ from pathlib import Path
 
 from psibench.config.paths import CONFIG_FOLDER, PROFILES
 from psibench.errors import InputError, MissingError
-from psibench.sources.files import FOLDERS, find_files
+from psibench.sources.files import SUPPORTED, find_files
 
 TEMPLATE = CONFIG_FOLDER / "examples" / "own-corpus.yaml"
 TEMPLATE_PATHS = "[docs, README.md, CONTRIBUTING.md]"
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         nargs="+",
         metavar="PATH",
-        help=f"folders or files ({FOLDERS}) with your texts (default: FOLDER/texts)",
+        help=f"folders or files ({SUPPORTED}) with your texts (default: FOLDER/texts)",
     )
     parser.add_argument(
         "--profile",

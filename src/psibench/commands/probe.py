@@ -24,7 +24,7 @@ from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE, ProbeRun
 from psibench.sources.documents import read_document_files
-from psibench.sources.files import FOLDERS
+from psibench.sources.files import SUPPORTED
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
@@ -57,7 +57,7 @@ def add_model_and_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help="an id of the registry, or a folder with a checkpoint"
     )
-    documents = f"documents: a folder of files ({FOLDERS}), or one such file"
+    documents = f"documents: a folder of files ({SUPPORTED}), or one such file"
     parser.add_argument("corpus", metavar="CORPUS", type=Path, help=documents)
     parser.add_argument("--text-column", default="text", help="field of the texts (text)")
     parser.add_argument(

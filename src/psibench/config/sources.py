@@ -53,7 +53,7 @@ class HubSource(Section):
 
 
 class FilesSource(Section):
-    """A folder or a list of files: jsonl (also .gz), parquet, txt, md; json if it is named itself.
+    """A folder or a list of files: jsonl (also .gz), parquet, txt, md.
 
     And pdf, docx and html, whose text is extracted: `pip install 'psibench[documents]'`.
     """

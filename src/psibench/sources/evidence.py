@@ -33,7 +33,7 @@ class Evidence(Section):
     with quotes; msmarco: qrels of the passages, as MTEB has them; quotes: records of `query_id`,
     `document_id` and `quotes`, a text or several."""
     source: RecordSource
-    """The annotation: the dataset's files (jsonl, json, parquet), or its tables on the hub."""
+    """The annotation: the dataset's tables on the hub, or copies of them (jsonl, parquet)."""
     documents: RecordSource | None = None
     """What the numbers of sentences are of: SciFact's corpus, FEVER's pages. Or MS MARCO's
     passages."""

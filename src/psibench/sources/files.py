@@ -1,4 +1,4 @@
-"""Documents from folders and files: jsonl, parquet, json, txt, md, pdf, docx and html."""
+"""Documents from folders and files: jsonl, parquet, txt, md, pdf, docx and html."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
 from psibench.errors import FEW, InputError, MissingError
 from psibench.lines import read_records
-from psibench.reading import parse_json, read_text_file, require_file
+from psibench.reading import read_text_file, require_file
 from psibench.sources.convert import read_docx, read_html, read_pdf
 from psibench.tables import content_hash
 
@@ -142,9 +142,9 @@ def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
             found += [(file, root) for file, _ in find_files(matched)]
         elif path.is_dir():
             files = (inner for inner in sorted(path.rglob("*")) if inner.is_file())
-            inside = [inner for inner in files if _suffix(inner) in IN_FOLDERS]
+            inside = [inner for inner in files if _suffix(inner) in SUFFIXES]
             if not inside:
-                raise MissingError(f"{path}: no document in this folder. Supported: {FOLDERS}")
+                raise MissingError(f"{path}: no document in this folder. Supported: {SUPPORTED}")
             found += [(p, path) for p in inside]
         elif not path.exists():
             raise MissingError(f"{path}: no such file or folder")
@@ -163,15 +163,6 @@ def read_jsonl(path: Path, _columns: Sequence[str] = ()) -> Iterator[Record]:
     """Yield ``(origin, record)`` of a jsonl file, gzipped or not."""
     for number, record in read_records(path):
         yield f"{path}, line {number}", record
-
-
-def _read_json(path: Path, _columns: Sequence[str]) -> Iterator[Record]:
-    """Yield ``(origin, record)`` of a JSON file that is one list of records."""
-    text = read_text_file(path, expected="a JSON file")
-    records = parse_json(text, where=str(path), what="not valid JSON")
-    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        raise InputError(f"{path}: no list of records; expected [{{...}}, {{...}}], or jsonl")
-    yield from ((f"{path}, record {number}", one) for number, one in enumerate(records))
 
 
 def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
@@ -213,7 +204,6 @@ READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
     ".jsonl": read_jsonl,
     ".jsonl.gz": read_jsonl,
     ".parquet": _read_parquet,
-    ".json": _read_json,
 }
 WHOLE_FILE: dict[str, Callable[[Path], str]] = {
     **dict.fromkeys((".txt", ".md"), _read_text),
@@ -226,6 +216,3 @@ AT_ONCE = {
 }
 SUFFIXES = (*READERS, *WHOLE_FILE)
 SUPPORTED = ", ".join(SUFFIXES)
-IN_FOLDERS = tuple(suffix for suffix in SUFFIXES if suffix != ".json")
-"""What is read of a folder: a .json file in one may be anything, and is read where it is named."""
-FOLDERS = ", ".join(IN_FOLDERS)
