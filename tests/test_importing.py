@@ -13,13 +13,3 @@ def test_objects_of_the_block_are_frozen_and_the_collector_is_on_again() -> None
     assert gc.isenabled()
     assert gc.get_freeze_count() >= before + len(made)
     assert not any(found is made for found in gc.get_objects())
-
-
-def test_a_collector_that_was_off_stays_off() -> None:
-    gc.disable()
-    try:
-        with importing():
-            pass
-        assert not gc.isenabled()
-    finally:
-        gc.enable()

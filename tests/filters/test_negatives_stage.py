@@ -41,11 +41,11 @@ RECALL = [
 class Chain(Folder):
     """A benchmark in a folder on its way through the stages; a text is ``{id} text``."""
 
-    def __init__(self, folder, section, *, queries=QUERIES, recall=RECALL, texts=None) -> None:
+    def __init__(self, folder, section, *, queries=QUERIES, recall=RECALL) -> None:
         super().__init__(folder)
         self.section = section
         documents = sorted(queries.values(), reverse=True)
-        texts = {name: f"{name} text" for name in (*documents, *queries)} | (texts or {})
+        texts = {name: f"{name} text" for name in (*documents, *queries)}
         corpus = {"_id": documents, "text": [texts[name] for name in documents]}
         lengths = pl.col("text").str.len_chars().cast(pl.Int32)
         counts = {"char_length": lengths} | dict.fromkeys(
@@ -228,20 +228,6 @@ def test_provenance_names_those_who_scored_and_the_thresholds(fineweb):
     assert read_provenance(fineweb.path("scores-a"))["params"]["fingerprint"] == f"{'a':0<32}"
 
 
-def test_a_document_without_text_is_null_and_no_candidate(tmp_path):
-    chain = Chain(tmp_path, FINEWEB, texts={"d3": " "})
-    known = {("q1", "d2"): 1.0, ("q2", "d1"): 0.0, ("q3", "d1"): 1.0}
-    decided = chain.decide(*(PairReranker(name, known) for name in "abc"))
-    assert chain.read("scores-a", "pair_scores")["raw"].to_list() == [10.0, None, 0.0, None, 10.0]
-    assert decided.select("doc_id", "is_positive", "reason").rows() == [
-        ("d2", True, "majority_positive"),
-        ("d3", False, "unusable_vote"),
-        ("d1", False, ""),
-        ("d3", False, "unusable_vote"),
-        ("d1", True, "majority_positive"),
-    ]
-
-
 # By PosIR's protocol d2 is above q1's positive under a, d1 above q3's under b; d3 is as high as
 # q1's under both.
 ABOVE_A = {
@@ -250,19 +236,6 @@ ABOVE_A = {
     **{("q3", "d3"): 0.5, ("q3", "d1"): 0.5},
 }
 ABOVE_B = ABOVE_A | {("q1", "d2"): 0.25, ("q3", "d1"): 0.75}
-
-
-def test_positives_are_scored_before_what_is_compared_with_them(tmp_path):
-    chain = Chain(tmp_path, POSIR)
-    chain.decide(PairReranker("a", ABOVE_A), PairReranker("b", ABOVE_B))
-    positives = [("q1", "d1"), ("q2", "d2"), ("q3", "d3")]
-    first, second = (
-        chain.read(f"scores-{name}", "pair_scores").select("query_id", "doc_id").rows()
-        for name in "ab"
-    )
-    others = [("q1", "d3"), ("q2", "d1"), ("q2", "d3"), ("q3", "d1")]
-    assert first == [*positives, ("q1", "d2"), *others]
-    assert second == [*positives, *others]  # d2 is above q1's positive under a already
 
 
 def test_documents_above_a_positive_leave_with_the_queries_whose_positive_they_were(tmp_path):
@@ -276,6 +249,15 @@ def test_documents_above_a_positive_leave_with_the_queries_whose_positive_they_w
         ("q2", "d3", False, -0.5, "b"),
         ("q3", "d1", True, 0.25, "b"),
     ]
+    # Positives are scored before what is compared with them; d2 is above q1's under a already.
+    positives = [("q1", "d1"), ("q2", "d2"), ("q3", "d3")]
+    first, second = (
+        chain.read(f"scores-{name}", "pair_scores").select("query_id", "doc_id").rows()
+        for name in "ab"
+    )
+    others = [("q1", "d3"), ("q2", "d1"), ("q2", "d3"), ("q3", "d1")]
+    assert first == [*positives, ("q1", "d2"), *others]
+    assert second == [*positives, *others]
     chain.remove()
     assert chain.ids("corpus") == ["d4", "d3"]
     assert chain.ids("queries") == ["q3", "q4"]

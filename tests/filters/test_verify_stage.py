@@ -8,7 +8,6 @@ from psibench.config.rerankers import reranker_params
 from psibench.filters.decide import FlowStep
 from psibench.filters.panel import run_score_parts
 from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity, run_verify
-from psibench.tables import read_provenance
 from psibench.text.segments import POSITIONS
 
 DOCUMENT = "aaabbbccc"  # its thirds: aaa, bbb, ccc
@@ -210,15 +209,3 @@ def test_a_chunk_with_two_tags_passes_by_either_and_is_dropped_under_its_own_thi
     assert chain.read("rows", "candidates")["_id"].to_list() == ["b1"]
     dropped = chain.read("dropped", "attrition").select("item_id", "target_position").rows()
     assert dropped == [("e1", "middle")]
-
-
-def test_provenance_says_who_wrote_the_queries_and_who_scored(tmp_path):
-    chain = controlled(tmp_path)
-    chain.run(*panel())
-    names = ("scores-one", "rows", "dropped", "flow", "margins", "margin_table", "cell_table")
-    for name in names:
-        record = read_provenance(chain.path(name))
-        assert record["queries_by"] == "llm:the-author"
-        assert record["llm_backend"] == "stand-in"
-    assert set(record["revisions"]) == {"reranker:one", "reranker:two"}
-    assert read_provenance(chain.path("scores-one"))["params"]["section"]["threshold"] == 0

@@ -65,15 +65,18 @@ def test_gaps_are_compared_document_by_document_as_a_paired_t_test_does(cosines)
 
 def test_only_documents_that_fit_both_count(cosines):
     after, before = cosines
-    kept = rows("insertion", before[: N - 2])
+    kept = rows("insertion", before[: N - 2], read=0.5)
     unfit = labelled(
         "insertion",
         [{"domain": "here", "document_id": "d38", "size": 0.5, "n_places": 3, "left_out": "short"}],
         "before",
     )
-    gap = found("insertion", rows("insertion", after), pl.concat([kept, unfit]))["cosine gap"]
+    others = pl.concat([kept, unfit])
+    gap = found("insertion", rows("insertion", after), others)["cosine gap"]
     assert gap["n_documents"] == N - 2
     assert gap["value"] == pytest.approx((after[:38, 0] - after[:38, 2]).mean())
+    every = compare(ALL_PROBES["insertion"], rows("insertion", after), others, level=0.95)
+    assert {row["read"] for row in every} == {"all"}  # one of the two reads no document whole
 
 
 def test_ranges_have_their_own_places_and_no_interval(cosines):

@@ -86,6 +86,12 @@ def test_the_pooled_correlation_is_negative_without_any_effect_of_place():
     """Long documents have later places and smaller importances: the paper's figure has that."""
     frame = weights({f"d{n}": [1 / np.sqrt(n)] * n for n in (2, 5, 20)})
     found = correlations(frame)
+    places = {
+        row["place"]: row["n_documents"]
+        for row in ALL_PROBES["regression"].summarise(frame, level=0.95)
+        if row["measure"] == "importance"
+    }
+    assert places == {1: 3, 2: 3} | dict.fromkeys((3, 4, 5), 2) | dict.fromkeys(range(6, 11), 1)
     x, y = (frame[name].to_numpy() for name in ("place", "importance"))
     assert found["pooled, as it is"]["value"] == pytest.approx(np.corrcoef(x, y)[0, 1])
     assert found["pooled, as it is"]["value"] < -0.3

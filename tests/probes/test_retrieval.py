@@ -188,9 +188,10 @@ def test_delta_rev_takes_documents_as_units():
             "left_out": pl.Series([None] * 5, dtype=pl.String),
         }
     )
-    row = next(
-        r for r in ALL_PROBES["reversal"].summarise(rows, level=0.95) if r["measure"] == "delta_rev"
-    )
+    found = ALL_PROBES["reversal"].summarise(rows, level=0.95)
+    changes = {r["condition"]: r["value"] for r in found if r["measure"] == "ndcg@10 change"}
+    assert changes == pytest.approx({"F->B less front": -0.1, "B->F less back": 0.4})
+    row = next(r for r in found if r["measure"] == "delta_rev")
     assert row["value"] == pytest.approx(0.5)
     assert row["n_documents"] == 3
     # influences: d0 (1 - .9)/2 - (.2 - .4 + .4 - .4)/3 = .11667; d1 -.2/3; d2 -.1/2
