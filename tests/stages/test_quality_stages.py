@@ -90,7 +90,7 @@ def test_people_are_compared_and_a_document_outside_the_sample_is_counted(tmp_pa
     row = agreement.filter(language="all", dimension="fluency").row(0, named=True)
     assert (row["n"], row["n_unmatched"], row["mae"]) == (1, 2, 1.0)
     assert "1 of 3 documents are not in the quality sample" in caplog.text
-    assert "unknown doc_id: 'gone' (1 in all); the sample has 'a', 'b' (2 in all)" in caplog.text
+    assert "the first: deu-Latn, law, gone" in caplog.text
     inputs = read_provenance(tmp_path / "agreement.parquet")["inputs"]
     assert any(path.endswith("human0.csv") for path in inputs)
 
@@ -98,7 +98,7 @@ def test_people_are_compared_and_a_document_outside_the_sample_is_counted(tmp_pa
 def test_a_file_about_no_document_of_the_sample_is_refused(tmp_path):
     said = (
         "human1.csv: none of its 1 documents is in the quality sample; "
-        "unknown domain: 'sports' .*; the sample has 'law' "
+        "the first: deu-Latn, sports, a"
     )
     with pytest.raises(InputError, match=said):
         assess(tmp_path, ["deu-Latn,law,a,5,4,4,4\n", "deu-Latn,sports,a,1,1,1,1\n"])

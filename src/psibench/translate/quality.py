@@ -32,7 +32,6 @@ from psibench.llm.tasks import (
     with_judgements,
 )
 from psibench.metrics.buckets import LENGTH_BUCKETS, length_bucket
-from psibench.metrics.query_scores import name_some
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import (
     TRANSLATION_AGREEMENT,
@@ -264,29 +263,21 @@ def _people(paths: Sequence[str | Path], every: pl.DataFrame) -> pl.DataFrame:
     """Read people's grades; a file of which no document was graded is refused."""
     people = read_human_grades(paths)
     for (path,), rows in people.group_by("path", maintain_order=True):
-        unmatched = rows.join(every, on=DOCUMENT, how="anti")
+        unmatched = rows.join(every, on=DOCUMENT, how="anti", maintain_order="left")
+        if unmatched.is_empty():
+            continue
+        first = ", ".join(unmatched.select(DOCUMENT).row(0))
         if unmatched.height == rows.height:
             raise InputError(
-                f"{path}: none of its {rows.height} documents is in the quality sample; "
-                f"{_unknown(unmatched, every)}. Give language, domain and doc_id of documents of "
-                "quality_sample.parquet."
+                f"{path}: none of its {rows.height} documents is in the quality sample; the first: "
+                f"{first}. Give language, domain and doc_id of documents of quality_sample.parquet."
             )
-        if unmatched.height:
-            logger.warning(
-                "%s: %d of %d documents are not in the quality sample and are not compared; %s",
-                *(path, unmatched.height, rows.height, _unknown(unmatched, every)),
-            )
+        logger.warning(
+            "%s: %d of %d documents are not in the quality sample and are not compared; "
+            "the first: %s",
+            *(path, unmatched.height, rows.height, first),
+        )
     return people.drop("path")
-
-
-def _unknown(unmatched: pl.DataFrame, every: pl.DataFrame) -> str:
-    """Name the values, of the first key with any, that no graded document has."""
-    for name in DOCUMENT:
-        found = unmatched.join(every, on=name, how="anti").get_column(name)
-        if found.len():
-            known = every.get_column(name).unique()
-            return f"unknown {name}: {name_some(found.unique())}; the sample has {name_some(known)}"
-    return f"no such document: {', '.join(unmatched.select(DOCUMENT).row(0))}"
 
 
 def quality_table(every: pl.DataFrame) -> pl.DataFrame:
