@@ -113,44 +113,12 @@ def run_train_model(
         logger.info("trained before on the same examples: %s is kept", folder)
         write_manifest(found, folder)
         return
-    made = _train(
-        entry,
-        settings,
-        drawn,
-        device=pick_device(device),
-        seed=seed,
-        sampling_seed=sampling_seed,
-        unfinished=unfinished,
-        name=f"training {entry.checkpoint}, {distribution}, seed {seed}",
-    )
-    if made is None:  # not the first of several processes
-        return
-    network, facts = made
-    named = {"checkpoint": entry.checkpoint, "revision": entry.revision, "identity": base}
-    inputs = {path: content_hash(path) for path in (pairs, *queries, *corpus)}
-    found = run | facts | {"base": named, "inputs": inputs}
-    save_model(network, folder, found, licence=entry.licence)
-    shutil.copyfile(model, done)
-    shutil.rmtree(unfinished, ignore_errors=True)
+    from psibench.train.trainer import train  # takes two libraries along
 
-
-def _train(
-    entry: Base,
-    settings: Settings,
-    drawn: pl.DataFrame,
-    *,
-    device: str,
-    seed: int,
-    sampling_seed: int,
-    unfinished: Path,
-    name: str,
-) -> tuple[Any, dict[str, Any]] | None:
-    """Return the network and what its manifest says of it; None in all processes but the first."""
-    from psibench.train.trainer import train
-
-    dtype = forward_dtype(entry, device)
+    used = pick_device(device)
+    dtype = forward_dtype(entry, used)
     with watched_stop() as stop, quiet():
-        network = load_base(entry, device=device)
+        network = load_base(entry, device=used)
         examples = make_examples(
             drawn,
             entry,
@@ -169,15 +137,19 @@ def _train(
             seed=seed,
             unfinished=unfinished,
             stop=stop,
-            name=name,
+            name=f"training {entry.checkpoint}, {distribution}, seed {seed}",
         )
-    if trained is None:
-        return None
-    return network, trained | {
+    facts = trained | {
         "n_examples": len(examples),
         "n_documents": examples.n_documents,
         "dtype": dtype,
     }
+    named = {"checkpoint": entry.checkpoint, "revision": entry.revision, "identity": base}
+    inputs = {path: content_hash(path) for path in (pairs, *queries, *corpus)}
+    found = run | facts | {"base": named, "inputs": inputs}
+    save_model(network, folder, found, licence=entry.licence)
+    shutil.copyfile(model, done)
+    shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def save_model(network: Any, folder: Path, facts: dict[str, Any], *, licence: str) -> None:

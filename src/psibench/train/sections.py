@@ -102,7 +102,7 @@ class Settings(Section):
     """Passes over the examples. What fits no batch without a text twice is left out of a pass, and
     counted in model.json."""
     batch_size: int = Field(default=256, ge=2)
-    """Examples per step and process: each is told apart from the other documents of its batch."""
+    """Examples per step: each is told apart from the other documents of its batch."""
     mini_batch_size: int = Field(default=32, ge=1)
     """Texts encoded at once: memory, not the result."""
     schedule: Literal["linear", "none"] = "linear"

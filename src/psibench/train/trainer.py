@@ -42,13 +42,13 @@ def train(
     unfinished: Path,
     stop: Stop,
     name: str = "training",
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     """Train a network in place, from the last checkpoint in ``unfinished`` on if there is one.
 
     ``network`` is a SentenceTransformer on its device, weights in float32; ``dtype`` the number
     format of the forward pass, float32 or bfloat16 under autocast. Returns ``loss``, that of each
     step, ``n_steps``, and ``n_left_out``: how often an example had no negative in an epoch, summed
-    over epochs; None in all processes but the first.
+    over epochs.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def train(
         dataloader_pin_memory=not is_on_cpu,
     )
     if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # a GPU a process: no batch is split
+        arguments._n_gpu = 1  # one GPU a job: no batch is split
     bins = {name: Dataset.from_dict(dict(part)) for name, part in examples.bins.items()}
     last = last_checkpoint(unfinished)
     with Progress(name, total=0, unit="steps") as progress:
@@ -100,8 +100,7 @@ def train(
         raise watch.stopped
     network.eval()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
-    found = {"loss": losses, "n_steps": len(losses), "n_left_out": trainer.n_left_out}
-    return found if trainer.is_world_process_zero() else None
+    return {"loss": losses, "n_steps": len(losses), "n_left_out": trainer.n_left_out}
 
 
 class DistinctBatches(NoDuplicatesBatchSampler):
@@ -195,8 +194,7 @@ class Watch(TrainerCallback):
     def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Mark the checkpoint as whole."""
         self.saved = self.stepped = time.monotonic()
-        if state.is_world_process_zero:
-            (self.unfinished / f"checkpoint-{state.global_step}" / WHOLE).touch()
+        (self.unfinished / f"checkpoint-{state.global_step}" / WHOLE).touch()
 
 
 def last_checkpoint(unfinished: Path) -> Path | None:
