@@ -91,8 +91,8 @@ def test_workflow_is_asked_for_what_a_translated_benchmark_has() -> None:
         "relocation": ["results/b/relocation.parquet"],
         # the first model that has vectors, in the language that is read
         "similarity": ["results/b/similarity/minilm-static/eng-Latn.parquet"],
-        "quality": "results/b/translation_quality.parquet",
-        "agreement": "results/b/translation_agreement.parquet",
+        "quality": ["results/b/translation_quality.parquet"],
+        "agreement": ["results/b/translation_agreement.parquet"],
     }
     assert "similarity" not in language_files(plan(models=["bm25"]))[0]
     board = {"name": "board", "path": "board.csv"}

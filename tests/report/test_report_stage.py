@@ -92,8 +92,8 @@ def test_counts_of_several_tables_are_added_up(write: Write) -> None:
     found = read(
         write,
         margin_table=[write("margin_table", facts["margin_table"], MARGIN_TABLE)],
-        cell_table=[write("cell_table", facts["cell_table"], CELL_TABLE)] * 2,
-        audit_table={name: write(name, rows, AUDIT_TABLE) for name, rows in audits},
+        cell_table=[write("cell_table", facts["cell_table"], CELL_TABLE)],
+        audit_table=[write(name, rows, AUDIT_TABLE) for name, rows in audits],
         judgements=[write("judgements", POSQ_FACTS["judgements"], JUDGEMENTS)],
     )
     assert (found["benchmark"], found["language"]) == ("controlled", "eng-Latn")
@@ -176,7 +176,7 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
             for model in MODELS
         },
         languages=[
-            {"benchmark": "fineweb", "quality": write("quality", quality, TRANSLATION_QUALITY)}
+            {"benchmark": "fineweb", "quality": [write("quality", quality, TRANSLATION_QUALITY)]}
             | {"relocation": [write(name, moved(name), RELOCATION) for name in ("deu", "ara")]}
         ],
         examples=[

@@ -141,8 +141,7 @@ def asked_languages(plan: Plan) -> list[dict[str, Any]]:
 def verification_files(plan: Plan) -> list[dict[str, Any]]:
     """List the tables that are shown of the filters of each generated language, by sort.
 
-    With its labels: benchmark, lang and domains. Paths of all domains, lists of one of each, or of
-    a language in parts, by domain, the path of its part's.
+    With its labels: benchmark, lang and domains. A list of paths for each sort.
     """
     return [
         _filter_files(plan, labels)
@@ -154,13 +153,13 @@ def verification_files(plan: Plan) -> list[dict[str, Any]]:
 def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
     name, lang = labels["benchmark"], labels["lang"]
     section = plan.benchmarks[name].generated
-    whole, planned = f"results/{name}", plan.benchmarks[name]
+    whole = f"results/{name}"
 
-    def of_parts(table: str) -> Any:
-        by_domain = {
-            one: build_table(plan, name, lang, domain=one, table=table) for one in labels["domains"]
-        }
-        return by_domain if len(planned.parts[lang]) > 1 else next(iter(by_domain.values()))
+    def of_parts(table: str) -> list[str]:
+        parts = (
+            build_table(plan, name, lang, domain=one, table=table) for one in labels["domains"]
+        )
+        return list(dict.fromkeys(parts))
 
     def of_domains(folder: str, table: str) -> list[str]:
         return [f"{whole}/{folder}/{lang}/{one}/{table}.parquet" for one in labels["domains"]]
@@ -198,9 +197,9 @@ def language_files(plan: Plan) -> list[dict[str, Any]]:
             files["similarity"] = compared
         if JUDGE_TRANSLATION.name in planned.tasks:
             sorts = ("quality", "agreement")
-            files |= {sort: f"{folder}/translation_{sort}.parquet" for sort in sorts}
+            files |= {sort: [f"{folder}/translation_{sort}.parquet"] for sort in sorts}
         if translators_of(planned):
-            files["translators"] = f"{folder}/translator_quality.parquet"
+            files["translators"] = [f"{folder}/translator_quality.parquet"]
         if len(files) > 1:
             found.append(files)
     return found

@@ -78,12 +78,10 @@ def _ledger(paths: Mapping[str, str], spec: TableSpec, keys: Sequence[str]) -> p
     return _pooled(every.with_columns(domain=named), (*place, "domain", *keys))
 
 
-def _of_language(given: Any, spec: TableSpec, language: str) -> pl.DataFrame:
-    """Read one table, a list of them, or one by each domain; of one language, over its domains."""
-    paths = [given] if isinstance(given, str) else given
-    found = dict.fromkeys(paths.values() if isinstance(paths, Mapping) else paths)
+def _of_language(paths: Sequence[str], spec: TableSpec, language: str) -> pl.DataFrame:
+    """Read tables of one sort; of one language, over its domains."""
     frames = [
-        read_table(path, with_labels(spec, list(pl.read_parquet_schema(path)))) for path in found
+        read_table(path, with_labels(spec, list(pl.read_parquet_schema(path)))) for path in paths
     ]
     rows = pl.concat(frames, how="diagonal")
     if "language" in rows.columns:
@@ -148,7 +146,7 @@ def read_verification(
         Plain data, one mapping per language of a generated benchmark, as
         `psibench.plan.summaries.verification_files` gives them: ``benchmark``, ``lang`` and
         ``domains`` name it; ``queries`` (of the benchmark, not of a view) and those of `TABLES`
-        that it has, each with the path of a table of all domains or a list of one path of each.
+        that it has, each with a list of paths.
     flow, attrition
         As of `read_generation`; benchmarks without are left out.
 

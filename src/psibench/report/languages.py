@@ -52,9 +52,7 @@ def read_languages(files: Sequence[Mapping[str, Any]]) -> dict[str, LanguageTabl
     """
     return {
         one["benchmark"]: {
-            name: read_all([one[name]] if isinstance(one[name], str) else one[name], spec)
-            for name, spec in LANGUAGE_SPECS.items()
-            if name in one
+            name: read_all(one[name], spec) for name, spec in LANGUAGE_SPECS.items() if name in one
         }
         for one in files
     }
