@@ -16,7 +16,8 @@ COMMANDS = {
     "models": "list the model registry",
     "plan": "say how much a config has to encode, and in how many jobs of which length",
     "probe": "what a model's vectors look at: texts changed at known places",
-    "publish": "many runs side by side on one page, or a model's results as the hub reads them",
+    "prompts": "show what a language model gets for one item",
+    "publish": "many runs side by side on one page",
 }
 """Name, which is the module's, and help in one line."""
 
@@ -33,6 +34,7 @@ EXAMPLES = {
     "models": "psibench models bge-m3",
     "plan": "psibench plan --config my-config.yaml",
     "probe": "psibench probe insertion all-minilm-l6-v2-512 corpus.parquet --out insertion.csv",
+    "prompts": "psibench prompts render locate_span --row ID --config my-config.yaml",
     "publish": "psibench publish leaderboard results --out leaderboard.html",
 }
 """A whole line that works as it stands, but for names of files."""

@@ -1,0 +1,99 @@
+"""`psibench prompts`: the final text that a model gets for one item."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from psibench.commands.base import add_config, read_configs
+from psibench.errors import InputError
+from psibench.generate.ask import read_task_tables
+from psibench.llm.prompts import requests_of
+from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
+from psibench.plan.config import load_config, resolve_llms
+from psibench.tables.domains import TablePath, domain_table
+
+EXAMPLES = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is shown, of which task and item."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    render = actions.add_parser(
+        "render",
+        help="the messages a model gets for one item",
+        description="Print the final messages for one item of a task, from the tables made so far: "
+        "of every benchmark, language and domain that has it.",
+    )
+    render.add_argument(
+        "task",
+        metavar="TASK",
+        help="a task of the recipe, or grade_first, grade_rest, audit, judge_1, judge_2, ..., "
+        "or of the translation: translate, judge_refusals, judge_translation",
+    )
+    render.add_argument("--row", required=True, metavar="ID", help="id of an item of the task")
+    add_config(render)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the messages of one item."""
+    print("\n".join(_rendered(args)))
+
+
+def _rendered(args: argparse.Namespace) -> Iterator[str]:
+    """Yield the messages of an item, each under its role, and where the item is.
+
+    Raises InputError if no benchmark has the task, no table is there yet, or no item has the id.
+    """
+    config, _ = load_config(read_configs(args.config))
+    benchmarks, llms = plan_benchmarks(config).values(), resolve_llms(config)
+    having = [planned for planned in benchmarks if args.task in planned.tasks]
+    if not having:
+        tasks = dict.fromkeys(name for planned in benchmarks for name in planned.tasks)
+        raise InputError(
+            f"no benchmark in the config has a task {args.task!r}; tasks: "
+            f"{', '.join(tasks) or 'none'}"
+        )
+    known, missing, n_found = list[str](), list[list[str]](), 0
+    for planned in having:
+        task, prompt = planned.tasks[args.task].task, planned.tasks[args.task].prompt
+        assert prompt is not None
+        for language, domain, tables in _asked(planned, args.task):
+            if lacking := [str(path) for path in tables.values() if not Path(path).is_file()]:
+                missing.append(lacking)
+                continue
+            section, rows = planned.asked(args.task, language), read_task_tables(task, tables)
+            for item, request in requests_of(task, section, prompt, llms[section.llm], rows):
+                known.append(item.id)
+                if item.id == args.row:
+                    n_found += 1
+                    yield f"# {planned.id}, {language}, {domain}"
+                    for part in request.messages:
+                        yield f"\n## {part.role}\n{part.content}"
+    if n_found:
+        return
+    if not known and missing:
+        given = "".join(f" {path}" for path in args.config)
+        names = " ".join(missing[0])
+        raise InputError(
+            f"{args.task} reads {', '.join(missing[0])}: not made yet. Make it with "
+            f"`psibench run{given} {names}`"
+        )
+    examples = ", ".join(known[:EXAMPLES]) or "none, the tables hold nothing to ask about"
+    more = f"; the tables of {len(missing)} more domains are not made yet" if missing else ""
+    raise InputError(
+        f"{args.task}: no item {args.row!r} among {len(known):,}; some ids: {examples}{more}"
+    )
+
+
+def _asked(planned: PlannedBenchmark, task: str) -> Iterator[tuple[str, str, dict[str, TablePath]]]:
+    """Yield each language (of a translation, that it is to) and domain with the task's tables."""
+    languages = planned.translated if planned.tasks[task].translates else planned.native
+    for language in languages:
+        for part in planned.asked_in(task, language):
+            given = planned.task_tables(task, language, part)
+            for number, domain in enumerate(planned.asked_about(task, language, part)):
+                tables = {read: domain_table(path, domain, number) for read, path in given.items()}
+                yield language, domain, tables
+
+
+DESCRIPTION = "The final text of one record, as a language model gets it."
