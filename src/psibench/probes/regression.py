@@ -53,7 +53,6 @@ SENTENCE_WEIGHTS = TableSpec(
             "r2", FLOAT64, "variance of the document's vector explained, of its row's fit", True
         ),
         Column("mae", FLOAT64, "mean absolute error over the dimensions, likewise", True),
-        Column("r2_equal", FLOAT64, "variance explained with equal weights, likewise", True),
         Column("left_out", STRING, "why there is no regression; null: there is", True),
     ),
     key=("benchmark", "language", "domain", "model", "document_id", "shuffled", "place"),
@@ -67,13 +66,12 @@ class Decomposition:
     """A vector as a weighted sum of others: (n_sentences,) float64 coefficients.
 
     ``r2`` and ``mae`` are the share of the variance over dimensions explained and the mean absolute
-    error, ``r2_equal`` the share with one weight for all sentences, itself fitted.
+    error.
     """
 
     coefficients: np.ndarray
     r2: float
     mae: float
-    r2_equal: float
 
     @property
     def importance(self) -> np.ndarray:
@@ -94,14 +92,9 @@ def decompose(document: np.ndarray, sentences: np.ndarray) -> Decomposition:
     x = x - x.mean(axis=0)
     coefficients = np.linalg.lstsq(x, y, rcond=1e-8)[0]
     rest = y - x @ coefficients
-    total = x.sum(axis=1)
-    weight = float(total @ y) / float(total @ total) if total @ total > 0 else 0.0
-    rest_equal = y - weight * total
     variance = float(y @ y)
-    shares = [
-        1 - float(left @ left) / variance if variance > 0 else np.nan for left in (rest, rest_equal)
-    ]
-    return Decomposition(coefficients, shares[0], float(np.abs(rest).mean()), shares[1])
+    r2 = 1 - float(rest @ rest) / variance if variance > 0 else np.nan
+    return Decomposition(coefficients, r2, float(np.abs(rest).mean()))
 
 
 def probe_regression(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
@@ -155,7 +148,7 @@ def measure_regression(
                 continue
             fitted = decompose(vectors[number], parts)
             limit = int(seen.visible_chars[number])
-            about |= {"r2": fitted.r2, "mae": fitted.mae, "r2_equal": fitted.r2_equal}
+            about |= {"r2": fitted.r2, "mae": fitted.mae}
             about |= {"read": min(limit / len(texts[number].text), 1.0)}
             for place, sentence in enumerate(orders[number], 1):
                 start, end = texts[number].moved[sentence]
@@ -194,7 +187,7 @@ def by_order(rows: pl.DataFrame) -> Iterator[tuple[Row, pl.DataFrame]]:
 def regression_figures(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
     """Yield the figures of documents as they are, or of shuffled ones.
 
-    ``r2``, ``mae`` and ``r2_equal``, that of equal weights, are means over documents.
+    ``r2`` and ``mae`` are means over documents.
     ``importance`` of place k is the mean, over documents that have k sentences, of importance times
     the root of their number: 1 where all sentences weigh alike, less on average where they do not,
     as the squares of a document's sum to 1. ``importance excess`` is therefore of the first and of
@@ -218,7 +211,7 @@ def _weights(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
     mean = pl.col("relative").mean().over(by_document)
     kept = kept.with_columns(excess=pl.col("relative") - mean)
     once = kept.filter(place=1)
-    for measure in ("r2", "mae", "r2_equal"):
+    for measure in ("r2", "mae"):
         yield {
             "measure": measure,
             "condition": "",

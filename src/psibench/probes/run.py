@@ -101,7 +101,7 @@ ALL_PROBES: Mapping[ProbeName, Probe] = {
         SENTENCE_WEIGHTS,
         probe_regression,
         regression_figures,
-        ("coefficient", "importance", "r2", "mae", "r2_equal"),
+        ("coefficient", "importance", "r2", "mae"),
         by_order,
     ),
     "saliency": Probe(SALIENCY, probe_saliency, saliency_figures, ("saliency",)),
