@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from encoder_references import vectors_of
 from tiny_sparse import save_inference_free, save_splade, sparse_entry, weights_of
 
@@ -10,6 +11,7 @@ from psibench.config.sections import Encoding
 from psibench.encode.job import run_encode
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
+from psibench.models.tokenizing import pad_windows
 from psibench.search.runs import run_vector_search
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QUERIES, RUN
@@ -75,6 +77,18 @@ def test_queries_of_an_inference_free_model_are_looked_up_beside_documents(infer
     ):
         assert weights_of(own) == pytest.approx(theirs, abs=1e-5)
     assert encoder.salt("query") != encoder.salt("document")
+
+
+def test_a_text_may_begin_with_token_0(splade):
+    """As those of RoBERTa's kind do, with <s>."""
+    encoder = load(splade)
+    ids = np.array([0, 5, 6, 3], dtype=np.int32)
+    with torch.inference_mode():
+        read = encoder.model(pad_windows([ids], pad_id=0, device="cpu"), task="document")
+    expected = read["sentence_embedding"].to_dense()[0].tolist()
+    (rows,) = encoder.forward([ids], [ids > 0])
+    weights = {term: weight for term, weight in enumerate(expected) if weight > 0}
+    assert weights_of(rows) == pytest.approx(weights, abs=1e-5)
 
 
 def test_more_tokens_than_positions_are_refused(splade, inference_free):
