@@ -46,17 +46,8 @@ _EXCEPTION = re.compile(
 """A line of vLLM's log that is an exception, behind the process, date and place that wrote it."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
-RESERVED = {
-    "--host": "the job chooses it",
-    "--port": "the job chooses a free one",
-    "--uds": "the job asks over a port",
-    "--model": "set `model`",
-    "--revision": "set `revision`: it is part of every request's key",
-    "--api-key": "the job's server has a key of the job's, and secrets are no config",
-    "--hf-token": "secrets are no config; export HF_TOKEN",
-}
-"""Arguments of `vllm serve` that are refused, and what to do instead."""
-
+RESERVED = frozenset("--host --port --uds --model --revision --api-key --hf-token".split())
+"""Arguments of `vllm serve` that are refused."""
 _PARALLEL = frozenset(
     "--tensor-parallel-size -tp --pipeline-parallel-size -pp --data-parallel-size -dp".split()
 )
@@ -79,8 +70,7 @@ class VllmProcess:
     Raises
     ------
     InputError
-        If the settings hold arguments that are the job's to choose, or ``model`` is a folder that
-        is not there.
+        If the settings hold arguments that are the job's to choose.
     """
 
     def __init__(
@@ -93,12 +83,6 @@ class VllmProcess:
     ) -> None:
         self.model, self._server, self._log = model, server, Path(log)
         self._revision = revision
-        is_ours = Path(server.command[0]).name == "vllm"  # and sees the files that we see
-        if is_ours and model.startswith(("/", "./", "../", "~")) and not Path(model).exists():
-            raise InputError(
-                f"vllm: model {model!r} is a path, and there is no such folder on this machine; "
-                "give a folder with config.json, tokenizer and weights, or a name on the hub"
-            )
         self._command(0)  # its complaints come before any work
         self.base_url = ""
         self._is_log_told = False
@@ -278,8 +262,11 @@ def vllm_command(
     # vLLM takes --max_model_len=8 for --max-model-len 8.
     named = (argument for argument in server.arguments if argument.startswith("-"))
     given = {option.split("=", 1)[0].replace("_", "-") for option in named}
-    for name in sorted(given & RESERVED.keys()):
-        raise InputError(f"{model}: vllm.arguments hold {name}: {RESERVED[name]}")
+    for name in sorted(given & RESERVED):
+        raise InputError(
+            f"{model}: vllm.arguments hold {name}: the job or another key of the entry decides it, "
+            "or it is a secret (docs/vllm.md)"
+        )
     command = [*server.command, model]
     if revision is not None:
         command += ["--revision", revision]
