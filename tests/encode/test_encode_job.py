@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from closeness import assert_vectors_close
 from language_tables import write_texts
 
@@ -11,6 +12,7 @@ from psibench.encode import job
 from psibench.encode.job import Shard, run_encode, run_join_shards
 from psibench.encode.store import open_store, text_key
 from psibench.errors import InputError
+from psibench.models import dtypes
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import ENCODINGS
 
@@ -166,6 +168,16 @@ def test_number_format_comes_from_entry_then_settings_then_device(
 ):
     encode(paths, TRANSFORMER.model_copy(update=fields), tmp_path, **settings)
     assert read_provenance(tmp_path / "encodings.parquet")["params"]["dtype"] == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "has_gpu", "expected"),
+    [("auto", True, "cuda"), ("auto", False, "cpu"), ("cpu", True, "cpu"), ("cuda", False, "cuda")],
+)
+def test_auto_device_is_the_gpu_where_there_is_one(monkeypatch, device, has_gpu, expected):
+    monkeypatch.setattr(dtypes, "has_gpus", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    assert dtypes.pick_device(device) == expected
 
 
 def test_a_damaged_corpus_is_named(tmp_path, paths):
