@@ -41,20 +41,8 @@ def bucket_rows(
 
 def undefined_row(model: str, **changes: Any) -> dict[str, Any]:
     """A row whose queries all sit in one bucket."""
-    parts = ("psi", "psi_same", "drop")
-    figures = [f"{part}{end}" for part in parts for end in ("", "_low", "_high")]
-    more = ["psi_corrected", "psi_same_corrected", "best_bucket", "worst_bucket"]
-    tests = [
-        "best_same",
-        "worst_same",
-        "test",
-        "p_position",
-        "p_shape",
-        "p_bucket",
-        "p_trend",
-        "p_adjusted",
-    ]
-    nothing = dict.fromkeys([*figures, *more, *tests, "p_control", "p_control_adjusted"])
+    known = ("psi", "drop", "best_", "worst_", "test", "p_")
+    nothing = dict.fromkeys(name for name in psi_row(model) if name.startswith(known))
     return psi_row(model, **nothing, n_buckets=1) | changes
 
 

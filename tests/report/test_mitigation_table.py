@@ -106,15 +106,6 @@ def test_a_change_is_claimed_where_its_interval_excludes_0(fields, said):
     assert verdict(row | fields) == said
 
 
-def test_where_documents_cannot_separate_position_nothing_is_said_of_the_psi():
-    unknown = dict.fromkeys(("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected"))
-    psi = [psi_row("base", **unknown), psi_row("after", **unknown)]
-    (row,) = rows_of([changed(**dict.fromkeys(LOWER))], psi)
-    assert row["psi_same_after"] is None
-    assert row["psi_difference_low"] < 0 < row["psi_difference_high"]  # of the published ones
-    assert row["verdict"] == "PSI at equal documents: not to be told here; mean higher"
-
-
 # --- cost
 
 
