@@ -8,21 +8,14 @@ from psibench.tables import conform
 from psibench.text.segments import POSITIONS
 
 B, M, E = POSITIONS
-SPANS = {B: [0, 9], M: [15, 20], E: [25, 30]}  # thirds of 30 characters
+IN_B, IN_M, IN_E = [0, 9], [15, 20], [25, 30]  # spans in the thirds of 30 characters
 
 
-def queries_of(positions) -> pl.DataFrame:
-    """Make what is read of QUERIES: one query per position; a span alone stands for its third."""
-    rows = [
-        {
-            "_id": f"q{i}",
-            "target_position": None if isinstance(position, list) else position,
-            "pos_char_span": position if isinstance(position, list) else SPANS[position],
-            "pos_char_length": 30,
-        }
-        for i, position in enumerate(positions)
-    ]
-    return pl.DataFrame(rows, schema_overrides={"target_position": pl.String})
+def queries_of(*spans) -> pl.DataFrame:
+    """Make what is read of QUERIES: the target of each is the third that its span is in."""
+    return pl.DataFrame({"pos_char_span": spans}).with_columns(
+        target_position=pl.lit(None, pl.String), pos_char_length=30
+    )
 
 
 def flow_of(*rows) -> pl.DataFrame:
@@ -50,7 +43,7 @@ LEDGER = attrition_of(
     ("agreement", "questions", E),
     ("balance", "questions", B),
 )
-LEFT = queries_of([B, B, M, E])
+LEFT = queries_of(IN_B, IN_B, IN_M, IN_E)
 
 
 def stage_rows(table, stage) -> dict:
@@ -96,7 +89,7 @@ def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
     # 0-14 touches the border at 10: middle by the single-tag rule, as the ledger has it.
     flow = flow_of(("agreement", 1, "questions", 2, 1, 1))
     ledger = attrition_of(("agreement", "questions", M))
-    rows = stage_rows(position_shift(flow, ledger, queries_of([[0, 14]])), "agreement")
+    rows = stage_rows(position_shift(flow, ledger, queries_of([0, 14])), "agreement")
     assert [rows[p]["n_entered"] for p in POSITIONS] == [0, 2, 0]
     assert rows["all"]["p_value"] is None  # one position alone
 
@@ -112,6 +105,6 @@ def test_what_is_dropped_before_evidence_is_located_has_no_place_to_compare():
         *(("locate_span", "questions", E) for _ in range(4)),
         ("span_necessity", "questions", M),
     )
-    found = position_shift(flow, dropped, queries_of([B, B, E]))
+    found = position_shift(flow, dropped, queries_of(IN_B, IN_B, IN_E))
     assert set(found["stage"]) == {"span_necessity"}
     assert found.filter(target_position="middle")["n_entered"].to_list() == [1]
