@@ -221,7 +221,8 @@ def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, ca
     assert table.filter(stage="translate")["language"].to_list() == ["deu-Latn", "fin-Latn"]
     # Two of the three contexts, all in one stratum, of one part each.
     for name in ("judge_translation", "translator_1", "judge_translator_1", "translator_2"):
-        assert table.filter(stage=name, language="deu-Latn")["items_high"].to_list() == [2]
+        drawn = table.filter(stage=name, language="deu-Latn")
+        assert drawn.select("items_low", "items_high").rows() == [(2, 2)]
 
 
 # Embedding APIs

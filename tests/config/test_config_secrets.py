@@ -1,6 +1,6 @@
 import pytest
 
-from psibench.config.secrets import refuse_secrets
+from psibench.config.secrets import Secret, refuse_secrets
 from psibench.errors import InputError
 from psibench.plan.config import load_config
 
@@ -63,3 +63,11 @@ def test_a_secret_is_refused_before_anything_else_is_shown():
     with pytest.raises(InputError) as raised:
         load_config(override)
     assert HIDDEN not in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["", "k\u00e9y-of-a-server", "key\x07of-a-server"])
+def test_a_key_that_no_server_has_is_refused_without_showing_it(value, monkeypatch):
+    monkeypatch.setenv("MY_KEY", value)
+    with pytest.raises(InputError, match="environment variable MY_KEY") as raised:
+        Secret.from_environment("MY_KEY")
+    assert "of-a-server" not in str(raised.value)

@@ -122,3 +122,13 @@ def test_what_false_negatives_are_recalled_from_goes_first_then_the_longest():
     assert ranks == sorted(set(ranks))
     assert ranks[-1] == jobs.encode_priority(plan, "python-docs-raw", models[-1], ENG, ENG) == 1
     assert jobs.encode_priority(plan, "python-docs", models[-1], "qps-Latn") < 1
+
+
+@pytest.mark.parametrize(("millions", "mib"), [(100, 6000), (400, 8200), (8000, 43_000)])
+def test_an_encoder_has_memory_for_its_weights_thrice_where_they_may_be_compiled(millions, mib):
+    entry = {"backend": "sentence-transformers", "checkpoint": "owner/name", "max_tokens": 64}
+    given = {"models": ["m"], "registry": {"m": entry | {"parameters_m": millions}}}
+    plan = make_plan(
+        *load_config(given | {"benchmarks": {"x": {"recipe": "known_item", "source": DOCS}}})
+    )
+    assert jobs.encoder_mib(plan, "m") == mib

@@ -228,6 +228,9 @@ def test_encodings_are_cut_by_two_operations_per_parameter_and_token(
 ):
     row = encoded(folder, LARGE, encoding=encoding, **({"parameters_m": 100} | fields))
     assert row["gpu_minutes_high"] == (minutes if minutes is None else pytest.approx(minutes))
+    if minutes:  # cores of 60 GFLOPS
+        per_core = (encoding.get("gpu_tflops") or 100) * 1000 / 60
+        assert row["cpu_minutes"] == pytest.approx(minutes * per_core / os.cpu_count())
     assert row["jobs"] == n_jobs
 
 

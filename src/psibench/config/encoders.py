@@ -93,17 +93,13 @@ class FlagEmbeddingModel(EncoderModel):
     Every token's but the first, scored by MaxSim and divided by the number of the query's.
     """
 
+    compared: ClassVar = "mean-maxsim"
     backend: Literal["flag-embedding"]
     kind: Literal["late-interaction"] = "late-interaction"
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
-
-    @property
-    def scores_by(self) -> Scoring:
-        """How a query's vectors are compared with a document's."""
-        return "mean-maxsim"
 
 
 class ColbertModel(EncoderModel):
@@ -114,6 +110,7 @@ class ColbertModel(EncoderModel):
     prompts.
     """
 
+    compared: ClassVar = "maxsim"
     backend: Literal["colbert"]
     kind: Literal["late-interaction"] = "late-interaction"
     max_tokens: int = Field(ge=8)
@@ -126,15 +123,11 @@ class ColbertModel(EncoderModel):
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 
-    @property
-    def scores_by(self) -> Scoring:
-        """How a query's vectors are compared with a document's."""
-        return "maxsim"
-
 
 class SparseModel(EncoderModel):
     """A learned sparse retriever that sentence-transformers' SparseEncoder can load."""
 
+    compared: ClassVar = "sparse"
     backend: Literal["sparse-encoder"]
     kind: Literal["sparse", "control"] = "sparse"
     max_tokens: int = Field(ge=8)
@@ -144,11 +137,6 @@ class SparseModel(EncoderModel):
     (max_active_dims), all where it declares nothing."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
-
-    @property
-    def scores_by(self) -> Scoring:
-        """How a query's vectors are compared with a document's."""
-        return "sparse"
 
 
 class StaticModel(EncoderModel):

@@ -104,6 +104,8 @@ class EncoderModel(ModelBase):
     is_network: ClassVar[bool] = True
     """Whether the checkpoint's network runs; else vectors are looked up, and what else has the
     checkpoint is another model."""
+    compared: ClassVar[Scoring] = "cosine"
+    """How a query's vectors are compared with a document's, unless an entry says otherwise."""
     checkpoint: str
     """embedded:all-MiniLM-L6-v2, a local folder, or a name on the hub."""
     revision: Commit | None = None
@@ -141,4 +143,4 @@ class EncoderModel(ModelBase):
     @property
     def scores_by(self) -> Scoring:
         """How a query's vectors are compared with a document's."""
-        return "cosine"
+        return self.compared
