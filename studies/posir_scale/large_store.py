@@ -24,7 +24,6 @@ from psibench.llm.answer_store import (
     LOG,
     AnswerStore,
     index_log,
-    stored_usage,
     write_line,
 )
 from psibench.llm.usage import Usage
@@ -89,7 +88,7 @@ def use(folder: Path, n_answers: int, n_keys: int) -> None:
         with timed(f"read {n_keys:,} answers"):
             assert all(store.get(key) is not None for key in known)
         with timed("what all answers used"):
-            assert stored_usage(folder).output_tokens == 12 * n_answers
+            assert AnswerStore(folder).usage().output_tokens == 12 * n_answers
         with timed(f"add {n_keys:,} answers"):
             for number in range(n_answers, n_answers + n_keys):
                 store.add(answer(number))

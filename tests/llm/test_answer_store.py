@@ -8,7 +8,7 @@ from llm_helpers import answer, request, stored
 
 from psibench.errors import InputError
 from psibench.llm import answer_store
-from psibench.llm.answer_store import AnswerStore, stored_usage
+from psibench.llm.answer_store import AnswerStore
 from psibench.llm.usage import Usage
 
 KEYS = [request(number).key for number in range(600)]
@@ -81,7 +81,7 @@ def test_a_log_of_the_version_before_is_read_and_added_to_as_it_is(tmp_path):
     assert AnswerStore(tmp_path).get(KEYS[0]) == answer(0, "نص")
     begun(tmp_path, [1]).close()
     assert set(stored(tmp_path)) == {answer(0, "نص"), answer(1)}
-    assert stored_usage(tmp_path) == used(2)
+    assert AnswerStore(tmp_path).usage() == used(2)
     assert before.read_text() == OF_TODAY_BEFORE
 
 
@@ -99,7 +99,7 @@ def test_two_stores_never_write_the_same_file_and_the_one_begun_first_counts(tmp
         store.close()
         assert AnswerStore(tmp_path).get(KEYS[0]) == answer(0, "of 0")
     assert len(stored(tmp_path)) == 4
-    assert stored_usage(tmp_path) == used(6)  # what was asked twice was paid for twice
+    assert AnswerStore(tmp_path).usage() == used(6)  # what was asked twice was paid for twice
 
 
 # What is damaged or cut off
@@ -114,7 +114,7 @@ def test_a_log_cut_anywhere_in_its_last_line_keeps_those_before(tmp_path, caplog
         path.write_bytes(whole[:size])
         assert found(tmp_path, 3) == [0, 1]
     assert f"{path}: the last line is not whole" in caplog.text
-    assert stored_usage(tmp_path) == used(2)
+    assert AnswerStore(tmp_path).usage() == used(2)
 
 
 @pytest.mark.parametrize("place", [3, 120, -3])
@@ -135,9 +135,9 @@ def test_an_index_is_believed_only_of_the_log_as_it_is(tmp_path):
     whole = log.read_bytes()
     lines = whole.splitlines(keepends=True)
     log.write_bytes(b"".join([*lines[:2], *lines[3:]]))  # one goes from the middle
-    assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 3, 4, 5], used(5))
+    assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 3, 4, 5], used(5))
     log.write_bytes(whole)  # out of a backup
-    assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 2, 3, 4, 5], used(6))
+    assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 2, 3, 4, 5], used(6))
     log.write_bytes(whole.replace(b'"sum":"', b'"sun":"', 1))
     assert found(tmp_path) == [1, 2, 3, 4, 5]
     log.write_bytes(whole)
@@ -180,10 +180,10 @@ def test_an_index_that_cannot_be_read_costs_nothing(tmp_path, caplog):
         caplog.clear()
         assert found(tmp_path) == [0, 1, 2, 3, 4]
         assert f"{index}: damaged index" in caplog.text
-        assert stored_usage(tmp_path) == used(5)
+        assert AnswerStore(tmp_path).usage() == used(5)
     assert index.read_bytes() == whole  # made anew
     begun(tmp_path, [5]).close()
-    assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 2, 3, 4, 5], used(6))
+    assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 2, 3, 4, 5], used(6))
 
 
 # What happens meanwhile
@@ -195,17 +195,17 @@ def test_long_logs_are_indexed_while_their_job_goes_on(tmp_path, monkeypatch):
     assert len(list(tmp_path.glob("*.jsonl"))) == 4
     assert len(list(tmp_path.glob("*.index"))) == 3
     assert [store.get(key) for key in KEYS[:11]] == [*map(answer, range(10)), None]
-    assert (found(tmp_path, 11), stored_usage(tmp_path)) == ([*range(10)], used(10))
+    assert (found(tmp_path, 11), AnswerStore(tmp_path).usage()) == ([*range(10)], used(10))
 
 
 def test_a_log_that_grows_after_a_reader_has_indexed_it_is_read_anew(tmp_path):
     writers = [begun(tmp_path, [number]) for number in range(3)]
     assert (found(tmp_path), len(list(tmp_path.glob("*.index")))) == ([0, 1, 2], 3)
     writers[0].add(answer(3))  # this one lives
-    assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 2, 3], used(4))
+    assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 2, 3], used(4))
     for writer in writers:
         writer.close()
-    assert (found(tmp_path), stored_usage(tmp_path)) == ([0, 1, 2, 3], used(4))
+    assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 2, 3], used(4))
 
 
 def test_a_log_that_cannot_be_opened_is_refused_and_not_asked_again(tmp_path):

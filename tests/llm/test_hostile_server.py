@@ -6,7 +6,7 @@ import time
 import pytest
 from llm_helpers import COMPLETION, ScriptedServer, ask, items, settings
 
-from psibench.llm.answer_store import stored_usage
+from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
 from psibench.llm.client import call_of
 from psibench.llm.limits import Budget
@@ -36,7 +36,7 @@ def test_usage_that_cannot_be_believed_counts_as_all_that_was_reserved(tmp_path,
     most = call_of(bounded(1)[0].request).most
     assert (run.error, run.statuses) == (None, {"ok": 1})
     assert budget.spent_usd == pytest.approx(PRICE.cost(most))
-    assert stored_usage(tmp_path) == most  # the next run's budget knows it, too
+    assert AnswerStore(tmp_path).usage() == most  # the next run's budget knows it, too
 
 
 @pytest.mark.parametrize(

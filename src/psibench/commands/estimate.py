@@ -74,7 +74,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
     """Say of a language model or an embedding API its price, its hours here and its budget."""
     from psibench.generate.ask import answer_folder
-    from psibench.llm.answer_store import stored_usage
+    from psibench.llm.answer_store import AnswerStore
     from psibench.llm.ledger import Ledger
     from psibench.llm.sections import price_of
 
@@ -89,7 +89,7 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
             price = price_of(entry.model, plan.prices)
         if price is not None:
             is_batch = entry.backend == "openai-batch"
-            stored = stored_usage(answer_folder(plan.config.store, name))
+            stored = AnswerStore(answer_folder(plan.config.store, name)).usage()
             spent = price.cost(stored, is_batch=is_batch)
             share = f", in a batch {price.batch_share:.0%} of that" * (price.batch_share != 1)
             yield (

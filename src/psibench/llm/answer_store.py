@@ -179,11 +179,6 @@ class AnswerStore:
         self._reader = None
 
 
-def stored_usage(folder: str | Path) -> Usage:
-    """Add up the tokens of all answers in a store's folder; one that does not exist has none."""
-    return AnswerStore(folder).usage()
-
-
 def stored_answers(folder: str | Path) -> Iterator[Answer]:
     """Read a whole store and yield the answer of each key, logs in the order they were begun."""
     seen = set[str]()

@@ -25,11 +25,6 @@ class Usage:
             self.reasoning_tokens + other.reasoning_tokens,
         )
 
-    @property
-    def total_tokens(self) -> int:
-        """Input and output tokens."""
-        return self.input_tokens + self.output_tokens
-
     @classmethod
     def read(cls, given: object) -> "Usage | None":
         """Read a request's usage as fields of these names; None if it cannot be believed.
