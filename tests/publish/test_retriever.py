@@ -130,6 +130,8 @@ def test_a_retriever_of_chunks_is_scored_by_spans_too(results):
         for one in (found, plain)
     )
     assert means["ndcg@10"] == expected["ndcg@10"]
+    whole = psibench.evaluate(shared_words, results, k=50, chunks=True, **options)  # plain ids
+    assert whole.psi.filter(metric="ndcg@10").equals(plain.psi.filter(metric="ndcg@10"))
     first = found.buckets.filter(metric="span-recall@1", length_bucket="all")
     by_third = dict(first.select("bucket", "mean").iter_rows())
     assert by_third["beginning"] > 0 == by_third["end"]  # the first chunk is a first half
