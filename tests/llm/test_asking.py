@@ -89,6 +89,12 @@ def test_thinking_that_a_service_counts_in_the_total_alone_is_output(total, outp
     assert Usage.read(told) == Usage(10, output)
 
 
+def test_more_cached_tokens_than_the_prompt_has_are_none_at_the_full_price():
+    given = {"input_tokens": 10, "output_tokens": 4, "cached_input_tokens": 11}
+    assert Usage.read(given) == Usage(10, 4)
+    assert Usage.read(given | {"cached_input_tokens": 10}) == Usage(10, 4, 10)
+
+
 def test_a_reask_that_succeeds_is_found_again_without_asking(tmp_path):
     stand_in = FaultyStandIn()
     run = ask(items(40), tmp_path, server=stand_in, faults="malformed=0.4,seed=3")

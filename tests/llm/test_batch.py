@@ -288,6 +288,23 @@ def test_a_key_that_the_server_repeats_is_in_no_outcome_log_or_file(
     assert KEY not in told
 
 
+def test_a_line_that_cannot_be_read_costs_its_request_alone(server, tmp_path):
+    class Torn(dict):
+        """Files whose first answers have a first line that is cut in half."""
+
+        def __setitem__(self, name, content):
+            first, feed, rest = content.partition(b"\n")
+            is_answer = b'"status_code": 200' in first and len(self) == 1
+            super().__setitem__(
+                name, first[: len(first) // 2] + feed + rest if is_answer else content
+            )
+
+    server.stand_in.files = Torn()
+    run = ask(items(5), tmp_path, batch_settings(server.url))
+    assert (run.error, run.statuses) == (None, {"ok": 5})
+    assert server.batch_sizes == [5, 1]
+
+
 def test_a_queue_too_short_for_one_request_ends_the_run(server, tmp_path):
     server.stand_in.imperfections = Imperfections(enqueued_tokens=3)
     run = ask(items(4), tmp_path, batch_settings(server.url))

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from llm_helpers import COMPLETION, ScriptedServer, ask, items, settings
+from llm_helpers import COMPLETION, ScriptedServer, ask, items, settings, stored
 
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
@@ -95,3 +95,14 @@ def test_half_a_surrogate_pair_is_a_malformed_reply_that_can_be_written(tmp_path
     (outcome,) = ask(items(1), tmp_path, server=ScriptedServer(*replies)).outcomes
     assert outcome.status == "malformed"
     outcome.text.encode()
+
+
+@pytest.mark.parametrize("field", ["model", "finish_reason"])
+def test_names_that_cannot_be_written_or_shown_are_escaped_and_cut(tmp_path, field):
+    name = "stand-in/\ud800\x1b[31m" + 1000 * "x"
+    choice = COMPLETION["choices"][0] | {"finish_reason": name}
+    changes = {"model": name} if field == "model" else {"choices": [choice]}
+    assert ask(items(1), tmp_path, server=ScriptedServer(completion(**changes))).error is None
+    (kept,) = stored(tmp_path)
+    assert getattr(kept, field).isprintable()
+    assert len(getattr(kept, field).encode()) < 1000
