@@ -63,7 +63,7 @@ def leaderboard(tmp_path, *folders, options=(), out="board.html"):
     return Page(path.read_text(encoding="utf-8"))
 
 
-def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path):
+def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path, capsys):
     one = run(
         tmp_path / "a" / "results",
         psi(("alpha", {"mean": 0.7}), ("bm25", {"kind": "sparse", "p_adjusted": 0.4})),
@@ -89,6 +89,7 @@ def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path):
     assert page.links == ["a/results/report.html"] * 2
     below = leaderboard(tmp_path, one, other, out="b/board.html")
     assert below.links == ["../a/results/report.html"] * 2
+    assert capsys.readouterr().err == ""  # no model is there twice
 
 
 def test_tables_are_apart_where_means_do_not_compare(tmp_path):
