@@ -270,6 +270,14 @@ def test_scores_of_a_filter_are_cut_by_their_minutes(folder):
     assert (row["jobs"], row["job_minutes"]) == (61, pytest.approx(7300 / 61))
     named = portions(plan, "mine", "eng-Latn", "false_negatives")
     assert (named[0], named[-1], len(named)) == ("/1-of-61", "/61-of-61", 61)
+    # In two parts each half is cut by itself: 3,650 minutes.
+    corpora = [{"domain": name, "source": section["source"]} for name in ("law", "medicine")]
+    halves = {"corpora": corpora, "source": None, "parts": 2}
+    halves["sample"] = SAMPLE | {"n_documents": 20_000_000}
+    parted = plan_of(section | halves, encoding={"minutes_per_shard": 120})
+    (row,) = work_table(Measured(parted, folder)).filter(stage="score_pairs").to_dicts()
+    assert row["jobs"] == 2 * 31
+    assert portions(parted, "mine", "eng-Latn", "false_negatives")[-1] == "/31-of-31"
     at = {"benchmark": "mine", "lang": "eng-Latn", "reranker": "sized", "of": "false_negatives"}
     assert jobs.scoring_minutes(plan, **at) == max(240, int(1.5 * 7300 / 61))
     unsized = plan_of(rerankers={"sized": RERANKER})
