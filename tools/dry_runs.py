@@ -1,11 +1,13 @@
 """Dry run of every shipped config, and of the SLURM profile; the first that fails ends it.
 
-Each is a process forked from one that has imported what all of them import first.
+Each is a process forked from one that has imported what all of them import first; as many run at a
+time as there are cores.
 """
 
 import multiprocessing
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
@@ -29,19 +31,25 @@ def snakemake(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Run them one after the other, in the repository's folder."""
+    """Run them in the repository's folder, and say how each ended in the order of their names."""
     os.chdir(HERE)
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["snakemake.cli", "psibench.plan.jobs", "psibench.plan.summaries"])
-    for name, arguments in RUNS.items():
+
+    def exit_code(arguments: list[str]) -> int | None:
         run = forks.Process(
             target=snakemake, args=([*arguments, "--nolock", "--dry-run", "--quiet", "all"],)
         )
         run.start()
         run.join()
-        if run.exitcode:
-            sys.exit(f"dry run failed: {name}")
-        print(f"dry run: {name}", flush=True)
+        return run.exitcode
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, code in zip(RUNS, pool.map(exit_code, RUNS.values()), strict=True):
+            if code:
+                pool.shutdown(cancel_futures=True)
+                sys.exit(f"dry run failed: {name}")
+            print(f"dry run: {name}", flush=True)
 
 
 if __name__ == "__main__":
