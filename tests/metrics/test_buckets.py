@@ -8,7 +8,6 @@ from psibench.metrics.buckets import (
     bucket_scheme,
     length_bucket,
     relative_bin,
-    third_of_middle,
 )
 
 
@@ -88,19 +87,6 @@ def test_no_queries_have_no_memberships(frame, name):
 def test_unknown_schemes_are_refused(name):
     with pytest.raises(InputError, match="squad, thirds, thirds-every-tag, relative-N"):
         bucket_scheme(name)
-
-
-def test_third_of_the_middle_is_right_closed():
-    twice_mid = np.array([0, 60, 61, 120, 121, 180, 500])
-    assert third_of_middle(twice_mid, np.full(7, 90)).tolist() == [
-        "beginning",
-        "beginning",
-        "middle",
-        "middle",
-        "end",
-        "end",
-        "end",
-    ]
 
 
 def test_length_buckets_are_right_closed_and_null_stays_null():

@@ -4,7 +4,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.metrics.correlation import average_ranks, correlate_rows, spearman
+from psibench.metrics.correlation import correlate_rows, spearman
 
 FEW_VALUES = st.integers(0, 5).map(lambda value: value / 7)  # so that ties are common
 
@@ -47,10 +47,6 @@ def test_an_undefined_correlation_is_none(x, y, n):
     assert (found.value, found.p, found.n) == (None, None, n)
 
 
-def test_ties_share_their_average_rank():
-    assert average_ranks(np.array([[0.5, 0.1, 0.5, 0.9]])).tolist() == [[2.5, 1, 2.5, 4]]
-
-
 @given(st.lists(FEW_VALUES, min_size=3, max_size=12))
 def test_rows_have_the_coefficients_of_scipy(values):
     y = np.array(values)
@@ -73,9 +69,3 @@ def test_tau_without_ties_has_the_p_value_of_scipy(n):
     found = correlate_rows(x, y)
     expected = [scipy.stats.kendalltau(*pair).pvalue for pair in zip(x, y, strict=True)]
     np.testing.assert_allclose(found["kendall_p"], expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("n", [0, 1, 2])
-def test_rows_of_fewer_than_three_places_have_no_trend(n):
-    found = correlate_rows(np.zeros((2, n)), np.ones((2, n)))
-    assert np.isnan([found["slope"], found["pearson"], found["kendall"]]).all()

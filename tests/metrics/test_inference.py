@@ -165,15 +165,6 @@ def test_fewer_than_thirty_informative_documents_give_no_p():
     assert (test.n_documents, test.p, test.p_shape, test.p_trend) == (29, None, None, None)
 
 
-def test_buckets_with_rare_misses_are_not_tested_by_themselves():
-    # 40 documents of 20 queries, one per bucket, with one miss each, two to a bucket: in a bucket
-    # two documents are shifted by .95 and 38 by .05, which count as (1.9)^2 / 1.63 = 2.2.
-    queries = [(d, b, float(b != (7 * d) % 20)) for d in range(40) for b in range(20)]
-    test = within_documents(table_of(queries, 20))
-    assert test.p_bucket is None
-    assert test.p == test.p_shape > 0.05
-
-
 def test_a_bucket_that_five_documents_shift_is_not_tested_by_itself():
     # In 195 of 200 documents the last query scores as its document does on average.
     queries = [(d, b, s) for d in range(5) for b, s in enumerate((1.0, 1.0, 0.0))]
@@ -276,14 +267,6 @@ def test_within_documents_does_not_depend_on(change):
 
 
 # --- Information ----------------------------------------------------------------------------------
-
-
-def test_one_query_per_bucket_has_all_information_and_one_bucket_per_document_none():
-    full = table_of([(d, b, 1.0) for d in range(4) for b in range(3)])
-    none = table_of([(d, d % 3, 1.0) for d in range(9) for _ in range(4)])
-    assert (information(full).least, information(full).slope_bend) == pytest.approx((1, 1))
-    found = information(none)
-    assert (found.least, found.slope_bend) == pytest.approx((0, 0), abs=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
@@ -389,19 +372,6 @@ def test_profile_at_equal_documents_by_hand():
     assert profile.means.tolist() == pytest.approx([0.8, 0.4])
 
 
-def test_a_documents_level_does_not_move_the_profile_at_equal_documents():
-    # Each document scores as (.9, .6, .3) times a level of its own. Late buckets are held by
-    # documents of low level, so the plain means fall more steeply.
-    queries = []
-    for document, level in enumerate([1.0, 0.8, 0.3, 0.2]):
-        for bucket, n in enumerate([3, 2, 1] if document < 2 else [1, 2, 6]):
-            queries += [(document, bucket, level * (0.9, 0.6, 0.3)[bucket])] * n
-    table = table_of(queries)
-    means = same_document_profile(table).means
-    assert (means / means[0]).tolist() == pytest.approx([1, 2 / 3, 1 / 3])
-    assert table.bucket_means[2] / table.bucket_means[0] < 0.25
-
-
 @pytest.mark.parametrize("profile_of", [raw_profile, same_document_profile])
 def test_influences_add_up_to_nothing_and_give_the_jackknifes_standard_error(profile_of):
     queries = random_queries(11, 150, profile=[1, 0.8, 0.6])
@@ -425,11 +395,6 @@ def test_covariance_of_plain_means_by_hand():
     assert covariance.ravel().tolist() == pytest.approx(
         [1 / 9 + 1 / 30, 1 / 18, 1 / 18, 1 / 9 + 1 / 30]
     )
-
-
-def test_a_bucket_in_which_nothing_is_found_has_mean_zero():
-    queries = [(d, b, float(b == 0)) for d in range(4) for b in (0, 1)]
-    assert same_document_profile(table_of(queries)).means.tolist() == pytest.approx([1, 0])
 
 
 def test_drawn_errors_have_the_covariance_and_are_always_the_same():
@@ -521,18 +486,6 @@ def test_between_documents_has_the_covariance_of_all_exchanges():
     assert test.p_trend == pytest.approx(p_trend)
 
 
-def test_between_documents_takes_out_what_length_quintiles_explain():
-    # Long documents are harder and have late evidence; inside a quintile nothing differs.
-    quintile = np.repeat(np.arange(5), 40)
-    late = np.array([i % 40 < 8 + 6 * q for i, q in enumerate(quintile)]).astype(int)
-    scores = 1 - 0.2 * quintile
-    test = between_documents(scores, np.arange(200), late, 100.0 + quintile, np.zeros(200))
-    assert np.abs(test.statistic).max() < 1e-9
-    # As one stratum the same data reject.
-    naive = between_documents(scores, np.arange(200), late, np.full(200, 100.0), np.zeros(200))
-    assert naive.p_shape < 1e-3
-
-
 def test_between_documents_a_bucket_is_tested_alone_where_clusters_are_enough():
     # In the shortest documents, which alone hold the first bucket, everything is found.
     rng = np.random.default_rng(2)
@@ -598,22 +551,6 @@ def test_length_imbalance_by_hand():
     assert length_imbalance(np.ones(4), np.array([0, 0, 1, 1])) is None
 
 
-def confounded_queries(seed, n_documents=120):
-    """Half of the documents are short, easy and hold buckets 0 and 1 only."""
-    rng = np.random.default_rng(seed)
-    return [
-        (d, int(b), float(rng.random() < (0.8 if d % 2 else 0.4)))
-        for d in range(n_documents)
-        for b in rng.integers(0, 2 if d % 2 else 3, 5)
-    ]
-
-
-def test_different_documents_in_different_buckets_are_called_confounded():
-    table = table_of(confounded_queries(1))
-    assert within_documents(table).p_shape > 0.05
-    assert confounding(table, raw_profile(table)) < 0.01
-
-
 def test_a_bucket_held_by_one_document_does_not_make_a_row_confounded():
     # A Wald test takes the one document's mean as certain. 200 documents in two buckets, nothing
     # differs; one more query in a third bucket of document 0 finds nothing.
@@ -672,20 +609,6 @@ def test_truncation_is_not_told_where_it_cannot_be_told_apart(cut_of):
     cut = np.array([cut_of(d, b) for d, b in rows])
     scores = np.random.default_rng(1).random(len(rows))
     assert truncation_effect(scores, documents, buckets, cut, level=0.95) is None
-
-
-def test_truncation_is_not_taken_for_position_nor_position_for_truncation():
-    # The score falls by .2 from bucket 0 to 1 and by .3 where the evidence is cut.
-    rng = np.random.default_rng(7)
-    documents = np.repeat(np.arange(300), 4)
-    buckets, cut = np.tile([0, 0, 1, 1], 300), rng.random(1200) < np.tile([0.2, 0.2, 0.7, 0.7], 300)
-    level = rng.random(300)[documents]
-    scores = level - 0.2 * buckets - 0.3 * cut + rng.normal(0, 0.2, 1200)
-    found = truncation_effect(scores, documents, buckets, cut, level=0.95)
-    assert found.low < -0.3 < found.high
-    assert found.high - found.low < 0.12
-    reads_all = truncation_effect(scores + 0.3 * cut, documents, buckets, cut, level=0.95)
-    assert reads_all.low < 0 < reads_all.high
 
 
 def test_an_effect_without_error_is_certain():

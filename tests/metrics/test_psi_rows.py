@@ -90,22 +90,6 @@ def test_copies_of_a_document_in_one_cluster_add_nothing(within):
     assert as_documents.psi_high < many.psi_high
 
 
-def test_slopes_that_differ_between_few_clusters_are_no_finding():
-    # One of 12 articles hides what is late, one what is early; in the others place is all the same.
-    def found(seed, clusters):
-        rng = np.random.default_rng(seed)
-        documents, buckets = np.repeat(np.arange(240), 3), np.tile(np.arange(3), 240)
-        slope = rng.uniform(-0.4, 0.4, 12)[documents % 12]
-        scores = hits(rng, 0.5 + slope * (buckets - 1))
-        by = documents % 12 if clusters else None
-        return estimate(scores, documents, buckets, clusters=by).p_trend
-
-    p = np.array([[found(seed, by) for by in (False, True)] for seed in range(60)])
-    by_documents, by_clusters = (p < 0.05).mean(axis=0)
-    assert by_documents > 0.3
-    assert by_clusters < 0.12
-
-
 def test_misses_that_every_cluster_has_are_not_rare():
     # 12 clusters of 30 documents that find 9 of 10: their means are known to some hundredths.
     rows = controlled(8, [1.0, 1.0, 1.0], n_documents=360, mean=0.9)
@@ -495,18 +479,6 @@ def test_interval_of_a_bucket_of_few_documents_has_students_quantile():
     assert buckets.high[0] == pytest.approx(0.466 + 0.404, abs=0.004)
 
 
-def test_bucket_intervals_stay_inside_the_range_of_scores_and_are_never_empty():
-    scores = np.r_[np.zeros(40), np.ones(40), 0, 1, 0, 1]
-    documents = np.r_[np.arange(80), np.arange(4)]
-    _, buckets = row_of(scores, documents, np.r_[np.repeat([0, 1], 40), 2, 2, 2, 2])
-    assert buckets.low[0] == 0
-    assert 0 < buckets.high[0] < 0.25
-    assert 0.75 < buckets.low[1] < 1
-    assert buckets.high[1] == 1
-    assert 0 <= buckets.low[2] < 0.2
-    assert 0.8 < buckets.high[2] <= 1
-
-
 def test_scores_above_one_set_the_limit():
     scores, documents, buckets = controlled(8, [1.0, 0.5])
     row, of_bucket = row_of(scores * 4, documents, buckets)
@@ -574,33 +546,7 @@ def test_a_level_that_is_none_is_refused(level):
         estimate([0.5, 0.5], [0, 1], [0, 1], level=level)
 
 
-def test_order_of_queries_and_names_of_documents_do_not_matter():
-    rng = np.random.default_rng(13)
-    scores, documents, buckets = controlled(13, [1.0, 0.8, 0.7], n_documents=80)
-    lengths = rng.random(80)[documents]
-    order = rng.permutation(len(scores))
-    one = vars(estimate(scores, documents, buckets, lengths=lengths))
-    other = vars(
-        estimate(scores[order], 500 - 3 * documents[order], buckets[order], lengths=lengths[order])
-    )
-    for name, value in one.items():
-        assert other[name] == (pytest.approx(value, abs=1e-4) if value is not None else None), name
-
-
 # --- Control and truncation -----------------------------------------------------------------------
-
-
-def test_an_effect_that_the_control_shares_is_the_questions():
-    rng = np.random.default_rng(15)
-    documents, buckets = np.repeat(np.arange(600), 3), np.tile([0, 1, 2], 600)
-    hard = rng.beta(4, 2, 600)[documents] * np.array([1.0, 0.8, 0.6])[buckets]
-    row = estimate(hits(rng, hard), documents, buckets, control=hits(rng, 0.6 * hard))
-    assert row.p_shape < 0.01
-    assert row.p_control > 0.05
-    alone = estimate(
-        hits(rng, hard), documents, buckets, control=hits(rng, np.full(len(hard), 0.5))
-    )
-    assert alone.p_control < 0.01
 
 
 def test_truncation_is_reported_where_the_model_did_not_see_the_evidence():
