@@ -30,7 +30,7 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
     import numpy as np
     import polars as pl
 
-    from psibench.metrics.buckets import length_bucket, third_of_middle
+    from psibench.metrics.buckets import length_bucket, third_of_span
     from psibench.tables import Provenance, write_table
     from psibench.tables.schemas import QUERY_SCORES
 
@@ -57,13 +57,14 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
             "span_mid_char": middle,
             "pos_char_length": pl.Series(length, dtype=pl.Int32),
             "relative_position": middle / length,
-            "target_position": pl.Series(
-                third_of_middle(np.rint(2 * middle).astype(np.int64), length), dtype=pl.String
-            ),
             "tokens": tokens,
+            "size": size,
         }
-    ).with_columns(
-        target_positions=pl.col("target_position"), length_bucket=length_bucket(pl.col("tokens"))
+    )
+    first, length_of = pl.col("span_start_char").cast(pl.Int64), pl.col("pos_char_length")
+    third = third_of_span(first, first + pl.col("size"), length_of.cast(pl.Int64))
+    frame = frame.with_columns(
+        target_position=third, target_positions=third, length_bucket=length_bucket(pl.col("tokens"))
     )
     source = Provenance(stage="bench", stage_version=1, params={}, inputs={})
     for model in range(n_models):
@@ -72,7 +73,7 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
         rank = rng.geometric(0.4, n_queries)
         window = WINDOWS[model % len(WINDOWS)] if model else None
         seen = length if window is None else np.minimum(length, window * CHARS_PER_TOKEN)
-        scored = frame.drop("tokens").with_columns(
+        scored = frame.drop("tokens", "size").with_columns(
             pl.lit(f"model-{model}").alias("model"),
             pl.Series("visible", np.clip((seen - start) / size, 0, 1)),
             pl.Series("pos_visible", seen / length),

@@ -63,12 +63,12 @@ def test_a_declared_target_position_wins_over_the_middle():
 
 
 def test_visible_is_the_share_of_the_span_inside_the_input():
-    ends = pl.DataFrame({"_id": ["d1", "d2", "d3"], "visible_char_end": [10, 45, 80]})
+    ends = pl.DataFrame({"query_id": ["q1", "q2", "q3"], "visible_char_end": [10, 45, 80]})
     assert scores(visible_char_end=ends)["visible"].to_list() == [1.0, 0.25, 0.0]
 
 
 def test_a_positive_without_a_visible_end_is_refused():
-    ends = pl.DataFrame({"_id": ["d1"], "visible_char_end": [10]})
+    ends = pl.DataFrame({"query_id": ["q1"], "visible_char_end": [10]})
     with pytest.raises(InputError, match=r"'d2', 'd3' \(2 in all\)"):
         scores(visible_char_end=ends)
 
@@ -117,7 +117,7 @@ def test_several_spans_are_in_the_third_they_all_fall_in_or_mixed():
 
 def test_visible_of_several_spans_is_the_share_of_all_their_characters():
     # q1: 34 + 0 of 44 characters; q2: 4 + 10 of 20; q3: where its evidence is, nobody knows.
-    ends = pl.DataFrame({"_id": ["d1", "d2", "d3"], "visible_char_end": [90, 60, 99]})
+    ends = pl.DataFrame({"query_id": ["q1", "q2", "q3"], "visible_char_end": [90, 60, 99]})
     assert scores(queries=SEVERAL, visible_char_end=ends)["visible"].to_list() == [
         34 / 44,
         0.7,
@@ -126,7 +126,7 @@ def test_visible_of_several_spans_is_the_share_of_all_their_characters():
 
 
 def test_of_evidence_known_by_class_all_is_visible_where_the_whole_document_is():
-    ends = pl.DataFrame({"_id": ["d1", "d2", "d3"], "visible_char_end": [100, 100, 100]})
+    ends = pl.DataFrame({"query_id": ["q1", "q2", "q3"], "visible_char_end": [100, 100, 100]})
     assert scores(queries=SEVERAL, visible_char_end=ends)["visible"].to_list() == [1.0, 1.0, 1.0]
     assert scores(queries=SEVERAL)["visible"].to_list() == [1.0, 1.0, 1.0]
 

@@ -198,14 +198,10 @@ def _thirds_of(places: pl.Series) -> pl.Series:
     known = places.struct.unnest()
     filled = known.fill_null(1)
     twice_mid, length = (filled.get_column(name).to_numpy() for name in known.columns)
-    thirds = pl.Series(third_of_middle(twice_mid, length), dtype=pl.String)
+    names = np.array(THIRDS, dtype=object)[relative_bin(twice_mid, length, n_bins=3)]
+    thirds = pl.Series(names, dtype=pl.String)
     lacking = known.select(pl.any_horizontal(pl.all().is_null())).to_series()
     return thirds.set(lacking, None)
-
-
-def third_of_middle(twice_mid: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Return beginning, middle or end by the third the span's middle falls in; right-closed."""
-    return np.array(THIRDS, dtype=object)[relative_bin(twice_mid, length, n_bins=3)]
 
 
 def length_bucket(tokens: pl.Expr) -> pl.Expr:

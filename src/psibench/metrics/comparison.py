@@ -145,9 +145,7 @@ SIGN_FLIPS = 9999
 """Random sign flips: no family-wise p is below .0001."""
 
 
-def step_down_p(
-    scores: FloatArray, documents: IntArray, *, n_flips: int = SIGN_FLIPS, seed: int = 0
-) -> FloatArray:
+def step_down_p(scores: FloatArray, documents: IntArray) -> FloatArray:
     """Family-wise p-values of "these two systems have the same mean", over all pairs.
 
     Step-down max-T (Westfall and Young, Resampling-Based Multiple Testing, 1993, algorithm 4.1;
@@ -156,7 +154,7 @@ def step_down_p(
     ``T = |sum D| / sqrt(sum D^2)``. Where the D are symmetric about 0, flipping the signs of a
     document's D, of all pairs at once, leaves the distribution of the T as it is. A pair's p is the
     share of flips in which the largest T of it and all pairs of smaller T reaches its own; and no
-    less than the p of a pair of larger T. The same data and seed give the same flips.
+    less than the p of a pair of larger T. The same data give the same flips.
 
     Parameters
     ----------
@@ -182,16 +180,16 @@ def step_down_p(
     order = np.argsort(-total / norm, kind="stable")
     one, other, norm, found = one[order], other[order], norm[order], (total / norm)[order]
     reached = np.ones(len(found))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     at_once = max(1, 2**21 // max(sums.shape[1], 1))
-    for start in range(0, n_flips, at_once):
-        shape = (min(at_once, n_flips - start), sums.shape[1])
+    for start in range(0, SIGN_FLIPS, at_once):
+        shape = (min(at_once, SIGN_FLIPS - start), sums.shape[1])
         flipped = (2.0 * rng.integers(0, 2, shape, dtype=np.int8) - 1.0) @ sums.T
         t = np.abs(flipped[:, one] - flipped[:, other]) / norm
         largest = np.maximum.accumulate(t[:, ::-1], axis=1)[:, ::-1]
         reached += (largest >= found - SCORE_ROUNDING).sum(axis=0)
     p: FloatArray = np.empty(len(found))
-    p[order] = np.maximum.accumulate(reached / (n_flips + 1))
+    p[order] = np.maximum.accumulate(reached / (SIGN_FLIPS + 1))
     return p
 
 

@@ -21,6 +21,7 @@ CORRELATION = 0.2
 VARIANCE_RATIO = 0.85
 """Variance of nDCG@10 with one positive as a share of that of hits and misses (`studies/inference`
 draws such scores)."""
+ALPHA, POWER = 0.05, 0.8
 PENALTY = 1.5
 """The power of the headline test at alpha is that of slope and bend alone at alpha / 1.5."""
 
@@ -30,10 +31,8 @@ def smallest_psi(
     *,
     mean: float = MEAN,
     correlation: float = CORRELATION,
-    power: float = 0.8,
-    alpha: float = 0.05,
 ) -> float | None:
-    """PSI that the headline test finds with this power, the loss growing evenly over the buckets.
+    """PSI that the headline test finds in 8 of 10 cases, the loss growing evenly over the buckets.
 
     The noncentrality of slope and bend, ``delta^2 info sum n_k (c_k - c)^2 / (s^2 (1 - rho))`` with
     ``c_k = k / (K - 1)`` and delta the loss of the last bucket, is set to what a chi-square of two
@@ -61,11 +60,11 @@ def smallest_psi(
     if len(sizes) < 2 or info < LEAST_INFORMATION or several < FEWEST_DOCUMENTS:
         return None
     if table.units is None:
-        critical, found = chi2.isf(alpha / PENALTY, 2), partial(ncx2.sf, df=2)
+        critical, found = chi2.isf(ALPHA / PENALTY, 2), partial(ncx2.sf, df=2)
     else:
         rest = table.n_units - 2
-        critical, found = f.isf(alpha / PENALTY, 2, rest), partial(ncf.sf, dfn=2, dfd=rest)
-    needed = brentq(lambda value: found(critical, nc=value) - power, 1e-6, 1e3)
+        critical, found = f.isf(ALPHA / PENALTY, 2, rest), partial(ncf.sf, dfn=2, dfd=rest)
+    needed = brentq(lambda value: found(critical, nc=value) - POWER, 1e-6, 1e3)
     place = np.arange(len(sizes)) / (len(sizes) - 1)
     middle = float(sizes @ place / sizes.sum())
     spread = info * float(sizes @ (place - middle) ** 2)
@@ -75,20 +74,20 @@ def smallest_psi(
 
 
 def evenly_spread(
-    n_queries: int, n_documents: int, *, n_candidates: int = 0, n_held: int = 3, n_buckets: int = 3
+    n_queries: int, n_documents: int, *, n_candidates: int = 0, n_held: int = 3
 ) -> DocumentTable:
-    """Deal queries out to documents in turn, and those of a document to its buckets in turn.
+    """Deal queries out to documents in turn, and those of a document to its thirds in turn.
 
-    A document holds ``n_held`` of the buckets. Where there are more ``n_candidates`` than queries,
+    A document holds ``n_held`` of the thirds. Where there are more ``n_candidates`` than queries,
     these are a random subsample of them. Scores are 1.
     """
     number = np.arange(n_queries)
     if n_candidates > n_queries:
         number = np.random.default_rng(0).choice(n_candidates, n_queries, replace=False)
     document, turn = number % max(1, n_documents), number // max(1, n_documents)
-    bucket = (document + turn % n_held) % n_buckets
+    bucket = (document + turn % n_held) % 3
     index = np.arange(n_queries)
-    return document_table(np.ones(n_queries), document, index, bucket, n_buckets=n_buckets)
+    return document_table(np.ones(n_queries), document, index, bucket, n_buckets=3)
 
 
 def smallest_psi_text(table: DocumentTable, *, spread: str = "") -> str:

@@ -51,6 +51,9 @@ FEWEST_OF_A_KIND = 20.0
 """Hits, and misses, that are to be expected in such a bucket: one that happens to have none would
 look certain (`studies/inference`)."""
 
+LENGTH_STRATA = 5
+"""Quantiles of length within which documents are compared with each other."""
+
 DRAWS = 1024
 """Points of the normal distribution that stand for a row's sampling errors."""
 
@@ -700,11 +703,10 @@ def between_documents(
     positions: FloatArray,
     *,
     units: IntArray | None = None,
-    n_strata: int = 5,
 ) -> BucketTest:
     """Test whether documents of like length differ by where their evidence is.
 
-    Documents of one length stratum (quintiles) with equally many queries are taken as
+    Documents of one length stratum (`LENGTH_STRATA`) with equally many queries are taken as
     exchangeable: each could as well have had the positions of another. Under all such exchanges
     (a document's queries in order of position, its whole sequence of buckets handed over) the
     score sum of each bucket has a known mean and covariance, of which the statistic is the
@@ -738,9 +740,7 @@ def between_documents(
     parts = np.zeros((0 if units is None else int(units.max(initial=-1)) + 1, n_buckets))
     if np.isnan(lengths).any():
         return BucketTest(0, total)
-    for rows in _exchangeable(
-        documents, lengths, positions, n_strata
-    ):  # (n_documents, n_queries) each
+    for rows in _exchangeable(documents, lengths, positions):  # (n_documents, n_queries) each
         z = scores[rows] - scores[rows].mean(axis=0)
         labels = np.eye(n_buckets)[column[rows]]  # (documents, queries, buckets)
         holding += labels.any(axis=1).sum(axis=0)
@@ -778,7 +778,7 @@ def between_documents(
 
 
 def _exchangeable(
-    documents: IntArray, lengths: FloatArray, positions: FloatArray, n_strata: int
+    documents: IntArray, lengths: FloatArray, positions: FloatArray
 ) -> Iterator[npt.NDArray[np.int64]]:
     """Yield rows of exchangeable documents: arrays (n_documents, n_queries) into the queries."""
     if not len(documents):
@@ -786,10 +786,10 @@ def _exchangeable(
     order = np.lexsort((positions, documents))
     _, first, sizes = np.unique(documents[order], return_index=True, return_counts=True)
     own_length = lengths[order][first]
-    edges = np.quantile(own_length, np.linspace(0, 1, n_strata + 1)[1:-1])
+    edges = np.quantile(own_length, np.linspace(0, 1, LENGTH_STRATA + 1)[1:-1])
     stratum = np.searchsorted(edges, own_length, side="left")
     for size in np.unique(sizes):
-        for number in range(n_strata):
+        for number in range(LENGTH_STRATA):
             starts = first[(sizes == size) & (stratum == number)]
             if len(starts) >= 2:
                 yield order[starts[:, None] + np.arange(size)]

@@ -741,16 +741,14 @@ def wilson_ends(means: FloatArray, r: FloatArray, limit: float) -> tuple[FloatAr
     return centre - reach, centre + reach
 
 
-def mean_interval(
-    scores: FloatArray, documents: IntArray, *, level: float = 0.95
-) -> tuple[float, float]:
-    """Interval of a mean over queries, arrays (n_queries,), by documents; NaN with fewer than two.
+def mean_interval(scores: FloatArray, documents: IntArray) -> tuple[float, float]:
+    """95 % interval of a mean over queries, made as that of a bucket's mean.
 
-    Made as that of a bucket's mean. ``documents`` may be other independent units.
+    Arrays (n_queries,). ``documents`` may be other independent units; NaN with fewer than two.
     """
     every = np.arange(len(scores))
     table = document_table(scores, documents, every, np.zeros_like(every), n_buckets=1)
-    low, high = _score_intervals(table, raw_profile(table), level)
+    low, high = _score_intervals(table, raw_profile(table), 0.95)
     return float(low[0]), float(high[0])
 
 

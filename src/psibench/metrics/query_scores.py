@@ -42,7 +42,7 @@ def query_scores(
     queries, qrels : columns of those tables; every query needs a positive and the other way round.
     metrics : names; none: the evidence alone.
     visible_char_end : frame of `visible_char_end` (characters of the positive the model saw) by
-        `query_id`, or by `_id` of the document; None if the model sees everything.
+        `query_id`; None if the model sees everything.
 
     Returns
     -------
@@ -165,9 +165,8 @@ def _refuse_several_clusters(scores: pl.DataFrame) -> None:
 def _with_visible_end(queries: pl.DataFrame, ends: pl.DataFrame | None) -> pl.DataFrame:
     if ends is None:
         return queries.with_columns(visible_char_end=pl.lit(None, dtype=pl.Int64))
-    theirs, ours = ("query_id", "_id") if "query_id" in ends.columns else ("_id", "pos_corpus_id")
-    known = ends.select(pl.col(theirs).alias(ours), "visible_char_end")
-    joined = queries.join(known, on=ours, how="left", maintain_order="left")
+    known = ends.select("visible_char_end", _id="query_id")
+    joined = queries.join(known, on="_id", how="left", maintain_order="left")
     lacking = joined.filter(pl.col("visible_char_end").is_null()).get_column("pos_corpus_id")
     if len(lacking):
         raise InputError(

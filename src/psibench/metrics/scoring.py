@@ -7,7 +7,6 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
@@ -18,7 +17,7 @@ from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
-from psibench.tables.io import conform, read_any_table
+from psibench.tables.io import conform, open_parquet
 from psibench.tables.ranking import with_ties
 from psibench.tables.schemas import (
     BUCKET_SCORES,
@@ -30,7 +29,6 @@ from psibench.tables.schemas import (
     QUERY_SCORES,
     RUN,
     SEEN,
-    TableSpec,
 )
 from psibench.tables.stage import stage
 
@@ -237,36 +235,26 @@ def judged_rows(
 ) -> pl.DataFrame:
     """Read the rows of a run that can count: judged pairs, up to the deepest rank of a metric.
 
-    Columns, types and nulls are checked in all rows; that no pair stands twice, in those kept.
     Where ties are averaged, the run is in memory whole, and a row counts if any of its tied ranks
     does: they are in the columns of `with_ties`.
     """
     wanted = parse_metrics(metrics)
     deepest = max(metric.k for metric in wanted)
-    averages_ties = any(metric.kind == TIE_AVERAGED for metric in wanted)
     pairs = pl.concat(
         [frame.select(query_id="query-id", doc_id="corpus-id") for frame in judged]
     ).unique()
-    rows = TableSpec(RUN.name, RUN.columns, key=())
-    try:
-        file = pq.ParquetFile(run, page_checksum_verification=True)
-        kept, start = [_checked(file.schema_arrow.empty_table(), rows, str(run))], 0
-        for batch in file.iter_batches(RUN_ROWS):
-            where = f"{run}, rows from {start} on"
-            found = _checked(pa.Table.from_batches([batch]), rows, where)
-            if not averages_ties:
-                found = found.filter(pl.col("rank") <= deepest)
-                found = found.join(pairs, on=["query_id", "doc_id"], how="semi")
-            kept.append(found)
-            start += batch.num_rows
-    except (OSError, pa.ArrowException):
-        read_any_table(run)  # says what is wrong with the file
-        raise
-    hits = pl.DataFrame(pl.from_arrow(conform(pl.concat(kept), RUN, where=str(run))))
-    if averages_ties:
-        hits = with_ties(hits).filter(pl.col("tied_from") <= deepest)
-        hits = hits.join(pairs, on=["query_id", "doc_id"], how="semi", maintain_order="left")
-    return hits
+
+    def judged_up_to(frame: pl.DataFrame, rank: str) -> pl.DataFrame:
+        kept = frame.filter(pl.col(rank) <= deepest)
+        return kept.join(pairs, on=["query_id", "doc_id"], how="semi", maintain_order="left")
+
+    if any(metric.kind == TIE_AVERAGED for metric in wanted):
+        return judged_up_to(with_ties(read_table(run, RUN)), "tied_from")
+    with open_parquet(run) as file:
+        whole = conform(_frame(file.schema_arrow.empty_table()), RUN, where=str(run))
+        batches = map(_frame, file.iter_batches(RUN_ROWS))
+        kept = [_frame(whole), *(judged_up_to(batch, "rank") for batch in batches)]
+    return _frame(conform(pl.concat(kept), RUN, where=str(run)))
 
 
 def visible_ends(
@@ -317,6 +305,5 @@ def visible_ends(
     return found.select("query_id", visible_char_end=scaled)
 
 
-def _checked(table: pa.Table, spec: TableSpec, where: str) -> pl.DataFrame:
-    frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None)))
-    return pl.DataFrame(pl.from_arrow(conform(frame, spec, where=where)))
+def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(rows.replace_schema_metadata(None)))

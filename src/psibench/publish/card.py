@@ -17,7 +17,7 @@ from psibench import __version__
 from psibench.errors import InputError
 from psibench.formats.built import TABLES, Dataset
 from psibench.formats.tabular import read_parquet
-from psibench.metrics.buckets import third_of_middle
+from psibench.metrics.buckets import third_of_span
 from psibench.publish.layouts import Written
 from psibench.report.tables import Columns, Table, table_of, with_ends
 from psibench.report.wording import p_value
@@ -98,16 +98,16 @@ def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_position
 def _count(dataset: Dataset) -> dict[str, Any]:
     queries = read_table(dataset.path("queries"), QUERIES)
     aimed = queries.drop_nulls(["target_position", "pos_char_span"])
-    ends = aimed["pos_char_span"].cast(pl.List(pl.Int64))
-    lengths = aimed["pos_char_length"].cast(pl.Int64).to_numpy()
-    thirds = third_of_middle((ends.list.get(0) + ends.list.get(1)).to_numpy(), lengths)
+    ends = pl.col("pos_char_span").cast(pl.List(pl.Int64))
+    length = pl.col("pos_char_length").cast(pl.Int64)
+    third = third_of_span(ends.list.get(0), ends.list.get(1), length)
     return {
         "language": dataset.language,
         "domain": dataset.domain,
         "documents": read_parquet(dataset.path("corpus"), ["_id"]).height,
         "queries": queries.height,
         "qrels": read_parquet(dataset.path("qrels"), ["query-id"]).height,
-        "elsewhere": int((thirds != aimed["target_position"].to_numpy()).sum()),
+        "elsewhere": aimed.filter(third != pl.col("target_position").cast(pl.String)).height,
     }
 
 
