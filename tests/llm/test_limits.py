@@ -1,6 +1,9 @@
 import asyncio
+from datetime import date
 
-from psibench.llm.limits import Turnstile
+from psibench.llm.limits import Budget, Call, Turnstile
+from psibench.llm.sections import Price
+from psibench.llm.usage import Usage
 
 
 def test_a_turnstile_lets_all_through_one_by_one_and_survives_a_cancelled_one():
@@ -19,3 +22,20 @@ def test_a_turnstile_lets_all_through_one_by_one_and_survives_a_cancelled_one():
         return order
 
     assert asyncio.run(asyncio.wait_for(run(), 5)) == [0, 1, 2, 4, 5]
+
+
+def test_what_waits_for_a_budget_may_wait_in_one_event_loop_after_another():
+    budget = Budget(1.5, Price(input_usd=1e6, output_usd=0, as_of=date(2026, 1, 1)))
+
+    async def spend():
+        call = Call(Usage(1))
+        await budget.admit(call)
+        await asyncio.sleep(0)
+        budget.finish(call, Usage(0))
+
+    async def run():
+        await asyncio.wait_for(asyncio.gather(spend(), spend(), spend()), 5)
+
+    asyncio.run(run())  # as a service is asked block by block
+    asyncio.run(run())
+    assert not budget.has_reservations

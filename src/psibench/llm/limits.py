@@ -54,7 +54,7 @@ class Budget:
     ) -> None:
         self.limit_usd, self.price, self.spent_usd = limit_usd, price, spent_usd
         self._is_batch, self._reserved_usd = is_batch, 0.0
-        self._settled = asyncio.Event()
+        self._settled: asyncio.Event | None = None  # of the event loop that waits for it
 
     @property
     def is_limited(self) -> bool:
@@ -98,7 +98,7 @@ class Budget:
         while not self.begin(call):
             if not self.has_reservations:
                 raise self.reached()
-            self._settled.clear()
+            self._settled = self._settled or asyncio.Event()
             await self._settled.wait()
         call.is_under_way, call.reported_usage = True, None
 
@@ -110,7 +110,9 @@ class Budget:
         if call.is_under_way:
             call.is_under_way = False
             self.end(call, used, is_usable=is_usable)
-            self._settled.set()
+            if self._settled is not None:
+                self._settled.set()
+                self._settled = None
 
     def begin(self, call: Call) -> bool:
         """Reserve the most that an HTTP request of a call can cost; False if it does not fit."""
