@@ -5,6 +5,7 @@ import time
 from datetime import date
 
 import pytest
+from aiohttp import web
 from batch_helpers import Server, ask, batch_settings, records
 from faulty_standin import Imperfections
 from llm_helpers import answer, items, request, start_job, stored, wait_for
@@ -110,6 +111,18 @@ def test_a_batch_the_server_does_not_know_is_asked_again(server, tmp_path, batch
     run = ask([*items(5), *wanted], tmp_path, batch_settings(server.url), budget=budget)
     assert (run.error, run.statuses) == (None, {"ok": 11})
     assert server.n_requests == 11
+    assert records(tmp_path) == []
+
+
+def test_on_a_server_that_lists_no_batches_one_without_an_id_is_asked_again(tmp_path):
+    async def no_list(*_):
+        return web.json_response({"error": {"message": "Method Not Allowed"}}, status=405)
+
+    server = Server()
+    server.stand_in._list = no_list
+    with server:
+        written(tmp_path, server.url, batch_id=None)
+        assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
     assert records(tmp_path) == []
 
 

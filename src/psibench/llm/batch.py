@@ -13,7 +13,7 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -52,6 +52,8 @@ MOST_BYTES = 180 << 20
 """Of an input file: OpenAI's limit is 200 MB."""
 MOST_OUTPUT_BYTES = 1 << 30
 """Of an output file, which is read whole."""
+NO_LIST = ("http_404", "http_405", "http_501")
+"""What a server answers that cannot list batches."""
 NAME_FIELD = "psibench_batch"
 """Field of a batch's metadata that holds its name."""
 PAUSE_S, MOST_PAUSE_S = 0.5, 8.0
@@ -464,7 +466,7 @@ class BatchServer:
 
     def find(self, name: str) -> str | None:
         """Return the id of the batch of a name, or None; also if the server lists no batches."""
-        with self._known():
+        with self._known(NO_LIST):
             for batch in self.client.batches.list(limit=100):
                 if (batch.metadata or {}).get(NAME_FIELD) == name:
                     return batch.id
@@ -496,13 +498,13 @@ class BatchServer:
                 yield key, read_result(data, batch.model, batch.tasks[key], self.secret)
 
     @contextmanager
-    def _known(self) -> Iterator[None]:
-        """Pass over what the server does not know (status 404)."""
+    def _known(self, unknown: Sequence[str] = ("http_404",)) -> Iterator[None]:
+        """Pass over what the server does not know."""
         try:
             with failures(self.secret, policy=self._policy):
                 yield
         except TryFailedError as failure:
-            if failure.reason != "http_404":
+            if failure.reason not in unknown:
                 raise
 
 
