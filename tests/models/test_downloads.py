@@ -1,3 +1,4 @@
+import json
 import os
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def test_a_downloaded_checkpoint_loads_when_the_hub_is_gone(
         commit = hub.push("owner/tiny", "one", files | UNREAD)
         (done,) = hub.download(tmp_path / "hf", folder, [{"repo": "owner/tiny"}])
     assert done == {"manifest": "owner--tiny@main.json"}
-    manifest = read_manifest(folder / done["manifest"])
+    path = folder / done["manifest"]
+    manifest = read_manifest(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"code": {}}))  # as 0.1.0 did
     assert (manifest.repo, manifest.revision, manifest.commit) == ("owner/tiny", None, commit)
     assert manifest.files == {name: len(data) for name, data in sorted(files.items())}
     there = {p.relative_to(manifest.folder).as_posix() for p in Path(manifest.folder).rglob("*")}

@@ -56,8 +56,10 @@ def manifest_name(repo: str, revision: str | None, part: Part = "model") -> str:
 
 
 def read_manifest(path: str | Path) -> Manifest:
-    """Read a manifest, as ``Manifest.write`` wrote it."""
-    return Manifest(**json.loads(Path(path).read_text(encoding="utf-8")))
+    """Read a manifest, as ``Manifest.write`` wrote it; of 0.1.0 it has one key more."""
+    plain = json.loads(Path(path).read_text(encoding="utf-8"))
+    plain.pop("code", None)
+    return Manifest(**plain)
 
 
 def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Manifest | None:
