@@ -40,9 +40,15 @@ _TAG = re.compile(r"</([A-Za-z][\w-]*)>")
 _Plain = Literal["text", "integer"]
 _PLAIN: dict[_Plain, str] = {"text": "string", "integer": "integer"}
 """What a plain reply may be -> type of the field it fills."""
+FAULTS = (
+    *(jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError),
+)
+"""What a template may raise."""
 _ENVIRONMENT = SandboxedEnvironment(
     undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
 )
+_ENVIRONMENT.globals.clear()  # what is random would ask something else each time
+del _ENVIRONMENT.filters["random"]
 
 
 class _Header(Section):
@@ -110,7 +116,7 @@ class Prompt:
         for role, template in self._templates:
             try:
                 text = template.render(safe).strip()
-            except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+            except FAULTS as error:
                 raise InputError(f"prompt {self.task}: message {role}: {error}") from error
             messages.append(Message(role, text))  # type: ignore[arg-type]
         return tuple(messages)
@@ -194,7 +200,7 @@ def _check_variables(
         try:
             _ENVIRONMENT.from_string(text)
             used |= jinja2.meta.find_undeclared_variables(_ENVIRONMENT.parse(text))
-        except (jinja2.TemplateSyntaxError, RecursionError) as error:
+        except FAULTS as error:
             line = getattr(error, "lineno", "?")
             raise InputError(f"{path}: message {role}, line {line}: {error}") from error
     if used != set(variables):
