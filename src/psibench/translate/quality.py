@@ -184,10 +184,7 @@ def quality_items(tables: Tables, section: TranslateSection) -> Iterator[TaskIte
 def gather_quality(
     tables: Tables, section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
-    """Make a row of every document of the sample; grades are null without a usable reply.
-
-    Raises InputError if a reply lacks a grade or has one outside 1 to 5.
-    """
+    """Make a row of every document of the sample; grades are null without a usable reply."""
     sample = _of_language(tables, section).select("_id", "domain", "doc_id", "length_bin")
     found = [(reply.item_id, *(reply.value[name] for name in DIMENSIONS)) for reply in replies]
     schema = {"_id": pl.String, **dict.fromkeys(DIMENSIONS, pl.Int32)}
