@@ -25,7 +25,7 @@ class EmbeddingApiModel(ModelBase):
     """Further fields of a request of queries, as {input_type: query}."""
     document_fields: dict[str, Any] = Field(default_factory=dict)
     """Further fields of a request of documents."""
-    vectors_path: str = Field(default="data.*.embedding", pattern=r"(^|\.)\*(\.|$)")
+    vectors_path: str = "data.*.embedding"
     """Where an answer has the vectors: keys with dots between; * stands for every item."""
     tokens_path: str = "usage.total_tokens"
     """Where an answer has the tokens that are paid for."""
@@ -59,6 +59,13 @@ class EmbeddingApiModel(ModelBase):
     @classmethod
     def _address_is_plain(cls, value: str) -> str:
         return plain_address(value)
+
+    @field_validator("vectors_path")
+    @classmethod
+    def _names_every_vector(cls, value: str) -> str:
+        if "*" not in value.split("."):
+            raise ValueError("names one value; * stands for every item, as in data.*.embedding")
+        return value
 
     @model_validator(mode="after")
     def _budget_has_a_price(self) -> "EmbeddingApiModel":
