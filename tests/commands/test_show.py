@@ -30,7 +30,7 @@ def test_without_a_file_the_results_here_are_shown(shown, tmp_path, capsys, monk
     assert capsys.readouterr().out.splitlines()[:5] == printed.splitlines()[:5]
 
 
-def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown):
+def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown, tmp_path):
     rows = [
         psi_row("m", seen=0.7, truncation=-0.2, truncation_low=-0.3, truncation_high=-0.1),
         psi_row("m", evidence="visible", p_adjusted=0.2),
@@ -53,7 +53,9 @@ def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown):
     assert "\nm      30.0 % of the evidence is cut: shorter passages" in printed
     assert "\nfew    12 documents could show an effect, 30 are needed" in printed
     assert "* Of plain means" in printed
-    assert "psi_table.csv\n" in printed
+    assert printed.splitlines()[-2].endswith("psi_table.parquet")
+    (tmp_path / "psi_table.csv").touch()
+    assert "psi_table.csv\n" in shown(rows)
     assert "\x1b" not in printed
 
 

@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> None:
         if record.get("table") == spec.name:
             print("\n".join(probe_lines(read_table(file, spec))))
             return
-    print_glance(read_table(file, PSI_TABLE), file.with_suffix(".csv"))
+    beside = file.with_suffix(".csv")
+    print_glance(read_table(file, PSI_TABLE), beside if beside.is_file() else file)
     print(*author_texts(str(record.get("queries_by") or "")).values(), sep="\n")
 
 
