@@ -14,7 +14,6 @@ from psibench.metrics.psi import (
     invert_psi,
     lower_end,
     mean_interval,
-    psi_of_columns,
     upper_end,
 )
 
@@ -152,9 +151,7 @@ def test_one_third_per_document_is_compared_between_documents_only():
     assert "between_documents" in row.flags
     assert {getattr(row, name) for name in SAME[:-1]} == {None}
     assert row.info_min == pytest.approx(0, abs=1e-9)
-    assert row.p_shape > 0.01  # 1350 queries as units would give less than .001:
-    means = [scores[buckets == k].mean() for k in range(3)]
-    assert np.ptp(means) / (0.25 / 450 * 2) ** 0.5 > 2
+    assert row.p_shape > 0.01  # 1350 queries as units would give less than .001
     assert row.psi_low == 0
 
 
@@ -230,18 +227,6 @@ def test_rare_misses_bound_psi_by_clopper_and_pearson(n_documents, missed):
     assert row.psi_same_low == 0
     assert row.psi_same_high >= 1 - least - 1e-9
     assert row.drop_high >= 1 - stats.beta.ppf(0.025, n_documents - missed, missed + 1) - 1e-9
-
-
-@pytest.mark.parametrize("n_last", [1, 8, 60])
-def test_a_bucket_of_few_queries_bounds_psi_from_above_and_not_from_below(n_last):
-    scores, documents, buckets = controlled(9, [1.0, 0.7, 0.4], n_documents=300)
-    scores = np.where(buckets == 2, documents % 2 == 0, scores).astype(float)  # found by halves
-    kept = (buckets < 2) | (documents < n_last)
-    row, means = row_of(scores[kept], documents[kept], buckets[kept])
-    least = stats.beta.ppf(0.05, (n_last + 1) // 2, n_last // 2 + 1)
-    assert row.psi_high >= 1 - least / means.mean.max() - 1e-9
-    if n_last < 20:  # the two others alone
-        assert 0 < row.psi_low < 1 - means.mean[1] / means.mean[0]
 
 
 @pytest.mark.parametrize("n_last", [40, 60])
@@ -399,9 +384,9 @@ def test_bucket_of_zeros_has_psi_one_with_an_interval_that_depends_on_its_size()
 
 
 @pytest.mark.parametrize("true_psi", [0.0, 0.1])
-def test_interval_covers_a_small_true_psi_where_percentiles_fail(true_psi):
+def test_interval_covers_a_small_true_psi(true_psi):
     # 60 data sets of 150 documents with a query in each of 6 buckets. A 95 % interval misses 3.
-    covered = naive_covered = 0
+    covered = 0
     rng = np.random.default_rng(11)
     profile = np.array([1, 1, 1, 1, 1, 1 - true_psi])
     documents, buckets = np.repeat(np.arange(150), 6), np.tile(np.arange(6), 150)
@@ -409,12 +394,7 @@ def test_interval_covers_a_small_true_psi_where_percentiles_fail(true_psi):
         scores = hits(rng, 0.45 * profile[buckets])
         row = estimate(scores, documents, buckets)
         covered += row.psi_same_low <= true_psi <= row.psi_same_high
-        means = scores.reshape(150, 6)
-        drawn = means[rng.integers(0, 150, (200, 150))].mean(axis=1).T
-        naive = np.quantile(psi_of_columns(drawn), [0.025, 0.975])
-        naive_covered += naive[0] <= true_psi <= naive[1]
     assert covered >= 55
-    assert naive_covered <= 30
 
 
 def test_inversion_without_sampling_error_is_the_plain_value():
