@@ -1,7 +1,7 @@
 """Stage ``statistics``: what a benchmark holds, and where in its documents the evidence is."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -281,17 +281,14 @@ def run_statistics(
         if len(groups) > 1:
             groups[POOLED] = pooled
         sizes = (pooled[0].height, pooled[1].height)
-        labels = {"benchmark": benchmark, "language": language}
-        parts = {
-            name: _statistics(own, language, schemes, *sizes, count_tokens)
-            for name, own in groups.items()
-        }
-        bins = {
-            name: position_histogram(evidence_positions(own[1])) for name, own in groups.items()
-        }
+        for domain, own in groups.items():
+            labels = {"benchmark": benchmark, "language": language, "domain": domain}
+            named = [pl.lit(value).alias(name) for name, value in labels.items()]
+            positions = evidence_positions(own[1])
+            values = _statistics(own, positions, language, schemes, *sizes, count_tokens)
+            found["statistics"].append(values.select(*named, pl.all()))
+            found["histogram"].append(position_histogram(positions).select(*named, pl.all()))
         asked = {name: own[1] for name, own in groups.items()}
-        found["statistics"].append(_labelled(parts, labels))
-        found["histogram"].append(_labelled(bins, labels))
         found["relocation"].append(relocation_table(asked, language=language))
     params = {"schemes": list(schemes), "length_tokenizer": length_tokenizer}
     source = derived("statistics", [*corpora, *queries, *qrels], params=params)
@@ -317,6 +314,7 @@ def _pooled(tables: Sequence[Tables]) -> Tables:
 
 def _statistics(
     tables: Tables,
+    positions: pl.DataFrame,
     language: str,
     schemes: Sequence[str],
     n_documents: int,
@@ -324,7 +322,6 @@ def _statistics(
     count_tokens: TokenCounter,
 ) -> pl.DataFrame:
     corpus, queries, qrels = tables
-    positions = evidence_positions(queries)
     values = {
         **benchmark_statistics(corpus, queries, qrels),
         **bucket_counts(positions, [bucket_scheme(name) for name in schemes]),
@@ -340,16 +337,3 @@ def _statistics(
     }
     numbers = pl.Series(list(map(float, values.values())), dtype=pl.Float64)
     return pl.DataFrame({"statistic": list(values), "value": numbers})
-
-
-def _labelled(parts: dict[str, pl.DataFrame], labels: dict[str, str]) -> pl.DataFrame:
-    """Stack the domains' rows, labels first."""
-    named: Iterator[pl.DataFrame] = (
-        frame.select(
-            *(pl.lit(value).alias(name) for name, value in labels.items()),
-            pl.lit(domain).alias("domain"),
-            pl.all(),
-        )
-        for domain, frame in parts.items()
-    )
-    return pl.concat(named)
