@@ -62,17 +62,6 @@ def test_a_declared_target_position_wins_over_the_middle():
     assert scores()["target_position"].to_list() == ["beginning", "middle", "middle"]
 
 
-def test_visible_is_the_share_of_the_span_inside_the_input():
-    ends = pl.DataFrame({"query_id": ["q1", "q2", "q3"], "visible_char_end": [10, 45, 80]})
-    assert scores(visible_char_end=ends)["visible"].to_list() == [1.0, 0.25, 0.0]
-
-
-def test_a_positive_without_a_visible_end_is_refused():
-    ends = pl.DataFrame({"query_id": ["q1"], "visible_char_end": [10]})
-    with pytest.raises(InputError, match=r"'d2', 'd3' \(2 in all\)"):
-        scores(visible_char_end=ends)
-
-
 def test_queries_without_a_positive_are_refused():
     with pytest.raises(InputError, match=r"without a positive in the qrels: 'q3'"):
         scores(qrels=QRELS.head(2))

@@ -878,7 +878,6 @@ class Effect:
     low: float
     high: float
     p: float
-    n_units: int
 
 
 def truncation_effect(
@@ -957,6 +956,6 @@ def clustered_effect(sums: FloatArray, weights: FloatArray, *, level: float) -> 
     b = total * weight - allowed * float(sums @ weights)
     c = total**2 - allowed * spread
     if a <= 0:
-        return Effect(value, -np.inf, np.inf, p, n)
+        return Effect(value, -np.inf, np.inf, p)
     reach = float(np.sqrt(max(b * b - a * c, 0.0)))
-    return Effect(value, (b - reach) / a, (b + reach) / a, p, n)
+    return Effect(value, (b - reach) / a, (b + reach) / a, p)
