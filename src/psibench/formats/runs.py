@@ -183,7 +183,7 @@ def doubts(file: RunFile) -> Iterator[str]:
         yield (
             f"the scores contradict the {'ranks' if ranked else 'order of the results'}: in "
             f"{rising:,} of {neighbours:,} neighbouring pairs ({rising / neighbours:.1%}) the "
-            "later one has the larger score; of distances the smallest is best: --lower-is-better"
+            "later one has the larger score (--lower-is-better is for distances, and for no others)"
         )
     first = frame.drop_nulls().filter(
         pl.col("score").rank("ordinal", descending=True).over("query_id") <= FIRST
