@@ -212,7 +212,3 @@ def test_models_that_lack_a_language_are_named_and_not_ranked():
     ]
 
 
-def test_an_incomplete_average_is_not_ranked_even_if_the_table_holds_one():
-    averages = averaged(five_models()).with_columns(pl.col("mean").fill_null(0.9))
-    found = leaderboard_correlations(averages, BOARD, leaderboard="x")
-    assert found["spearman"].to_list() == pytest.approx([1.0, 1.0])

@@ -464,9 +464,15 @@ def estimate_row(
     of_ends = (same if is_within else raw) if ends_held else None
     drop, drop_low, drop_high = _drop(table, of_ends, level)
     noise = noise_of_independent_queries(table) if has_psi else None
-    cut = None
+    unlike = ProfileComparison(None, None, None)
+    if row.control is not None:
+        who = (row.documents, queries, buckets, row.lengths, row.positions)
+        unlike = compare_profiles(row.scores, row.control, *who, within=is_within, units=units)
+    cut = share_seen = None
     if row.seen is not None:
         cut = truncation_effect(scores, *placed, ~row.seen[queries], level=level, units=of_placed)
+        seen = row.seen if row.located is None else row.seen[row.located]
+        share_seen = float(seen.mean()) if len(seen) else None
     p_confounded = confounding(table, raw) if raw and is_within and has_psi else None
     no_lengths = bool(np.isnan(lengths).any())
     few_clusters = False
@@ -486,8 +492,10 @@ def estimate_row(
         "p_shape": test.p_shape,
         "p_bucket": test.p_bucket,
         "p_trend": test.p_trend,
-        **_control_figures(row, queries, buckets, is_within=is_within, units=units),
-        "seen": _share_seen(row),
+        "p_control": unlike.p,
+        "p_control_hit": unlike.p_hit,
+        "p_control_miss": unlike.p_miss,
+        "seen": share_seen,
         **effect_figures("truncation", cut),
         "n_documents": len(table.counts),
         "n_effective_documents": effective_documents(table),
@@ -512,25 +520,6 @@ def effect_figures(name: str, effect: Effect | None) -> dict[str, float | None]:
     columns = (name, f"{name}_low", f"{name}_high", f"p_{name}")
     found = (None,) * 4 if effect is None else (effect.value, effect.low, effect.high, effect.p)
     return dict(zip(columns, found, strict=True))
-
-
-def _control_figures(
-    row: RowData, queries: IntArray, buckets: IntArray, *, is_within: bool, units: IntArray | None
-) -> dict[str, float | None]:
-    """Return p-values of a profile unlike the control's; null without one."""
-    found = ProfileComparison(None, None, None)
-    if row.control is not None:
-        placed = (row.documents, queries, buckets, row.lengths, row.positions)
-        found = compare_profiles(row.scores, row.control, *placed, within=is_within, units=units)
-    return {"p_control": found.p, "p_control_hit": found.p_hit, "p_control_miss": found.p_miss}
-
-
-def _share_seen(row: RowData) -> float | None:
-    """Return the share of the evidence that is known to be somewhere and was seen."""
-    if row.seen is None:
-        return None
-    seen = row.seen if row.located is None else row.seen[row.located]
-    return float(seen.mean()) if len(seen) else None
 
 
 def _flags(
