@@ -38,3 +38,14 @@ def test_every_link_to_a_file_leads_somewhere(page):
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
     missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
     assert missing == []
+
+
+def test_the_tests_that_pages_name_are_there():
+    pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]
+    named = {name for page in pages for name in re.findall(r"test_\w+", page.read_text("utf-8"))}
+    files = list((REPOSITORY / "tests").rglob("test_*.py"))
+    there = {path.stem for path in files}
+    for path in files:
+        there.update(re.findall(r"def (test_\w+)", path.read_text("utf-8")))
+    assert named
+    assert named <= there
