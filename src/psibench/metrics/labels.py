@@ -158,16 +158,14 @@ def _agreement(
     ]
 
 
-def cohen_kappa(left: BoolArray, right: BoolArray) -> float | None:
+def cohen_kappa(left: BoolArray, right: BoolArray) -> float:
     """Return (observed - expected) / (1 - expected) agreement (J. Cohen, 1960).
 
-    None where chance alone gives full agreement, or nothing is given. scikit-learn has it without
-    the None, and takes a second to import. Arrays of shape (n,).
+    Arrays of shape (n,); one of them holds both values. scikit-learn has it, and takes a second to
+    import.
     """
     n, n_left, n_right = len(left), int(left.sum()), int(right.sum())
     by_chance = n_left * n_right + (n - n_left) * (n - n_right)
-    if by_chance == n * n:
-        return None
     expected = by_chance / (n * n)
     return float(((left == right).mean() - expected) / (1 - expected))
 
