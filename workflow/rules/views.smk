@@ -1,4 +1,4 @@
-# A tiny subset of a benchmark.
+# A tiny subset of a benchmark, and any table as CSV.
 
 
 use rule on_cpu as tiny with:
@@ -11,3 +11,13 @@ use rule on_cpu as tiny with:
     params:
         section=setting("tiny", "only_here"),
         stage=STAGES["subset"],
+
+
+# Any table of a benchmark as CSV, on demand: lists become JSON.
+use rule on_cpu as table_csv with:
+    input:
+        parquet="results/{benchmark}/{table}.parquet",
+    output:
+        csv="results/{benchmark}/{table}.csv",
+    wildcard_constraints:
+        table=r"[a-zA-Z0-9._/-]+",

@@ -1,6 +1,7 @@
-"""Stage ``summaries``: the tables of all pairs, and what is made of them."""
+"""Stages ``summaries`` and ``table_csv``: the tables of all pairs, and what is made of them."""
 
 import csv as csv_files
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -12,7 +13,7 @@ import polars as pl
 from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
 from psibench.metrics.correlation import correlate_rows, spearman
-from psibench.tables import hash_file, write_csv, write_table
+from psibench.tables import hash_file, read_any_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import (
     BUCKET_SCORES,
@@ -128,6 +129,29 @@ def _score(text: str, where: str) -> float:
     if not isfinite(value):
         raise InputError(f"{where} is {text!r}; give a number, or nothing where there is none")
     return value
+
+
+@stage("table_csv", version=1)
+def run_csv(parquet: str | Path, output: str | Path) -> None:
+    """Write any table as CSV; lists as JSON, bytes as hexadecimal digits.
+
+    Raises
+    ------
+    InputError
+        If the file is not Parquet.
+    """
+    frame = read_any_table(parquet)
+    plain = []
+    for name, kind in frame.schema.items():
+        if kind.is_nested():
+            texts = [
+                None if row is None else json.dumps(row, ensure_ascii=False)
+                for row in frame[name].to_list()
+            ]
+            plain.append(pl.Series(name, texts, dtype=pl.String))
+        elif kind == pl.Binary:
+            plain.append(frame[name].bin.encode("hex").alias(name))
+    write_csv(frame.with_columns(plain), output)
 
 
 # --- Position: how a score changes along the document ---

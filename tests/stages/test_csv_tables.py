@@ -1,0 +1,78 @@
+"""Any table as CSV: what a spreadsheet or a shell can read, and what has to become text for it."""
+
+import csv
+import json
+
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.metrics.summaries import run_csv
+
+
+def rows_of(path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def written(tmp_path, frame: pl.DataFrame) -> list[dict[str, str]]:
+    frame.write_parquet(tmp_path / "any.parquet")
+    run_csv(tmp_path / "any.parquet", tmp_path / "any.csv")
+    return rows_of(tmp_path / "any.csv")
+
+
+def test_lists_and_structs_become_json_and_bytes_hexadecimal_digits(tmp_path):
+    frame = pl.DataFrame(
+        {
+            "_id": ["q1", "q2", "q3"],
+            "span": pl.Series([[0, 3], [], None], dtype=pl.List(pl.Int32)),
+            "pair": pl.Series([[1, 2], [3, 4], None], dtype=pl.Array(pl.Int32, 2)),
+            "names": [["ü", "b,𝒳"], ['d"e'], None],
+            "nested": pl.Series([[[1], []], [], None], dtype=pl.List(pl.List(pl.Int8))),
+            "key": [b"\x00\xff", b"", None],
+            "place": [{"start": 1, "ids": ["a"]}, {"start": None, "ids": []}, None],
+        }
+    )
+    first, second, third = written(tmp_path, frame)
+    assert first == {
+        "_id": "q1",
+        "span": "[0, 3]",
+        "pair": "[1, 2]",
+        "names": '["ü", "b,𝒳"]',  # as they are, not in escapes
+        "nested": "[[1], []]",
+        "key": "00ff",
+        "place": '{"start": 1, "ids": ["a"]}',
+    }
+    assert [json.loads(second[name]) for name in ("span", "pair", "names", "nested", "place")] == [
+        [],
+        [3, 4],
+        ['d"e'],
+        [],
+        {"start": None, "ids": []},
+    ]
+    assert second["key"] == ""
+    assert set(third.values()) == {"q3", ""}
+
+
+def test_numbers_have_six_decimals_and_nulls_are_empty(tmp_path):
+    frame = pl.DataFrame({"x": [1 / 3, None], "n": [2, None], "is_x": [True, None]})
+    assert written(tmp_path, frame) == [
+        {"x": "0.333333", "n": "2", "is_x": "true"},
+        {"x": "", "n": "", "is_x": ""},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.parquet", None, "none.parquet: no such file"),
+        ("text.parquet", b"a,b\n1,2\n", "text.parquet: not a readable Parquet file"),
+        ("table.csv", b"a,b\n1,2\n", "table.csv: not a Parquet file; give the .parquet"),
+    ],
+)
+def test_what_is_no_parquet_table_is_refused_and_nothing_written(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        run_csv(tmp_path / name, tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
