@@ -210,5 +210,3 @@ def test_models_that_lack_a_language_are_named_and_not_ranked():
         (name, 3, pytest.approx(1.0), "a, b, c", "d", "only")
         for name in ("mean", "mean_of_buckets")
     ]
-
-
