@@ -92,7 +92,12 @@ def _run(given: Sequence[str]) -> int:
             print(f"psibench: {word!r} is not UTF-8; rename the file", file=sys.stderr)
             return BAD_INPUT
     asked = next((word for word in given if not word.startswith("-")), None)
-    args = build_parser(asked).parse_args(given)
+    own, further = list(given), list[str]()
+    if asked == "run" and "--" in own:  # argparse takes no further words behind a later option
+        own, further = own[: own.index("--")], own[own.index("--") + 1 :]
+    args = build_parser(asked).parse_args(own)
+    if further:
+        args.words += further
     try:
         return load_command(args.command).run(args) or 0
     except InputError as error:

@@ -40,3 +40,16 @@ def test_what_is_no_command_or_the_beginning_of_an_option_is_refused(given, said
         main(given)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+def test_a_number_of_cores_on_which_a_run_would_never_end_is_refused(number, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--cores", number, "nope.yaml"])
+    assert ended.value.code == 2
+    assert f"--cores: '{number}': give a number from 1, or all" in capsys.readouterr().err
+
+
+def test_options_of_snakemake_may_follow_those_of_run(capsys):
+    assert main(["run", "my.yaml", "--dry-run", "--", "--directory", "elsewhere"]) == 2
+    assert "--directory cannot be passed to Snakemake here" in capsys.readouterr().err

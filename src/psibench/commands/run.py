@@ -68,7 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a folder with a profile of Snakemake, or `local` (this machine, the default) or "
         "`slurm`; `psibench init --profile slurm` writes a copy to put your account into",
     )
-    parser.add_argument("--cores", metavar="N", help="cores of this machine to use; default: all")
+    parser.add_argument(
+        "--cores", metavar="N", type=cores, help="cores of this machine to use; default: all"
+    )
     parser.add_argument(
         "--small",
         action="store_true",
@@ -138,6 +140,13 @@ def run(args: argparse.Namespace) -> None:
         show_results(targets)
         if args.small:
             print(f"In {folder}. {STANDS_IN}")
+
+
+def cores(text: str) -> str:
+    """Check a number of cores, or ``all``: with 0 of them Snakemake waits for ever."""
+    if text != "all" and not (text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number from 1, or all")
+    return text
 
 
 def split_words(words: Sequence[str]) -> tuple[list[Path], list[str], list[str]]:
