@@ -25,5 +25,6 @@ def test_the_embedded_tokenizer_counts_as_transformers_does():
 
 @pytest.mark.parametrize("name", ["nobody/nothing-here", "./nowhere", "embedded:other"])
 def test_unknown_tokenizer_is_named(name):
-    with pytest.raises(InputError, match=name):
+    with pytest.raises(InputError, match=name) as refused:
         token_counter(name)
+    assert "\n" not in str(refused.value)

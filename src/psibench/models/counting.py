@@ -29,8 +29,9 @@ def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
         path = resolve_checkpoint(name, part="tokenizer")
         return check_tokenizer(AutoTokenizer.from_pretrained(path), Path(path))
     except Exception as error:  # the tokenizers library raises nothing narrower
+        said = " ".join(str(error).split())  # transformers' are of several lines
         raise InputError(
-            f"{option} {name!r}: cannot be loaded ({error}). Give a checkpoint folder, its "
+            f"{option} {name!r}: cannot be loaded ({said}). Give a checkpoint folder, its "
             f"tokenizer.json, a hub name, embedded:all-MiniLM-L6-v2{also}."
         ) from error
 
