@@ -21,7 +21,8 @@ LABELS = ("stage", "benchmark", "language", "by", "basis")
 HEAD = (*LABELS[:-1], "from", "requests", "answered", "tokens in", "out", "USD")
 NOTE = (
     "Requests are counts of tables of a run or of the plan, tokens means of a run or of "
-    "docs/running.md, `What a plan rests on`; - is what nobody can tell before it is built."
+    "docs/running.md, `What a plan rests on`; - is what nobody can tell without sample.n_documents "
+    "before the documents are drawn."
 )
 
 

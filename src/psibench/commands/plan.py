@@ -107,8 +107,8 @@ def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
         names = ", ".join(unknown["benchmark"].unique(maintain_order=True))
         yield (
             f"Not counted: {names}. Nobody can tell how many texts there will be (no "
-            "sample.n_documents): build it first, which asks nobody. "
-            "encoding.shards: NUMBER cuts its encodings into so many jobs."
+            "sample.n_documents): `psibench run CONFIG -- --until sample build` first, which asks "
+            "nobody. encoding.shards: NUMBER cuts its encodings into so many jobs."
         )
     reads = table.filter(known, pl.col("tokens_in_high") > 0)
     no_time = reads.filter(
