@@ -142,7 +142,10 @@ def _problems(error: ValidationError, raw: Any) -> Iterator[str]:
         key = _key_path(problem["loc"], raw, absent=kind == "missing")
         message = problem["msg"].removeprefix("Value error, ")
         if kind == "extra_forbidden":
-            yield f"{key}: unknown key. Check the spelling; docs/config.md lists every key."
+            yield (
+                f"{key}: unknown key. Check the spelling, or take it out; docs/config.md lists "
+                "every key of a config."
+            )
         elif kind == "missing":
             yield f"{key}: missing; it must be given."
         elif kind.startswith("union_tag"):
