@@ -4,11 +4,18 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 
 import pytest
 
 from psibench import stopping
 from psibench.stopping import MARGIN_S, Stop, Stopped, job_end_time, watched_stop
+
+
+@pytest.fixture(autouse=True)
+def _outside_of_slurm(monkeypatch):
+    for name in ("SLURM_JOB_END_TIME", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def told_to_end(number, told):
@@ -68,10 +75,32 @@ def test_time_limit_is_kept_by_what_comes_next_and_a_margin(monkeypatch, left_s,
 
 
 def test_end_time_is_what_slurm_says(monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
     assert job_end_time() is None
     monkeypatch.setenv("SLURM_JOB_END_TIME", "1763757000")
     assert job_end_time() == 1763757000.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("2030-01-02T03:04:05", datetime(2030, 1, 2, 3, 4, 5).timestamp()),
+        ("N/A", None),
+        ("Unknown", None),
+    ],
+)
+def test_old_slurm_is_asked_for_the_end_time(monkeypatch, tmp_path, answer, expected):
+    script = tmp_path / "squeue"
+    script.write_text(f'#!/bin/sh\ntest "$*" = "-h -j 7 -o %e" && echo {answer}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert job_end_time() == expected
+
+
+def test_no_squeue_on_the_node_means_no_known_end(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert job_end_time() is None
 
 
 JOB = """

@@ -5,12 +5,17 @@ Batch systems send SIGTERM at the time limit and on preemption, and SIGUSR1 befo
 exit code 75 (EX_TEMPFAIL of sysexits.h: try again); run again, it goes on from there.
 """
 
+import logging
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+
+logger = logging.getLogger("psibench")
 
 STOPPED_STATUS = 75
 MARGIN_S = 20.0
@@ -82,7 +87,23 @@ def watched_stop() -> Iterator[Stop]:
 def job_end_time() -> float | None:
     """Return when SLURM ends this job, seconds since the epoch; None outside of one.
 
-    From SLURM_JOB_END_TIME, which SLURM sets from 22.05 on.
+    From SLURM_JOB_END_TIME; where SLURM does not set it (22.05 does not), from squeue.
     """
     told = os.environ.get("SLURM_JOB_END_TIME", "")
-    return float(told) if told.isdigit() else None
+    if told.isdigit():
+        return float(told)
+    number = os.environ.get("SLURM_JOB_ID")
+    return _asked_end_time(number) if number else None
+
+
+def _asked_end_time(number: str) -> float | None:
+    """Ask squeue; None if it cannot say (a job without a limit, no squeue on the node)."""
+    try:
+        answer = subprocess.run(
+            ["squeue", "-h", "-j", number, "-o", "%e"],
+            capture_output=True, text=True, timeout=30, check=True,
+        ).stdout.strip()  # fmt: skip
+        return datetime.fromisoformat(answer).timestamp()
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        logger.info("the end of job %s is not known (%s)", number, error)
+        return None
