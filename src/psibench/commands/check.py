@@ -44,7 +44,7 @@ from psibench.tables.domains import with_labels
 from psibench.tables.io import open_parquet
 from psibench.tables.provenance import hash_params
 from psibench.tables.schemas import QUERIES
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.passages import cut_documents
 
@@ -108,7 +108,7 @@ def power_line(queries: pl.DataFrame) -> str:
     scheme = bucket_scheme("thirds")
     members = assign(positions, scheme)
     named = queries.select(
-        pl.lit(POOLED).alias("domain"),
+        pl.lit(ALL).alias("domain"),
         pl.col("pos_corpus_id").alias("document_id"),
         pl.col(f"^{CLUSTER}$"),
     )

@@ -25,7 +25,7 @@ from psibench.report.wording import (
     pair_text,
     percent,
 )
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 
 FORMS: dict[str, Form] = {"p": p_value}
 WIDE = 200
@@ -70,7 +70,7 @@ def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
 
     ``buckets`` and ``psi`` are BUCKET_SCORES and PSI_TABLE of one benchmark; p is the adjusted one.
     """
-    every = {"evidence": "all", "domain": POOLED, "length_bucket": POOLED}
+    every = {"evidence": "all", "domain": ALL, "length_bucket": ALL}
     of_spans = pl.col("metric").str.starts_with("span-")
     row, scheme = ["metric", "model"], psi["buckets"].head(1).to_list()
     own = buckets.filter(of_spans & pl.col("buckets").is_in(scheme) & (pl.col("n_queries") > 0))
@@ -88,7 +88,7 @@ def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
 def _headline(table: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of each benchmark's first bucket scheme over all domains and lengths."""
     is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
-    return table.filter(is_first, domain=POOLED, length_bucket=POOLED)
+    return table.filter(is_first, domain=ALL, length_bucket=ALL)
 
 
 def _title(table: pl.DataFrame, name: str, asked: str, searched: str) -> str:
@@ -148,12 +148,12 @@ def format_labels(
     ``agreement`` and ``corrected`` are LABEL_AGREEMENT and CORRECTED_SCORES, of which one metric
     and one scheme are shown.
     """
-    every = agreement.row(by_predicate=pl.col("buckets") == POOLED, named=True)
+    every = agreement.row(by_predicate=pl.col("buckets") == ALL, named=True)
     placed = agreement.filter(pl.col("buckets") == scheme)
     ends = interval(every["agreement_low"], every["agreement_high"])
     kappa = "" if every["kappa"] is None else f" (Cohen's kappa {every['kappa']:.2f})"
-    found = corrected.filter(pl.col("buckets").is_in([POOLED, scheme]), metric=metric)
-    n_graded = corrected.filter(pl.col("buckets") == POOLED)["n_graded"][0]
+    found = corrected.filter(pl.col("buckets").is_in([ALL, scheme]), metric=metric)
+    n_graded = corrected.filter(pl.col("buckets") == ALL)["n_graded"][0]
     return "\n".join(
         [
             f"Labels: people graded {every['n_pairs']} pairs; the qrels agree on "

@@ -54,7 +54,7 @@ from psibench.tables.schemas import (
     PSI_TABLE,
     QUERY_SCORES,
 )
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import version_of
 
 
@@ -269,7 +269,7 @@ def score_run(
         lacking = queries.height - n_answered
         print(f"{path}: no results for {lacking} queries; they score 0", file=sys.stderr)
     scores = score_queries(
-        run, ranked, queries, qrels, metrics=metrics, domain=POOLED, visible_char_end=ends
+        run, ranked, queries, qrels, metrics=metrics, domain=ALL, visible_char_end=ends
     )
     for doubt in doubts(file):
         print(f"warning: {path}: {doubt}", file=sys.stderr)

@@ -9,13 +9,13 @@ import polars as pl
 from psibench.commands.psi_text import print_glance
 from psibench.commands.text_table import Form, frame_lines
 from psibench.errors import InputError
-from psibench.metrics.aggregate import POOLED
 from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE
 from psibench.report.views import author_texts
 from psibench.report.wording import p_value
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
+from psibench.tables.spec import ALL
 
 PROBE_NAMES = (
     *("benchmark", "language", "domain", "probe", "model", "other", "measure", "condition"),
@@ -71,7 +71,7 @@ def probe_lines(table: pl.DataFrame) -> Iterator[str]:
         ~pl.col("measure").str.ends_with(" profile"),
         size.is_null() | ~size.is_null().any().over(of_any_size),
         pl.col("place").is_null() | (pl.col("place") <= MOST_PLACES),
-        domain=POOLED,
+        domain=ALL,
         read="all",
     )
     figures = {"value": "value"}

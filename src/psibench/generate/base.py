@@ -21,7 +21,7 @@ from psibench.llm.tasks import Gathered, Replied, flow_of
 from psibench.metrics.query_scores import CLUSTER, PAGE
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.tables.dropped import Dropped, dropped_frame
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.text.passages import PAGE_STARTS, PAGES
 from psibench.translate.steps import Translate
@@ -36,13 +36,13 @@ CrossLingual = Annotated[
 ]
 
 
-def _refuse_pooled(domain: str) -> str:
-    if domain == POOLED:
+def _refuse_all(domain: str) -> str:
+    if domain == ALL:
         raise ValueError("'all' stands for all domains together; use another name")
     return domain
 
 
-Domain = Annotated[Id, AfterValidator(_refuse_pooled)]
+Domain = Annotated[Id, AfterValidator(_refuse_all)]
 
 
 class QuestionCorpus(Section):

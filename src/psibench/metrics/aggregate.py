@@ -33,7 +33,7 @@ from psibench.metrics.inference import (
 from psibench.metrics.psi import RowData, effect_figures, estimate_row
 from psibench.metrics.query_scores import cluster_numbers, document_numbers
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 
 Rows = list[dict[str, Any]]
 
@@ -193,7 +193,7 @@ def result_tables(
     ]
     psi = _adjusted(rows_frame([row for _, rows in made for row in rows], PSI_TABLE))
     key = ("model", "buckets", "metric", "evidence")
-    pooled = psi.filter(domain=POOLED, length_bucket=POOLED)
+    pooled = psi.filter(domain=ALL, length_bucket=ALL)
     rows = {tuple(row[name] for name in key): row for row in pooled.iter_rows(named=True)}
     related = [(model, blind, "control") for model in models if blind and model is not blind]
     given = {"shorter_input": windows, "mitigation": mitigations, "given": pairs}
@@ -223,19 +223,19 @@ def _shared(
     frame: pl.DataFrame, schemes: Sequence[str], length_buckets: bool, domains: bool
 ) -> _Queries:
     everything = np.ones(frame.height, dtype=np.bool_)
-    parts = [(POOLED, POOLED, everything)]
+    parts = [(ALL, ALL, everything)]
     if length_buckets:
         lengths = frame.get_column("length_bucket")
         held = [label for label in LENGTH_BUCKETS if (lengths == label).any()]
         parts += [
-            (POOLED, label, (lengths == label).fill_null(value=False).to_numpy())
+            (ALL, label, (lengths == label).fill_null(value=False).to_numpy())
             for label in (held if len(held) > 1 else [])
         ]
     if domains:
         named = frame.get_column("domain")
         names = named.unique().sort().to_list()
         parts += [
-            (name, POOLED, (named == name).to_numpy()) for name in (names if len(names) > 1 else [])
+            (name, ALL, (named == name).to_numpy()) for name in (names if len(names) > 1 else [])
         ]
     has_span = frame.get_column("span_mid_char").is_not_null()
     is_mixed = _mixed(frame)
@@ -383,8 +383,8 @@ def _rows(
 
 def _adjusted(psi: pl.DataFrame) -> pl.DataFrame:
     """Fill `p_adjusted` and `p_control_adjusted`: Holm's of pooled rows, else BH's."""
-    is_pooled = (pl.col("domain") == POOLED) & (pl.col("length_bucket") == POOLED)
-    family = ["metric", "buckets", "evidence", is_pooled]
+    is_of_all = (pl.col("domain") == ALL) & (pl.col("length_bucket") == ALL)
+    family = ["metric", "buckets", "evidence", is_of_all]
 
     def adjust(column: str, method: Callable[[FloatArray], FloatArray]) -> pl.Expr:
         return (
@@ -395,7 +395,7 @@ def _adjusted(psi: pl.DataFrame) -> pl.DataFrame:
         )
 
     return psi.with_columns(
-        pl.when(is_pooled)
+        pl.when(is_of_all)
         .then(adjust(column, holm))
         .otherwise(adjust(column, benjamini_hochberg))
         .alias(filled)
@@ -478,7 +478,7 @@ def _compared(
         psis = psi_difference_columns(mine, theirs, kind="psi_same")
         is_known = psis["psi_difference"] is not None
         row = asdict(labels) | {
-            "domain": POOLED,
+            "domain": ALL,
             "model": first.model,
             "other": second.model,
             "relation": relation,

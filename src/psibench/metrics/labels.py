@@ -41,7 +41,7 @@ from psibench.metrics.inference import (
 from psibench.metrics.psi import bucket_figures, wilson_ends
 from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
 from psibench.tables.schemas import CORRECTED_SCORES, LABEL_AGREEMENT
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 
 FEWEST_GRADED = 50
 """Graded queries that corrected scores need."""
@@ -110,7 +110,7 @@ def label_agreement(
     if pairs["machine"].n_unique() > 1:  # else it is 0 whoever grades
         kappa = cohen_kappa(pairs["machine"].to_numpy(), pairs["human"].to_numpy())
     row = _agreement(pairs, everything, n_buckets=1)[0]
-    rows = [{"buckets": POOLED, "bucket": POOLED, "kappa": kappa} | row]
+    rows = [{"buckets": ALL, "bucket": ALL, "kappa": kappa} | row]
     for name in schemes:
         scheme = bucket_scheme(name)
         found = _agreement(placed, assign(placed, scheme), n_buckets=len(scheme.buckets))
@@ -268,7 +268,7 @@ def corrected_scores(
         theirs = scores.select("query_id").join(
             human, on="query_id", how="left", maintain_order="left"
         )
-        places = [(POOLED, POOLED, np.arange(scores.height))]
+        places = [(ALL, ALL, np.arange(scores.height))]
         for name in schemes:
             scheme, members = bucket_scheme(name), assign(scores, bucket_scheme(name))
             places += [
@@ -279,7 +279,7 @@ def corrected_scores(
             machine = scores[metric].to_numpy()
             people = np.where(graded, theirs[metric].fill_null(np.nan).to_numpy(), np.nan)
             for scheme_name, bucket, own in places:
-                in_place = people if scheme_name == POOLED else np.where(holds, people, np.nan)
+                in_place = people if scheme_name == ALL else np.where(holds, people, np.nan)
                 arrays = machine[own], in_place[own], graded[own], documents[own]
                 found = corrected_mean(*arrays) if graded.sum() >= FEWEST_GRADED else None
                 value, low, high = found or (None, None, None)

@@ -20,7 +20,7 @@ from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.schemas import COMPARISONS, ENCODINGS, MITIGATIONS, PSI_TABLE, RUN
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
 
 ALPHA = 0.05
@@ -124,7 +124,7 @@ def mitigation_rows(
     """
     pair = ("benchmark", "query_lang", "corpus_lang")
     slice_of = (*pair, "metric", "buckets")
-    whole = {"domain": POOLED, "length_bucket": POOLED, "evidence": "all"}
+    whole = {"domain": ALL, "length_bucket": ALL, "evidence": "all"}
     known = {
         (*(row[name] for name in slice_of), row["model"]): row
         for row in psi.filter(**whole).iter_rows(named=True)

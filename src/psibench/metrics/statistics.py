@@ -22,7 +22,7 @@ from psibench.tables.build_schemas import (
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
 from psibench.text.lengths import TokenCounter, count_words
 from psibench.text.query_types import QUERY_TYPES, query_types
@@ -279,7 +279,7 @@ def run_statistics(
         groups = dict(zip(names, tables, strict=True))
         pooled = _pooled(tables)
         if len(groups) > 1:
-            groups[POOLED] = pooled
+            groups[ALL] = pooled
         sizes = (pooled[0].height, pooled[1].height)
         for domain, own in groups.items():
             labels = {"benchmark": benchmark, "language": language, "domain": domain}

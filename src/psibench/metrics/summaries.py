@@ -24,7 +24,7 @@ from psibench.tables.schemas import (
     PSI_TABLE,
     TableSpec,
 )
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
@@ -257,7 +257,7 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
     """
     same = pl.col("query_lang") == pl.col("corpus_lang")
     pair = pl.col("query_lang") + "-" + pl.col("corpus_lang")
-    rows = psi_table.filter(pl.col("domain") == POOLED).with_columns(
+    rows = psi_table.filter(pl.col("domain") == ALL).with_columns(
         setting=pl.when(same).then(pl.lit(MONOLINGUAL)).otherwise(pl.lit(CROSS_LINGUAL)),
         language=pl.when(same).then("query_lang").otherwise(pair),
     )

@@ -31,7 +31,7 @@ from psibench.llm.prompts import Prompt, load_prompt
 from psibench.llm.tasks import LlmTask, LlmTaskSection, shard_names
 from psibench.plan.config import Config
 from psibench.report.wording import split_pair
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.translate.quality import JUDGE_TRANSLATION
 from psibench.translate.steps import (
     LEDGER_ORDER,
@@ -254,7 +254,7 @@ class PlannedBenchmark:
 
     def asked_about(self, task: str, lang: str, part: str = "") -> list[str]:
         """List the domains that a task is asked about; a sample of them all is one of its own."""
-        return [POOLED] if is_about_sample(task) else self.domains(lang, part=part)
+        return [ALL] if is_about_sample(task) else self.domains(lang, part=part)
 
     def asked_in(self, task: str, lang: str) -> list[str]:
         """List the parts of a language that a task is asked in; of a sample there are none."""

@@ -17,7 +17,7 @@ from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import Probes, priority
 from psibench.probes.tables import EMPTY_QUERIES, Texts, mean_row
 from psibench.progress import Progress
-from psibench.tables.spec import FLOAT64, INT32, INT64, POOLED, STRING, Column, TableSpec
+from psibench.tables.spec import ALL, FLOAT64, INT32, INT64, STRING, Column, TableSpec
 from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
 PLACES = ("head", "middle", "tail")
@@ -124,7 +124,7 @@ def with_cosines(
     ``documents`` has `_id` and `text` of those that are asked. Documents with a third of white
     space alone have none.
     """
-    asked = documents.select("text", domain=pl.lit(POOLED), document_id="_id")
+    asked = documents.select("text", domain=pl.lit(ALL), document_id="_id")
     found = measure(
         "segments",
         Texts(asked, EMPTY_QUERIES),
@@ -150,7 +150,7 @@ def summarise(rows: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
     labels.append(f"{edges[-1]}-")
     lengths = pl.col("n_tokens").cut(LENGTHS, labels=labels).cast(pl.String).alias("tokens")
     by_length = rows.with_columns(lengths).partition_by("tokens", as_dict=True)
-    groups = [rows.with_columns(tokens=pl.lit(POOLED))]
+    groups = [rows.with_columns(tokens=pl.lit(ALL))]
     groups += [by_length[label,] for label in labels if (label,) in by_length]
     columns = READING_TABLE.empty().schema
     return pl.from_dicts([_summary(group, level) for group in groups], schema=columns)

@@ -20,7 +20,7 @@ from psibench.tables import write_csv, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import CORPUS, QUERIES
-from psibench.tables.spec import FLOAT64, INT32, POOLED, STRING, Column, TableSpec
+from psibench.tables.spec import ALL, FLOAT64, INT32, STRING, Column, TableSpec
 from psibench.tables.stage import stage
 
 ABOUT = (
@@ -360,7 +360,7 @@ def n_of_documents(rows: pl.DataFrame) -> int:
 
 def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield all rows, then those of each domain where there are several."""
-    yield POOLED, frame
+    yield ALL, frame
     parts = frame.partition_by("domain", as_dict=True, maintain_order=True)
     if len(parts) > 1:
         yield from ((str(domain), rows) for (domain,), rows in parts.items())

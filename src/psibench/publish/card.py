@@ -26,7 +26,7 @@ from psibench.tables.build_schemas import FLOW
 from psibench.tables.derived import read_all
 from psibench.tables.domains import by_place
 from psibench.tables.schemas import ATTRITION, PSI_TABLE, QUERIES
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 
 EXPORT_VERSION = 2
 """Raised when an export has other rows of the same tables."""
@@ -116,8 +116,8 @@ def _controls(benchmark: Path, languages: Sequence[str]) -> pl.DataFrame | None:
     paths = [benchmark / "tables" / f"{name}-{name}.psi.parquet" for name in languages]
     rows = read_all([path for path in paths if path.is_file()], PSI_TABLE).filter(
         kind="control",
-        domain=POOLED,
-        length_bucket=POOLED,
+        domain=ALL,
+        length_bucket=ALL,
         metric="ndcg@10",
         buckets="thirds",
         evidence="all",

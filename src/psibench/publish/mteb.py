@@ -26,7 +26,7 @@ from psibench.publish.retriever import KIND, Results, ranked
 from psibench.reading import read_text_file
 from psibench.report.wording import ENDS, estimate, number
 from psibench.tables import hash_file
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import version_of
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def position_scores(
         orient="row",
     )
     run, _ = ranked(results, source="the results")
-    scored = query_scores(run, queries, judged, domain=POOLED, metrics=[METRIC])
+    scored = query_scores(run, queries, judged, domain=ALL, metrics=[METRIC])
     tables = result_tables(
         [Evaluated("model", KIND, scored, reading_known=False)],
         labels=RowLabels("", "", ""),

@@ -27,7 +27,7 @@ from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.domains import by_place, with_labels
 from psibench.tables.schemas import ATTRITION, QUERIES
-from psibench.tables.spec import POOLED, TableSpec
+from psibench.tables.spec import ALL, TableSpec
 from psibench.text.segments import POSITIONS
 
 TABLES: Mapping[str, tuple[TableSpec, tuple[str, ...]]] = {
@@ -74,7 +74,7 @@ def _ledger(paths: Mapping[str, str], spec: TableSpec, keys: Sequence[str]) -> p
     )
     place = ["benchmark", "language"]
     several, domain = pl.col("domain").n_unique() > 1, pl.col("domain").first()
-    named = pl.when(several).then(pl.lit(POOLED)).otherwise(domain).over(place)
+    named = pl.when(several).then(pl.lit(ALL)).otherwise(domain).over(place)
     return _pooled(every.with_columns(domain=named), (*place, "domain", *keys))
 
 
@@ -163,7 +163,7 @@ def read_verification(
         steps = flow.filter(benchmark=name, language=language).select(FLOW.column_names)
         dropped = read_table(attrition[name], ATTRITION).filter(language=language)
         facts: dict[str, Any] = {"benchmark": name, "language": language, "flow": steps}
-        facts["domain"] = domains[0] if len(domains) == 1 else POOLED
+        facts["domain"] = domains[0] if len(domains) == 1 else ALL
         for table, (spec, keys) in TABLES.items():
             if table in one:
                 facts[table] = _pooled(_of_language(one[table], spec, language), keys)

@@ -30,7 +30,7 @@ from psibench.tables.build_schemas import (
 )
 from psibench.tables.derived import read_all
 from psibench.tables.schemas import DOMAIN_SIMILARITY
-from psibench.tables.spec import POOLED, TableSpec
+from psibench.tables.spec import ALL, TableSpec
 from psibench.translate.quality import DIMENSIONS, OVERALL
 
 LANGUAGE_SPECS: Mapping[str, TableSpec] = {
@@ -80,10 +80,10 @@ def language_blocks(
     mine = statistics.filter(benchmark=info.id)
     place = ["language", "domain"]
     sizes = mine.pivot("statistic", on_columns=names, index=place, values="value")
-    is_pooled = pl.col("domain") == POOLED
+    is_of_all = pl.col("domain") == ALL
     # the pooled rows of each language, or those of its only domain
-    whole = sizes.filter(is_pooled | ~is_pooled.any().over("language"))
-    parts = sizes.filter(~is_pooled)
+    whole = sizes.filter(is_of_all | ~is_of_all.any().over("language"))
+    parts = sizes.filter(~is_of_all)
     blocks: list[Block] = [*_sizes_beside(mine, info)]
     if whole.height > 1:
         blocks.append(_size_table("Languages", whole, "language", whole))
@@ -113,7 +113,7 @@ def _sizes_beside(mine: pl.DataFrame, info: BenchmarkInfo) -> list[Block]:
     if data is None or mine.is_empty():
         return []
     column = f"{data}_{info.subset.lower() or 'full'}"
-    whole = mine.sort(pl.col("domain") != POOLED, maintain_order=True)
+    whole = mine.sort(pl.col("domain") != ALL, maintain_order=True)
     rows = whole.unique("statistic", keep="first").select("statistic", here="value")
     shown: Columns = {
         "size": pl.col("statistic").replace(STATISTIC_TEXTS).str.replace("bucket:", "queries: "),
@@ -146,7 +146,7 @@ def _size_table(title: str, rows: pl.DataFrame, by: str, whole: pl.DataFrame) ->
         "max": lengths["max"].max(),
         "mean": (lengths["mean"] * n).sum() / n.sum(),
     }
-    total = whole.select(pl.lit(POOLED).alias(by), **sums)
+    total = whole.select(pl.lit(ALL).alias(by), **sums)
     found = pl.concat([rows.group_by(by, maintain_order=True).agg(**sums), total])
     shown: Columns = {
         by: by,
@@ -202,8 +202,8 @@ def _relocation_table(relocation: pl.DataFrame) -> Table:
 
     Of a language with pooled domains only these are shown.
     """
-    is_pooled = pl.col("domain") == POOLED
-    rows = relocation.filter(is_pooled | ~is_pooled.any().over("language"))
+    is_of_all = pl.col("domain") == ALL
+    rows = relocation.filter(is_of_all | ~is_of_all.any().over("language"))
     shown: Columns = {
         "language": "language",
         "queries": "n_queries",
@@ -245,7 +245,7 @@ def pair_tables(info: BenchmarkInfo, psi_table: pl.DataFrame, *, metric: str) ->
     ``psi_table`` may have rows of other benchmarks, too. Pairs of one language are first.
     """
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
-    rows = leading_rows(psi_table, info, metric).filter(domain=POOLED, length_bucket=POOLED)
+    rows = leading_rows(psi_table, info, metric).filter(domain=ALL, length_bucket=ALL)
     rows = rows.with_columns(PAIR, shown=pl.coalesce("psi_same", "psi"))
     ordered = rows.sort(is_crossed, maintain_order=True)
     pairs = ordered["pair"].unique(maintain_order=True).to_list()
@@ -262,7 +262,7 @@ FAMILIES = {
     **dict.fromkeys(("fra", "ita", "por", "spa"), "Romance"),
 }
 """Family of a language by the first part of its name, those that PosIR was translated to."""
-EVERY_LANGUAGE = pl.col("language").replace(POOLED, "all languages")
+EVERY_LANGUAGE = pl.col("language").replace(ALL, "all languages")
 GRADED = (*DIMENSIONS, OVERALL)
 GRADE: Form = "{:.2f}".format
 
@@ -294,8 +294,8 @@ def _graded(whole: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
 def _quality_table(quality: pl.DataFrame) -> Table:
     """Return a row per language: mean of every dimension, and the overall one by length."""
-    whole = quality.filter(domain=POOLED)
-    graded = _graded(whole.filter(length_bin=POOLED), "language")
+    whole = quality.filter(domain=ALL)
+    graded = _graded(whole.filter(length_bin=ALL), "language")
     overall = whole.filter(dimension=OVERALL).select("language", "length_bin", "mean")
     by_length = overall.pivot(
         "length_bin", on_columns=LENGTH_BUCKETS, index="language", values="mean"
@@ -313,7 +313,7 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
 
     The figure is the overall grade by translator and language family, the mean of its languages.
     """
-    whole = translators.filter(domain=POOLED, length_bin=POOLED)
+    whole = translators.filter(domain=ALL, length_bin=ALL)
     placed = whole.with_row_index("place")
     by_language = placed.sort(pl.col("place").min().over("language"), "place")
     graded = _graded(by_language, "language", "translator")
@@ -323,7 +323,7 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
         forms=dict.fromkeys(graded.columns[4:], GRADE),
     )
     family = pl.col("language").str.head(3).replace_strict(FAMILIES, default="other")
-    overall = whole.filter(pl.col("language") != POOLED, dimension=OVERALL)
+    overall = whole.filter(pl.col("language") != ALL, dimension=OVERALL)
     by_family = overall.group_by("translator", family.alias("family"), maintain_order=True).agg(
         pl.col("mean").mean()
     )
@@ -339,14 +339,14 @@ def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
     published = read_published("posir_table9").rows.select(
         "dimension", published_within="agreement", published_mae="mae"
     )
-    is_whole = pl.col("language") == POOLED
+    is_whole = pl.col("language") == ALL
     rows = agreement.with_columns(beside=pl.when(is_whole).then("dimension")).join(
         published, left_on="beside", right_on="dimension", how="left", maintain_order="left"
     )
     theirs = "published: PosIR, table 9"
     shown: Columns = {
         "language": EVERY_LANGUAGE,
-        "dimension": pl.col("dimension").replace(POOLED, "the four together"),
+        "dimension": pl.col("dimension").replace(ALL, "the four together"),
         "this run|pairs": "n",
         "this run|unmatched": "n_unmatched",
         "this run|within 1": "within_one",
@@ -358,9 +358,7 @@ def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
     }
     forms = {name: percent if name.endswith("within 1") else GRADE for name in [*shown][4:]}
     table = table_of("Agreement with people", rows, shown, forms=forms)
-    of_language = agreement.filter(
-        pl.col("language") != POOLED, pl.col("dimension").is_in(DIMENSIONS)
-    )
+    of_language = agreement.filter(pl.col("language") != ALL, pl.col("dimension").is_in(DIMENSIONS))
     graders = {"mean_human": "people", "mean_llm": "language model"}
     cells = of_language.unpivot(list(graders), index=["language", "dimension"]).select(
         pl.format("{}, {}", "language", pl.col("variable").replace(graders)), "dimension", "value"

@@ -34,10 +34,10 @@ from psibench.tables import read_provenance, read_table
 from psibench.tables.io import read_any_table
 from psibench.tables.provenance import now
 from psibench.tables.schemas import PSI_TABLE
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 
 REPORT = "report.html"
-LENGTH_TEXTS = {POOLED: "all lengths"}
+LENGTH_TEXTS = {ALL: "all lengths"}
 ASKED = ("benchmark", "pair", "length_bucket", "metric", "buckets", "n_asked")
 """What the systems of a table share; n_asked: queries of the pair, null where not known."""
 FIGURES = {
@@ -75,7 +75,7 @@ class Run:
             )
         psi = read_table(self.table, PSI_TABLE)
         is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
-        shown = psi.filter(is_first, domain=POOLED, metric=headline_metric(psi))
+        shown = psi.filter(is_first, domain=ALL, metric=headline_metric(psi))
         pair, found = ("benchmark", "query_lang", "corpus_lang"), []
         for _, own in shown.group_by(*pair, "length_bucket", "model", maintain_order=True):
             views = {row["evidence"]: row for row in own.to_dicts()}
@@ -160,7 +160,7 @@ def all_rows(runs: Sequence[Run], *, published: bool) -> pl.DataFrame:
         is_crossed,
         n_asked != n_asked.max().over("benchmark", is_crossed),  # the leading pair
         pl.col("pair"),
-        pl.col("length_bucket") != POOLED,
+        pl.col("length_bucket") != ALL,
         pl.col("length_bucket"),
         -n_asked,
         -pl.col("mean"),
@@ -213,8 +213,8 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
         row = own.row(0, named=True)
         tables = of_benchmark.setdefault(row["benchmark"], [])
         pair, length = row["pair"], row["length_bucket"]
-        is_leading = length == POOLED and (not tables or pair == tables[0]["pair"])
-        n_queries = row["n_queries"] or (row["n_asked"] if length == POOLED else None)
+        is_leading = length == ALL and (not tables or pair == tables[0]["pair"])
+        n_queries = row["n_queries"] or (row["n_asked"] if length == ALL else None)
         is_of_one = own["source"].n_unique() == 1 and (len(runs) > 1 or row["is_published"])
         about = {"pair": pair, "length": length, "is_leading": is_leading, "n_queries": n_queries}
         about |= {"metric": row["metric"], "buckets": row["buckets"], "n_models": own.height}

@@ -51,7 +51,7 @@ from psibench.tables.schemas import (
     PSI_TABLE,
     STATISTICS,
 )
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
 from psibench.train.results import TRAINING_BUCKETS
 
@@ -234,7 +234,7 @@ def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
     name = pl.col("statistic")
     elsewhere = name.is_in(DOMAIN_STATISTICS) | name.str.starts_with(QUERY_TYPE_PREFIX)
     mine = statistics.filter(pl.col("benchmark") == benchmark, ~elsewhere).sort(
-        pl.col("language") != POOLED, pl.col("domain") != POOLED, maintain_order=True
+        pl.col("language") != ALL, pl.col("domain") != ALL, maintain_order=True
     )
     tables = []
     for prefix, title in STATISTICS_TABLES.items():
@@ -255,8 +255,8 @@ def _histograms(table: pl.DataFrame) -> list[FigureView]:
     for (unit,), rows in table.sort("unit", descending=True).group_by("unit", maintain_order=True):
         sizes = rows.group_by("language").agg(pl.col("n_queries").sum())
         language = sizes.sort("n_queries", "language", descending=[True, False])["language"][0]
-        is_pooled = pl.col("domain") == POOLED
-        rows = rows.filter(is_pooled | ~is_pooled.any(), language=language)
+        is_of_all = pl.col("domain") == ALL
+        rows = rows.filter(is_of_all | ~is_of_all.any(), language=language)
         bins = rows.group_by("bin_low", "bin_high").agg(pl.col("n_queries").sum()).sort("bin_low")
         text = UNIT_TEXTS.get(str(unit), str(unit))
         caption = f"{count(sum(bins['n_queries']))} queries by {text}; {language}"

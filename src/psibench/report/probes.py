@@ -31,7 +31,7 @@ from psibench.tables.atomic import write_text
 from psibench.tables.derived import read_all
 from psibench.tables.provenance import now
 from psibench.tables.schemas import PSI_TABLE
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
 
 PLACES = ("beginning", "middle", "end")
@@ -75,7 +75,7 @@ def run_probe_page(
     run_title
         What the config calls its report.
     """
-    rows = read_table(table, PROBE_TABLE).filter(domain=POOLED)
+    rows = read_table(table, PROBE_TABLE).filter(domain=ALL)
     psi_rows = read_all(psi, PSI_TABLE)
     by_language = rows.group_by("benchmark", "language", maintain_order=True)
     shown = [
@@ -155,7 +155,7 @@ def _end(rows: pl.DataFrame, probe: str, measure: str, condition: str | None, fr
 
 def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
     chosen = psi.filter(
-        domain=POOLED, length_bucket=POOLED, evidence=evidence, metric=headline_metric(psi)
+        domain=ALL, length_bucket=ALL, evidence=evidence, metric=headline_metric(psi)
     )
     if chosen.is_empty():
         return MISSING, MISSING

@@ -36,7 +36,7 @@ from psibench.tables.atomic import write_text
 from psibench.tables.derived import derived
 from psibench.tables.provenance import now
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARISON
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
 
 # --- the papers' tables
@@ -219,7 +219,7 @@ def _figure(
         "data": part.get("data", ""),
         "query_lang": asked,
         "corpus_lang": ENGLISH if is_crossed else asked,
-        "length_bucket": POOLED if section == "all" else section.upper(),
+        "length_bucket": ALL if section == "all" else section.upper(),
         "buckets": part.get("buckets", ""),
         "bucket": label if part["quantity"] == "bucket_mean" else "",
         "quantity": part["quantity"],
@@ -227,7 +227,7 @@ def _figure(
     }
     if "dataset" in row:  # BEIR; its mean over the datasets is no benchmark's
         of = row["dataset"]
-        data = "" if of == POOLED else f"beir-{of.lower()}"
+        data = "" if of == ALL else f"beir-{of.lower()}"
         return shared | {"panel": of if "model" in row else "", "data": data}
     if "training" in row:
         return shared
@@ -310,7 +310,7 @@ def _own_figures(
         orient="row",
     )
     table, scores = (
-        rows.filter(domain=POOLED, evidence="all").join(known, on=["benchmark", "metric"])
+        rows.filter(domain=ALL, evidence="all").join(known, on=["benchmark", "metric"])
         for rows in (psi_table, bucket_scores)
     )
     none = pl.lit(None, pl.Float64)  # of a mean there is no interval in the tables
@@ -327,7 +327,7 @@ def _own_figures(
         for quantity in ("mean", "mean_of_buckets", "psi")
     ]
     parts.append(scores.with_columns(quantity=pl.lit("bucket_mean"), own="mean").select(columns))
-    sizes = table.filter(length_bucket=POOLED).group_by(_PAIR).agg(pl.col("n_queries").max())
+    sizes = table.filter(length_bucket=ALL).group_by(_PAIR).agg(pl.col("n_queries").max())
     return pl.concat(parts).drop_nulls("own").join(sizes, on=_PAIR, how="left")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import polars as pl
 
 from psibench.llm.sections import STAND_IN_PREFIX
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 
 PREFERRED_METRIC = "ndcg@10"
 SIDES = ("query_lang", "corpus_lang")
@@ -107,7 +107,7 @@ def leading_pair_rows(frame: pl.DataFrame, leading: Mapping[str, Headline]) -> p
     """Return the rows of every benchmark's leading pair, over all domains and lengths."""
     keys = [{"benchmark": name, **pair} for name, pair in leading.items()]
     wanted = pl.DataFrame(keys, schema=dict.fromkeys(("benchmark", *SIDES), pl.String))
-    pooled = frame.filter(domain=POOLED, length_bucket=POOLED)
+    pooled = frame.filter(domain=ALL, length_bucket=ALL)
     return pooled.join(wanted, on=wanted.columns, how="semi", maintain_order="left")
 
 

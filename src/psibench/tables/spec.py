@@ -8,7 +8,7 @@ import pyarrow as pa
 STRING, INT32, INT64 = pa.string(), pa.int32(), pa.int64()
 FLOAT32, FLOAT64, BOOL = pa.float32(), pa.float64(), pa.bool_()
 CHAR_SPAN = pa.list_(pa.int32(), 2)
-POOLED = "all"
+ALL = "all"
 """What a column names in rows about all of its values together: domains, lengths, languages."""
 BY_DOCUMENT = "lower end of its interval, documents (or clusters of them) as units"
 

@@ -33,7 +33,7 @@ from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
 from psibench.tables.provenance import hash_params
 from psibench.tables.schemas import CORPUS, QUERIES
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import stage, version_of
 from psibench.train.pads import pads_pairs
 from psibench.train.sampling import TRAINING_PAIRS
@@ -251,7 +251,7 @@ def make_examples(
         pads = entry.pads or Pads()
         made = pads_pairs(drawn, pads, tokenizer, seed=seed, sampling_seed=sampling_seed)
         return Examples(
-            bins={POOLED: made.to_dict(as_series=False)},
+            bins={ALL: made.to_dict(as_series=False)},
             prompts=dict.fromkeys(("first", "second"), entry.document_prompt),
             batch_size=pads.batch_size,
             n_documents=made.height // 2,

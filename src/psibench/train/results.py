@@ -29,10 +29,10 @@ from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
 from psibench.tables.spec import (
+    ALL,
     BY_DOCUMENT,
     FLOAT64,
     INT64,
-    POOLED,
     STRING,
     Column,
     TableSpec,
@@ -229,7 +229,7 @@ def _compared(systems: Mapping[str, TrainedRun]) -> Iterator[tuple[str, str]]:
 
 
 def _pooled(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.filter(domain=POOLED, length_bucket=POOLED)
+    return frame.filter(domain=ALL, length_bucket=ALL)
 
 
 def _systems(runs: Sequence[TrainedRun]) -> pl.DataFrame:

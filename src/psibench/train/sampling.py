@@ -31,7 +31,7 @@ from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
-from psibench.tables.spec import INT64, POOLED, STRING, Column, TableSpec
+from psibench.tables.spec import ALL, INT64, STRING, Column, TableSpec
 from psibench.tables.stage import stage
 from psibench.text.near_duplicates import KnownTexts
 from psibench.text.segments import POSITIONS
@@ -259,9 +259,9 @@ def count_examples(
             (kind, name[0], label, *_count(part), budget)
             for label, part in zip(labels, parts, strict=True)
         ]
-        rows.append((kind, name[0], POOLED, *_count(examples), budget and budget * len(labels)))
+        rows.append((kind, name[0], ALL, *_count(examples), budget and budget * len(labels)))
     rows += [
-        ("left_out", reason, POOLED, *_count(left_out.filter(reason=reason)), None)
+        ("left_out", reason, ALL, *_count(left_out.filter(reason=reason)), None)
         for reason in REASONS
     ]
     return pl.DataFrame(rows, schema=TRAINING_COUNTS.empty().schema, orient="row")

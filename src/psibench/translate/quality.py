@@ -41,7 +41,7 @@ from psibench.tables.build_schemas import (
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, DOCUMENTS
-from psibench.tables.spec import POOLED
+from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
 from psibench.translate.translate import TranslateSection, language_names
 
@@ -294,18 +294,18 @@ def quality_table(every: pl.DataFrame) -> pl.DataFrame:
     parts = [_averages(long, dict(zip(GROUPS, flags, strict=True))) for flags in product(*pooled)]
     domains = list(dict.fromkeys(every.get_column("domain")))
     orders: dict[str, Sequence[str]] = {
-        "language": [*languages, POOLED],
-        "domain": [POOLED, *(name for name in domains if name != POOLED)],
-        "length_bin": [POOLED, *LENGTH_BUCKETS],
+        "language": [*languages, ALL],
+        "domain": [ALL, *(name for name in domains if name != ALL)],
+        "length_bin": [ALL, *LENGTH_BUCKETS],
         "dimension": [*DIMENSIONS, OVERALL],
     }
     ranks = [pl.col(name).cast(pl.Enum(values)) for name, values in orders.items()]
     return pl.concat(parts).sort(ranks).select(TRANSLATION_QUALITY.column_names)
 
 
-def _averages(long: pl.DataFrame, is_pooled: Mapping[str, bool]) -> pl.DataFrame:
+def _averages(long: pl.DataFrame, is_of_all: Mapping[str, bool]) -> pl.DataFrame:
     kept = [
-        pl.lit(POOLED).alias(name) if pooled else pl.col(name) for name, pooled in is_pooled.items()
+        pl.lit(ALL).alias(name) if of_all else pl.col(name) for name, of_all in is_of_all.items()
     ]
     groups = long.with_columns(kept).group_by([*GROUPS, "dimension"], maintain_order=True)
     return groups.agg(
@@ -342,8 +342,8 @@ def agreement_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
         )
     )
     ranks = {
-        "language": [POOLED, *dict.fromkeys(human.get_column("language"))],
-        "dimension": [*DIMENSIONS, OVERALL, POOLED],
+        "language": [ALL, *dict.fromkeys(human.get_column("language"))],
+        "dimension": [*DIMENSIONS, OVERALL, ALL],
     }
     return compared.sort([pl.col(name).cast(pl.Enum(order)) for name, order in ranks.items()])
 
@@ -367,9 +367,9 @@ def _pairs(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
 
 def _with_pooled(pairs: pl.DataFrame) -> pl.DataFrame:
     """Add the pooled rows: of all languages, first, and of the four dimensions together."""
-    together = pairs.filter(pl.col("dimension") != OVERALL).with_columns(dimension=pl.lit(POOLED))
+    together = pairs.filter(pl.col("dimension") != OVERALL).with_columns(dimension=pl.lit(ALL))
     every = pl.concat([pairs, together])
-    return pl.concat([every.with_columns(language=pl.lit(POOLED)), every])
+    return pl.concat([every.with_columns(language=pl.lit(ALL)), every])
 
 
 class HumanGrades(BaseModel, str_strip_whitespace=True):
