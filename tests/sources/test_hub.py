@@ -152,6 +152,11 @@ def test_files_that_are_named_have_no_splits_and_no_configuration(other):
         HubSource(kind="hub", name="n", data_files=["a.parquet"], **other)
 
 
+def test_a_slice_of_a_split_is_none():
+    with pytest.raises(ValidationError, match=r"'train\[:10%\]' is a slice"):
+        HubSource(kind="hub", name="n", splits=["train[:10%]"])
+
+
 def test_columns_that_are_not_needed_are_not_read(lay_out):
     name = lay_out({"train": [("a", "x")]}, ("key", "text"), kind="parquet")
     path = Path(name) / "train.parquet"

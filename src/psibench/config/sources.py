@@ -49,6 +49,11 @@ class HubSource(Section):
             raise ValueError("data_files and splits: give one, files that are named have no splits")
         if self.data_files is not None and self.config is not None:
             raise ValueError("data_files and config: give one, a configuration names its own files")
+        if sliced := [split for split in self.splits if "[" in split]:
+            raise ValueError(
+                f"splits: {sliced[0]!r} is a slice; give the split's name, and max_documents for "
+                "the first records"
+            )
         return self
 
 

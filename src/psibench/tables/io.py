@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import polars as pl
@@ -324,8 +325,12 @@ def _check_columns(found: list[str], spec: TableSpec, where: str) -> None:
     missing = [name for name in spec.column_names if name not in found]
     unknown = [] if spec.open else [name for name in found if name not in spec.column_names]
     if missing or unknown:
-        parts = [f"missing columns: {', '.join(missing)}"] if missing else []
-        parts += [f"unknown columns: {', '.join(unknown)}"] if unknown else []
+        lists = {"missing columns": missing, "unknown columns": unknown}
+        parts = [
+            f"{what}: {shorten(', '.join(of), 200, placeholder=' ...')}"
+            for what, of in lists.items()
+            if of
+        ]
         raise InputError(f"{where}: not a '{spec.name}' table: {'; '.join(parts)}")
 
 
