@@ -202,8 +202,8 @@ def _where(node: Part, lines: Sequence[str]) -> tuple[tuple[int, int], tuple[int
 def _places(tree: Path, fault: Fault) -> list[tuple[Path, int]]:
     """Where the line is: in its function, which may be in another module now."""
     name = fault.function.split(".")[-1]
-    own = tree / fault.file
-    for files in ([own] if own.exists() else [], sorted((tree / PACKAGE).rglob("*.py"))):
+    named = tree / fault.file
+    for files in ([named] if named.exists() else [], sorted((tree / PACKAGE).rglob("*.py"))):
         found = []
         for path in files:
             text = path.read_text(encoding="utf-8")

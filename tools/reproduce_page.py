@@ -254,9 +254,9 @@ def checkpoints(used: Mapping[str, Mapping[str, Entry]]) -> str:
             groups.setdefault(repr(entry), []).append(preset)
             rows[repr(entry)] = entry
         for key, presets in groups.items():
-            own = len(groups) > 1 and rows[key] != known.get(name)
+            differs = len(groups) > 1 and rows[key] != known.get(name)
             entry = rows[key]
-            cells = [f"{name} ({', '.join(presets)})" if own else name]
+            cells = [f"{name} ({', '.join(presets)})" if differs else name]
             cells.append(f"`{entry['checkpoint']}`")
             is_here = "api" in entry["backend"] or entry["checkpoint"].startswith(EMBEDDED_PREFIX)
             cells.append(entry["revision"] or ("" if is_here else NOT_PINNED))

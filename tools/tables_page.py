@@ -49,8 +49,8 @@ def page() -> str:
         more = " Further columns are allowed." if spec.open else ""
         parts.append(f"Key: {key}.{more}\n")
         rows = {column.name: row(column) for column in spec.columns}
-        own = [text for text in rows.values() if text not in shared]
-        parts += [HEAD, *own] if own else []
+        specific = [text for text in rows.values() if text not in shared]
+        parts += [HEAD, *specific] if specific else []
         if names := [f"`{name}`" for name, text in rows.items() if text in shared]:
             parts.append(f"\nAnd [common columns](#common-columns): {', '.join(names)}.")
     return "\n".join(parts) + "\n"

@@ -92,10 +92,10 @@ def _run(given: Sequence[str]) -> int:
             print(f"psibench: {word!r} is not UTF-8; rename the file", file=sys.stderr)
             return BAD_INPUT
     asked = next((word for word in given if not word.startswith("-")), None)
-    own, further = list(given), list[str]()
-    if asked == "run" and "--" in own:  # argparse takes no further words behind a later option
-        own, further = own[: own.index("--")], own[own.index("--") + 1 :]
-    args = build_parser(asked).parse_args(own)
+    words, further = list(given), list[str]()
+    if asked == "run" and "--" in words:  # argparse takes no further words behind a later option
+        words, further = words[: words.index("--")], words[words.index("--") + 1 :]
+    args = build_parser(asked).parse_args(words)
     if further:
         args.words += further
     try:

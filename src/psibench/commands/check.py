@@ -308,9 +308,9 @@ def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series) -> Iterator[str]:
         if counted_by not in counts:
             tokenizer = load_tokenizer(counted_by, option="checkpoint")
             ids = tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]
-            own = np.array([len(one) for one in ids])
-            counts[counted_by] = own, tokenizer.num_special_tokens_to_add()
-            yield f"tokens ({counted_by}): {_spread(own)}"
+            n_tokens = np.array([len(one) for one in ids])
+            counts[counted_by] = n_tokens, tokenizer.num_special_tokens_to_add()
+            yield f"tokens ({counted_by}): {_spread(n_tokens)}"
         tokens, n_special = counts[counted_by]
         beyond = (tokens - (limit - n_special)).clip(0)
         about = "" if is_local else "about "

@@ -78,9 +78,9 @@ def run(args: argparse.Namespace) -> int:
     names, first = list(scores), systems[0].evaluated.scores
     units = unit_numbers(first)
     metrics = _metrics(args.metrics, list(scores.values()))
-    own = next((one.scheme for one in systems if one.scheme), None)
+    default = next((one.scheme for one in systems if one.scheme), None)
     labels = next((one.labels for one in systems if one.labels), RowLabels("custom", "und", "und"))
-    schemes = _schemes(args.buckets, own, first)
+    schemes = _schemes(args.buckets, default, first)
     tables = result_tables(
         [one.evaluated for one in systems],
         labels=labels,
@@ -253,16 +253,16 @@ def _model_of_run(model: str, args: argparse.Namespace) -> System:
             "({benchmark}/scores/{pair}.parquet); name them with --results"
         )
     scored = {path: read_columns(path, QUERY_SCORES, ["model"])["model"].unique() for path in found}
-    own = [path for path, models in scored.items() if model in models]
-    if not own:
+    paths = [path for path, models in scored.items() if model in models]
+    if not paths:
         models = sorted({name for models in scored.values() for name in models})
         raise InputError(
             f"{model!r} is neither a file nor a model of {args.results}; found {', '.join(models)}"
         )
-    benchmark = _only(args.benchmark, {path.parts[-3] for path in own}, "--benchmark", model)
-    own = [path for path in own if path.parts[-3] == benchmark]
-    pair = _only(args.pair, {path.stem for path in own}, "--pair", model)
-    (path,) = (path for path in own if path.stem == pair)
+    benchmark = _only(args.benchmark, {path.parts[-3] for path in paths}, "--benchmark", model)
+    paths = [path for path in paths if path.parts[-3] == benchmark]
+    pair = _only(args.pair, {path.stem for path in paths}, "--pair", model)
+    (path,) = (path for path in paths if path.stem == pair)
     labels = RowLabels(benchmark, *split_pair(pair))
     known, scheme = None, None
     table = args.results / benchmark / "tables" / f"{pair}.psi.parquet"
@@ -338,16 +338,16 @@ def _metrics(asked: list[str] | None, scores: Sequence[pl.DataFrame]) -> list[st
     return asked or known
 
 
-def _schemes(asked: str | None, own: str | None, scores: pl.DataFrame) -> list[str]:
+def _schemes(asked: str | None, default: str | None, scores: pl.DataFrame) -> list[str]:
     """Return the schemes to compare in: by default the benchmark's first, or the first fitting."""
     fitting = fitting_schemes(scores["span_mid_char"])
     if asked == "all":
         return list(fitting)
-    if asked is not None or own is not None:
-        return [bucket_scheme(asked or own or "").name]
+    if asked is not None or default is not None:
+        return [bucket_scheme(asked or default or "").name]
     placed = ((name, set(assign(scores, bucket_scheme(name)).query_index)) for name in fitting)
     # Thirds place all but mixed ones.
-    return [next((name for name, own in placed if len(own) == scores.height), "thirds")]
+    return [next((name for name, queries in placed if len(queries) == scores.height), "thirds")]
 
 
 # --- What is said ---------------------------------------------------------------------------

@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> None:
     SystemExit
         With code 1, if an entry that is checked departs from its checkpoint.
     """
-    own = composed(read_yaml(args.config)).get("registry") if args.config is not None else {}
-    refuse_secrets(own, key="registry")
-    entries = load_registry(own, f"{args.config}: registry")
+    section = composed(read_yaml(args.config)).get("registry") if args.config is not None else {}
+    refuse_secrets(section, key="registry")
+    entries = load_registry(section, f"{args.config}: registry")
     named = {name: _entry(name, entries) for name in args.ids} if args.ids else entries
     if args.check:
         _check(named if args.ids else {})

@@ -170,8 +170,8 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     known = dict(corpus.select("_id", "text").iter_rows())
     counts = token_counter(TOKENIZER)([known[one] for one in queries["pos_corpus_id"]])
     queries = queries.with_columns(pos_token_length=pl.Series(counts, dtype=pl.Int64))
-    own = queries.select(QUERIES.column_names)
-    write_table(own, folder / "queries.parquet", QUERIES, provenance=origin)
+    table = queries.select(QUERIES.column_names)
+    write_table(table, folder / "queries.parquet", QUERIES, provenance=origin)
     pairs = {"query-id": "_id", "corpus-id": "pos_corpus_id"}
     qrels = queries.select(**{name: pl.col(of) for name, of in pairs.items()}, score=1)
     write_table(qrels, folder / "qrels.parquet", QRELS, provenance=origin)

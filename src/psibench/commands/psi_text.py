@@ -48,14 +48,14 @@ def print_glance(table: pl.DataFrame, file: Path | None) -> None:
     rows = _headline(table).filter(metric=headline_metric(table))
     leading = headlines(rows)
     shorter = []
-    for (name, *pair), own in rows.group_by(BY_PAIR, maintain_order=True):
+    for (name, *pair), group in rows.group_by(BY_PAIR, maintain_order=True):
         is_leading = pair == [leading[name][side] for side in BY_PAIR[1:]]
         is_view = any(name.startswith(f"{other}-") for other in leading)
-        found = verdicts(own.to_dicts())
-        by_model = {row["model"]: row for row in own.filter(evidence="all").to_dicts()}
+        found = verdicts(group.to_dicts())
+        by_model = {row["model"]: row for row in group.filter(evidence="all").to_dicts()}
         title = _title(table, name, *pair)
         if is_leading and not is_view:
-            console.print(f"\n{title}: {own['metric'][0]} by {own['buckets'][0]}")
+            console.print(f"\n{title}: {group['metric'][0]} by {group['buckets'][0]}")
             for block in _word_tables(found, by_model, width=console.width):
                 console.print(block)
         elif is_leading or not is_view:
@@ -73,11 +73,11 @@ def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
     every = {"evidence": "all", "domain": ALL, "length_bucket": ALL}
     of_spans = pl.col("metric").str.starts_with("span-")
     row, scheme = ["metric", "model"], psi["buckets"].head(1).to_list()
-    own = buckets.filter(of_spans & pl.col("buckets").is_in(scheme) & (pl.col("n_queries") > 0))
-    if own.is_empty():
+    scores = buckets.filter(of_spans & pl.col("buckets").is_in(scheme) & (pl.col("n_queries") > 0))
+    if scores.is_empty():
         return
-    order = pl.col("metric").cast(pl.Enum(own["metric"].unique(maintain_order=True)))
-    wide = own.filter(**every).pivot("bucket", index=row, values="mean")
+    order = pl.col("metric").cast(pl.Enum(scores["metric"].unique(maintain_order=True)))
+    wide = scores.filter(**every).pivot("bucket", index=row, values="mean")
     wide = wide.sort(order, maintain_order=True)
     p = psi.filter(pl.col("buckets").is_in(scheme), **every).select(*row, p="p_adjusted")
     yield "\nOf the evidence, in the first chunks:"

@@ -42,10 +42,10 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{', '.join(map(str, args.results))}: no row to show")
     twice = rows.filter("is_twice").select("benchmark", "model", "source")
     twice = twice.unique(maintain_order=True)
-    for (benchmark, model), own in twice.group_by("benchmark", "model", maintain_order=True):
-        named = ", ".join(f"{model} ({source})" for source in own["source"])
+    for (benchmark, model), group in twice.group_by("benchmark", "model", maintain_order=True):
+        named = ", ".join(f"{model} ({source})" for source in group["source"])
         print(
-            f"{model} is on {benchmark} in {own.height} runs; on the page: {named}",
+            f"{model} is on {benchmark} in {group.height} runs; on the page: {named}",
             file=sys.stderr,
         )
     write_text(render_leaderboard(runs, rows, args.out.parent), args.out)

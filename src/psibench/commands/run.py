@@ -191,7 +191,7 @@ def run_snakemake(arguments: Sequence[str], failed: logging.Handler) -> int:
 
     ``failed`` is told what Snakemake logs, beside its own handlers.
     """
-    own, sys.argv = sys.argv, ["snakemake", *arguments]
+    argv, sys.argv = sys.argv, ["snakemake", *arguments]
     logging.getLogger("snakemake").addHandler(failed)
     try:
         with redirect_stdout(sys.__stdout__), redirect_stderr(sys.__stderr__):
@@ -201,7 +201,7 @@ def run_snakemake(arguments: Sequence[str], failed: logging.Handler) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     finally:
-        sys.argv = own
+        sys.argv = argv
         logging.getLogger("snakemake").removeHandler(failed)
     return 0
 

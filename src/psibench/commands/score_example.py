@@ -34,7 +34,7 @@ def with_example(args: argparse.Namespace) -> argparse.Namespace:
     models: dict[str, dict[str, str | bool]] = facts["models"]
     out = args.out or OUT
     seen = (read_table(FOLDER / "runs" / f"{name}.seen.parquet", SEEN) for name in models)
-    own = {
+    options = {
         "run": [FOLDER / "runs" / f"{name}.parquet" for name in models],
         "queries": [FOLDER / "queries.parquet"],
         "qrels": [FOLDER / "qrels.parquet"],
@@ -50,4 +50,4 @@ def with_example(args: argparse.Namespace) -> argparse.Namespace:
         "on_filter_panel": {name for name, model in models.items() if model["on_filter_panel"]},
         "ends": [frame.select("query_id", "visible_char_end") for frame in seen],
     }
-    return argparse.Namespace(**vars(args) | own)
+    return argparse.Namespace(**vars(args) | options)

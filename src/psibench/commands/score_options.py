@@ -230,8 +230,8 @@ def visible_ends(
 
 
 def _check_lengths(asked: pl.DataFrame, texts: pl.DataFrame, args: argparse.Namespace) -> None:
-    own = texts.select(document_id="_id", found=pl.col("text").str.len_chars())
-    odd = asked.join(own, on="document_id").filter(pl.col("found") != pl.col("length"))
+    lengths = texts.select(document_id="_id", found=pl.col("text").str.len_chars())
+    odd = asked.join(lengths, on="document_id").filter(pl.col("found") != pl.col("length"))
     named = ", ".join(str(path) for path in args.corpus)
     if odd.height:
         query_id, document_id, length, found = odd.sort("query_id").row(0)

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print what a table comes to."""
-    file = args.file or _own_results()
+    file = args.file or _table_here()
     record = read_provenance(file) or {}
     for spec in (PROBE_TABLE, PROBE_COMPARISON):
         if record.get("table") == spec.name:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     print(*author_texts(str(record.get("queries_by") or "")).values(), sep="\n")
 
 
-def _own_results() -> Path:
+def _table_here() -> Path:
     """Return the table of the results here; raise InputError if there is none."""
     found = [RESULTS / f"{name}.parquet" for name in ("psi_table", "probe_table")]
     there = next((path for path in found if path.is_file()), None)

@@ -254,7 +254,7 @@ class _Small:
         raw = self.raw
         pools = {training.benchmark for training in self.of.training.values()}
         for name, section in raw["benchmarks"].items():
-            _own_files(section)
+            _make_absolute(section)
             self._benchmark(section, n_documents=N_POOL if name in pools else N_DOCUMENTS)
         for training in raw.get("training", {}).values():
             self._training(training, raw["benchmarks"][training["benchmark"]])
@@ -316,7 +316,7 @@ class _Small:
             by_language: dict[str, list[dict[str, Any]]] = {}
             for one in section["corpora"]:
                 by_language.setdefault(one.get("language") or "eng-Latn", []).append(one)
-            section["corpora"] = [one for own in by_language.values() for one in own[:2]]
+            section["corpora"] = [one for corpora in by_language.values() for one in corpora[:2]]
         for number, one in enumerate(section.get("corpora") or [section]):
             language = one.get("language") or section.get("language") or "eng-Latn"
             if one["source"]["kind"] == "hub":
@@ -340,9 +340,9 @@ class _Small:
         name = self._base(training)
         base = training["bases"][name]
         if per_domain := (base.get("pads") or {}).get("per_domain"):
-            own = {one["domain"] for one in pool["corpora"]}
+            domains = {one["domain"] for one in pool["corpora"]}
             base["pads"]["per_domain"] = {
-                one: min(n, 5) for one, n in per_domain.items() if one in own
+                one: min(n, 5) for one, n in per_domain.items() if one in domains
             }
         kept = ("pooling", "query_prompt", "document_prompt", "objective", "pads", "licence")
         stand_in = {"checkpoint": EMBEDDED, "max_tokens": 128, "parameters_m": 15}
@@ -466,7 +466,7 @@ def _mappings(value: Any) -> Iterator[dict[str, Any]]:
         yield from _mappings(inner)
 
 
-def _own_files(section: dict[str, Any]) -> None:
+def _make_absolute(section: dict[str, Any]) -> None:
     """Make the user's own paths absolute: the config is run in a folder of its own.
 
     Templates are the shipped ones: the stand-in has no rules for others.

@@ -12,11 +12,11 @@ from psibench.config.paths import REGISTRY
 
 
 def load_registry(
-    own: Mapping[str, Any] | None = None, where: str = "config key registry"
+    entries: Mapping[str, Any] | None = None, where: str = "config key registry"
 ) -> dict[str, Model]:
-    """Read the shipped models, id -> entry; ``own`` ones, found ``where``, take their place."""
+    """Read the shipped models, id -> entry; ``entries``, found ``where``, take their place."""
     kind = TypeAdapter(dict[Id, Model])
-    return read_entries(REGISTRY, kind) | validated(own or {}, kind, where)
+    return read_entries(REGISTRY, kind) | validated(entries or {}, kind, where)
 
 
 def parse_model(entry: Mapping[str, Any]) -> Model:

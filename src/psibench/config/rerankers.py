@@ -171,15 +171,15 @@ RerankerModel = Annotated[
 ]
 
 
-def load_rerankers(own: Mapping[str, RerankerModel] | None = None) -> dict[str, RerankerModel]:
-    """Read the shipped registry of rerankers, id -> entry; ``own`` entries take their place.
+def load_rerankers(entries: Mapping[str, RerankerModel] | None = None) -> dict[str, RerankerModel]:
+    """Read the shipped registry of rerankers, id -> entry; a config's ``entries`` take their place.
 
     Raises
     ------
     InputError
         If the file cannot be read or an entry is not valid.
     """
-    return read_entries(RERANKERS, TypeAdapter(dict[Id, RerankerModel])) | dict(own or {})
+    return read_entries(RERANKERS, TypeAdapter(dict[Id, RerankerModel])) | dict(entries or {})
 
 
 def parse_reranker(entry: Mapping[str, Any]) -> RerankerModel:

@@ -82,8 +82,8 @@ class AnswerStore:
         """Return the stored answer of a request, or None."""
         if self._stored is None:
             self._stored = _Places.read(self.folder)
-        own = [self._added[key]] if key in self._added else []
-        answers = (self._answer_at(*place) for place in chain(self._stored.of(key), own))
+        added = [self._added[key]] if key in self._added else []
+        answers = (self._answer_at(*place) for place in chain(self._stored.of(key), added))
         return next((found for found in answers if found and found.key == key), None)
 
     def usage(self) -> Usage:

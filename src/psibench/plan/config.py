@@ -316,11 +316,11 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
         translated_for = (one.translate and one.translate.models) or ()
         key = f"benchmarks.{benchmark}.translate.models"
         named_models += [(key, name) for name in translated_for]
-    own = "Add an entry under"
+    add = "Add an entry under"
     for what, advice, known, named in (
-        ("model", f"`psibench models` lists all. {own} `registry:`", models, named_models),
-        ("language model", f"{own} `llms:`", known_llms, llms),
-        ("reranker", f"{own} `rerankers:`", known_rerankers, rerankers),
+        ("model", f"`psibench models` lists all. {add} `registry:`", models, named_models),
+        ("language model", f"{add} `llms:`", known_llms, llms),
+        ("reranker", f"{add} `rerankers:`", known_rerankers, rerankers),
     ):
         more = f"{advice} for your own."
         for place, name in named:

@@ -145,10 +145,10 @@ class VllmProcess:
         if not sys.platform.startswith("linux"):
             raise InputError("backend vllm needs Linux; start the server elsewhere, and ask it")
         folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-        own = {"PATH": os.pathsep.join(folders), "VLLM_API_KEY": self.secret.reveal()}
+        variables = {"PATH": os.pathsep.join(folders), "VLLM_API_KEY": self.secret.reveal()}
         port = free_port()
         program, *arguments = self._command(port)
-        path = shutil.which(program, path=own["PATH"])
+        path = shutil.which(program, path=variables["PATH"])
         if path is None:
             raise InputError(
                 f"{program}: no such program on PATH. Install vLLM in an environment of its own, "
@@ -165,7 +165,7 @@ class VllmProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,
-                    env=os.environ | own,
+                    env=os.environ | variables,
                     start_new_session=True,
                 )
         except OSError as error:

@@ -40,9 +40,9 @@ class Locale:
 
         1 for a text that has neither: nothing in it is left to translate.
         """
-        own = sum(letter in self._own for letter in text)
+        letters = sum(letter in self._letters for letter in text)
         foreign = sum(letter in self._foreign for letter in text)
-        return own / (own + foreign) if own + foreign else 1.0
+        return letters / (letters + foreign) if letters + foreign else 1.0
 
     def _double(self, word: str) -> str:
         if not self.doubles or len(word) < LONG_WORD:
@@ -54,7 +54,7 @@ class Locale:
         return str.maketrans(ascii_letters, self.lower + self.upper)
 
     @cached_property
-    def _own(self) -> frozenset[str]:
+    def _letters(self) -> frozenset[str]:
         return frozenset(self.lower + self.upper) - set(ascii_letters)
 
     @cached_property

@@ -80,7 +80,7 @@ def content_stems(text: str) -> list[str]:
     return list(dict.fromkeys(s for a, b, s in spans if is_content_word(text[a:b])))
 
 
-def own_terms(sentence: str, elsewhere: str, *, most: int) -> list[str]:
+def key_terms(sentence: str, elsewhere: str, *, most: int) -> list[str]:
     """Return up to ``most`` words of a sentence, in order, those not found ``elsewhere`` first."""
     other = set(tokenise(elsewhere).stems)
     words = tokenise(sentence)
@@ -194,7 +194,7 @@ def generate_questions(task: Task) -> dict[str, Any]:
     wanted = task.number("n_questions", 3)
     questions = []
     for number, (start, end) in enumerate(_chosen(_usable(chunk), wanted, task.rng)):
-        terms = own_terms(chunk[start:end], chunk[:start] + chunk[end:], most=QUERY_WORDS)
+        terms = key_terms(chunk[start:end], chunk[:start] + chunk[end:], most=QUERY_WORDS)
         kind = "simple" if number % 4 == 3 else "complicated"
         question = _question(terms, task.rng)
         questions.append({"question": question, "answer": chunk[start:end], "type": kind})
@@ -208,7 +208,7 @@ def propose_questions(task: Task) -> dict[str, Any]:
     wanted = task.number("n_questions", 2)
     questions = []
     for start, end in _chosen(_of_third(document, position), wanted, task.rng):
-        terms = own_terms(document[start:end], document[:start] + document[end:], most=QUERY_WORDS)
+        terms = key_terms(document[start:end], document[:start] + document[end:], most=QUERY_WORDS)
         questions.append({"question": _question(terms, task.rng), "answer": document[start:end]})
     return {"questions": questions}
 
@@ -249,7 +249,7 @@ def generate_positional_query(task: Task) -> dict[str, Any]:
     usable = _usable(segment) or [(0, len(segment))]
     start, end = task.rng.choice(usable)
     answer = segment[start:end]
-    return {"query": " ".join(own_terms(answer, rest, most=words)), "answer": answer}
+    return {"query": " ".join(key_terms(answer, rest, most=words)), "answer": answer}
 
 
 def grade_relevance(task: Task) -> dict[str, Any]:
