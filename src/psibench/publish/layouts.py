@@ -112,20 +112,20 @@ class Export:
         out where no run of it was made, or no query has one.
         """
         name, qrels = self.name(dataset), _columns_of(dataset.read("qrels"), "qrels")
-        own = dataset.read("queries").with_columns(domain=pl.lit(dataset.domain))
-        own = _columns_of(own, "queries")
-        yield Subset(name, dataset.language, dataset, own, qrels)
+        queries = dataset.read("queries").with_columns(domain=pl.lit(dataset.domain))
+        queries = _columns_of(queries, "queries")
+        yield Subset(name, dataset.language, dataset, queries, qrels)
         pairs = {(run.query_language, run.corpus_language) for run in self.runs}
         for other in self.datasets:
             is_asking = (other.language, dataset.language) in pairs
             if other == dataset or other.domain != dataset.domain or not is_asking:
                 continue
             texts = other.read("queries").select("_id", "text")
-            asked = own.drop("text").join(texts, on="_id", maintain_order="left")
+            asked = queries.drop("text").join(texts, on="_id", maintain_order="left")
             if asked.height:
                 judged = qrels.filter(pl.col("query-id").is_in(asked["_id"].implode()))
                 pair = f"{other.language}-{name}"
-                yield Subset(pair, other.language, dataset, asked.select(own.columns), judged)
+                yield Subset(pair, other.language, dataset, asked.select(queries.columns), judged)
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -160,9 +160,9 @@ def write_posir(export: Export) -> list[Written]:
         _refuse_lost_evidence(dataset, extra=export.extra)
         folder = f"{dataset.language}/{dataset.domain}"
         for table, columns in COLUMNS.items():
-            own = [pl.col(name).cast(kind) for name, kind in columns.items()]
+            typed = [pl.col(name).cast(kind) for name, kind in columns.items()]
             more = [pl.exclude(*columns)] if export.extra else []
-            frame = export.read(dataset, table).select(*own, *more)
+            frame = export.read(dataset, table).select(*typed, *more)
             written.append(_write(export, folder, table, frame, f"{table}/test.parquet"))
     return written
 
@@ -205,8 +205,8 @@ def write_mteb(export: Export) -> list[Written]:
             if any(asked.get_column(name).count() for name in left_out):
                 frames["evidence"] = asked.drop("text")
             written += [
-                _write(export, subset.name, table, own, f"{table}/test.parquet")
-                for table, own in frames.items()
+                _write(export, subset.name, table, frame, f"{table}/test.parquet")
+                for table, frame in frames.items()
             ]
     return written
 

@@ -105,8 +105,8 @@ def mteb_task(folder: str | Path, *, buckets: str = DEFAULT_BUCKETS) -> "AbsTask
             hf_subset: str,
         ) -> dict[str, float]:
             """Compute psibench's figures from MTEB's ranking; print the most important ones."""
-            own = [root / hf_subset / table / "test.parquet" for table in ("evidence", "queries")]
-            evidence = read_queries(next(path for path in own if path.is_file()))
+            paths = [root / hf_subset / table / "test.parquet" for table in ("evidence", "queries")]
+            evidence = read_queries(next(path for path in paths if path.is_file()))
             asked = evidence.filter(pl.col("_id").is_in(list(qrels)))
             found = position_scores(results, asked, qrels, buckets=buckets)
             print(f"{described.name}, {hf_subset}: {_worded(found)}")

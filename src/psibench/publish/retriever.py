@@ -136,10 +136,10 @@ def evaluate(
         raise InputError(f"model {model!r} is the name of the control's rows; give another one")
     made: dict[str, list[pl.DataFrame]] = {}
     for language in dict.fromkeys(one.language for one in datasets):
-        own = [one for one in datasets if one.language == language]
-        asked = [_ask(retrievers, one, root.resolve().name, k, chunks, metrics) for one in own]
+        group = [one for one in datasets if one.language == language]
+        asked = [_ask(retrievers, one, root.resolve().name, k, chunks, metrics) for one in group]
         scores = pl.concat(frame for frame, _ in asked)
-        spans = pl.concat(one.read("queries").select("pos_char_span") for one in own)
+        spans = pl.concat(one.read("queries").select("pos_char_span") for one in group)
         tables = result_tables(
             [
                 Evaluated(name, KIND, scores.filter(model=name).drop("model"), reading_known=False)
@@ -149,7 +149,7 @@ def evaluate(
                 root.resolve().name,
                 language,
                 language,
-                ", ".join(sorted({queries_by(one.path("queries")) for one in own})),
+                ", ".join(sorted({queries_by(one.path("queries")) for one in group})),
             ),
             metrics=metrics,
             schemes=buckets or fitting_schemes(spans.to_series()),
@@ -225,8 +225,8 @@ def ranked(
                 rows += [(query_id, float(score), found) for found, score in scored.items()]
                 continue
             for found, score in scored.items():
-                own = (found, None, None) if isinstance(found, str) else tuple(found)
-                rows.append((query_id, float(score), str(found), *own))
+                place = (found, None, None) if isinstance(found, str) else tuple(found)
+                rows.append((query_id, float(score), str(found), *place))
         of_chunks = {"chunk_id": pl.String, "doc_id": pl.String, "start": pl.Int64, "end": pl.Int64}
         schema: dict[str, Any] = {"query_id": pl.String, "score": pl.Float64}
         schema |= of_chunks if chunks else {"doc_id": pl.String}

@@ -77,8 +77,8 @@ class Run:
         is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
         shown = psi.filter(is_first, domain=ALL, metric=headline_metric(psi))
         pair, found = ("benchmark", "query_lang", "corpus_lang"), []
-        for _, own in shown.group_by(*pair, "length_bucket", "model", maintain_order=True):
-            views = {row["evidence"]: row for row in own.to_dicts()}
+        for _, group in shown.group_by(*pair, "length_bucket", "model", maintain_order=True):
+            views = {row["evidence"]: row for row in group.to_dicts()}
             found.append(views["all"] | {"word": word_of(views["all"], views.get("visible"))})
         return pl.DataFrame(found, schema={**shown.schema, "word": pl.String}).with_columns(
             n_asked=pl.col("n_queries").max().over(pair),
@@ -209,17 +209,17 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
     """Return the page of rows as of `all_rows`; ``folder`` is where it will lie."""
     by_name = {run.name: run for run in runs}
     of_benchmark: dict[str, list[dict[str, Any]]] = {}
-    for _, own in rows.group_by(ASKED, maintain_order=True):
-        row = own.row(0, named=True)
+    for _, group in rows.group_by(ASKED, maintain_order=True):
+        row = group.row(0, named=True)
         tables = of_benchmark.setdefault(row["benchmark"], [])
         pair, length = row["pair"], row["length_bucket"]
         is_leading = length == ALL and (not tables or pair == tables[0]["pair"])
         n_queries = row["n_queries"] or (row["n_asked"] if length == ALL else None)
-        is_of_one = own["source"].n_unique() == 1 and (len(runs) > 1 or row["is_published"])
+        is_of_one = group["source"].n_unique() == 1 and (len(runs) > 1 or row["is_published"])
         about = {"pair": pair, "length": length, "is_leading": is_leading, "n_queries": n_queries}
-        about |= {"metric": row["metric"], "buckets": row["buckets"], "n_models": own.height}
+        about |= {"metric": row["metric"], "buckets": row["buckets"], "n_models": group.height}
         about |= {"source": row["source"] if is_of_one else ""}
-        tables.append(about | {"table": _table(own, by_name, folder)})
+        tables.append(about | {"table": _table(group, by_name, folder)})
     authors = rows.drop_nulls("queries_by").select("benchmark", "queries_by")
     notes: dict[str, list[str]] = {}
     for name, author in authors.unique(maintain_order=True).iter_rows():

@@ -268,10 +268,10 @@ def compare(
     [0, 1]. ``inside`` grants the published figure half a unit of its last printed digit; it is
     null where the own figure has no interval.
     """
-    own = _own_figures(psi_table, bucket_scores, facts)
-    means = (_language_means(own, figures), _model_means(own, figures))
-    own = pl.concat([own, *means], how="diagonal_relaxed")
-    found = figures.join(own, on=COUNTERPART, how="inner", maintain_order="left_right")
+    measured = _run_figures(psi_table, bucket_scores, facts)
+    means = (_language_means(measured, figures), _model_means(measured, figures))
+    measured = pl.concat([measured, *means], how="diagonal_relaxed")
+    found = figures.join(measured, on=COUNTERPART, how="inner", maintain_order="left_right")
     size = pl.format(
         "{} queries, the paper has {}", *(_thousands(n) for n in ("n_queries", "n_published"))
     )
@@ -295,7 +295,7 @@ def _thousands(name: str) -> pl.Expr:
     return pl.col(name).map_elements(lambda n: f"{int(n):,}" if n else "", return_dtype=pl.String)
 
 
-def _own_figures(
+def _run_figures(
     psi_table: pl.DataFrame, bucket_scores: pl.DataFrame, facts: Facts
 ) -> pl.DataFrame:
     """Return a run's figures one by one, in the terms of `FIGURES`; see `compare`.
@@ -340,7 +340,7 @@ def compared_metrics(psi_table: pl.DataFrame, facts: Facts) -> dict[str, str]:
     }
 
 
-def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
+def _language_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
     """Average own figures over PosIR's languages, as tables 2 and 3 do.
 
     It has no interval: the languages' queries are translations of one another, so their errors are
@@ -349,21 +349,21 @@ def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
     posir = figures.filter(pl.col("data") == "posir", pl.col("query_lang") != EVERY)
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
     pairs = posir.select("query_lang", "corpus_lang", "data", group=is_crossed).unique()
-    means = _means_of_all(own, pairs, pl.col("n_queries").sum())
+    means = _means_of_all(measured, pairs, pl.col("n_queries").sum())
     corpus = pl.when("group").then(pl.lit(ENGLISH)).otherwise(pl.lit(EVERY))
     return means.with_columns(query_lang=pl.lit(EVERY), corpus_lang=corpus).drop("group")
 
 
-def _model_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
+def _model_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
     """Average own figures over Controlled's eight bases of one training, as its Table 4 does."""
     table = figures.filter(spec="controlled_table14")
     bases = table.select("model", "data", group="column").unique()
-    means = _means_of_all(own, bases, pl.col("n_queries").max())
+    means = _means_of_all(measured, bases, pl.col("n_queries").max())
     model = pl.format("{}-{}-s{}", pl.lit(EVERY_MODEL), "group", pl.lit(SEED))
     return means.with_columns(model=model).drop("group")
 
 
-def _means_of_all(own: pl.DataFrame, wanted: pl.DataFrame, n_queries: pl.Expr) -> pl.DataFrame:
+def _means_of_all(measured: pl.DataFrame, wanted: pl.DataFrame, n_queries: pl.Expr) -> pl.DataFrame:
     """Average own figures over all that is wanted of one data and group; without interval.
 
     ``wanted``: data, group, and the columns averaged over. A benchmark that lacks one of them has
@@ -373,7 +373,7 @@ def _means_of_all(own: pl.DataFrame, wanted: pl.DataFrame, n_queries: pl.Expr) -
     keys = ["benchmark", "data", *(name for name in COUNTERPART if name not in over)]
     sizes = wanted.group_by("data", "group").agg(n=pl.len())
     return (
-        own.join(wanted, on=over)
+        measured.join(wanted, on=over)
         .group_by(*keys, "metric", "own_differs", "group", maintain_order=True)
         .agg(pl.len().alias("n"), pl.col("own").mean(), n_queries)
         .join(sizes, on=["data", "group", "n"], how="semi", maintain_order="left")
@@ -411,11 +411,11 @@ def probes_beside(rows: pl.DataFrame, benchmark: str) -> list[Table]:
                 figures.append(place | {"benchmark": benchmark} | unit | value)
         every = pl.DataFrame(figures, infer_schema_length=None)
         if figures and every["own"].count():
-            own = every.drop_nulls("own").with_columns(
+            measured = every.drop_nulls("own").with_columns(
                 difference=pl.col("own") - pl.col("published"), inside=_inside()
             )
             title = f"{', '.join(table.place)}: {about['title']}"
-            found.append(replace(_grid(title, every, own), note=about["text"]))
+            found.append(replace(_grid(title, every, measured), note=about["text"]))
     return found
 
 
@@ -455,23 +455,23 @@ def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]
     ``panels``: those grids of the table that a run's rows are in.
     """
     index, shown = read_yaml(PUBLISHED / INDEX), []
-    for (name,), own in found.group_by("spec", maintain_order=True):
+    for (name,), rows in found.group_by("spec", maintain_order=True):
         printed = figures.filter(spec=name)
         source = ", ".join(printed.select("paper", "table").row(0))
         panels = [
             _grid(str(panel) or source, printed.filter(panel=panel), mine)
-            for (panel,), mine in own.group_by("panel", maintain_order=True)
+            for (panel,), mine in rows.group_by("panel", maintain_order=True)
         ]
         about = {"title": index[name]["title"], "text": index[name]["text"]}
         shown.append({"id": name, "source": source, "panels": panels, **about})
     return shown
 
 
-def _grid(name: str, printed: pl.DataFrame, own: pl.DataFrame) -> Table:
+def _grid(name: str, printed: pl.DataFrame, measured: pl.DataFrame) -> Table:
     """Return a paper's grid with a run's rows beneath each model, starred outside the interval."""
     star = pl.when(pl.col("inside").eq_missing(False)).then(pl.lit("*")).otherwise(pl.lit(""))
     texts = {"the paper": printed.with_columns(text=_printed("published"))}
-    for (benchmark,), mine in own.group_by("benchmark", maintain_order=True):
+    for (benchmark,), mine in measured.group_by("benchmark", maintain_order=True):
         told = pl.format("{}\n{}{}", _printed("own"), _printed("difference", "+"), star)
         texts[f"run here: {benchmark}"] = mine.with_columns(text=told)
     models = printed.select(Model="model_name").unique(maintain_order=True).with_row_index()
@@ -528,10 +528,10 @@ def run_published(
         What the config calls its report.
     """
     facts, figures = published_facts(benchmarks), published_figures()
-    own = read_table(psi_table, PSI_TABLE)
+    psi = read_table(psi_table, PSI_TABLE)
     found = compare(
         figures,
-        psi_table=own,
+        psi_table=psi,
         bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
         facts=facts,
     )
@@ -545,7 +545,7 @@ def run_published(
     record = read_provenance(psi_table) or {}
     made_of = {"rows of the PSI table": str(record.get("rows_hash", ""))}
     made_of |= {f"published {Path(name).name}": text for name, text in sorted(files.items())}
-    metrics = compared_metrics(own, facts)
+    metrics = compared_metrics(psi, facts)
     page = render_page(
         "published.html",
         title="Published figures and this run's",

@@ -22,7 +22,7 @@ def training_figures(
     for info in benchmarks:
         rows = leading_rows(buckets, info, metric)
         slices = rows.group_by("training", "query_lang", "corpus_lang", maintain_order=True)
-        figures = [_curves(own, metric) for _, own in slices]
+        figures = [_curves(group, metric) for _, group in slices]
         found += [(info, figures)] if figures else []
     return found
 
@@ -41,7 +41,7 @@ def _curves(buckets: pl.DataFrame, metric: str) -> FigureView:
     panels = []
     for (base,), rows in buckets.group_by("base", maintain_order=True):
         lines = plain_lines(rows, "distribution")
-        own = {name: styles[name] for name in lines["line"].unique(maintain_order=True)}
-        drawn = draw_curves(lines, axis, own, y_text=metric)
+        used = {name: styles[name] for name in lines["line"].unique(maintain_order=True)}
+        drawn = draw_curves(lines, axis, used, y_text=metric)
         panels.append(Panel(as_image(drawn), str(base)))
     return FigureView(title, "", tuple(panels))

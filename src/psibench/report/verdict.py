@@ -109,13 +109,13 @@ def _advice(row: Row, word: str, visible: Row | None) -> str:
         return "Depends on position, not shown to exceed the control: it may be the questions."
     # Intervals are not adjusted: one that excludes 0 would contradict the adjusted p without it.
     alone, high = row["p_position"], row["psi_same_high"]
-    own = f" (of this model alone {p_text(alone)})" if alone <= ALPHA else ""
+    aside = f" (of this model alone {p_text(alone)})" if alone <= ALPHA else ""
     told = (
         "more documents would tell more"
         if high is None
         else f"a PSI above {number(high)} is excluded"
     )
-    return f"No evidence of an effect{own}; {told}."
+    return f"No evidence of an effect{aside}; {told}."
 
 
 def _of_truncating_control(row: Row) -> str:
