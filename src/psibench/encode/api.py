@@ -87,7 +87,7 @@ def run_embed_api(
     entry = registry_entry(config, model)
     assert isinstance(entry, EmbeddingApiModel)
     sources = list_sources(domains, corpora, queries)
-    ids = [read_ids(source) for source in sources]
+    id_columns = [read_ids(source) for source in sources]
     service = EmbeddingService(entry, model, store=store, storage=storage, job=str(encodings))
     with watched_stop() as stop:
         frames = [service.source(source, stop=stop) for source in sources]
@@ -101,9 +101,9 @@ def run_embed_api(
     )
     tables = [
         rows.select(
-            pl.lit(source.role).alias("role"), pl.lit(source.domain).alias("domain"), own, "*"
+            pl.lit(source.role).alias("role"), pl.lit(source.domain).alias("domain"), ids, "*"
         )
-        for source, own, rows in zip(sources, ids, frames, strict=True)
+        for source, ids, rows in zip(sources, id_columns, frames, strict=True)
     ]
     write_table(pl.concat(tables), encodings, ENCODINGS, provenance=provenance)
     used = {"model": model} | service.ledger.spending()

@@ -397,8 +397,8 @@ def _vectors_of(kind: pa.DataType) -> pa.DataType:
 
 
 def _are_vectors(kind: pa.DataType) -> bool:
-    own = _vectors_of(kind)
-    return pa.types.is_fixed_size_list(own) and pa.types.is_floating(own.value_type)
+    vectors = _vectors_of(kind)
+    return pa.types.is_fixed_size_list(vectors) and pa.types.is_floating(vectors.value_type)
 
 
 HOLDS = "vectors"

@@ -161,11 +161,11 @@ def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
         frames.append(every.filter(pl.col("_id").is_in(ids.implode())))
     found = pl.concat(frames).unique(maintain_order=True)
     named = ", ".join(str(path) for path in paths)
-    own = found.get_column("_id")
+    known = found.get_column("_id")
     for problem, odd in (
-        ("documents with two texts", own.filter(own.is_duplicated()).unique()),
-        ("documents without a text", own.filter(found.get_column("text").is_null())),
-        ("no text of the positives", ids.filter(~ids.is_in(own.implode())).unique()),
+        ("documents with two texts", known.filter(known.is_duplicated()).unique()),
+        ("documents without a text", known.filter(found.get_column("text").is_null())),
+        ("no text of the positives", ids.filter(~ids.is_in(known.implode())).unique()),
     ):
         if len(odd):
             raise InputError(f"{named}: {problem} {name_some(odd)}")

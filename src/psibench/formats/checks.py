@@ -89,9 +89,9 @@ def refuse_odd_spans(queries: pl.DataFrame, *, source: str) -> None:
     """Refuse several spans that are not in order inside their document, or beside a single one."""
     if SEVERAL_SPANS not in queries.columns:
         return
-    own = queries.filter(pl.col(SEVERAL_SPANS).is_not_null())
+    several = queries.filter(pl.col(SEVERAL_SPANS).is_not_null())
     columns = ("_id", SEVERAL_SPANS, "pos_char_span", "pos_char_length")
-    for query_id, spans, single, size in own.select(columns).iter_rows():
+    for query_id, spans, single, size in several.select(columns).iter_rows():
         is_sized = size is not None and 1 <= size <= MOST_CHARS
         if single is not None or not is_sized or not _in_order(spans, size):
             raise InputError(
@@ -209,7 +209,7 @@ def evidence_doubts(queries: pl.DataFrame, qrels: pl.DataFrame) -> Iterator[str]
             f"document: {name_some(overrun['_id'])}; their middle counts as at most its length. "
             "Spans and lengths are in characters"
         )
-    positives = qrels.filter(pl.col("score") > 0).select(_id="query-id", own="corpus-id", g="score")
+    positives = qrels.filter(pl.col("score") > 0).select(_id="query-id", doc="corpus-id", g="score")
     best = positives.filter(pl.col("g") == pl.col("g").max().over("_id"))
     several = best.filter(pl.col("_id").is_duplicated()).select("_id").unique()
     unnamed = queries.filter(pl.col("pos_corpus_id").is_null())
@@ -222,7 +222,7 @@ def evidence_doubts(queries: pl.DataFrame, qrels: pl.DataFrame) -> Iterator[str]
         )
     named = queries.filter(pl.col("pos_corpus_id").is_not_null())
     foreign = named.join(
-        positives, left_on=["_id", "pos_corpus_id"], right_on=["_id", "own"], how="anti"
+        positives, left_on=["_id", "pos_corpus_id"], right_on=["_id", "doc"], how="anti"
     ).get_column("_id")
     if len(foreign):
         yield (

@@ -128,8 +128,8 @@ def read_columns(
         where, metadata = f"{path}, line {line}", record.get("metadata")
         known = {**metadata, **record} if isinstance(metadata, dict) else record
         if not columns.keys() <= known.keys():
-            own = list(known)
-            names = _names_in(own, list(columns), also, where, own_first=True, hint=hint)
+            fields = list(known)
+            names = _names_in(fields, list(columns), also, where, own_first=True, hint=hint)
             known = {names.get(name, name): value for name, value in known.items()}
         found |= dict.fromkeys(known)
         rows.append({name: _field(known.get(name), name, kinds[name], where) for name in kinds})
@@ -160,14 +160,14 @@ def typed_column(frame: pl.DataFrame, name: str, kind: Any, path: Path) -> pl.Se
     for _ in range(depth):
         is_list = isinstance(inner.dtype, pl.List | pl.Array)
         inner = inner.explode() if is_list else pl.Series([[]])  # of no kind below
-    own = inner.dtype
+    dtype = inner.dtype
     if kind in (TEXT, TEXTS):
-        fits = own in (pl.String, pl.Categorical) or isinstance(own, pl.Enum)
-        fits |= own.is_integer() and name in ID_COLUMNS
-        fits |= own == pl.Null and depth > 0
+        fits = dtype in (pl.String, pl.Categorical) or isinstance(dtype, pl.Enum)
+        fits |= dtype.is_integer() and name in ID_COLUMNS
+        fits |= dtype == pl.Null and depth > 0
     else:  # some writers store whole numbers as floats
-        fits = own.is_integer() or (
-            own.is_float() and bool((inner.is_finite() & (inner == inner.round())).all())
+        fits = dtype.is_integer() or (
+            dtype.is_float() and bool((inner.is_finite() & (inner == inner.round())).all())
         )
     if not fits and column.dtype != pl.Null:  # a column of nulls alone has no type
         raise InputError(f"{path}: column {name} is {column.dtype}; expected {expected}")
@@ -231,9 +231,9 @@ def read_scored_pairs(
         where = f"{path}, line {line}"
         if not names.keys() <= record.keys() or not names:
             names = _names_in(list(record), list(columns), columns, where, hint=hint)
-        for own, name in names.items():
+        for field, name in names.items():
             read = number if name == score else identifier
-            values[name].append(read(record[own], where=where, column=own))
+            values[name].append(read(record[field], where=where, column=field))
         for name in optional:
             found = record.get(name)
             values[name].append(None if found is None else str(found))
@@ -253,13 +253,13 @@ def _names_in(
     """Return what each of the columns is called in a file: its name there -> ours, in our order."""
     names, missing = {}, []
     for column in columns:
-        own = [name for name in dict.fromkeys((column, *also.get(column, ()))) if name in found]
-        if len(own) > 1 and not (own_first and own[0] == column):
+        used = [name for name in dict.fromkeys((column, *also.get(column, ()))) if name in found]
+        if len(used) > 1 and not (own_first and used[0] == column):
             raise InputError(
-                f"{where}: {' and '.join(own)} are names of one column, {column}; leave one"
+                f"{where}: {' and '.join(used)} are names of one column, {column}; leave one"
             )
-        if own:
-            names[own[0]] = column
+        if used:
+            names[used[0]] = column
         else:
             missing.append(column)
     if missing:

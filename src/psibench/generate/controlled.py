@@ -237,7 +237,7 @@ def evidence_sentences(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.
     for key, (low, high), answer in candidates.select(columns).iter_rows():
         span = locate_quote(texts[key][low:high], answer).span or (0, high - low)
         start, end = low + span[0], low + span[1]
-        touched = [own for own in sentences[key] if own[0] < end and start < own[1]]
+        touched = [one for one in sentences[key] if one[0] < end and start < one[1]]
         start = min([start, *(first for first, _ in touched)])
         end = max([end, *(last for _, last in touched)])
         spans.append([max(low, start), min(high, end)])

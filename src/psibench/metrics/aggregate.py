@@ -328,7 +328,7 @@ def _rows(
             chosen = part & mask & ~np.isnan(model.scores[metric])
             key = chosen.tobytes()  # views of the same queries have the same figures
             if key not in estimates:
-                own = members.among(chosen)
+                placed = members.among(chosen)
                 estimates[key] = estimate_row(
                     RowData(
                         scores=model.scores[metric][chosen],
@@ -340,8 +340,8 @@ def _rows(
                         control=None if control is None else control.scores[metric][chosen],
                         clusters=None if queries.clusters is None else queries.clusters[chosen],
                     ),
-                    own.query_index,
-                    own.bucket_index,
+                    placed.query_index,
+                    placed.bucket_index,
                     n_buckets=len(scheme.buckets),
                     level=settings.level,
                     min_bucket_size=settings.min_bucket_size,

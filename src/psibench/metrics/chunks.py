@@ -191,7 +191,7 @@ def span_metrics(
             .group_by("span_index")
             .agg(found=pl.col("new").sum(), is_inside=(high - low == size).any())
         )
-        own = {one.name: kinds[one.kind] for one in wanted if one.k == k}
-        by_query = spans.join(of_spans, on="span_index", how="left").group_by("query_id").agg(**own)
-        scored = scored.join(by_query, on="query_id", maintain_order="left")
+        at_k = {one.name: kinds[one.kind] for one in wanted if one.k == k}
+        values = spans.join(of_spans, on="span_index", how="left").group_by("query_id").agg(**at_k)
+        scored = scored.join(values, on="query_id", maintain_order="left")
     return scored

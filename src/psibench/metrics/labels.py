@@ -217,9 +217,9 @@ def corrected_mean(
     gain = np.where(kept, human, 0.0)  # V Y
     share, centred = relevant[graded].mean(), machine - machine.mean()
     value = (gain[graded].mean() - centred[graded].mean()) / share
-    own = centred[graded] - centred[graded].mean()
-    if own @ own > 0:
-        slope = float(np.clip(own @ (gain - value * relevant)[graded] / (own @ own), 0, 1))
+    dev = centred[graded] - centred[graded].mean()
+    if dev @ dev > 0:
+        slope = float(np.clip(dev @ (gain - value * relevant)[graded] / (dev @ dev), 0, 1))
         value = (gain[graded].mean() - slope * centred[graded].mean()) / share
     else:
         slope = 1.0
@@ -278,9 +278,9 @@ def corrected_scores(
         for metric in metrics:
             machine = scores[metric].to_numpy()
             people = np.where(graded, theirs[metric].fill_null(np.nan).to_numpy(), np.nan)
-            for scheme_name, bucket, own in places:
+            for scheme_name, bucket, index in places:
                 in_place = people if scheme_name == ALL else np.where(holds, people, np.nan)
-                arrays = machine[own], in_place[own], graded[own], documents[own]
+                arrays = machine[index], in_place[index], graded[index], documents[index]
                 found = corrected_mean(*arrays) if graded.sum() >= FEWEST_GRADED else None
                 value, low, high = found or (None, None, None)
                 rows.append(
@@ -289,10 +289,10 @@ def corrected_scores(
                         "metric": metric,
                         "buckets": scheme_name,
                         "bucket": bucket,
-                        "n_queries": len(own),
-                        "n_graded": int(graded[own].sum()),
-                        "n_out": int((graded & np.isnan(in_place))[own].sum()),
-                        "mean": float(machine[own].mean()) if len(own) else None,
+                        "n_queries": len(index),
+                        "n_graded": int(graded[index].sum()),
+                        "n_out": int((graded & np.isnan(in_place))[index].sum()),
+                        "mean": float(machine[index].mean()) if len(index) else None,
                         "corrected": value,
                         "corrected_low": low,
                         "corrected_high": high,
@@ -308,8 +308,8 @@ def sampling_doubt(corrected: pl.DataFrame, *, scheme: str) -> str | None:
     """
     from scipy.stats import chi2_contingency
 
-    own = corrected.filter(pl.col("n_queries") > 0, buckets=scheme).unique("bucket")
-    counts = own.select("n_graded", rest=pl.col("n_queries") - pl.col("n_graded")).to_numpy()
+    buckets = corrected.filter(pl.col("n_queries") > 0, buckets=scheme).unique("bucket")
+    counts = buckets.select("n_graded", rest=pl.col("n_queries") - pl.col("n_graded")).to_numpy()
     if len(counts) < 2 or not counts.any(axis=0).all():
         return None
     p = float(chi2_contingency(counts).pvalue)

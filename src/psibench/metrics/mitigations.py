@@ -143,13 +143,13 @@ def mitigation_rows(
             row[f"mean_difference{end}"] = compared[f"difference{end}"]
             row[f"psi_same_difference{end}"] = compared[f"psi_difference{end}"]
             row |= {name: compared[name] for name in (f"cut_gain{end}", f"uncut_gain{end}")}
-        for when, own in (("before", before), ("after", after)):
-            row |= {f"psi_{when}{end}": own[f"psi{end}"] for end in ("", "_low", "_high")}
-            row |= {f"psi_same_{when}{end}": own[f"psi_same{end}"] for end in ("_low", "_high")}
-            row[f"psi_same_{when}"] = own["psi_same_corrected"]
-            row[f"given_{when}"] = own["seen"]
+        for when, side in (("before", before), ("after", after)):
+            row |= {f"psi_{when}{end}": side[f"psi{end}"] for end in ("", "_low", "_high")}
+            row |= {f"psi_same_{when}{end}": side[f"psi_same{end}"] for end in ("_low", "_high")}
+            row[f"psi_same_{when}"] = side["psi_same_corrected"]
+            row[f"given_{when}"] = side["seen"]
         row |= psi_difference_columns(after, before, kind="psi")
-        flags = [flag for own in (before, after) for flag in own["flags"].split(", ") if flag]
+        flags = [flag for side in (before, after) for flag in side["flags"].split(", ") if flag]
         row["flags"] = ", ".join(dict.fromkeys(flags))
         for when, own_id in (("before", base), ("after", model)):
             row |= {f"{name}_{when}": costs[*here, own_id][name] for name in COSTS}

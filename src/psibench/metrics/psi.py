@@ -136,11 +136,11 @@ def lower_end(
     n_buckets = len(profile.means)
     each, alpha_of_each = np.eye(n_buckets), alpha / max(len(test.buckets), 1)
     tried = [(slope_and_bend(n_buckets), test.slope_bend_test, alpha, True)]
-    tried += [(each[:, [k]], own, alpha_of_each, False) for k, own in test.buckets.items()]
+    tried += [(each[:, [k]], tested, alpha_of_each, False) for k, tested in test.buckets.items()]
     rejected = [
         (directions, share, is_of_all)
-        for directions, own, size, is_of_all in tried
-        if own is not None and (share := own.least_share(size, alpha=alpha)) > 0
+        for directions, tested, size, is_of_all in tried
+        if tested is not None and (share := tested.least_share(size, alpha=alpha)) > 0
     ]
     centre, *fitted = _fit_deviations(profile, *(directions for directions, _, _ in rejected))
     least, most = bounds if bounds is not None else np.full((2, n_buckets), np.nan)

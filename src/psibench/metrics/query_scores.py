@@ -233,11 +233,11 @@ def _of_several(frame: pl.DataFrame) -> pl.DataFrame:
     length = pl.col("pos_char_length").cast(pl.Int64)
     seen = (pl.col("visible_char_end").fill_null(end) - start).clip(0, end - start)
     third = third_of_span(start, end, length)
-    own = frame.filter("several").with_columns(
+    queries = frame.filter("several").with_columns(
         pl.col(SEVERAL_SPANS).cast(pl.List(pl.List(pl.Int64)))
     )
     return (
-        own.explode(SEVERAL_SPANS)
+        queries.explode(SEVERAL_SPANS)
         .group_by("_id", maintain_order=True)
         .agg(
             third=pl.when(third.n_unique() == 1).then(third.first()).otherwise(pl.lit(MIXED)),

@@ -170,9 +170,9 @@ def take_runs(
     asked = asked.rename({"_id": "query_id"})
     for run, output in zip(runs, outputs, strict=True):
         spec = SEEN if str(run).endswith(".seen.parquet") else RUN
-        own = read_table(run, spec).join(asked, on="query_id", how="semi", maintain_order="left")
+        rows = read_table(run, spec).join(asked, on="query_id", how="semi", maintain_order="left")
         source = derived("score", [run, *queries], params={"rows_of": str(run)})
-        write_table(own, output, spec, provenance=source)
+        write_table(rows, output, spec, provenance=source)
 
 
 def scores_of(model: ScoredModel, sides: Sides, metrics: Sequence[str]) -> pl.DataFrame:
@@ -283,7 +283,7 @@ def visible_ends(
                     pl.col(TRANSLATED_LENGTH).cast(pl.Int64)
                     if TRANSLATED_LENGTH in frame.columns
                     else pl.lit(None, pl.Int64)
-                ).alias("own"),
+                ).alias("translated"),
             )
             for domain, frame in zip(domains, queries, strict=True)
         ]
@@ -300,8 +300,8 @@ def visible_ends(
         found = asked.join(documents.rename({"_id": "doc_id"}), on=["domain", "doc_id"])
     else:
         return None
-    end, own = pl.col("visible_char_end").cast(pl.Int64), pl.col("own")
-    scaled = pl.when(own.is_null()).then(end).otherwise(end * pl.col("original") // own)
+    end, length = pl.col("visible_char_end").cast(pl.Int64), pl.col("translated")
+    scaled = pl.when(length.is_null()).then(end).otherwise(end * pl.col("original") // length)
     return found.select("query_id", visible_char_end=scaled)
 
 

@@ -11,7 +11,7 @@ from psibench.config.models import EmbeddingApiModel, EncoderEntry
 from psibench.encode.store import EmbeddingStore, fingerprint_of, open_store
 from psibench.errors import InputError
 from psibench.tables import write_table
-from psibench.tables.columns import own_rows, read_columns
+from psibench.tables.columns import read_columns, rows_in
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, DOMAIN_SIMILARITY, ENCODINGS
 from psibench.tables.stage import stage
@@ -99,7 +99,7 @@ def run_similarity(
     """
     columns = ("role", "domain", "_id", "key")
     frame = read_columns(encodings, ENCODINGS, columns).filter(pl.col("role") == "document")
-    frame = own_rows(frame, domains, own, CORPUS)
+    frame = rows_in(frame, domains, own, CORPUS)
     found = set(frame.get_column("domain"))
     if lacking := [name for name in domains if name not in found]:
         raise InputError(

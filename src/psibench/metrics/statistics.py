@@ -281,14 +281,14 @@ def run_statistics(
         if len(groups) > 1:
             groups[ALL] = pooled
         sizes = (pooled[0].height, pooled[1].height)
-        for domain, own in groups.items():
+        for domain, group in groups.items():
             labels = {"benchmark": benchmark, "language": language, "domain": domain}
             named = [pl.lit(value).alias(name) for name, value in labels.items()]
-            positions = evidence_positions(own[1])
-            values = _statistics(own, positions, language, schemes, *sizes, count_tokens)
+            positions = evidence_positions(group[1])
+            values = _statistics(group, positions, language, schemes, *sizes, count_tokens)
             found["statistics"].append(values.select(*named, pl.all()))
             found["histogram"].append(position_histogram(positions).select(*named, pl.all()))
-        asked = {name: own[1] for name, own in groups.items()}
+        asked = {name: group[1] for name, group in groups.items()}
         found["relocation"].append(relocation_table(asked, language=language))
     params = {"schemes": list(schemes), "length_tokenizer": length_tokenizer}
     source = derived("statistics", [*corpora, *queries, *qrels], params=params)

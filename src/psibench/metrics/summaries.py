@@ -51,8 +51,8 @@ def run_summaries(
     files_of = {Path(path).name: path for path in tables}
 
     def write(frame: pl.DataFrame, spec: TableSpec, paths: Paths) -> pl.DataFrame:
-        own = boards if spec is LEADERBOARDS else []
-        files = {board.path: hash_file(board.path) for board in own}
+        sources = boards if spec is LEADERBOARDS else []
+        files = {board.path: hash_file(board.path) for board in sources}
         source = derived("summaries", paths, params={"table": spec.name}, files=files)
         write_table(frame, files_of[f"{spec.name}.parquet"], spec, provenance=source)
         write_csv(frame, files_of[f"{spec.name}.csv"])

@@ -99,9 +99,9 @@ def load_flag_embedding(
     from sentence_transformers import SentenceTransformer
 
     weights = weights_format(device, dtype)
-    own = {"dtype": weights, "attn_implementation": "sdpa"}
+    options = {"dtype": weights, "attn_implementation": "sdpa"}
     trusts = entry.trust_remote_code
-    model = load_model(SentenceTransformer, folder, trust_remote_code=trusts, **own)
+    model = load_model(SentenceTransformer, folder, trust_remote_code=trusts, **options)
     transformer = text_transformer(model[0], entry.checkpoint)
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)

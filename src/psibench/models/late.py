@@ -192,9 +192,9 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> dict[str, An
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     _refuse_made_up_projection(folder)
-    own = {"dtype": dtype, "attn_implementation": "sdpa"}
+    options = {"dtype": dtype, "attn_implementation": "sdpa"}
     trusts = entry.trust_remote_code
-    model = load_model(MultiVectorEncoder, folder, trust_remote_code=trusts, **own)
+    model = load_model(MultiVectorEncoder, folder, trust_remote_code=trusts, **options)
     first, *rest = model
     masks = [module for module in rest if isinstance(module, MultiVectorMask)]
     others = [module for module in rest if isinstance(module, Dense | Normalize)]

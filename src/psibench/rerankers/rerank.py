@@ -82,8 +82,8 @@ def run_rerank(
     for corpus, asked_path, judged_path in zip(corpora, queries, judged, strict=True):
         asked = read_table(asked_path, QUERIES)
         positives = positives_of(asked, read_table(judged_path, QUERIES))
-        own = found_first.join(asked.select(query_id="_id"), on="query_id", how="semi")
-        wanted = own.filter(pl.col("rank") <= entry.depth)
+        ranked = found_first.join(asked.select(query_id="_id"), on="query_id", how="semi")
+        wanted = ranked.filter(pl.col("rank") <= entry.depth)
         found = _texts_of(corpus, [wanted, positives])
         scores, scored_by = score_texts(
             entry.reranker,
@@ -94,7 +94,7 @@ def run_rerank(
             device=device,
             tokens_per_batch=tokens_per_batch,
         )
-        frames.append(_reranked(own, wanted, scores.raw))
+        frames.append(_reranked(ranked, wanted, scores.raw))
         fingerprint = scored_by or fingerprint
         pairs = chain.from_iterable(pair_blocks(positives, asked, found, where=str(corpus)))
         readings.append(

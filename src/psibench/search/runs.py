@@ -17,7 +17,7 @@ from psibench.search.ranking import DocumentVectors, TopK
 from psibench.search.sparse import search_sparse_vectors
 from psibench.store.vectors import Vectors
 from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.columns import own_rows, read_columns
+from psibench.tables.columns import read_columns, rows_in
 from psibench.tables.derived import derived
 from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
@@ -86,8 +86,8 @@ def run_vector_search(
     InputError
         If an encodings table names no model, or vectors are not in the store.
     """
-    asked = own_rows(_side("query", query_encodings, domains), domains, own_queries, QUERIES)
-    documents = own_rows(_side("document", corpus_encodings, domains), domains, own_corpus, CORPUS)
+    asked = rows_in(_side("query", query_encodings, domains), domains, own_queries, QUERIES)
+    documents = rows_in(_side("document", corpus_encodings, domains), domains, own_corpus, CORPUS)
     query_store, document_store = (
         open_store(model, store=store, fingerprint=fingerprint_of(path))
         for path in (query_encodings, corpus_encodings)
@@ -117,8 +117,8 @@ def run_vector_search(
 def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
     """Read the keys of a role's texts in the domains, the last id first."""
     frame = read_columns(path, ENCODINGS, ("role", "domain", "_id", "key"))
-    own = frame.filter(pl.col("domain").is_in(domains), role=role)
-    return own.sort("_id", descending=True)
+    rows = frame.filter(pl.col("domain").is_in(domains), role=role)
+    return rows.sort("_id", descending=True)
 
 
 def _search(

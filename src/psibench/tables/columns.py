@@ -67,7 +67,7 @@ def _matching(file: pq.ParquetFile, columns: list[str], ids: Sequence[str]) -> p
     return pa.Table.from_batches(kept, schema=schema)
 
 
-def own_rows(
+def rows_in(
     side: pl.DataFrame, domains: Sequence[str], tables: Sequence[str | Path], spec: TableSpec
 ) -> pl.DataFrame:
     """Keep the rows of texts (``domain``, ``_id``) that are in the tables of their domains.
@@ -76,8 +76,8 @@ def own_rows(
     """
     if not tables:
         return side
-    own = [
+    ids = [
         read_columns(path, spec, ("_id",)).select(pl.lit(domain).alias("domain"), "_id")
         for domain, path in zip(domains, tables, strict=True)
     ]
-    return side.join(pl.concat(own), on=["domain", "_id"], how="semi", maintain_order="left")
+    return side.join(pl.concat(ids), on=["domain", "_id"], how="semi", maintain_order="left")

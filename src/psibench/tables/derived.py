@@ -32,8 +32,8 @@ def derived(
     records = [read_provenance(path) or {} for path in paths]
     merged = {k: v for one in records for k, v in one.get("revisions", {}).items()}
 
-    def joined(field: str, own: str | None) -> str | None:
-        return joined_names([own, *(record.get(field) for record in records)])
+    def joined(field: str, given: str | None) -> str | None:
+        return joined_names([given, *(record.get(field) for record in records)])
 
     return Provenance(
         stage,

@@ -94,8 +94,8 @@ def run_train_model(
     """
     if save_minutes is not None:
         settings = settings.model_copy(update={"save_minutes": save_minutes})
-    own = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
-    drawn = with_texts(own, domains, queries, corpus)
+    rows = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
+    drawn = with_texts(rows, domains, queries, corpus)
     run: dict[str, Any] = {
         "entry": entry.model_dump(mode="json", exclude={"licence", "parameters_m"})
         | {"learning_rate": entry.rate},

@@ -35,16 +35,16 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     """
     from transformers import GteModel
 
-    own = {"config": gte_config(folder, config), "add_pooling_layer": False}
-    return load_port(GteModel, folder, **own, **options)
+    arguments = {"config": gte_config(folder, config), "add_pooling_layer": False}
+    return load_port(GteModel, folder, **arguments, **options)
 
 
 def load_classifier(folder: Path, config: Mapping[str, Any]) -> Any:
     """Load transformers' GteForSequenceClassification with one output; refuses as ``load``."""
     from transformers import GteForSequenceClassification
 
-    own = gte_config(folder, config, num_labels=1)
-    return load_port(GteForSequenceClassification, folder, config=own, dtype="float32")
+    ported = gte_config(folder, config, num_labels=1)
+    return load_port(GteForSequenceClassification, folder, config=ported, dtype="float32")
 
 
 def gte_config(folder: Path, config: Mapping[str, Any], **fields: Any) -> Any:

@@ -96,8 +96,8 @@ class JinaBert(nn.Module):
             layer.intermediate = _Gates(self.config)
         renamed = {}
         for name, tensor in weights.items():
-            for theirs, own in LAYER.items():
-                name = name.replace(theirs, own)
+            for theirs, ours in LAYER.items():
+                name = name.replace(theirs, ours)
             renamed[name] = tensor
         positions = network.base_model.embeddings.position_embeddings.weight
         (place,) = [name for name, one in network.named_parameters() if one is positions]
