@@ -30,7 +30,7 @@ class InputError(ValueError):
     """
 
     def under(self, where: str) -> Self:
-        """Return the same error with the place in front that it was found at."""
+        """Return the same error with the place it was found at in front."""
         return type(self)(f"{where}: {self}")
 
 

@@ -35,9 +35,9 @@ HEAD_VARIABLE = "PSIBENCH_HEAD_LOCK"
 """Where a job finds the file that its head keeps locked; not set where the job outlives it."""
 UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 LEFT_BEHIND_S = 60.0
-"""A job's file that nobody holds and that is older was left behind by one that was killed."""
+"""Age from which a job's unlocked file is that of a killed job."""
 TRIES, PAUSE_S = 5, 0.1
-"""Who looks whether a lock is held holds it for a moment."""
+"""A check of a lock takes it for a moment: others try again."""
 
 logger = logging.getLogger("psibench")
 

@@ -35,7 +35,7 @@ from psibench.sources.documents import read_document_files
 from psibench.tables import Provenance, content_hash
 
 SEED = 42
-"""Of the samples."""
+"""Seed of the samples."""
 ABOVE = 1
 """Exit code where more is cut than --max-cut allows."""
 UNREADABLE = {

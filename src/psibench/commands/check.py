@@ -173,7 +173,7 @@ def _where_paths_start(configs: Sequence[Path]) -> str:
 
 
 def _steps(section: Benchmark) -> str:
-    """Say what a benchmark is made by, and what its queries have to pass."""
+    """Name a benchmark's recipe and the filters its queries pass."""
     if not isinstance(section, GeneratedBenchmark):
         return section.recipe
     chain = [section.recipe, *section.filters]
@@ -216,7 +216,7 @@ def language_lines(plan: Plan, name: str) -> Iterator[str]:
 # --- A benchmark's own texts: how many, how long, and who sees them ----------------------------
 
 MOST_DOCUMENTS = 10_000
-"""Documents that are read of a source; the others are as long, and broken ones are found later."""
+"""Documents read of a source: these tell the lengths; the run finds broken ones in the rest."""
 SAMPLED = 1_000
 """Documents whose tokens are counted."""
 EMBEDDED = "embedded:all-MiniLM-L6-v2"

@@ -128,7 +128,7 @@ def _adjusted(
     units: IntArray,
     metrics: Sequence[str],
 ) -> pl.DataFrame:
-    """Add what COMPARED has beside COMPARISONS: p-values over all pairs; of one its own."""
+    """Add COMPARED's p-values, adjusted over all pairs; of a single pair, its own."""
     pairs = list(combinations(scores, 2))
     found = []
     for metric in metrics if len(pairs) > 1 else []:

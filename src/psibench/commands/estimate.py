@@ -1,4 +1,4 @@
-"""`psibench estimate`: the part of a plan that is paid, and what of each budget it takes."""
+"""`psibench estimate`: the paid part of a plan, and its share of each budget."""
 
 import argparse
 from collections.abc import Iterator

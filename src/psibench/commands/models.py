@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(entries: Mapping[str, Model]) -> None:
-    """Print for each entry what of it its checkpoint's files say otherwise."""
+    """Print where each entry differs from its checkpoint's files."""
     from psibench.models.checkpoints import resolve_checkpoint
     from psibench.models.declared import Compared, compare_with_checkpoint
     from psibench.models.downloads import download_settings

@@ -28,7 +28,7 @@ WRITTEN = {
     "all": ("psi_table.csv", "bucket_scores.csv", "report.html", "published.html"),
     "probes": ("probe_table.csv", "probe_comparison.csv", "probes.html"),
 }
-"""What a target writes that one looks at first, where it is there."""
+"""Files of a target to look at first, those that exist."""
 STANDS_IN = (
     "all-MiniLM-L6-v2 and the stand-in are in the place of every model, whatever its name: the "
     "figures say that the chain works, and nothing about the models named."

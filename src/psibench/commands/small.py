@@ -44,11 +44,11 @@ from psibench.train.sections import Training
 
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
 LEXICAL, NETWORK = "embedded-bm25", "embedded-minilm-maxsim"
-"""Rerankers in the place of those of filters, and of those that are evaluated."""
+"""What replaces rerankers of filters, and those that are evaluated."""
 N_DOCUMENTS, N_POOL = 24, 160
 """Documents of a place, and of one that is trained on."""
 N_WITH_QUERIES = 60
-"""Documents of what has queries of its own."""
+"""Documents of a benchmark that comes with queries."""
 DOMAINS = ("language", "library", "network")
 """Parts of Python's documentation, in the place of domains."""
 WORDS_PER = {"words": 1.0, "tokens": 0.6, "chars": 0.15}
@@ -408,7 +408,7 @@ class _Small:
 
 
 def _replaced(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[str, Any]:
-    """Put the entries ``by``, in turn, in the place of the named ones that are not among them."""
+    """Replace the named entries that are not in ``by`` by those in ``by``, in turn."""
     chosen = [name for name in known if name in named and name not in by]
     return {
         name: known[one].model_dump(mode="json", exclude_unset=True)

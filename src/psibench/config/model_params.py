@@ -1,4 +1,4 @@
-"""What of a registry entry decides its results."""
+"""Fields of registry entries that decide results."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,16 +30,16 @@ FIELDS_WITHOUT_EFFECT = frozenset(
         "budget_usd",
     }
 )
-"""Entries differ in these without their vectors or scores differing."""
+"""Fields that change no vectors and no scores."""
 
 
 def retrieval_params(entry: ModelBase) -> dict[str, Any]:
-    """Return what of a registry entry decides its results: the parameters of its rules."""
+    """Return the fields of a registry entry that decide its results: its rules' parameters."""
     return entry.model_dump(mode="json", exclude=set(FIELDS_WITHOUT_EFFECT))
 
 
 def registry_entry(config: Mapping[str, Any], model: str) -> Model:
-    """Return the whole entry of a model: where a job needs what decides no result, too.
+    """Return the whole entry of a model, for jobs that also need the other fields.
 
     ``config`` is the user's, as Snakemake read it.
 

@@ -189,7 +189,7 @@ def parse_reranker(entry: Mapping[str, Any]) -> RerankerModel:
 
 
 def reranker_params(entry: RerankerModel) -> dict[str, Any]:
-    """Return what of a registry entry decides its scores: parameters of its rule."""
+    """Return the fields of a registry entry that decide its scores: its rule's parameters."""
     without_effect = {"description", "tokens_per_batch", "parameters_m", "embedding_parameters_m"}
     return entry.model_dump(mode="json", exclude=without_effect)
 

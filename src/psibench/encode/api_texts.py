@@ -59,7 +59,7 @@ class ApiTexts:
         return self.entry.query_prompt if role == "query" else self.entry.document_prompt
 
     def sent(self, text: str, item: TokenizedText, role: Role) -> str:
-        """Return what is sent of a text: the prompt and what of the text is visible."""
+        """Return what is sent for a text: the prompt and the visible part of the text."""
         return self.prompt(role) + text[: item.visible_char_end]
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:

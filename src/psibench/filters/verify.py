@@ -181,7 +181,7 @@ class VerifyMargin(VerifySection):
         return pl.when(~self.keeps).then(reason)
 
     def score_params(self, reranker: str) -> dict[str, Any]:
-        """Return the same with the floor as threshold: a higher one decides nothing here."""
+        """Return the same with the floor as threshold: a higher one changes no scores."""
         return super().score_params(reranker) | {"threshold": self.floor}
 
 

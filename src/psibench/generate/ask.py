@@ -77,12 +77,12 @@ class Asking:
 
     @property
     def params(self) -> dict[str, Any]:
-        """What decides the outcomes, apart from the documents."""
+        """Parameters that decide the outcomes, apart from the documents."""
         return task_params(self.section, load_prompt(self.prompt)) | llm_params(self.llm)
 
 
 def llm_params(llm: LlmSettings) -> dict[str, Any]:
-    """Return what of a language model's settings decides its answers: parameters of the rule."""
+    """Return the settings of a language model that decide its answers: parameters of the rule."""
     params = llm.model_dump(mode="json", include={"model", "revision", "sampling", "reply_format"})
     if llm.file is not None:
         path = Path(llm.file)
@@ -91,7 +91,7 @@ def llm_params(llm: LlmSettings) -> dict[str, Any]:
 
 
 def task_params(section: LlmTaskSection, prompt: Prompt) -> dict[str, Any]:
-    """Return what of a task's section decides its items; of the template, what is sent."""
+    """Return the keys of a task's section that decide its items, and the template's hash."""
     params = section.model_dump(mode="json", exclude={"llm", "prompt"})
     return params | {"prompt_hash": prompt.hash}
 

@@ -310,7 +310,7 @@ def gathered(
     dropped: Iterable[Dropped],
     **n_kept: int,
 ) -> Gathered:
-    """Make what a task gathered of its rows, what it dropped, and by unit how many it kept."""
+    """Make a `Gathered` of a task's rows, what it dropped, and how many it kept by unit."""
     lost = dropped_frame(dropped)
     flow = tuple(flow_of(unit, n, lost) for unit, n in n_kept.items())
     return Gathered(pl.DataFrame(rows, schema=schema, orient="row"), lost, flow)

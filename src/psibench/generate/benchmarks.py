@@ -124,7 +124,7 @@ def parts_of(section: "Benchmark", domains: Sequence[str]) -> dict[str, list[str
 
 
 def section_at(section: Benchmark, place: Place) -> Benchmark:
-    """Return a benchmark's section as if one place were all of it, and nothing else made of it."""
+    """Return a benchmark's section with one place alone, without translations or pairs."""
     changed: dict[str, object] = {
         "language": place.language,
         "domain": place.domain,

@@ -331,7 +331,7 @@ def grade_rule(section: GeneratedBenchmark) -> str:
 
 
 def _asked(section: LlmTaskSection) -> LlmTaskSection:
-    """Return who is asked and how, alone: what a filter makes of the reply decides no request."""
+    """Return model and template alone: a filter's other keys change no request."""
     return LlmTaskSection(llm=section.llm, prompt=section.prompt)
 
 

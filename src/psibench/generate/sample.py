@@ -58,9 +58,9 @@ logger = logging.getLogger("psibench")
 
 COUNTS_KEY = "psibench.counts"
 PART_FORMAT = 3
-"""Raised when a part's file is laid out in another way: older parts are not read then."""
+"""Raised when the layout of a part's file changes: older parts are not read then."""
 WHICH_FILES = set("name paths revision data_files splits streaming max_documents".split())
-"""Keys of a source that say which files are read, and how much, not what one of them gives."""
+"""Keys of a source that choose files and how much is read; a file's documents stay the same."""
 
 
 @stage("sample", version=4, each="sections")

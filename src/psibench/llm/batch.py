@@ -62,7 +62,7 @@ TOKEN_LIMIT = "token_limit_exceeded"
 """Code of a batch that failed because the server has too many tokens of this model queued."""
 FURTHER_SHARE = 0.1
 """Share of the budget that has to be free for a further batch once the budget had no room: what
-requests may cost is far above what they do, and ever smaller batches of a day each serve nobody."""
+requests may cost is far above what they do cost, and a batch can take a day however small."""
 
 
 def ask_batches(

@@ -29,7 +29,7 @@ ATTENTION = "psibench-calibrated"
 PROBE = 4  # tokens
 
 _CALIBRATED: WeakKeyDictionary[Any, tuple[AttentionCalibration, str]] = WeakKeyDictionary()
-"""By attention module of a loaded network: how, and the pooling's one mode, empty for others."""
+"""Attention module of a network -> its settings, and the pooling's only mode, or empty."""
 
 
 def register() -> str:

@@ -22,7 +22,7 @@ NEVER_READ = [
 ]  # fmt: skip
 """Weights for other libraries, and what a training run left."""
 OTHER_WEIGHTS = ["pytorch_model*", "consolidated*"]
-"""The same weights once more, where there are such of `MODEL_WEIGHTS`."""
+"""Copies of the weights, left out where there are `MODEL_WEIGHTS`."""
 MODEL_WEIGHTS = "model*.safetensors"
 TOKENIZER_FILES = [
     "*token*.json", "*.model", "*.tiktoken", "vocab*", "merges.txt", "special_tokens_map.json",

@@ -66,7 +66,7 @@ class ColbertEncoder:
     query_tokens: int
     """Length to which queries are filled up, if they are, and cut."""
     longest_query: int
-    """Where they are cut instead, in checkpoints that set both."""
+    """Length to which they are cut instead, if a checkpoint sets both."""
 
     @property
     def fingerprint(self) -> str:

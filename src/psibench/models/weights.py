@@ -127,7 +127,7 @@ def quiet() -> Iterator[None]:
 
 
 WITH_INFO = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-"""So that ``from_pretrained`` tells what it made up, tensors of another shape too."""
+"""Has ``from_pretrained`` report tensors it made up, those of another shape too."""
 # A buffer that older releases saved.
 BUFFERS = re.compile(r"(position_ids|inv_freq|masked_bias|attn\.bias|token_type_ids)$")
 

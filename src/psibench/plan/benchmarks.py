@@ -49,14 +49,14 @@ TRANSLATOR, JUDGE_TRANSLATOR = SAMPLED
 
 @dataclass(frozen=True)
 class Gathered:
-    """What is wrong with a config: the files that it names and that are not there, and all else."""
+    """Errors of a config: files it names that are missing, and all others."""
 
     missing: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @contextmanager
     def at(self, where: str) -> Iterator[None]:
-        """Note an error with the place in front; nothing is known of it, and the search goes on."""
+        """Note an error, its place in front, and go on."""
         try:
             yield
         except InputError as error:
@@ -195,7 +195,7 @@ class PlannedBenchmark:
         return {(place.language, place.domain): place for place in reversed(self.places)}
 
     def section_at(self, lang: str, domain: str) -> Benchmark:
-        """Return its section as if one place were all of it."""
+        """Return its section with one place alone."""
         return section_at(self.section, self.place(lang, domain))
 
     def id_prefix(self, domain: str) -> str:

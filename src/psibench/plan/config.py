@@ -66,7 +66,7 @@ class TrainedModel:
 
     @property
     def base_entry(self) -> SentenceTransformerModel:
-        """The same of the base: what is read of the world before anything is trained."""
+        """The base's entry: it is read before anything is trained."""
         entry = self._entry(self.settings.checkpoint, self.settings.licence)
         return entry.model_copy(update={"revision": self.settings.revision})
 

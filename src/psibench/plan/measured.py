@@ -28,7 +28,7 @@ NOT_A_TABLE = (pl.exceptions.ColumnNotFoundError, pl.exceptions.ComputeError)
 
 
 class Measured(Planned):
-    """Counts by what earlier runs measured; jobs are cut by the config all the same.
+    """Counts that earlier runs measured; the config alone still says how jobs are cut.
 
     Parameters
     ----------

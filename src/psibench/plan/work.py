@@ -203,12 +203,12 @@ def portions(plan: Plan, benchmark: str, language: str, of: str) -> list[str]:
 
 
 def on_cpus(minutes: float, encoding: Encoding) -> float:
-    """Return what this machine's cores take for what takes one GPU some minutes."""
+    """Turn minutes of one GPU into minutes of this machine's cores."""
     return minutes * encoding.gpu_tflops * 1000 / (CPU_GFLOPS * (os.cpu_count() or 1))
 
 
 def _computed(known: Planned, row: Row, each: float | None, n: Range = (1, 1)) -> None:
-    """Fill in what computing takes: so many times ``each`` minutes of a GPU."""
+    """Fill in the minutes of computing: ``n`` times ``each`` minutes of a GPU."""
     if each is None:
         return
     encoding, minutes = known.plan.config.encoding, times(n, each)
@@ -485,7 +485,7 @@ def _probed(known: Planned) -> Iterator[Row]:
 
 
 def _probed_texts(plan: Plan, probe: str, n_documents: float) -> tuple[float, float]:
-    """Return to how many documents the texts add up that a probe reads, and how many texts.
+    """Return the texts a probe reads, counted as whole documents, and their number.
 
     Gradients count three times. How many sentences documents have is not known before they are
     read: as texts of `regression` documents count, whole and in sentences.

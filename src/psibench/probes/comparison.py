@@ -60,7 +60,7 @@ PROBE_COMPARISON = TableSpec(
 def compare(
     probe: Probe, rows: pl.DataFrame, others: pl.DataFrame, *, level: float
 ) -> Iterator[Row]:
-    """Yield what of PROBE_COMPARISON is not a label, of the rows of one probe of two models."""
+    """Yield PROBE_COMPARISON rows without labels, of one probe's rows of two models."""
     keys = [name for name in probe.spec.key if name in rows.columns and name != "model"]
     both = rows.join(
         others, on=keys, how="inner", nulls_equal=True, suffix=":other", maintain_order="left"
@@ -95,7 +95,7 @@ def compare(
 
 
 def _identity(row: Row) -> tuple[object, ...]:
-    """Return what a figure is of; the places of a range are part of what is found."""
+    """Return what identifies a figure; the places of a range are a result, and left out."""
     is_range = row["measure"].endswith(" range")
     names = [name for name in ("domain", *SAME) if name != "condition" or not is_range]
     return tuple(row.get(name) for name in names)

@@ -41,7 +41,7 @@ DECIDES: dict[ProbeName, tuple[str, ...]] = {
     "regression": SAMPLE,
     "saliency": (*SAMPLE, "queries_per_document", "saliency_min_tokens"),
 }
-"""Keys of the section that a probe goes by: another one is no reason to run it again."""
+"""Keys of the section that decide a probe's figures; a change of others reruns nothing."""
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -108,7 +108,7 @@ class Probes(Section):
     """Documents of saliency have so many tokens (PosIR: 1,024), by `length_tokenizer`."""
 
     def of(self, probe: ProbeName) -> dict[str, Any]:
-        """Return what of the section decides a probe's figures."""
+        """Return the keys that decide a probe's figures."""
         return self.model_dump(mode="json", include=set(DECIDES[probe]))
 
 

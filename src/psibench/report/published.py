@@ -341,7 +341,7 @@ def compared_metrics(psi_table: pl.DataFrame, facts: Facts) -> dict[str, str]:
 
 
 def _language_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
-    """Average own figures over PosIR's languages, as tables 2 and 3 do.
+    """Average a run's figures over PosIR's languages, as tables 2 and 3 do.
 
     It has no interval: the languages' queries are translations of one another, so their errors are
     not independent.
@@ -355,7 +355,7 @@ def _language_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFra
 
 
 def _model_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
-    """Average own figures over Controlled's eight bases of one training, as its Table 4 does."""
+    """Average a run's figures over Controlled's eight bases of a training, as its Table 4 does."""
     table = figures.filter(spec="controlled_table14")
     bases = table.select("model", "data", group="column").unique()
     means = _means_of_all(measured, bases, pl.col("n_queries").max())
@@ -364,7 +364,7 @@ def _model_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
 
 
 def _means_of_all(measured: pl.DataFrame, wanted: pl.DataFrame, n_queries: pl.Expr) -> pl.DataFrame:
-    """Average own figures over all that is wanted of one data and group; without interval.
+    """Average a run's figures over all that is ``wanted`` of one data and group; no interval.
 
     ``wanted``: data, group, and the columns averaged over. A benchmark that lacks one of them has
     no mean: one over others is no counterpart.

@@ -1,4 +1,4 @@
-"""What a page is about, and what of the tables it leads with."""
+"""What a page is about, and the rows of tables that it shows first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -207,7 +207,7 @@ READERS: Mapping[str, tuple[Callable[..., list[Annotation]], tuple[str, ...]]] =
     "msmarco": (_msmarco, ("query-id", "corpus-id", "score")),
     "quotes": (_quotes, ("query_id", "document_id", "quotes")),
 }
-"""How a record is read, and what of it."""
+"""How a record is read, and its columns."""
 EXPECTED = {
     "scifact": "id, evidence_doc_id, evidence_sentences: a row for each set of sentences",
     "fever": "id, evidence_wiki_url, evidence_sentence_id: a row for each sentence",
@@ -246,7 +246,7 @@ DOCUMENTS: Mapping[str, tuple[Callable[..., tuple[str, tuple[str, ...]]], tuple[
     "fever": (_page, ("id", "lines")),
     "msmarco": (_passage, ("_id", "text")),
 }
-"""How a document with numbered sentences is read, and what of it."""
+"""How a document with numbered sentences is read, and its columns."""
 
 
 def _read_pages(section: Evidence, wanted: Collection[str]) -> dict[str, tuple[str, ...]]:

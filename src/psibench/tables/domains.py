@@ -91,7 +91,7 @@ class Domain:
     outputs: Mapping[str, DomainPart]
 
     def table(self, given: str | Sequence[str]) -> TablePath:
-        """Return its rows of a table of all domains, or its own of a list of one of each."""
+        """Return its rows of a table of all domains, or its own table out of a list."""
         return domain_table(given, self.name, self.number)
 
     def tables(self, paths: Sequence[str]) -> list[TablePath]:
@@ -115,7 +115,7 @@ def domain_table(
     number: int,
     language: str | None = None,
 ) -> TablePath:
-    """Return one domain's rows of a table of all domains, or its own of a list of one of each.
+    """Return one domain's rows of a table of all domains, or its own table out of a list.
 
     Of a mapping: its rows of the table that is under its name.
     """

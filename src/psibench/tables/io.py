@@ -264,7 +264,7 @@ def refuse_twice(names: Sequence[str], path: TablePath) -> None:
 
 @contextmanager
 def open_parquet(path: TablePath) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; what is wrong with it, there and in what is read of it, is told.
+    """Open a Parquet file; errors of it, also those of reading, become InputError.
 
     Raises
     ------

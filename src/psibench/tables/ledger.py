@@ -14,7 +14,7 @@ from psibench.tables.schemas import ATTRITION, DOCUMENTS
 from psibench.tables.stage import stage
 
 COUNTED = ["stage", "unit"]
-"""What joins a dropped item with its count in FLOW."""
+"""Columns that join a dropped item with its count in FLOW."""
 
 
 @stage("ledger", version=2)

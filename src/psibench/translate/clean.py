@@ -401,7 +401,7 @@ def _refuse_nothing_left(
 
 @dataclass(frozen=True)
 class CleanParams:
-    """What decides which translations stay, and what is found again in them.
+    """Decides which translations stay, and whether evidence is found again.
 
     ``relocate``: evidence is found again in the translation; ``outliers`` are the lengths that are
     kept, None: every one; ``step`` the place in FLOW.
