@@ -27,20 +27,16 @@ def make_benchmark(
     *,
     languages=LANGUAGES,
     domains=DOMAINS,
-    prefix_ids: bool = True,
     ids: str = "d{}",
     n_documents: int = N_DOCUMENTS,
 ) -> Path:
     """Write `data/`, `runs/bm25/` and what the filters dropped; return the folder."""
     for language in languages:
         for number, domain in enumerate(domains):
-            prefix = f"{domain}/" if prefix_ids else ""
-            names = [prefix + ids.format(n) for n in range(n_documents)]
+            names = [f"{domain}/" + ids.format(n) for n in range(n_documents)]
             _write_dataset(root, language, domain, [LANGUAGES.index(language), number], names)
-        for asking in languages if prefix_ids else ():
+        for asking in languages:
             _write_run(root, asking, language, domains)
-    if not prefix_ids:  # a run's query ids differ between domains
-        return root
     places = [(language, domain) for language in languages for domain in domains]
     flow = [(*place, "margin", 10, "queries", 40, 36, 4) for place in places]
     write_table(

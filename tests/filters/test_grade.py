@@ -167,22 +167,15 @@ def test_documents_are_graded_first_and_without_the_evidence_where_they_are_good
     assert chain.read("flow", "flow")["stage"].to_list() == ["span_grades"]
 
 
-# targets, grades of beginning, middle, end, and (kept, reason, score).
+# targets, grades of beginning, middle, end, and (kept, reason, score); beside the chain above.
 SEGMENTS = [
     (["beginning"], (3, 2, 0), (True, "", 1.0)),
-    (["end"], (3, 0, 4), (True, "", 1.0)),
-    # The grade itself, 3 being the least.
-    (["beginning"], (2, 0, 0), (False, "grade_low", 2.0)),
-    # Equal to another segment, or below it.
-    (["beginning"], (3, 3, 0), (False, "grade_not_above_others", 0.0)),
     (["middle"], (4, 3, 0), (False, "grade_not_above_others", -1.0)),
     # A low grade is told first, even where another one leads.
     (["middle"], (4, 2, 4), (False, "grade_low", 2.0)),
     # Two targets: the best of them, whatever the other one.
     (["beginning", "middle"], (0, 4, 3), (True, "", 1.0)),
-    # No usable grade: of the target, of another one, of one that is not needed.
-    (["beginning"], (None, 0, 0), (False, "no_grade", None)),
-    (["beginning"], (4, None, 0), (False, "no_grade", None)),
+    # No usable grade of one that is not needed.
     (["beginning"], (2, None, 0), (False, "grade_low", 2.0)),
     ([], (4, 0, 0), (False, "no_target", None)),
     ([*POSITIONS], (4, 0, 0), (False, "no_other_segment", None)),

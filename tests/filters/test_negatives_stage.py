@@ -141,21 +141,6 @@ GRADES = {
 }
 
 
-def test_rerankers_vote_until_a_pair_is_decided(tmp_path):
-    a, b, c = (PairReranker(name, known) for name, known in (("a", A), ("b", B), ("c", C)))
-    decided = Chain(tmp_path, FINEWEB).decide(a, b, c)
-    columns = ("query_id", "doc_id", "is_positive", "reason", "score", "decided_by", "n_yes")
-    assert decided.select(columns).rows() == [
-        ("q1", "d2", True, "majority_positive", 0.75, "b", 2),
-        ("q1", "d3", False, "", 0.25, "b", 0),
-        ("q2", "d1", True, "majority_positive", 0.75, "c", 2),
-        ("q2", "d3", False, "", 0.5, "c", 1),  # 0.5 twice: no vote
-        ("q3", "d1", True, "majority_positive", 0.75, "c", 2),
-    ]
-    assert sorted(a.asked) == sorted(b.asked) == sorted(A)
-    assert sorted(c.asked) == sorted(C)
-
-
 @pytest.fixture
 def fineweb(tmp_path) -> Chain:
     chain = Chain(tmp_path, FINEWEB)

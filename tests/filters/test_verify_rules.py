@@ -29,38 +29,6 @@ from psibench.filters.verify import (
 from psibench.tables import conform
 from psibench.text.segments import POSITIONS
 
-PANEL = ["cheap", "dear"]
-
-# targets, scores of beginning, middle, end under cheap and under dear, and what is decided.
-AGREEMENT = [
-    # 0.75 - 0.5 = 0.25 under cheap, 1 - 0.25 = 0.75 under dear: the smaller lead is reported.
-    (["beginning"], (0.75, 0.5, 0.25), (1.0, 0.25, 0.0), (True, "", 0.25, "cheap")),
-    (["middle"], (0.0, 1.0, 0.0), (0.25, 0.5, 0.25), (True, "", 0.25, "dear")),
-    # Equal leads: the first of the panel is named.
-    (["end"], (0.0, 0.25, 0.75), (0.5, 0.0, 1.0), (True, "", 0.5, "cheap")),
-    # Ties are no first place.
-    (["end"], (0.0, 0.0, 1.0), (0.25, 0.75, 0.75), (False, "target_not_first", 0.0, "dear")),
-    # The first reranker against it decides, though the other one is further off.
-    (["middle"], (0.75, 0.5, 0.0), (1.0, 0.0, 0.0), (False, "target_not_first", -0.25, "cheap")),
-    # Two targets: one of them has to be first, the other may be last.
-    (["beginning", "middle"], (0.0, 0.75, 0.5), (0.75, 0.0, 0.25), (True, "", 0.25, "cheap")),
-    ([*POSITIONS], (0.5, 0.25, 0.0), (1.0, 0.0, 0.0), (False, "no_other_segment", None, None)),
-    ([], (0.5, 0.25, 0.0), (1.0, 0.0, 0.0), (False, "no_target", None, None)),
-    # Null: an empty segment, which need not be the target's.
-    (["end"], (None, None, 0.75), (None, None, 1.0), (False, "empty_segment", None, "cheap")),
-]
-
-
-@pytest.mark.parametrize(("targets", "cheap", "dear", "expected"), AGREEMENT)
-def test_agreement_keeps_a_query_whose_target_every_reranker_puts_strictly_first(
-    targets, cheap, dear, expected
-):
-    scores = segment_scores({("q", "cheap"): cheap, ("q", "dear"): dear})
-    section = VerifyAgreement(rerankers=PANEL)
-    leads = deciding_leads(section, scores, targets_frame({"q": targets}))
-    assert decision_rows(decide_verify(section, leads)) == {"q": expected}
-
-
 LOW, NOT_FIRST, EMPTY = "margin_below_threshold", "target_not_first", "empty_segment"
 # targets, scores under a and b, (margin, reranker, is_exact, reason), reason at 0.25
 MARGINS_BY_HAND = [

@@ -53,13 +53,11 @@ def test_query_scores_say_where_the_evidence_is():
         ("q3", "law", 90, 95.0),
     ]
     assert table["relative_position"].to_list() == [0.05, 0.5, 0.95]
+    # The last one's class is declared.
+    assert table["target_position"].to_list() == ["beginning", "middle", "middle"]
     assert table["length_bucket"].to_list() == ["Q1", "Q2", None]
     assert table["ndcg@10"].to_list() == [1.0, 1 / log2(3), 0.0]
     conform(table.with_columns(model=pl.lit("m")), QUERY_SCORES, where="scores")
-
-
-def test_a_declared_target_position_wins_over_the_middle():
-    assert scores()["target_position"].to_list() == ["beginning", "middle", "middle"]
 
 
 def test_queries_without_a_positive_are_refused():
@@ -209,12 +207,6 @@ def test_length_buckets_get_rows_when_two_hold_queries():
     assert psi(one)["length_bucket"].unique().to_list() == ["all"]
 
 
-def test_domains_get_rows_on_request():
-    frame = made([(10, 1.0), (20, 0.5)], domain=["law", "art"])
-    found = psi(frame, domains=True)["domain"].unique(maintain_order=True)
-    assert found.to_list() == ["all", "art", "law"]
-
-
 def many(n_documents: int = 80, drop: float = 0.0, seed: int = 0, **columns) -> pl.DataFrame:
     """Six queries a document over the buckets of squad; the last bucket loses a share of scores."""
     rng = np.random.default_rng(seed)
@@ -315,13 +307,6 @@ def test_two_input_lengths_score_alike_where_the_shorter_one_holds_the_document(
     assert (row["n_cut"], row["cut_gain"]) == (240 - n_lost / 2, pytest.approx(gain))
     assert row["cut_gain_low"] < gain < row["cut_gain_high"]
     assert (row["uncut_gain"], row["uncut_gain_low"], row["uncut_gain_high"]) == (0, 0, 0)
-
-
-def test_a_model_whose_reading_is_not_known_has_rows_of_all_evidence_alone():
-    given = Evaluated("given", "run", many(visible=0.0), reading_known=False)
-    table = tables(given).psi
-    assert table["evidence"].to_list() == ["all"]
-    assert table["seen"].to_list() == [None]
 
 
 @pytest.mark.parametrize(
@@ -439,31 +424,6 @@ def test_between_documents_of_unknown_length_nothing_is_tested():
     assert (row["test"], row["p_shape"], row["length_imbalance"]) == (None, None, None)
     assert row["flags"] == "between_documents, no_lengths"
     assert row["psi"] is not None
-
-
-@pytest.mark.parametrize("scheme", ["squad", "relative-20"])
-def test_a_scheme_of_spans_is_refused_where_no_query_has_one(scheme):
-    frame = many().with_columns(pl.lit(v).alias(name) for name, v in NO_SPAN.items())
-    with pytest.raises(InputError, match=f"buckets {scheme}: none of the 480 queries has one"):
-        psi(frame, schemes=[scheme])
-
-
-def test_a_scheme_of_spans_leaves_out_the_queries_without_one_and_says_so():
-    frame = made([(10, 1.0), (700, 0.5)], span_mid_char=[10.0, None], span_start_char=[10, None])
-    for scheme in ("squad", "relative-20"):
-        row = psi(frame, schemes=[scheme]).row(0, named=True)
-        assert (row["n_queries"], row["n_buckets"]) == (2, 1)
-        assert "unplaced" in row["flags"]
-
-
-def test_adding_schemes_or_metrics_moves_no_other_row():
-    frame = made([(13 * i % 600, (i * 37 % 11) / 11) for i in range(200)]).with_columns(
-        pl.col("ndcg@10").alias("mrr@10")
-    )
-    alone = psi(frame)
-    more = psi(frame, metrics=["mrr@10", "ndcg@10"], schemes=["thirds", "squad"])
-    kept = more.filter((pl.col("metric") == "ndcg@10") & (pl.col("buckets") == "squad"))
-    assert kept.equals(alone)
 
 
 def test_views_of_one_size_but_other_queries_have_figures_of_their_own():
