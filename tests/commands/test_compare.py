@@ -162,11 +162,7 @@ def test_table_and_page_are_written(compare, tmp_path):
     assert sorted(record["inputs"]) == ["a:scores:a.parquet", "b:scores:b.parquet"]
     assert record["queries_by"] == "people"
     assert str(tmp_path) not in json.dumps(record)
-
-
-def test_the_page_of_a_pair_names_no_test_over_pairs(compare, tmp_path):
-    compare(table(base_scores()), table(TRUNCATED), "--out", str(tmp_path / "out"))
-    page = (tmp_path / "out/comparison.html").read_text()
+    page = (out / "comparison.html").read_text()
     assert "Profiles differ (p at most .05). p that the two profiles differ" in page
     for of_several in ("family-wise", "max-T", "Holm", "of 1 pairs", "letter"):
         assert of_several not in page

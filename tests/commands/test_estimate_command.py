@@ -147,12 +147,6 @@ def test_a_config_that_asks_no_language_model_says_so(folder, capsys):
     assert estimate(capsys, config(folder, benchmarks={"known": SQUAD})) == said
 
 
-def test_a_template_that_is_not_there_ends_with_code_2(folder, capsys):
-    section = MINE | {"locate_span": {"llm": "paid", "prompt": "my.md"}}
-    assert main(["estimate", "--config", config(folder, benchmarks={"x": section})]) == 2
-    assert "my.md: no such file" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("preset", "fewest", "most"),
     [

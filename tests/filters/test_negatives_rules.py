@@ -47,10 +47,6 @@ def fineweb(**more) -> FinewebNegatives:
 GRADES = dict.fromkeys(("query_id", "doc_id", "judge"), pl.String) | {"grade": pl.Int32}
 
 
-def empty(spec) -> pl.DataFrame:
-    return pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
-
-
 def votes(scorers, pairs, values):
     """Draw {(query, document, scorer): value}, all of them."""
     keys = [(*pair, scorer) for scorer in scorers for pair in pairs]
@@ -61,7 +57,7 @@ def votes(scorers, pairs, values):
 
 def score_in_turn(section, known) -> pl.DataFrame:
     """Let one reranker after the other score what is wanted of it."""
-    made = empty(PAIR_SCORES)
+    made = PAIR_SCORES.empty()
     for reranker in section.rerankers:
         wanted = wanted_pairs(section, recalled, made)
         assert wanted.is_unique().all()

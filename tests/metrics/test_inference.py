@@ -79,10 +79,8 @@ def test_table_counts_and_sums_by_document_and_bucket():
     ("change", "message"),
     [
         ({"scores": [0.5, np.nan]}, "query 1 with nan"),
-        ({"scores": [np.inf, 0.5]}, "query 0 with inf"),
         ({"scores": [0.5]}, "2 documents"),
         ({"query_index": [0]}, "query_index has 1 entries"),
-        ({"query_index": [0, 2]}, "query_index has 0 to 2; allowed: 0 to 1"),
         ({"query_index": [-1, 0]}, "query_index has -1"),
         ({"bucket_index": [0, 3]}, "bucket_index has 0 to 3; allowed: 0 to 2"),
     ],

@@ -1,23 +1,17 @@
 import polars as pl
 import pytest
+from psi_rows import frame, psi_row
 
 from psibench.metrics.summaries import language_averages, leaderboard_correlations
 from psibench.tables import conform
 from psibench.tables.schemas import LANGUAGE_AVERAGES, PSI_TABLE
 
-BASE = {
-    **{"benchmark": "b", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn", "domain": "all"},
-    **{"length_bucket": "all", "model": "m", "kind": "dense", "metric": "ndcg@10"},
-    **{"buckets": "relative-20", "evidence": "all", "n_queries": 100, "n_buckets": 20},
-    **{"mean": 0.5, "mean_of_buckets": 0.5, "psi": 0.2, "psi_noise_mean": 0.1, "psi_same": 0.12},
-    **{"psi_corrected": 0.15, "queries_by": "people"},
-}
+BASE = {"psi": 0.2, "psi_noise_mean": 0.1, "psi_same": 0.12, "psi_corrected": 0.15}
 
 
 def table(*rows: dict) -> pl.DataFrame:
-    """PSI table of some rows; what a row does not say is as in BASE, or null."""
-    schema = pl.DataFrame(pl.from_arrow(PSI_TABLE.schema.empty_table())).schema
-    return pl.DataFrame([BASE | row for row in rows], schema=schema)
+    """PSI table of some rows; what a row does not say is as in BASE and `psi_row`."""
+    return frame(PSI_TABLE, [psi_row(**{"model": "m"} | BASE | row) for row in rows])
 
 
 def language(code: str, **values) -> dict:
@@ -169,7 +163,7 @@ def test_all_languages_are_the_union_even_if_no_model_has_them_all():
         {"benchmark": "other"},
         {"length_bucket": "Q4"},
         {"metric": "mrr@10"},
-        {"buckets": "thirds"},
+        {"buckets": "relative-20"},
         {"evidence": "whole"},
     ],
 )

@@ -28,9 +28,9 @@ def queries(span, several=None, length=100):
     )
 
 
-def chunk_run(places, query="q"):
+def chunk_run(places):
     """Chunks in the order of their ranks."""
-    rows = [(query, f"{n:03d}", *place, float(-n)) for n, place in enumerate(places)]
+    rows = [("q", f"{n:03d}", *place, float(-n)) for n, place in enumerate(places)]
     names = ["query_id", "chunk_id", "doc_id", "start", "end", "score"]
     return pl.DataFrame(rows, schema=names, orient="row")
 

@@ -75,7 +75,6 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
             {"benchmarks": {"b": {**DOCS, "source": {**DOCS["source"], "min_words": 900}}}},
             "benchmarks.b.source: min_words 900 is above max_words 700",
         ),
-        ({1: 2}, "1: found 1. Keys should be strings"),
     ],
 )
 def test_a_wrong_value_is_shown_with_its_key_and_what_is_allowed(override, line):
@@ -116,18 +115,7 @@ def test_probes_of_what_there_is_not_are_refused(probes, said):
     assert said in refusal({"probes": probes})
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"a: [", "not valid YAML"),
-        (b"- a", "found a list, expected a mapping of sections"),
-        ("a: é".encode("latin-1"), "found bytes that are not UTF-8"),
-        (None, "no such file"),
-    ],
-)
-def test_a_file_that_is_no_config_is_refused(tmp_path, content, message):
-    path = tmp_path / "c.yaml"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"c\.yaml: {message}"):
-        read_yaml(path)
+def test_a_file_that_is_no_config_is_refused(tmp_path):
+    (tmp_path / "c.yaml").write_text("- a")
+    with pytest.raises(InputError, match=r"c\.yaml: found a list, expected a mapping of sections"):
+        read_yaml(tmp_path / "c.yaml")

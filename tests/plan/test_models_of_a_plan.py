@@ -40,13 +40,6 @@ def models_by_benchmark(plan) -> dict[str, list[str]]:
     return found
 
 
-def test_slow_kinds_run_on_the_tiny_subset_alone():
-    found = models_by_benchmark(plan_of({"b": TINY, "plain": PLAIN}))
-    assert found["b"] == ["bm25", "all-minilm-l6-v2"]
-    assert found["b-tiny"] == MODELS
-    assert found["plain"] == MODELS
-
-
 def test_a_first_stage_is_searched_whether_or_not_it_is_evaluated():
     plan = plan_of({"b": PLAIN}, models=["third"])
     assert plan.first_stage("third", "b") == "minilm-static"

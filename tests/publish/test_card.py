@@ -1,9 +1,9 @@
 """The card of an export says what was counted and measured."""
 
-import polars as pl
 import pytest
 import yaml
 from built_benchmark import SOURCE, make_benchmark
+from psi_rows import frame, psi_row
 
 from psibench.cli import main
 from psibench.tables import write_table
@@ -15,25 +15,8 @@ def results(tmp_path):
     return make_benchmark(tmp_path / "results" / "small")
 
 
-def export(results, out, *options, layout="mteb"):
-    return main(["export", str(results), str(out), "--layout", layout, *options])
-
-
-def add_control(results):
-    """Let a control have been scored in English: nDCG .6, PSI .05, .07 at equal documents."""
-    row = dict.fromkeys(PSI_TABLE.column_names) | {
-        "benchmark": "small", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn",
-        "domain": "all", "length_bucket": "all", "model": "static", "kind": "control",
-        "metric": "ndcg@10", "buckets": "thirds", "evidence": "all", "n_queries": 72,
-        "n_buckets": 3, "smallest_bucket": 24, "mean": 0.6, "psi": 0.05, "psi_same": 0.07,
-        "psi_same_low": 0.0, "psi_same_high": 0.16, "p_adjusted": 0.0001, "n_documents": 24,
-        "n_effective_documents": 24.0, "n_informative_documents": 24, "info_min": 1.0,
-        "info_shape": 1.0, "flags": "", "queries_by": "llm:writer-1",
-    }  # fmt: skip
-    names = PSI_TABLE.empty().schema
-    frame = pl.DataFrame([{name: row[name] for name in names}], schema=names)
-    path = results / "tables" / "eng-Latn-eng-Latn.psi.parquet"
-    write_table(frame, path, PSI_TABLE, provenance=SOURCE)
+def export(results, out, *options):
+    return main(["export", str(results), str(out), "--layout", "mteb", *options])
 
 
 def test_the_card_counts_what_filters_dropped_and_why(tmp_path, results):
@@ -50,7 +33,10 @@ def test_the_card_counts_what_filters_dropped_and_why(tmp_path, results):
 def test_the_card_has_the_controls_or_says_that_none_was_run(tmp_path, results):
     assert export(results, tmp_path / "without", "--licence", "mit") == 0
     assert "None was run" in (tmp_path / "without" / "README.md").read_text()
-    add_control(results)
+    known = {"benchmark": "small", "n_queries": 72, "mean": 0.6, "psi": 0.05, "psi_same": 0.07}
+    row = psi_row("static", **known, psi_same_low=0.0, psi_same_high=0.16, p_adjusted=0.0001)
+    path = results / "tables" / "eng-Latn-eng-Latn.psi.parquet"
+    write_table(frame(PSI_TABLE, [row | {"kind": "control"}]), path, PSI_TABLE, provenance=SOURCE)
     assert export(results, tmp_path / "with", "--licence", "mit") == 0
     card = (tmp_path / "with" / "README.md").read_text()
     row = "| eng-Latn | static | 72 | 0.600 | 0.050 | 0.070 [0.000, 0.160] | <0.001 |"

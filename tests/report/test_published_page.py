@@ -18,9 +18,7 @@ SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["squad.js
 SQUAD |= {"labels": "all"}
 
 
-def written(
-    folder: Path, psi: list[dict[str, Any]], sections: dict[str, dict[str, Any]], **more: Any
-) -> str:
+def written(folder: Path, psi: list[dict[str, Any]], sections: dict[str, dict[str, Any]]) -> str:
     source = Provenance("test", 1)
     buckets = bucket_rows("bm25", (0.5, 0.5, 0.5))
     write_table(frame(PSI_TABLE, psi), folder / "psi.parquet", PSI_TABLE, provenance=source)
@@ -30,7 +28,7 @@ def written(
         psi_table=folder / "psi.parquet",
         bucket_scores=folder / "buckets.parquet",
         benchmarks={name: parse_benchmark(one) for name, one in sections.items()},
-        **{"published": FILES, **more},
+        published=FILES,
         run_title="A small run",
         parquet=folder / "c.parquet",
         csv=folder / "c.csv",
@@ -39,12 +37,9 @@ def written(
     return (folder / "c.html").read_text(encoding="utf-8")
 
 
-def squad(**changes: Any) -> dict[str, Any]:
-    return psi_row("bm25", benchmark="squad<1>", buckets="squad", psi=0.0644, **changes)
-
-
 def test_the_stage_writes_table_csv_and_page(tmp_path: Path) -> None:
-    page = written(tmp_path, [squad()], {"squad<1>": SQUAD})
+    row = psi_row("bm25", benchmark="squad<1>", buckets="squad", psi=0.0644)
+    page = written(tmp_path, [row], {"squad<1>": SQUAD})
     rows = read_table(tmp_path / "c.parquet", PUBLISHED_COMPARISON)
     assert rows["difference"].to_list() == pytest.approx([0.0054])
     assert pl.read_csv(tmp_path / "c.csv").height == 1
