@@ -159,13 +159,11 @@ def test_the_documented_examples_are_valid_one_of_each_backend_and_cover_them_al
     assert set(found) == backends - others
 
 
-def test_the_documented_table_has_every_model_and_the_commit_it_is_pinned_to():
+def test_the_documented_table_says_of_every_model_where_its_fields_come_from():
     text = (REPOSITORY / "docs" / "models.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     for name in ON_THE_HUB + of(EmbeddingApiModel):
-        cells = [
-            re.split(r"(?<!\\)\|", row) for row in rows if re.search(rf"(?<![\w.-]){name}[ ,]", row)
-        ]
-        (row,) = [found for found in cells if len(found) > 6]
-        assert row[2].strip() == (getattr(KNOWN[name], "revision", "") or "")[:7]
-        assert row[3].strip().replace(",", "") in (str(KNOWN[name].max_tokens), "180 512")
+        (row,) = [row for row in rows if re.search(rf"(?<![\w.-]){name}[ ,]", row)]
+        _, _, licence, source, _ = (cell.strip() for cell in row.split("|"))
+        assert licence
+        assert source
