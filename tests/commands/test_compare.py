@@ -26,13 +26,13 @@ def base_scores(n_documents: int = N_DOCUMENTS, seed: int = 0) -> np.ndarray:
     return np.clip(easy * [1.0, 0.9, 0.8] + rng.normal(0, 0.05, (n_documents, 3)), 0.0, 1.0)
 
 
-def table(scores: np.ndarray, *, cut: bool = False, name: str = "q", **columns) -> pl.DataFrame:
+def table(scores: np.ndarray, *, cut: bool = False, **columns) -> pl.DataFrame:
     """QUERY_SCORES of a query per third of each document; ``cut``: the last third was not read."""
     n = len(scores)
     seen = [1.0, 1.0, 0.0] if cut else [1.0, 1.0, 1.0]
     rows = {
         "model": "system",
-        "query_id": [f"{name}{d:03d}-{third}" for d in range(n) for third in range(3)],
+        "query_id": [f"q{d:03d}-{third}" for d in range(n) for third in range(3)],
         "domain": "general",
         "document_id": [f"d{d:03d}" for d in range(n) for _ in range(3)],
         "cluster": None,
@@ -354,7 +354,6 @@ def test_a_run_without_queries_is_refused(capsys):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (table(base_scores(), name="z"), "360 queries and 'b' of 360; 0 are the same"),
         (table(base_scores(100)), "360 queries and 'b' of 300; 300 are the same"),
         (
             table(base_scores()).with_columns(document_id=pl.lit("e") + pl.col("document_id")),

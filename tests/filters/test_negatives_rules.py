@@ -137,17 +137,14 @@ VOTED = [
     ((0.75, 1.0, 0.0), (True, "majority_positive", 1.0, "b", 2, 2)),
     ((0.0, 0.75, 1.0), (True, "majority_positive", 1.0, "c", 2, 3)),
     ((0.25, 0.25, 1.0), (False, "", 0.25, "b", 0, 2)),
-    ((0.25, 1.0, 0.25), (False, "", 0.25, "c", 1, 3)),
     # Exactly 0.5 is not above 0.5.
     ((0.5, 1.0, 0.5), (False, "", 0.5, "c", 1, 3)),
     # A vote that cannot be used is none, and is told where it might have mattered.
-    ((None, 1.0, 0.75), (True, "majority_positive", 0.75, "c", 2, 3)),
     ((None, 1.0, 0.0), (False, "unusable_vote", 0.0, "c", 1, 3)),
     ((0.0, 0.0, None), (False, "", 0.0, "b", 0, 2)),
     ((1.0, 0.0, None), (False, "unusable_vote", None, "c", 1, 3)),
     # Half of an even panel is no majority.
     ((1.0, 0.0), (False, "", 0.0, "b", 1, 2)),
-    ((1.0, 1.0), (True, "majority_positive", 1.0, "b", 2, 2)),
     ((0.0, 1.0), (False, "", 0.0, "a", 0, 1)),
 ]
 

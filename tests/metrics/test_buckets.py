@@ -50,12 +50,9 @@ def spans(rows: list[tuple[float, int]]) -> pl.DataFrame:
 
 
 def test_relative_bins_are_right_closed_and_the_first_includes_zero():
-    rows = [(0.0, 100), (5.0, 100), (5.5, 100), (10.0, 100), (99.5, 100), (100.0, 100)]
+    # A middle beyond the document is in the last one.
+    rows = [(middle, 100) for middle in (0.0, 5.0, 5.5, 10.0, 99.5, 120.0)]
     assert pairs(spans(rows), "relative-20") == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 19), (5, 19)]
-
-
-def test_a_middle_beyond_the_document_is_in_the_last_bin():
-    assert pairs(spans([(120.0, 100)]), "relative-20") == [(0, 19)]
 
 
 @pytest.mark.parametrize("n_bins", [3, 7, 10, 20, 49])

@@ -86,18 +86,6 @@ def test_shares_that_are_equal_but_for_rounding_are_equal_and_small_differences_
     assert compared(first, moved, documents, buckets).p_hit < 1e-9
 
 
-def test_a_position_effect_of_one_system_only_is_found_by_both_scales():
-    rng = np.random.default_rng(2)
-    documents, buckets = layout()
-    level = rng.beta(5, 2, 400)[documents]
-    a = hits(rng, level * np.array([1.0, 0.7, 0.4])[buckets])
-    b = hits(rng, 0.6 * level)
-    found = compared(a, b, documents, buckets)
-    assert found.p == max(found.p_hit, found.p_miss) < 0.01
-    swapped = compared(b, a, documents, buckets)
-    assert (swapped.p_hit, swapped.p_miss) == pytest.approx((found.p_hit, found.p_miss))
-
-
 def test_scales_that_disagree_in_direction_claim_nothing():
     # The first system falls from 1 to .9 in hits; in misses it rises from 0 to .1 of a mean of .05,
     # a doubling; the other one falls from .5 to .4, more of its hits and less of its misses.

@@ -238,32 +238,6 @@ def test_a_combined_p_lies_between_the_least_and_the_largest(one, other):
     assert low * (1 - 1e-9) <= combined_p(one, other) <= high * (1 + 1e-6)
 
 
-def shuffled(queries):
-    return [queries[i] for i in np.random.default_rng(1).permutation(len(queries))]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(shuffled, id="order of queries"),
-        pytest.param(lambda q: [(1000 - d * 7, b, s) for d, b, s in q], id="document numbers"),
-        pytest.param(lambda q: [*q, (999, 1, 1.0), (999, 1, 0.0)], id="a document with one bucket"),
-        pytest.param(
-            lambda q: [*q, (999, 0, 0.5), (999, 2, 0.5)], id="a document that says nothing"
-        ),
-        pytest.param(lambda q: [(d, b, s + d / 100) for d, b, s in q], id="easier documents"),
-        pytest.param(lambda q: [(d, b, s * 3) for d, b, s in q], id="the scores' unit"),
-    ],
-)
-def test_within_documents_does_not_depend_on(change):
-    queries = random_queries(3)
-    one, other = (within_documents(table_of(q)) for q in (queries, change(queries)))
-    assert other.n_documents == one.n_documents
-    assert (other.p, other.p_shape, other.p_trend) == pytest.approx(
-        (one.p, one.p_shape, one.p_trend), rel=1e-9
-    )
-
-
 # --- Information ----------------------------------------------------------------------------------
 
 
@@ -440,12 +414,6 @@ def test_between_documents_by_hand():
     assert test.p_bucket is None
 
 
-def test_between_documents_that_all_score_alike_none_informs():
-    each = np.arange(60)
-    test = between_documents(np.ones(60), each, each % 3, np.full(60, 500.0), np.zeros(60))
-    assert (test.p, test.n_documents) == (None, 0)
-
-
 def test_between_documents_has_the_covariance_of_all_exchanges():
     # Five strata of three documents with 2 queries and three with 1: 30 documents. All 3! orders of
     # each group are enumerated; a document hands its whole sequence of buckets over.
@@ -613,15 +581,3 @@ def test_an_effect_without_error_is_certain():
     sure = clustered_effect(np.full(40, 0.5), np.ones(40), level=0.95)
     assert (sure.low, sure.high, sure.p) == (0.5, 0.5, 0.0)
     assert clustered_effect(np.zeros(40), np.ones(40), level=0.95).p == 1.0
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 10_000), st.floats(-0.3, 0.3))
-def test_an_interval_excludes_zero_where_its_test_rejects(seed, shift):
-    rng = np.random.default_rng(seed)
-    weights = rng.integers(1, 20, 35).astype(float)
-    sums = weights * (shift + rng.normal(0, 0.4, 35))
-    found = clustered_effect(sums, weights, level=0.95)
-    assert (found.low > 0 or found.high < 0) == (found.p <= 0.05)
-    at_end = clustered_effect(sums - found.low * weights, weights, level=0.95)
-    assert at_end.p == pytest.approx(0.05)

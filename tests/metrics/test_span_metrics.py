@@ -75,15 +75,6 @@ def test_evidence_in_the_first_chunks(span, several, expected):
         assert found.filter(query_id="p").select(names).row(0) == (0.0, 0.0, 0.0, 0.0)
 
 
-def test_a_document_ranks_by_its_best_chunk():
-    run, _ = rank_run(chunk_run([("a", 0, 9), ("b", 0, 9), ("a", 9, 20), ("c", 3, 4)]))
-    assert run.select("doc_id", "rank", "score").rows() == [
-        ("a", 1, 0.0),
-        ("b", 2, -1.0),
-        ("c", 3, -3.0),
-    ]
-
-
 def test_a_document_without_places_is_one_chunk():
     run, chunks = rank_run(
         pl.DataFrame({"query_id": ["q"], "doc_id": ["d"], "score": [1.0]}),

@@ -27,28 +27,20 @@ def test_benchmarks_and_models_are_replaced_and_other_sections_merge():
 
 
 @pytest.mark.parametrize(
-    ("override", "key"),
+    ("override", "line"),
     [
-        ({"benchmrks": {}}, "benchmrks"),
+        (
+            {"benchmrks": {}},
+            "benchmrks: unknown key. Check the spelling, or take it out; docs/config.md lists",
+        ),
         (
             {"benchmarks": {"b": {**SQUAD, "source": {"kind": "hub", "name": "n", "splts": []}}}},
-            "benchmarks.b.source.splts",
+            "benchmarks.b.source.splts: unknown key.",
         ),
         (
             {"registry": {"m": {**DENSE, "windows": {"tokens": 32, "overlap": 0, "step": 1}}}},
-            "registry.m.windows.step",
+            "registry.m.windows.step: unknown key.",
         ),
-    ],
-)
-def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
-    message = refusal(override)
-    assert f"  {key}: unknown key." in message
-    assert "docs/config.md" in message
-
-
-@pytest.mark.parametrize(
-    ("override", "line"),
-    [
         (
             {"benchmarks": {"b": {**SQUAD, "recipe": "foo"}}},
             "benchmarks.b.recipe: found 'foo'. Input should be 'beir', 'colder', ",
@@ -77,11 +69,11 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
         ),
     ],
 )
-def test_a_wrong_value_is_shown_with_its_key_and_what_is_allowed(override, line):
+def test_a_wrong_value_or_key_is_shown_as_the_user_wrote_it_and_what_is_allowed(override, line):
     assert f"  {line}" in refusal(override)
 
 
-@pytest.mark.parametrize("revision", ["main", "a" * 39, "a" * 40 + "\n"])
+@pytest.mark.parametrize("revision", ["a" * 39, "a" * 40 + "\n"])
 @pytest.mark.parametrize(
     ("registry", "entry"),
     [("registry", DENSE), ("rerankers", {"backend": "flag", "checkpoint": "c", "max_tokens": 64})],

@@ -35,8 +35,6 @@ def plan_of(folder, llm="mine", **changed):
         "grade": {"llm": llm, "prompt": prompts["grade_relevance"]},
         "audit": {"llm": llm, "prompt": prompts["judge_segment"]},
     }
-    if "generate_questions" in prompts:
-        section["generate_questions"]["prompt"] = prompts["generate_questions"]
     llms = {"mine": {"backend": "openai", "model": "mine-1", "base_url": "http://127.0.0.1:9/v1"}}
     config = {"benchmarks": {"b": section}, "models": ["bm25"], "llms": llms}
     return make_plan(*load_config(config))
@@ -58,13 +56,9 @@ def test_a_task_of_one_field_takes_a_plain_reply(tmp_path):
     ("changed", "words"),
     [
         (
-            {"generate_questions": ("[chunk]", "integer", "{{ chunk }}")},
-            "response: integer: a plain reply is one integer, and the task generate_questions "
-            "reads questions (array); copy the response schema of ",
-        ),
-        (
             {"summarise": ("[document]", "integer", "{{ document }}")},
-            "a plain reply is one integer, and the task summarise reads summary (string)",
+            "a plain reply is one integer, and the task summarise reads summary (string); copy the "
+            "response schema of ",
         ),
         (
             {"summarise": ("[document, words]", "text", "{{ document }} {{ words }}")},

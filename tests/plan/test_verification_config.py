@@ -69,10 +69,6 @@ def test_a_recipe_has_the_rule_of_its_paper_or_another_s(recipe, own, rule, kind
 @pytest.mark.parametrize(
     ("keys", "line"),
     [
-        (
-            {"verify": {"rerankers": [BM25, "embedded-bm52"]}},
-            "verify.rerankers: unknown reranker 'embedded-bm52'. Supported: embedded-bm25",
-        ),
         ({"verify": {"rerankers": [BM25, BM25]}}, f"named more than once: {BM25}"),
         ({"verify": {"rerankers": ["all"]}}, "'all' means something else in the tables"),
         (

@@ -61,11 +61,8 @@ def test_empty_tables_give_a_page_that_says_so() -> None:
 def test_rows_without_a_curve_keep_their_words() -> None:
     page = render_report(report_input([psi_row("alpha"), undefined_row("none")]))
     verdicts = page.split('id="verdicts"')[1].split('id="psi"')[0]
-    assert "No PSI row" not in verdicts
     assert "No bucket has a mean to draw." in verdicts
     assert "Lowest in" in verdicts
-    assert "All queries sit in one bucket" in verdicts
-    assert "<img " not in verdicts
 
 
 def test_what_is_undefined_simulated_or_unknown_is_said(small_page: str) -> None:
