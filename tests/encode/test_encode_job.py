@@ -36,18 +36,27 @@ def paths(tmp_path):
     return tuple(zip(*written, strict=True))
 
 
-def encode(paths, entry, folder, **settings):
+def tables(paths):
+    return {"model": "m", "domains": DOMAINS, "corpora": paths[0], "queries": paths[1]}
+
+
+def encode(paths, entry, folder, *, shard=None, **settings):
+    """Encode all texts, or those of a shard, into a folder's store; return the table's path."""
+    output = folder / f"{shard or 'encodings'}.parquet"
     run_encode(
         entry,
-        model="m",
-        domains=DOMAINS,
-        corpora=paths[0],
-        queries=paths[1],
+        **tables(paths),
         store=folder / "store",
         settings=Encoding(device="cpu", **settings),
-        output=folder / "encodings.parquet",
+        shard=shard,
+        output=output,
     )
-    return read_back(folder)
+    return output
+
+
+def join(paths, entry, folder, shards):
+    output = folder / "encodings.parquet"
+    run_join_shards(entry, **tables(paths), shards=shards, output=output)
 
 
 def read_back(folder):
@@ -58,25 +67,6 @@ def read_back(folder):
     return frame, store.load(frame["key"].to_list()).values
 
 
-def encode_in_shards(paths, entry, folder, names, **settings):
-    """Encode in shards, each into the same store, and join them; as ``encode``."""
-    tables = {"domains": DOMAINS, "corpora": paths[0], "queries": paths[1]}
-    shards = []
-    for name in names:
-        shards.append(folder / f"{name}.parquet")
-        run_encode(
-            entry,
-            model="m",
-            **tables,
-            store=folder / "store",
-            settings=Encoding(device="cpu", **settings),
-            shard=name,
-            output=shards[-1],
-        )
-    run_join_shards(entry, model="m", **tables, shards=shards, output=folder / "encodings.parquet")
-    return read_back(folder)
-
-
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(job, "BLOCK_CHARS", 300)
@@ -85,9 +75,11 @@ def small_blocks(monkeypatch):
 @pytest.mark.parametrize("fields", [{}, {"dtype": "bfloat16"}, {"scoring": "maxsim"}])
 def test_blocks_give_the_rows_and_vectors_of_the_whole(tmp_path, paths, request, fields):
     entry = TRANSFORMER.model_copy(update=fields)
-    whole, vectors = encode(paths, entry, tmp_path / "whole")
+    encode(paths, entry, tmp_path / "whole")
+    whole, vectors = read_back(tmp_path / "whole")
     request.getfixturevalue("small_blocks")
-    blocked, again = encode(paths, entry, tmp_path / "blocks", tokens_per_batch=64)
+    encode(paths, entry, tmp_path / "blocks", tokens_per_batch=64)
+    blocked, again = read_back(tmp_path / "blocks")
     assert blocked.equals(whole)
     assert whole.height == 65 + 13
     assert_vectors_close(again, vectors, dtype=fields.get("dtype", "float32"))
@@ -95,9 +87,12 @@ def test_blocks_give_the_rows_and_vectors_of_the_whole(tmp_path, paths, request,
 
 @pytest.mark.parametrize(("entry", "n"), [(TRANSFORMER, 7), (STATIC, 1)], ids=["7", "1"])
 def test_shards_give_the_table_and_the_vectors_of_one_job(tmp_path, paths, small_blocks, entry, n):
-    whole, vectors = encode(paths, entry, tmp_path / "whole")
+    encode(paths, entry, tmp_path / "whole")
+    whole, vectors = read_back(tmp_path / "whole")
     names = [f"{number}-of-{n}" for number in range(n, 0, -1)]  # in any order
-    joined, again = encode_in_shards(paths, entry, tmp_path / "shards", names)
+    folder = tmp_path / "shards"
+    join(paths, entry, folder, [encode(paths, entry, folder, shard=name) for name in names])
+    joined, again = read_back(folder)
     assert joined.equals(whole)
     assert_vectors_close(again, vectors)
     records = [
@@ -119,40 +114,25 @@ def test_shards_are_balanced_and_stay_when_texts_are_added():
 
 def test_missing_or_repeated_shards_are_refused(tmp_path, paths):
     for names in (["1-of-3", "3-of-3"], ["1-of-2", "1-of-2"], ["1-of-1", "2-of-2"]):
+        shards = [encode(paths, STATIC, tmp_path, shard=name) for name in names]
         with pytest.raises(InputError, match="1-of-n to n-of-n are needed"):
-            encode_in_shards(paths, STATIC, tmp_path, names)
+            join(paths, STATIC, tmp_path, shards)
 
 
 def test_shards_in_different_number_formats_are_refused(tmp_path, paths):
-    encode_in_shards(paths, TRANSFORMER, tmp_path, ["1-of-2", "2-of-2"])
-    tables = {"domains": DOMAINS, "corpora": paths[0], "queries": paths[1]}
-    shards = [tmp_path / "1-of-2.parquet", tmp_path / "2-of-2.parquet"]
-    run_encode(
-        TRANSFORMER,
-        model="m",
-        **tables,
-        store=tmp_path / "store",
-        settings=Encoding(device="cpu", dtype="bfloat16"),
-        shard="2-of-2",
-        output=shards[1],
-    )
+    shards = [
+        encode(paths, TRANSFORMER, tmp_path, shard="1-of-2"),
+        encode(paths, TRANSFORMER, tmp_path, shard="2-of-2", dtype="bfloat16"),
+    ]
     with pytest.raises(InputError, match=r"formats float32 and bfloat16.*set encoding\.dtype"):
-        run_join_shards(TRANSFORMER, model="m", **tables, shards=shards, output=tmp_path / "x")
+        join(paths, TRANSFORMER, tmp_path, shards)
 
 
 def test_a_text_that_no_shard_has_is_refused(tmp_path, paths):
-    encode_in_shards(paths, STATIC, tmp_path, ["1-of-1"])
+    shard = encode(paths, STATIC, tmp_path, shard="1-of-1")
     write_texts(tmp_path / "a", {"a0": "something else"})
     with pytest.raises(InputError, match="1 of 1 texts are in no shard"):
-        run_join_shards(
-            STATIC,
-            model="m",
-            domains=DOMAINS,
-            corpora=paths[0],
-            queries=paths[1],
-            shards=[tmp_path / "1-of-1.parquet"],
-            output=tmp_path / "x",
-        )
+        join(paths, STATIC, tmp_path, [shard])
 
 
 @pytest.mark.parametrize(

@@ -83,19 +83,6 @@ def test_what_is_taken_away_is_read_as_far_as_the_document_is(load):
     assert others == [0.0, 0.0]
 
 
-def test_an_encoder_of_the_first_tokens_falls_off_where_moved_evidence_leaves_its_input(load):
-    text = document(2)
-    query = texts_of([text], spans=[(0, 10)])
-    found = run("moving", query, load("first", max_tokens=16), places=6)
-    cosines = by_place(found)[0]
-    seen = by_place(found, "part_read")[0]
-    assert seen[0] == 1
-    assert (seen[2:] == 0).all()
-    # Beyond the input the vector is that of the other sentences, the same for all places.
-    assert np.allclose(cosines[2:], cosines[2], atol=1e-5)
-    assert abs(cosines[0] - cosines[2]) > 1e-3
-
-
 def test_a_query_without_a_span_and_evidence_that_is_all_are_left_out_with_their_reasons(load):
     texts = texts_of([document(1), document(2), document(3)], spans=[None, (0, 9999), (0, 5)])
     found = run("moving", texts, load(), places=4)
@@ -166,17 +153,6 @@ def test_rows_of_one_document_are_one_unit_of_the_interval():
     found = mean_row(np.array([0.1, 0.5, 0.3]), level=0.95, documents=np.array([0, 0, 1]))
     assert (found["value"], found["n_documents"]) == (pytest.approx(0.3), 2)
     assert (found["low"], found["high"]) == (pytest.approx(0.3), pytest.approx(0.3))
-
-
-def test_a_mean_over_thirty_documents_has_students_interval_and_p():
-    from scipy.stats import ttest_1samp
-
-    values = np.random.default_rng(0).normal(0.1, 1, 30)
-    oracle = ttest_1samp(values, 0)
-    found = mean_row(values, level=0.95, against_zero=True)
-    low, high = oracle.confidence_interval(0.95)
-    assert (found["low"], found["high"]) == pytest.approx((low, high))
-    assert found["p"] == pytest.approx(oracle.pvalue)
 
 
 @pytest.mark.parametrize(

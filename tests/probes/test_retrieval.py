@@ -99,13 +99,6 @@ def test_ndcg_with_moved_evidence_is_that_of_a_corpus_with_the_document_replaced
     assert len(set(np.round(values, 6))) > 3  # the test sees ranks that differ
 
 
-def test_the_position_blind_encoder_finds_reversed_documents_as_before(collection, load):
-    asked = queries(collection, sentence=1)
-    found = measure_reversal(collection, asked, load())
-    assert found["before"].to_list() == found["after"].to_list()
-    assert set(found["origin"]) == {"front"}
-
-
 def test_exact_cuts_go_through_evidence_that_other_cuts_leave_whole(collection, load):
     asked, encoder = queries(collection, sentence=3), load()
     soft, exact = (
@@ -113,6 +106,7 @@ def test_exact_cuts_go_through_evidence_that_other_cuts_leave_whole(collection, 
         for is_exact in (False, True)
     )
     assert set(soft["n_pieces"]) == {1}
+    assert set(soft["origin"]) == {"front"}  # the second of five segments
     assert exact["n_pieces"].max() == 2
 
 

@@ -259,9 +259,3 @@ def test_exact_reversal_cuts_at_equal_numbers_of_characters_through_words():
     assert moved_pieces(spans, order, (7, 12)) == [(7, 9), (3, 6)]
     with pytest.raises(UnfitError, match="fewer than 5 segments"):
         reversed_segments("abcd", 5, is_exact=True)
-
-
-@pytest.mark.parametrize("text", ["", "abcd", f"{FAMILY}{FAMILY}"])
-def test_a_text_too_short_to_reverse_is_unfit(text):
-    with pytest.raises(UnfitError):
-        reversed_segments(text, 5)

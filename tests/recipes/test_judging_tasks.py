@@ -10,8 +10,7 @@ from psibench.config.paths import PROMPTS
 from psibench.filters.grade import grading_task, verdict_task
 from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import LlmTaskSection, Replied
-from psibench.tables import conform
-from psibench.tables.build_schemas import PAIRS, TRANSLATION_GRADES
+from psibench.tables.build_schemas import PAIRS
 from psibench.translate.quality import JUDGE_TRANSLATION
 from psibench.translate.translate import TranslateSection
 
@@ -72,7 +71,6 @@ def test_a_pair_without_a_usable_reply_has_a_row_without_a_judgement():
 # Translations
 
 TO_FRENCH = TranslateSection(llm="x", source_language="eng-Latn", target_language="fra-Latn")
-GOOD = {"fluency": 5, "accuracy": 4, "completeness": 3, "style": 1}
 
 
 def sample() -> dict[str, pl.DataFrame]:
@@ -87,13 +85,6 @@ def sample() -> dict[str, pl.DataFrame]:
     return {"documents": pl.DataFrame(rows, schema=schema, orient="row")}
 
 
-def graded(value):
-    replies = [Replied("law/b", "law/b", None, value)]
-    gathered = JUDGE_TRANSLATION.gather(sample(), TO_FRENCH, iter(replies))
-    conform(gathered.rows, TRANSLATION_GRADES, where="test")
-    return gathered.rows.rows()
-
-
 def test_a_judge_sees_source_translation_and_the_languages_by_name():
     items = list(JUDGE_TRANSLATION.items(sample(), TO_FRENCH))
     assert [(item.id, item.doc_id) for item in items] == [("law/a", "law/a"), ("law/b", "law/b")]
@@ -103,10 +94,3 @@ def test_a_judge_sees_source_translation_and_the_languages_by_name():
         assert part in text
     assert "in English" in text
     assert "in French" in text
-
-
-def test_every_document_has_a_row_and_null_grades_without_a_usable_reply():
-    assert graded(GOOD) == [
-        ("law/a", "law", "a", "Q1", None, None, None, None),
-        ("law/b", "law", "b", "Q1", 5, 4, 3, 1),
-    ]

@@ -191,16 +191,6 @@ def test_the_closest_draws_are_matched_and_used_once():
     assert far == pytest.approx(8.0)
 
 
-def made_up(words, n_documents, n_words=120):
-    """Documents of words drawn from a vocabulary."""
-    rng = np.random.default_rng(1)
-    return [" ".join(rng.choice(words, n_words)) for _ in range(n_documents)]
-
-
-SYLLABLES = "ba de fi go lu ma ne pi ro su ta ve".split()
-VOCABULARY = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES]
-
-
 @pytest.mark.usefixtures("of_two")
 def test_what_stands_as_close_together_in_a_longer_document_is_answered_there():
     filler = " ".join(["filler"] * 50)
@@ -212,24 +202,6 @@ def test_what_stands_as_close_together_in_a_longer_document_is_answered_there():
     apart = FRUIT.replace(" ", f" {filler} ")
     queries, _ = simulate_known_items(documents(FRUIT, apart, TREES), seed=0, **SMALL)
     assert "d0" in queries["pos_corpus_id"].to_list()
-
-
-SCRIPTS = {  # letters, and what is between two words
-    "hebrew": ("אבגדהוזחטיכלמנסעפצקרשת", " 👩\u200d🌾 "),
-    "arabic with points": ("بَ تِ جُ د رّ سْ ع ف ق ك ل م".split(), " \u200f"),
-    "persian with joiners": ("ب ت\u200c ج د ر س ع ف ق ک ل م".split(), "\u2069 \u2067"),
-    "hindi": ("का खि गी घु चू छे जै टो डौ ता दि नी".split(), " "),
-}
-
-
-@pytest.mark.parametrize(("letters", "between"), SCRIPTS.values(), ids=SCRIPTS)
-def test_sixty_documents_of_any_spaced_script_give_queries(letters, between):
-    rng = np.random.default_rng(3)
-    words = ["".join(rng.choice(list(letters), 4)) for _ in range(400)]
-    docs = documents(*(text.replace(" ", between) for text in made_up(words, 60)))
-    queries, dropped = simulate_known_items(docs, seed=0)
-    assert len(queries) > 60
-    check_invariants(docs, queries, dropped, n_terms=5)
 
 
 def section(folder, **changes):

@@ -136,7 +136,6 @@ NO_SPANS = [(name, text, None, *rest) for name, text, _, *rest in ASKED]
     ("asked", "further", "message"),
     [
         (ASKED, {"pos_corpus_id": ["d3", "d2"]}, "query 'q1' has pos_corpus_id 'd3', which is not"),
-        (ASKED, {"pos_corpus_id": ["d1", "gone"]}, "query 'q2' has pos_corpus_id 'gone'"),
         (ASKED, {"pos_translated_char_length": [15, 14]}, "'q2' has pos_translated_char_length 14"),
         (ASKED, {"target_position": ["end", "last"]}, "'q2' has the target_position 'last'; allow"),
         (ASKED, {"target_position": [1, 2]}, "column target_position is Int64; expected text"),

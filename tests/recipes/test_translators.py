@@ -22,7 +22,6 @@ from psibench.tables.build_schemas import (
 from psibench.tables.io import each_domain
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
-from psibench.translate.quality import DIMENSIONS
 from psibench.translate.steps import translation_task
 from psibench.translate.translate import TranslateSection, text_parts
 from psibench.translate.translators import run_translator_quality, run_translator_sample
@@ -74,10 +73,13 @@ def test_parts_are_joined_and_a_document_that_lacks_one_keeps_its_row(last, whol
     judged = {"documents": gathered.rows}
     ids = ["qps-Latn/law/a", *(["qps-Latn/law/b"] if whole else [])]
     assert [item.id for item in JUDGING.items(judged, SECTION)] == ids
-    grades = dict.fromkeys(DIMENSIONS, 4)
+    grades = {"fluency": 5, "accuracy": 4, "completeness": 3, "style": 1}
     found = JUDGING.gather(judged, SECTION, [Replied("qps-Latn/law/a", "", None, grades)])
     conform(found.rows, TRANSLATION_GRADES, where="test")
-    assert found.rows["fluency"].to_list() == [4, None]
+    columns = ("_id", "domain", "doc_id", "length_bin", *grades)
+    graded, ungraded = found.rows.select(columns).rows()
+    assert graded == ("qps-Latn/law/a", "law", "a", "Q1", 5, 4, 3, 1)
+    assert ungraded == ("qps-Latn/law/b", "law", "b", "Q2", None, None, None, None)
 
 
 def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp_path):
@@ -185,7 +187,6 @@ def test_a_file_of_translations_answers_in_the_language_asked_for(tmp_path):
         (IN_FRENCH[:1], "2 of 3 texts have no translation to qps-Latn, 'law/b:0' first"),
         ([*IN_FRENCH, IN_FRENCH[0]], "line 4: 'law/a:0' is there twice"),
         ([*IN_FRENCH, ("law/c:0", "qps-Latn")], "line 4: expected texts id, language and tr"),
-        ([*IN_FRENCH, ("law/c:0", "qps-Latn", 7)], "line 4: expected texts id, language and tr"),
     ],
 )
 def test_a_file_of_translations_has_every_text_once(tmp_path, lines, message):

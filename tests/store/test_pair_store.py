@@ -42,16 +42,6 @@ def test_written_scores_are_found_again_in_the_order_asked_for(store):
     assert np.isnan([found.raw[1], found.score[1]]).all()
 
 
-def test_sealing_turns_the_journal_into_one_part(store):
-    store.add(KEYS[:2], RAW[:2], SCORE[:2])
-    store.add(KEYS[2:], RAW[2:], SCORE[2:])
-    store.seal()
-    assert files(store) == [".parquet"]
-    assert reopened(store).find(KEYS).raw.tolist() == RAW.tolist()
-    store.seal()  # nothing new
-    assert files(store) == [".parquet"]
-
-
 def test_block_that_fails_seals_what_was_added(store):
     def fail():
         with store:
@@ -145,12 +135,6 @@ def test_two_jobs_writing_at_once_do_not_clash(store):
     other.seal()
     assert files(store) == [".parquet"]  # equal pairs are one part
     assert reopened(store).find(KEYS).raw.tolist() == RAW.tolist()
-
-
-def test_fingerprints_have_folders_of_their_own(store, tmp_path):
-    with store:
-        store.add(KEYS, RAW, SCORE)
-    assert not PairStore(tmp_path, "e" * 64).find(KEYS).known.any()
 
 
 def test_keys_that_end_in_zero_bytes_are_whole(store):
