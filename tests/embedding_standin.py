@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from psibench.llm.standin.completion import BadRequestError
-from psibench.llm.standin.server import DIM, HOST, embed
+from psibench.llm.standin.server import DIM, embed, serving
 
 START_S = 20.0
 
@@ -181,13 +181,7 @@ class EmbeddingStandIn:
 
 
 class EmbeddingServer:
-    """Serves a stand-in from a thread of its own; use as a context manager.
-
-    Attributes
-    ----------
-    address
-        As http://127.0.0.1:PORT, once started.
-    """
+    """Serves a stand-in from a thread of its own; use as a context manager."""
 
     def __init__(self, stand_in: EmbeddingStandIn) -> None:
         self.stand_in = stand_in
@@ -210,10 +204,7 @@ class EmbeddingServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        runner = web.AppRunner(self.stand_in.app(), access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, HOST, 0).start()
-        self.address = f"http://{HOST}:{runner.addresses[0][1]}"
-        self._is_up.set()
-        await self._over.wait()
-        await runner.cleanup()
+        async with serving(self.stand_in) as url:
+            self.address = url.removesuffix("/v1")
+            self._is_up.set()
+            await self._over.wait()

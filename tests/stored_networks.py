@@ -1,5 +1,6 @@
 """Weights as repositories with code of their own store them, and that code's formulas."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -7,6 +8,21 @@ import torch
 from torch.nn.functional import gelu, layer_norm, linear, softmax
 
 HIDDEN, INNER, HEADS, LAYERS = 32, 64, 4, 2
+SIZES = {
+    "hidden_size": HIDDEN,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "intermediate_size": INNER,
+}
+
+
+def network(kind: str, *, seed: int = 0, **config):
+    """Make a tiny network with random weights, of transformers' classes: `BertModel` or so."""
+    import transformers
+
+    torch.manual_seed(seed)
+    configure = getattr(transformers, re.split("Model|For", kind)[0] + "Config")
+    return getattr(transformers, kind)(configure(**SIZES | config)).eval()
 
 
 def norm_weights(name: str, size: int = HIDDEN) -> dict:

@@ -9,7 +9,8 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from tiny_checkpoints import SIZES, VOCABULARY, entry_of, save_bert, save_tokenizer
+from stored_networks import network
+from tiny_checkpoints import VOCABULARY, entry_of, save_bert, save_tokenizer
 
 from psibench.models.load import load_encoder
 from psibench.models.transformer import TransformerEncoder
@@ -25,14 +26,9 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A RoBERTa with 34 position embeddings, of which 32 can be used: its pad token is 1."""
-    import torch
-    from transformers import RobertaConfig, RobertaModel
-
     folder = tmp_path_factory.mktemp("tiny-roberta")
-    torch.manual_seed(0)
-    RobertaModel(
-        RobertaConfig(max_position_embeddings=34, pad_token_id=1, **SIZES)
-    ).save_pretrained(folder)
+    config = {"vocab_size": len(VOCABULARY), "max_position_embeddings": 34, "pad_token_id": 1}
+    network("RobertaModel", **config).save_pretrained(folder)
     save_tokenizer(folder, vocabulary=["[CLS]", "[PAD]", "[SEP]", "[UNK]", *VOCABULARY[4:]])
     return folder
 
@@ -40,13 +36,8 @@ def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A causal model with absolute positions whose tokenizer pads on the left."""
-    import torch
-    from transformers import GPT2Config, GPT2Model
-
     folder = tmp_path_factory.mktemp("tiny-gpt2")
-    torch.manual_seed(0)
-    config = GPT2Config(vocab_size=64, n_positions=64, n_embd=32, n_layer=2, n_head=4)
-    GPT2Model(config).save_pretrained(folder)
+    network("GPT2Model", vocab_size=len(VOCABULARY), n_positions=64).save_pretrained(folder)
     save_tokenizer(folder, padding_side="left")
     return folder
 

@@ -95,16 +95,6 @@ def test_vectors_are_those_of_a_plain_implementation(load_tiny, sharp_bert, pool
         np.testing.assert_allclose(vector, unit(pooled(states, pooling)), atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
-@pytest.mark.parametrize("checkpoint", ["sharp_bert", "tiny_gpt2", "tiny_roberta"])
-def test_a_padded_batch_is_one_by_one(load_tiny, checkpoint, pooling, request):
-    folder = request.getfixturevalue(checkpoint)
-    encoder = load_tiny(folder, pooling=pooling, calibrate=HOW)
-    alone = vectors_of(encoder, TEXTS, together=False)
-    for one, other in zip(alone, vectors_of(encoder, TEXTS), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-
-
 def test_a_network_whose_attention_cannot_be_reached_is_refused():
     import torch
 

@@ -5,9 +5,7 @@ import json
 import numpy as np
 import pytest
 from encoder_references import TEXTS, encode, full_attention, ids_of, unit
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from stored_networks import gte_states
 from tiny_architectures import (
     save_bidirectional_llama,
     save_bidirectional_qwen2,
@@ -18,18 +16,6 @@ from tiny_checkpoints import VOCABULARY, save_dense
 from transformers import AutoConfig, AutoModel
 
 from psibench.errors import InputError
-
-
-@pytest.mark.parametrize(("prefix", "pooling"), [("new.", "cls"), ("", "mean")])
-def test_gte_is_computed_as_its_own_code_does(tmp_path, load_tiny, prefix, pooling):
-    save_new_type_gte(tmp_path / "m", prefix=prefix, pooling=pooling)
-    encoder = load_tiny(tmp_path / "m", architecture="gte")
-    state = load_file(tmp_path / "m" / "model.safetensors")
-    state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}
-    for text, vector in zip(TEXTS, encode(encoder, TEXTS), strict=True):
-        hidden = gte_states(state, ids_of(encoder, text)[0].tolist(), theta=20000, factor=8.0)
-        expected = unit(hidden[0] if pooling == "cls" else hidden.mean(dim=0))
-        np.testing.assert_allclose(vector, expected, atol=1e-5)
 
 
 def test_projection_takes_another_dense_layer_than_modules_json_names(tmp_path, load_tiny):

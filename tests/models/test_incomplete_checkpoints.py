@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tiny_architectures import save_new_type_gte, save_nv_embed
-from tiny_checkpoints import entry_of, save_bert
+from tiny_checkpoints import change_json, entry_of, save_bert
 from tiny_late_checkpoints import save_bge_m3, save_colbert, save_jina_colbert, save_pylate
 from tiny_sparse import save_splade
 
@@ -111,8 +111,7 @@ def test_weights_that_are_not_the_network_s_are_refused(tmp_path, case, damage):
 )  # fmt: skip
 def test_a_wrong_field_of_config_json_is_no_traceback(tmp_path, field, value):
     folder = save_bert(tmp_path)
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    change_json(folder / "config.json", **{field: value})
     with pytest.raises(InputError, match=str(folder)):
         load(folder, {})
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from encoder_references import TEXTS, encode, full_attention, ids_of, unit
 from safetensors.torch import load_file, save_file
-from stored_networks import jina_bert_states
 from tiny_architectures import (
     ALPHA,
     INSTRUCTIONS,
@@ -20,6 +19,7 @@ from tiny_architectures import (
     save_nomic,
     save_nv_embed,
 )
+from tiny_checkpoints import change_json
 from torch.nn.functional import gelu, layer_norm, linear, softmax
 from transformers import AutoConfig, AutoModel, Qwen2_5_VLTextConfig
 
@@ -127,18 +127,6 @@ def test_jina_v3_reads_queries_and_documents_of_a_batch_with_the_adapter_of_each
         np.testing.assert_allclose(vectors[0], unit(hidden.mean(dim=0)), atol=1e-5)
 
 
-@pytest.mark.parametrize("prefix", ["", "bert."])
-def test_jina_bert_pools_the_states_of_bert_with_alibi_and_gated_units(tmp_path, load_tiny, prefix):
-    path = save_jina_bert(tmp_path) / "model.safetensors"
-    state = load_file(path)
-    save_file({f"{prefix}{name}": tensor for name, tensor in state.items()}, path)
-    encoder = load_tiny(tmp_path, architecture="jina-bert", max_tokens=64)
-    slopes = [2**-2, 2**-4, 2**-6, 2**-8]  # of four heads
-    for text, vector in zip(TEXTS, encode(encoder, TEXTS), strict=True):
-        hidden = jina_bert_states(state, ids_of(encoder, text)[0].tolist(), slopes)
-        np.testing.assert_allclose(vector, unit(hidden.mean(dim=0)), atol=1e-5)
-
-
 # Of 8 dimensions a head, trained on 16 tokens, the base of 1,000 becomes of L tokens
 # 1,000 x (2 L / 16 - 1)^(8 / 6): of 27, those of the last text, 2.375^(4 / 3) = 3.168692 times it.
 LONG_NOMIC = {"architecture": "nomic-long", "max_tokens": 48}
@@ -193,8 +181,7 @@ def test_checkpoints_of_another_kind_are_refused(
     tmp_path, load_tiny, save, name, changes, fields, message
 ):
     save(tmp_path)
-    config = json.loads((tmp_path / name).read_text())
-    (tmp_path / name).write_text(json.dumps(config | changes))
+    change_json(tmp_path / name, **changes)
     with pytest.raises(InputError, match=message):
         load_tiny(tmp_path, **fields)
 

@@ -27,7 +27,7 @@ from psibench.config.models import (
 )
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.registry import load_registry, parse_model
-from psibench.config.rerankers import load_rerankers
+from psibench.config.rerankers import CheckpointReranker, load_rerankers
 from psibench.models.load import load_encoder
 
 REPOSITORY = CONFIG_FOLDER.parent
@@ -136,6 +136,13 @@ def test_each_second_stage_names_a_reranker_that_there_is(name):
     assert KNOWN[name].reranker in load_rerankers()
     assert KNOWN[name].first_stage == KNOWN[name].mitigates  # None: search.first_stage
     assert KNOWN[name].depth == 100  # the papers'
+
+
+def test_every_reranker_of_the_hub_is_pinned_and_runs_no_code_of_its_own():
+    for name, entry in load_rerankers().items():
+        if isinstance(entry, CheckpointReranker):
+            assert entry.revision, name
+        assert not getattr(entry, "trust_remote_code", False), name
 
 
 MITIGATIONS = [name for name in of(EncoderModel) if KNOWN[name].mitigates is not None]

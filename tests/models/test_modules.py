@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
-from tiny_checkpoints import save_modules
+from tiny_checkpoints import change_json, save_modules
 
 from psibench.errors import InputError
 from psibench.models.networks import load_network
@@ -30,10 +30,6 @@ def save(folder: Path, base: Path, *rest) -> Path:
     transformer = modules.Transformer(str(base))
     SentenceTransformer(modules=[transformer, *rest], device="cpu").save_pretrained(str(folder))
     return folder
-
-
-def change(path: Path, **fields) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
 def encode(encoder) -> np.ndarray:
@@ -87,7 +83,7 @@ def test_code_in_another_repository_is_refused(tmp_path, tiny_bert, load_tiny, n
 
 def test_a_function_that_the_library_would_replace_is_refused(tmp_path, tiny_bert, load_tiny):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32), dense(32, 16, torch.nn.Tanh()))
-    change(folder / "2_Dense" / "config.json", activation_function="my.Gate")
+    change_json(folder / "2_Dense" / "config.json", activation_function="my.Gate")
     refused = r"2_Dense: activation_function 'my\.Gate'"
     with pytest.raises(InputError, match=refused):
         load_tiny(folder)
@@ -104,14 +100,14 @@ def test_language_model_without_modules_json_is_pooled_by_its_last_token(
     tmp_path, tiny_bert, load_tiny, architecture, pooling
 ):
     copy = shutil.copytree(tiny_bert, tmp_path / "m")
-    change(copy / "config.json", architectures=[architecture])
+    change_json(copy / "config.json", architectures=[architecture])
     assert load_tiny(copy).model.pooling == (pooling,)
 
 
 def test_texts_that_do_not_go_through_the_forward_pass_are_refused(tmp_path, tiny_bert, load_tiny):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32))
     text = {"method": "get_text_features", "method_output_name": "pooler_output"}
-    change(folder / "sentence_bert_config.json", modality_config={"text": text})
+    change_json(folder / "sentence_bert_config.json", modality_config={"text": text})
     with pytest.raises(InputError, match="texts go through its transformer by"):
         load_tiny(folder)
 

@@ -65,20 +65,6 @@ def test_head_and_tail_of_two_windows_at_most_is_all_of_a_text(load_tiny, n):
     assert kept.visible_char_end == len(words(n))
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"windows": WINDOWS | {"pool": "mean"}},
-        {"windows": WINDOWS | {"keep": "head-and-tail"}},
-        {"late_chunking": WINDOWS},
-        {"calibrate": {}},
-    ],
-)
-def test_each_setting_has_vectors_of_its_own(load_tiny, fields):
-    others = [load_tiny(), load_tiny(windows=WINDOWS)]
-    assert load_tiny(**fields).fingerprint not in {one.fingerprint for one in others}
-
-
 # --- late chunking
 
 CHUNKS = {"tokens": 16, "overlap": 4}
@@ -91,14 +77,6 @@ def test_chunks_are_means_of_states_that_saw_the_whole_text(load_tiny, tmp_path)
     # Words 0-15 with [CLS] before them, 12-27, and 24-39 with [SEP] behind them.
     expected = [states[0:17].mean(axis=0), states[13:29].mean(axis=0), states[25:42].mean(axis=0)]
     np.testing.assert_allclose(vectors, unit(np.array(expected)), atol=1e-6)
-
-
-@pytest.mark.parametrize("n", [0, 16])
-def test_a_text_of_one_chunk_has_the_vector_of_the_whole(load_tiny, n):
-    chunked = load_tiny(late_chunking=CHUNKS)
-    np.testing.assert_allclose(
-        vectors_of(chunked, [words(n)])[0], vectors_of(load_tiny(), [words(n)])[0], atol=1e-6
-    )
 
 
 @pytest.mark.parametrize("checkpoint", ["tiny_bert", "tiny_gpt2"])

@@ -1,10 +1,10 @@
 """Learned sparse retrievers: their weights are sentence-transformers' own, however batched."""
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 from encoder_references import vectors_of
+from language_tables import write_texts
 from tiny_sparse import save_inference_free, save_splade, sparse_entry, weights_of
 
 from psibench.config.sections import Encoding
@@ -13,9 +13,8 @@ from psibench.errors import InputError
 from psibench.models.load import load_encoder
 from psibench.models.tokenizing import pad_windows
 from psibench.search.runs import run_vector_search
-from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.schemas import CORPUS, QUERIES, RUN
-from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.tables import read_table
+from psibench.tables.schemas import RUN
 
 TEXTS = ["w1 w2 w3", "w4 w5", " ".join(f"w{i % 60}" for i in range(100))]
 
@@ -102,30 +101,18 @@ def test_a_dense_checkpoint_is_refused_by_name(tiny_bert):
         load(tiny_bert)
 
 
-def write_texts(folder, documents, questions):
-    """Write corpus and queries of one domain."""
-    source = Provenance(stage="build", stage_version=1, queries_by="people")
-    schema = {"_id": pl.String, "text": pl.String}
-    texts = pl.DataFrame(list(documents.items()), schema=schema, orient="row")
-    corpus = with_lengths(texts, count_tokens=count_whitespace_tokens)
-    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=source)
-    rows = [(i, text, "a", [0, 3], 9, 3, None) for i, text in questions.items()]
-    queries = pl.DataFrame(rows, schema=QUERIES.empty().schema, orient="row")
-    write_table(queries, folder / "queries.parquet", QUERIES, provenance=source)
-
-
 @pytest.mark.parametrize("storage", ["float32", "float16"])
 def test_a_model_is_encoded_stored_and_searched_by_the_terms_texts_share(tmp_path, splade, storage):
     words = {i: " ".join(f"w{(7 * n + k) % 60}" for k in range(9)) for n, i in enumerate("dcba")}
     asked = {"q1": "w7 w8", "q2": words["c"]}
-    write_texts(tmp_path, words, asked)
+    corpus, queries = write_texts(tmp_path, words, asked)
     entry = sparse_entry(splade)
     encodings = tmp_path / "encodings.parquet"
     paths = {"store": tmp_path / "store", "model": "m", "domains": ["a"]}
     run_encode(
         entry,
-        corpora=[tmp_path / "corpus.parquet"],
-        queries=[tmp_path / "queries.parquet"],
+        corpora=[corpus],
+        queries=[queries],
         settings=Encoding(device="cpu", storage=storage),
         output=encodings,
         **paths,

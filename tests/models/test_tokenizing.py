@@ -7,13 +7,6 @@ from encoder_references import words
 from psibench.models.tokenizing import tokenize_texts
 
 
-def test_short_text_is_visible_to_its_end(load_tiny):
-    (item,) = load_tiny().tokenize(["w1 w2"], "document")
-    assert [w.tolist() for w in item.windows] == [[2, 5, 6, 3]]
-    assert [c.tolist() for c in item.content] == [[False, True, True, False]]
-    assert (item.n_tokens, item.visible_char_end) == (4, 5)
-
-
 @pytest.mark.parametrize(
     ("text", "visible"),
     [

@@ -59,19 +59,19 @@ def test_token_vectors_leave_out_the_prompt_but_see_it(load_tiny):
     assert np.abs(with_prompt - without).max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
+def test_fingerprint_changes_with_what_decides_the_vectors(load_tiny):
+    windows = {"tokens": 16, "overlap": 4}
+    entries = [
+        {},
         {"max_tokens": 16},
         {"pooling": "cls"},
         {"scoring": "maxsim"},
-        {"windows": {"tokens": 16, "overlap": 4}},
         {"append": "[SEP]"},
-    ],
-    ids=str,
-)
-def test_fingerprint_changes_with_what_decides_the_vectors(load_tiny, changed):
-    assert load_tiny(**changed).fingerprint != load_tiny().fingerprint
+        {"calibrate": {}},
+        {"late_chunking": windows},
+        *({"windows": windows | own} for own in ({}, {"pool": "mean"}, {"keep": "head-and-tail"})),
+    ]
+    assert len({load_tiny(**fields).fingerprint for fields in entries}) == len(entries)
 
 
 def test_fingerprint_is_that_of_files_and_format_not_of_place_words_or_prompts(

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from stored_networks import linear_weights, save_word_tokenizer
+import stored_networks
+from stored_networks import linear_weights, network, save_word_tokenizer
 
 from psibench.config.registry import parse_model
 
@@ -11,13 +12,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 VOCABULARY = [*SPECIAL, *(f"w{i}" for i in range(60))]
 DECODER_SPECIAL = ["<s>", "</s>", "<|endoftext|>", "<|im_end|>", "<bos>", "<eos>", ":", "Query"]
 DECODER_VOCABULARY = [*VOCABULARY, *DECODER_SPECIAL]
-SIZES = {
-    "vocab_size": len(VOCABULARY),
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-}
+SIZES = stored_networks.SIZES | {"vocab_size": len(VOCABULARY)}
 DECODER_SIZES = SIZES | {
     "vocab_size": len(DECODER_VOCABULARY),
     "num_key_value_heads": 2,
@@ -52,14 +47,15 @@ def save_tokenizer(
 
 def save_bert(folder: Path, *, seed: int = 0, spread: float = 0.02) -> Path:
     """Save a BERT without modules.json: 2 layers, 32 dimensions, 64 positions."""
-    import torch
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(seed)
-    config = BertConfig(max_position_embeddings=64, initializer_range=spread, **SIZES)
-    BertModel(config).save_pretrained(folder)
+    own = {"max_position_embeddings": 64, "initializer_range": spread}
+    network("BertModel", seed=seed, **SIZES | own).save_pretrained(folder)
     save_tokenizer(folder)
     return folder
+
+
+def change_json(path: Path, **fields) -> None:
+    """Write a JSON file anew with other values of some of its fields."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
 def save_modules(folder: Path, *, pooling: str, normalize: bool = True, dense: str = "") -> None:

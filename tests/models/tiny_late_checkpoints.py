@@ -4,18 +4,13 @@ import json
 import string
 from pathlib import Path
 
+import stored_networks
 import torch
 from safetensors.torch import save_file
-from stored_networks import flash_weights, save_word_tokenizer
+from stored_networks import flash_weights, network, save_word_tokenizer
 
 WORDS = [f"w{i}" for i in range(60)]
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "initializer_range": 0.4,
-}
+SIZES = stored_networks.SIZES | {"initializer_range": 0.4}
 DIM = 16
 BERT_SPECIAL = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "[QueryMarker]", "[DocumentMarker]"]
@@ -23,11 +18,8 @@ ROBERTA_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "[QueryMarker]", "
 
 def save_bge_m3(folder: Path) -> Path:
     """Save an XLM-RoBERTa of 512 usable tokens with FlagEmbedding's two heads."""
-    from transformers import XLMRobertaConfig, XLMRobertaModel
-
     size = save_tokenizer(folder, ROBERTA_SPECIAL[:5], "<s>", "</s>", "<pad>", "<unk>")
-    torch.manual_seed(11)
-    model = XLMRobertaModel(XLMRobertaConfig(**_roberta(size)))
+    model = network("XLMRobertaModel", seed=11, **_roberta(size))
     model.config.save_pretrained(folder)
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     for name, n_outputs in (("colbert_linear", SIZES["hidden_size"]), ("sparse_linear", 1)):
@@ -53,13 +45,9 @@ def save_colbert(folder: Path, **metadata) -> Path:
 
 def save_jina_colbert(folder: Path):
     """Save XLM-RoBERTa as jina-colbert-v2 is stored; returns transformers' twin of it."""
-    from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model
-
     size = save_tokenizer(folder, ROBERTA_SPECIAL, "<s>", "</s>", "<pad>", "<unk>")
-    torch.manual_seed(13)
     rope = {"rope_type": "default", "rope_theta": 10_000.0}
-    config = JinaEmbeddingsV3Config(**_roberta(size), rope_parameters=rope)
-    twin = JinaEmbeddingsV3Model(config).eval()
+    twin = network("JinaEmbeddingsV3Model", seed=13, **_roberta(size), rope_parameters=rope)
     linear = {"linear.weight": torch.randn(DIM, SIZES["hidden_size"])}
     save_file(flash_weights(twin) | linear, folder / "model.safetensors")
     auto_map = {
@@ -119,12 +107,9 @@ def save_tokenizer(
 
 
 def _bert(folder: Path):
-    from transformers import BertConfig, BertModel
-
     size = save_tokenizer(folder, BERT_SPECIAL, "[CLS]", "[SEP]", "[PAD]", "[UNK]")
-    torch.manual_seed(12)
-    config = BertConfig(vocab_size=size, max_position_embeddings=64, pad_token_id=0, **SIZES)
-    return BertModel(config)
+    config = {"vocab_size": size, "max_position_embeddings": 64}
+    return network("BertModel", seed=12, **SIZES | config)
 
 
 def _roberta(size: int) -> dict:

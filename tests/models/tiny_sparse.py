@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from stored_networks import network
 from tiny_checkpoints import SIZES, VOCABULARY, entry_of, save_tokenizer
 
 from psibench.config.models import SparseModel
@@ -38,12 +39,8 @@ def save_inference_free(folder: Path) -> Path:
 
 
 def _save_network(folder: Path) -> Path:
-    import torch
-    from transformers import BertConfig, BertForMaskedLM
-
-    torch.manual_seed(3)
-    config = BertConfig(max_position_embeddings=64, initializer_range=0.5, **SIZES)
-    BertForMaskedLM(config).save_pretrained(folder)
+    config = SIZES | {"max_position_embeddings": 64, "initializer_range": 0.5}
+    network("BertForMaskedLM", seed=3, **config).save_pretrained(folder)
     save_tokenizer(folder)
     return folder
 

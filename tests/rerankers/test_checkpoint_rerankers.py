@@ -172,8 +172,8 @@ def test_what_an_entry_says_is_in_the_input_and_the_fingerprint(kind, fields, lo
 def test_logit_becomes_a_score_though_the_checkpoint_declares_no_activation(load, score, tmp_path):
     tiny.save_bert(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    config["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    declared = {"activation_fn": "torch.nn.modules.linear.Identity"}
+    tiny.write_config(tmp_path, config | {"sentence_transformers": declared})
     plain = score(load("bert"), PAIRS)
     declared = score(load("bert", checkpoint=str(tmp_path)), PAIRS)
     np.testing.assert_allclose(declared.score, plain.score, atol=1e-6)

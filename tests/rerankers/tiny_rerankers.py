@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import stored_networks
 import torch
 from safetensors.torch import load_file, save_file
 from stored_networks import (
     GTE,
     JINA_BERT,
+    SIZES,
     flash_weights,
     gte_weights,
     jina_bert_weights,
@@ -19,12 +21,6 @@ WORDS = [f"w{i}" for i in range(60)]
 ANSWERS = ["Yes", "No", "yes", "no", "0", "4"]  # CrossEncoder tells a template's end by 0 and 4
 SENTENCE = ["Given", "a", "query", "A", "and", "passage", "B", ":", ".", "'", ",", "determine"]
 QWEN3_SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<unk>"]
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-}
 
 
 def save_tokenizer(folder: Path, special: list[str], **options) -> int:
@@ -65,15 +61,10 @@ def save_llama_tokenizer(folder: Path) -> int:
     )  # fmt: skip
 
 
-def network(kind: str, *, seed: int, **config):
-    """Make a tiny network with random weights, of transformers' classes: `BertFor...` or so."""
-    import transformers
-
-    torch.manual_seed(seed)
-    configured = getattr(transformers, f"{kind.partition('For')[0]}Config")(
-        **{"max_position_embeddings": 512, "initializer_range": 0.4} | SIZES | config
-    )
-    return getattr(transformers, kind)(configured).eval()
+def network(kind: str, **config):
+    """Make a tiny network of 512 positions, whose scores differ."""
+    config = {"max_position_embeddings": 512, "initializer_range": 0.4} | config
+    return stored_networks.network(kind, **config)
 
 
 def save_bert(folder: Path, **config) -> Path:

@@ -5,16 +5,14 @@ import random
 import sys
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 sys.path.append(str(Path(__file__).parents[1] / "models"))
 
 from tiny_checkpoints import save_bert
-from tiny_training import base_of
+from tiny_training import base_of, write_rows
 
-from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.segments import POSITIONS, equal_segments
 from psibench.train.sampling import run_sample_training
@@ -44,11 +42,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> dict:
             queries.append((query, words, f"d{number}", span, len(text), 1, position))
             qrels.append((query, f"d{number}", 1))
     tables = {"queries": (QUERIES, queries), "corpus": (CORPUS, documents), "qrels": (QRELS, qrels)}
-    paths = {}
-    for name, (spec, rows) in tables.items():
-        frame = pl.DataFrame(rows, schema=spec.empty().schema, orient="row")
-        write_table(frame, folder / f"{name}.parquet", spec, provenance=Provenance("test", 1))
-        paths[name] = [str(folder / f"{name}.parquet")]
+    paths = {name: [write_rows(folder / name, *table)] for name, table in tables.items()}
     section = Training.model_validate(
         {"benchmark": "b", "edges": [0, 60, 200], "bases": {"m": base_of("x")}}
     )

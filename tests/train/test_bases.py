@@ -1,6 +1,5 @@
 """The kinds of the paper's bases, tiny and random, trained, cut and encoded."""
 
-import json
 from unittest import mock
 
 import numpy as np
@@ -8,7 +7,8 @@ import pytest
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
-from tiny_checkpoints import DECODER_VOCABULARY, entry_of, save_tokenizer
+from stored_networks import network
+from tiny_checkpoints import DECODER_VOCABULARY, change_json, entry_of, save_tokenizer
 from tiny_training import base_of, train
 
 from psibench.errors import InputError
@@ -17,28 +17,20 @@ from psibench.train.finetune import load_base
 from psibench.train.sections import Base
 
 SIZES = {"vocab_size": len(DECODER_VOCABULARY), "pad_token_id": 0}
-COMMON = SIZES | {
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 128,
-}
+COMMON = SIZES | {"num_hidden_layers": 4, "max_position_embeddings": 128}
 KINDS = {
     "Bert": (COMMON, "cls"),
     "Longformer": (COMMON | {"attention_window": [8] * 4}, "mean"),
     "ModernBert": (COMMON | {"global_attn_every_n_layers": 2, "local_attention": 8}, "cls"),
-    "GPT2": (SIZES | {"n_positions": 128, "n_embd": 32, "n_layer": 4, "n_head": 4}, "lasttoken"),
-    "Bloom": (SIZES | {"hidden_size": 32, "n_layer": 4, "n_head": 4}, "lasttoken"),
+    "GPT2": (SIZES | {"n_positions": 128, "num_hidden_layers": 4}, "lasttoken"),
+    "Bloom": (SIZES | {"num_hidden_layers": 4}, "lasttoken"),
     "Llama": (COMMON | {"num_key_value_heads": 2}, "lasttoken"),
     "Qwen3": (COMMON | {"num_key_value_heads": 2, "head_dim": 8}, "lasttoken"),
 }
 
 
 def save(folder, kind, config):
-    torch.manual_seed(0)
-    model = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**config))
-    model.save_pretrained(folder)
+    network(f"{kind}Model", **config).save_pretrained(folder)
     is_decoder = kind not in KINDS or KINDS[kind][1] == "lasttoken"
     template = "$A" if is_decoder else "[CLS] $A [SEP]"
     side = "left" if is_decoder else "right"
@@ -51,10 +43,8 @@ def test_every_kind_of_base_is_cut_trained_saved_and_encoded_alike(pool, tmp_pat
     config, pooling = KINDS[kind]
     folder = save(tmp_path / "base", kind, config)
     if kind == "GPT2":  # which has no padding token
-        path = folder / "tokenizer_config.json"
-        settings = json.loads(path.read_text())
-        del settings["pad_token"]
-        path.write_text(json.dumps(settings | {"eos_token": "<|endoftext|>"}))
+        names = {"pad_token": None, "eos_token": "<|endoftext|>"}
+        change_json(folder / "tokenizer_config.json", **names)
     prompts = {"query_prompt": "Retrieve a relevant passage: ", "document_prompt": "w1 w2 "}
     base = base_of(folder, pooling=pooling, layers=2, **prompts, max_tokens=32)
     train(pool, tmp_path, base, epochs=1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_checkpoints import save_bert
+from tiny_checkpoints import change_json, save_bert
 from tiny_training import base_of, train
 
 from psibench.errors import InputError
@@ -151,9 +151,8 @@ def test_a_checkpoint_that_was_not_written_to_its_end_is_not_gone_on_from(
 def test_the_prompt_is_before_the_texts_that_are_trained_on(pool, tmp_path):
     # Without dropout, and at a learning rate that the warm-up starts from 0 with.
     folder = save_bert(tmp_path / "still")
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (folder / "config.json").write_text(json.dumps(config))
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    change_json(folder / "config.json", **rates)
     with_prompt, again, without = (
         manifest(train(pool, tmp_path, base_of(folder, query_prompt=prompt), name=name))["loss"][0]
         for name, prompt in (("a", "w59 "), ("b", "w59 "), ("c", ""))

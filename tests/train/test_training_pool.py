@@ -1,9 +1,10 @@
 import polars as pl
 import pytest
+from tiny_training import write_rows as table
 
 from psibench.config.paths import PUBLISHED
 from psibench.errors import InputError
-from psibench.tables import Provenance, read_table, write_table
+from psibench.tables import read_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.segments import POSITIONS
 from psibench.train.sampling import (
@@ -88,12 +89,6 @@ NO_SHORT_END = POOL.filter(~((pl.col("position") == "end") & (pl.col("length_bin
 def test_a_pool_of_too_few_examples_is_refused_with_what_is_lacking(pool, budget, message):
     with pytest.raises(InputError, match=message):
         draw(pool, budget=budget)
-
-
-def table(path, spec, rows):
-    frame = pl.DataFrame(rows, schema=spec.empty().schema, orient="row")
-    write_table(frame, path, spec, provenance=Provenance("test", 1))
-    return str(path)
 
 
 @pytest.fixture

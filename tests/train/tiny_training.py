@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from psibench.tables import Provenance, TableSpec, write_table
 from psibench.train.finetune import run_train_model
 from psibench.train.sections import Base, Settings
 
@@ -12,6 +15,12 @@ SETTINGS = {"epochs": 3, "batch_size": 8, "mini_batch_size": 4}
 def base_of(folder: Path | str, **fields: Any) -> dict[str, Any]:
     base = {"checkpoint": str(folder), "max_tokens": 48, "pooling": "mean", "parameters_m": 0.1}
     return base | {"learning_rate": 1e-3} | fields
+
+
+def write_rows(path: Path, spec: TableSpec, rows: list[tuple[Any, ...]]) -> str:
+    frame = pl.DataFrame(rows, schema=spec.empty().schema, orient="row")
+    write_table(frame, path, spec, provenance=Provenance("test", 1))
+    return str(path)
 
 
 def train(
