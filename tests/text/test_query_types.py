@@ -4,7 +4,6 @@ from psibench.text.query_types import query_types
 
 ENGLISH = [
     ("What is a reef?", "WHAT"),
-    ("and why is the sea salty", "WHY"),
     ("How come it rains?", "WHY"),
     ("Where’s the reef?", "WHERE"),
     ("To whom does it belong?", "WHO"),
