@@ -20,7 +20,6 @@ def corpus(lengths):
     [
         # 2 4 4 6 6 8: Q1 = 4, Q3 = 6, IQR = 2
         ([2, 4, 4, 6, 6, 8], 0.5, 1.0, [("d0", "too_short", "outside [3, 8] tokens", 2.0)]),
-        ([2, 4, 4, 6, 6, 8], 1.0, 0.5, [("d5", "too_long", "outside [2, 7] tokens", 8.0)]),
         # 10 20 30 40: Q1 a quarter of the way from 10 + 20 * .75: 17.5, Q3 = 32.5, IQR = 15
         ([10, 20, 30, 40], 0.4, 0.5, [("d0", "too_short", "outside [11.5, 40] tokens", 10.0)]),
         ([], 3.0, 1.5, []),

@@ -81,11 +81,8 @@ def test_a_suspect_leaves_unless_the_judge_says_it_is_none():
         ("document", "c", None),
         ("query", "b", True),
     ]
-    columns = ["kind", "_id", "suspect"], ["kind", "item_id", "is_refusal"]
-    translated, judged = (
-        pl.DataFrame(rows, schema=names, orient="row")
-        for rows, names in zip((marked, verdicts), columns, strict=True)
-    )
+    translated = pl.DataFrame(marked, ["kind", "_id", "suspect"], orient="row")
+    judged = pl.DataFrame(verdicts, ["kind", "item_id", "is_refusal"], orient="row")
     found = refused(translated, judged).select("kind", "item_id", "reason", "detail").rows()
     assert found == [
         ("document", "a", "refusal", "suspect by phrase"),

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from psibench.config.model_base import Windows
-from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
+from psibench.config.models import Bm25Model, SentenceTransformerModel
 from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
@@ -17,7 +17,6 @@ from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.schemas import DOCUMENTS
 
 MINILM = "embedded:all-MiniLM-L6-v2"
-STATIC = StaticModel(backend="static-embeddings", checkpoint=MINILM)
 DENSE = SentenceTransformerModel(
     backend="sentence-transformers", checkpoint=MINILM, max_tokens=64, query_prompt="query: "
 )
@@ -63,18 +62,18 @@ def test_candidates_are_those_of_the_whole_matrix_with_ties_in_order(
         assert found == [people[place] for place in order]
 
 
-def section(tmp_path, people=PEOPLE, **fields) -> Personas:
+def section(tmp_path, people=PEOPLE) -> Personas:
     path = tmp_path / "people.jsonl"
     frame = pl.DataFrame({"persona": people}, schema={"persona": pl.String})
     frame.write_ndjson(path)
     source = FilesSource(kind="files", paths=[str(path)], text_column="persona")
-    return Personas(**({"source": source, "model": "m", "n_candidates": 2} | fields))
+    return Personas(source=source, model="m", n_candidates=2)
 
 
-def run(tmp_path, entry=DENSE, texts=TEXTS, **fields) -> pl.DataFrame:
-    write_table(documents(texts), tmp_path / "documents.parquet", DOCUMENTS, provenance=SOURCE)
+def run(tmp_path, entry) -> pl.DataFrame:
+    write_table(documents(TEXTS), tmp_path / "documents.parquet", DOCUMENTS, provenance=SOURCE)
     run_personas(
-        section(tmp_path, **fields),
+        section(tmp_path),
         entry,
         documents=tmp_path / "documents.parquet",
         store=tmp_path / "store",
@@ -84,9 +83,8 @@ def run(tmp_path, entry=DENSE, texts=TEXTS, **fields) -> pl.DataFrame:
     return read_table(tmp_path / "personas.parquet", PERSONA_CANDIDATES)
 
 
-@pytest.mark.parametrize("entry", [DENSE, STATIC], ids=["dense", "static"])
-def test_a_real_model_finds_the_persona_that_fits(tmp_path, entry):
-    rows = run(tmp_path, entry)
+def test_a_real_model_finds_the_persona_that_fits(tmp_path):
+    rows = run(tmp_path, DENSE)
     assert rows["_id"].to_list() == ["d2", "d0", "d1"]
     first = [found[0].split()[1] for found in rows["personas"]]
     assert first == ["singer", "sailor", "cook"]

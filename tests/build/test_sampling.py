@@ -1,12 +1,11 @@
 import random
 
-import numpy as np
 import polars as pl
 import pytest
 
 from psibench.errors import InputError
 from psibench.generate import sampling
-from psibench.generate.sampling import Sample, bin_numbers, length_measure, quotas, read_candidates
+from psibench.generate.sampling import Sample, length_measure, quotas, read_candidates
 from psibench.tables import conform
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import DOCUMENTS
@@ -14,9 +13,9 @@ from psibench.tables.schemas import DOCUMENTS
 CHARS = length_measure("chars")
 
 
-def documents(*lengths, prefix="d"):
+def documents(*lengths):
     """Documents of so many characters, no two of the same text: d0xxx, d1xxxxx."""
-    keys = [f"{prefix}{i}" for i in range(len(lengths))]
+    keys = [f"d{i}" for i in range(len(lengths))]
     rows = [
         (key, key.ljust(length, "x"), f"o{i}")
         for i, (key, length) in enumerate(zip(keys, lengths, strict=True))
@@ -24,13 +23,9 @@ def documents(*lengths, prefix="d"):
     return pl.DataFrame(rows, ["_id", "text", "origin"], orient="row")
 
 
-def in_batches(frame, size):
-    return (frame[start : start + size] for start in range(0, frame.height, size))
-
-
 def draw(frame, *, size=7, **sample):
-    section = Sample(unit="chars", **sample)
-    return sampling.draw(read_candidates(in_batches(frame, size), section, CHARS))
+    batches = (frame[start : start + size] for start in range(0, frame.height, size))
+    return sampling.draw(read_candidates(batches, Sample(unit="chars", **sample), CHARS))
 
 
 def ids(sampled):
@@ -44,20 +39,12 @@ MANY = documents(*[10 + i % 30 for i in range(300)])  # lengths 10 to 39, ten of
     ("n_documents", "shares", "expected"),
     [
         (10, [3, 3, 2], [4, 4, 2]),  # 3.75, 3.75, 2.5: the two of .75 are rounded up
-        (8, [3, 3, 2], [3, 3, 2]),
         (2, [1, 1, 1], [1, 1, 0]),  # of equal remainders the first
         (70_000, [3, 3, 3, 3, 2, 2, 2, 2], [10_500] * 4 + [7_000] * 4),  # PosIR
-        (1, [1], [1]),
     ],
 )
 def test_quotas_go_by_largest_remainder(n_documents, shares, expected):
     assert quotas(n_documents, shares) == expected
-
-
-def test_a_bin_has_its_lower_border_and_the_last_bin_both():
-    lengths = np.array([499, 500, 767, 768, 1023, 1024, 1025])
-    assert bin_numbers(lengths, [500, 768, 1024]).tolist() == [-1, 0, 0, 1, 1, 1, -1]
-    assert bin_numbers(np.array([0, 1, 2]), [0, 1]).tolist() == [0, 0, -1]
 
 
 def test_documents_have_their_length_and_bin_in_the_order_of_the_source():

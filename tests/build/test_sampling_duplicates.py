@@ -13,14 +13,6 @@ from psibench.text.near_duplicates import normalise
 WORDS = [f"w{i}" for i in range(3000)]
 
 
-def corpus(n, *, seed=0, n_repeats=0, sizes=(20, 60, 100)):
-    """Documents of random words, the last ``n_repeats`` of them with the text of another."""
-    rng = random.Random(seed)
-    texts = [" ".join(rng.choices(WORDS, k=rng.choice(sizes))) for _ in range(n - n_repeats)]
-    texts += [rng.choice(texts).upper() for _ in range(n_repeats)]
-    return frame_of(texts)
-
-
 def frame_of(texts):
     keys = [f"d{i:04d}" for i in range(len(texts))]
     return pl.DataFrame({"_id": keys, "text": texts, "origin": [f"o{key}" for key in keys]})
@@ -36,12 +28,14 @@ def ids(sampled):
     return sampled.documents.get_column("_id").to_list()
 
 
-def by_priority(frame, seed=42):
-    return sorted(frame.get_column("_id"), key=lambda key: priority(seed, key))
+def by_priority(frame):
+    return sorted(frame.get_column("_id"), key=lambda key: priority(42, key))
 
 
 def test_the_first_by_priority_of_a_bin_s_distinct_texts_are_drawn():
-    frame = corpus(300, n_repeats=100)
+    rng = random.Random(0)
+    own = [" ".join(rng.choices(WORDS, k=rng.choice((20, 60, 100)))) for _ in range(200)]
+    frame = frame_of(own + [rng.choice(own).upper() for _ in range(100)])
     sampled = draw(frame, n_documents=90, reserve=5.0)
     bins = dict(zip(("0-40", "40-80", "80-120"), (30, 30, 30), strict=True))
     texts = dict(frame.select("_id", "text").iter_rows())

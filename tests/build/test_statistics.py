@@ -6,14 +6,14 @@ from psibench.metrics.query_scores import evidence_positions
 from psibench.metrics.statistics import benchmark_statistics, bucket_counts, position_histogram
 
 
-def queries(*spans, length=100) -> pl.DataFrame:
+def queries(*spans) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "_id": [f"q{i}" for i in range(len(spans))],
             "text": ["a b"] * len(spans),
             "pos_corpus_id": ["d"] * len(spans),
             "pos_char_span": [list(span) for span in spans],
-            "pos_char_length": [length] * len(spans),
+            "pos_char_length": [100] * len(spans),
             "pos_token_length": [9] * len(spans),
             "target_position": pl.Series([None] * len(spans), dtype=pl.String),
         }
@@ -64,9 +64,5 @@ def test_evidence_that_is_no_one_span_is_counted_apart_and_in_no_bin():
         assert list(counts.values()) == [*expected, 1, 2]
     both = bucket_counts(positions, [bucket_scheme("thirds-every-tag"), bucket_scheme("thirds")])
     assert list(both.values()) == [2, 0, 2, 1, 2]  # of the first, as Myopic's table 2 counts
-    bins = position_histogram(positions)
-    assert bins.group_by("unit").agg(pl.col("n_queries").sum()).sort("unit").rows() == [
-        ("relative", 1),
-        ("start_char", 1),
-    ]
+    assert position_histogram(positions)["n_queries"].sum() == 2  # one of either unit
     assert position_histogram(positions[1:]).is_empty()
