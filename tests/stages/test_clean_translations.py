@@ -28,7 +28,6 @@ SOURCE = Provenance("assemble", 1, queries_by="llm:stand-in/rules")
 LABELS = {"language": "rus-Cyrl", "domain": "law"}
 SENTENCE = "Река течёт через город и впадает в море."
 REFUSAL = "Извините, но я не могу перевести этот текст."
-TWICE = dict.fromkeys(("low", "high"), 2.0)
 
 
 class Domain:
@@ -247,7 +246,7 @@ def test_refusals_leave_before_lengths_are_compared(tmp_path):
     domain = Domain(tmp_path, documents, asked(10, q1=[REFUSAL]), judged=judged)
     domain.mark()
     domain.judge()
-    corpus, queries, qrels = domain.clean(outliers=TWICE)
+    corpus, queries, qrels = domain.clean(outliers={"low": 2.0, "high": 2.0})
     # of 40 x 7, 41, 80: Q1 = Q3 = 40, so IQR = 0 and only 40 is usual
     assert corpus["_id"].to_list() == [f"d{i}" for i in range(7)]
     assert queries["_id"].to_list() == ["q0", "q3", "q4", "q5", "q6"]
@@ -269,29 +268,23 @@ def test_refusals_leave_before_lengths_are_compared(tmp_path):
 
 
 def test_queries_keep_everything_of_the_original_but_their_text(tmp_path):
-    domain = Domain(tmp_path, {0: [SENTENCE], 1: [REFUSAL]}, asked(2))
+    original = "The river flows through the town and to the sea. It is long and deep and very old."
+    text = f"{SENTENCE} Она длинная, глубокая и очень старая."
+    domain = Domain(tmp_path, {0: [text], 1: [REFUSAL]}, asked(2), originals=[original] * 2)
     domain.mark()
     domain.judge()
     corpus, queries, _ = domain.clean()
-    assert corpus.row(0) == ("d0", SENTENCE, len(SENTENCE), 8, 8)
+    assert corpus.row(0) == ("d0", text, len(text), 14, 14)
     source = domain.read("source_queries", QUERIES).head(1)
     assert queries.select(source.columns).drop("text").equals(source.drop("text"))
     assert queries["text"].to_list() == ["Куда впадает река номер 0?"]
-    assert queries["pos_translated_char_length"].to_list() == [len(SENTENCE)]
+    assert queries["pos_translated_char_length"].to_list() == [len(text)]
     assert "located_char_span" not in queries.columns
-
-
-def test_evidence_is_relocated_by_sentences(tmp_path):
-    original = "The river flows through the town and to the sea. It is long and deep and very old."
-    text = f"{SENTENCE} Она длинная, глубокая и очень старая."
-    domain = Domain(tmp_path, {0: [text]}, asked(1), originals=[original])
-    domain.mark()
-    domain.judge()
-    _, queries, _ = domain.clean(relocate=True)
-    assert queries["located_char_span"].to_list() == [[0, len(SENTENCE)]]
-    assert queries["not_located"].to_list() == [""]
-    assert queries["located_from_span"].to_list() == [[0, original.index(" It is")]]
-    assert queries["pos_char_span"].to_list() == [[4, 9]]  # the original's, as before
+    _, located, _ = domain.clean(relocate=True)
+    columns = ("pos_char_span", "located_char_span", "not_located", "located_from_span")
+    # the original's own span is as before
+    row = ([4, 9], [0, len(SENTENCE)], "", [0, original.index(" It is")])
+    assert located.select(columns).row(0) == row
 
 
 @settings(

@@ -123,16 +123,6 @@ def test_the_table_points_at_unit_vectors_and_equal_texts_are_asked_once(tmp_pat
     assert record["revisions"]["model:m"].startswith("embed-1, tokenizer sha256:")
 
 
-def test_vectors_may_be_stored_in_half_precision(tmp_path, server):
-    write_texts(tmp_path / "a")
-    table, _ = embed_all(tmp_path, entry_of(server), storage="float16")
-    record = read_provenance(tmp_path / "encodings.parquet")["params"]
-    store = open_store("m", store=tmp_path / "store", fingerprint=record["fingerprint"])
-    found = store.load(table["key"].to_list()).values
-    exact = unit(DOCUMENTS["d3"])
-    np.testing.assert_array_equal(found[0], exact.astype(np.float32).astype(np.float16))
-
-
 def test_a_long_text_is_sent_as_far_as_the_model_reads(tmp_path, server):
     long = " ".join(f"word{n}" for n in range(30))
     write_texts(tmp_path / "a", {"d1": long}, {})
@@ -176,13 +166,19 @@ def test_a_budget_ends_the_job_and_a_larger_one_goes_on_with_the_rest(tmp_path, 
     assert table.height == 40
 
 
-def test_texts_are_read_block_by_block(tmp_path, server, monkeypatch):
+def test_texts_are_read_block_by_block_and_may_be_stored_in_half_precision(
+    tmp_path, server, monkeypatch
+):
     monkeypatch.setattr(embed_api, "BLOCK_CHARS", 60)
     write_texts(tmp_path / "a")
-    table, used = embed_all(tmp_path, entry_of(server))
+    table, used = embed_all(tmp_path, entry_of(server), storage="float16")
     assert table["_id"].to_list() == [*DOCUMENTS, *QUESTIONS]
     assert sorted(texts_asked(server)) == sorted({*DOCUMENTS.values(), *QUESTIONS.values()})
     assert used["requests"] == 4  # a document a block; the fourth is stored by then
+    fingerprint = read_provenance(tmp_path / "encodings.parquet")["params"]["fingerprint"]
+    found = open_store("m", store=tmp_path / "store", fingerprint=fingerprint)
+    halves = unit(DOCUMENTS["d3"]).astype(np.float32).astype(np.float16)
+    np.testing.assert_array_equal(found.load([table["key"][0]]).values[0], halves)
 
 
 def test_texts_without_a_visible_character_are_not_asked_and_get_zeros(tmp_path, server):

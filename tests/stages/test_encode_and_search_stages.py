@@ -129,6 +129,10 @@ def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
     assert set(run["query_id"]) == {"q1", "q9"}
     inputs = read_provenance(tmp_path / "run.parquet")["inputs"]
     assert {str(path) for path in (*corpora, *queries)} <= set(inputs)
+    for name in ("encodings.parquet", "run.parquet"):
+        record = read_provenance(tmp_path / name)
+        assert record["revisions"]["model:m"].startswith("sha256:")
+        assert record["queries_by"] == "people"
 
 
 def test_search_without_the_store_says_what_to_do(tmp_path):
@@ -136,15 +140,6 @@ def test_search_without_the_store_says_what_to_do(tmp_path):
     (tmp_path / "store").rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="have no vectors here"):
         search(tmp_path, STATIC)
-
-
-def test_provenance_says_which_checkpoint_encoded_whose_queries(tmp_path):
-    encode(tmp_path, STATIC)
-    search(tmp_path, STATIC)
-    for name in ("encodings.parquet", "run.parquet"):
-        record = read_provenance(tmp_path / name)
-        assert record["revisions"]["model:m"].startswith("sha256:")
-        assert record["queries_by"] == "people"
 
 
 def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_path):

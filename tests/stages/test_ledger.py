@@ -60,16 +60,12 @@ BLANK = Dropped("summarise", "documents", "d1", "d1", "blank_summary")
 REFUSED = Dropped("generate", "questions", "d0-q1", "d0", "blank_question", "?", 0.5, "end", 1)
 
 
-def filled(domain: Domain) -> Domain:
-    """A source, then two steps given in the wrong order; two units of which one loses none."""
+def test_the_ledger_is_all_steps_with_the_length_bins_of_the_documents(tmp_path):
+    domain = Domain(tmp_path)
     domain.step("documents", [SOURCE_ROW])
+    # Two steps given in the wrong order; two units of which one loses none.
     domain.step("generate", [REFUSED], [Flow("chunks", 3, 3), Flow("questions", 2, 1)], place=2)
     domain.step("summarise", [BLANK], [Flow("documents", 2, 1)], place=1)
-    return domain
-
-
-def test_the_ledger_is_all_steps_with_the_length_bins_of_the_documents(tmp_path):
-    domain = filled(Domain(tmp_path))
     dropped, flow, usage = domain.ledger()
     columns = ("stage", "unit", "item_id", "doc_id", "length_bin")
     assert dropped.select(columns).rows() == [
@@ -89,18 +85,10 @@ def test_the_ledger_is_all_steps_with_the_length_bins_of_the_documents(tmp_path)
     assert set(record["inputs"]) == {str(path) for path in [domain.documents, *domain.dropped]}
 
 
-@pytest.mark.parametrize(
-    ("rows", "counts", "message"),
-    [
-        ([], [Flow("questions", 5, 4)], "step, questions: 1 counted as dropped, but 0 rows"),
-        (["a"], [Flow("chunks", 5, 5)], "step, questions: 0 counted as dropped, but 1 rows"),
-    ],
-    ids=["lost", "unit not counted"],
-)
-def test_a_step_whose_rows_are_not_what_it_counted_is_named(tmp_path, rows, counts, message):
-    domain = filled(Domain(tmp_path))
-    domain.step("step", [Dropped("step", "questions", name, "d0", "r") for name in rows], counts)
-    with pytest.raises(AssertionError, match=message):
+def test_a_step_whose_rows_are_not_what_it_counted_is_named(tmp_path):
+    domain = Domain(tmp_path)
+    domain.step("step", [], [Flow("questions", 5, 4)])
+    with pytest.raises(AssertionError, match="step, questions: 1 counted as dropped, but 0 rows"):
         domain.ledger()
     assert not (tmp_path / "attrition.parquet").exists()
 

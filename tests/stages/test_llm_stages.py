@@ -134,13 +134,6 @@ def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
     assert len(record["prompt_hash"]) == 64
 
 
-def test_a_second_job_starts_no_server_and_says_so(folder, caplog):
-    first = ask(folder)
-    with caplog.at_level("INFO", logger="psibench"):
-        assert ask(folder, base_url="http://127.0.0.1:9/v1").equals(first)
-    assert "4 items, 4 answered by the store, 0 requests asked" in caplog.text
-
-
 def test_requests_without_a_reply_fail_the_job_and_leave_no_table(folder):
     with pytest.raises(
         InputError, match=r"4 of 4 requests .* got no reply \(connection.*run again to ask the rest"

@@ -39,17 +39,6 @@ def run(*, source=SOURCE, passages=None, sample=SAMPLE, **more):
     return [read_table(paths[name], spec) for name, spec in zip(TABLES, specs, strict=True)]
 
 
-def test_a_duplicate_is_written_with_its_bin_language_and_domain():
-    documents, sampling, dropped = run()
-    assert documents.height == 6
-    assert sampling.select("n_seen", "n_sampled", "n_duplicates").rows()[0] == (7, 6, 1)
-    row = dropped.row(0, named=True)
-    assert {row["item_id"], row["detail"]} == {"d0", "again"}
-    assert row["detail"] in documents.get_column("_id")
-    assert (row["stage"], row["reason"]) == ("deduplicate", "exact_duplicate")
-    assert (row["language"], row["domain"], row["length_bin"]) == ("eng-Latn", "law", "0-50")
-
-
 def test_ids_get_their_prefix_also_where_something_was_left_out():
     long = "\n\n".join(" ".join(f"p{i}y{j}" for j in range(20)) for i in range(3)) + "\n\nend"
     with Path("a.jsonl").open("a") as file:
@@ -59,6 +48,7 @@ def test_ids_get_their_prefix_also_where_something_was_left_out():
     for name in ("item_id", "doc_id"):
         assert dropped[name].str.count_matches("law/").to_list() == [1] * dropped.height
     assert set(dropped["reason"]) == {"exact_duplicate", "passage_too_short"}
+    assert set(dropped.select("language", "domain").rows()) == {("eng-Latn", "law")}
 
 
 @pytest.mark.parametrize("unit", ["words", "tokens"])
