@@ -81,9 +81,7 @@ class BatchStandIn(FaultyStandIn):
         return json_response({"id": self._keep(fields["file"].file.read()), "object": "file"})
 
     async def _content(self, request: web.Request, _: Imperfections) -> web.Response:
-        known = self.files.get(request.match_info["id"])
-        if known is None:
-            return _refused("No such file.", 404)
+        known = self.files[request.match_info["id"]]
         return web.Response(body=known, content_type="application/octet-stream")
 
     async def _create(self, request: web.Request, faults: Imperfections) -> web.Response:

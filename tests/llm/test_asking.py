@@ -83,29 +83,18 @@ def test_a_reply_cut_off_before_its_bound_found_no_room_and_is_not_asked_again(
     assert stand_in.asked.total() == n_asked
 
 
-@pytest.mark.parametrize(("total", "output"), [(40, 30), (15, 5), (3, 5), (10**30, 5), ("x", 5)])
-def test_thinking_that_a_service_counts_in_the_total_alone_is_output(total, output):
-    told = {"input_tokens": 10, "output_tokens": 5, "total_tokens": total}
-    assert Usage.read(told) == Usage(10, output)
-
-
-def test_more_cached_tokens_than_the_prompt_has_are_none_at_the_full_price():
-    given = {"input_tokens": 10, "output_tokens": 4, "cached_input_tokens": 11}
-    assert Usage.read(given) == Usage(10, 4)
-    assert Usage.read(given | {"cached_input_tokens": 10}) == Usage(10, 4, 10)
-
-
-def test_a_reask_that_succeeds_is_found_again_without_asking(tmp_path):
-    stand_in = FaultyStandIn()
-    run = ask(items(40), tmp_path, server=stand_in, faults="malformed=0.4,seed=3")
-    reasked = [outcome for outcome in run.outcomes if outcome.n_reasks]
-    assert len(reasked) > 5
-    assert any(o.status == "ok" for o in reasked)
-    again = ask(items(40), tmp_path, server=FaultyStandIn())
-    assert {(o.item_id, o.status, o.n_reasks, o.usage) for o in again.outcomes} == {
-        (o.item_id, o.status, o.n_reasks, o.usage) for o in run.outcomes
-    }
-    assert again.totals.n_replies == 0
+@pytest.mark.parametrize(
+    ("told", "cached", "output"),
+    [
+        ({"total_tokens": 40}, 0, 30),  # thinking that a service counts in the total alone
+        ({"total_tokens": 3}, 0, 5),
+        ({"total_tokens": 10**30}, 0, 5),
+        ({"cached_input_tokens": 11}, 0, 5),  # more than the prompt has: at the full price
+        ({"cached_input_tokens": 10}, 10, 5),
+    ],
+)
+def test_what_else_a_service_tells_of_tokens_counts_if_it_can_be(told, cached, output):
+    assert Usage.read(told | {"input_tokens": 10, "output_tokens": 5}) == Usage(10, output, cached)
 
 
 def test_a_server_that_is_not_there_ends_the_run_with_plain_words(tmp_path):

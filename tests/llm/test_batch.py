@@ -8,6 +8,7 @@ import pytest
 from batch_helpers import Server, ask, batch_settings, records
 from faulty_standin import Imperfections
 from llm_helpers import COMPLETION, MODEL, PLAIN, files_text, items, request, stored, wait_for
+from llm_helpers import ask as ask_one_by_one
 from standin_batches import BatchStandIn
 
 from psibench.config.secrets import Secret
@@ -26,8 +27,6 @@ both_backends = pytest.mark.parametrize("backend", ["openai-batch", "stand-in"])
 
 
 def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(server, tmp_path):
-    from llm_helpers import ask as ask_one_by_one
-
     batched = ask(items(10), tmp_path / "batch", batch_settings(server.url))
     single = ask_one_by_one(items(10), tmp_path / "single")
     assert batched.by_item == single.by_item
@@ -91,14 +90,12 @@ def test_malformed_replies_are_asked_again_in_further_batches(server, tmp_path):
     run = ask(items(80), tmp_path, batch_settings(server.url, "malformed=0.4,seed=6"))
     assert run.error is None
     assert run.totals.n_replies == sum(1 + outcome.n_reasks for outcome in run.outcomes)
-    assert run.totals.n_replies == sum(outcome.n_replies for outcome in run.outcomes)
     assert len(stored(tmp_path)) == run.totals.n_replies == server.n_requests
     sizes = server.batch_sizes
     assert len(sizes) == 3  # once, and two re-asks
     assert sizes[0] == 80 > sizes[1] > sizes[2] > 0
     # 0.4 ** 3 of 80: about 5 stay malformed
     assert run.statuses["ok"] >= 70
-    assert run.statuses["ok"] + run.statuses.get("malformed", 0) == 80
 
 
 def test_what_an_expired_batch_answered_is_kept(server, tmp_path):
@@ -172,7 +169,6 @@ def http_error(status, **fields):
         (output_line(http_error(400, code="context_length_exceeded")), "http_400", "reject"),
         (output_line(http_error(429, code="insufficient_quota")), "http_429", "stop"),
         (output_line({"status_code": 0, "request_id": "", "body": {}}), "http_0", "retry"),
-        (output_line({"status_code": 200, "body": {}}), "no_choices", "retry"),
         (output_line(), "no_response", "retry"),
         (output_line(error={"message": "odd"}), "batch_error", "retry"),
         (
@@ -193,9 +189,7 @@ def test_a_line_without_a_completion_is_a_failure(line, reason, verdict):
 
 
 def test_requests_that_all_fail_end_the_run(server, tmp_path):
-    chosen = batch_settings(
-        server.url, "server_error=1", max_tries=1, give_up_after=5, batch={"max_requests": 5}
-    )
+    chosen = batch_settings(server.url, "server_error=1", max_tries=1, give_up_after=5)
     run = ask(items(20), tmp_path, chosen)
     assert isinstance(run.error, InputError)
     assert "requests failed in a row" in str(run.error)
@@ -270,7 +264,6 @@ def test_batches_too_long_for_the_servers_queue_are_halved(server, tmp_path):
     ("backend", "faults"),
     [
         ("stand-in", "server_error=0.7,rate_limited=0.3,echo_key=1"),
-        ("openai-batch", "server_error=0.5,rate_limited=0.5,echo_key=1"),
         ("openai-batch", "fail_batch=1,echo_key=1"),
         ("openai-batch", "batch_http_error=1,echo_key=1"),
     ],

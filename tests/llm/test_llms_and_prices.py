@@ -50,7 +50,6 @@ def test_a_model_is_served_up_to_the_day_before_it_is_retired(today, said):
     [
         {"backend": "file", "model": "file/x"},
         {"backend": "file", "model": "x", "file": "a.jsonl"},
-        {"file": "a.jsonl"},
         {"model": "file/x"},
     ],
 )
@@ -100,14 +99,10 @@ def test_every_shipped_model_has_room_for_a_reply_and_nothing_its_server_refuses
         ({"headers": {"Authorization": "Bearer x"}}, "Authorization is a secret"),
         ({"headers": {"Ocp-Apim-Subscription-Key": "x"}}, "Subscription-Key is a secret"),
         ({"headers": {"Cookie": "x"}}, "Cookie is a secret"),
-        ({"headers": {"X Y": "x"}}, "'X Y': a name or value that no HTTP header has"),
-        ({"headers": {"X-Y": "x\n"}}, "'X-Y': a name or value that no HTTP header has"),
         ({"model": "stand-in/rules"}, "models of the stand-in"),
         ({"backend": "stand-in"}, "models of the stand-in"),
         ({"backend": "vllm", "base_url": "http://localhost:8000/v1"}, "use backend 'openai'"),
         ({"budget_usd": 1.0}, "needs sampling.max_output_tokens"),
-        ({"api_key": "x"}, "Extra inputs"),
-        ({"asking": {"concurrency": 0}}, "greater than or equal to 1"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changes, words):
@@ -132,13 +127,9 @@ def test_a_variable_that_is_not_set_is_told_with_the_config_key_that_names_it(mo
 
 # Money
 
-DAY = date(2026, 1, 1)
-
 
 def test_cached_input_and_batches_cost_less():
-    price = Price(
-        input_usd=1.0, output_usd=4.0, cached_input_usd=0.1, batch_share=0.5, as_of="2026-01-01"
-    )
+    price = Price(**PRICE, cached_input_usd=0.1, batch_share=0.5)
     usage = Usage(1_000_000, 0, cached_input_tokens=400_000)
     assert price.cost(usage) == pytest.approx(0.64)  # 0.6 x 1 + 0.4 x 0.1
     assert price.cost(usage, is_batch=True) == pytest.approx(0.32)
@@ -146,7 +137,7 @@ def test_cached_input_and_batches_cost_less():
 
 def test_the_entry_that_fits_closest_is_the_price_and_none_an_error():
     names = {"gpt-*": 1.0, "gpt-x": 2.0, "gpt-x-*": 3.0}
-    prices = {n: Price(input_usd=usd, output_usd=0.0, as_of=DAY) for n, usd in names.items()}
+    prices = {name: Price(**PRICE | {"input_usd": usd}) for name, usd in names.items()}
     found = [price_of(name, prices).input_usd for name in ("gpt-x", "gpt-x-mini", "gpt-y")]
     assert found == [2.0, 3.0, 1.0]
     with pytest.raises(

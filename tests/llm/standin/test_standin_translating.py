@@ -79,18 +79,12 @@ def test_each_fault_looks_as_it_does_in_real_replies(fault, expected):
     assert (translated(text) == expected.format(made=made, text=text)) == (fault != "prefix")
 
 
-def test_a_refusal_names_what_was_to_be_translated():
-    refusals = [refusal.format(kind="question", language=LATIN) for refusal in REFUSALS]
-    assert translated(with_fault("refusal"), kind="question") in refusals
-
-
 @pytest.mark.parametrize(
     ("text", "language", "verdict"),
     [
         *((refusal.format(kind="passage", language=RTL), RTL, "refusal") for refusal in REFUSALS),
         (REFUSALS[0].format(kind="passage").replace("'", "’"), LATIN, "refusal"),
         (ACCENTED.translate("I'm sorry, but I cannot translate this."), LATIN, "translation"),
-        (ARABIC.translate(SOURCE), RTL, "translation"),
         ("Translation:\n" + ACCENTED.translate(SOURCE), LATIN, "translation"),
         (SOURCE, LATIN, "untranslated"),
     ],
