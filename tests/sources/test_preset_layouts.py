@@ -152,10 +152,7 @@ def lay_out(name, files, configs):
         (root / "README.md").write_text(f"---\n{yaml.safe_dump({'configs': listed})}---\n")
 
 
-SOURCES = [part for part in preset_parts() if "layout" not in part]
-
-
-@pytest.mark.parametrize("part", SOURCES, ids=named)
+@pytest.mark.parametrize("part", [p for p in preset_parts() if "layout" not in p], ids=named)
 def test_a_preset_reads_the_files_that_it_means_of_its_dataset(part):
     name = named(part)
     columns, paths, configs = next(

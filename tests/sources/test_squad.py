@@ -59,25 +59,16 @@ def test_a_span_that_does_not_match_is_refused_with_file_and_record(write, answe
 
 
 @pytest.mark.parametrize(
-    ("value", "place"),
+    ("wrong", "place"),
     [
-        ({"data": [{}]}, "s.json: data[0]: not SQuAD format (KeyError: 'paragraphs')"),
-        ({"data": [{"paragraphs": [{"context": "a"}, {}]}]}, "data[0].paragraphs[1]: not SQuAD"),
-        (
-            {"data": [{"paragraphs": [paragraph("Ada", question("q", None))]}]},
-            "data[0].paragraphs[0] id q: field 'question' is null, expected text",
-        ),
-        (
-            {"data": [{"paragraphs": [paragraph("Ada", question(None))]}]},
-            "data[0].paragraphs[0]: field 'id' is null, expected text",
-        ),
+        ({}, "data[0].paragraphs[1]: not SQuAD format (KeyError: 'context')"),
+        (paragraph("Ada", question("q", None)), "[1] id q: field 'question' is null, expected"),
+        (paragraph("Ada", question(None)), "data[0].paragraphs[1]: field 'id' is null, expected"),
     ],
 )
-def test_json_that_is_not_squad_is_refused_with_its_place(tmp_path, monkeypatch, value, place):
-    monkeypatch.chdir(tmp_path)
-    Path("s.json").write_text(json.dumps(value))
-    message = refusal("s.json")
-    assert message.startswith("s.json")
+def test_json_that_is_not_squad_is_refused_with_its_place(write, wrong, place):
+    message = refusal(write(paragraph("a"), wrong))
+    assert message.startswith("s.json: data[0]")
     assert place in message
 
 
