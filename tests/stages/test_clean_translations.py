@@ -2,8 +2,6 @@
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.tables import Provenance, read_provenance, read_table, write_table
@@ -114,11 +112,9 @@ class Domain:
         )
         return self.read("translated", TRANSLATED)
 
-    def judge(self, verdict=lambda item: True):
+    def judge(self):
         suspects = self.read("refusal_suspects", REFUSAL_SUSPECTS)
-        verdicts = suspects.select("_id", "item_id", "kind").with_columns(
-            pl.Series("is_refusal", [verdict(i) for i in suspects["item_id"]], dtype=pl.Boolean)
-        )
+        verdicts = suspects.select("_id", "item_id", "kind").with_columns(is_refusal=True)
         self.write("verdicts", verdicts, REFUSAL_VERDICTS)
 
     def clean(self, *, judged=True, relocate=False, outliers=None):
@@ -285,49 +281,3 @@ def test_queries_keep_everything_of_the_original_but_their_text(tmp_path):
     # the original's own span is as before
     row = ([4, 9], [0, len(SENTENCE)], "", [0, original.index(" It is")])
     assert located.select(columns).row(0) == row
-
-
-@settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    faults=st.lists(
-        st.sampled_from(["", "lost", "refusal", "english", "twice", "prefix"]),
-        min_size=2,
-        max_size=8,
-    ),
-    query_faults=st.lists(st.sampled_from(["", "lost", "refusal"]), min_size=8, max_size=8),
-    verdicts=st.lists(st.sampled_from([True, False, None]), min_size=2, max_size=2),
-)
-def test_whatever_goes_wrong_the_ledger_balances_and_the_tables_agree(
-    tmp_path_factory, faults, query_faults, verdicts
-):
-    texts = {
-        "": SENTENCE,
-        "lost": None,
-        "refusal": REFUSAL,
-        "english": "The river flows through the town and into the sea.",
-        "twice": f"{SENTENCE} {SENTENCE} {SENTENCE}",
-        "prefix": f"Translation:\n{SENTENCE}",
-    }
-    documents = {0: [SENTENCE]} | {i: [texts[f]] for i, f in enumerate(faults, start=1)}
-    queries = asked(1) | {
-        i: [{"": "Куда впадает эта река?"}.get(fault, texts[fault])]
-        for i, fault in enumerate(query_faults[: len(faults)], start=1)
-    }
-    domain = Domain(tmp_path_factory.mktemp("domain"), documents, queries)
-    domain.mark()
-    domain.judge(lambda item: verdicts[int(item[1:]) % 2])
-    corpus, left, qrels = domain.clean(outliers={"low": 3.0, "high": 50.0}, relocate="sentences")
-    for stage in ("mark", "clean"):
-        domain.balance(stage)
-    ids, query_ids = set(corpus["_id"]), set(left["_id"])
-    assert set(left["pos_corpus_id"]) <= ids
-    assert sorted(qrels.rows()) == sorted((q, f"d{q[1:]}", 1) for q in query_ids)
-    gone = domain.reasons("mark") | domain.reasons("clean")
-    assert {item for unit, item in gone if unit == "documents"} == {
-        f"d{i}" for i in documents
-    } - ids
-    assert {item for unit, item in gone if unit == "queries"} == {
-        f"q{i}" for i in queries
-    } - query_ids

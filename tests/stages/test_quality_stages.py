@@ -57,11 +57,17 @@ def test_a_sample_has_documents_of_every_domain_and_length_beside_their_translat
 HUMAN = "language,domain,doc_id,fluency,accuracy,completeness,style\n"
 
 
-def assess(tmp_path, human=()):
-    """Two languages, two documents each; German grades 4 and 5, no usable reply on French b."""
+GIVEN = {
+    "deu-Latn": {"a": [5, 5, 5, 5], "b": [3, 4, 5, 4], "c": [None] * 4},  # c: no usable reply
+    "fra-Latn": {"a": [2, 2, 2, 2]},
+}
+
+
+def assess(tmp_path, *human):
+    """What the model graded, and rows of files with people's grades of domain law."""
     paths = []
-    for language, given in (("deu-Latn", [4, 5]), ("fra-Latn", [3, None])):
-        rows = [(f"law/{d}", "law", d, "Q1", *[g] * 4) for d, g in zip("ab", given, strict=True)]
+    for language, given in GIVEN.items():
+        rows = [(f"law/{d}", "law", d, "Q1", *four) for d, four in given.items()]
         schema = dict.fromkeys(("_id", "domain", "doc_id", "length_bin"), pl.String)
         schema |= dict.fromkeys(DIMENSIONS, pl.Int32)
         frame = pl.DataFrame(rows, schema=schema, orient="row")
@@ -71,25 +77,36 @@ def assess(tmp_path, human=()):
     for place, text in enumerate(human):
         files.append(tmp_path / f"human{place}.csv")
         files[-1].write_text(HUMAN + text)
-    names = ("quality", "agreement")
-    outputs = {name: tmp_path / f"{name}.parquet" for name in names}
-    run_quality(languages=["deu-Latn", "fra-Latn"], grades=paths, human=files, **outputs)
-    specs = (TRANSLATION_QUALITY, TRANSLATION_AGREEMENT)
-    return [read_table(outputs[n], spec) for n, spec in zip(names, specs, strict=True)]
+    specs = {"quality": TRANSLATION_QUALITY, "agreement": TRANSLATION_AGREEMENT}
+    outputs = {name: tmp_path / f"{name}.parquet" for name in specs}
+    run_quality(languages=list(GIVEN), grades=paths, human=files, **outputs)
+    return [read_table(outputs[name], spec) for name, spec in specs.items()]
 
 
 def test_people_are_compared_and_a_document_outside_the_sample_is_counted(tmp_path, caplog):
-    text = "deu-Latn,law,a,5,4,4,4\ndeu-Latn,law,gone,1,1,1,1\nfra-Latn,law,b,5,5,5,5\n"
-    quality, agreement = assess(tmp_path, [text])
+    german = ("a,4,5,3,5", "b,3,2,5,4", "c,1,1,1,1", "gone,1,1,1,1")
+    rows = [f"deu-Latn,law,{row}\n" for row in german] + ["fra-Latn,law,a,2,2,2,5\n"]
+    quality, agreement = assess(tmp_path, "".join(rows))
     whole = quality.filter(domain="all", length_bin="all", dimension="overall")
     assert whole.select("language", "n", "n_unjudged", "mean").rows() == [
-        ("deu-Latn", 2, 0, 4.5),
-        ("fra-Latn", 1, 1, 3.0),
-        ("all", 3, 1, 4.0),
+        ("deu-Latn", 2, 1, 4.5),
+        ("fra-Latn", 1, 0, 2.0),
+        ("all", 3, 1, 11 / 3),
     ]
-    row = agreement.filter(language="all", dimension="fluency").row(0, named=True)
-    assert (row["n"], row["n_unmatched"], row["mae"]) == (1, 2, 1.0)
-    assert "1 of 3 documents are not in the quality sample" in caplog.text
+
+    def row_of(language, dimension):
+        return agreement.filter(language=language, dimension=dimension).row(0)[2:]
+
+    # fluency, German: |4 - 5|, |3 - 3|
+    assert row_of("deu-Latn", "fluency") == (2, 2, 1.0, 0.5, 3.5, 4.0)
+    # accuracy, German: |5 - 5|, |2 - 4|
+    assert row_of("deu-Latn", "accuracy") == (2, 2, 0.5, 1.0, 3.5, 4.5)
+    # overall, German: |4.25 - 5|, |3.5 - 4|
+    assert row_of("deu-Latn", "overall") == (2, 2, 1.0, 0.625, 3.875, 4.5)
+    # the four together, all languages: 12 pairs; differences 1 0 2 0, 0 2 0 0, 0 0 0 3
+    assert row_of("all", "all")[:4] == (12, 8, 9 / 12, 8 / 12)
+    assert list(dict.fromkeys(agreement["language"])) == ["all", "deu-Latn", "fra-Latn"]
+    assert "1 of 5 documents are not in the quality sample" in caplog.text
     assert "the first: deu-Latn, law, gone" in caplog.text
     inputs = read_provenance(tmp_path / "agreement.parquet")["inputs"]
     assert any(path.endswith("human0.csv") for path in inputs)
@@ -101,4 +118,4 @@ def test_a_file_about_no_document_of_the_sample_is_refused(tmp_path):
         "the first: deu-Latn, sports, a"
     )
     with pytest.raises(InputError, match=said):
-        assess(tmp_path, ["deu-Latn,law,a,5,4,4,4\n", "deu-Latn,sports,a,1,1,1,1\n"])
+        assess(tmp_path, "deu-Latn,law,a,5,4,4,4\n", "deu-Latn,sports,a,1,1,1,1\n")
