@@ -2,10 +2,7 @@
 
 import random
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from psibench.llm.standin.rules import HANDLERS, JUDGES, Task, by_words, judge_of
+from psibench.llm.standin.rules import HANDLERS, JUDGES, Task, judge_of
 
 PIER = "The stone pier of Vardo protected fishing boats. Dutch merchants paid for it in time."
 NAMES = sorted(JUDGES)  # rare, rules, sentence
@@ -35,19 +32,3 @@ def test_a_rare_word_that_is_missing_or_alone_weighs_most_for_the_judge_of_rare_
     query = "water time call Vardo"
     assert grades(query, "Time to call for water.") == [1, 3, 3]  # 2.65 of 7.62; three of four
     assert grades(query, "The pier of Vardo") == [2, 1, 1]  # 4.96 of 7.62; one of four
-
-
-@given(
-    st.lists(st.sampled_from(PIER.split()), max_size=6).map(" ".join),
-    st.lists(st.sampled_from([*PIER.split(), "opera.", "volcano."]), max_size=12).map(" ".join),
-)
-def test_a_share_lies_between_0_and_1_and_a_sentence_has_no_more_than_its_text(query, text):
-    words, sentence, rare = (JUDGES[name](query, text) for name in ("rules", "sentence", "rare"))
-    assert 0 <= sentence <= words <= 1
-    assert 0 <= rare <= 1
-    assert (rare == 0) == (words == 0)
-    assert (rare == 1) == (words == 1)
-
-
-def test_a_name_that_is_no_judge_judges_by_words_as_ever():
-    assert judge_of("gpt-x") is judge_of("stand-in/other") is by_words
