@@ -84,13 +84,6 @@ class SlurmProject(Project):
                 if job.state not in FINAL:
                     slurm_command("scancel", job.number)
 
-    def snakemake(self, *arguments: str) -> list[str]:
-        return [
-            *(sys.executable, "-m", "snakemake", "-s", str(self.repository / "Snakefile")),
-            *("--directory", str(self.folder), "--configfile", str(self.folder / "config.yaml")),
-            *arguments,
-        ]
-
     def wait_for_parts(self, n: int = 2) -> None:
         """Wait until the running job has stored ``n`` parts."""
         stored = self.folder / "store" / "embeddings"

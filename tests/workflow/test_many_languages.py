@@ -16,7 +16,7 @@ from psibench.tables.build_schemas import (
 )
 from psibench.tables.domains import OfDomain
 from psibench.tables.ledger import check_balance
-from psibench.tables.schemas import ATTRITION, CORPUS, LANGUAGE_AVERAGES, PSI_TABLE, QRELS, QUERIES
+from psibench.tables.schemas import ATTRITION, CORPUS, LANGUAGE_AVERAGES, PSI_TABLE, QUERIES
 
 SENTENCES = {
     "eng-Latn": "The {a} keeper counted {b} barrels. Rain fell over the {c} harbour all night.",
@@ -129,30 +129,6 @@ def test_every_pair_has_rows_of_its_own_and_of_its_domains(made: Project) -> Non
     averages = table(made, "language_averages.parquet", LANGUAGE_AVERAGES).filter(evidence="all")
     assert set(averages.get_column("setting")) == {"monolingual", "cross-lingual"}
     assert averages.filter(setting="monolingual").get_column("n_languages").to_list() == [3]
-
-
-def test_translations_share_ids_judgements_and_the_originals_positions(made: Project) -> None:
-    for domain in DOMAINS:
-        english, pseudo = (
-            data(made, language, domain, "queries", QUERIES)
-            for language in ("eng-Latn", "qps-Latn")
-        )
-        joined = pseudo.join(english, on="_id", suffix="_original", validate="1:1")
-        assert 0 < joined.height == pseudo.height <= english.height
-        for name in ("pos_char_span", "pos_char_length", "pos_token_length", "pos_corpus_id"):
-            assert joined[name].to_list() == joined[f"{name}_original"].to_list()
-        assert not set(pseudo["text"]) & set(english["text"])
-        corpus = data(made, "qps-Latn", domain, "corpus", CORPUS)
-        qrels = data(made, "qps-Latn", domain, "qrels", QRELS)
-        assert set(qrels["query-id"]) == set(pseudo["_id"])
-        assert set(qrels["corpus-id"]) <= set(corpus["_id"])
-        texts = dict(corpus.select("_id", "text").iter_rows())
-        located = pseudo.filter(pl.col("located_char_span").is_not_null())
-        assert located.height > pseudo.height / 2
-        for row in located.iter_rows(named=True):
-            start, end = row["located_char_span"]
-            assert row["pos_translated_char_length"] == len(texts[row["pos_corpus_id"]])
-            assert texts[row["pos_corpus_id"]][start:end].strip()
 
 
 def test_what_a_translation_loses_is_in_the_ledger(made: Project) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
-from workflow_project import Project, planned_jobs, save_checkpoint
+from workflow_project import Project, planned_jobs, save_checkpoint, write_squad
 
-from psibench.tables import read_provenance
 from psibench.tables.stage import read_stages
 
 MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1}
@@ -55,17 +54,6 @@ def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Proj
     assert "runs/bm25/" not in said
 
 
-def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:
-    record = read_provenance(finished.folder / "results" / "psi_table.parquet")
-    assert record is not None
-    assert record["queries_by"] == "people"
-    assert set(record["revisions"]) == {"model:bm25", "model:one", "model:two"}
-    part = next((finished.folder / "results/tiny/tables").glob("*.psi.parquet"))
-    part_record = read_provenance(part)
-    assert part_record is not None
-    assert part_record["params"]["settings"]["min_bucket_size"] == 5
-
-
 def test_cutting_the_work_differently_reruns_nothing(project: Project) -> None:
     config = project.read_config()
     config["encoding"]["tokens_per_part"] = 512
@@ -80,9 +68,7 @@ def test_editing_the_source_reruns_everything_and_encodes_only_the_new_text(
     source = project.folder / "squad.json"
     source.write_text(source.read_text().replace("name3 ", "name3 what "))
     assert project.planned()["build"] == 1
-    # The answers move with the text: the file is made anew with one context changed.
-    from workflow_project import write_squad
-
+    # The answers move with the text: the file is made anew with a further context.
     write_squad(source, n_contexts=31)
     project.run("results/psi_table.csv")
     log = (project.folder / "logs/tiny/encode/one/eng-Latn.log").read_text()

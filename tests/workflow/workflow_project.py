@@ -159,12 +159,15 @@ class Project:
     def read_config(self) -> dict[str, Any]:
         return yaml.safe_load((self.folder / "config.yaml").read_text())
 
-    def command(self, *arguments: str) -> list[str]:
+    def snakemake(self, *arguments: str) -> list[str]:
         return [
             *(sys.executable, "-m", "snakemake", "-s", str(self.repository / "Snakefile")),
             *("--directory", str(self.folder), "--configfile", str(self.folder / "config.yaml")),
-            *("--cores", "2", *arguments),
+            *arguments,
         ]
+
+    def command(self, *arguments: str) -> list[str]:
+        return self.snakemake("--cores", "2", *arguments)
 
     def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         command = self.command(*arguments)
