@@ -1,9 +1,8 @@
 import polars as pl
-import pytest
 
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import evidence_positions
-from psibench.metrics.statistics import benchmark_statistics, bucket_counts, position_histogram
+from psibench.metrics.statistics import bucket_counts, position_histogram
 
 
 def queries(*spans) -> pl.DataFrame:
@@ -18,26 +17,6 @@ def queries(*spans) -> pl.DataFrame:
             "target_position": pl.Series([None] * len(spans), dtype=pl.String),
         }
     )
-
-
-def test_counts_and_lengths_are_those_of_the_tables():
-    corpus = pl.DataFrame({"word_count": [2, 4, 6], "token_length": [3, 5, 10]})
-    asked = queries((0, 1), (5, 6)).with_columns(text=pl.Series(["a b", "a b c d"]))
-    qrels = pl.DataFrame({"query-id": ["q0", "q1", "q1"]})
-    values = benchmark_statistics(corpus, asked, qrels)
-    assert values == {
-        "n_queries": 2.0,
-        "query_words_mean": 3.0,
-        "query_words_std": 1.0,  # of the population
-        "n_passages": 3.0,
-        "passage_words_min": 2.0,
-        "passage_words_mean": 4.0,
-        "passage_words_max": 6.0,
-        "passage_words_std": pytest.approx((8 / 3) ** 0.5),
-        "passage_tokens_mean": 6.0,
-        "passage_tokens_max": 10.0,
-        "positives_per_query_mean": 1.5,
-    }
 
 
 def test_relative_bins_are_right_closed_as_those_of_the_bucket_scheme():

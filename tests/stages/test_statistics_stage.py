@@ -42,8 +42,11 @@ def asked(texts, *, located=None) -> pl.DataFrame:
 
 
 def judged(queries) -> pl.DataFrame:
-    rows = [{"query-id": name, "corpus-id": "d0", "score": 1} for name in queries["_id"]]
-    return frame(QRELS, rows)
+    """The document of each, and of the first one another."""
+    pairs = [(name, "d0") for name in queries["_id"]] + [
+        (name, "d1") for name in queries["_id"][:1]
+    ]
+    return frame(QRELS, [{"query-id": q, "corpus-id": d, "score": 1} for q, d in pairs])
 
 
 def run(tmp_path, domains, *, language="eng-Latn"):
@@ -119,6 +122,12 @@ def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
     assert quartiles == [2.0, 3.5, 5.0, 6.5, 8.0]
     assert (law["share_of_documents"], law["share_of_queries"]) == (4 / 5, 2 / 5)
     assert (whole["n_passages"], whole["n_queries"]) == (5.0, 5.0)
+    words = [law[f"passage_words_{name}"] for name in ("min", "mean", "max", "std")]
+    assert words == [1.0, 4.0, 7.0, 5**0.5]  # 1 3 5 7, the deviation of the population
+    assert (law["query_words_mean"], law["query_words_std"]) == (3.0, 0.0)
+    assert (whole["query_words_mean"], whole["query_words_std"]) == (1.8, pytest.approx(0.96**0.5))
+    assert (law["positives_per_query_mean"], whole["positives_per_query_mean"]) == (1.5, 7 / 5)
+    assert whole["passage_tokens_max"] == 10.0
     assert (whole["passage_tokens_mean"], whole["passage_tokens_median"]) == (6.0, 6.0)
     assert whole["share_of_documents"] == whole["share_of_queries"] == 1.0
     assert law["query_chars_mean"] == pytest.approx((11 + 8) / 2)
