@@ -100,8 +100,6 @@ def test_chunks_do_not_depend_on_the_batch(load_tiny, checkpoint, request):
         ({"late_chunking": {"tokens": 16, "overlap": 12}}, "leaves no step"),
         ({"late_chunking": CHUNKS, "architecture": "nv-embed"}, "nv-embed exclude each other"),
         ({"calibrate": {}, "scoring": "maxsim"}, "calibrate and scoring: maxsim"),
-        ({"calibrate": {"strength": 1.5}}, "less than or equal to 1"),
-        ({"windows": WINDOWS | {"pool": "sum"}}, "'max' or 'mean'"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(fields, found):

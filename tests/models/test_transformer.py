@@ -50,15 +50,6 @@ def test_token_vectors_are_unit_hidden_states_without_special_tokens(load_tiny):
     np.testing.assert_allclose(vectors[0], unit(hidden[1:-1]), atol=1e-6)
 
 
-def test_token_vectors_leave_out_the_prompt_but_see_it(load_tiny):
-    plain, prompted = (
-        load_tiny(scoring="maxsim", document_prompt=prompt) for prompt in ("", "w7 w8 ")
-    )
-    (without,), (with_prompt,) = (vectors_of(e, ["w1 w2"]) for e in (plain, prompted))
-    assert with_prompt.shape == without.shape == (2, 32)
-    assert np.abs(with_prompt - without).max() > 1e-3
-
-
 def test_fingerprint_changes_with_what_decides_the_vectors(load_tiny):
     windows = {"tokens": 16, "overlap": 4}
     entries = [

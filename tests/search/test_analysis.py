@@ -30,8 +30,6 @@ def test_english_terms_are_those_of_bm25s_with_its_stop_words_and_the_english_st
     [
         # Stop words (la, de, los) go, endings too.
         ("spa-Latn", "La historia de los gatos", ["histori", "gat"]),
-        ("deu-Latn", "Die Katzen jagten die Mäuse", ["katz", "jagt", "maus"]),
-        ("rus-Cyrl", "Кошки ловят мышей", ["кошк", "лов", "мыш"]),
         ("nob-Latn", "Kattene og hundene", ["katt", "hund"]),  # by the name of the macrolanguage
         # No Arabic stop words in bm25s; article and feminine ending go by the stemmer.
         ("ara-Arab", "المكتبة في المدينة", ["مكتب", "في", "مدين"]),
@@ -39,7 +37,6 @@ def test_english_terms_are_those_of_bm25s_with_its_stop_words_and_the_english_st
         ("kor-Kore", "그 고양이가 잔다", ["고양이가", "잔다"]),
         # A language that neither library knows: words of two or more characters.
         ("swh-Latn", "Paka a wanalala", ["paka", "wanalala"]),
-        ("qps-Latn", "The cats", ["the", "cats"]),
     ],
 )
 def test_stemmer_and_stop_words_are_those_of_the_language(language, text, expected):
