@@ -132,6 +132,13 @@ def test_order_of_rows_has_no_influence(seed):
     assert shuffled.equals(ranking_metrics(run, qrels))
 
 
+def test_a_positive_found_twice_is_refused():
+    run = ranked(q=["a", "d"])
+    doubled = pl.concat([run, run.with_columns(rank=pl.col("rank") + 2)])
+    with pytest.raises(InputError, match="the same document twice to query 'q'"):
+        ranking_metrics(doubled, judged(("q", "d", 1)))
+
+
 def test_a_pair_judged_twice_is_refused():
     with pytest.raises(InputError, match=r"judge document 'd' 2 times for query 'q'"):
         ranking_metrics(ranked(), judged(("q", "d", 1), ("q", "d", 2)))
