@@ -235,13 +235,6 @@ def test_a_write_that_fails_halfway_leaves_no_trace(tmp_path, monkeypatch):
     assert store.get(KEYS[2]) == answer(2)
 
 
-def test_short_writes_are_continued(tmp_path, monkeypatch):
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:7]))
-    begun(tmp_path, [0, 1])
-    assert found(tmp_path) == [0, 1]
-
-
 @pytest.mark.parametrize(("every_s", "n_calls"), [(0, 3), (3600, 0)])
 def test_answers_are_made_durable_at_the_chosen_cadence(tmp_path, monkeypatch, every_s, n_calls):
     calls = []

@@ -38,16 +38,6 @@ def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
         assert second.by_item[item.id] == replace(first.by_item[item.id], n_replies=0)
 
 
-def test_outcomes_of_items_before_a_broken_one_are_kept(tmp_path):
-    def broken():
-        yield from items(5)
-        raise KeyError("row 5")
-
-    run = ask(broken(), tmp_path)
-    assert len(run.outcomes) == 5
-    assert isinstance(run.error, KeyError)
-
-
 @pytest.mark.parametrize(
     ("fault", "status", "reason"),
     [

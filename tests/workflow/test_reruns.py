@@ -8,6 +8,7 @@ from pathlib import Path
 
 from workflow_project import Project, planned_jobs, save_checkpoint, write_squad
 
+from psibench.tables import read_provenance
 from psibench.tables.stage import read_stages
 
 MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1}
@@ -52,6 +53,15 @@ def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Proj
     said = project.dry_run()
     assert planned_jobs(said) == chain | COLLECTED
     assert "runs/bm25/" not in said
+
+
+def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:
+    results = finished.folder / "results"
+    record = read_provenance(results / "psi_table.parquet")
+    assert record["queries_by"] == "people"
+    assert set(record["revisions"]) == {"model:bm25", "model:one", "model:two"}
+    part = read_provenance(next((results / "tiny/tables").glob("*.psi.parquet")))
+    assert part["params"]["settings"]["min_bucket_size"] == 5
 
 
 def test_cutting_the_work_differently_reruns_nothing(project: Project) -> None:
