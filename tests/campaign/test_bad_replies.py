@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 from aiohttp import web
-from llm_helpers import ScriptedServer, ask, items, settings, shorten_pauses
+from llm_helpers import ScriptedServer, ask, items, settings, short_pauses  # noqa: F401
 
 from psibench.llm import batch as batches
 from psibench.llm import connection
@@ -18,11 +18,6 @@ from psibench.llm.standin.server import serving
 from psibench.llm.usage import Usage
 
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_pauses(monkeypatch.setattr)
 
 
 class Flood(ScriptedServer):

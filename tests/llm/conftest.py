@@ -1,11 +1,6 @@
 import pytest
 from batch_helpers import Server
-from llm_helpers import shorten_pauses
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_pauses(monkeypatch.setattr)
+from llm_helpers import short_pauses  # noqa: F401 - a fixture
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 from faulty_standin import FaultyStandIn, Imperfections
 from openai import _base_client
@@ -156,6 +157,11 @@ def shorten_pauses(set_attribute=setattr) -> None:
     """Let the openai client try again almost at once."""
     set_attribute(_base_client, "INITIAL_RETRY_DELAY", 0.01)
     set_attribute(_base_client, "MAX_RETRY_DELAY", 0.05)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_pauses(monkeypatch.setattr)
 
 
 def start_job(settings: LlmSettings, store, n_items: int):

@@ -1,8 +1,8 @@
-"""Which of some texts another one holds, or is held by."""
+"""Which of some texts another one holds or is held by, and how much of a text was seen."""
 
 import pytest
 
-from psibench.text.near_duplicates import KnownTexts
+from psibench.text.near_duplicates import KnownTexts, SeenText
 
 LONG = "one two three four five six seven eight nine ten"  # 6 shingles of five words
 
@@ -25,3 +25,19 @@ LONG = "one two three four five six seven eight nine ten"  # 6 shingles of five 
 )
 def test_overlap_is_what_is_shared_over_the_smaller_set(known, text, overlap):
     assert KnownTexts(known).overlap(text) == pytest.approx(overlap)
+
+
+def test_the_share_is_that_of_the_texts_own_shingles():
+    seen = SeenText()
+    seen.remember("one two three four five six")
+    # shingles: "one ... five" (seen), "two ... seven" (new)
+    assert seen.share("One, two three four five seven!") == 0.5
+    assert seen.share("one two three four five six") == 1.0
+    assert seen.share("five six") == 0.0
+
+
+def test_a_text_pieced_together_from_several_is_seen():
+    seen = SeenText()
+    seen.remember("one two three four five")
+    seen.remember("two three four five six")
+    assert seen.share("one two three four five six") == 1.0
