@@ -29,15 +29,6 @@ def values(table, **place) -> dict[str, tuple]:
     return {row["dimension"]: (row["n"], row["mean"], row["sd"]) for row in kept.to_dicts()}
 
 
-def test_the_same_number_is_drawn_from_each_stratum_and_long_documents_are_in_the_last():
-    lengths = {f"d{n:02d}": n * 100 for n in range(1, 41)}  # 100 to 4,000 tokens
-    drawn = draw_quality_sample(documents(lengths), domain="law", per_stratum=3, seed=1)
-    assert drawn["length_bin"].to_list() == ["Q1"] * 3 + ["Q2"] * 3 + ["Q3"] * 3 + ["Q4"] * 3
-    assert drawn["_id"].to_list() == [f"law/{name}" for name in drawn["doc_id"]]
-    for name, stratum in drawn.select("doc_id", "length_bin").iter_rows():
-        assert stratum == f"Q{min(4, -(-lengths[name] // 512))}"
-
-
 def test_the_draw_depends_on_seed_and_ids_and_not_on_order_or_other_documents():
     frame = documents({f"d{n}": 100 for n in range(50)})
     first = draw_quality_sample(frame, domain="law", per_stratum=5, seed=1)
