@@ -7,7 +7,6 @@ from language_tables import DOCUMENTS, QUESTIONS, write_texts
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
 from psibench.encode.job import run_encode
-from psibench.errors import InputError
 from psibench.search.runs import run_lexical_search, run_vector_search
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import ENCODINGS, RUN
@@ -133,13 +132,6 @@ def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
         record = read_provenance(tmp_path / name)
         assert record["revisions"]["model:m"].startswith("sha256:")
         assert record["queries_by"] == "people"
-
-
-def test_search_without_the_store_says_what_to_do(tmp_path):
-    encode(tmp_path, STATIC)
-    (tmp_path / "store").rename(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="have no vectors here"):
-        search(tmp_path, STATIC)
 
 
 def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_path):

@@ -77,6 +77,10 @@ EXPECTED = [
 def test_files_per_domain_are_ranked_and_take_the_benchmarks_ids(tmp_path, prefix):
     per_domain(tmp_path, prefix=prefix)
     assert imported(tmp_path, "{domain}.trec") == EXPECTED
+    record = read_provenance(tmp_path / "run.parquet")
+    assert (record["stage"], record["queries_by"]) == ("import_run", "people")
+    assert record["inputs"][f"{tmp_path}/game.trec"].startswith("sha256:")
+    assert record["params"]["path"] == f"{tmp_path}/{{domain}}.trec"
 
 
 def whole(extra=()):
@@ -122,13 +126,3 @@ def test_positives_are_called_what_the_documents_language_calls_them(tmp_path):
     assert imported(tmp_path, "{domain}.trec", asked=named, judged=ASKED) == EXPECTED
     with pytest.raises(InputError, match="none of the 1 judged documents occurs"):
         imported(tmp_path, "{domain}.trec", asked=ASKED, judged=named)
-
-
-def test_provenance_names_the_files_and_their_hashes(tmp_path):
-    per_domain(tmp_path)
-    imported(tmp_path, "{domain}.trec")
-    record = read_provenance(tmp_path / "run.parquet")
-    assert record["stage"] == "import_run"
-    assert record["queries_by"] == "people"
-    assert record["inputs"][f"{tmp_path}/game.trec"].startswith("sha256:")
-    assert record["params"]["path"] == f"{tmp_path}/{{domain}}.trec"

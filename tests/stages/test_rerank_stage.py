@@ -72,6 +72,10 @@ def test_the_best_are_reranked_and_the_others_follow_in_their_order(tmp_path):
         # Raw scores; what is below them is less than the last by one and its rank.
         [9.0, 1.0, 1 - 1 - 3, 1 - 1 - 4]
     )
+    for name in ("run", "seen"):
+        provenance = read_provenance(tmp_path / name)
+        assert provenance["params"]["reranker"] == "a"
+        assert "reranker:a" in provenance["revisions"]
 
 
 class LogitReranker(PairReranker):
@@ -128,15 +132,6 @@ def test_a_document_that_the_corpus_lacks_is_refused(tmp_path):
     project = Project(tmp_path, run=(("q1", "e1", 1.0), *SECOND))
     with pytest.raises(InputError, match="has no document 'e1'"):
         project.rerank(PairReranker("a", SCORES))
-
-
-@pytest.mark.parametrize("name", ["run", "seen"])
-def test_run_and_reading_say_who_reranked(tmp_path, name):
-    project = Project(tmp_path)
-    project.rerank(PairReranker("a", SCORES))
-    provenance = read_provenance(project.folder / name)
-    assert provenance["params"]["reranker"] == "a"
-    assert "reranker:a" in provenance["revisions"]
 
 
 class ShortReader(PairReranker):
