@@ -145,15 +145,17 @@ def test_of_a_folder_the_files_that_are_named_are_read_and_tracked(lay_out, tmp_
         read_hub(name, data_files=["none/*.parquet"])
 
 
-@pytest.mark.parametrize("other", [{"splits": ["test"]}, {"config": "c"}])
-def test_files_that_are_named_have_no_splits_and_no_configuration(other):
-    with pytest.raises(ValidationError, match=r"data_files and .*: give one"):
-        HubSource(kind="hub", name="n", data_files=["a.parquet"], **other)
-
-
-def test_a_slice_of_a_split_is_none():
-    with pytest.raises(ValidationError, match=r"'train\[:10%\]' is a slice"):
-        HubSource(kind="hub", name="n", splits=["train[:10%]"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"data_files": ["a.parquet"], "splits": ["test"]}, "data_files and .*: give one"),
+        ({"data_files": ["a.parquet"], "config": "c"}, "data_files and .*: give one"),
+        ({"splits": ["train[:10%]"]}, r"'train\[:10%\]' is a slice"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ValidationError, match=message):
+        HubSource(kind="hub", name="n", **options)
 
 
 def test_columns_that_are_not_needed_are_not_read(lay_out):
