@@ -1,5 +1,6 @@
 import json
 import urllib.error
+import urllib.error
 import urllib.request
 
 import pytest
@@ -31,3 +32,11 @@ def test_replies_say_that_a_stand_in_wrote_them_and_what_they_used(url):
     # < query > a < / query > < segment > b < / segment >; { " verdict " : " no " }
     assert reply["usage"] == {"prompt_tokens": 16, "completion_tokens": 9, "total_tokens": 25}
     assert post(url, BODY) == reply  # as ever
+
+
+def test_a_task_without_rules_is_told(url):
+    odd = {"type": "json_schema", "json_schema": {"name": "odd"}}
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        post(url, BODY | {"response_format": odd})
+    assert caught.value.code == 400
+    assert "no rules for task 'odd'" in json.load(caught.value)["error"]["message"]
