@@ -1,6 +1,5 @@
 import json
 import urllib.error
-import urllib.error
 import urllib.request
 
 import pytest
