@@ -154,6 +154,15 @@ def test_text_that_does_not_fit_alone_is_an_input_error(store):
         encode(HashEncoder(memory=20), ["a" * 21], store)
 
 
+def test_token_without_a_vector_is_an_input_error_on_a_gpu_too(store, monkeypatch):
+    def forward(*_):
+        raise RuntimeError("CUDA error: device-side assert triggered\nSearch for it")
+
+    monkeypatch.setattr(HashEncoder, "forward", forward)
+    with pytest.raises(InputError, match=r"no vector for, 97 perhaps \(CUDA error: .*triggered\):"):
+        encode(HashEncoder(), ["a"], store)
+
+
 class StopAt:
     """Lets so many batches pass."""
 

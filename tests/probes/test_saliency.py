@@ -5,7 +5,9 @@ from functools import partial
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
+from psibench.models.transformer import TransformerEncoder
 from psibench.probes.run import ALL_PROBES
 from psibench.probes.saliency import measure_saliency, normalised
 from psibench.probes.tables import Texts
@@ -49,6 +51,25 @@ def test_special_tokens_are_left_out_and_what_was_not_read_is_said(network):
     assert 0.2 < found["read"][0] < 0.6
     assert found["point"].to_list() == list(range(1, 101))
     assert found["relative_position"][0] == pytest.approx(0.5, abs=0.02)
+
+
+def test_too_little_memory_halves_the_batches_for_the_rest(network, monkeypatch, caplog):
+    given, encoder = texts(*(TEXT[start:] for start in range(0, 80, 10))), network()
+    whole = measure_saliency(given, encoder)
+    gradients, rows = TransformerEncoder.embedding_gradients, []
+
+    def with_room_for_three(self, windows, *rest):
+        if len(windows) > 3:
+            raise torch.OutOfMemoryError("no room")
+        rows.append(len(windows))
+        return gradients(self, windows, *rest)
+
+    monkeypatch.setattr(TransformerEncoder, "embedding_gradients", with_room_for_three)
+    found = measure_saliency(given, encoder)
+    assert rows[0] == 2  # of 8, 4, 2
+    assert sum(rows) == 8
+    assert caplog.text.count("gradients of network-8192: not enough memory for") == 2
+    assert found["saliency"].to_list() == pytest.approx(whole["saliency"].to_list(), abs=1e-4)
 
 
 def test_all_pairs_count_in_the_curve_and_documents_in_its_interval(network):

@@ -186,6 +186,17 @@ def test_a_loss_that_is_no_number_is_refused(pool, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+def test_a_step_that_does_not_fit_into_the_memory_is_refused(
+    pool, tiny_bert, tmp_path, monkeypatch
+):
+    def training_step(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("psibench.train.trainer.Trainer.training_step", training_step)
+    with pytest.raises(InputError, match="does not fit into the device's memory; lower mini_batch"):
+        train(pool, tmp_path, base_of(tiny_bert))
+
+
 def test_a_finished_run_on_the_same_examples_is_kept(pool, tiny_bert, tmp_path, caplog):
     caplog.set_level("INFO", logger="psibench")
     folder = train(pool, tmp_path, base_of(tiny_bert))

@@ -171,10 +171,13 @@ class TextEncoding:
             vectors = self._budget.run(
                 lambda: self._encoder.forward(windows, content), rows=rows, longest=longest
             )
-        except IndexError as error:
+        except (IndexError, RuntimeError) as error:  # on a CPU, and on a GPU
+            said = str(error).partition("\n")[0]
+            if isinstance(error, RuntimeError) and "device-side assert" not in said:
+                raise
             last = max(int(window.max(initial=-1)) for window in windows)
             raise InputError(
-                f"a text has a token that the model has no vector for, {last} perhaps ({error}): "
+                f"a text has a token that the model has no vector for, {last} perhaps ({said}): "
                 "its tokenizer is another model's, or has words added that were not trained"
             ) from error
         if vectors is not None:

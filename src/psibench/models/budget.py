@@ -16,12 +16,13 @@ class TokenBudget:
     """Padded tokens of a batch: as asked for, until the device's memory is not enough.
 
     ``title`` begins messages; ``unit`` is what a row is, ``advice`` what to do where one alone does
-    not fit. ``slowest_s`` are the seconds of the slowest batch so far.
+    not fit. ``room`` tokens of the budget are taken by each of a batch. ``slowest_s`` are the
+    seconds of the slowest batch so far.
     """
 
-    def __init__(self, tokens: int, *, title: str, unit: str, advice: str) -> None:
+    def __init__(self, tokens: int, *, title: str, unit: str, advice: str, room: int = 1) -> None:
         self.tokens, self.slowest_s = tokens, 0.0
-        self._title, self._unit, self._advice = title, unit, advice
+        self._title, self._unit, self._advice, self._room = title, unit, advice, room
 
     def run(self, forward: Callable[[], T], *, rows: int, longest: int) -> T | None:
         """Run a batch; None where memory was short: the next ones are half as large.
@@ -42,7 +43,7 @@ class TokenBudget:
                 f"{self._title}: one {self._unit} of {longest} tokens does not fit into the "
                 f"device's memory; {self._advice}"
             )
-        self.tokens = rows // 2 * longest
+        self.tokens = rows // 2 * longest * self._room
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         logger.warning(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from psibench.encode.batches import TextEncoding
 from psibench.encode.job import BLOCK_CHARS, open_encoder
 from psibench.encode.store import key_array, open_store, text_key
 from psibench.errors import InputError
+from psibench.models.budget import TokenBudget
 from psibench.models.protocols import Encoder, Role, TokenizedText
 from psibench.models.transformer import TransformerEncoder
 from psibench.probes.settings import NO_GRADIENTS
@@ -133,14 +135,21 @@ class ProbeEncoder:
         Raises
         ------
         InputError
-            If the model is no transformer that runs in the job.
+            If the model is no transformer that runs in the job, or one document does not fit into
+            the device's memory.
         """
         encoder = self.encoder
         if not isinstance(encoder, TransformerEncoder):
             raise InputError(f"model {self.model!r} cannot be probed: {NO_GRADIENTS}")
         items = encoder.tokenize(texts, "document")
         order = sorted(range(len(texts)), key=lambda place: -len(items[place].windows[0]))
-        room = max(1, self._settings.tokens_per_batch // GRADIENT_ROOM)
+        budget = TokenBudget(
+            self._settings.tokens_per_batch,
+            title=f"gradients of {self.model}",
+            unit="document",
+            advice="lower the model's max_tokens, or use a device with more memory",
+            room=GRADIENT_ROOM,
+        )
         found: dict[int, TokenNorms] = {}
         described = f"gradients of {self.model}"
         with (
@@ -149,11 +158,17 @@ class ProbeEncoder:
         ):
             while order:
                 stop.check()
-                size = max(1, room // max(1, len(items[order[0]].windows[0])))
-                batch, order = order[:size], order[size:]
+                longest = max(1, len(items[order[0]].windows[0]))
+                batch = order[: max(1, budget.tokens // (GRADIENT_ROOM * longest))]
                 content = [items[place].content[0] for place in batch]
                 windows = [items[place].windows[0] for place in batch]
-                moved = encoder.embedding_gradients(windows, content, directions[batch])
+                gradients = partial(
+                    encoder.embedding_gradients, windows, content, directions[batch]
+                )
+                moved = budget.run(gradients, rows=len(batch), longest=longest)
+                if moved is None:
+                    continue
+                order = order[len(batch) :]
                 for place, by_token, keep in zip(batch, moved, content, strict=True):
                     norms = np.linalg.norm(by_token[keep].astype(np.float64), axis=1)
                     found[place] = TokenNorms(norms, items[place].visible_char_end)

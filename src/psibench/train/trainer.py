@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
@@ -55,7 +56,7 @@ def train(
     Stopped
         If ``stop`` says so; a checkpoint is written before.
     InputError
-        If a loss is not a number.
+        If a loss is not a number, or a step does not fit into the memory.
     """
     is_on_cpu = network.device.type == "cpu"
     arguments = SentenceTransformerTrainingArguments(
@@ -95,7 +96,13 @@ def train(
         )
         trainer.watch = watch
         trainer.remove_callback(PrinterCallback)
-        trainer.train(resume_from_checkpoint=None if last is None else str(last))
+        try:
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+        except torch.OutOfMemoryError as error:
+            raise InputError(
+                f"{name}: a step does not fit into the device's memory; lower mini_batch_size (of "
+                "pads: its batch_size) or max_tokens, or use a device with more memory"
+            ) from error
     if watch.stopped is not None:
         raise watch.stopped
     network.eval()
