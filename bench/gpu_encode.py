@@ -3,7 +3,9 @@
 The models are made on the spot with random weights: XLM-RoBERTa of bge-m3's size (24 layers of
 1,024) and Qwen3 of Qwen3-Embedding-0.6B's (28 layers of 1,024, 16 heads of 128 and 8 for keys and
 values), both in bfloat16, at 512 and 2,048 tokens. `SentenceTransformer.encode` runs on the same
-token ids, with its default batch of 32.
+token ids, with its default batch of 32: at 2,048 tokens up to 65,536, four times as many as
+psibench's here. Its seconds have tokenizing, psibench's have not: a job tokenizes texts while it
+encodes others.
 
 Operations of a forward pass: 2 x parameters x tokens, word embeddings not counted (Kaplan et al.
 2020, section 2.1), and 4 x width x length per token and layer for attention (half of it where it is
