@@ -13,6 +13,7 @@ from psibench.config.sections import Encoding
 from psibench.encode.batches import encode_texts
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
+from psibench.models.budget import TokenBudget
 from psibench.models.protocols import TokenizedText
 
 
@@ -194,3 +195,11 @@ def test_little_is_padded_once_an_eighth_of_the_budget_is_used(store):
     encoder = HashEncoder()
     encode(encoder, texts, store, batch=80)
     assert encoder.batches == [(10, 4), (8, 2)]
+
+
+@pytest.mark.parametrize(("device", "tokens"), [("cpu", 8_192), ("cuda", 65_536)])
+def test_batches_are_as_large_as_the_machine_is_fast_with(monkeypatch, device, tokens):
+    monkeypatch.setattr("psibench.models.budget.pick_device", lambda _: device)
+    given = {"title": "encoding", "unit": "text", "advice": ""}
+    assert TokenBudget(0, **given).tokens == tokens
+    assert TokenBudget(512, **given).tokens == 512

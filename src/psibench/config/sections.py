@@ -19,8 +19,9 @@ class Encoding(Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: float32 on a CPU, bfloat16 on a GPU (float16 on one too old for bfloat16). Set
     float32 to compare scores to the last digit."""
-    tokens_per_batch: int = Field(default=8_192, ge=64)
-    """Padded tokens in one forward pass; raise it on a GPU. Halved where memory is not enough."""
+    tokens_per_batch: int = Field(default=0, ge=0)
+    """Padded tokens in one forward pass; 0: 8,192 on a CPU, 65,536 on a GPU. Halved where memory is
+    not enough."""
     tokens_per_part: int = Field(default=65_536, ge=64)
     """Tokens encoded between two writes to the store, at least."""
     seconds_per_part: int = Field(default=60, ge=0)

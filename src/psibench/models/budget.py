@@ -7,21 +7,26 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from psibench.errors import InputError
+from psibench.models.dtypes import pick_device
 
 logger = logging.getLogger("psibench")
 T = TypeVar("T")
+ON_CPU, ON_GPU = 8_192, 65_536
+"""Padded tokens of a batch. On an H200 rerankers of 0.6B parameters scored 1.4 to 2.9 times as many
+pairs a second with 65,536 as with 16,384 (which ran first), in at most 5.1 GiB."""
 
 
 class TokenBudget:
     """Padded tokens of a batch: as asked for, until the device's memory is not enough.
 
-    ``title`` begins messages; ``unit`` is what a row is, ``advice`` what to do where one alone does
-    not fit. ``room`` tokens of the budget are taken by each of a batch. ``slowest_s`` are the
-    seconds of the slowest batch so far.
+    0 ``tokens`` stand for `ON_GPU` where there is a GPU, else `ON_CPU`. ``title`` begins messages;
+    ``unit`` is what a row is, ``advice`` what to do where one alone does not fit. ``room`` tokens
+    of the budget are taken by each of a batch. ``slowest_s`` are the seconds of the slowest batch.
     """
 
     def __init__(self, tokens: int, *, title: str, unit: str, advice: str, room: int = 1) -> None:
-        self.tokens, self.slowest_s = tokens, 0.0
+        on_gpu = not tokens and pick_device("auto") == "cuda"
+        self.tokens, self.slowest_s = tokens or (ON_GPU if on_gpu else ON_CPU), 0.0
         self._title, self._unit, self._advice, self._room = title, unit, advice, room
 
     def run(self, forward: Callable[[], T], *, rows: int, longest: int) -> T | None:
