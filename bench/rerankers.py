@@ -87,7 +87,7 @@ def scorers(folder: Path, device: str) -> dict[str, Callable[[list[tuple[str, st
     tokens = Encoding().tokens_per_batch
 
     def psibench(pairs: list[tuple[str, str]]) -> Any:
-        return score_pairs(ours, pairs, store=None, tokens_per_batch=tokens).score
+        return score_pairs(ours, pairs, store=None, tokens_per_batch=tokens, device=device).score
 
     known = {"psibench": psibench, "CrossEncoder.predict": theirs.predict}
     if pick_device(device) == "cpu":

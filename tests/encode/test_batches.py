@@ -198,8 +198,7 @@ def test_little_is_padded_once_an_eighth_of_the_budget_is_used(store):
 
 
 @pytest.mark.parametrize(("device", "tokens"), [("cpu", 8_192), ("cuda", 65_536)])
-def test_batches_are_as_large_as_the_machine_is_fast_with(monkeypatch, device, tokens):
-    monkeypatch.setattr("psibench.models.budget.pick_device", lambda _: device)
-    given = {"title": "encoding", "unit": "text", "advice": ""}
+def test_batches_are_as_large_as_the_device_is_fast_with(device, tokens):
+    given = {"device": device, "title": "encoding", "unit": "text", "advice": ""}
     assert TokenBudget(0, **given).tokens == tokens
     assert TokenBudget(512, **given).tokens == 512

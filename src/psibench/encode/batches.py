@@ -66,7 +66,8 @@ class TextEncoding:
     Parameters
     ----------
     settings
-        ``tokens_per_batch``, ``tokens_per_part`` and ``seconds_per_part`` count here.
+        ``tokens_per_batch`` (where it is 0, ``device``), ``tokens_per_part`` and
+        ``seconds_per_part`` count here.
     stop
         Asked before every batch. If it raises, what is finished is written first.
     advance
@@ -87,6 +88,7 @@ class TextEncoding:
         self._settings = settings
         self._budget = TokenBudget(
             settings.tokens_per_batch,
+            device=settings.device,
             title="encoding",
             unit="text",
             advice="lower the model's max_tokens, set encoding.dtype to a reduced format, or use a "

@@ -19,13 +19,16 @@ pairs a second with 65,536 as with 16,384 (which ran first), in at most 5.1 GiB.
 class TokenBudget:
     """Padded tokens of a batch: as asked for, until the device's memory is not enough.
 
-    0 ``tokens`` stand for `ON_GPU` where there is a GPU, else `ON_CPU`. ``title`` begins messages;
-    ``unit`` is what a row is, ``advice`` what to do where one alone does not fit. ``room`` tokens
-    of the budget are taken by each of a batch. ``slowest_s`` are the seconds of the slowest batch.
+    0 ``tokens`` stand for `ON_GPU` where ``device``, as of the config, is one, else `ON_CPU`.
+    ``title`` begins messages; ``unit`` is what a row is, ``advice`` what to do where one alone does
+    not fit. ``room`` tokens of the budget are taken by each of a batch. ``slowest_s`` are the
+    seconds of the slowest batch.
     """
 
-    def __init__(self, tokens: int, *, title: str, unit: str, advice: str, room: int = 1) -> None:
-        on_gpu = not tokens and pick_device("auto") == "cuda"
+    def __init__(
+        self, tokens: int, *, device: str, title: str, unit: str, advice: str, room: int = 1
+    ) -> None:
+        on_gpu = not tokens and pick_device(device) == "cuda"
         self.tokens, self.slowest_s = tokens or (ON_GPU if on_gpu else ON_CPU), 0.0
         self._title, self._unit, self._advice, self._room = title, unit, advice, room
 

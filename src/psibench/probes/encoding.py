@@ -145,6 +145,7 @@ class ProbeEncoder:
         order = sorted(range(len(texts)), key=lambda place: -len(items[place].windows[0]))
         budget = TokenBudget(
             self._settings.tokens_per_batch,
+            device=self._settings.device,
             title=f"gradients of {self.model}",
             unit="document",
             advice="lower the model's max_tokens, or use a device with more memory",

@@ -88,6 +88,7 @@ def score_pairs(
     *,
     store: PairStore | None,
     tokens_per_batch: int,
+    device: str = "auto",
     pairs_per_shard: int = 16_384,
     stop: StopCheck | None = None,
 ) -> Scores:
@@ -105,8 +106,8 @@ def score_pairs(
     store
         Of this reranker's fingerprint; None stores nothing.
     tokens_per_batch
-        Padded tokens in one forward pass. Halved when the device's memory is not enough, for the
-        rest of the job.
+        Padded tokens in one forward pass; 0: as many as ``device``, the reranker's, is fast with.
+        Halved when its memory is not enough, for the rest of the job.
     pairs_per_shard
         Pairs tokenized at once.
     stop
@@ -135,6 +136,7 @@ def score_pairs(
             reranker,
             [distinct[i] for i in todo],
             tokens_per_batch=tokens_per_batch,
+            device=device,
             pairs_per_shard=pairs_per_shard,
             stop=stop,
         ):
@@ -158,6 +160,7 @@ def _score_batches(
     pairs: Sequence[Pair],
     *,
     tokens_per_batch: int,
+    device: str,
     pairs_per_shard: int,
     stop: StopCheck | None,
 ) -> Iterator[tuple[np.ndarray, Scores]]:
@@ -165,6 +168,7 @@ def _score_batches(
     name = reranker.name
     budget = TokenBudget(
         tokens_per_batch,
+        device=device,
         title=f"scoring {name}",
         unit="pair",
         advice="lower its max_tokens, or use a reduced dtype",
@@ -260,7 +264,12 @@ def score_texts(
         with watched_stop() as stop:
             found.append(
                 score_pairs(
-                    reranker, pairs, store=stored, tokens_per_batch=tokens_per_batch, stop=stop
+                    reranker,
+                    pairs,
+                    store=stored,
+                    tokens_per_batch=tokens_per_batch,
+                    device=device,
+                    stop=stop,
                 )
             )
     raw, score = (
