@@ -40,6 +40,7 @@ def test_written_scores_are_found_again_in_the_order_asked_for(store):
     assert found.raw.tolist()[2:] == [-1 / 3, 0.1 + 0.2]  # every bit
     assert found.score.tolist()[2:] == [0.1, 1.0]
     assert np.isnan([found.raw[1], found.score[1]]).all()
+    assert not PairStore(store.folder.parent, "e" * 64).find(KEYS).known.any()  # another reranker
 
 
 def test_block_that_fails_seals_what_was_added(store):
