@@ -45,6 +45,11 @@ def test_norms_are_over_their_99th_percentile_cut_at_1_and_100_points():
     assert normalised(np.array([0.0] * 300 + [2.0])).max() == 1  # the percentile is 0: the maximum
 
 
+def test_a_model_without_gradients_is_refused(load):
+    with pytest.raises(InputError, match="cannot be probed"):
+        load("minilm-static").token_norms(["A river."], np.zeros((1, 384)))
+
+
 def test_special_tokens_are_left_out_and_what_was_not_read_is_said(network):
     found = measure_saliency(texts(TEXT), network(max_tokens=32))
     assert set(found["n_tokens"]) == {30}  # 32 less [CLS] and [SEP]
