@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 import torch
 
+from psibench.errors import InputError
 from psibench.models.transformer import TransformerEncoder
 from psibench.probes.run import ALL_PROBES
 from psibench.probes.saliency import measure_saliency, normalised
