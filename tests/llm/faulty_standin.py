@@ -151,9 +151,10 @@ def spoilt_completion(
         text, choice["finish_reason"] = "", "content_filter"
     elif fault == "huge":
         text += " " * int(faults.huge_mb * 1_000_000)
-    choice["message"]["content"] = text
-    usage["completion_tokens"] = count_tokens(text)
-    usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]
+    if text != choice["message"]["content"]:
+        choice["message"]["content"] = text
+        usage["completion_tokens"] = count_tokens(text)
+        usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]
     return data
 
 
