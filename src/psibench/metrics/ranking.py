@@ -66,11 +66,10 @@ def _ranked_positives(qrels: pl.DataFrame) -> pl.DataFrame:
             f"the qrels judge document {doc_id!r} {count} times for query {query_id!r}; "
             "allowed: once; keep one grade per pair"
         )
-    return positive.sort("query_id", "grade", "doc_id", descending=[False, True, False]).select(
-        pl.all(),
-        query=pl.col("query_id").rle_id().cast(pl.Int64),
-        rank=pl.int_range(1, pl.len() + 1).over("query_id"),
-    )
+    ordered = positive.sort("query_id", "grade", "doc_id", descending=[False, True, False])
+    ordered = ordered.with_columns(query=pl.col("query_id").rle_id().cast(pl.Int64))
+    first = pl.col("query").search_sorted(pl.col("query"))  # row of each query's best
+    return ordered.with_columns(rank=pl.int_range(1, pl.len() + 1) - first)
 
 
 def _find_positives(
