@@ -15,13 +15,15 @@ SUBMITTED = re.compile(r"submitted with SLURM jobid (\d+)")
 FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "NODE_FAIL"}
 
 
-def wait_until(seen: Callable[[], Any], what: str, *, seconds: float = 400) -> Any:
+def wait_until(
+    seen: Callable[[], Any], what: str, *, seconds: float = 400, every: float = 0.05
+) -> Any:
     """Wait until ``seen`` gives something true, and return it; AssertionError after a while."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := seen():
             return found
-        time.sleep(0.05)
+        time.sleep(every)
     raise AssertionError(f"not seen within {seconds:.0f} s: {what}")
 
 

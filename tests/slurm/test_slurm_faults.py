@@ -28,12 +28,12 @@ def test_a_job_that_ends_too_early_is_submitted_again_and_resumes(
     unencoded: SlurmProject, reference: Path, state: str
 ) -> None:
     head = unencoded.start(ENCODINGS)
-    unencoded.wait_for_parts()
-    if state == "CANCELLED":
-        slurm_command("scancel", head.job(1).number)
-    else:
-        os.kill(unencoded.payload(), signal.SIGKILL)
-    head.job(1).wait_for(state)
+    with unencoded.stopped(n_parts=2) as payload:
+        if state == "CANCELLED":
+            slurm_command("scancel", head.job(1).number)
+        else:
+            os.kill(payload, signal.SIGKILL)
+        head.job(1).wait_for(state)
     head.finish()
     assert [job.state for job in head.jobs()] == [state, "COMPLETED"]
     unencoded.resumed()
@@ -42,8 +42,7 @@ def test_a_job_that_ends_too_early_is_submitted_again_and_resumes(
 
 def test_a_preempted_job_is_requeued_and_resumes(unencoded: SlurmProject, reference: Path) -> None:
     head = unencoded.start(ENCODINGS, encode={"slurm_partition": "spare"})
-    unencoded.wait_for_parts()
-    with unencoded.paused():
+    with unencoded.stopped(n_parts=2):
         urgent = slurm_command(*URGENT).strip()
         wait_until(lambda: head.job(1).facts()["Restarts"] != "0", "the job was requeued")
     head.finish()
@@ -64,8 +63,7 @@ def test_a_job_stops_before_its_time_limit_and_the_next_goes_on(
     job = head.job(1)
     job.wait_for("RUNNING")
     started = time.monotonic()
-    unencoded.wait_for_parts(1)
-    with unencoded.paused():
+    with unencoded.stopped(n_parts=1):
         time.sleep(max(0, 60 * LIMIT - 19 - (time.monotonic() - started)))
     job.wait_for("FAILED")
     taken = time.monotonic() - started

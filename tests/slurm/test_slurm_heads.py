@@ -13,8 +13,7 @@ def test_after_the_head_died_its_orphans_are_found_and_the_run_goes_on(
     unencoded: SlurmProject, reference: Path
 ) -> None:
     head = unencoded.start(ENCODINGS, encode=ON_CPU)
-    unencoded.wait_for_parts()
-    with unencoded.paused():
+    with unencoded.stopped(n_parts=2):
         head.kill()
         orphan = head.job(1)
         assert orphan.state == "RUNNING", "SLURM runs the job on without its head"
@@ -40,7 +39,7 @@ def test_a_second_head_is_refused_and_the_first_finishes(
 ) -> None:
     first = unencoded.start(ENCODINGS, encode=ON_CPU)
     first.job(1)
-    with unencoded.paused():
+    with unencoded.stopped():
         same_folder = unencoded.start(ENCODINGS, encode=ON_CPU).fail()
         assert re.search("another run uses this|Directory cannot be locked", same_folder), (
             same_folder
