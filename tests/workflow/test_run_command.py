@@ -118,3 +118,6 @@ def test_bad_input_ends_with_code_2_and_its_message_last(tmp_path: Path) -> None
     assert refused.returncode == 2
     last = refused.stderr.strip().splitlines()[-1]
     assert last.startswith("psibench run: texts: neither a config nor a target. A config ends in")
+    profile = run(tmp_path, "psibench.cli", "run", "--profile", "nope")
+    assert profile.returncode == 2
+    assert "--profile nope: no such folder with a config.yaml" in profile.stderr

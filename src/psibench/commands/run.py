@@ -86,15 +86,16 @@ def run(args: argparse.Namespace) -> None:
     Raises
     ------
     InputError
-        If the config is not valid or names files that are not there, an option of Snakemake would
-        run something else, or all jobs that failed were given bad input: with what they said.
+        If the config is not valid or names files that are not there, there is no such profile, an
+        option of Snakemake would run something else, or all jobs that failed were given bad input:
+        with what they said.
     SystemExit
         With Snakemake's exit code, if it is not 0.
     """
     configs, targets, options = split_words(args.words)
     if find_spec("snakemake") is None:
         raise ModuleNotFoundError("no Snakemake", name="snakemake")
-    given, profile = [], profile_path(args.profile)
+    given, profile = [], profile_folder(args.profile)
     if args.small:
         from psibench.commands.small import write_small
 
@@ -169,12 +170,22 @@ def split_words(words: Sequence[str]) -> tuple[list[Path], list[str], list[str]]
     return [config_file(config) for config in configs], targets, options
 
 
-def profile_path(name: str) -> str:
-    """Return a profile of this folder as it is, a shipped one by its path, others for Snakemake."""
-    shipped = PROFILES / name
-    if Path(name).exists():
-        return str(Path(name).absolute())
-    return str(shipped) if shipped.is_dir() else name
+def profile_folder(name: str) -> str:
+    """Return a profile of this folder as it is, a shipped one by its path, others for Snakemake.
+
+    Raises InputError if Snakemake does not find it either.
+    """
+    if (PROFILES / name).is_dir() and not Path(name).exists():
+        return str(PROFILES / name)
+    with importing():
+        from snakemake.cli import get_profile_dir
+    if get_profile_dir(name) is None:
+        raise InputError(
+            f"--profile {name}: no such folder with a config.yaml, here or where Snakemake looks "
+            "(~/.config/snakemake, /etc/xdg/snakemake). psibench has local and slurm; "
+            "`psibench init --profile slurm` writes a copy to edit"
+        )
+    return str(Path(name).absolute()) if Path(name).exists() else name
 
 
 def input_error(log: Path) -> str | None:
