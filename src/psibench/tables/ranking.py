@@ -48,8 +48,9 @@ def rank_documents(
     _refuse_missing_values(frame, source)
     frame = _sorted(frame)
     _refuse_duplicates(frame, source)
-    position = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over("query_id")
-    run = frame.with_columns(rank=position).select("query_id", "doc_id", "rank", "score")
+    row, query = pl.int_range(pl.len(), dtype=pl.Int32), pl.col("query_id")
+    best = pl.when(query != query.shift(1)).then(row).forward_fill().fill_null(0)
+    run = frame.with_columns(rank=row - best + 1).select("query_id", "doc_id", "rank", "score")
     return run if top_k is None else run.filter(pl.col("rank") <= top_k)
 
 
