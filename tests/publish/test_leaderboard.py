@@ -58,7 +58,7 @@ def run(folder, table, *, page: bool = False):
 
 def leaderboard(tmp_path, *folders, options=(), out="board.html"):
     path = tmp_path / out
-    command = ["publish", "leaderboard", *map(str, folders), "--out", str(path), *options]
+    command = ["publish", "leaderboard", "--out", str(path), *options, *map(str, folders)]
     assert main(command) == 0
     return Page(path.read_text(encoding="utf-8"))
 

@@ -12,9 +12,11 @@ from psibench.tables.schemas import PSI_TABLE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is published."""
-    parser.add_argument("kind", choices=["leaderboard"], help="what to write")
-    parser.add_argument(
+    """Add what is published: a command of its own, so that folders may stand behind options."""
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT")
+    text = "many runs side by side, one page"
+    board = kinds.add_parser("leaderboard", help=text, description=DESCRIPTION, allow_abbrev=False)
+    board.add_argument(
         "results",
         type=Path,
         nargs="*",
@@ -22,12 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folders with a psi_table.parquet: the results of a run, or --out of psibench score; "
         "none: --example",
     )
-    parser.add_argument(
+    board.add_argument(
         "--example",
         action="store_true",
         help="the figures of the papers, alone or in tables below those of RESULTS",
     )
-    parser.add_argument(
+    board.add_argument(
         "--out", type=Path, required=True, metavar="FILE.html", help="the page; replaced if there"
     )
 
