@@ -28,6 +28,7 @@ from psibench.formats.tabular import (
 from psibench.lines import read_json
 from psibench.metrics.chunks import PLACE, refuse_invalid_chunks
 from psibench.reading import identifier
+from psibench.tables.ranking import place_in_query
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "query_id": ("q_id", "qid", "query-id"),
@@ -176,8 +177,9 @@ def doubts(file: RunFile) -> Iterator[str]:
     ranked = file.ranks is not None
     place = file.ranks if file.ranks is not None else pl.int_range(frame.height, eager=True)
     in_order = frame.with_columns(place=place).drop_nulls().sort("query_id", "place")
-    before = pl.col("place", "score").shift().over("query_id").name.suffix("_before")
-    steps = in_order.with_columns(before).filter(pl.col("place") > pl.col("place_before"))
+    steps = in_order.with_columns(pl.col("place", "score").shift().name.suffix("_before")).filter(
+        pl.col("query_id") == pl.col("query_id").shift(), pl.col("place") > pl.col("place_before")
+    )
     neighbours, rising = steps.height, int((steps["score"] > steps["score_before"]).sum())
     if rising > (0 if ranked else MOST_RISE * neighbours):
         yield (
@@ -185,9 +187,8 @@ def doubts(file: RunFile) -> Iterator[str]:
             f"{rising:,} of {neighbours:,} neighbouring pairs ({rising / neighbours:.1%}) the "
             "later one has the larger score (--lower-is-better is for distances, and for no others)"
         )
-    first = frame.drop_nulls().filter(
-        pl.col("score").rank("ordinal", descending=True).over("query_id") <= FIRST
-    )
+    by_score = frame.drop_nulls().sort("query_id", "score", descending=[False, True])
+    first = by_score.filter(place_in_query() < FIRST)
     tied = first.filter(pl.struct("query_id", "score").is_duplicated()).height
     if 2 * tied > first.height:
         yield (

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -276,6 +277,10 @@ TEXT_FORMATS: dict[str, Callable[[Path], Iterator[tuple[int, dict[str, Any]]]]] 
 }
 
 
+BLOCK_LINES = 1 << 17
+"""Lines without a header that are parted at once."""
+
+
 def _read_fields(
     path: Path,
     expected: Sequence[str],
@@ -286,20 +291,30 @@ def _read_fields(
     *_, score = columns
     names = {c: next(n for n in (c, *columns[c]) if n in expected) for c in columns}
     places = {c: expected.index(n) for c, n in (names | {o: o for o in optional}).items()}
-    found: dict[str, list[Any]] = {name: [] for name in places}
-    for line, text in read_lines(path):
-        fields = [field for field in text.replace("\t", " ").split(" ") if field]
-        if fields and len(fields) != len(expected):
+    frames = [pl.DataFrame(schema=dict.fromkeys(places, pl.String) | {score: pl.Float64})]
+    lines = read_lines(path)
+    while block := list(islice(lines, BLOCK_LINES)):
+        frame = pl.DataFrame(block, {"line": pl.Int64, "fields": pl.String}, orient="row")
+        frame = frame.with_columns(pl.col("fields").str.extract_all(r"[^ \t]+"))
+        frame = frame.filter(pl.col("fields").list.len() > 0)
+        of_others = frame.filter(pl.col("fields").list.len() != len(expected))
+        for line, fields in of_others.head(1).iter_rows():
             raise InputError(
                 f"{path}, line {line}: {len(fields)} columns, expected {len(expected)} "
                 f"({', '.join(expected)}) between spaces or tabs"
             )
-        for name, place in places.items() if fields else ():
-            value: Any = fields[place]
-            if name == score:
-                value = number(value, where=f"{path}, line {line}", column=names[score])
-            found[name].append(value)
-    return pl.DataFrame(found, dict.fromkeys(found, pl.String) | {score: pl.Float64})
+        frame = frame.select(
+            "line", *(pl.col("fields").list.get(i).alias(name) for name, i in places.items())
+        )
+        texts = frame.get_column(score)
+        values = texts.cast(pl.Float64, strict=False)
+        odd = (~values.is_finite()).fill_null(value=True).arg_true()
+        read = [
+            number(text, where=f"{path}, line {line}", column=names[score])
+            for line, text in frame.select("line", score)[odd].iter_rows()
+        ]
+        frames.append(frame.drop("line").with_columns(values.scatter(odd, read)))
+    return pl.concat(frames)
 
 
 def is_headerless(path: Path, expected: Sequence[str]) -> bool:

@@ -48,10 +48,16 @@ def rank_documents(
     _refuse_missing_values(frame, source)
     frame = _sorted(frame)
     _refuse_duplicates(frame, source)
-    row, query = pl.int_range(pl.len(), dtype=pl.Int32), pl.col("query_id")
-    best = pl.when(query != query.shift(1)).then(row).forward_fill().fill_null(0)
-    run = frame.with_columns(rank=row - best + 1).select("query_id", "doc_id", "rank", "score")
+    run = frame.with_columns(rank=place_in_query() + 1).select(
+        "query_id", "doc_id", "rank", "score"
+    )
     return run if top_k is None else run.filter(pl.col("rank") <= top_k)
+
+
+def place_in_query() -> pl.Expr:
+    """Number each query's rows from 0 (Int32), in a frame where they follow each other."""
+    row, query = pl.int_range(pl.len(), dtype=pl.Int32), pl.col("query_id")
+    return row - pl.when(query != query.shift()).then(row).forward_fill().fill_null(0)
 
 
 def _typed(scores: pl.DataFrame, source: str) -> pl.DataFrame:
