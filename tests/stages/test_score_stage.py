@@ -157,6 +157,18 @@ def test_ranks_below_the_deepest_metric_and_pairs_without_a_judgement_change_not
     assert score(tmp_path, domains, [row for row in deep if row[2] <= 10]).equals(scores)
 
 
+def test_a_run_that_others_wrote_is_cast_and_a_null_in_any_row_is_refused(tmp_path):
+    path = tmp_path / "run.parquet"
+    rows = {"query_id": ["q", "q"], "doc_id": ["d", "other"], "rank": [1, 2], "score": [0.5, 0.25]}
+    judged = [pl.DataFrame({"query-id": ["q"], "corpus-id": ["d"]})]
+    wide = pl.DataFrame(rows)  # rank Int64, score Float64
+    wide.write_parquet(path)
+    assert scoring.judged_rows(path, judged, ["ndcg@10"]).rows() == [("q", "d", 1, 0.5)]
+    wide.with_columns(rank=pl.Series([1, None])).write_parquet(path)
+    with pytest.raises(InputError, match="column 'rank' is null in row 1"):
+        scoring.judged_rows(path, judged, ["ndcg@10"])
+
+
 def test_ties_are_averaged_whole_wherever_a_batch_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(scoring, "RUN_ROWS", 3)
     rows = [

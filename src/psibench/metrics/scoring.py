@@ -235,6 +235,7 @@ def judged_rows(
 ) -> pl.DataFrame:
     """Read the rows of a run that can count: judged pairs, up to the deepest rank of a metric.
 
+    Columns, types and nulls are checked in all rows; that no pair stands twice, in those kept.
     Where ties are averaged, the run is in memory whole, and a row counts if any of its tied ranks
     does: they are in the columns of `with_ties`.
     """
@@ -250,10 +251,14 @@ def judged_rows(
 
     if any(metric.kind == TIE_AVERAGED for metric in wanted):
         return judged_up_to(with_ties(read_table(run, RUN)), "tied_from")
+
+    def checked(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+        return _frame(conform(_frame(rows), replace(RUN, key=()), where=str(run)))
+
     with open_parquet(run) as file:
-        whole = conform(_frame(file.schema_arrow.empty_table()), RUN, where=str(run))
-        batches = map(_frame, file.iter_batches(RUN_ROWS))
-        kept = [_frame(whole), *(judged_up_to(batch, "rank") for batch in batches)]
+        batches = map(checked, file.iter_batches(RUN_ROWS))
+        kept = [judged_up_to(batch, "rank") for batch in batches]
+        kept.append(checked(file.schema_arrow.empty_table()))
     return _frame(conform(pl.concat(kept), RUN, where=str(run)))
 
 
