@@ -33,7 +33,13 @@ def test_every_command_says_what_it_is_for(name, capsys):
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [([], "COMMAND"), (["nope"], "COMMAND"), (["run", "--smal"], "unrecognized arguments: --smal")],
+    [
+        ([], "COMMAND"),
+        (["nope"], "COMMAND"),
+        (["run", "--smal"], "unrecognized arguments: --smal"),
+        (["prompts", "render", "x", "--row", "y", "--conf", "z"], "unrecognized arguments: --conf"),
+        (["publish", "leaderboard", "--out", "x", "--exam"], "unrecognized arguments: --exam"),
+    ],
 )
 def test_what_is_no_command_or_the_beginning_of_an_option_is_refused(given, said, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the messages a model gets for one item",
         description="Print the final messages for one item of a task, from the tables made so far: "
         "of every benchmark, language and domain that has it.",
+        allow_abbrev=False,
     )
     render.add_argument(
         "task",

@@ -68,7 +68,7 @@ def _ranked_positives(qrels: pl.DataFrame) -> pl.DataFrame:
         )
     ordered = positive.sort("query_id", "grade", "doc_id", descending=[False, True, False])
     ordered = ordered.with_columns(query=pl.col("query_id").rle_id().cast(pl.Int64))
-    first = pl.col("query").search_sorted(pl.col("query"))  # row of each query's best
+    first = pl.col("query").search_sorted(pl.col("query"), side="left")  # of each query's rows
     return ordered.with_columns(rank=pl.int_range(1, pl.len() + 1) - first)
 
 
