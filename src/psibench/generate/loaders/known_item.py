@@ -14,9 +14,9 @@ added, so that a score by position says something about the retriever and not ab
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -293,13 +293,16 @@ def match_thirds(
     """
     matches: list[tuple[tuple[Draw, ...], float]] = []
     features = [_features(draws) for draws in thirds]
-    free = [list(range(len(draws))) for draws in thirds]
-    while len(matches) < n_matches and all(free):
-        left = [rows[numbers] for rows, numbers in zip(features, free, strict=True)]
-        triple, spread = _closest_triple(left)
-        numbers = [free[third].pop(triple[third]) for third in range(3)]
-        draws = tuple(of_third[number] for of_third, number in zip(thirds, numbers, strict=True))
+    between = {
+        (one, two): _distances(features[one], features[two])
+        for one, two in combinations(range(3), 2)
+    }
+    while len(matches) < min(n_matches, *map(len, thirds)):
+        triple, spread = _closest_triple(features, between)
+        draws = tuple(of_third[triple[third]] for third, of_third in enumerate(thirds))
         matches.append((draws, spread))
+        for (one, two), distances in between.items():  # used: near to none from now on
+            distances[triple[one]] = distances[:, triple[two]] = np.inf
     return matches
 
 
@@ -309,18 +312,23 @@ def _features(draws: Sequence[Draw]) -> np.ndarray:
     return np.array(rows, dtype=np.float64).reshape(-1, 3) / SCALES
 
 
-def _closest_triple(features: Sequence[np.ndarray]) -> tuple[dict[int, int], float]:
+def _closest_triple(
+    features: Sequence[np.ndarray], between: Mapping[tuple[int, int], np.ndarray]
+) -> tuple[dict[int, int], float]:
     """Give the closest of the triples made by nearest neighbours (third -> draw), and its spread.
 
-    The spread is the largest of the three pairwise distances in the maximum norm. Ties go to the
-    earlier third as the anchor, then to the earlier draw.
+    ``between`` has the distances of two thirds' draws, infinite of draws in use. The spread is the
+    largest of the three pairwise distances. Ties go to the earlier third as the anchor, then to the
+    earlier draw.
     """
     best: dict[int, int] = {}
     best_spread = np.inf
     for anchor in range(3):
         one, two = (third for third in range(3) if third != anchor)
-        to_one = _distances(features[anchor], features[one])
-        to_two = _distances(features[anchor], features[two])
+        to_one, to_two = (
+            between[anchor, other] if anchor < other else between[other, anchor].T
+            for other in (one, two)
+        )
         near_one, near_two = to_one.argmin(axis=1), to_two.argmin(axis=1)
         apart = np.abs(features[one][near_one] - features[two][near_two]).max(axis=1)
         spread = np.maximum(np.maximum(to_one.min(axis=1), to_two.min(axis=1)), apart)
@@ -333,7 +341,9 @@ def _closest_triple(features: Sequence[np.ndarray]) -> tuple[dict[int, int], flo
 
 def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Give all distances in the maximum norm, shape (n_left, n_right), float64."""
-    distances: np.ndarray = np.abs(left[:, None] - right[None]).max(axis=-1)
+    distances = np.zeros((len(left), len(right)))
+    for one, other in zip(left.T, right.T, strict=True):
+        np.maximum(distances, np.abs(one[:, None] - other), out=distances)
     return distances
 
 
