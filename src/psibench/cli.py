@@ -58,15 +58,15 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         if name == asked:
             command = load_command(name)
-            command.add_arguments(
-                subparsers.add_parser(
-                    name,
-                    help=text,
-                    description=command.DESCRIPTION,
-                    epilog=f"example: {EXAMPLES[name]}",
-                    allow_abbrev=False,
-                )
+            its_parser = subparsers.add_parser(
+                name,
+                help=text,
+                description=command.DESCRIPTION,
+                epilog=f"example: {EXAMPLES[name]}",
+                allow_abbrev=False,
             )
+            command.add_arguments(its_parser)
+            parser.error = its_parser.error  # type: ignore[method-assign]  # its options are shown
         else:
             subparsers.add_parser(name, help=text)
     return parser
