@@ -211,6 +211,13 @@ def test_several_systems_are_ranked_grouped_and_their_profiles_compared(tmp_path
     assert "mean by bucket, at equal documents" in printed
 
 
+def test_it_is_said_of_how_many_pairs_profiles_cannot_be_compared(tmp_path, capsys):
+    systems = {"all": np.ones_like(TRUNCATED), "cut": TRUNCATED, "one": FOUR["one"]}
+    assert compare_all(tmp_path, systems) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "2 and 3; of 2 pairs it cannot be told: too few documents" in printed
+
+
 def test_tables_of_several_systems_have_a_row_a_pair_and_there_is_a_page(tmp_path, capsys):
     out = tmp_path / "out"
     assert compare_all(tmp_path, FOUR, "--out", out) == 0

@@ -167,7 +167,8 @@ def _profiles_said(rows: Rows, test: str | None) -> str:
         said = f"profiles differ in {len(differ)} of {len(rows)} pairs"
         said += " (p at most .05 by Holm's method)"
         said += ": " * bool(differ) + ", ".join(f"{i + 1} and {j + 1}" for i, j in sorted(differ))
-        said += f"; of {untold} it cannot be told: {why}" if untold else ""
+        pairs = "1 pair" if untold == 1 else f"{untold} pairs"
+        said += f"; of {pairs} it cannot be told: {why}" if untold else ""
     elif untold:
         said = f"whether profiles differ cannot be told: {why}"
     else:
