@@ -106,8 +106,9 @@ def test_the_report_is_a_page_of_the_tables(files, capsys):
     text = page.read_text(encoding="utf-8")
     assert "Position sensitivity on custom" in text
     assert f"Page written to {page}" in capsys.readouterr().out
-    # No simulation is claimed where nobody says who wrote the queries.
+    # No simulation is claimed where nobody says who wrote the queries, and no language.
     assert "Simulated queries" not in text
+    assert "Shown: languages" not in text
 
 
 def test_all_schemes_by_default_and_domains_on_request(files):

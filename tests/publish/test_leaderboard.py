@@ -130,6 +130,12 @@ def test_a_model_of_two_runs_has_the_run_behind_its_name(tmp_path, capsys):
     )
 
 
+def test_a_table_of_no_named_language_says_so(tmp_path):
+    unnamed = {"query_lang": "und", "corpus_lang": "und"}
+    page = leaderboard(tmp_path, run(tmp_path / "scored", psi(("bm25", unnamed))))
+    assert page.tables[0][1].startswith("no language named, all lengths")
+
+
 def test_without_runs_the_page_is_of_the_papers(tmp_path):
     page = leaderboard(tmp_path)
     names = [one[:2] for one in page.tables]

@@ -145,8 +145,8 @@ def test_files_without_text_are_left_out_and_named(caplog):
     Path("d/b.txt").write_text("text")
     with caplog.at_level(logging.WARNING, logger="psibench"):
         assert read_document_files(["d"])["_id"].to_list() == ["b"]
-    left_out = "3: d/empty.html, d/pictures.docx, d/scan.pdf"
-    said = f"no text, left out (scanned pages need OCR): {left_out}"
+    left_out = "d/empty.html, d/pictures.docx, d/scan.pdf"
+    said = f"left out, without any text (scanned pages need OCR): {left_out}"
     assert [record.getMessage() for record in caplog.records] == [said]
 
 

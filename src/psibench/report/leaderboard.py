@@ -152,7 +152,8 @@ def all_rows(runs: Sequence[Run], *, published: bool) -> pl.DataFrame:
         found.append(published_rows())
     empty = PSI_TABLE.empty().with_columns(word=pl.lit(None, pl.String))
     rows = pl.concat([empty, *found], how="diagonal_relaxed").with_row_index("place")
-    pair = PAIR.str.replace(f"^{EVERY}\\b", "mean over languages").alias("pair")
+    pair = PAIR.str.replace(f"^{EVERY}\\b", "mean over languages")
+    pair = pair.replace("und", "no language named").alias("pair")
     is_twice = ~pl.col("is_published") & (pl.len().over(*ASKED, "model", "is_published") > 1)
     n_asked, is_crossed = pl.col("n_asked"), pl.col("query_lang") != pl.col("corpus_lang")
     order = [

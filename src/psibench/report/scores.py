@@ -288,7 +288,8 @@ def _curve_caption(lines: pl.DataFrame, row: Row) -> str:
             "Means at equal documents with their intervals; thin and dashed: plain means, which "
             "stand alone where documents cannot tell."
         )
-    return f"{caption} Shown: languages {pair_text(row['query_lang'], row['corpus_lang'])}."
+    pair = pair_text(row["query_lang"], row["corpus_lang"])
+    return caption if pair == "und" else f"{caption} Shown: languages {pair}."
 
 
 def full_and_tiny_figure(

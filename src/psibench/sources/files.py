@@ -98,8 +98,9 @@ class TextFiles:
                 blank.append(str(file))
             yield file.named(str(file.path)), dict(zip(columns, (text, file.key), strict=False))
         if blank:
-            named = f"{', '.join(blank[:FEW])}{', ...' if len(blank) > FEW else ''}"
-            logger.warning("no text, left out (scanned pages need OCR): %d: %s", len(blank), named)
+            more = f", ... ({len(blank)} in all)" if len(blank) > FEW else ""
+            named = f"{', '.join(blank[:FEW])}{more}"
+            logger.warning("left out, without any text (scanned pages need OCR): %s", named)
 
 
 def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
