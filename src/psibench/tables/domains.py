@@ -109,16 +109,6 @@ def domain_params(record: Mapping[str, Any], domain: str) -> Mapping[str, Any] |
     return params if domain in domains else None
 
 
-def domain_table(
-    given: str | Sequence[str] | Mapping[str, str],
-    domain: str,
-    number: int,
-    language: str | None = None,
-) -> TablePath:
-    """Return one domain's rows of a table of all domains, or its own table out of a list.
-
-    Of a mapping: its rows of the table that is under its name.
-    """
-    if isinstance(given, Mapping):
-        return OfDomain(given[domain], domain, language)
-    return OfDomain(given, domain, language) if isinstance(given, str) else given[number]
+def domain_table(given: str | Sequence[str], domain: str, number: int) -> TablePath:
+    """Return one domain's rows of a table of all domains, or its own table out of a list."""
+    return OfDomain(given, domain) if isinstance(given, str) else given[number]

@@ -8,7 +8,7 @@ at each layer. Here the retrieval task's are added to the weights once.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from psibench.models.architectures.bidirectional import LEFT_OUT
 from psibench.models.checkpoints import read_json
 from psibench.models.weights import check_config, load_port, read_tensors, round_parameters
 
+MODEL_TYPES = ("qwen2_5_vl", "jina_embeddings_v4")
 TASK = "retrieval"
 FOLDER = "adapters"
 NAMES = {r"^model\.(language_model\.)?": ""}
@@ -46,30 +47,23 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     return round_parameters(model, options["dtype"])
 
 
-def text_config(
-    folder: Path,
-    config: Mapping[str, Any],
-    *,
-    kind: str = "jina-v4",
-    model_types: Sequence[str] = ("qwen2_5_vl", "jina_embeddings_v4"),
-) -> Any:
-    """Write the text part of Qwen2-VL's or Qwen2.5-VL's config.json as transformers' Qwen2Config.
+def text_config(folder: Path, config: Mapping[str, Any]) -> Any:
+    """Write the text part of Qwen2.5-VL's config.json as transformers' Qwen2Config.
 
-    ``kind`` is what the entry names, for the message. Raises InputError if it is of another model
-    type, or its rotary angles are scaled.
+    Raises InputError if it is of another model type, or its rotary angles are scaled.
     """
     from transformers import Qwen2Config
 
-    if config.get("model_type") not in model_types:
+    if config.get("model_type") not in MODEL_TYPES:
         raise InputError(
-            f"{folder}: {kind}: found model_type {config.get('model_type')!r}; "
-            f"supported: {model_types[0]!r}"
+            f"{folder}: jina-v4: found model_type {config.get('model_type')!r}; "
+            f"supported: {MODEL_TYPES[0]!r}"
         )
     text = dict(config.get("text_config") or config)
     scaling = text.pop("rope_scaling", None) or text.pop("rope_parameters", None) or {}
     kinds = {scaling.get(key, "default") for key in ("type", "rope_type")}
     if not kinds <= {"default", "mrope"}:
-        raise InputError(f"{folder}: {kind}: found rope_scaling {scaling!r}; supported: mrope")
+        raise InputError(f"{folder}: jina-v4: found rope_scaling {scaling!r}; supported: mrope")
     theta = float(scaling.get("rope_theta") or text.get("rope_theta") or 1_000_000.0)
     dropped = LEFT_OUT | {"vision_config", "text_config", "rope_parameters", "rope_theta"}
     kept = {key: value for key, value in text.items() if key not in dropped}
