@@ -543,6 +543,7 @@ TEMPLATES = [
     ("{% for a in range(10**9) %}{{ document }}{% endfor %}", "the messages use document, range"),
     ("{{ [document] | random }}", "No filter named 'random'"),
     ("{{ [].pop() }}{{ document }}", "message user: pop from empty list"),
+    ("{{ document | xmlattr }}", "message user: 'str' object has no attribute 'items'"),
     ("{{ 9**99999 }}{{ document }}", "message user, line ?: Exceeds the limit"),
     ("{% macro f(a) %}{{ f(a) }}{% endmacro %}{{ f(document) }}", "maximum recursion depth"),
     ("{{ ''.__class__.__mro__ }}{{ document() }}", "message user: "),

@@ -42,6 +42,7 @@ _PLAIN: dict[_Plain, str] = {"text": "string", "integer": "integer"}
 """What a plain reply may be -> type of the field it fills."""
 FAULTS = (
     *(jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError),
+    AttributeError,
 )
 """What a template may raise."""
 _ENVIRONMENT = SandboxedEnvironment(
