@@ -28,7 +28,7 @@ from psibench.tables.domains import by_place
 from psibench.tables.schemas import ATTRITION, PSI_TABLE, QUERIES
 from psibench.tables.spec import ALL
 
-EXPORT_VERSION = 2
+EXPORT_VERSION = 3
 """Raised when an export has other rows of the same tables."""
 FEW_REASONS = 3
 """Reasons that are named for each step."""
