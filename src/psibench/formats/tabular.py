@@ -99,7 +99,7 @@ IN_JSON = {
     kind: TypeAdapter(of_json, config=ConfigDict(strict=True))
     for kind, (_, _, of_json) in EXPECTED.items()
 }
-ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_id", "chunk_id")
+ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_id")
 """Columns of any table of a dataset that hold ids of its documents or queries."""
 
 
