@@ -56,11 +56,11 @@ def percent(share: float | None, decimals: int = 1) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
-def change(value: float | None, decimals: int = 3) -> str:
+def change(value: float | None) -> str:
     """Return a difference with its sign (0 has none), or a dash for nothing."""
     if value is None or not math.isfinite(value):
         return MISSING
-    text = f"{abs(value):.{decimals}f}"
+    text = f"{abs(value):.3f}"
     if not float(text):
         return text
     return f"{'+' if value > 0 else '−'}{text}"

@@ -23,9 +23,9 @@ def equal_segments(n_chars: int, n_segments: int = 3) -> list[tuple[int, int]]:
     return list(zip(cuts[:-1], cuts[1:], strict=True))
 
 
-def split_equal(text: str, n_segments: int = 3) -> list[str]:
-    """Cut ``text`` into ``n_segments`` strings of equal size; joined they give ``text`` back."""
-    return [text[start:end] for start, end in equal_segments(len(text), n_segments)]
+def split_equal(text: str) -> list[str]:
+    """Cut ``text`` into three strings of equal size; joined they give ``text`` back."""
+    return [text[start:end] for start, end in equal_segments(len(text))]
 
 
 def tag_posq(start: int, end: int, n_chars: int) -> Position:
