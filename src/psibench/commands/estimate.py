@@ -20,9 +20,9 @@ NONE = "This config asks no language model and no embedding API."
 LABELS = ("stage", "benchmark", "language", "by", "basis")
 HEAD = (*LABELS[:-1], "from", "requests", "answered", "tokens in", "out", "USD")
 NOTE = (
-    "Requests are counts of tables of a run or of the plan, tokens means of a run or of "
-    "docs/running.md, `What a plan rests on`; - is what nobody can tell without sample.n_documents "
-    "before the documents are drawn."
+    "Requests are counted in a run's tables, else planned; tokens are a run's means, else those of "
+    "docs/running.md (What a plan rests on). A dash: without sample.n_documents nobody can tell "
+    "before documents are drawn."
 )
 
 
