@@ -6,7 +6,7 @@ from built_benchmark import SOURCE, make_benchmark
 from psi_rows import frame, psi_row
 
 from psibench.cli import main
-from psibench.tables import write_table
+from psibench.tables import Provenance, read_provenance, write_table
 from psibench.tables.schemas import PSI_TABLE
 
 
@@ -41,6 +41,19 @@ def test_the_card_has_the_controls_or_says_that_none_was_run(tmp_path, results):
     card = (tmp_path / "with" / "README.md").read_text()
     row = "| eng-Latn | static | 72 | 0.600 | 0.050 | 0.070 [0.000, 0.160] | <0.001 |"
     assert row in card
+
+
+def test_scores_of_other_queries_than_those_that_are_there_are_refused(tmp_path, results, capsys):
+    queries = min(results.glob("data/eng-Latn/*/queries.parquet"))
+    path = results / "tables" / "eng-Latn-eng-Latn.psi.parquet"
+    rows = frame(PSI_TABLE, [psi_row("bm25")])
+    for rows_hash, code in ((read_provenance(queries)["rows_hash"], 0), ("rows:0", 2)):
+        made_of = {queries.relative_to(tmp_path).as_posix(): rows_hash}
+        scored = Provenance("score", 12, queries_by="people", inputs=made_of)
+        write_table(rows, path, PSI_TABLE, provenance=scored)
+        assert export(results, tmp_path / str(code), "--licence", "mit") == code
+    assert "other queries than those that were scored" in capsys.readouterr().err
+    assert not (tmp_path / "2").exists()
 
 
 def test_a_benchmark_without_a_ledger_has_a_card_that_says_so(tmp_path, results):

@@ -75,7 +75,10 @@ class Facts:
 
 
 def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_positions: bool) -> Facts:
-    """Count datasets, and read what the benchmark's tables say of filters and controls."""
+    """Count datasets, and read what the benchmark's tables say of filters and controls.
+
+    Raises InputError if its scores are of other queries than those that it has now.
+    """
     counts = pl.DataFrame([_count(dataset) for dataset in datasets])
     if keeps_positions:
         counts = counts.with_columns(elsewhere=0)
@@ -91,7 +94,7 @@ def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_position
         [read_provenance(one.path(table)) or {} for one in datasets for table in TABLES],
         flow=of_places("flow", by_place(FLOW)),
         attrition=of_places("attrition", ATTRITION),
-        controls=_controls(benchmark, list(dict.fromkeys(d.language for d in datasets))),
+        controls=_controls(benchmark, datasets),
     )
 
 
@@ -111,10 +114,29 @@ def _count(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _controls(benchmark: Path, languages: Sequence[str]) -> pl.DataFrame | None:
-    """Read what the controls scored in each language, by thirds, over all evidence."""
+def _controls(benchmark: Path, datasets: Sequence[Dataset]) -> pl.DataFrame | None:
+    """Read what the controls scored in each language, by thirds, over all evidence.
+
+    Raises InputError if that was over other queries than those of the datasets.
+    """
+    languages = dict.fromkeys(one.language for one in datasets)
     paths = [benchmark / "tables" / f"{name}-{name}.psi.parquet" for name in languages]
-    rows = read_all([path for path in paths if path.is_file()], PSI_TABLE).filter(
+    paths = [path for path in paths if path.is_file()]
+    scored = {
+        name: rows_hash
+        for path in paths
+        for name, rows_hash in (read_provenance(path) or {}).get("inputs", {}).items()
+    }
+    for one in datasets:
+        queries = one.path("queries")
+        now = (read_provenance(queries) or {}).get("rows_hash")
+        name = queries.relative_to(benchmark).as_posix()
+        if any(of.endswith(f"/{name}") and then != now for of, then in scored.items()):
+            raise InputError(
+                f"{queries} has other queries than those that were scored. Run the workflow to its "
+                "end, then export"
+            )
+    rows = read_all(paths, PSI_TABLE).filter(
         kind="control",
         domain=ALL,
         length_bucket=ALL,
