@@ -40,3 +40,16 @@ def test_a_corpus_that_is_not_there_is_refused_before_anything_is_written(
     assert main(["init", "mine", "--corpus", corpus]) == 2
     assert said in capsys.readouterr().err
     assert not (folder / "mine").exists()
+
+
+def test_the_next_commands_can_be_typed_as_they_are_printed(folder, capsys):
+    assert main(["init", "my docs", "--profile", "slurm"]) == 0
+    said = "Next: cd 'my docs'; psibench check psibench.yaml; "
+    said += "psibench run --profile slurm psibench.yaml\n"
+    assert capsys.readouterr().out.endswith(said)
+
+
+def test_a_file_is_no_folder_for_a_config(folder, capsys):
+    (folder / "mine").write_text("")
+    assert main(["init", "mine"]) == 2
+    assert "FOLDER mine is a file; name a folder" in capsys.readouterr().err

@@ -3,9 +3,11 @@
 import argparse
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 
+from psibench.commands.base import refuse_file
 from psibench.config.paths import CONFIG_FOLDER, PROFILES
 from psibench.errors import InputError, MissingError
 from psibench.sources.files import SUPPORTED, find_files
@@ -36,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write FOLDER/psibench.yaml, and the profile beside it."""
+    refuse_file("FOLDER", args.folder)
     config = args.folder / CONFIG_NAME
     made = [config] if args.profile is None else [config, args.folder / args.profile]
     if there := [str(path) for path in made if path.exists()]:
@@ -58,8 +61,9 @@ def run(args: argparse.Namespace) -> None:
         shutil.copytree(PROFILES / args.profile, args.folder / args.profile)
     print("Written:", *made)
     print(found)
-    here = "" if args.folder == Path() else f"cd {args.folder}; "
-    print(f"Next: {here}psibench check {CONFIG_NAME}; psibench run {CONFIG_NAME}")
+    here = "" if args.folder == Path() else f"cd {shlex.quote(str(args.folder))}; "
+    profile = "" if args.profile is None else f"--profile {args.profile} "
+    print(f"Next: {here}psibench check {CONFIG_NAME}; psibench run {profile}{CONFIG_NAME}")
 
 
 DESCRIPTION = (
