@@ -42,6 +42,8 @@ GIVEN_OTHERWISE = {
     "-d": "run in that folder",
     "--snakefile": "call snakemake itself",
     "-s": "call snakemake itself",
+    "--cores": "give it before `--`",
+    "-c": "give --cores before `--`",
 }
 """Options of Snakemake that would make it run something else than what was checked."""
 TARGETS = (
