@@ -130,8 +130,8 @@ def _controls(benchmark: Path, datasets: Sequence[Dataset]) -> pl.DataFrame | No
     for one in datasets:
         queries = one.path("queries")
         now = (read_provenance(queries) or {}).get("rows_hash")
-        name = queries.relative_to(benchmark).as_posix()
-        if any(of.endswith(f"/{name}") and then != now for of, then in scored.items()):
+        name = f"/{benchmark.resolve().name}/{queries.relative_to(benchmark).as_posix()}"
+        if any(f"/{of}".endswith(name) and then != now for of, then in scored.items()):
             raise InputError(
                 f"{queries} has other queries than those that were scored. Run the workflow to its "
                 "end, then export"
