@@ -114,12 +114,19 @@ def test_a_batch_the_server_does_not_know_is_asked_again(server, tmp_path, batch
     assert records(tmp_path) == []
 
 
-def test_on_a_server_that_lists_no_batches_one_without_an_id_is_asked_again(tmp_path):
-    async def no_list(*_):
-        return web.json_response({"error": {"message": "Method Not Allowed"}}, status=405)
+@pytest.mark.parametrize(
+    ("listed", "status"),
+    [
+        ({"error": {"message": "Method Not Allowed"}}, 405),
+        ({"object": "list", "data": [{"id": "batch_2"}], "has_more": True}, 200),  # for ever
+    ],
+)
+def test_where_no_list_has_a_batch_without_an_id_it_is_asked_again(tmp_path, listed, status):
+    async def answer_list(*_):
+        return web.json_response(listed, status=status)
 
     server = Server()
-    server.stand_in._list = no_list
+    server.stand_in._list = answer_list
     with server:
         written(tmp_path, server.url, batch_id=None)
         assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}

@@ -45,7 +45,7 @@ GIVEN_OTHERWISE = {
     "--cores": "give it before `--`",
     "-c": "give --cores before `--`",
 }
-"""Options of Snakemake that would make it run something else than what was checked."""
+"""Options of Snakemake that are for psibench to give, as it checks what they say."""
 TARGETS = (
     "A config ends in .yaml; targets are files of results/ (results/psi_table.csv), and "
     "`probes`. For a folder of texts: `psibench init NAME --corpus FOLDER`"

@@ -466,8 +466,12 @@ class BatchServer:
 
     def find(self, name: str) -> str | None:
         """Return the id of the batch of a name, or None; also if the server lists no batches."""
+        seen = set[str]()
         with self._known(NO_LIST):
             for batch in self.client.batches.list(limit=100):
+                if batch.id in seen:
+                    return None  # the server does not know `after`: each page is the first
+                seen.add(batch.id)
                 if (batch.metadata or {}).get(NAME_FIELD) == name:
                     return batch.id
         return None
