@@ -180,8 +180,8 @@ def profile_folder(name: str) -> str:
     if (PROFILES / name).is_dir() and not Path(name).exists():
         return str(PROFILES / name)
     with importing():
-        from snakemake.cli import get_profile_dir
-    if get_profile_dir(name) is None:
+        snakemake = import_module("snakemake.cli")
+    if snakemake.get_profile_dir(name) is None:
         raise InputError(
             f"--profile {name}: no such folder with a config.yaml, here or where Snakemake looks "
             "(~/.config/snakemake, /etc/xdg/snakemake). psibench has local and slurm; "
