@@ -278,6 +278,13 @@ def _pair_cells() -> Iterator[Cell]:
                    "difference_of_psi", pair, POWERS)  # fmt: skip
 
 
+def _rare_miss_cells() -> Iterator[Cell]:
+    for n, misses in product((30, 60, 150, 500), ((0, 0.005), (0, 0.02), (0.02, 0.04))):
+        name = f"{n} documents, {misses[0]:g} and {misses[1]:g} missed"
+        options = (("misses", misses),)
+        yield Cell(6, name, "difference_of_rare_misses", World(n_queries=n), COVERS, options)
+
+
 def _several_cells() -> Iterator[Cell]:
     def cell(name: str, world: World, *gains: float) -> Cell:
         return Cell(6, f"five systems, {name}", "several_systems", world, SIZES_OTHER,
@@ -382,6 +389,7 @@ CELLS = [
     *_power_cells(),
     *_between_cells(),
     *_pair_cells(),
+    *_rare_miss_cells(),
     *_several_cells(),
     *_beyond_cells(),
     *_jackknife_cells(),

@@ -390,6 +390,24 @@ def difference_of_means(pair: Pair, rng: np.random.Generator, replicates: int) -
     yield share("p <= .05, queries as units", naive)
 
 
+def difference_of_rare_misses(
+    world: World, rng: np.random.Generator, replicates: int, *, misses: tuple[float, float]
+) -> Iterator[Finding]:
+    """Interval of the difference of two means near 1: one hit or miss a document."""
+    documents = np.arange(world.n_queries)
+    covered, width, disagree = [], [], []
+    for _ in range(replicates):
+        first, second = (rng.random((2, len(documents))) >= np.array(misses)[:, None]).astype(float)
+        found = mean_difference(first, second, documents, level=LEVEL)
+        assert found is not None
+        covered.append(found.low <= misses[1] - misses[0] <= found.high)
+        width.append(found.high - found.low)
+        disagree.append((found.p <= 0.05) != (found.low > 0 or found.high < 0))
+    yield share("difference covered", covered, 0.93)
+    yield average("width", width)
+    yield share("test and interval disagree on 0", disagree, None, 0.0)
+
+
 def several_systems(
     world: World, rng: np.random.Generator, replicates: int, *, gains: tuple[float, ...]
 ) -> Iterator[Finding]:
@@ -586,7 +604,8 @@ CHECKS: dict[str, Check] = {
     check.__name__: check
     for check in (
         within_size, within_power, design, coverage, bucket_intervals, between_size,
-        between_power, between_shuffled, comparison, difference_of_means, several_systems,
+        between_power, between_shuffled, comparison, difference_of_means, difference_of_rare_misses,
+        several_systems,
         difference_of_psi, jackknife, newton, confounded, truncation,
     )
 }  # fmt: skip

@@ -136,6 +136,29 @@ def test_difference_of_means_has_documents_as_units():
     assert found.p == pytest.approx(2 * stats.t.sf(0.25 / se, 39))
 
 
+@pytest.mark.parametrize("n_worse", [0, 1, 3, 6])
+def test_difference_of_means_is_not_certain_where_few_documents_differ(n_worse):
+    # Of 60 documents the first system finds all, the second misses a few: Clopper and Pearson's
+    # bound of these few of 60, and no more certain than that of none on the other side.
+    first, second = np.ones(60), (np.arange(60) >= n_worse).astype(float)
+    found = mean_difference(first, second, np.arange(60), level=0.95)
+    most = stats.beta.ppf(0.975, n_worse + 1, 60 - n_worse)
+    assert found.high == pytest.approx(most)
+    assert found.low <= n_worse / 60 - (1 - 0.025 ** (1 / 60)) + 1e-12
+    assert (found.low > 0) == (found.p <= 0.05)
+    other = mean_difference(second, first, np.arange(60), level=0.95)
+    assert (other.low, other.high) == pytest.approx((-found.high, -found.low))
+
+
+def test_difference_of_means_ends_at_the_largest_that_there_can_be():
+    found = mean_difference(np.ones(60), np.zeros(60), np.arange(60), level=0.95)
+    assert (found.low, found.high) == pytest.approx((0.025 ** (1 / 60), 1.0))
+    one_document = np.repeat(np.arange(30), [1000] + [1] * 29)
+    better = one_document % 2 == 0
+    found = mean_difference(better.astype(float), 0.0 * better, one_document, level=0.95)
+    assert (found.low, found.high) == (-1.0, 1.0)
+
+
 def test_difference_of_means_needs_thirty_documents():
     assert mean_difference(np.ones(29), np.zeros(29), np.arange(29), level=0.95) is None
     assert mean_difference(np.ones(0), np.zeros(0), np.arange(0), level=0.95) is None

@@ -138,7 +138,8 @@ def mean_difference(
         if len(sizes) < FEWEST_CLUSTERS:
             return None
     sums = np.bincount(owner, weights=first - second).astype(np.float64)
-    return clustered_effect(sums, np.bincount(owner).astype(np.float64), level=level)
+    limit = max(1.0, float(first.max()), float(second.max()))
+    return clustered_effect(sums, np.bincount(owner).astype(np.float64), level=level, limit=limit)
 
 
 SIGN_FLIPS = 9999

@@ -20,8 +20,9 @@ sampling errors are fixed quasi-random points. `docs/psi.md` gives the reasoning
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,9 @@ buckets ask for. `equal_means` and the lower end of a PSI count the documents th
 FEWEST_OF_A_KIND = 20.0
 """Hits, and misses, that are to be expected in such a bucket: one that happens to have none would
 look certain (`studies/inference`)."""
+
+FEWEST_UNLIKE = 10
+"""Units that have to differ from the typical one for Student's t to be right of a mean."""
 
 LENGTH_STRATA = 5
 """Quantiles of length within which documents are compared with each other."""
@@ -929,10 +933,13 @@ def truncation_effect(
     weights = np.bincount(unit, weights=cut * cut).astype(np.float64)
     if np.count_nonzero(weights > 1e-9) < FEWEST_CLUSTERS:
         return None
-    return clustered_effect(sums, weights, level=level)
+    limit = max(1.0, float(scores.max()))
+    return clustered_effect(sums, weights, level=level, limit=limit)
 
 
-def clustered_effect(sums: FloatArray, weights: FloatArray, *, level: float) -> Effect:
+def clustered_effect(
+    sums: FloatArray, weights: FloatArray, *, level: float, limit: float | None = None
+) -> Effect:
     """Estimate ``sum of sums / sum of weights``, documents or clusters as independent units.
 
     ``sums`` and ``weights`` (n_units,) are each document's (or cluster's) part of both; weights are
@@ -940,6 +947,8 @@ def clustered_effect(sums: FloatArray, weights: FloatArray, *, level: float) -> 
     `within_documents` with one degree of freedom; the interval holds what is not rejected, so that
     it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where weights
     are equal, and unbounded (infinite ends) where some four documents have nearly all the weight.
+    With ``limit``, the largest that a unit's ``sums / weights`` can be, it ends there, and is
+    widened where few units say what it is (`_with_rare_units`).
     """
     from scipy.special import betaincc, betainccinv
 
@@ -955,7 +964,52 @@ def clustered_effect(sums: FloatArray, weights: FloatArray, *, level: float) -> 
     a = weight**2 - allowed * float(weights @ weights)
     b = total * weight - allowed * float(sums @ weights)
     c = total**2 - allowed * spread
-    if a <= 0:
-        return Effect(value, -np.inf, np.inf, p)
-    reach = float(np.sqrt(max(b * b - a * c, 0.0)))
-    return Effect(value, (b - reach) / a, (b + reach) / a, p)
+    low, high = -np.inf, np.inf
+    if a > 0:
+        reach = float(np.sqrt(max(b * b - a * c, 0.0)))
+        low, high = (b - reach) / a, (b + reach) / a
+    effect = Effect(value, low, high, p)
+    return effect if limit is None else _with_rare_units(effect, sums, weights, level, limit)
+
+
+def _with_rare_units(
+    effect: Effect, sums: FloatArray, weights: FloatArray, level: float, limit: float
+) -> Effect:
+    """Widen the interval where fewer than `FEWEST_UNLIKE` units differ from the typical one.
+
+    If all units agree, Student's t takes it for certain that others do. What is above and what is
+    below 0 then are shares of a largest value, with Clopper and Pearson's bounds (`binomial_ends`);
+    that value is the largest seen, of three units or fewer ``limit``. An interval that leaves out
+    0, as its test does, still does.
+    """
+    means = sums[weights > 0] / weights[weights > 0]
+    n_unlike = int((np.abs(means - np.median(means)) > 1e-9).sum())
+    effect = replace(effect, low=max(effect.low, -limit), high=min(effect.high, limit))
+    if n_unlike >= FEWEST_UNLIKE:
+        return effect
+    weight = float(weights.sum())
+    largest = limit if n_unlike <= 3 else float(np.abs(means).max())
+    shares = (float(side.clip(0).sum()) / weight / largest for side in (sums, -sums))
+    above, below = (min(share, 1.0) for share in shares)
+    n = weight**2 / float(weights @ weights)
+    (least_above, most_above), (least_below, most_below) = (
+        binomial_ends(n * share, n * (1 - share), (1 - level) / 2) for share in (above, below)
+    )
+    low = largest * min(above - most_below, least_above - below)
+    high = largest * max(most_above - below, above - least_below)
+    if not effect.low > 0 >= low:
+        effect = replace(effect, low=min(low, effect.low))
+    if not effect.high < 0 <= high:
+        effect = replace(effect, high=max(high, effect.high))
+    return effect
+
+
+def binomial_ends(hits: Any, misses: Any, alpha: float) -> tuple[Any, Any]:
+    """Return Clopper and Pearson's bounds, at alpha each, of a share (Biometrika 26, 1934).
+
+    Numbers or arrays of one shape, 0 or more; they need not be whole.
+    """
+    from scipy.special import betaincinv
+
+    least = betaincinv(np.maximum(hits, 1e-12), misses + 1, alpha)
+    return least, 1 - betaincinv(np.maximum(misses, 1e-12), hits + 1, alpha)

@@ -40,6 +40,7 @@ from psibench.metrics.inference import (
     IntArray,
     Profile,
     between_documents,
+    binomial_ends,
     confounding,
     document_table,
     draw_errors,
@@ -606,27 +607,22 @@ def _least_means(
 ) -> FloatArray:
     """Lower bounds at alpha of the means of ``bounded`` buckets, (n_buckets,); NaN of others.
 
-    The one-sided ones of Clopper and Pearson (Biometrika 26, 1934) for the n documents (or
-    clusters) that hold a bucket: ``alpha^(1 / n)`` of the best score where all of n found it. If
+    The one-sided ones of Clopper and Pearson (`binomial_ends`) for the n documents (or clusters)
+    that hold a bucket: ``alpha^(1 / n)`` of the best score where all of n found it. If
     all documents score alike, that score stands for the best.
     """
-    from scipy.special import betaincinv
-
     best, misses = _misses(table, profile)
-    hits = np.maximum(table.holding - misses, ROUNDING)
-    return np.where(bounded, betaincinv(hits, misses + 1, alpha) * best, np.nan)
+    least, _ = binomial_ends(table.holding - misses, misses, alpha)
+    return np.where(bounded, least * best, np.nan)
 
 
 def _most_means(
     table: DocumentTable, profile: Profile, alpha: float, bounded: BoolArray
 ) -> FloatArray:
     """Upper bounds, as `_least_means`; the best score is the largest that a query can have."""
-    from scipy.special import betaincinv
-
     hits = table.holding * np.minimum(profile.means / table.score_limit, 1.0)
-    misses = np.maximum(table.holding - hits, ROUNDING)
-    most = (1 - betaincinv(misses, hits + 1, alpha)) * table.score_limit
-    return np.where(bounded, most, np.nan)
+    _, most = binomial_ends(hits, table.holding - hits, alpha)
+    return np.where(bounded, most * table.score_limit, np.nan)
 
 
 def _misses(table: DocumentTable, profile: Profile) -> tuple[FloatArray, FloatArray]:

@@ -59,7 +59,7 @@ class ScoredModel:
     is_truncating: bool = False
 
 
-@stage("score", version=12)
+@stage("score", version=13)
 def run_score(
     models: Sequence[ScoredModel],
     *,
