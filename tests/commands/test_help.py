@@ -57,6 +57,7 @@ def test_a_number_of_cores_on_which_a_run_would_never_end_is_refused(number, cap
     assert f"--cores: '{number}': give a number from 1, or all" in capsys.readouterr().err
 
 
-def test_options_of_snakemake_may_follow_those_of_run(capsys):
-    assert main(["run", "my.yaml", "--dry-run", "--", "--directory", "elsewhere"]) == 2
-    assert "--directory cannot be passed to Snakemake here" in capsys.readouterr().err
+@pytest.mark.parametrize("given", [("--directory", "elsewhere"), ("--cores", "0"), ("-c", "0")])
+def test_options_that_psibench_gives_snakemake_are_refused_behind_those_of_run(given, capsys):
+    assert main(["run", "my.yaml", "--dry-run", "--", *given]) == 2
+    assert f"{given[0]} cannot be passed to Snakemake here" in capsys.readouterr().err

@@ -549,6 +549,13 @@ def test_truncation_by_hand():
     assert found.p == pytest.approx(2 * stats.t.sf(0.75 / se, 39))
 
 
+def test_that_truncation_costs_nothing_is_not_certain_where_all_is_found():
+    documents, cut = np.repeat(np.arange(40), 2), np.tile([False, True], 40)
+    found = truncation_effect(np.ones(80), documents, np.zeros(80, int), cut, level=0.95)
+    most = 1 - 0.025 ** (1 / 40)
+    assert (found.value, found.low, found.high) == pytest.approx((0, -most, most))
+
+
 def test_what_truncation_costs_is_the_coefficient_of_least_squares():
     rng = np.random.default_rng(0)
     documents = np.sort(rng.integers(0, 60, 300))

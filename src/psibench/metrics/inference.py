@@ -947,8 +947,8 @@ def clustered_effect(
     `within_documents` with one degree of freedom; the interval holds what is not rejected, so that
     it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where weights
     are equal, and unbounded (infinite ends) where some four documents have nearly all the weight.
-    With ``limit``, the largest that a unit's ``sums / weights`` can be, it ends there, and is
-    widened where few units say what it is (`_with_rare_units`).
+    With ``limit``, the largest that the effect can be, it ends there, and is widened where few
+    units say what it is (`_with_rare_units`).
     """
     from scipy.special import betaincc, betainccinv
 

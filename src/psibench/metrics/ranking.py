@@ -12,7 +12,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.definitions import DEFAULT_METRICS, TIE_AVERAGED, parse_metrics
-from psibench.tables.ranking import pair_key, repeated_pairs, with_ties
+from psibench.tables.ranking import pair_key, place_in_query, repeated_pairs, with_ties
 
 
 def ranking_metrics(
@@ -68,8 +68,7 @@ def _ranked_positives(qrels: pl.DataFrame) -> pl.DataFrame:
         )
     ordered = positive.sort("query_id", "grade", "doc_id", descending=[False, True, False])
     ordered = ordered.with_columns(query=pl.col("query_id").rle_id().cast(pl.Int64))
-    first = pl.col("query").search_sorted(pl.col("query"), side="left")  # of each query's rows
-    return ordered.with_columns(rank=pl.int_range(1, pl.len() + 1) - first)
+    return ordered.with_columns(rank=place_in_query() + 1)
 
 
 def _find_positives(
