@@ -31,6 +31,7 @@ from psibench.metrics.comparison import (
     step_down_p,
 )
 from psibench.metrics.design import smallest_psi
+from psibench.metrics.effects import truncation_effect
 from psibench.metrics.inference import (
     DocumentTable,
     FloatArray,
@@ -40,7 +41,6 @@ from psibench.metrics.inference import (
     raw_profile,
     same_document_profile,
     slope_and_bend,
-    truncation_effect,
     within_documents,
 )
 from psibench.metrics.psi import RowData, estimate_row

@@ -15,7 +15,6 @@ from psibench.errors import InputError
 from psibench.metrics.inference import (
     HotellingTest,
     between_documents,
-    clustered_effect,
     combined_p,
     confounding,
     document_table,
@@ -27,7 +26,6 @@ from psibench.metrics.inference import (
     length_imbalance,
     raw_profile,
     same_document_profile,
-    truncation_effect,
     within_documents,
 )
 
@@ -532,59 +530,3 @@ def test_confounding_is_not_told_of_no_more_clusters_than_buckets_tell_apart():
     few, many = (table_of(queries, 20, n_clusters) for n_clusters in (12, 60))
     assert confounding(few, raw_profile(few)) is None
     assert 0 < confounding(many, raw_profile(many)) < 1
-
-
-# --- Truncation -----------------------------------------------------------------------------------
-
-
-def test_truncation_by_hand():
-    # 40 documents of two queries in bucket 0, one of them cut, one not: the score falls by 1 in 30
-    # documents and by 0 in 10. delta = -.75, each document's influence (difference + .75) / 40.
-    scores = np.array([1.0, 0.0] * 30 + [1.0, 1.0] * 10)
-    documents, cut = np.repeat(np.arange(40), 2), np.tile([False, True], 40)
-    found = truncation_effect(scores, documents, np.zeros(80, int), cut, level=0.95)
-    se = (40 / 39 * (30 * 0.25**2 + 10 * 0.75**2)) ** 0.5 / 40
-    assert found.value == pytest.approx(-0.75)
-    assert found.low == pytest.approx(-0.75 - stats.t.ppf(0.975, 39) * se)
-    assert found.p == pytest.approx(2 * stats.t.sf(0.75 / se, 39))
-
-
-def test_that_truncation_costs_nothing_is_not_certain_where_all_is_found():
-    documents, cut = np.repeat(np.arange(40), 2), np.tile([False, True], 40)
-    found = truncation_effect(np.ones(80), documents, np.zeros(80, int), cut, level=0.95)
-    most = 1 - 0.025 ** (1 / 40)
-    assert (found.value, found.low, found.high) == pytest.approx((0, -most, most))
-
-
-def test_what_truncation_costs_is_the_coefficient_of_least_squares():
-    rng = np.random.default_rng(0)
-    documents = np.sort(rng.integers(0, 60, 300))
-    buckets = rng.integers(0, 4, 300)
-    cut, scores = rng.random(300) < 0.2 * (1 + buckets), rng.random(300)
-    design = np.column_stack([cut, np.eye(60)[documents], np.eye(4)[buckets]])
-    (of_cut, *_), *_ = np.linalg.lstsq(design.astype(float), scores)
-    found = truncation_effect(scores, documents, buckets, cut, level=0.95)
-    assert found.value == pytest.approx(of_cut)
-
-
-@pytest.mark.parametrize(
-    "cut_of",
-    [
-        pytest.param(lambda d, b: b == 1, id="the bucket says what is cut"),
-        pytest.param(lambda d, b: d % 2 == 1, id="the document says what is cut"),
-        pytest.param(lambda d, b: True, id="everything is cut"),
-        pytest.param(lambda d, b: False, id="nothing is cut"),
-    ],
-)
-def test_truncation_is_not_told_where_it_cannot_be_told_apart(cut_of):
-    rows = [(d, b) for d in range(50) for b in (0, 1)]
-    documents, buckets = np.array(rows).T
-    cut = np.array([cut_of(d, b) for d, b in rows])
-    scores = np.random.default_rng(1).random(len(rows))
-    assert truncation_effect(scores, documents, buckets, cut, level=0.95) is None
-
-
-def test_an_effect_without_error_is_certain():
-    sure = clustered_effect(np.full(40, 0.5), np.ones(40), level=0.95)
-    assert (sure.low, sure.high, sure.p) == (0.5, 0.5, 0.0)
-    assert clustered_effect(np.zeros(40), np.ones(40), level=0.95).p == 1.0

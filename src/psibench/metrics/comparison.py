@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from psibench.metrics.effects import Effect, clustered_effect
 from psibench.metrics.inference import (
     FEWEST_CLUSTERS,
     FEWEST_DOCUMENTS,
     BucketTest,
-    Effect,
     FloatArray,
     IntArray,
     between_documents,
-    clustered_effect,
     document_table,
     renumbered,
     within_documents,

@@ -11,7 +11,7 @@ bucket means mixes two questions. Here both are asked, and kept apart:
   no answer: do documents of like length differ by the position of their evidence?
 
 Most figures need only two arrays of shape (n_documents, n_buckets), the number of queries `counts`
-and their score sum `sums`; `between_documents` and `truncation_effect` take one entry per query.
+and their score sum `sums`; `between_documents` takes one entry per query.
 The same data give the same figures: only the profile at equal documents is iterated (Newton), and
 sampling errors are fixed quasi-random points. `docs/psi.md` gives the reasoning and
 `studies/inference` the size, coverage, bias and power of each figure.
@@ -20,9 +20,8 @@ sampling errors are fixed quasi-random points. `docs/psi.md` gives the reasoning
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,9 +50,6 @@ buckets ask for. `equal_means` and the lower end of a PSI count the documents th
 FEWEST_OF_A_KIND = 20.0
 """Hits, and misses, that are to be expected in such a bucket: one that happens to have none would
 look certain (`studies/inference`)."""
-
-FEWEST_UNLIKE = 10
-"""Units that have to differ from the typical one for Student's t to be right of a mean."""
 
 LENGTH_STRATA = 5
 """Quantiles of length within which documents are compared with each other."""
@@ -614,7 +610,7 @@ def same_document_profile(table: DocumentTable) -> Profile | None:
     shares /= shares.sum(axis=1, keepdims=True)
     expected = informative[:, None] * shares
     curvature = np.diag(expected.sum(axis=0)) - shares.T @ expected
-    pull = (sums - expected) @ _pinv(curvature)
+    pull = (sums - expected) @ pinv(curvature)
     pi = table.bucket_sizes / table.counts.sum()
     weights = pi * profile / (pi @ profile)
     ybar = table.mean
@@ -658,13 +654,14 @@ def _solve_profile(counts: FloatArray, sums: FloatArray, totals: FloatArray) -> 
         if np.abs(gradient).max() <= 1e-10 * sums.sum():
             break
         curvature = np.diag(expected.sum(axis=0)) - parts.T @ expected
-        step = _pinv(curvature) @ gradient
+        step = pinv(curvature) @ gradient
         logs = logs + step / max(1.0, np.abs(step).max())  # at most a factor of e at a time
     profile: FloatArray = np.exp(logs - logs.mean())
     return profile
 
 
-def _pinv(matrix: FloatArray) -> FloatArray:
+def pinv(matrix: FloatArray) -> FloatArray:
+    """Return the pseudo-inverse of a symmetric matrix; what is rounding beside the rest is 0."""
     return np.linalg.pinv(matrix, rcond=1e-12, hermitian=True).astype(np.float64)
 
 
@@ -869,147 +866,3 @@ def confounding(table: DocumentTable, raw: Profile) -> float | None:
     rows = rows[rows.any(axis=1)]
     test = _hotelling_test(rows)
     return test.p if len(rows) >= max(table.fewest_units, test.rank + 1) else None
-
-
-# --- Truncation -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Effect:
-    """An estimate with its interval and p-value, documents or clusters as independent units."""
-
-    value: float
-    low: float
-    high: float
-    p: float
-
-
-def truncation_effect(
-    scores: FloatArray,
-    documents: IntArray,
-    buckets: IntArray,
-    is_cut: BoolArray,
-    *,
-    level: float,
-    units: IntArray | None = None,
-) -> Effect | None:
-    """Change in score when evidence is truncated (negative: loss), at equal document and bucket.
-
-    The coefficient delta of ``score = document + bucket + delta [evidence beyond the input]``, by
-    least squares, its error by documents, or by ``units``. Arrays of shape (n_memberships,).
-
-    Returns
-    -------
-    Effect or None
-        None where fewer than `FEWEST_DOCUMENTS` documents, or `FEWEST_CLUSTERS` units, tell the two
-        apart: those in which the bucket does not say whether the evidence was cut.
-    """
-    if not is_cut.any() or is_cut.all():
-        return None
-    _, owner, sizes = renumbered(documents)
-    used, column, _ = renumbered(buckets)
-
-    def within(values: FloatArray) -> FloatArray:
-        means = np.bincount(owner, weights=values) / sizes
-        return values - means[owner]
-
-    # The design's columns are buckets' indicators, centred by document; so is each product with it.
-    counts = np.bincount(owner * len(used) + column, minlength=len(sizes) * len(used))
-    held = counts.reshape(len(sizes), len(used)).astype(np.float64)
-    normal = _pinv(np.diag(held.sum(axis=0)) - (held / sizes[:, None]).T @ held)
-
-    def without_buckets(values: FloatArray) -> FloatArray:
-        return values - within((normal @ np.bincount(column, weights=values))[column])
-
-    cut = without_buckets(within(is_cut.astype(np.float64)))
-    cut[np.abs(cut) < 1e-9] = 0.0
-    score = without_buckets(within(scores.astype(np.float64)))
-    weight = float(cut @ cut)
-    informs = np.bincount(owner, weights=cut**2) > 1e-9
-    if int(informs.sum()) < FEWEST_DOCUMENTS or weight <= 1e-6 * len(cut):
-        return None
-    unit = owner if units is None else units
-    sums = np.bincount(unit, weights=cut * score).astype(np.float64)
-    weights = np.bincount(unit, weights=cut * cut).astype(np.float64)
-    if np.count_nonzero(weights > 1e-9) < FEWEST_CLUSTERS:
-        return None
-    limit = max(1.0, float(scores.max()))
-    return clustered_effect(sums, weights, level=level, limit=limit)
-
-
-def clustered_effect(
-    sums: FloatArray, weights: FloatArray, *, level: float, limit: float | None = None
-) -> Effect:
-    """Estimate ``sum of sums / sum of weights``, documents or clusters as independent units.
-
-    ``sums`` and ``weights`` (n_units,) are each document's (or cluster's) part of both; weights are
-    0 or more, and not all 0. A value v is tested by whether ``sums - v weights`` have mean 0, as in
-    `within_documents` with one degree of freedom; the interval holds what is not rejected, so that
-    it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where weights
-    are equal, and unbounded (infinite ends) where some four documents have nearly all the weight.
-    With ``limit``, the largest that the effect can be, it ends there, and is widened where few
-    units say what it is (`_with_rare_units`).
-    """
-    from scipy.special import betaincc, betainccinv
-
-    informs = (sums != 0) | (weights != 0)
-    sums, weights = sums[informs], weights[informs]
-    n, total, weight = len(sums), float(sums.sum()), float(weights.sum())
-    value = total / weight
-    spread = float(sums @ sums)
-    rest = (n - 1) / 2
-    p = float(betaincc(0.5, rest, min(total**2 / (n * spread), 1.0))) if spread > 0 else 1.0
-    allowed = n * float(betainccinv(0.5, rest, 1 - level))
-    # (total - v weight)^2 <= allowed * sum (sums - v weights)^2, a quadratic inequality in v
-    a = weight**2 - allowed * float(weights @ weights)
-    b = total * weight - allowed * float(sums @ weights)
-    c = total**2 - allowed * spread
-    low, high = -np.inf, np.inf
-    if a > 0:
-        reach = float(np.sqrt(max(b * b - a * c, 0.0)))
-        low, high = (b - reach) / a, (b + reach) / a
-    effect = Effect(value, low, high, p)
-    return effect if limit is None else _with_rare_units(effect, sums, weights, level, limit)
-
-
-def _with_rare_units(
-    effect: Effect, sums: FloatArray, weights: FloatArray, level: float, limit: float
-) -> Effect:
-    """Widen the interval where fewer than `FEWEST_UNLIKE` units differ from the typical one.
-
-    If all units agree, Student's t takes it for certain that others do. What is above and what is
-    below 0 then are shares of a largest value, with Clopper and Pearson's bounds (`binomial_ends`);
-    that value is the largest seen, of three units or fewer ``limit``. An interval that leaves out
-    0, as its test does, still does.
-    """
-    means = sums[weights > 0] / weights[weights > 0]
-    n_unlike = int((np.abs(means - np.median(means)) > 1e-9).sum())
-    effect = replace(effect, low=max(effect.low, -limit), high=min(effect.high, limit))
-    if n_unlike >= FEWEST_UNLIKE:
-        return effect
-    weight = float(weights.sum())
-    largest = limit if n_unlike <= 3 else float(np.abs(means).max())
-    shares = (float(side.clip(0).sum()) / weight / largest for side in (sums, -sums))
-    above, below = (min(share, 1.0) for share in shares)
-    n = weight**2 / float(weights @ weights)
-    (least_above, most_above), (least_below, most_below) = (
-        binomial_ends(n * share, n * (1 - share), (1 - level) / 2) for share in (above, below)
-    )
-    low = largest * min(above - most_below, least_above - below)
-    high = largest * max(most_above - below, above - least_below)
-    if not effect.low > 0 >= low:
-        effect = replace(effect, low=min(low, effect.low))
-    if not effect.high < 0 <= high:
-        effect = replace(effect, high=max(high, effect.high))
-    return effect
-
-
-def binomial_ends(hits: Any, misses: Any, alpha: float) -> tuple[Any, Any]:
-    """Return Clopper and Pearson's bounds, at alpha each, of a share (Biometrika 26, 1934).
-
-    Numbers or arrays of one shape, 0 or more; they need not be whole.
-    """
-    from scipy.special import betaincinv
-
-    least = betaincinv(np.maximum(hits, 1e-12), misses + 1, alpha)
-    return least, 1 - betaincinv(np.maximum(misses, 1e-12), hits + 1, alpha)

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from psibench.errors import InputError
 from psibench.metrics.comparison import ProfileComparison, compare_profiles
+from psibench.metrics.effects import Effect, binomial_ends, truncation_effect
 from psibench.metrics.inference import (
     FEWEST_BUCKET_DOCUMENTS,
     FEWEST_DOCUMENTS,
@@ -34,13 +35,11 @@ from psibench.metrics.inference import (
     BoolArray,
     BucketTest,
     DocumentTable,
-    Effect,
     FloatArray,
     HotellingTest,
     IntArray,
     Profile,
     between_documents,
-    binomial_ends,
     confounding,
     document_table,
     draw_errors,
@@ -52,7 +51,6 @@ from psibench.metrics.inference import (
     raw_profile,
     same_document_profile,
     slope_and_bend,
-    truncation_effect,
     units_of,
     within_documents,
 )

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from psibench.config.models import EmbeddingApiModel, EncoderEntry
+from psibench.metrics.effects import clustered_effect
 from psibench.metrics.inference import (
     FEWEST_DOCUMENTS,
     DocumentTable,
-    clustered_effect,
     within_documents,
 )
 from psibench.probes.settings import OF_QUERIES, ProbeName, Probes, priority

@@ -1,0 +1,167 @@
+"""One number with its interval and p, documents or clusters as independent units.
+
+What truncated evidence costs, and the ratio of sums that a difference of means is too. The same
+queries in the same documents as in `psibench.metrics.inference`; `studies/inference` has sizes and
+coverage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from psibench.metrics.inference import (
+    FEWEST_CLUSTERS,
+    FEWEST_DOCUMENTS,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    pinv,
+    renumbered,
+)
+
+FEWEST_UNLIKE = 10
+"""Units that have to differ from the typical one for Student's t to be right of a mean."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An estimate with its interval and p-value, documents or clusters as independent units."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+def truncation_effect(
+    scores: FloatArray,
+    documents: IntArray,
+    buckets: IntArray,
+    is_cut: BoolArray,
+    *,
+    level: float,
+    units: IntArray | None = None,
+) -> Effect | None:
+    """Change in score when evidence is truncated (negative: loss), at equal document and bucket.
+
+    The coefficient delta of ``score = document + bucket + delta [evidence beyond the input]``, by
+    least squares, its error by documents, or by ``units``. Arrays of shape (n_memberships,).
+
+    Returns
+    -------
+    Effect or None
+        None where fewer than `FEWEST_DOCUMENTS` documents, or `FEWEST_CLUSTERS` units, tell the two
+        apart: those in which the bucket does not say whether the evidence was cut.
+    """
+    if not is_cut.any() or is_cut.all():
+        return None
+    _, owner, sizes = renumbered(documents)
+    used, column, _ = renumbered(buckets)
+
+    def within(values: FloatArray) -> FloatArray:
+        means = np.bincount(owner, weights=values) / sizes
+        return values - means[owner]
+
+    # The design's columns are buckets' indicators, centred by document; so is each product with it.
+    counts = np.bincount(owner * len(used) + column, minlength=len(sizes) * len(used))
+    held = counts.reshape(len(sizes), len(used)).astype(np.float64)
+    normal = pinv(np.diag(held.sum(axis=0)) - (held / sizes[:, None]).T @ held)
+
+    def without_buckets(values: FloatArray) -> FloatArray:
+        return values - within((normal @ np.bincount(column, weights=values))[column])
+
+    cut = without_buckets(within(is_cut.astype(np.float64)))
+    cut[np.abs(cut) < 1e-9] = 0.0
+    score = without_buckets(within(scores.astype(np.float64)))
+    weight = float(cut @ cut)
+    informs = np.bincount(owner, weights=cut**2) > 1e-9
+    if int(informs.sum()) < FEWEST_DOCUMENTS or weight <= 1e-6 * len(cut):
+        return None
+    unit = owner if units is None else units
+    sums = np.bincount(unit, weights=cut * score).astype(np.float64)
+    weights = np.bincount(unit, weights=cut * cut).astype(np.float64)
+    if np.count_nonzero(weights > 1e-9) < FEWEST_CLUSTERS:
+        return None
+    limit = max(1.0, float(scores.max()))
+    return clustered_effect(sums, weights, level=level, limit=limit)
+
+
+def clustered_effect(
+    sums: FloatArray, weights: FloatArray, *, level: float, limit: float | None = None
+) -> Effect:
+    """Estimate ``sum of sums / sum of weights``, documents or clusters as independent units.
+
+    ``sums`` and ``weights`` (n_units,) are each document's (or cluster's) part of both; weights are
+    0 or more, and not all 0. A value v is tested by whether ``sums - v weights`` have mean 0, as in
+    `within_documents` with one degree of freedom; the interval holds what is not rejected, so that
+    it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where weights
+    are equal, and unbounded (infinite ends) where some four documents have nearly all the weight.
+    With ``limit``, the largest that the effect can be, it ends there, and is widened where few
+    units say what it is (`_with_rare_units`).
+    """
+    from scipy.special import betaincc, betainccinv
+
+    informs = (sums != 0) | (weights != 0)
+    sums, weights = sums[informs], weights[informs]
+    n, total, weight = len(sums), float(sums.sum()), float(weights.sum())
+    value = total / weight
+    spread = float(sums @ sums)
+    rest = (n - 1) / 2
+    p = float(betaincc(0.5, rest, min(total**2 / (n * spread), 1.0))) if spread > 0 else 1.0
+    allowed = n * float(betainccinv(0.5, rest, 1 - level))
+    # (total - v weight)^2 <= allowed * sum (sums - v weights)^2, a quadratic inequality in v
+    a = weight**2 - allowed * float(weights @ weights)
+    b = total * weight - allowed * float(sums @ weights)
+    c = total**2 - allowed * spread
+    low, high = -np.inf, np.inf
+    if a > 0:
+        reach = float(np.sqrt(max(b * b - a * c, 0.0)))
+        low, high = (b - reach) / a, (b + reach) / a
+    effect = Effect(value, low, high, p)
+    return effect if limit is None else _with_rare_units(effect, sums, weights, level, limit)
+
+
+def _with_rare_units(
+    effect: Effect, sums: FloatArray, weights: FloatArray, level: float, limit: float
+) -> Effect:
+    """Widen the interval where fewer than `FEWEST_UNLIKE` units differ from the typical one.
+
+    If all units agree, Student's t takes it for certain that others do. What is above and what is
+    below 0 then are shares of a largest value, with Clopper and Pearson's bounds (`binomial_ends`);
+    that value is the largest seen, of three units or fewer ``limit``. An interval that leaves out
+    0, as its test does, still does.
+    """
+    means = sums[weights > 0] / weights[weights > 0]
+    n_unlike = int((np.abs(means - np.median(means)) > 1e-9).sum())
+    effect = replace(effect, low=max(effect.low, -limit), high=min(effect.high, limit))
+    if n_unlike >= FEWEST_UNLIKE:
+        return effect
+    weight = float(weights.sum())
+    largest = limit if n_unlike <= 3 else float(np.abs(means).max())
+    shares = (float(side.clip(0).sum()) / weight / largest for side in (sums, -sums))
+    above, below = (min(share, 1.0) for share in shares)
+    n = weight**2 / float(weights @ weights)
+    (least_above, most_above), (least_below, most_below) = (
+        binomial_ends(n * share, n * (1 - share), (1 - level) / 2) for share in (above, below)
+    )
+    low = largest * min(above - most_below, least_above - below)
+    high = largest * max(most_above - below, above - least_below)
+    if not effect.low > 0 >= low:
+        effect = replace(effect, low=min(low, effect.low))
+    if not effect.high < 0 <= high:
+        effect = replace(effect, high=max(high, effect.high))
+    return effect
+
+
+def binomial_ends(hits: Any, misses: Any, alpha: float) -> tuple[Any, Any]:
+    """Return Clopper and Pearson's bounds, at alpha each, of a share (Biometrika 26, 1934).
+
+    Numbers or arrays of one shape, 0 or more; they need not be whole.
+    """
+    from scipy.special import betaincinv
+
+    least = betaincinv(np.maximum(hits, 1e-12), misses + 1, alpha)
+    return least, 1 - betaincinv(np.maximum(misses, 1e-12), hits + 1, alpha)
