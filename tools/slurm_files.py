@@ -49,10 +49,11 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mib} Gres=gpu:1 State=UNKNOWN
-PartitionName=cpu Nodes={host} Default=YES MaxTime=24:00:00 PriorityTier=10 State=UP
-PartitionName=gpu Nodes={host} MaxTime=24:00:00 PriorityTier=10 State=UP
-# Jobs here give way to those of the other two.
-PartitionName=spare Nodes={host} MaxTime=24:00:00 PriorityTier=1 State=UP
+PartitionName=cpu Nodes={host} Default=YES MaxTime=24:00:00 PriorityTier=10 PreemptMode=OFF State=UP
+PartitionName=gpu Nodes={host} MaxTime=24:00:00 PriorityTier=10 PreemptMode=OFF State=UP
+# Jobs of spare give way to those of urgent, and to no others.
+PartitionName=spare Nodes={host} MaxTime=24:00:00 PriorityTier=10 State=UP
+PartitionName=urgent Nodes={host} MaxTime=24:00:00 PriorityTier=20 PreemptMode=OFF State=UP
 """
 
 GRES_CONF = "NodeName={host} Name=gpu Count=1 File=/dev/null\n"
