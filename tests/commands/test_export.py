@@ -222,6 +222,7 @@ def test_languages_and_domains_can_be_chosen_and_are_told(tmp_path, results, cap
     assert run(results, tmp_path / "all") == 0
     assert capsys.readouterr().out.startswith("3 datasets, 6 queries written to ")
     assert run(results, tmp_path / "few", "--languages", "eng-Latn", "--domains", "mining") == 0
+    assert capsys.readouterr().out.startswith("1 dataset, ")
     assert [p.parent.name for p in (tmp_path / "few").glob("*/*/*")] == ["mining"] * 3
     assert run(results, tmp_path / "one", "--domains", "game, mining") == 0
     assert len(list((tmp_path / "one").glob("*/*"))) == 3

@@ -68,7 +68,8 @@ def run(args: argparse.Namespace) -> None:
     if lost := lost_positions(facts.counts):
         print(f"warning: {lost}")
     queries = facts.counts["queries"].sum()
-    print(f"{len(datasets)} datasets, {queries:,} queries written to {args.out}")
+    kinds = "dataset" if len(datasets) == 1 else "datasets"
+    print(f"{len(datasets)} {kinds}, {queries:,} queries written to {args.out}")
 
 
 def _names(text: str) -> list[str]:

@@ -26,7 +26,10 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     InputError
         If the file is missing, not YAML (see `parse_yaml`), or not a mapping of names.
     """
-    loaded = deepcopy(_parsed(read_text_file(path, expected="a YAML file"), str(path)))
+    expected, folder = "a YAML file", Path(path).parent
+    if CONFIG_FOLDER in folder.parents and not Path(path).exists():
+        expected = f"one of {', '.join(sorted(one.name for one in folder.glob('*.yaml')))}"
+    loaded = deepcopy(_parsed(read_text_file(path, expected=expected), str(path)))
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):

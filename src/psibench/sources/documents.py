@@ -89,7 +89,7 @@ def document_rows(source: RecordSource, records: Iterable[NumberedRecord]) -> It
         if not isinstance(text, str) and (text is not None or column not in record):
             raise InputError(
                 f"{origin}: no text in field {column!r}; found fields "
-                f"{', '.join(record) or 'none'}. Set text_column."
+                f"{', '.join(record) or 'none'}. Name the one with the text (text_column)."
             )
         id_field = next((name for name in ids if record.get(name) is not None), None)
         if id_field is not None:
