@@ -79,9 +79,11 @@ def _check(entries: Mapping[str, Model]) -> None:
         elif not any((folder / file).is_file() for file in ("config.json", "modules.json")):
             raise InputError(f"{folder}: no config.json and no modules.json; expected a checkpoint")
         found = compare_with_checkpoint(entry, folder)
-        keys = ", ".join(one.key for one in found)
+        compared = dict.fromkeys(one.key for one in found)  # a key may be declared in two files
+        keys = ", ".join(compared)
         if differing := [one for one in found if not one.agrees]:
-            print(f"{name}: differs in {len(differing)} of {len(found)}: {keys}")
+            n_keys = len({one.key for one in differing})
+            print(f"{name}: differs in {n_keys} of {len(compared)}: {keys}")
             print("\n".join(f"  {one}" for one in differing))
             n_departing += 1
         else:
