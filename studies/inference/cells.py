@@ -279,9 +279,14 @@ def _pair_cells() -> Iterator[Cell]:
 
 
 def _rare_miss_cells() -> Iterator[Cell]:
-    for n, misses in product((30, 60, 150, 500), ((0, 0.005), (0, 0.02), (0.02, 0.04))):
+    for n, misses in product((30, 60, 150, 500), ((0, 0.005), (0, 0.02), (0.02, 0.04), (0, 0.05))):
         name = f"{n} documents, {misses[0]:g} and {misses[1]:g} missed"
         options = (("misses", misses),)
+        yield Cell(6, name, "difference_of_rare_misses", World(n_queries=n), COVERS, options)
+    costs = (0.02, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1, 0.37, 0.37, 1.0)
+    for n, missed in product((60, 150, 500), (0.05, 0.1)):
+        name = f"{n} documents, 0 and {missed:g} missed, at unlike costs"
+        options = (("misses", (0, missed)), ("costs", costs))
         yield Cell(6, name, "difference_of_rare_misses", World(n_queries=n), COVERS, options)
 
 

@@ -391,16 +391,24 @@ def difference_of_means(pair: Pair, rng: np.random.Generator, replicates: int) -
 
 
 def difference_of_rare_misses(
-    world: World, rng: np.random.Generator, replicates: int, *, misses: tuple[float, float]
+    world: World,
+    rng: np.random.Generator,
+    replicates: int,
+    *,
+    misses: tuple[float, float],
+    costs: tuple[float, ...] = (1.0,),
 ) -> Iterator[Finding]:
-    """Interval of the difference of two means near 1: one hit or miss a document."""
+    """Interval of the difference of two means near 1: one query a document; a miss costs any."""
     documents = np.arange(world.n_queries)
+    true = (misses[1] - misses[0]) * float(np.mean(costs))
     covered, width, disagree = [], [], []
     for _ in range(replicates):
-        first, second = (rng.random((2, len(documents))) >= np.array(misses)[:, None]).astype(float)
+        missed = rng.random((2, len(documents))) < np.array(misses)[:, None]
+        cost = rng.choice(costs, missed.shape) if len(costs) > 1 else 1.0
+        first, second = 1 - missed * cost
         found = mean_difference(first, second, documents, level=LEVEL)
         assert found is not None
-        covered.append(found.low <= misses[1] - misses[0] <= found.high)
+        covered.append(found.low <= true <= found.high)
         width.append(found.high - found.low)
         disagree.append((found.p <= 0.05) != (found.low > 0 or found.high < 0))
     yield share("difference covered", covered, 0.93)

@@ -136,7 +136,7 @@ def test_difference_of_means_has_documents_as_units():
     assert found.p == pytest.approx(2 * stats.t.sf(0.25 / se, 39))
 
 
-@pytest.mark.parametrize("n_worse", [0, 1, 3, 6])
+@pytest.mark.parametrize("n_worse", [0, 1, 3, 6, 20])
 def test_difference_of_means_is_not_certain_where_few_documents_differ(n_worse):
     # Of 60 documents the first system finds all, the second misses a few: Clopper and Pearson's
     # bound of these few of 60, and no more certain than that of none on the other side.
@@ -148,6 +148,17 @@ def test_difference_of_means_is_not_certain_where_few_documents_differ(n_worse):
     assert (found.low > 0) == (found.p <= 0.05)
     other = mean_difference(second, first, np.arange(60), level=0.95)
     assert (other.low, other.high) == pytest.approx((-found.high, -found.low))
+
+
+def test_unlike_differences_of_few_documents_count_by_their_size():
+    # 6 of 60 are worse by .2, 6 by 1: as 8.3 that are worse by .867 (sum of squares / sum).
+    cost = np.repeat([0.2, 1.0, 0.0], [6, 6, 48])
+    found = mean_difference(np.ones(60), 1 - cost, np.arange(60), level=0.95)
+    size = (cost @ cost) / cost.sum()
+    n_worse = cost.sum() / size
+    assert n_worse == pytest.approx(8.3077, abs=1e-4)
+    most = stats.beta.ppf(0.975, n_worse + 1, 60 - n_worse)
+    assert found.high == pytest.approx(size * most)
 
 
 def test_difference_of_means_ends_at_the_largest_that_there_can_be():
