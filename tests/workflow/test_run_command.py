@@ -1,13 +1,17 @@
 """The workflow by `psibench run`, as a module of another one, and in Snakemake's own report."""
 
+import logging
 import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import pytest
 import yaml
 from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config, write_squad
+
+from psibench.cli import main
 
 OUTER = """
 from psibench.config.paths import SNAKEFILE
@@ -121,3 +125,21 @@ def test_bad_input_ends_with_code_2_and_its_message_last(tmp_path: Path) -> None
     profile = run(tmp_path, "psibench.cli", "run", "--profile", "nope")
     assert profile.returncode == 2
     assert "--profile nope: no such folder with a config.yaml" in profile.stderr
+
+
+def test_bad_input_of_a_job_on_a_cluster_is_told_by_its_own_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, around = tmp_path / "own.log", tmp_path / "slurm.log"
+    log.write_text("2026-11-27 21:11:01,592 ERROR bad.jsonl, line 3: no text\n")
+    around.write_text("srun: error: node1: task 0: Exited with exit code 1\n")
+
+    def snakemake(arguments: list[str], failed: logging.Handler) -> int:
+        logs = [str(log), str(around)]  # the job's, then the executor's
+        failed.handle(logging.makeLogRecord({"msg": "Error in rule build:", "log": logs}))
+        return 1
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("psibench.commands.run.run_snakemake", snakemake)
+    assert main(["run", "--profile", "slurm"]) == 2
+    assert f"psibench run: bad.jsonl, line 3: no text (log: {log})\n" in capsys.readouterr().err

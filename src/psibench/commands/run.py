@@ -134,7 +134,8 @@ def run(args: argparse.Namespace) -> None:
             if any(f"No rule to produce {target} " in said for said in messages):
                 raise InputError(f"{target}: neither a config nor a target. {TARGETS}")
         of_jobs = [one for one in failed.buffer if one.getMessage().startswith("Error in rule")]
-        logs = [log for one in of_jobs for log in getattr(one, "log", None) or ["no log"]]
+        # A job's own log comes first; an executor, as SLURM's, adds one of its own.
+        logs = [next(iter(getattr(one, "log", None) or ["no log"])) for one in of_jobs]
         said = {log: input_error(Path(log)) for log in logs}
         if said and None not in said.values():
             raise InputError("\n".join(f"{text} (log: {log})" for log, text in said.items()))
