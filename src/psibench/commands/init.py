@@ -37,14 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write FOLDER/psibench.yaml, and the profile beside it."""
+    """Write FOLDER/psibench.yaml, and the profile beside it, or beside the one that is there."""
     refuse_file("FOLDER", args.folder)
     config = args.folder / CONFIG_NAME
     made = [config] if args.profile is None else [config, args.folder / args.profile]
+    is_kept = args.profile is not None and args.corpus is None and config.exists()
+    made = made[1:] if is_kept else made
     if there := [str(path) for path in made if path.exists()]:
         raise InputError(f"{', '.join(there)}: there already, and kept; name another folder")
     given = args.corpus or [args.folder / "texts"]
     found = f"Put your texts into {os.path.normpath(given[0])}."
+    found = f"Kept: {config}." if is_kept else found
     if args.corpus is not None:
         try:
             found = f"Files with texts: {len(find_files(given)):,}."
@@ -55,8 +58,9 @@ def run(args: argparse.Namespace) -> None:
         path if Path(path).is_absolute() else os.path.relpath(path, args.folder) for path in given
     ]
     text = TEMPLATE.read_text(encoding="utf-8")
-    with config.open("x", encoding="utf-8") as file:
-        file.write(text.replace(TEMPLATE_PATHS, json.dumps(corpus, ensure_ascii=False)))
+    if not is_kept:
+        with config.open("x", encoding="utf-8") as file:
+            file.write(text.replace(TEMPLATE_PATHS, json.dumps(corpus, ensure_ascii=False)))
     if args.profile is not None:
         shutil.copytree(PROFILES / args.profile, args.folder / args.profile)
     print("Written:", *made)
