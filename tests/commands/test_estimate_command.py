@@ -128,8 +128,15 @@ def test_stored_answers_count_against_the_budget(folder, capsys):
 def test_a_model_without_price_says_what_to_add(folder, capsys):
     path = config(folder, prices={})
     assert row_of(capsys, path, stage="locate_span")["usd_high"] is None
-    assert "no price: set `prices: {paid-1: {input_usd: ..., output_usd: ..., as_of: ...}}`" in (
-        estimate(capsys, path)
+    printed = estimate(capsys, path)
+    assert (
+        "no price: set `prices: {paid-1: {input_usd: ..., output_usd: ..., as_of: ...}}`" in printed
+    )
+    unknown = "without sample.n_documents nobody can tell before documents are drawn"
+    assert unknown not in printed, "the dash is the money's"
+    sample = {"unit": "tokens", "edges": [20, 60]}
+    assert unknown in estimate(
+        capsys, config(folder, benchmarks={"mine": MINE | {"sample": sample}})
     )
 
 
@@ -161,7 +168,8 @@ def test_the_smallest_psi_is_said_at_the_fewest_and_the_most_queries(preset, few
     assert fewest in low
     assert most in high
     # PosIR asks about one third of a document.
-    said = "no PSI is found within documents" if preset == "posir" else "; a PSI of 0.0"
+    none = "; too few to test within documents: 0 are asked about in several thirds, 30 are needed"
+    said = none if preset == "posir" else "; a PSI of 0.0"
     assert said in low
     assert said in high
 

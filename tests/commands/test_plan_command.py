@@ -52,6 +52,9 @@ def test_stages_are_added_up_and_what_is_not_known_is_named(folder, capsys):
     assert stored == [240_000 * 1024 * 4, None]
     told = "\n".join(lines)
     assert "GPU hours by 100 TFLOPS (encoding.gpu_tflops)" in told
+    assert "CPU hours are the same work without a GPU, at most: hours of this machine (cores: " in (
+        told
+    )
     assert "Not counted: small. Nobody can tell how many texts there will be" in told
     assert "encoding.shards: NUMBER" in told
     assert "No hours of unsized: its entry does not say its size (parameters_m" in told

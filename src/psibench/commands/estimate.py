@@ -21,9 +21,9 @@ LABELS = ("stage", "benchmark", "language", "by", "basis")
 HEAD = (*LABELS[:-1], "from", "requests", "answered", "tokens in", "out", "USD")
 NOTE = (
     "Requests are counted in a run's tables, else planned; tokens are a run's means, else those of "
-    "docs/running.md (What a plan rests on). A dash: without sample.n_documents nobody can tell "
-    "before documents are drawn."
+    "docs/running.md (What a plan rests on)."
 )
+UNKNOWN = "No requests: without sample.n_documents nobody can tell before documents are drawn."
 
 
 def run(args: argparse.Namespace) -> None:
@@ -56,6 +56,8 @@ def run(args: argparse.Namespace) -> None:
     for line in _designs(measured):
         print(line)
     print(NOTE)
+    if paid["items_high"].null_count():
+        print(UNKNOWN)
 
 
 def money(usd: float) -> str:

@@ -92,14 +92,15 @@ def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
     """Say what hours are by, and why numbers are not known."""
     import polars as pl
 
-    from psibench.plan.work import CPU_GFLOPS
+    from psibench.plan.work import CPU_GFLOPS, n_cores
 
     encoding = config.encoding
     if table["gpu_minutes_high"].count():
         yield (
             f"GPU hours by {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), language models "
-            f"that write by {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s); CPU hours by "
-            f"this machine's cores of {CPU_GFLOPS} GFLOPS."
+            f"that write by {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s). CPU hours are "
+            "the same work without a GPU, at most: hours of this machine (cores: "
+            f"{n_cores()}, of {CPU_GFLOPS} GFLOPS each)."
         )
     yield "`psibench estimate` has what is paid."
     known = pl.col("basis") != "unknown"

@@ -56,8 +56,7 @@ def smallest_psi(
     from scipy.stats import chi2, f, ncf, ncx2
 
     sizes, info = table.bucket_sizes, information(table).slope_bend
-    several = int(((table.counts > 0).sum(axis=1) >= 2).sum())
-    if len(sizes) < 2 or info < LEAST_INFORMATION or several < FEWEST_DOCUMENTS:
+    if len(sizes) < 2 or info < LEAST_INFORMATION or n_in_several(table) < FEWEST_DOCUMENTS:
         return None
     if table.units is None:
         critical, found = chi2.isf(ALPHA / PENALTY, 2), partial(ncx2.sf, df=2)
@@ -71,6 +70,11 @@ def smallest_psi(
     loss = np.sqrt(needed * VARIANCE_RATIO * mean * (1 - mean) * (1 - correlation) / spread)
     psi = float(loss / (mean + loss * middle))
     return psi if psi < 1 else None
+
+
+def n_in_several(table: DocumentTable) -> int:
+    """Count the documents that have queries in two buckets or more."""
+    return int(((table.counts > 0).sum(axis=1) >= 2).sum())
 
 
 def evenly_spread(
@@ -97,12 +101,13 @@ def smallest_psi_text(table: DocumentTable, *, spread: str = "") -> str:
     """
     held = f"thirds: {table.counts.sum():,.0f} queries of {len(table.counts):,} documents{spread}"
     held += "" if table.units is None else f" in {table.n_units:,} clusters"
-    psi = smallest_psi(table)
-    if psi is None:
+    if (several := n_in_several(table)) < FEWEST_DOCUMENTS:
         return (
-            f"{held}; no PSI is found within documents: they hold too few thirds, are too few, or "
-            "not even a PSI near 1 is found that often"
+            f"{held}; too few to test within documents: {several:,} are asked about in several "
+            f"thirds, {FEWEST_DOCUMENTS} are needed"
         )
+    if (psi := smallest_psi(table)) is None:
+        return f"{held}; not even a PSI near 1 is found in about 8 of 10 cases"
     return (
         f"{held}; a PSI of {psi:.2f} is found in about 8 of 10 cases (mean {MEAN:g}, scores that "
         "fall evenly), a smaller one less often"

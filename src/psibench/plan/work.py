@@ -204,7 +204,12 @@ def portions(plan: Plan, benchmark: str, language: str, of: str) -> list[str]:
 
 def on_cpus(minutes: float, encoding: Encoding) -> float:
     """Turn minutes of one GPU into minutes of this machine's cores."""
-    return minutes * encoding.gpu_tflops * 1000 / (CPU_GFLOPS * (os.cpu_count() or 1))
+    return minutes * encoding.gpu_tflops * 1000 / (CPU_GFLOPS * n_cores())
+
+
+def n_cores() -> int:
+    """Count this machine's cores, which CPU hours are of."""
+    return os.cpu_count() or 1
 
 
 def _computed(known: Planned, row: Row, each: float | None, n: Range = (1, 1)) -> None:
