@@ -3,12 +3,7 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.metrics.buckets import (
-    assign,
-    bucket_scheme,
-    length_bucket,
-    relative_bin,
-)
+from psibench.metrics.buckets import assign, bucket_scheme, length_bucket, relative_bin
 
 
 def pairs(frame: pl.DataFrame, name: str) -> list[tuple[int, int]]:
@@ -22,15 +17,8 @@ def starts(*values: int) -> pl.DataFrame:
 
 def test_squad_ranges_include_both_ends():
     # 0 | 100 in two | 101 | 500 in two | 3120 | 3121 in none
-    assert pairs(starts(0, 100, 101, 500, 3120, 3121), "squad") == [
-        (0, 0),
-        (1, 0),
-        (1, 1),
-        (2, 1),
-        (3, 4),
-        (3, 5),
-        (4, 5),
-    ]
+    expected = [(0, 0), (1, 0), (1, 1), (2, 1), (3, 4), (3, 5), (4, 5)]
+    assert pairs(starts(0, 100, 101, 500, 3120, 3121), "squad") == expected
 
 
 def test_thirds_follow_the_target_position():
@@ -67,17 +55,8 @@ def test_no_edge_is_rounded_across(n_bins):
 
 def test_relative_20_has_twenty_equal_bins():
     scheme = bucket_scheme("relative-20")
-    assert len(scheme.buckets) == 20
-    assert scheme.labels[0] == "0.00-0.05"
+    assert (len(scheme.buckets), scheme.labels[0]) == (20, "0.00-0.05")
     assert (scheme.buckets[19].low, scheme.buckets[19].high) == (0.95, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("frame", "name"), [(starts(), "squad"), (spans([]), "relative-20")], ids=["squad", "relative"]
-)
-def test_no_queries_have_no_memberships(frame, name):
-    frame = frame.cast({c: pl.Float64 for c in frame.columns if c == "span_mid_char"})
-    assert pairs(frame, name) == []
 
 
 @pytest.mark.parametrize("name", ["quarters", "relative-0", "relative-1001", "relative-", ""])
@@ -88,13 +67,5 @@ def test_unknown_schemes_are_refused(name):
 
 def test_length_buckets_are_right_closed_and_null_stays_null():
     tokens = pl.DataFrame({"n": [1, 512, 513, 1024, 1025, 1536, 1537, None]})
-    assert tokens.select(length_bucket(pl.col("n"))).to_series().to_list() == [
-        "Q1",
-        "Q1",
-        "Q2",
-        "Q2",
-        "Q3",
-        "Q3",
-        "Q4",
-        None,
-    ]
+    found = tokens.select(length_bucket(pl.col("n"))).to_series().to_list()
+    assert found == [*"Q1 Q1 Q2 Q2 Q3 Q3 Q4".split(), None]
