@@ -168,7 +168,7 @@ def test_limits_are_those_beside_the_transformer(save, check, source):
     modules[0]["path"] = inner.name
     (folder / "modules.json").write_text(json.dumps(modules))
     code, lines = check(RIGHT, folder)
-    keys = "query_prompt, document_prompt, pooling, max_tokens"  # though both files declare the last
+    keys = "query_prompt, document_prompt, pooling, max_tokens"  # the last though two files have it
     line = f"  max_tokens: the entry has 32, {source} 24"
     assert (code, lines) == (1, [f"mine: differs in 1 of 4: {keys}", line])
 
