@@ -468,7 +468,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "--buckets",
         metavar="SCHEME",
-        help="squad, thirds, relative-20 (any relative-N) or all of these; default: the "
+        help="thirds, squad, relative-20 (any relative-N) or all of these; default: the "
         "benchmark's first, or the first that places every query",
     )
     shown.add_argument("--metrics", nargs="+", metavar="METRIC", help="default: all that all have")

@@ -93,7 +93,7 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         "--buckets",
         default="all",
         metavar="SCHEME",
-        help="squad, thirds, relative-20 (any relative-N), thirds-every-tag, or all of the first "
+        help="thirds, squad, relative-20 (any relative-N), thirds-every-tag, or all of the first "
         "three (default; thirds alone where no query has one evidence span)",
     )
     group.add_argument(

@@ -28,7 +28,7 @@ EVERY_TAG = "thirds-every-tag"
 SQUAD_EDGES = (0, 100, 200, 300, 400, 500, 3120)
 LENGTH_EDGES = (0, 512, 1024, 1536)
 LENGTH_BUCKETS = ("Q1", "Q2", "Q3", "Q4")
-DEFAULT_SCHEMES = ("squad", "thirds", "relative-20")
+DEFAULT_SCHEMES = ("thirds", "squad", "relative-20")
 MAX_RELATIVE_BINS = 1000
 
 
