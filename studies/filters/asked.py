@@ -76,7 +76,7 @@ def draw_documents(n_documents: int, *, seed: int) -> pl.DataFrame:
     )
     read = read_documents(PythonDocsSource(kind="python_docs"))
     measure = length_measure(sample.unit)
-    return draw(read_candidates(read.batches, sample, measure)).documents
+    return draw(read_candidates(read.batches, sample, measure), where="sample").documents
 
 
 def write_queries(documents: pl.DataFrame, *, wrong_position: float, seed: int) -> Written:

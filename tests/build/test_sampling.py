@@ -26,7 +26,7 @@ def documents(*lengths):
 def draw(frame, *, size=7, unit="chars", **sample):
     batches = (frame[start : start + size] for start in range(0, frame.height, size))
     section = Sample(unit=unit, **sample)
-    return sampling.draw(read_candidates(batches, section, length_measure(unit)))
+    return sampling.draw(read_candidates(batches, section, length_measure(unit)), where="sample")
 
 
 def ids(sampled):

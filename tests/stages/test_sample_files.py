@@ -100,7 +100,10 @@ def kill_in_the_middle():
 def test_a_draw_by_files_is_the_draw_of_one_reading():
     run()
     documents = read_table("documents.parquet", DOCUMENTS)
-    whole = draw(read_candidates(read_documents(source()).batches, SAMPLE, length_measure("words")))
+    whole = draw(
+        read_candidates(read_documents(source()).batches, SAMPLE, length_measure("words")),
+        where="sample",
+    )
     assert documents.equals(whole.documents.select(documents.columns))
     sampling = read_table("sampling.parquet", SAMPLING)
     assert sampling["n_seen"].sum() == N_FILES * N_RECORDS

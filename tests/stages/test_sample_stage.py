@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from psibench.config.sources import FilesSource, PythonDocsSource
+from psibench.errors import InputError
 from psibench.generate.sample import run_sample
 from psibench.generate.sampling import Passages, Sample, is_current, sample_params
 from psibench.tables import read_provenance, read_table
@@ -49,6 +50,14 @@ def test_ids_get_their_prefix_also_where_something_was_left_out():
         assert dropped[name].str.count_matches("law/").to_list() == [1] * dropped.height
     assert set(dropped["reason"]) == {"exact_duplicate", "passage_too_short"}
     assert set(dropped.select("language", "domain").rows()) == {("eng-Latn", "law")}
+
+
+def test_a_sample_too_small_or_empty_is_told_with_its_language_and_domain(caplog):
+    run(sample=Sample(unit="words", edges=[0, 50], n_documents=99))
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message.startswith("sample of eng-Latn, law: 99 documents of 0-50 words wanted, ")
+    with pytest.raises(InputError, match="sample of eng-Latn, law: no document drawn"):
+        run(sample=Sample(unit="words", edges=[800, 900]))
 
 
 @pytest.mark.parametrize("unit", ["words", "tokens"])

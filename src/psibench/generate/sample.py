@@ -97,7 +97,7 @@ def run_sample(
         read = read_documents(source)
         found, pieces = drawing.candidates(read.batches)
         left_out = pl.concat([drawing.with_prefix(read.dropped), pieces])
-    drawn = draw(found)
+    drawn = draw(found, where=f"sample of {language}, {domain}")
     origin = derived(
         "sample",
         params={**section, "length_tokenizer": drawing.length_tokenizer},

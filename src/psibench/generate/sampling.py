@@ -37,7 +37,7 @@ logger = logging.getLogger("psibench")
 OUTSIDE = "outside"
 DETAIL_CHARS = 80
 SAMPLED_COLUMNS = ("_id", "text", "origin", "length", "length_bin")
-TOO_FEW = "sample: %d documents of %s %s wanted, %d found%s; the sample is smaller than asked for"
+TOO_FEW = "%s: %d documents of %s %s wanted, %d found%s; the sample is smaller than asked for"
 
 Measure = Callable[[Sequence[str]], np.ndarray]
 
@@ -275,7 +275,7 @@ def read_candidates(
     return found
 
 
-def draw(candidates: Candidates) -> Sampled:
+def draw(candidates: Candidates, *, where: str) -> Sampled:
     """Draw documents by length from the candidates of a whole source.
 
     Each document has a priority, a hash of the seed and its id; a bin takes those of the smallest.
@@ -286,7 +286,7 @@ def draw(candidates: Candidates) -> Sampled:
     place: a bin holds some more than it needs for that, ``sample.reserve``.
 
     A bin that cannot be filled is reported in ``sampling`` and with a warning; what it lacks is not
-    made up for by other bins.
+    made up for by other bins. ``where`` is how messages name the sample.
 
     Raises InputError if no document is drawn, or two that may be drawn have one id.
     """
@@ -296,10 +296,10 @@ def draw(candidates: Candidates) -> Sampled:
     rows = candidates.rows.with_columns(
         length_bin=pl.col("bin").replace_strict(dict(enumerate(labels)), return_dtype=pl.String)
     )
-    refuse_repeated(rows, where="sample")
+    refuse_repeated(rows, where=where)
     drawn, duplicates = _draw_distinct(rows.sort("priority"), sample, wanted)
     if drawn.is_empty():
-        raise InputError(_nothing_drawn(candidates, labels))
+        raise InputError(f"{where}: {_nothing_drawn(candidates, labels)}")
     found = []
     borders: list[tuple[int | None, int | None]] = [*pairwise(sample.edges), (None, None)]
     unlimited: list[int | None] = [None] * len(labels)
@@ -310,7 +310,7 @@ def draw(candidates: Candidates) -> Sampled:
         if n_wanted is not None and n_drawn < n_wanted:
             n_held = rows.filter(bin=number).height
             why = _why_too_few(n_left_out, n_held, n_seen[number])
-            logger.warning(TOO_FEW, n_wanted, label, sample.unit, n_drawn, why)
+            logger.warning(TOO_FEW, where, n_wanted, label, sample.unit, n_drawn, why)
         counts = (n_seen[number], n_wanted, n_drawn, n_left_out)
         found.append((label, sample.unit, low, high, *counts))
     return Sampled(
@@ -409,11 +409,11 @@ def _why_too_few(n_duplicates: int, n_held: int, n_seen: int) -> str:
 def _nothing_drawn(found: Candidates, labels: Sequence[str]) -> str:
     n_documents = sum(found.n_seen)
     if not n_documents:
-        return "sample: the source holds no document"
+        return "the source holds no document"
     bins = zip([*labels, OUTSIDE], found.n_seen, strict=True)
     seen = ", ".join(f"{label}: {n}" for label, n in bins)
     return (
-        f"sample: no document drawn. The source's {n_documents} documents have "
+        f"no document drawn. The source's {n_documents} documents have "
         f"{found.shortest} to {found.longest} {found.sample.unit} ({seen}). Change "
         "sample.edges or sample.unit, ask for more documents, cut long ones (`passages: {}`), or "
         "take another source."
