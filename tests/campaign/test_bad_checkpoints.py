@@ -114,6 +114,13 @@ def test_a_word_added_beyond_the_network_s_is_told_where_a_text_has_it(tmp_path)
         encode_texts(encoder, ["w1 <image>"], "document", **options)
 
 
+def test_weights_that_are_cut_short(tmp_path):
+    folder = save_bert(tmp_path / "m")
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    refused(folder, "Check its config.json, and that no file of it is missing or cut short.")
+
+
 FILES = [
     ("config.json", {"num_hidden_layers": 10**9}, "num_hidden_layers 1,000,000,000 is more than"),
     ("modules.json", {}, "found {}, expected a list"),

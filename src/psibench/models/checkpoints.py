@@ -140,11 +140,14 @@ def loading(entry: CheckpointEntry) -> Iterator[None]:
             logger.info("while loading %s", entry.checkpoint, exc_info=error)
         words = one_line(" ".join(str(error).split()), MOST_REASON_CHARS)
         reason = words if isinstance(error, plain) else f"{type(error).__name__}: {words}"
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: cannot be loaded "
-            f"({reason}). Check the name and its config.json; on machines without network it has "
-            "to be downloaded first."
-        ) from error
+        if local_folder(entry.checkpoint) is not None:
+            named = f"folder {entry.checkpoint!r}"
+            remedy = "Check its config.json, and that no file of it is missing or cut short."
+        else:
+            named = f"{entry.checkpoint!r}, revision {entry.revision!r}"
+            remedy = "Check the name and its config.json; on machines without network it has to be "
+            remedy += "downloaded first."
+        raise InputError(f"checkpoint {named}: cannot be loaded ({reason}). {remedy}") from error
 
 
 def checkpoint_files(checkpoint: str) -> list[str]:
