@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.config.sections import Encoding
-from psibench.encode.batches import encode_texts
+from psibench.encode.batches import TextEncoding, encode_texts
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
 from psibench.models.budget import TokenBudget
@@ -187,6 +187,14 @@ def test_a_stopped_job_has_stored_every_text_it_finished(tmp_path, store):
     assert stats.texts == 20
     assert stop.needed[0] == 0
     assert stop.needed[-1] > 0
+
+
+def test_what_a_stopped_job_did_took_time(store):
+    encoding = TextEncoding(HashEncoder(), store, Encoding(), stop=StopAt(0))
+    items = HashEncoder().tokenize(["ab"], "document")
+    with pytest.raises(TimeoutError):
+        encoding.add([text_key("ab", salt="")], items)
+    assert encoding.stats.seconds > 0
 
 
 def test_little_is_padded_once_an_eighth_of_the_budget_is_used(store):

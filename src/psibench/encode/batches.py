@@ -116,16 +116,18 @@ class TextEncoding:
         todo = self._store.missing(keys)
         self.stats.asked += len(keys)
         self._advance(len(keys) - len(todo))
-        for place, vectors in self._encode(todo, keys, items):
-            self.stats.texts += 1
-            self.stats.tokens += items[place].n_tokens
-            self._done.append((keys[place], vectors))
-            self._done_tokens += items[place].n_tokens
-            self._done_bytes += vectors.nbytes
-            if self._done_bytes >= PART_BYTES or self._is_time():
-                self._write()
-            self._advance(1)
-        self.stats.seconds += time.perf_counter() - began
+        try:
+            for place, vectors in self._encode(todo, keys, items):
+                self.stats.texts += 1
+                self.stats.tokens += items[place].n_tokens
+                self._done.append((keys[place], vectors))
+                self._done_tokens += items[place].n_tokens
+                self._done_bytes += vectors.nbytes
+                if self._done_bytes >= PART_BYTES or self._is_time():
+                    self._write()
+                self._advance(1)
+        finally:  # of a job that is stopped, too
+            self.stats.seconds += time.perf_counter() - began
 
     def finish(self) -> None:
         """Write what is not written yet."""
