@@ -1,10 +1,13 @@
 """The workflow by `psibench run`, as a module of another one, and in Snakemake's own report."""
 
 import logging
+import os
 import re
 import subprocess
 import sys
+import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -127,19 +130,27 @@ def test_bad_input_ends_with_code_2_and_its_message_last(tmp_path: Path) -> None
     assert "--profile nope: no such folder with a config.yaml" in profile.stderr
 
 
+@pytest.mark.parametrize("is_of_this_run", [True, False])
 def test_bad_input_of_a_job_on_a_cluster_is_told_by_its_own_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_of_this_run: bool,
 ) -> None:
     log, around = tmp_path / "own.log", tmp_path / "slurm.log"
-    log.write_text("2026-11-27 21:11:01,592 ERROR bad.jsonl, line 3: no text\n")
     around.write_text("srun: error: node1: task 0: Exited with exit code 1\n")
 
     def snakemake(arguments: list[str], failed: logging.Handler) -> int:
         logs = [str(log), str(around)]  # the job's, then the executor's
+        log.write_text("2026-11-27 21:11:01,592 ERROR bad.jsonl, line 3: no text\n")
+        written = time.time() + 1 if is_of_this_run else 0  # else SLURM has refused the job
+        os.utime(log, (written, written))
         failed.handle(logging.makeLogRecord({"msg": "Error in rule build:", "log": logs}))
         return 1
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("psibench.commands.run.run_snakemake", snakemake)
-    assert main(["run", "--profile", "slurm"]) == 2
-    assert f"psibench run: bad.jsonl, line 3: no text (log: {log})\n" in capsys.readouterr().err
+    with suppress(SystemExit):  # with Snakemake's own code
+        assert main(["run", "--profile", "slurm"]) == 2
+    said = f"psibench run: bad.jsonl, line 3: no text (log: {log})\n"
+    assert (said in capsys.readouterr().err) == is_of_this_run

@@ -10,6 +10,7 @@ import os
 import re
 import runpy
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
@@ -115,6 +116,7 @@ def run(args: argparse.Namespace) -> None:
     given += ["--dry-run"] if args.dry_run else []
     failed = BufferingHandler(sys.maxsize)
     failed.setLevel(logging.ERROR)
+    began = time.time()
     status = run_snakemake(
         [
             *("--snakefile", str(SNAKEFILE), "--workflow-profile", str(PROFILES / "default")),
@@ -136,7 +138,7 @@ def run(args: argparse.Namespace) -> None:
         of_jobs = [one for one in failed.buffer if one.getMessage().startswith("Error in rule")]
         # A job's own log comes first; an executor, as SLURM's, adds one of its own.
         logs = [next(iter(getattr(one, "log", None) or ["no log"])) for one in of_jobs]
-        said = {log: input_error(Path(log)) for log in logs}
+        said = {log: input_error(Path(log), began) for log in logs}
         if said and None not in said.values():
             raise InputError("\n".join(f"{text} (log: {log})" for log, text in said.items()))
         raise SystemExit(status)
@@ -191,9 +193,12 @@ def profile_folder(name: str) -> str:
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 
-def input_error(log: Path) -> str | None:
-    """Return what a job's log says of bad input, if that ended it; None if something else did."""
-    if not log.is_file():
+def input_error(log: Path, began: float) -> str | None:
+    """Return what a job's log says of bad input, if that ended it; None if something else did.
+
+    A log from before ``began`` is an earlier run's: SLURM may refuse a job, which writes none.
+    """
+    if not log.is_file() or log.stat().st_mtime < began:
         return None
     *_, last = LOGGED.split(log.read_text(encoding="utf-8", errors="replace"))
     level, _, message = last.partition(" ")
