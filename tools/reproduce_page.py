@@ -218,7 +218,7 @@ def published_table(name: str) -> str:
 def command(recipe: Mapping[str, Any]) -> str:
     """Return what to type."""
     return (
-        f"psibench run config/presets/{recipe['preset']}.yaml {recipe.get('target', '')}".rstrip()
+        f"psibench run shipped:presets/{recipe['preset']}.yaml {recipe.get('target', '')}".rstrip()
     )
 
 
