@@ -5,6 +5,7 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
@@ -99,23 +100,20 @@ def test_several_spans_are_in_the_third_they_all_fall_in_or_mixed():
     assert table["target_positions"].to_list() == ["beginning, end", "middle", "end"]
     for name in ("span_start_char", "span_mid_char", "relative_position"):
         assert table[name].to_list() == [None, None, None]  # no span stands for the others
-    conform(table.with_columns(model=pl.lit("m")), QUERY_SCORES, where="scores")
 
 
-def test_visible_of_several_spans_is_the_share_of_all_their_characters():
-    # q1: 34 + 0 of 44 characters; q2: 4 + 10 of 20; q3: where its evidence is, nobody knows.
-    ends = pl.DataFrame({"query_id": ["q1", "q2", "q3"], "visible_char_end": [90, 60, 99]})
-    assert scores(queries=SEVERAL, visible_char_end=ends)["visible"].to_list() == [
-        34 / 44,
-        0.7,
-        None,
-    ]
-
-
-def test_of_evidence_known_by_class_all_is_visible_where_the_whole_document_is():
-    ends = pl.DataFrame({"query_id": ["q1", "q2", "q3"], "visible_char_end": [100, 100, 100]})
-    assert scores(queries=SEVERAL, visible_char_end=ends)["visible"].to_list() == [1.0, 1.0, 1.0]
-    assert scores(queries=SEVERAL)["visible"].to_list() == [1.0, 1.0, 1.0]
+@pytest.mark.parametrize(
+    ("ends", "visible"),
+    [
+        # q1: 34 + 0 of 44 characters; q2: 4 + 10 of 20; q3: where its evidence is, nobody knows.
+        pytest.param([90, 60, 99], [34 / 44, 0.7, None], id="a part"),
+        pytest.param([100, 100, 100], [1.0, 1.0, 1.0], id="the whole document"),
+        pytest.param(None, [1.0, 1.0, 1.0], id="no limit"),
+    ],
+)
+def test_visible_of_several_spans_is_the_share_of_all_their_characters(ends, visible):
+    read = ends and pl.DataFrame({"query_id": ["q1", "q2", "q3"], "visible_char_end": ends})
+    assert scores(queries=SEVERAL, visible_char_end=read)["visible"].to_list() == visible
 
 
 def made(rows: list[tuple[int, float]], **columns) -> pl.DataFrame:
@@ -163,24 +161,15 @@ def buckets(frame: pl.DataFrame, **changes) -> pl.DataFrame:
     return tables(frame, **changes).buckets
 
 
-def test_psi_row_has_both_means_and_the_buckets_by_label():
-    # Buckets 0-100: (0.8 + 0.6) / 2 = 0.7; 200-300: 0.35. PSI = 1 - 0.35 / 0.7.
-    row = psi(made([(10, 0.8), (20, 0.6), (250, 0.35)])).row(0, named=True)
-    assert row["n_queries"] == 3
-    assert row["n_buckets"] == 2
-    assert row["mean"] == pytest.approx(1.75 / 3)
-    assert row["mean_of_buckets"] == pytest.approx(0.525)
-    assert row["psi"] == pytest.approx(0.5)
-    assert (row["best_bucket"], row["worst_bucket"]) == ("0-100", "200-300")
-    assert (row["benchmark"], row["kind"], row["domain"]) == ("bench", "dense", "all")
-
-
-def test_bucket_rows_hold_every_bucket_and_null_means_where_empty():
-    table = buckets(made([(10, 0.8), (100, 0.6), (250, 0.3)])).filter(pl.col("evidence") == "all")
+def test_rows_hold_both_means_and_every_bucket_null_where_empty():
+    found = tables(made([(10, 0.8), (100, 0.6), (250, 0.35)]))
+    table = found.buckets.filter(evidence="all")
     assert table["n_queries"].to_list() == [2, 1, 1, 0, 0, 0]
-    assert table["mean"].to_list() == pytest.approx([0.7, 0.6, 0.3, None, None, None])
-    assert table["bucket"].to_list()[0] == "0-100"
+    assert table["mean"].to_list() == pytest.approx([0.7, 0.6, 0.35, None, None, None])
     assert table.select("bucket_low", "bucket_high").row(5) == (500.0, 3120.0)
+    row = found.psi.row(0, named=True)
+    assert (row["n_queries"], row["n_buckets"], row["domain"]) == (3, 3, "all")
+    assert (row["mean"], row["mean_of_buckets"]) == pytest.approx((1.75 / 3, 1.65 / 3))
 
 
 def test_queries_without_a_score_of_a_metric_are_left_out_of_its_rows():
@@ -230,37 +219,30 @@ def test_models_of_other_queries_are_refused():
         tables(many(), many(79))
 
 
-def test_p_values_are_adjusted_over_the_models_of_a_view():
-    models = [many(drop=0.1 * number, seed=number) for number in range(4)]
-    table = tables(*models).psi.filter(evidence="all")
-    assert table["p_position"].null_count() == 0
-    assert table["p_adjusted"].to_list() == holm(table["p_position"].to_numpy()).tolist()
-    assert (table["p_adjusted"] >= table["p_position"]).all()
+@pytest.mark.parametrize(
+    ("adjusted", "expected"),
+    [
+        # Sorted .01 .02 .04 times 3, 2, 1: .03 .04 .04; a missing one does not count.
+        (holm, [0.04, np.nan, 0.03, 0.04]),
+        # Times 3/1, 3/2, 3/3: .03 .03 .04, each the least from itself on.
+        (benjamini_hochberg, [0.04, np.nan, 0.03, 0.03]),
+    ],
+)
+def test_adjusted_p_values_by_hand(adjusted, expected):
+    np.testing.assert_allclose(adjusted(np.array([0.04, np.nan, 0.01, 0.02])), expected)
 
 
-def test_p_values_of_domains_are_adjusted_apart_from_the_pooled_ones():
-    frame = many(drop=0.3, domain=["law", "art"] * 240)
-    table = psi(frame, domains=True).filter(evidence="all")
-    assert table["p_adjusted"][0] == table["p_position"][0]  # the only pooled row
-    own = table.filter(pl.col("domain") != "all")
-    expected = benjamini_hochberg(own["p_position"].to_numpy())
-    assert own["p_adjusted"].to_list() == expected.tolist()
-
-
-def test_holm_by_hand():
-    # Sorted .01 .02 .04 times 3, 2, 1: .03 .04 .04; a missing one does not count.
-    found = holm(np.array([0.04, np.nan, 0.01, 0.02]))
-    np.testing.assert_allclose(found, [0.04, np.nan, 0.03, 0.04])
-
-
-def test_benjamini_hochberg_by_hand():
-    # Sorted .01 .02 .04 times 3/1, 3/2, 3/3: .03 .03 .04, each the least from itself on.
-    found = benjamini_hochberg(np.array([0.04, np.nan, 0.01, 0.02]))
-    np.testing.assert_allclose(found, [0.04, np.nan, 0.03, 0.03])
+def test_p_values_are_adjusted_over_the_models_and_those_of_domains_apart():
+    models = [many(drop=0.1 * k, seed=k, domain=["law", "art"] * 240) for k in range(4)]
+    table = tables(*models, domains=True).psi.filter(evidence="all")
+    for is_of_all, adjusted in ((True, holm), (False, benjamini_hochberg)):
+        own = table.filter((pl.col("domain") == "all") == is_of_all)
+        assert own["p_adjusted"].to_list() == adjusted(own["p_position"].to_numpy()).tolist()
 
 
 def test_models_are_compared_with_the_control_and_it_is_not_with_itself():
     table = tables(many(seed=1), many(drop=0.9, seed=2), control="m0").psi.filter(evidence="all")
+    assert ["position_blind" in flags for flags in table["flags"]] == [True, False]
     assert table["control"].to_list() == [None, "m0"]
     assert table["p_control"][0] is None
     assert table["p_control_adjusted"][1] < 0.001
@@ -308,19 +290,6 @@ def test_two_input_lengths_score_alike_where_the_shorter_one_holds_the_document(
     assert row["cut_gain_low"] < gain < row["cut_gain_high"]
     assert row["uncut_gain"] == 0
     assert row["uncut_gain_low"] == -row["uncut_gain_high"] < 0
-
-
-@pytest.mark.parametrize(
-    ("of_model", "given", "flag"),
-    [
-        ({"on_filter_panel": True}, {}, "filter_panel"),
-        ({"is_truncating": True}, {}, "truncating"),
-        ({}, {"control": "model"}, "position_blind"),
-    ],
-)
-def test_what_a_reader_has_to_know_of_a_model_is_a_flag(of_model, given, flag):
-    table = tables(Evaluated("model", "dense", many(), **of_model), **given).psi
-    assert table["flags"].to_list() == [flag] * 3
 
 
 def test_small_buckets_count_and_are_flagged():
@@ -446,3 +415,20 @@ def test_a_mitigation_is_compared_with_what_it_mitigates():
     (row,) = found.comparisons.rows(named=True)
     assert (row["model"], row["other"], row["relation"]) == ("m0", "m1", "mitigation")
     assert row["psi_difference_high"] < 0 < row["difference_low"]
+
+
+def test_blas_computes_the_tables_in_one_thread_whatever_it_had_before():
+    seen = []
+
+    def blas_threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    def no_models():
+        seen.append(blas_threads())
+        yield from ()
+
+    with threadpool_limits(2, user_api="blas"):
+        with pytest.raises(InputError, match="no model"):
+            result_tables(no_models(), labels=LABELS, metrics=METRICS)
+        assert blas_threads() == {2}
+    assert seen == [{1}]

@@ -99,16 +99,6 @@ def test_scales_that_disagree_in_direction_claim_nothing():
     assert found.p == 1
 
 
-def test_one_third_per_document_is_compared_between_documents():
-    rng = np.random.default_rng(4)
-    documents = np.repeat(np.arange(300), 3)
-    buckets = documents % 3
-    a = hits(rng, np.array([0.9, 0.6, 0.3])[buckets])
-    b = hits(rng, np.full(900, 0.5))
-    assert compared(a, b, documents, buckets, within=False).p < 0.001
-    assert compared(a, b, documents, buckets).p is None  # no document holds two thirds
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [

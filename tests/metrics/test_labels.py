@@ -36,6 +36,12 @@ def test_labels_that_people_confirm_leave_the_mean_as_it_is():
     assert found == pytest.approx((0.6, 0.288, 0.912), abs=5e-4)
 
 
+def test_scores_that_labels_do_not_predict_are_those_of_the_graded_alone():
+    machine = np.isin(ALONE, [*range(5), *range(12, 20)]).astype(float)
+    human = np.where(FIRST, 0.4 + 0.2 * (ALONE % 5 == 0), np.nan)  # .44, found or not
+    assert corrected_mean(machine, human, FIRST, ALONE)[0] == pytest.approx(0.44)
+
+
 def test_what_people_reject_is_out():
     # 12 of 20 find, six of the ten graded; two of these six are no answers: (.6 - .2) / .8.
     machine = np.isin(ALONE, [*range(6), *range(14, 20)]).astype(float)
@@ -43,12 +49,6 @@ def test_what_people_reject_is_out():
     value, low, high = corrected_mean(machine, human, FIRST, ALONE)
     assert value == pytest.approx(0.5)
     assert low < 0.5 < high
-
-
-def test_scores_that_labels_do_not_predict_are_those_of_the_graded_alone():
-    machine = np.isin(ALONE, [*range(5), *range(12, 20)]).astype(float)
-    human = np.where(FIRST, 0.4 + 0.2 * (ALONE % 5 == 0), np.nan)  # .44, found or not
-    assert corrected_mean(machine, human, FIRST, ALONE)[0] == pytest.approx(0.44)
 
 
 @pytest.mark.parametrize(
@@ -68,51 +68,41 @@ def test_no_interval_is_empty_where_all_is_found():
     assert found == pytest.approx((1, 0.025 ** (1 / 20), 1))
 
 
+IDS = [f"q{i:02d}" for i in range(60)]
+IN_ARTICLES = pl.DataFrame({"query_id": IDS, "domain": "all", "document_id": IDS}).with_columns(
+    pl.Series("target_position", [("beginning", "end")[i % 2] for i in range(60)]),
+    pl.Series("cluster", [f"article {i // 5}" for i in range(60)]),
+    pl.Series("ndcg@10", [float(i // 5 % 2) for i in range(60)]),
+)
+"""60 queries on documents of their own, in 12 articles of which every other one is found."""
+ALL_RIGHT = pl.DataFrame({"query-id": IDS, "corpus-id": IDS, "score": 1})
+
+
 def test_agreement_takes_clusters_for_units():
-    # 60 documents of 12 articles; in the first two articles every label is wrong.
-    ids = [f"q{i:02d}" for i in range(60)]
-    scores = pl.DataFrame(
-        {
-            "query_id": ids,
-            "domain": "all",
-            "document_id": ids,
-            "target_position": [("beginning", "end")[i % 2] for i in range(60)],
-            "cluster": [f"article {i // 5}" for i in range(60)],
-        }
-    )
-    qrels = pl.DataFrame({"query-id": ids, "corpus-id": ids, "score": 1})
-    grades = qrels.with_columns(score=pl.Series([0] * 10 + [1] * 50))
+    # In the first two articles every label is wrong.
+    grades = ALL_RIGHT.with_columns(score=pl.Series([0] * 10 + [1] * 50))
     alone, by_article = (
-        label_agreement(grades, qrels, frame, schemes=["thirds"]).row(0, named=True)
-        for frame in (scores.drop("cluster"), scores)
+        label_agreement(grades, ALL_RIGHT, scores, schemes=["thirds"]).row(0, named=True)
+        for scores in (IN_ARTICLES.drop("cluster"), IN_ARTICLES)
     )
     assert alone["agreement"] == by_article["agreement"] == pytest.approx(5 / 6)
     assert alone["agreement_low"] > 0.7
     assert by_article["agreement_low"] < 0.6
-    none = label_agreement(grades, qrels.with_columns(score=0), scores, schemes=["thirds"])
+    all_wrong = ALL_RIGHT.with_columns(score=0)
+    none = label_agreement(grades, all_wrong, IN_ARTICLES, schemes=["thirds"])
     assert none["kappa"].to_list() == [None] * 4
 
 
 def test_corrected_means_take_clusters_for_units():
-    # 60 queries on documents of their own, in 12 articles of which every other one is found.
-    ids = [f"d{i}" for i in range(60)]
-    columns = {"query_id": ids, "domain": "general", "document_id": ids}
-    scores = pl.DataFrame(columns).with_columns(
-        pl.Series("cluster", [f"article {i // 5}" for i in range(60)]),
-        pl.Series("ndcg@10", [float(i // 5 % 2) for i in range(60)]),
+    human = IN_ARTICLES.select("query_id", "ndcg@10")
+    alone, by_article = (
+        corrected_scores({"m": (scores, human)}, ALL_RIGHT, metrics=["ndcg@10"], schemes=[]).row(
+            0, named=True
+        )
+        for scores in (IN_ARTICLES.drop("cluster"), IN_ARTICLES)
     )
-    grades = pl.DataFrame({"query-id": ids, "corpus-id": ids, "score": [1] * 60})
-    alone, of_articles = (
-        corrected_scores(
-            {"m": (frame, scores.select("query_id", "ndcg@10"))},
-            grades,
-            metrics=["ndcg@10"],
-            schemes=[],
-        ).row(0, named=True)
-        for frame in (scores.drop("cluster"), scores)
-    )
-    assert alone["corrected"] == of_articles["corrected"] == pytest.approx(0.5)
-    assert of_articles["corrected_low"] < alone["corrected_low"] - 0.05
+    assert alone["corrected"] == by_article["corrected"] == pytest.approx(0.5)
+    assert by_article["corrected_low"] < alone["corrected_low"] - 0.05
 
 
 def test_kappa():
