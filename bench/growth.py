@@ -60,7 +60,7 @@ def sampling(n: int) -> Work:
     def measure(some: Any) -> Any:
         return frame_lengths(some)
 
-    return lambda: draw(read_candidates(frame.iter_slices(1000), sample, measure))
+    return lambda: draw(read_candidates(frame.iter_slices(1000), sample, measure), where="sample")
 
 
 def frame_lengths(texts: Any) -> Any:
