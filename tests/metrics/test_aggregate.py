@@ -132,7 +132,6 @@ def made(rows: list[tuple[int, float]], **columns) -> pl.DataFrame:
             "pos_char_length": pl.Series([1000] * n, dtype=pl.Int32),
             "relative_position": [s / 1000 for s, _ in rows],
             "target_position": ["beginning" if s < 333 else "end" for s, _ in rows],
-            "target_positions": ["beginning" if s < 333 else "middle, end" for s, _ in rows],
             "ndcg@10": [score for _, score in rows],
         }
     )
@@ -299,15 +298,6 @@ def test_small_buckets_count_and_are_flagged():
     assert (row["n_buckets"], row["smallest_bucket"], row["psi"]) == (2, 1, 1.0)
     assert "small_buckets" in row["flags"]
     assert (row["n_documents"], row["psi_low"], row["psi_high"]) == (16, None, None)
-
-
-def test_a_query_of_two_tags_counts_once_in_thirds_and_twice_in_every_tag():
-    frame = made([(10, 1.0), (700, 0.5), (800, 0.1)])
-    found = buckets(frame, schemes=["thirds", "thirds-every-tag"]).filter(evidence="all")
-    by_scheme = found.group_by("buckets", maintain_order=True).agg("n_queries", "mean")
-    assert by_scheme["n_queries"].to_list() == [[1, 0, 2], [1, 2, 2]]
-    assert by_scheme["mean"].to_list() == [[1.0, None, 0.3], [1.0, 0.3, 0.3]]
-    assert psi(frame, schemes=["thirds-every-tag"])["n_queries"].to_list() == [3, 3, 3]
 
 
 NO_SPAN = {

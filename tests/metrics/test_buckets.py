@@ -11,14 +11,11 @@ def pairs(frame: pl.DataFrame, name: str) -> list[tuple[int, int]]:
     return list(zip(found.query_index.tolist(), found.bucket_index.tolist(), strict=True))
 
 
-def starts(*values: int) -> pl.DataFrame:
-    return pl.DataFrame({"span_start_char": pl.Series(values, dtype=pl.Int32)})
-
-
 def test_squad_ranges_include_both_ends():
     # 0 | 100 in two | 101 | 500 in two | 3120 | 3121 in none
     expected = [(0, 0), (1, 0), (1, 1), (2, 1), (3, 4), (3, 5), (4, 5)]
-    assert pairs(starts(0, 100, 101, 500, 3120, 3121), "squad") == expected
+    starts = pl.DataFrame({"span_start_char": [0, 100, 101, 500, 3120, 3121]})
+    assert pairs(starts, "squad") == expected
 
 
 def test_thirds_follow_the_target_position():
@@ -28,19 +25,11 @@ def test_thirds_follow_the_target_position():
     assert edges == [(0, 1 / 3), (1 / 3, 2 / 3), (2 / 3, 1)]  # as bucket tables have them
 
 
-def spans(rows: list[tuple[float, int]]) -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "span_mid_char": [mid for mid, _ in rows],
-            "pos_char_length": pl.Series([length for _, length in rows], dtype=pl.Int32),
-        }
-    )
-
-
 def test_relative_bins_are_right_closed_and_the_first_includes_zero():
     # A middle beyond the document is in the last one.
-    rows = [(middle, 100) for middle in (0.0, 5.0, 5.5, 10.0, 99.5, 120.0)]
-    assert pairs(spans(rows), "relative-20") == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 19), (5, 19)]
+    frame = pl.DataFrame({"span_mid_char": [0.0, 5.0, 5.5, 10.0, 99.5, 120.0]})
+    found = pairs(frame.with_columns(pos_char_length=100), "relative-20")
+    assert found == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 19), (5, 19)]
 
 
 @pytest.mark.parametrize("n_bins", [3, 7, 10, 20, 49])

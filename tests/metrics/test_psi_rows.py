@@ -8,13 +8,7 @@ from scipy import stats
 
 from psibench.errors import InputError
 from psibench.metrics.inference import BucketTest, HotellingTest, Profile, draw_errors
-from psibench.metrics.psi import (
-    RowData,
-    estimate_row,
-    invert_psi,
-    lower_end,
-    mean_interval,
-)
+from psibench.metrics.psi import RowData, estimate_row, invert_psi, lower_end, mean_interval
 
 ESTIMATES = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
 SAME = ("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected", "best_same", "drop")
