@@ -101,8 +101,9 @@ def test_what_searches_for_others_is_told_with_the_text_that_it_will_not_see(tmp
     (tmp_path / "a.txt").write_text("word " * 600)
     source = {"kind": "files", "paths": [str(tmp_path / "a.txt")]}
     first = {"backend": "rerank", "reranker": "embedded-bm25", "first_stage": "all-minilm-l6-v2"}
+    passages = {"min_words": 500, "max_words": 700}
     config = {
-        "benchmarks": {"b": {"recipe": "known_item", "source": source}},
+        "benchmarks": {"b": {"recipe": "known_item", "source": source, "passages": passages}},
         "models": ["bm25", "mine", "both"],
         "registry": {
             "mine": first,
@@ -110,8 +111,9 @@ def test_what_searches_for_others_is_told_with_the_text_that_it_will_not_see(tmp
         },
     }
     assert main(["check", str(write_config(tmp_path, config))]) == 0
-    told = re.findall(r"(\S+) is given (\d+) tokens: it will not", capsys.readouterr().out)
-    assert told == [("all-minilm-l6-v2", "256"), ("minilm-first-128", "128")]
+    told = re.findall(r"(\S+) is given (\d+) tokens.* of the (\S+)", capsys.readouterr().out)
+    of = "passages"
+    assert told == [("all-minilm-l6-v2", "256", of), ("minilm-first-128", "128", of)]
 
 
 def test_passages_that_no_text_is_cut_into_are_refused(tmp_path, capsys):

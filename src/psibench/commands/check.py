@@ -262,7 +262,9 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
             f"  {TOO_FEW}: with fewer than {FEWEST_DOCUMENTS} nothing is tested; "
             "docs/own-corpus.md says how many are enough"
         )
-    yield from (f"  {line}" for line in _reach_lines(plan, name, documents.get_column("text")))
+    read = "documents" if place.passages is None else "passages"
+    lines = _reach_lines(plan, name, documents.get_column("text"), read)
+    yield from (f"  {line}" for line in lines)
 
 
 def _words(documents: pl.DataFrame) -> str:
@@ -285,8 +287,11 @@ def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
     return documents
 
 
-def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series) -> Iterator[str]:
-    """Say what share of a benchmark's text lies beyond what each encoder that searches is given."""
+def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, read: str) -> Iterator[str]:
+    """Say what share of a benchmark's text lies beyond what each encoder that searches is given.
+
+    ``read``: what a text is, in the plural.
+    """
     from psibench.models.counting import load_tokenizer
 
     some = texts.gather_every(-(-len(texts) // SAMPLED)).to_list()
@@ -323,7 +328,7 @@ def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series) -> Iterator[str]:
             yield (
                 f"{model} is given {limit:,} tokens: it will not see {about}"
                 f"{beyond.sum() / max(tokens.sum(), 1):.0%} of the text, the end of "
-                f"{(beyond > 0).mean():.0%} of the documents"
+                f"{(beyond > 0).mean():.0%} of the {read}"
             )
 
 
