@@ -115,13 +115,15 @@ INFO = BenchmarkInfo("docs", "controlled")
 
 def test_each_pair_has_the_psi_of_every_model_monolingual_ones_first() -> None:
     more = [PSI[0] | changes for changes in ({"domain": "law"}, {"evidence": "visible"})]
+    more += [row | {"model": "lost", "flags": "too_few_documents, at_floor"} for row in PSI[:1]]
     table = frame(PSI_TABLE, [*PSI, *more])
     (shown,) = pair_tables(INFO, table, metric="ndcg@10")
     assert shown.header == ("model", "ara-Arab", "eng-Latn", "ara-Arab → eng-Latn")
-    # Where documents cannot tell, the published PSI.
+    # Where documents cannot tell, the published PSI; none where next to nothing is found.
     assert shown.rows == (
         ("alpha", "0.200", "0.300", "0.100"),
         ("between", "0.250", "0.250", "0.250"),
+        ("lost", "–", "–", "–"),
     )
     assert pair_tables(INFO, table.filter(query_lang="eng-Latn"), metric="ndcg@10") == []
 

@@ -242,11 +242,13 @@ def _heat_map(
 def pair_tables(info: BenchmarkInfo, psi_table: pl.DataFrame, *, metric: str) -> list[Table]:
     """Return the PSI of every model on every language pair; nothing where there is one pair.
 
-    ``psi_table`` may have rows of other benchmarks, too. Pairs of one language are first.
+    ``psi_table`` may have rows of other benchmarks, too. Pairs of one language are first. Where
+    next to nothing is found, a PSI means nothing and is none.
     """
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
     rows = leading_rows(psi_table, info, metric).filter(domain=ALL, length_bucket=ALL)
-    rows = rows.with_columns(PAIR, shown=pl.coalesce("psi_same", "psi"))
+    is_told = ~pl.col("flags").str.contains("at_floor")
+    rows = rows.with_columns(PAIR, shown=pl.when(is_told).then(pl.coalesce("psi_same", "psi")))
     ordered = rows.sort(is_crossed, maintain_order=True)
     pairs = ordered["pair"].unique(maintain_order=True).to_list()
     if len(pairs) < 2:
