@@ -101,6 +101,10 @@ def test_rankings_that_are_none_are_refused_with_where(results, answer, message)
 def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
     with pytest.raises(InputError, match="no folder data/LANGUAGE/DOMAIN"):
         psibench.evaluate(shared_words, tmp_path)
+    folder = tmp_path / "data" / "eng-Latn" / "law"
+    folder.mkdir(parents=True)
+    with pytest.raises(InputError, match=f"`psibench run CONFIG {folder}/corpus.parquet {folder}"):
+        psibench.evaluate(shared_words, tmp_path)
     with pytest.raises(InputError, match="languages: no dataset of fra-Latn"):
         psibench.evaluate(shared_words, results, languages=["fra-Latn"])
     with pytest.raises(InputError, match="name of the control's rows"):

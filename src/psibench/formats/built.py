@@ -67,8 +67,8 @@ def find_datasets(
     for dataset in datasets:
         if lacking := [table for table in TABLES if not dataset.path(table).is_file()]:
             raise InputError(
-                f"{dataset.folder}: no {', '.join(lacking)}; the benchmark is not built to its "
-                "end, run it first"
+                f"{dataset.folder}: no {', '.join(lacking)}; make what is lacking with `psibench "
+                f"run CONFIG {' '.join(str(dataset.path(table)) for table in lacking)}`"
             )
     return datasets
 
