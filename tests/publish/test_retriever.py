@@ -98,6 +98,17 @@ def test_rankings_that_are_none_are_refused_with_where(results, answer, message)
     assert "mine, deu-Latn/game" in str(refused.value)
 
 
+def test_what_an_earlier_run_left_behind_is_warned_of(tmp_path, caplog):
+    results = make_benchmark(tmp_path / "renamed")
+    folders = sorted((results / "data").glob("*/*/"))
+    rows = [("renamed", f.parent.name, f.name, "n_queries", 1.0) for f in folders[1:]]
+    columns = ["benchmark", "language", "domain", "statistic", "value"]
+    pl.DataFrame(rows, columns, orient="row").write_parquet(results / "statistics.parquet")
+    psibench.evaluate(shared_words, results)
+    (warning,) = (one.getMessage() for one in caplog.records if one.name == "psibench")
+    assert f"no part of the last one: {folders[0]}; delete" in warning
+
+
 def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
     with pytest.raises(InputError, match="no folder data/LANGUAGE/DOMAIN"):
         psibench.evaluate(shared_words, tmp_path)

@@ -3,6 +3,7 @@
 A dataset is one language and domain: its queries search its corpus and nothing else.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,9 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.tables import read_table
 from psibench.tables.columns import read_columns
-from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES, STATISTICS
+
+logger = logging.getLogger("psibench")
 
 TABLES = {spec.name: spec for spec in (CORPUS, QUERIES, QRELS)}
 
@@ -42,6 +45,8 @@ def find_datasets(
 ) -> list[Dataset]:
     """List the languages and domains of a benchmark, sorted; those named, or all.
 
+    Those of an earlier run that the last one did not have are there, too, with a warning.
+
     Raises InputError if there is none, one that is named is not there, or one lacks a table.
     """
     found = sorted((benchmark / "data").glob("*/*/"))
@@ -69,6 +74,15 @@ def find_datasets(
             raise InputError(
                 f"{dataset.folder}: no {', '.join(lacking)}; make what is lacking with `psibench "
                 f"run CONFIG {' '.join(str(dataset.path(table)) for table in lacking)}`"
+            )
+    counted = benchmark / "statistics.parquet"  # of the last run, where it had come so far
+    if counted.is_file():
+        last = set(read_columns(counted, STATISTICS, ["language", "domain"]).iter_rows())
+        if left := [one.folder for one in datasets if (one.language, one.domain) not in last]:
+            logger.warning(
+                "left from an earlier run, and no part of the last one: %s; delete what does not "
+                "belong to the benchmark",
+                ", ".join(map(str, left)),
             )
     return datasets
 
