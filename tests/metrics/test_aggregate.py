@@ -297,6 +297,7 @@ def test_small_buckets_count_and_are_flagged():
     row = psi(frame, settings=Uncertainty(min_bucket_size=5)).row(0, named=True)
     assert (row["n_buckets"], row["smallest_bucket"], row["psi"]) == (2, 1, 1.0)
     assert "small_buckets" in row["flags"]
+    assert "small_buckets" not in psi(frame, settings=Uncertainty(min_bucket_size=1))["flags"][0]
     assert (row["n_documents"], row["psi_low"], row["psi_high"]) == (16, None, None)
 
 
