@@ -125,9 +125,16 @@ def test_passages_that_no_text_is_cut_into_are_refused(tmp_path, capsys):
     assert "benchmarks.b.passages: no passage of min_words" in refusal(capsys, "check", path)
 
 
-def test_a_shipped_config_that_is_none_is_refused_with_the_names_there_are(capsys):
-    assert main(["check", "shipped:presets/posir.yml"]) == 2
-    assert "no such file; expected one of beir.yaml, colder.yaml, " in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("presets/posir.yml", "one of beir.yaml, colder.yaml, "),
+        ("nowhere/posir.yaml", "a YAML file"),
+    ],
+)
+def test_a_shipped_config_that_is_none_is_refused_with_the_names_there_are(name, expected, capsys):
+    assert main(["check", f"shipped:{name}"]) == 2
+    assert f"no such file; expected {expected}" in capsys.readouterr().err
 
 
 def test_all_unknown_ids_are_told_at_once(tmp_path, capsys):
