@@ -114,7 +114,8 @@ def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
         psibench.evaluate(shared_words, tmp_path)
     folder = tmp_path / "data" / "eng-Latn" / "law"
     folder.mkdir(parents=True)
-    with pytest.raises(InputError, match=f"`psibench run CONFIG {folder}/corpus.parquet {folder}"):
+    target = f"results/{tmp_path.name}/data/eng-Latn/law"  # as a config's folder has it
+    with pytest.raises(InputError, match=f"`psibench run CONFIG {target}/corpus.parquet {target}"):
         psibench.evaluate(shared_words, tmp_path)
     with pytest.raises(InputError, match="languages: no dataset of fra-Latn"):
         psibench.evaluate(shared_words, results, languages=["fra-Latn"])

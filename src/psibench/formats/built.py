@@ -69,12 +69,6 @@ def find_datasets(
                 f"{kind}s: no dataset of {', '.join(lost)} among those chosen; the benchmark has "
                 f"{there}"
             )
-    for dataset in datasets:
-        if lacking := [table for table in TABLES if not dataset.path(table).is_file()]:
-            raise InputError(
-                f"{dataset.folder}: no {', '.join(lacking)}; make what is lacking with `psibench "
-                f"run CONFIG {' '.join(str(dataset.path(table)) for table in lacking)}`"
-            )
     counted = benchmark / "statistics.parquet"  # of the last run, where it had come so far
     if counted.is_file():
         last = set(read_columns(counted, STATISTICS, ["language", "domain"]).iter_rows())
@@ -83,6 +77,13 @@ def find_datasets(
                 "left from an earlier run, and no part of the last one: %s; delete what does not "
                 "belong to the benchmark",
                 ", ".join(map(str, left)),
+            )
+    for dataset in datasets:
+        if lacking := [table for table in TABLES if not dataset.path(table).is_file()]:
+            place = Path("results", benchmark.resolve().name, "data", *dataset.folder.parts[-2:])
+            raise InputError(
+                f"{dataset.folder}: no {', '.join(lacking)}; make what is lacking with `psibench "
+                f"run CONFIG {' '.join(f'{place}/{table}.parquet' for table in lacking)}`"
             )
     return datasets
 
