@@ -132,7 +132,7 @@ def test_a_model_without_price_says_what_to_add(folder, capsys):
     assert (
         "no price: set `prices: {paid-1: {input_usd: ..., output_usd: ..., as_of: ...}}`" in printed
     )
-    unknown = "without sample.n_documents nobody can tell before documents are drawn"
+    unknown = "A dash for requests: nobody can tell how many texts there will be"
     assert unknown not in printed, "the dash is the money's"
     sample = {"unit": "tokens", "edges": [20, 60]}
     assert unknown in estimate(

@@ -23,7 +23,10 @@ NOTE = (
     "Requests are counted in a run's tables, else planned; tokens are a run's means, else those of "
     "docs/running.md (What a plan rests on)."
 )
-UNKNOWN = "No requests: without sample.n_documents nobody can tell before documents are drawn."
+UNKNOWN = (
+    "A dash for requests: nobody can tell how many texts there will be (no sample.n_documents); "
+    "`psibench plan` says what to run first."
+)
 
 
 def run(args: argparse.Namespace) -> None:
