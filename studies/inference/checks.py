@@ -404,7 +404,7 @@ def difference_of_rare_misses(
     covered, width, disagree = [], [], []
     for _ in range(replicates):
         missed = rng.random((2, len(documents))) < np.array(misses)[:, None]
-        cost = rng.choice(costs, missed.shape) if len(costs) > 1 else 1.0
+        cost = rng.choice(costs, missed.shape) if len(costs) > 1 else costs[0]
         first, second = 1 - missed * cost
         found = mean_difference(first, second, documents, level=LEVEL)
         assert found is not None
