@@ -124,6 +124,10 @@ def test_difference_of_means_has_documents_as_units():
     assert found.value == pytest.approx(0.25)
     assert found.low == pytest.approx(0.25 - stats.t.ppf(0.975, 39) * se)
     assert found.p == pytest.approx(2 * stats.t.sf(0.25 / se, 39))
+    # 37 of 50 differ from the median of .1: more than half, which is enough for Student's t.
+    cost = np.repeat([0, 0.1, 1], [24, 13, 13])
+    found = mean_difference(np.ones(50), 1 - cost, np.arange(50), level=0.95)
+    assert found.high == pytest.approx(0.286 + stats.t.ppf(0.975, 49) * cost.std() / 49**0.5)
 
 
 @pytest.mark.parametrize("n_worse", [0, 1, 3, 6, 20])
@@ -140,15 +144,20 @@ def test_difference_of_means_is_not_certain_where_few_documents_differ(n_worse):
     assert (other.low, other.high) == pytest.approx((-found.high, -found.low))
 
 
-def test_unlike_differences_of_few_documents_count_by_their_size():
-    # 6 of 60 are worse by .2, 6 by 1: as 8.3 that are worse by .867 (sum of squares / sum).
-    cost = np.repeat([0.2, 1.0, 0.0], [6, 6, 48])
+@pytest.mark.parametrize(
+    ("costs", "documents", "size"),
+    [
+        ([0.2, 0.4, 0], [2, 1, 57], 1),  # of three the largest that there can be
+        ([0.2, 0.4, 0], [4, 1, 55], 0.4),  # below ten the largest seen
+        ([0.2, 1, 0], [6, 6, 48], 0.8667),  # sum of squares / sum: as 8.3 that are worse by .867
+    ],
+)
+def test_unlike_differences_of_few_documents_count_by_their_size(costs, documents, size):
+    cost = np.repeat(costs, documents)
     found = mean_difference(np.ones(60), 1 - cost, np.arange(60), level=0.95)
-    size = (cost @ cost) / cost.sum()
     n_worse = cost.sum() / size
-    assert n_worse == pytest.approx(8.3077, abs=1e-4)
     most = stats.beta.ppf(0.975, n_worse + 1, 60 - n_worse)
-    assert found.high == pytest.approx(size * most)
+    assert found.high == pytest.approx(size * most, abs=1e-4)
 
 
 def test_difference_of_means_ends_at_the_largest_that_there_can_be():

@@ -123,7 +123,10 @@ def test_a_broken_file_of_a_dataset_is_refused(lay_out, streaming):
     [
         ({"splits": ["none"]}, "split 'none'.*Check name, split and revision"),
         ({"splits": ["test"]}, "no text in column 'text' of test"),
-        ({"text_column": "body"}, "record 0: no text in field 'body'; found fields key, text"),
+        (
+            {"text_column": "body"},
+            "record 0: no text in field 'body'; found fields key, text. Name the one with",
+        ),
     ],
 )
 def test_a_dataset_without_what_is_asked_for_is_refused(lay_out, options, message):
