@@ -388,6 +388,14 @@ def test_between_documents_a_bucket_is_tested_alone_where_clusters_are_enough():
     assert many.buckets.keys() == {1, 2}
 
 
+@pytest.mark.parametrize(("n_documents", "is_tested"), [(29, False), (30, True)])
+def test_fewer_than_thirty_documents_that_differ_inside_give_no_p(n_documents, is_tested):
+    # In 15 clusters, which are enough; the other documents score alike and say nothing.
+    queries = [(d, b, float(b == 0 or d >= n_documents)) for d in range(70) for b in (0, 1)]
+    test = within_documents(table_of(queries, 2, n_clusters=15))
+    assert (test.n_documents, test.p is not None) == (n_documents, is_tested)
+
+
 def test_a_cluster_whose_documents_cancel_out_does_not_count():
     # Thirds of 1/3 do not sum to 0 exactly in binary.
     queries = random_queries(7, n_documents=120)
