@@ -76,7 +76,7 @@ def test_the_shipped_minilm_agrees_with_its_checkpoint_and_the_longer_one_does_n
     assert stopped.value.code == 1
     assert capsys.readouterr().out.splitlines() == [
         *(f"{name}: as its checkpoint declares: pooling, max_tokens" for name in names[:2]),
-        "all-minilm-l6-v2-512: differs in 1 of 2: pooling, max_tokens",
+        "all-minilm-l6-v2-512: differs in 1 of 2 compared (pooling, max_tokens):",
         "  max_tokens: the entry has 512, sentence_bert_config.json 256",
     ]
 
@@ -109,7 +109,7 @@ def test_an_entry_made_wrong_is_told_with_both_values_and_warned_of_at_load(
     folder = save()
     code, (first, *rest) = check(RIGHT | change, folder)
     assert (code, rest) == (1, [f"  {line}"])
-    assert first.startswith("mine: differs in 1 of 4: ")
+    assert first.startswith("mine: differs in 1 of 4 compared (")
     (warning,) = warnings_of(RIGHT | change, folder, caplog)
     assert warning == f"checkpoint '{folder}': {line}: the entry's is used"
 
@@ -174,7 +174,7 @@ def test_limits_are_those_beside_the_transformer(save, check, sources):
     code, lines = check(RIGHT, folder)
     keys = "query_prompt, document_prompt, pooling, max_tokens"  # the last though two files have it
     told = [f"  max_tokens: the entry has 32, {source} 24" for source in sources]
-    assert (code, lines[:1]) == (1, [f"mine: differs in 1 of 4: {keys}"])
+    assert (code, lines[:1]) == (1, [f"mine: differs in 1 of 4 compared ({keys}):"])
     assert sorted(lines[1:]) == told
 
 

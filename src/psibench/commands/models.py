@@ -83,7 +83,7 @@ def _check(entries: Mapping[str, Model]) -> None:
         keys = ", ".join(compared)
         if differing := [one for one in found if not one.agrees]:
             n_keys = len({one.key for one in differing})
-            print(f"{name}: differs in {n_keys} of {len(compared)}: {keys}")
+            print(f"{name}: differs in {n_keys} of {len(compared)} compared ({keys}):")
             print("\n".join(f"  {one}" for one in differing))
             n_departing += 1
         else:
