@@ -42,12 +42,13 @@ def run(args: argparse.Namespace) -> None:
     config = args.folder / CONFIG_NAME
     made = [config] if args.profile is None else [config, args.folder / args.profile]
     is_kept = args.profile is not None and args.corpus is None and config.exists()
-    made = made[1:] if is_kept else made
+    if is_kept:
+        made.remove(config)
     if there := [str(path) for path in made if path.exists()]:
         raise InputError(f"{', '.join(there)}: there already, and kept; name another folder")
     given = args.corpus or [args.folder / "texts"]
-    found = f"Put your texts into {os.path.normpath(given[0])}."
-    found = f"Kept: {config}." if is_kept else found
+    texts = os.path.normpath(given[0])
+    found = f"Kept: {config}." if is_kept else f"Put your texts into {texts}."
     if args.corpus is not None:
         try:
             found = f"Files with texts: {len(find_files(given)):,}."

@@ -27,9 +27,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         If the file is missing, not YAML (see `parse_yaml`), or not a mapping of names.
     """
     expected, folder = "a YAML file", Path(path).parent
-    there = sorted(one.name for one in folder.glob("*.yaml"))
-    if there and CONFIG_FOLDER in folder.parents and not Path(path).exists():
-        expected = f"one of {', '.join(there)}"
+    if CONFIG_FOLDER in folder.parents and folder.is_dir() and not Path(path).exists():
+        expected = f"one of {', '.join(sorted(one.name for one in folder.glob('*.yaml')))}"
     loaded = deepcopy(_parsed(read_text_file(path, expected=expected), str(path)))
     if loaded is None:
         return {}

@@ -23,8 +23,8 @@ from psibench.metrics.inference import (
 )
 
 FEW_UNLIKE, ENOUGH_UNLIKE = 10, 40
-"""Units that have to differ from the typical one for Student's t to be right of a mean: half of
-all, but at least the first and at most the second. Where 25 of 500 differ, all one way, its
+"""So many units have to differ from the typical one for Student's t to be right of a mean: half of
+all where that lies between these two, else the nearer one. Where 25 of 500 differ, all one way, its
 interval covers in .93, and in .90 where they differ by unlike amounts (`studies/inference`)."""
 
 
