@@ -1,3 +1,7 @@
+from collections import Counter
+from itertools import pairwise, permutations
+
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -128,3 +132,80 @@ def test_coverage_is_that_of_sets_of_characters(ranked, cuts):
         float(all(any(len(one) == end - start for one in each) for _, each, (start, end) in parts)),
     )
     assert found.filter(query_id="q").row(0)[1:] == pytest.approx(expected)
+
+
+def tied_run(places, scores):
+    """Chunks with these scores; the ids follow the starts."""
+    rows = [
+        ("q", f"{doc}{start:03d}", doc, start, end, score)
+        for (doc, start, end), score in zip(places, scores, strict=True)
+    ]
+    names = ["query_id", "chunk_id", "doc_id", "start", "end", "score"]
+    return pl.DataFrame(rows, schema=names, orient="row", schema_overrides={"score": pl.Float64})
+
+
+def span_scores(run, metrics, span=None, several=None, length=100):
+    """The metrics of query q, with its evidence in d."""
+    _, chunks = rank_run(run)
+    asked = queries(span, several, length)
+    found = span_metrics(chunks, asked, pl.DataFrame(QRELS), metrics=metrics)
+    return found.filter(query_id="q").row(0)[1:]
+
+
+@pytest.mark.parametrize("span", [[0, 10], [10, 20]])
+def test_early_and_late_evidence_in_tied_chunks_score_alike(span):
+    run = tied_run([("d", 0, 10), ("d", 10, 20)], [1, 1])
+    # One of the two is first, each in half of the orders.
+    assert span_scores(run, ["span-recall@1", "span-in-chunk@1"], span) == (0.5, 0.5)
+    assert span_scores(run, ["span-recall@2", "span-in-chunk@2"], span) == (1.0, 1.0)
+
+
+def test_ties_count_by_the_chance_of_each_set():
+    places = [("d", 0, 10), ("d", 10, 20), ("e", 0, 10), ("e", 10, 20), ("d", 50, 60)]
+    run = tied_run(places, [1, 1, 1, 1, 2])
+    metrics = [f"{kind}@3" for kind in ("span-recall", "span-whole", "span-in-chunk")]
+    # Behind [50, 60) two of four: both of [0, 20) in 1 of 6 sets, one in 4, none in 1.
+    assert span_scores(run, metrics, [0, 20]) == pytest.approx((1 / 2, 1 / 6, 0))
+    assert span_scores(run, metrics, None, [[0, 10], [10, 20]]) == pytest.approx(
+        (1 / 2, 1 / 6, 1 / 6)
+    )
+
+
+def test_many_tied_chunks_are_drawn_without_favour():
+    run = tied_run([("d", 10 * i, 10 * i + 10) for i in range(40)], [1] * 40)
+    # Ten of 40 chunks, wherever the evidence is: a quarter.
+    for span, error in (([0, 400], 1e-9), ([0, 150], 0.02), ([250, 400], 0.02)):
+        (recall,) = span_scores(run, ["span-recall@10"], span, length=400)
+        assert recall == pytest.approx(0.25, abs=error)
+
+
+def test_top_k_keeps_chunks_that_tie_with_the_last():
+    places = [("d", 0, 10), ("d", 10, 20), ("e", 0, 10), ("e", 10, 20)]
+    documents, chunks = rank_run(tied_run(places, [2, 1, 1, 0]), top_k=2)
+    assert chunks.get_column("chunk_id").sort().to_list() == ["d000", "d010", "e000"]
+    assert documents.get_column("doc_id").to_list() == ["d", "e"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    ranked=st.lists(places, min_size=1, max_size=7, unique=True),
+    scores=st.lists(st.integers(1, 2), min_size=7, max_size=7),
+    span=st.tuples(st.integers(0, 25), st.integers(1, 12)).map(lambda s: [s[0], s[0] + s[1]]),
+)
+def test_ties_are_averaged_over_all_orders(ranked, scores, span):
+    """Against the metrics of every order, each with scores that do not tie."""
+    scores, metrics = scores[: len(ranked)], ["span-recall@3", "span-whole@3", "span-in-chunk@3"]
+    orders = [
+        order
+        for order in permutations(range(len(ranked)))
+        if all(scores[a] >= scores[b] for a, b in pairwise(order))
+    ]
+    first = {frozenset(order[:3]): order for order in orders}  # one order of each set
+    times = Counter(frozenset(order[:3]) for order in orders)
+    values = [
+        span_scores(chunk_run([ranked[i] for i in first[one]]), metrics, span) for one in times
+    ]
+    expected = np.average(values, axis=0, weights=[*times.values()])
+    ids = [f"{doc}{start:03d}-{end:03d}" for doc, start, end in ranked]
+    run = tied_run(ranked, scores).with_columns(chunk_id=pl.Series(ids))
+    assert span_scores(run, metrics, span) == pytest.approx(tuple(expected))

@@ -17,15 +17,19 @@ Documents score as their best chunk does (MaxP: Dai and Callan, SIGIR 2019, arXi
 run of documents each is one chunk, the whole of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from math import comb
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
-from psibench.tables.ranking import rank_documents
+from psibench.tables.ranking import rank_documents, with_ties
 
 SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk")
 SPAN_METRICS = (
@@ -37,6 +41,9 @@ SPAN_METRICS = (
 PLACE = ("doc_id", "start", "end")
 GAP = 4
 """Characters: an empty line, a line end with some indentation."""
+MOST_TIED, DRAWS = 10, 1000
+"""Tied chunks that hold evidence of one query, up to which all sets of them are counted; of more,
+so many sets are drawn, seeded by the query's id."""
 
 
 def document_metrics(metrics: Sequence[str]) -> list[str]:
@@ -78,17 +85,21 @@ def rank_run(
     Parameters
     ----------
     scores : (n_pairs, >=3) frame with query_id, doc_id and score; of chunks also chunk_id, start
-        and end: then chunks are ranked, ties by chunk id, the last first, and top_k counts chunks.
+        and end: then chunks are ranked, and top_k counts chunks; those that tie with the last of
+        them are kept too.
     top_k, source : as of `rank_documents`.
 
     Returns
     -------
-    Frames in the columns of the run table; that of chunks has chunk_id, start and end beside.
+    Frames in the columns of the run table; that of chunks also has chunk_id, start and end.
     """
     if "chunk_id" not in scores.columns:
         return rank_documents(scores, top_k, source=source), None
     renamed = scores.select("query_id", "score", doc_id="chunk_id")
-    ranked = rank_documents(renamed, top_k, source=source).rename({"doc_id": "chunk_id"})
+    ranked = rank_documents(renamed, source=source).rename({"doc_id": "chunk_id"})
+    if top_k is not None:
+        ranked = with_ties(ranked).filter(pl.col("tied_from") <= top_k)
+        ranked = ranked.drop("tied_from", "tied_to")
     places = scores.select("chunk_id", *PLACE).unique("chunk_id")
     chunks = ranked.join(places, on="chunk_id", how="left", maintain_order="left")
     best = chunks.group_by("query_id", "doc_id").agg(pl.col("score").max())
@@ -159,7 +170,7 @@ def span_metrics(
     held = (
         spans.join(evidence_documents(queries, qrels), on="query_id")
         .join(
-            chunks.filter(pl.col("rank") <= max(one.k for one in wanted)),
+            with_ties(chunks).filter(pl.col("tied_from") <= max(one.k for one in wanted)),
             left_on=["query_id", "document_id"],
             right_on=["query_id", "doc_id"],
         )
@@ -172,10 +183,9 @@ def span_metrics(
         .with_columns(
             high=pl.when(pl.col("last") - pl.col("high") > GAP).then("high").otherwise("last")
         )
-        .sort("span_index", "low")
     )
-    low, high = pl.col("low"), pl.col("high")
-    reached = high.cum_max().shift(1).over("span_index")
+    low, high, order = pl.col("low"), pl.col("high"), ["span_index", "case"]
+    reached = high.cum_max().shift(1).over(order)
     size, found = pl.col("last") - pl.col("first"), pl.col("found").fill_null(0)
     kinds = {
         "span-recall": found.sum() / size.sum(),
@@ -184,14 +194,65 @@ def span_metrics(
     }
     scored = spans.select("query_id").unique(maintain_order=True)
     for k in {one.k for one in wanted}:
+        cases, members = _cases(held, spans, k)
+        first = held.filter(pl.col("tied_to") <= k).join(cases, on="query_id")
+        tied = held.join(members, on=["query_id", "rank"])
         of_spans = (
-            held.filter(pl.col("rank") <= k)
+            pl.concat([first.select(tied.columns), tied])
+            .sort(*order, "low")
             .with_columns(before=pl.when(low - reached > GAP).then(low).otherwise(reached))
             .with_columns(new=(high - pl.coalesce("before", low)).clip(0))
-            .group_by("span_index")
+            .group_by(order)
             .agg(found=pl.col("new").sum(), is_inside=(high - low == size).any())
         )
         at_k = {one.name: kinds[one.kind] for one in wanted if one.k == k}
-        values = spans.join(of_spans, on="span_index", how="left").group_by("query_id").agg(**at_k)
+        values = (
+            spans.join(cases, on="query_id")
+            .join(of_spans, on=order, how="left")
+            .group_by("query_id", "case", "share")
+            .agg(**at_k)
+            .sort("query_id", "case")
+            .group_by("query_id")
+            .agg((pl.col(name) * pl.col("share")).sum() for name in at_k)
+        )
         scored = scored.join(values, on="query_id", maintain_order="left")
     return scored
+
+
+def _cases(held: pl.DataFrame, spans: pl.DataFrame, k: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the cases that ties leave open at rank k, and the tied chunks that each takes in.
+
+    The first frame has query_id, case and share (how much of all orders a case is; 1 where nothing
+    is open), the second query_id, case and the rank of each chunk.
+    """
+    cases, members = [], []
+    is_open = (pl.col("tied_from") <= k) & (pl.col("tied_to") > k)
+    open_queries = held.filter(is_open).group_by("query_id", "tied_from", "tied_to")
+    for query_id, start, end, ranks in open_queries.agg(pl.col("rank").unique().sort()).iter_rows():
+        sets = _sets(ranks, n_tied=end - start + 1, n_taken=k - start + 1, seed=query_id)
+        for case, (share, taken) in enumerate(sets):
+            cases.append((query_id, case, share))
+            members += [(query_id, case, rank) for rank in taken]
+    schema = {"query_id": pl.String, "case": pl.Int32}
+    made = pl.DataFrame(cases, schema=schema | {"share": pl.Float64}, orient="row")
+    closed = spans.select("query_id").unique().join(made, on="query_id", how="anti")
+    closed = closed.with_columns(case=pl.lit(0, pl.Int32), share=pl.lit(1.0))
+    ranks = pl.DataFrame(members, schema=schema | {"rank": pl.Int32}, orient="row")
+    return pl.concat([made, closed]), ranks
+
+
+def _sets(
+    ranks: Sequence[int], *, n_tied: int, n_taken: int, seed: str
+) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Yield which of some tied chunks are among those taken, each with its share of all orders."""
+    n_others = n_tied - len(ranks)
+    if len(ranks) > MOST_TIED:
+        draw = np.random.default_rng(crc32(seed.encode()))
+        for _ in range(DRAWS):
+            drawn = draw.choice(n_tied, n_taken, replace=False)
+            yield 1 / DRAWS, tuple(ranks[i] for i in sorted(drawn) if i < len(ranks))
+        return
+    for size in range(max(0, n_taken - n_others), min(len(ranks), n_taken) + 1):
+        share = comb(n_others, n_taken - size) / comb(n_tied, n_taken)
+        for taken in combinations(ranks, size):
+            yield share, taken
