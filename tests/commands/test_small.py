@@ -8,8 +8,12 @@ from psibench.commands.small import write_small
 from psibench.config.files import read_yaml
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.registry import load_registry
+from psibench.config.rerankers import load_rerankers
+from psibench.llm.sections import load_llms
+from psibench.plan import summaries
 from psibench.plan.config import load_config, resolve_llms, resolve_rerankers
 from psibench.plan.plan import make_plan
+from psibench.report.published import published_figures
 
 PRESETS = sorted((CONFIG_FOLDER / "presets").glob("*.yaml"))
 
@@ -71,14 +75,60 @@ def test_models_are_one_of_each_kind_and_what_they_rest_on(folder, monkeypatch):
     )
     config, models = small_config(given, folder=folder, monkeypatch=monkeypatch)
 
+    ours = "all-minilm-l6-v2-for-nv-embed-v2"
     assert config.models == [
-        *("bm25", "bge-m3", "nv-embed-v2", "colbertv2.0", "bge-reranker-v2-m3"),
+        *("bm25", "all-minilm-l6-v2-for-bge-m3", ours, "all-minilm-l6-v2-for-colbertv2.0"),
+        "embedded-minilm-maxsim-for-bge-reranker-v2-m3",
         *("minilm-first-128", "minilm-static"),
     ]
-    assert models["nv-embed-v2"].description == "all-MiniLM-L6-v2 in place of nv-embed-v2"
-    assert models["nv-embed-v2"].query_prompt == load_registry()["nv-embed-v2"].query_prompt
-    assert models["colbertv2.0"].scoring == "maxsim"
+    assert models[ours].description == "all-MiniLM-L6-v2 in place of nv-embed-v2"
+    assert models[ours].query_prompt == load_registry()["nv-embed-v2"].query_prompt
+    assert models["all-minilm-l6-v2-for-colbertv2.0"].scoring == "maxsim"
+    assert config.search.first_stage == ours
     assert "Small run" in config.report.title
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+def test_an_id_of_a_registry_means_the_same_in_a_small_run(preset, folder, monkeypatch):
+    config, models = small_config(preset, folder=folder, monkeypatch=monkeypatch)
+    plan = make_plan(config, models)
+
+    for named, known in (
+        (plan.models, load_registry()),
+        (plan.rerankers, load_rerankers({})),
+        (plan.llms, load_llms({})),
+    ):
+        assert {name: known[name] for name in named if name in known} == {
+            name: entry for name, entry in named.items() if name in known
+        }
+    # Of the papers' models only BM25 runs; "qwen3-0.6b-uniform-s42" would be a trained one.
+    assert set(plan.models) & set(published_figures()["model"]) <= {"bm25"}
+    assert summaries.published_page(plan) == []
+
+
+def test_translators_are_named_by_the_stand_ins_that_translate(folder, monkeypatch):
+    preset = CONFIG_FOLDER / "presets" / "posir_table7.yaml"
+    config, _ = small_config(preset, folder=folder, monkeypatch=monkeypatch)
+
+    for section in config.benchmarks.values():
+        translators = section.translate.quality.translators
+        assert all(name.startswith("stand-in") for name in translators)
+        assert all(one.llm.startswith("stand-in") for one in translators.values())
+
+
+def test_a_fusion_of_stand_ins_says_so(folder, monkeypatch):
+    given = folder / "my.yaml"
+    benchmark = {"recipe": "known_item", "source": {"kind": "python_docs", "part": "network"}}
+    fused = {"backend": "fusion", "of": ["bm25", "bge-m3"]}
+    given.write_text(
+        yaml.safe_dump(
+            {"benchmarks": {"mine": benchmark}, "registry": {"both": fused}, "models": ["both"]}
+        )
+    )
+    config, models = small_config(given, folder=folder, monkeypatch=monkeypatch)
+
+    assert config.models == ["stand-ins-for-both"]
+    assert models["stand-ins-for-both"].of == ["bm25", "all-minilm-l6-v2-for-bge-m3"]
 
 
 def test_a_users_own_files_are_still_found(folder, monkeypatch):

@@ -47,10 +47,10 @@ def psi(*rows, **changes):
     return frame(PSI_TABLE, rows)
 
 
-def run(folder, table, *, page: bool = False):
+def run(folder, table, *, page: bool = False, source=SOURCE):
     """A folder of results as `psibench score` writes it."""
     folder.mkdir(parents=True)
-    write_table(table, folder / "psi_table.parquet", PSI_TABLE, provenance=SOURCE)
+    write_table(table, folder / "psi_table.parquet", PSI_TABLE, provenance=source)
     if page:
         (folder / "report.html").write_text("")
     return folder
@@ -190,6 +190,14 @@ def test_a_folder_without_a_table_to_show_is_refused(tmp_path, capsys, make, mes
     assert main(["publish", "leaderboard", str(tmp_path / "r"), "--out", str(out)]) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_the_notice_of_a_small_run_is_on_the_page(tmp_path):
+    source = Provenance("summaries", 1, params={"notice": "Small run: & others"})
+    small = run(tmp_path / "small", psi(("alpha", {})), source=source)
+    assert "Small run: &amp; others" in leaderboard(tmp_path, small).text
+    whole = run(tmp_path / "whole", psi(("alpha", {})))
+    assert "Nothing is measured here" not in leaderboard(tmp_path, whole).text
 
 
 def test_a_folder_named_twice_is_refused_and_a_table_names_its_folder(tmp_path, capsys):

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from report_tables import frame, psi_row
 
+from psibench.config.sections import Report
 from psibench.probes.tables import PROBE_TABLE, profile_rows
 from psibench.report.probes import agreement, run_probe_page
 from psibench.report.published import probes_beside
@@ -131,6 +132,22 @@ def test_figures_of_the_papers_stand_beside_those_of_the_same_model() -> None:
     ]
     assert [row[1] for row in beside.rows] == ["the paper", "run here: posir"]
     assert probes_beside(table(reversal("other", gap=0.1)), "posir") == []
+
+
+def test_a_small_run_says_so_and_has_no_figure_of_a_paper(tmp_path: Path) -> None:
+    model = "modernbert-base-begin-s42"
+    found, source = table(reversal(model, front_original=0.44, gap=0.194)), Provenance("test", 1)
+    write_table(found, tmp_path / "probe_table.parquet", PROBE_TABLE, provenance=source)
+    pages = {}
+    for name, notice in (("small", Report(is_small=True).notice), ("whole", Report().notice)):
+        page = tmp_path / f"{name}.html"
+        files = {"table": tmp_path / "probe_table.parquet", "psi": [], "html": page}
+        run_probe_page(**files, run_title="A run", notice=notice)
+        pages[name] = page.read_text(encoding="utf-8")
+    assert "Small run: other texts" in pages["small"]
+    assert "the paper" not in pages["small"].partition("<main>")[2]
+    assert "Small run" not in pages["whole"]
+    assert "Controlled, table 12" in pages["whole"]
 
 
 def test_peak_and_lowest_place_are_held_against_table_5() -> None:

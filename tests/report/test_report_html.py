@@ -50,6 +50,11 @@ def test_row_order_of_the_tables_does_not_matter(small: ReportInput, small_page:
     assert render_report(turned) == small_page
 
 
+def test_a_notice_stands_in_a_box_before_the_verdicts():
+    page = render_report(report_input([psi_row("alpha")], notice="Other <texts>."))
+    assert "Other &lt;texts&gt;." in page.partition('id="verdicts"')[0]
+
+
 def test_empty_tables_give_a_page_that_says_so() -> None:
     page = render_report(report_input())
     assert "The PSI table has no rows" in page

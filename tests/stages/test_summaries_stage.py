@@ -33,7 +33,7 @@ def written(path, spec, rows):
     return path
 
 
-def summed_up(folder, *boards):
+def summed_up(folder, *boards, notice=""):
     """Summaries of models a, b, c: means .1, .2, .3; and of the buckets of one more."""
     rows = [
         LABELS
@@ -56,9 +56,19 @@ def summed_up(folder, *boards):
         buckets=[written(folder / "buckets.parquet", BUCKET_SCORES, buckets)],
         comparisons=[written(folder / "comparisons.parquet", COMPARISONS, [])],
         boards=boards,
+        notice=notice,
         tables=[out / f"{name}.{suffix}" for name in [*NAMES, "leaderboards"] for suffix in FORMS],
     )
     return out
+
+
+def test_the_notice_of_a_small_run_goes_with_its_tables(tmp_path):
+    (tmp_path / "small").mkdir()
+    (tmp_path / "whole").mkdir()
+    small = summed_up(tmp_path / "small", notice="Small run")
+    whole = summed_up(tmp_path / "whole")
+    records = [read_provenance(out / "psi_table.parquet")["params"] for out in (small, whole)]
+    assert [record.get("notice") for record in records] == ["Small run", None]
 
 
 def board(folder, *lines, **changes):

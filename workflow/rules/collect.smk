@@ -9,6 +9,7 @@ use rule on_cpu as summaries with:
         tables=tables_and_csv(summaries.summary_names(plan)),
     params:
         boards=[dump(board) for board in settings.leaderboards],
+        notice=settings.report.notice,
 
 
 # Models that are meant to be less position-sensitive, before and after.
@@ -35,7 +36,10 @@ use rule on_cpu as published with:
         csv=in_report("results/published_comparison.csv"),
         html=in_report("results/published.html"),
     params:
-        benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
+        benchmarks={
+            name: dump(b.section)
+            for name, b in summaries.compared_benchmarks(plan).items()
+        },
         run_title=settings.report.title,
 
 
@@ -89,3 +93,4 @@ use rule on_cpu as report with:
             path.name for path in [Path("results/probes.html")] if path.exists()
         ],
         title=settings.report.title,
+        notice=settings.report.notice,

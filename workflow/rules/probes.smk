@@ -89,3 +89,4 @@ use rule on_cpu as probe_page with:
         html=in_report("results/probes.html"),
     params:
         run_title=settings.report.title,
+        notice=settings.report.notice,

@@ -30,10 +30,6 @@ WRITTEN = {
     "probes": ("probe_table.csv", "probe_comparison.csv", "probes.html"),
 }
 """Files of a target to look at first, those that exist."""
-STANDS_IN = (
-    "all-MiniLM-L6-v2 and the stand-in are in the place of every model, whatever its name: the "
-    "figures say that the chain works, and nothing about the models named."
-)
 LOGGED = re.compile(r"(?m)^\d{4}-\d\d-\d\d [\d:,]+ (?=[A-Z]+ )")
 """Where a record of a job's log begins (`psibench.cluster.job`)."""
 GIVEN_OTHERWISE = {
@@ -101,10 +97,11 @@ def run(args: argparse.Namespace) -> None:
     given, profile = [], profile_folder(args.profile)
     if args.small:
         from psibench.commands.small import write_small
+        from psibench.config.sections import SMALL_NOTICE
 
         folder = Path("small") / (configs[-1].stem if configs else "default")
         write_small(configs, folder)
-        print(f"Small run in {folder}. {STANDS_IN}", flush=True)
+        print(f"In {folder}. {SMALL_NOTICE}", flush=True)
         os.chdir(folder)
         configs = [Path("config.yaml")]
     if configs:
@@ -146,7 +143,7 @@ def run(args: argparse.Namespace) -> None:
     if not args.dry_run and not options:  # with options it may have done anything
         show_results(targets)
         if args.small:
-            print(f"In {folder}. {STANDS_IN}")
+            print(f"In {folder}. {SMALL_NOTICE}")
 
 
 def cores(text: str) -> str:

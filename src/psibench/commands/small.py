@@ -4,16 +4,17 @@ What is read from elsewhere is read from a folder of small files in the same lay
 Python's documentation; for what has queries of its own, such documents with known-item queries.
 Corpora have two domains a language; texts that should be Chinese have its letters and no meaning.
 
-A model keeps its id: checkpoints and embedding APIs become all-MiniLM-L6-v2, rerankers BM25 where
-they filter and its token vectors where they are evaluated, language models the stand-in. Of the
-models, the first of each kind are left, of the bases to be trained the first, of the distributions
-the first and the last. Thresholds between scores follow the default's, sizes go down, and
-everything else stays as the config has it.
+Checkpoints and embedding APIs become all-MiniLM-L6-v2, rerankers BM25 where they filter and
+MiniLM's token vectors where they are evaluated, language models the stand-in. What is replaced gets
+the id of what runs with `-for-` and its own id behind it (`stand_in_id`): bge-m3 becomes
+all-minilm-l6-v2-for-bge-m3, in every table, page and file name. Keeps the first model of each kind,
+the first of the bases to be trained, the first and the last of the distributions. Thresholds
+between scores follow the default's, sizes go down, and everything else stays as the config has it.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import cycle
@@ -24,7 +25,7 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from psibench.commands.base import read_configs
-from psibench.config.models import Model, RerankModel
+from psibench.config.models import FusionModel, Model, RerankModel
 from psibench.config.paths import SHIPPED
 from psibench.config.registry import load_registry
 from psibench.config.rerankers import load_rerankers
@@ -43,8 +44,16 @@ from psibench.report.wording import split_pair
 from psibench.train.sections import Training
 
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
+DENSE = "all-minilm-l6-v2"
+"""What replaces models; the id says so."""
 LEXICAL, NETWORK = "embedded-bm25", "embedded-minilm-maxsim"
 """What replaces rerankers of filters, and those that are evaluated."""
+NAMES_MODELS = ("models", "model", "first_stage", "of", "mitigates", "compare")
+NAMES_RERANKERS = ("rerankers", "reranker")
+NAMES_LLMS = ("llm", "judges")
+"""Keys of a config whose values are ids, by what they name."""
+STAND_INS = ("stand-in", "stand-in-sentence", "stand-in-rare")
+"""What replaces language models, in turn."""
 N_DOCUMENTS, N_POOL = 24, 160
 """Documents of a place, and of one that is trained on."""
 N_WITH_QUERIES = 60
@@ -263,7 +272,8 @@ class _Small:
         raw["probes"] |= {"saliency_min_tokens": 128}
         raw["encoding"] = {}
         raw["length_tokenizer"] = EMBEDDED
-        raw["report"] = {"title": f"Small run, stand-ins for every model: {self.of.report.title}"}
+        title = f"Small run, stand-ins for every model: {self.of.report.title}"
+        raw["report"] = {"title": title, "is_small": True}
         self._stand_in()
         return raw
 
@@ -376,10 +386,7 @@ class _Small:
                 seen.add(kind)
                 kept |= dict.fromkeys([*_below(entry, config), name])
         raw["models"] = [name for name in config.models if name in kept]
-        training = TypeAdapter(dict[str, Training]).validate_python(raw.get("training", {}))
-        trained = trained_models(training)
-        untrained = untrained_bases(m for m in trained.values() if training[m.training].untrained)
-        left = {*raw["models"], *trained, *untrained}
+        left = {*raw["models"], *_made_by(raw)}
         for section in [*raw["benchmarks"].values(), raw.get("probes", {})]:
             for part in (section, section.get("translate") or {}):
                 if part.get("models") is not None:
@@ -390,30 +397,104 @@ class _Small:
             raw["probes"]["compare"] = {a: b for a, b in compare.items() if {a, b} <= left}
 
     def _stand_in(self) -> None:
-        """Replace the entries of all that the small config names, by the same ids."""
+        """Replace the entries of all that the small config names, under ids that say so."""
         raw, plan = self.raw, make_plan(*load_config(self.raw), missing=[])
         made = {*plan.config.trained, *plan.config.untrained}
-        raw["registry"] = {
-            name: _dense(name, entry) for name, entry in plan.models.items() if name not in made
-        }
+        entries = {name: entry for name, entry in plan.models.items() if name not in made}
         known = load_registry() | self.of.registry
         named = (known.get(name) for name in {*plan.models, *plan.rerankers})  # under one id
         second = {entry.reranker for entry in named if isinstance(entry, RerankModel)}
-        rerankers = load_rerankers(self.of.rerankers)
-        of_filters = _replaced(rerankers, {*plan.rerankers} - second, [LEXICAL])
-        raw["rerankers"] = of_filters | _replaced(rerankers, second, [NETWORK])
-        llms = load_llms(self.of.llms)
-        by = [one for one in llms if one.startswith("stand-in")]
-        raw["llms"] = _replaced(llms, {*plan.llms}, by)
+        rerankers, llms = load_rerankers(self.of.rerankers), load_llms(self.of.llms)
+        of_rerankers = _replacements(rerankers, {*plan.rerankers} - second, [LEXICAL])
+        of_rerankers |= _replacements(rerankers, second, [NETWORK])
+        of_llms = _replacements(llms, {*plan.llms}, [one for one in llms if one in STAND_INS])
+        of_models = _model_replacements(entries, of_rerankers)
+
+        raw["registry"] = {name: _dense(name, entry) for name, entry in entries.items()}
+        raw["rerankers"] = _entries(rerankers, of_rerankers)
+        raw["llms"] = _entries(llms, of_llms)
+        models, others, asked = map(_ids, (of_models, of_rerankers, of_llms))
+        for section in _mappings(raw):
+            if section.get("translators"):
+                section["translators"] = {
+                    stand_in_id(of_llms[one["llm"]], name) if one["llm"] in of_llms else name: one
+                    for name, one in section["translators"].items()
+                }
+        models |= self._rename_bases()
+        for keys, ids in ((NAMES_MODELS, models), (NAMES_RERANKERS, others), (NAMES_LLMS, asked)):
+            _rename(raw, keys, ids)
+        for kind, ids in (("registry", models), ("rerankers", others), ("llms", asked)):
+            raw[kind] = {ids.get(name, name): entry for name, entry in raw[kind].items()}
+
+    def _rename_bases(self) -> dict[str, str]:
+        """Rename the bases that are trained; return the new ids of the models made of them."""
+        before = _made_by(self.raw)
+        for name, training in self.raw.get("training", {}).items():
+            given = self.of.training[name].bases
+            replaced = {base: DENSE for base in given if given[base].checkpoint != EMBEDDED}
+            ids = _ids(replaced)
+            training["bases"] = {
+                ids.get(base, base): one for base, one in training["bases"].items()
+            }
+        return dict(zip(before, _made_by(self.raw), strict=True))
 
 
-def _replaced(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[str, Any]:
-    """Replace the named entries that are not in ``by`` by those in ``by``, in turn."""
+def stand_in_id(by: str, name: str) -> str:
+    """Return the id of what runs in the place of a model, reranker or language model."""
+    return f"{by}-for-{name}"
+
+
+def _ids(replaced: Mapping[str, str]) -> dict[str, str]:
+    return {name: stand_in_id(by, name) for name, by in replaced.items()}
+
+
+def _replacements(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[str, str]:
+    """Map the named entries that are not in ``by`` to those in ``by``, in turn."""
     chosen = [name for name in known if name in named and name not in by]
+    return dict(zip(chosen, cycle(by), strict=False))
+
+
+def _entries(known: Mapping[str, Any], replaced: Mapping[str, str]) -> dict[str, Any]:
     return {
-        name: known[one].model_dump(mode="json", exclude_unset=True)
-        for name, one in zip(chosen, cycle(by), strict=False)
+        name: known[by].model_dump(mode="json", exclude_unset=True) for name, by in replaced.items()
     }
+
+
+def _model_replacements(
+    entries: Mapping[str, Model], rerankers: Mapping[str, str]
+) -> dict[str, str]:
+    """Map the models that are replaced, or rest on something replaced, to what runs instead."""
+    found = {name: DENSE for name, entry in entries.items() if _is_replaced(entry)}
+    for name, entry in entries.items():
+        if isinstance(entry, RerankModel) and entry.reranker in rerankers:
+            found[name] = rerankers[entry.reranker]
+        elif isinstance(entry, FusionModel) and not found.keys().isdisjoint(entry.of):
+            found[name] = "stand-ins"
+    return found
+
+
+def _rename(config: dict[str, Any], keys: Sequence[str], ids: Mapping[str, str]) -> None:
+    """Replace ids in the values of some keys, wherever in a config these are."""
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, str):
+            return ids.get(value, value)
+        if isinstance(value, list):
+            return [renamed(one) for one in value]
+        if isinstance(value, dict):
+            return {renamed(key): renamed(one) for key, one in value.items()}
+        return value
+
+    for section in _mappings(config):
+        section |= {key: renamed(section[key]) for key in keys if key in section}
+
+
+def _made_by(config: Mapping[str, Any]) -> list[str]:
+    """List the ids of the models that a config trains, and of their bases before that."""
+    training = TypeAdapter(dict[str, Training]).validate_python(config.get("training", {}))
+    trained = trained_models(training)
+    untrained = untrained_bases(m for m in trained.values() if training[m.training].untrained)
+    return [*trained, *untrained]
 
 
 def _below(entry: Model, config: Config) -> list[str]:
@@ -422,11 +503,15 @@ def _below(entry: Model, config: Config) -> list[str]:
     return upstream_models(entry, config) + mitigated
 
 
+def _is_replaced(entry: Model) -> bool:
+    is_hosted = entry.backend == "embedding-api"
+    return is_hosted or getattr(entry, "checkpoint", EMBEDDED) != EMBEDDED
+
+
 def _dense(name: str, entry: Model) -> dict[str, Any]:
     """Return the entry of a model at small size."""
     dumped = entry.model_dump(mode="json", exclude_unset=True)
-    is_hosted = entry.backend == "embedding-api"
-    if not is_hosted and getattr(entry, "checkpoint", EMBEDDED) == EMBEDDED:
+    if not _is_replaced(entry):
         return dumped
     kind = {"kind": entry.kind, "scoring": "maxsim"} if entry.kind == "late-interaction" else {}
     kept = ("query_prompt", "document_prompt", "control", "mitigates")

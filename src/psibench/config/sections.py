@@ -82,10 +82,26 @@ class Uncertainty(Section):
     """A row with a bucket of fewer queries is flagged `small_buckets`; every bucket counts."""
 
 
+SMALL_NOTICE = (
+    "Small run: other texts than the config names, and stand-ins in place of its models. What runs "
+    "in the place of a model has that model's id behind its own, as in "
+    "all-minilm-l6-v2-for-bge-m3. The figures show that the chain of jobs works, and nothing about "
+    "the models and the data that the config names."
+)
+
+
 class Report(Section):
     """The HTML report."""
 
     title: str = "Position sensitivity of retrievers"
+    is_small: bool = False
+    """The texts and the models are stand-ins: every page says so, and no figure of a paper is
+    compared. `psibench run --small` sets it."""
+
+    @property
+    def notice(self) -> str:
+        """What every page begins with; empty: nothing."""
+        return SMALL_NOTICE if self.is_small else ""
 
 
 class Leaderboard(Section):

@@ -34,14 +34,21 @@ Paths = Sequence[str | Path]
 
 @stage("summaries", version=1)
 def run_summaries(
-    *, psi: Paths, buckets: Paths, comparisons: Paths, boards: Sequence[Leaderboard], tables: Paths
+    *,
+    psi: Paths,
+    buckets: Paths,
+    comparisons: Paths,
+    boards: Sequence[Leaderboard],
+    notice: str = "",
+    tables: Paths,
 ) -> None:
     """Write each table NAME of all language pairs as NAME.parquet and NAME.csv of ``tables``.
 
     psi_table, bucket_scores and comparisons are those of the pairs in the order given;
     position_trend (slope and correlations of score on position) is made of the buckets;
     language_averages (macro-averages over languages) and leaderboards (correlations of those with
-    each of ``boards``; no file without one) of the PSI table.
+    each of ``boards``; no file without one) of the PSI table. Their provenance has ``notice``, what
+    pages made of them begin with.
 
     Raises
     ------
@@ -53,7 +60,8 @@ def run_summaries(
     def write(frame: pl.DataFrame, spec: TableSpec, paths: Paths) -> pl.DataFrame:
         sources = boards if spec is LEADERBOARDS else []
         files = {board.path: hash_file(board.path) for board in sources}
-        source = derived("summaries", paths, params={"table": spec.name}, files=files)
+        params = {"table": spec.name} | ({"notice": notice} if notice else {})
+        source = derived("summaries", paths, params=params, files=files)
         write_table(frame, files_of[f"{spec.name}.parquet"], spec, provenance=source)
         write_csv(frame, files_of[f"{spec.name}.csv"])
         return frame

@@ -1,12 +1,12 @@
 """What the tables and the page over all benchmarks are made of: plain data and paths."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from psibench.config.models import RerankModel
 from psibench.config.paths import PUBLISHED
 from psibench.filters.verify import VerifyMargin
-from psibench.plan.benchmarks import BY_DOMAIN
+from psibench.plan.benchmarks import BY_DOMAIN, PlannedBenchmark
 from psibench.plan.paths import (
     build_table,
     encodings,
@@ -224,8 +224,16 @@ def published_tables() -> list[str]:
 
 def published_page(plan: Plan) -> list[str]:
     """Return the page of the papers' figures, where a benchmark stands for a paper's data."""
-    facts = published_facts(plan.config.benchmarks)
-    return ["results/published.html"] if facts and plan.runs else []
+    sections = {name: planned.section for name, planned in compared_benchmarks(plan).items()}
+    return ["results/published.html"] if published_facts(sections) and plan.runs else []
+
+
+def compared_benchmarks(plan: Plan) -> Mapping[str, PlannedBenchmark]:
+    """Return the benchmarks whose figures stand beside the papers'; none of a small run.
+
+    Its texts and models are stand-ins.
+    """
+    return {} if plan.config.report.is_small else plan.queried
 
 
 def paths_in(files: Any) -> list[str]:

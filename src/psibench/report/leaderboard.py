@@ -227,10 +227,12 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
         if note := simulation_note(author):
             notes.setdefault(note, []).append(name)
     records = {run.name: read_provenance(run.table) or {} for run in runs}
+    notices = {one.get("params", {}).get("notice", "") for one in records.values()}
     return render_page(
         "leaderboard.html",
         title="Leaderboard: means, and how much they depend on position",
         created=now(),
+        notice=" ".join(sorted(notices - {""})),
         made_of={
             f"rows of {name}": f"{one.get('rows_hash')}, psibench {one.get('psibench_version')}"
             for name, one in records.items()

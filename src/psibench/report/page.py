@@ -112,6 +112,7 @@ def run_report(
     probes_page: Sequence[str],
     training: Sequence[str],
     title: str,
+    notice: str = "",
     output: str | Path,
 ) -> None:
     """Write the report.
@@ -126,6 +127,8 @@ def run_report(
         Addresses of the pages of published figures and of probes, or none.
     training
         TRAINING_BUCKETS of what was trained; none where nothing was.
+    notice
+        What the page begins with; empty: nothing.
     """
     table = read_table(psi_table, PSI_TABLE)
     authors = dict(table.select("benchmark", "queries_by").iter_rows())
@@ -162,6 +165,7 @@ def run_report(
         training=read_all(training, TRAINING_BUCKETS),
         provenance=made_of,
         title=title,
+        notice=notice,
         created=now(),
     )
     write_text(render_report(inputs), output)

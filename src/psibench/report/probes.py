@@ -62,6 +62,7 @@ def run_probe_page(
     table: str | Path,
     psi: Sequence[str | Path],
     run_title: str,
+    notice: str = "",
     html: str | Path,
 ) -> None:
     """Write the page.
@@ -72,14 +73,15 @@ def run_probe_page(
         PROBE_TABLE of all probes.
     psi
         PSI_TABLE tables of the benchmarks that were probed.
-    run_title
-        What the config calls its report.
+    run_title, notice
+        What the config calls its report, and what its pages begin with. A small run, which has a
+        notice, is not compared with the papers.
     """
     rows = read_table(table, PROBE_TABLE).filter(domain=ALL)
     psi_rows = read_all(psi, PSI_TABLE)
     by_language = rows.group_by("benchmark", "language", maintain_order=True)
     shown = [
-        section(str(benchmark), str(language), mine, psi_rows)
+        section(str(benchmark), str(language), mine, psi_rows, is_compared=not notice)
         for (benchmark, language), mine in by_language
     ]
     made_of = {
@@ -91,13 +93,21 @@ def run_probe_page(
         created=now(),
         made_of=made_of,
         run_title=run_title,
+        notice=notice,
         probes={name: text for name, text in PROBES.items() if name in set(rows["probe"])},
         sections=shown,
     )
     write_text(page, html)
 
 
-def section(benchmark: str, language: str, rows: pl.DataFrame, psi: pl.DataFrame) -> dict[str, Any]:
+def section(
+    benchmark: str,
+    language: str,
+    rows: pl.DataFrame,
+    psi: pl.DataFrame,
+    *,
+    is_compared: bool = True,
+) -> dict[str, Any]:
     """Return what the page shows of a benchmark in one language; rows are pooled."""
     tested = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
     whole = rows.filter(read="all")
@@ -105,7 +115,7 @@ def section(benchmark: str, language: str, rows: pl.DataFrame, psi: pl.DataFrame
         "id": slug(benchmark, language),
         "title": f"{benchmark}, {language}",
         "agreement": agreement(rows, tested),
-        "beside": probes_beside(whole, benchmark),
+        "beside": probes_beside(whole, benchmark) if is_compared else [],
         "figures": [*_by_size(whole), *_by_place(whole)],
     }
 

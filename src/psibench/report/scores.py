@@ -61,6 +61,7 @@ class Scored:
     models: Sequence[ModelInfo] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
     title: str = "Position bias of retrievers"
+    notice: str = ""
     created: str = ""
     csv_folder: str = ""
 
@@ -89,6 +90,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     ]
     return {
         "title": inputs.title,
+        "notice": inputs.notice,
         "created": inputs.created,
         "made_of": inputs.provenance,
         "metric": metric,

@@ -139,10 +139,12 @@ def render_page(
     title: str,
     created: str,
     made_of: Mapping[str, str],
+    notice: str = "",
     **context: Any,
 ) -> str:
     """Return a page: text is escaped, a missing value is an error; ``made_of`` is its provenance.
 
+    ``notice`` stands in a box at its top (`psibench.config.sections.Report.notice`).
     Only images, labels and style made here are unescaped.
     """
     made = jinja2.Environment(
@@ -158,6 +160,7 @@ def render_page(
     context |= {
         "title": title,
         "created": created,
+        "notice": notice,
         "version": __version__,
         "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         "provenance": Table("", (), tuple(facts.items()), 1, prose=(1,), css="provenance"),
