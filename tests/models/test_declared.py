@@ -75,8 +75,11 @@ def test_the_shipped_minilm_agrees_with_its_checkpoint_and_the_longer_one_does_n
         main(["models", "--check", *names])
     assert stopped.value.code == 1
     assert capsys.readouterr().out.splitlines() == [
-        *(f"{name}: as its checkpoint declares: pooling, max_tokens" for name in names[:2]),
-        "all-minilm-l6-v2-512: differs in 1 of 2 compared (pooling, max_tokens):",
+        *(
+            f"{name}: as its checkpoint declares: pooling, max_tokens; 384 dimensions"
+            for name in names[:2]
+        ),
+        "all-minilm-l6-v2-512: differs in 1 of 2 compared (pooling, max_tokens); 384 dimensions:",
         "  max_tokens: the entry has 512, sentence_bert_config.json 256",
     ]
 
@@ -86,7 +89,7 @@ def test_an_entry_that_says_what_its_checkpoint_says_agrees_and_warns_of_nothing
 ):
     folder = save()
     keys = "query_prompt, document_prompt, pooling, max_tokens"
-    assert check(RIGHT, folder) == (0, [f"mine: as its checkpoint declares: {keys}"])
+    assert check(RIGHT, folder) == (0, [f"mine: as its checkpoint declares: {keys}; 32 dimensions"])
     assert check(RIGHT | {"pooling": "checkpoint"}, folder)[0] == 0
     assert warnings_of(RIGHT, folder, caplog) == []
 
@@ -174,7 +177,7 @@ def test_limits_are_those_beside_the_transformer(save, check, sources):
     code, lines = check(RIGHT, folder)
     keys = "query_prompt, document_prompt, pooling, max_tokens"  # the last though two files have it
     told = [f"  max_tokens: the entry has 32, {source} 24" for source in sources]
-    assert (code, lines[:1]) == (1, [f"mine: differs in 1 of 4 compared ({keys}):"])
+    assert (code, lines[:1]) == (1, [f"mine: differs in 1 of 4 compared ({keys}); 32 dimensions:"])
     assert sorted(lines[1:]) == told
 
 
@@ -183,6 +186,7 @@ def test_limits_are_those_beside_the_transformer(save, check, sources):
     [
         ("dot", "cosine", False, 1),
         ("dot", "cosine", True, 0),  # of unit vectors: the cosine
+        ("dot", "cosine", "cut", 1),  # of shortened ones it is not
         ("cosine", "maxsim", True, 1),
         ("maxsim", "maxsim", False, 0),
     ],
@@ -191,13 +195,24 @@ def test_a_similarity_other_than_the_checkpoint_s_is_told(
     tmp_path, check, declared, scoring, normalized, code
 ):
     folder = save_bert(tmp_path)
-    save_modules(folder, pooling="mean", normalize=normalized)
+    save_modules(folder, pooling="mean", normalize=bool(normalized))
     path = folder / "config_sentence_transformers.json"
-    path.write_text(json.dumps(USES | {"similarity_fn_name": declared}))
+    cut = {"truncate_dim": 8} if normalized == "cut" else {}
+    path.write_text(json.dumps(USES | {"similarity_fn_name": declared} | cut))
     entry = RIGHT | {"scoring": scoring}
     found, lines = check(entry, folder)
     line = f"  scoring: the entry has {scoring!r}, {path.name} {declared!r}"
     assert (found, line in lines) == (code, bool(code))
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "size"), [({}, 0, "8 of 32"), ({"dimensions": 16}, 1, "16 of 32")]
+)
+def test_check_says_how_many_dimensions_are_kept(save, check, given, code, size):
+    found, (first, *rest) = check(RIGHT | given, save(USES | {"truncate_dim": 8}))
+    assert (found, f"; {size} dimensions" in first) == (code, True)
+    line = "  dimensions: the entry has 16, config_sentence_transformers.json 8"
+    assert rest == [line] * code
 
 
 def test_backends_without_such_files_have_nothing_to_compare(check, capsys):

@@ -54,6 +54,65 @@ def test_vectors_are_those_of_sentence_transformers(tmp_path, tiny_bert, load_ti
     np.testing.assert_allclose(encode(load_tiny(tmp_path)), reference(tmp_path), atol=1e-6)
 
 
+def declare(folder: Path, **uses) -> Path:
+    change_json(folder / "config_sentence_transformers.json", **uses)
+    return folder
+
+
+@pytest.mark.parametrize("last", [[], [modules.Normalize()]], ids=["as is", "unit length"])
+@pytest.mark.parametrize(
+    ("declared", "entry", "kept"),
+    [(8, {}, 8), (None, {"dimensions": 8}, 8), (8, {"dimensions": 20}, 20), (99, {}, 32)],
+)
+def test_dimensions_are_cut_where_sentence_transformers_cuts_them(
+    tmp_path, tiny_bert, load_tiny, declared, entry, kept, last
+):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32), *last)
+    declare(folder, truncate_dim=declared)
+    found = encode(load_tiny(folder, **entry))
+    model = SentenceTransformer(str(folder), device="cpu", truncate_dim=entry.get("dimensions"))
+    expected = model.encode(TEXTS)  # of unit length before the cut, if at all
+    assert found.shape == (len(TEXTS), kept)
+    np.testing.assert_allclose(found, references.unit(expected), atol=1e-6)
+
+
+def test_vectors_of_other_dimensions_are_stored_elsewhere(tmp_path, tiny_bert, load_tiny):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
+    whole, cut = load_tiny(folder), load_tiny(folder, dimensions=8)
+    assert whole.fingerprint != cut.fingerprint
+    assert cut.fingerprint != load_tiny(folder, dimensions=16).fingerprint
+    # also where a checkpoint declares them: older releases stored all of them for the same files
+    declared = load_tiny(declare(folder, truncate_dim=8))
+    uncut = replace(declared, model=replace(declared.model, dimensions=None))
+    assert declared.fingerprint != uncut.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("fields", "refused"),
+    [
+        ({"dimensions": 33}, "dimensions 33 is more than the 32 of its vectors"),
+        ({"truncate_dim": 0}, "truncate_dim is 0, expected a number of dimensions from 1 on"),
+        ({"truncate_dim": "8"}, "truncate_dim is '8', expected a number of dimensions"),
+    ],
+    ids=str,
+)
+def test_dimensions_that_a_vector_cannot_have_are_refused(
+    tmp_path, tiny_bert, load_tiny, fields, refused
+):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32))
+    declare(folder, **fields)
+    with pytest.raises(InputError, match=refused):
+        load_tiny(folder, **{key: fields[key] for key in fields if key == "dimensions"})
+
+
+@pytest.mark.parametrize("kind", ["CrossEncoder", "SparseEncoder"])
+def test_uses_of_another_kind_of_model_are_not_taken(tmp_path, tiny_bert, load_tiny, kind):
+    folder = save(tmp_path, tiny_bert, modules.Pooling(32, "cls"))
+    prompts = {"query": "w9 ", "document": "w9 "}
+    declare(folder, model_type=kind, truncate_dim=8, prompts=prompts)
+    np.testing.assert_allclose(encode(load_tiny(folder)), reference(folder), atol=1e-6)
+
+
 def test_code_of_a_checkpoint_runs_only_where_its_entry_trusts_it(tmp_path, tiny_bert, load_tiny):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32))
     ran = tmp_path / "ran"

@@ -154,6 +154,8 @@ def test_a_model_reads_and_stores_what_its_entry_says(fields, tokens, vectors, f
         ({"backend": "colbert", "query_tokens": 32, "dim": 128}, (350_000 + 4000 * 32) * 128 * 4),
         ({"backend": "sparse-encoder", "max_terms": 100}, 8000 * 100 * 3 * 4),
         ({"backend": "sparse-encoder", "dim": 384}, None),
+        ({"dim": 384}, 8000 * 384 * 4),
+        ({"dim": 384, "dimensions": 64}, 8000 * 64 * 4),
         ({}, None),  # no dim
     ],
 )

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -15,6 +16,9 @@ from psibench.config.registry import load_registry
 from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError
+
+if TYPE_CHECKING:
+    from psibench.models.declared import Compared
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check",
         action="store_true",
         help="compare these entries with what their checkpoints' own files declare (prompts, "
-        "pooling, end token, longest input, similarity); exit code 1 where one differs",
+        "pooling, end token, longest input, dimensions, similarity); exit code 1 where one differs",
     )
 
 
@@ -80,16 +84,27 @@ def _check(entries: Mapping[str, Model]) -> None:
             raise InputError(f"{folder}: no config.json and no modules.json; expected a checkpoint")
         found = compare_with_checkpoint(entry, folder)
         compared = dict.fromkeys(one.key for one in found)  # a key may be declared in two files
-        keys = ", ".join(compared)
+        keys, size = ", ".join(compared), _dimensions(entry, folder)
         if differing := [one for one in found if not one.agrees]:
             n_keys = len({one.key for one in differing})
-            print(f"{name}: differs in {n_keys} of {len(compared)} compared ({keys}):")
+            print(f"{name}: differs in {n_keys} of {len(compared)} compared ({keys}){size}:")
             print("\n".join(f"  {one}" for one in differing))
             n_departing += 1
         else:
-            print(f"{name}: as its checkpoint declares: {keys or 'nothing that can be compared'}")
+            keys = keys or "nothing that can be compared"
+            print(f"{name}: as its checkpoint declares: {keys}{size}")
     if n_departing:
         raise SystemExit(1)
+
+
+def _dimensions(entry: "Compared", folder: Path) -> str:
+    """Say how many dimensions the vectors of texts have; nothing where each token has one."""
+    from psibench.models.declared import kept_dimensions, network_dimensions
+
+    if entry.scores_by != "cosine" or (found := network_dimensions(folder)) is None:
+        return ""
+    kept = kept_dimensions(entry, folder) or found
+    return f"; {kept} of {found} dimensions" if kept < found else f"; {found} dimensions"
 
 
 def _entry(name: str, entries: Mapping[str, Model]) -> Model:

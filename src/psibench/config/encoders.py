@@ -22,7 +22,7 @@ Architecture = Literal[
 class SentenceTransformerModel(EncoderModel):
     """A transformer encoder loaded by sentence-transformers, any checkpoint it can load."""
 
-    later: ClassVar = ModelBase.later | {"late_chunking", "calibrate", "positions"}
+    later: ClassVar = ModelBase.later | {"late_chunking", "calibrate", "positions", "dimensions"}
     backend: Literal["sentence-transformers"]
     kind: Literal["dense", "late-interaction", "control"] = "dense"
     max_tokens: int = Field(ge=8)
@@ -40,6 +40,10 @@ class SentenceTransformerModel(EncoderModel):
     leaves out the prompt's tokens; `mean` does not."""
     projection: str | None = None
     """Folder in the checkpoint of the dense layer behind the pooling; null: as it declares."""
+    dimensions: int | None = Field(default=None, ge=1)
+    """Keep the first so many dimensions of a vector (Matryoshka models), behind everything else;
+    the cosine is that of the shortened vectors. Null: as the checkpoint declares (truncate_dim),
+    all where it declares nothing."""
     append: str = ""
     """Special tokens put after each text, inside max_tokens, where the tokenizer does not."""
     scoring: Literal["cosine", "maxsim"] = "cosine"
@@ -59,7 +63,7 @@ class SentenceTransformerModel(EncoderModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> "SentenceTransformerModel":
-        for key in ("windows", "late_chunking", "calibrate"):
+        for key in ("windows", "late_chunking", "calibrate", "dimensions"):
             if getattr(self, key) and self.scoring == "maxsim":
                 raise ValueError(f"{key} and scoring: maxsim exclude each other")
         if self.windows and self.late_chunking:

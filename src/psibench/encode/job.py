@@ -144,7 +144,7 @@ def prefetched(blocks: Iterator[Block]) -> Iterator[Block]:
 # --- The job ---
 
 
-@stage("encode", version=2, offline=True)
+@stage("encode", version=3, offline=True)
 def run_encode(
     entry: EncoderEntry,
     *,
@@ -247,7 +247,7 @@ def run_list_texts(
     write_text("".join(lines), output)
 
 
-@stage("join_shards", version=2)
+@stage("join_shards", version=3)
 def run_join_shards(
     entry: EncoderEntry,
     *,

@@ -39,8 +39,8 @@ UNLIMITED = 10**9
 """Tokens; tokenizers without a limit of their own write a number far beyond."""
 
 
-def declared_number(path: Path, key: str) -> float | None:
-    """Return a number of tokens that a JSON file has under a key; None if it has none.
+def declared_number(path: Path, key: str, *, unit: str = "tokens") -> float | None:
+    """Return a number of tokens, say, that a JSON file has under a key; None if it has none.
 
     Raises InputError if it has anything else there.
     """
@@ -49,7 +49,7 @@ def declared_number(path: Path, key: str) -> float | None:
         return None
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     if not (is_number and 1 <= found < inf):
-        raise InputError(f"{path}: {key} is {shown(found)}, expected a number of tokens from 1 on")
+        raise InputError(f"{path}: {key} is {shown(found)}, expected a number of {unit} from 1 on")
     number: float = found
     return number
 
@@ -102,7 +102,7 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
     -------
     list
         Every setting that both decide: prompts, pooling, the token at the end, the longest input,
-        the similarity.
+        the dimensions, the similarity.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
     refuse_code_of_elsewhere(entry, folder)
     try:
         entry = with_declared_prompts(entry, folder)
-        parts = (_prompts, _pooling, _ending, _length, _similarity)
+        parts = (_prompts, _pooling, _ending, _length, _dimensions, _similarity)
         return [comparison for part in parts for comparison in part(entry, folder)]
     except InputError:
         raise
@@ -144,10 +144,25 @@ def with_declared_prompts(entry: EncoderModel, folder: Path) -> EncoderModel:
     """
     if not isinstance(entry, Compared):
         return entry
-    uses, prompts = declared_prompts(folder)
+    uses, prompts = _uses(folder)
     found = {f"{role}_prompt": _prompt_of(role, uses, prompts) or "" for role in ROLE_NAMES}
     open_ones = {key: text for key, text in found.items() if getattr(entry, key) is None}
     return entry.model_copy(update=open_ones)
+
+
+def _uses(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what `USES` has, and its prompts; nothing where sentence-transformers ignores it.
+
+    That is a checkpoint without modules.json, or one of another class (sparse, late interaction).
+    """
+    uses, prompts = declared_prompts(folder)
+    is_read = bool(read_modules(folder)) and is_dense(uses)
+    return (uses, prompts) if is_read else ({}, {})
+
+
+def is_dense(uses: dict[str, Any]) -> bool:
+    """Say whether a checkpoint's modules are for SentenceTransformer, by what `USES` has."""
+    return bool(uses.get("model_type", "SentenceTransformer") == "SentenceTransformer")
 
 
 def _prompt_of(role: str, uses: dict[str, Any], prompts: dict[str, str]) -> str | None:
@@ -157,7 +172,7 @@ def _prompt_of(role: str, uses: dict[str, Any], prompts: dict[str, str]) -> str 
 
 def _prompts(entry: Any, folder: Path) -> Iterator[Comparison]:
     """Compare prompts; empty ones alone declare nothing, since the library writes them itself."""
-    uses, prompts = declared_prompts(folder)
+    uses, prompts = _uses(folder)
     if not any(prompts.values()):
         return
     for role in ROLE_NAMES:
@@ -245,13 +260,57 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
             yield Comparison("max_tokens", given, limit, source, given <= limit)
 
 
+def kept_dimensions(entry: Any, folder: Path) -> int | None:
+    """Return how many of a vector's dimensions are kept: as the entry says, else its checkpoint.
+
+    None: all of them.
+    """
+    if not isinstance(entry, SentenceTransformerModel) or entry.scoring != "cosine":
+        return None
+    return entry.dimensions or _declared_dimensions(folder)
+
+
+def _declared_dimensions(folder: Path) -> int | None:
+    if not _uses(folder)[0]:
+        return None
+    found = declared_number(folder / USES, "truncate_dim", unit="dimensions")
+    return None if found is None else int(found)
+
+
+def _dimensions(entry: Any, folder: Path) -> Iterator[Comparison]:
+    kept, declared = kept_dimensions(entry, folder), _declared_dimensions(folder)
+    if kept is not None and declared is not None:
+        yield Comparison("dimensions", kept, declared, USES, kept == declared)
+
+
+def network_dimensions(folder: Path) -> int | None:
+    """Return the dimensions of a vector that a checkpoint's files describe; None if they do not.
+
+    Those of its last dense layer, else those of its pooling.
+    """
+    for module in reversed(read_modules(folder)):
+        config = read_json(folder / module["path"] / "config.json")
+        match module["type"].rpartition(".")[2]:
+            case "Dense":
+                return config.get("out_features")
+            case "Pooling":
+                width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
+                modes = declared_pooling(folder).split("+")
+                return width * len(modes) if isinstance(width, int) else None
+    return read_json(transformer_folder(folder) / "config.json").get("hidden_size")
+
+
 def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:
-    """Compare the similarity; products and distances of unit vectors rank as cosines do."""
-    declared = read_json(folder / USES).get("similarity_fn_name")
+    """Compare the similarity; products and distances of unit vectors rank as cosines do.
+
+    Vectors that were cut are not of unit length.
+    """
+    declared = _uses(folder)[0].get("similarity_fn_name")
     if declared is None or not isinstance(entry, SentenceTransformerModel):
         return
     modules = read_modules(folder)
     is_unit = bool(modules) and modules[-1]["type"].endswith("Normalize")
+    is_unit = is_unit and kept_dimensions(entry, folder) is None
     same = {"cosine", "dot", "euclidean"} if is_unit else {"cosine"}
     agrees = str(declared) in (same if entry.scoring == "cosine" else {entry.scoring})
     yield Comparison("scoring", entry.scoring, declared, USES, agrees)

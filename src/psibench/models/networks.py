@@ -14,7 +14,7 @@ from psibench.errors import InputError
 from psibench.models import calibration
 from psibench.models.architectures import port
 from psibench.models.checkpoints import USES, read_json, read_modules
-from psibench.models.declared import TEXT_INPUT, declared_pooling
+from psibench.models.declared import TEXT_INPUT, declared_pooling, is_dense, kept_dimensions
 from psibench.models.tokenizing import load_tokenizer
 from psibench.models.weights import check_tokenizer, checking_weights, refuse_untrusted_activations
 
@@ -47,6 +47,8 @@ class Network:
         Whether places behind a text change its states if they are not masked.
     masks_prompt
         Whether the prompt's tokens are left out of the pooling.
+    dimensions
+        How many of a text's dimensions are kept, the first ones; None: all.
     """
 
     tokenizer: Any
@@ -55,6 +57,7 @@ class Network:
     weights: str = "float32"
     needs_mask: bool = True
     masks_prompt: bool = False
+    dimensions: int | None = None
 
     @property
     def pooling(self) -> tuple[str, ...]:
@@ -66,10 +69,12 @@ class Network:
     def vectors(self, states: Any, mask: Any) -> Any:
         """Pool the states of the tokens that a (rows, length) mask keeps into (rows, dim) float32.
 
-        At least one token of each row counts.
+        At least one token of each row counts. ``dimensions`` are cut from the output of the last
+        module, as sentence-transformers does. There, a module that brings vectors to unit length
+        comes before the cut; it changes no direction.
         """
         features = {"token_embeddings": states.float(), "attention_mask": mask}
-        return self.modules(features)["sentence_embedding"]
+        return self.modules(features)["sentence_embedding"][:, : self.dimensions]
 
 
 def load_network(
@@ -107,6 +112,7 @@ def load_network(
         # Calibration has to know which tokens are a text's.
         needs_mask=entry.calibrate is not None or not is_causal(transformer),
         masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
+        dimensions=kept_dimensions(entry, folder),
     )
 
 
@@ -120,8 +126,8 @@ def _load_modules(
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    kind = read_json(folder / USES).get("model_type", "SentenceTransformer")
-    listed = read_modules(folder) if kind == "SentenceTransformer" else []
+    is_of_kind = is_dense(read_json(folder / USES))
+    listed = read_modules(folder) if is_of_kind else []
     module = listed[0] if listed else PLAIN
     place = folder / module["path"]
     changes = positions_taken_out(place, entry.checkpoint) if entry.positions else {}
@@ -131,7 +137,7 @@ def _load_modules(
     if hasattr(first, "auto_model"):
         check_tokenizer(first.tokenizer, place)
     if not listed:
-        mode = declared_pooling(folder) if kind == "SentenceTransformer" else "mean"
+        mode = declared_pooling(folder) if is_of_kind else "mean"
         return first, [Pooling(first.get_embedding_dimension(), mode)]
     return first, _modules_behind(entry, folder)
 

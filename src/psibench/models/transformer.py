@@ -57,6 +57,7 @@ class TransformerEncoder:
         return hash_params(
             self.entry.model_dump(mode="json", include=fields | later)
             | ({"pools_prompt": True} if pools_prompt else {})
+            | ({"dimensions": self.model.dimensions} if self.model.dimensions else {})
             | {
                 "attention": "auto",  # was once a choice: vectors keep their address
                 "identity": self.identity,
@@ -227,8 +228,9 @@ def load_transformer(
     Raises
     ------
     InputError
-        If the checkpoint takes fewer tokens than ``max_tokens``, chunks are asked of one that does
-        not pool by the mean, or calibration of one whose attention cannot be reached.
+        If the checkpoint takes fewer tokens than ``max_tokens`` or has fewer dimensions than
+        ``dimensions``, chunks are asked of one that does not pool by the mean, or calibration of
+        one whose attention cannot be reached.
     """
     weights = weights_format(device, dtype)
     network = load_network(entry, folder, device=device, weights=weights)
@@ -247,7 +249,26 @@ def load_transformer(
     appended = tokens_to_append(entry, network.tokenizer)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     encoder = TransformerEncoder(entry, network, device, dtype, identity, appended)
+    _check_dimensions(encoder)
     return replace(encoder, compiled=_compile(encoder))
+
+
+def _check_dimensions(encoder: TransformerEncoder) -> None:
+    """Refuse more dimensions than the network's; a checkpoint may declare more, as of the library.
+
+    Raises InputError.
+    """
+    wanted = encoder.entry.dimensions
+    if wanted is None:
+        return
+    whole = replace(encoder, model=replace(encoder.model, dimensions=None))
+    (item,) = whole.tokenize(["a"], "document")
+    found = whole.forward(item.windows, item.content)[0].shape[1]
+    if wanted > found:
+        raise InputError(
+            f"checkpoint {encoder.entry.checkpoint!r}: dimensions {wanted} is more than the "
+            f"{found} of its vectors; lower dimensions, or leave it out"
+        )
 
 
 def _compile(encoder: TransformerEncoder) -> Compiled | None:

@@ -137,14 +137,14 @@ def tokens_read(entry: ModelBase, texts: Texts) -> float:
 def store_bytes(entry: ModelBase, texts: Texts, encoding: Encoding) -> float | None:
     """Return the bytes of the vectors that encoding stores, at most; None where nobody can tell.
 
-    One vector per text, window or chunk, of late interaction one per token, times ``dim`` numbers
-    of 4 bytes, 2 with ``encoding.storage: float16``. Learned sparse vectors have at most
-    ``max_terms`` terms of three numbers each.
+    One vector per text, window or chunk, of late interaction one per token, times ``dimensions`` or
+    else ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``. Learned sparse vectors
+    have at most ``max_terms`` terms of three numbers each.
     """
     size = 2 if encoding.storage == "float16" else 4
     if (terms := getattr(entry, "max_terms", None)) is not None:
         return texts.n_texts * int(terms) * 3 * size
-    dim: int | None = getattr(sized(entry), "dim", None)
+    dim: int | None = getattr(entry, "dimensions", None) or getattr(sized(entry), "dim", None)
     if not isinstance(entry, EncoderModel) or dim is None or entry.scores_by == "sparse":
         return None
     windows: Windows | None = getattr(entry, "windows", None)

@@ -108,7 +108,7 @@ ALL_PROBES: Mapping[ProbeName, Probe] = {
 }
 
 
-@stage("probe", version=7, offline=True)
+@stage("probe", version=8, offline=True)
 def run_probe(
     run: ProbeRun,
     settings: Encoding,
