@@ -26,6 +26,7 @@ from psibench.formats.checks import (
     match_qrels,
     refuse_foreign_documents,
     refuse_repeated_pairs,
+    spelling_doubts,
 )
 from psibench.formats.runs import doubts, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
@@ -271,7 +272,8 @@ def score_run(
     scores = score_queries(
         run, ranked, queries, qrels, metrics=metrics, domain=ALL, visible_char_end=ends
     )
-    for doubt in doubts(file):
+    relevant = qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
+    for doubt in (*spelling_doubts(run, relevant), *doubts(file)):
         print(f"warning: {path}: {doubt}", file=sys.stderr)
     scores = scores.update(queries.select("domain", query_id="_id"), on="query_id")
     return file.model, scores, run

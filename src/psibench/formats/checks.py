@@ -153,6 +153,44 @@ def refuse_foreign_documents(run: pl.DataFrame, judged: pl.Series, *, source: st
         )
 
 
+_NUMERAL = r"^0*([0-9]+?)(?:\.0+)?$"
+
+
+def _spelling(ids: pl.Expr) -> pl.Expr:
+    """Return what spellings of one id share: no case, outer space, zeros in front, ``.0``; NFC."""
+    plain = ids.str.normalize("NFC").str.strip_chars().str.to_lowercase()
+    return plain.str.replace(_NUMERAL, "${1}")
+
+
+def spelling_doubts(run: pl.DataFrame, positives: pl.DataFrame) -> Iterator[str]:
+    """Report relevant documents that a run has only under another spelling of their id.
+
+    Such documents count as not found, so the scores are too low. Tools that read ids as numbers
+    drop leading zeros or add ``.0``; others trim, decompose or lower-case ids.
+
+    Parameters
+    ----------
+    run, positives : query_id and doc_id; of the run every result, of the positives the pairs of a
+        query and a relevant document.
+    """
+    pairs = ["query_id", "doc_id"]
+    missing = positives.select(pairs).join(run.select("doc_id").unique(), on="doc_id", how="anti")
+    others = run.select(pairs).join(missing, on="query_id", how="semi")
+    others = others.join(positives.select("doc_id").unique(), on="doc_id", how="anti")
+    spelt = _spelling(pl.col("doc_id")).alias("spelling")
+    found = missing.with_columns(spelt).join(
+        others.with_columns(spelt), on=["query_id", "spelling"], suffix="_found"
+    )
+    if found.height:
+        query_id, doc_id, _, other = found.sort("query_id", "doc_id", "doc_id_found").row(0)
+        n_found, n_all = found.select(pairs).n_unique(), positives.select(pairs).n_unique()
+        yield (
+            f"{n_found:,} of {n_all:,} relevant documents occur only under another spelling of "
+            f"their id and count as not found: query {query_id!r} has {other!a}, the qrels have "
+            f"{doc_id!a}. Make the ids the same"
+        )
+
+
 def match_qrels(
     queries: pl.DataFrame,
     qrels: pl.DataFrame,

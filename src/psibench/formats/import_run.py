@@ -8,7 +8,7 @@ import polars as pl
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import RunFilesModel
-from psibench.formats.checks import keep_known, refuse_foreign_documents
+from psibench.formats.checks import keep_known, refuse_foreign_documents, spelling_doubts
 from psibench.formats.runs import read_run
 from psibench.models.run_files import is_per_domain, run_files
 from psibench.tables import hash_file, read_table, write_table
@@ -51,7 +51,8 @@ def run_import_run(
     """
     labels = {"benchmark": benchmark, "query_lang": query_lang, "corpus_lang": corpus_lang}
     asked = [read_table(path, QUERIES).select("_id") for path in queries]
-    positives = [read_table(path, QUERIES).get_column("pos_corpus_id") for path in judged]
+    known_pairs = {"query_id": "_id", "doc_id": "pos_corpus_id"}
+    positives = [read_table(path, QUERIES).select(**known_pairs) for path in judged]
     per_domain = is_per_domain(entry)
     files = run_files(entry, **labels, domains=domains)
     parts = list(zip(domains, asked, positives, strict=True))
@@ -70,7 +71,9 @@ def run_import_run(
             ignore_unknown=entry.ignore_unknown,
             option="`ignore_unknown: true` in the model's entry",
         )
-        refuse_foreign_documents(found, wanted, source=path)
+        refuse_foreign_documents(found, wanted.get_column("doc_id"), source=path)
+        for doubt in spelling_doubts(found, wanted):
+            logger.warning("%s: %s", path, doubt)
         frames.append(rank_documents(found, top_k, source=path))
     run = rank_documents(pl.concat(frames))
     lacking = sum(frame.height for frame in asked) - run.get_column("query_id").n_unique()
