@@ -1,10 +1,12 @@
 import asyncio
+import json
 from dataclasses import replace
 from datetime import date
 
 import pytest
 from faulty_standin import FaultyStandIn, Imperfections
 from llm_helpers import (
+    COMPLETION,
     PLAIN,
     Run,
     ScriptedServer,
@@ -57,6 +59,36 @@ def test_what_has_no_value_becomes_an_outcome_with_its_reason(tmp_path, fault, s
     again = ask(items(3), tmp_path)  # stored: a server without faults is not asked
     assert again.statuses == {status: 3}
     assert again.totals.n_replies == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "finish", "status", "reason"),
+    [
+        ({"reasoning_content": '{"verdict": "yes"}'}, "stop", "malformed", "thoughts_alone"),
+        ({"content": "", "reasoning": "Is it?"}, "stop", "malformed", "thoughts_alone"),
+        ({"content": "", "reasoning": ""}, "stop", "malformed", "empty_reply"),
+        (
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "no"}]}]},
+            *("stop", "malformed", "thoughts_alone"),
+        ),
+        ({"reasoning": "Is"}, "length", "truncated", "output_limit_reached_in_thoughts"),
+        ({"content": "<think>Is"}, "length", "truncated", "output_limit_reached_in_thoughts"),
+        ({"content": '{"verd'}, "length", "truncated", "output_limit_reached"),
+        (
+            {"content": [{"type": "reasoning", "text": '{"verdict": "no"}'},
+                         {"type": "text", "text": '{"verdict": "yes"}'}]},
+            *("stop", "ok", ""),
+        ),
+        ({"content": '{"verdict": "yes"}', "reasoning": "no?"}, "stop", "ok", ""),
+    ],
+)  # fmt: skip
+def test_thoughts_that_a_server_separates_are_no_reply(tmp_path, message, finish, status, reason):
+    choices = [{"message": message, "finish_reason": finish}]
+    server = ScriptedServer(*[json.dumps(COMPLETION | {"choices": choices})] * 3)
+    (outcome,) = ask(items(1), tmp_path, server=server).outcomes
+    assert (outcome.status, outcome.reason) == (status, reason)
+    assert outcome.value == ({"verdict": "yes"} if status == "ok" else None)
+    assert "Is it?" not in files_text(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
+import itertools
+import json
+import re
+
 import pytest
 
-from psibench.llm.replies import MalformedReplyError, parse_reply
+from psibench.llm.replies import MalformedReplyError, has_thoughts, parse_reply
 
 QUESTION = {
     "type": "object",
@@ -20,6 +24,7 @@ GRADE = {
     "properties": {"grade": {"type": "integer", "minimum": 0, "maximum": 4}},
     "required": ["grade"],
 }
+LIST = {"type": "object", "properties": {"a": {"type": "array"}}, "required": ["a"]}
 ONE = {"questions": [{"question": "Why?"}]}
 
 
@@ -56,7 +61,7 @@ def test_a_reply_that_means_one_question_gives_it(text):
         ('{"questions": [{"question": ["a"]}]}', "question_is_not_a_text"),
         ('{"questions": [{"question": "a", "kind": "odd"}]}', "kind_is_not_an_allowed_value"),
         ('{"questions": ["a"]}', "questions_is_not_an_object"),
-        ("[" * 100_000, "no_json"),
+        ("[" * 100_000, "too_many_brackets"),
     ],
 )
 def test_a_reply_that_does_not_fit_gives_a_reason(text, reason):
@@ -147,8 +152,121 @@ def test_a_bare_word_is_one_of_the_allowed_values(text, verdict):
     assert parse_reply(text, VERDICT, "text") == {"verdict": verdict}
 
 
-def test_the_first_value_that_fits_counts_not_the_first_value():
-    assert parse_reply('{"note": 1} then {"grade": 2} then {"grade": 4}', GRADE) == {"grade": 2}
+DRAFT, ANSWER = '{"grade": 0}', '{"grade": 4}'
+TAGS = [
+    ("<think>", "</think>"),
+    ("<Think>", "</Think>"),
+    ("<THINKING>", "</THINKING>"),
+    ("<thinking mode='deep'>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<think_faster>", "</think_faster>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|think|>", "<|end|><|begin|>assistant<|content|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<|channel>thought", "<channel|>"),
+    ("<unused94>thought", "<unused95>"),
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    (
+        "<|start|>assistant<|channel|>analysis<|message|>",
+        "<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>",
+    ),
+    ("analysisWe ", "assistantfinal"),
+    ("Here is my thought process:", "Here is my response:"),
+    ("Here's my thought process:", "Here's my response:"),
+]
+"""Opening and closing marker of thoughts."""
+THOUGHTS = [
+    f"It may be {DRAFT}.",
+    f"```json\n{DRAFT}\n```\nWait, no: {DRAFT[:-1]}",
+    "Is it {'grade': 0}, [1] or {x}?",
+    "",
+]
+PLACES = ["{}", "\n\n```json\n{}\n```", "So: {} I hope that helps.", "<answer>\n{}\n</answer>"]
+ENDS = ["", "<|return|>", "\n"]
+
+
+@pytest.mark.parametrize("opening", [True, False], ids=["both", "closing"])
+@pytest.mark.parametrize(("start", "end"), TAGS, ids=[start for start, _ in TAGS])
+def test_an_answer_behind_thoughts_counts_and_no_draft_in_them(start, end, opening):
+    if not opening and start.startswith("Here"):
+        pytest.skip("Granite's markers are words, which count together only")
+    for thought, place, finish in itertools.product(THOUGHTS, PLACES, ENDS):
+        text = start * opening + thought + end + place.format(ANSWER) + finish
+        # What a parser that knows the format does: the rest behind its last marker.
+        assert json.loads(re.search(r"\{.*?\}", text.rsplit(end, 1)[1])[0]) == {"grade": 4}
+        assert parse_reply(text, GRADE) == {"grade": 4}
+        assert has_thoughts(text)
+    for place in ("\n\n{}", "<answer>\n{}\n</answer>"):
+        number = start * opening + "3? No." + end + place.format("4") + "<|im_end|>"
+        assert parse_reply(number, GRADE, "integer") == {"grade": 4}
+        words = start * opening + "A hole?" + end + place.format("A mine shut.") + "</s>"
+        assert parse_reply(words, SUMMARY, "text") == {"summary": "A mine shut."}
+
+
+@pytest.mark.parametrize(("start", "end"), TAGS[:-2], ids=[start for start, _ in TAGS[:-2]])
+@pytest.mark.parametrize("form", ["json", "integer", "text"])
+def test_thoughts_that_never_close_are_no_reply(start, end, form):
+    schema = SUMMARY if form == "text" else GRADE
+    for draft in (f"It may be {DRAFT}", "3"):
+        with pytest.raises(MalformedReplyError, match=r"^thoughts_alone$"):
+            parse_reply(f"{start}{draft}", schema, form)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # Markers in a value are text, in front of which nothing is cut.
+        ('{"a": ["<think>x</think>", "[/THINK]"]}', ["<think>x</think>", "[/THINK]"]),
+        ('Here: {"a": ["the tag </think>", "b"]}', ["the tag </think>", "b"]),
+        ('<think>{"a": ["c"]}</think>{"a": ["see </think>", "b"]}', ["see </think>", "b"]),
+        ('<think>say "</think>"?</think>{"a": ["b"]}', ["b"]),
+        ('<think>a <think>b</think> {"a": ["c"]}</think>{"a": ["b"]}', ["b"]),
+        ('<|channel|>final<|message|>{"a": ["<|channel|>analysis<|message|>"]}',
+         ["<|channel|>analysis<|message|>"]),
+        # Thoughts behind the answer.
+        ('{"a": ["b"]}\n<reasoning>{"a": ["c"]} says less</reasoning>', ["b"]),
+        ('Here is my thought process: it says b. {"a": ["b"]}', ["b"]),
+        # Equal values are one.
+        ('{"a": ["b"]} that is\n```json\n{"a": ["b"]}\n```', ["b"]),
+        ('The list [] is not empty: {"a": ["b"]}', ["b"]),
+        ('Reply as {"a": LIST}: {"a": ["b"]}', ["b"]),
+    ],
+)  # fmt: skip
+def test_only_thoughts_are_cut_from_a_reply(text, value):
+    assert parse_reply(text, LIST) == {"a": value}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{DRAFT}\nWait, a correction:\n{ANSWER}",
+        f"```json\n{DRAFT}\n```\nOn reflection: {ANSWER}",
+        f"{ANSWER}\n\nUser: the next passage\nAssistant: {DRAFT}",
+        f"{DRAFT} Wait: {{'grade': 4}}",
+        f"{DRAFT} Wait: {ANSWER[:-1]}",  # it breaks off
+        f"{DRAFT} or rather {{grade: 3 or 4}}",
+        f'{DRAFT} of 10: {{"grade": 7}}',  # the second does not fit
+        "```\n{'grade': 0}\n```\n```\n{'grade': 4}\n```",
+        '{"grade": 0, "grade": 4}',
+        '{"Grade": 0, "grade": 4}',
+    ],
+)
+def test_several_values_that_differ_are_no_value(text):
+    with pytest.raises(MalformedReplyError, match=r"^several_values$"):
+        parse_reply(text, GRADE)
+
+
+@pytest.mark.parametrize(
+    "text", ["The tag <think> opens a thought, </think> ends it.", "He wrote [THINK] on the wall."]
+)
+def test_markers_in_the_middle_of_running_text_stay(text):
+    assert parse_reply(text, SUMMARY, "text") == {"summary": text}
 
 
 @pytest.mark.parametrize(
@@ -164,8 +282,7 @@ def test_the_first_value_that_fits_counts_not_the_first_value():
     ],
 )
 def test_almost_json_is_read(text, value):
-    schema = {"type": "object", "properties": {"a": {"type": "array"}}, "required": ["a"]}
-    assert parse_reply(text, schema) == {"a": value}
+    assert parse_reply(text, LIST) == {"a": value}
 
 
 def test_a_reply_of_five_megabytes_is_read_fast():

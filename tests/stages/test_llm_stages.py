@@ -1,6 +1,7 @@
 """Stages ask, gather and assemble, on a task that is as small as can be."""
 
 import json
+import logging
 
 import polars as pl
 import pytest
@@ -20,6 +21,8 @@ from psibench.llm.asking import RequestChain
 from psibench.llm.connection import TryFailedError
 from psibench.llm.limits import BudgetReachedError
 from psibench.llm.sections import LlmSettings, Price
+from psibench.llm.standin import server as standin_server
+from psibench.llm.standin.completion import complete
 from psibench.llm.tasks import (
     Gathered,
     LlmTask,
@@ -132,6 +135,36 @@ def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
     assert record["queries_by"] == "llm:stand-in/rules"
     assert record["llm_backend"] == "stand-in"
     assert len(record["prompt_hash"]) == 64
+
+
+def reply_with(monkeypatch, form):
+    """Let the stand-in put its replies into a form, with the draft `no` in it."""
+
+    def complete_so(body, rng):
+        data = complete(body, rng)
+        message = data["choices"][0]["message"]
+        message["content"] = form.format('{"verdict": "no"}', message["content"])
+        return data
+
+    monkeypatch.setattr(standin_server, "complete", complete_so)
+
+
+def test_thoughts_around_replies_are_counted_in_the_log(folder, monkeypatch, caplog, capsys):
+    reply_with(monkeypatch, "<thinking>{}?</thinking>{}")
+    caplog.set_level(logging.INFO, "psibench")
+    verdicts = [json.loads(value)["verdict"] for value in ask(folder)["value"]]
+    assert verdicts == ["yes", "no", "yes", "yes"]
+    assert "thoughts removed from the replies to 4 items" in caplog.text
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_replies_of_no_usable_form_are_counted_in_a_warning(folder, monkeypatch, capsys):
+    # Three requests (a and d ask the same), each with two further samples; b's draft is its answer.
+    reply_with(monkeypatch, "{} No, wait: {}")
+    assert ask(folder)["status"].to_list() == ["malformed", "ok", "malformed", "malformed"]
+    warned = capsys.readouterr().err
+    assert "6 replies had no usable form (several_values 6)" in warned
+    assert "3 of 4 items have no value" in warned
 
 
 def test_requests_without_a_reply_fail_the_job_and_leave_no_table(folder):

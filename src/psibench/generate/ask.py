@@ -21,8 +21,8 @@ from psibench.errors import InputError
 from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import JUDGING, TASKS, step_spec, tasks_of
 from psibench.lines import read_records
-from psibench.llm.answer import Outcome
-from psibench.llm.asking import Item
+from psibench.llm.answer import REASKED, Outcome
+from psibench.llm.asking import Item, OutcomeSink
 from psibench.llm.prompts import Prompt, load_prompt, requests_of
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices
@@ -177,6 +177,7 @@ def run_ask(
             totals.n_replies,
             ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
         )
+        _report_forms(asking, totals)
     _refuse_unanswered(found.values(), n_items, asking)
     judge = {
         f"llm:{asking.llm_id}": "@".join(filter(None, (asking.llm.model, asking.llm.revision))),
@@ -199,6 +200,24 @@ def run_ask(
         used = _usage_row(asking, template, rows)
         usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
         write_table(usage, domain.usage, LLM_USAGE, provenance=source)
+
+
+def _report_forms(asking: Asking, totals: OutcomeSink) -> None:
+    """Log how many replies had thoughts in them; warn of those whose form is of no use."""
+    who = f"{asking.task.name}, {asking.llm.model}"
+    if totals.n_with_thoughts:
+        n = totals.n_with_thoughts
+        logger.info("%s: thoughts removed from the replies to %d items", who, n)
+    if not totals.form_reasons:
+        return
+    reasons = ", ".join(f"{reason} {n}" for reason, n in totals.form_reasons.most_common())
+    n_without = sum(totals.statuses[status] for status in REASKED)
+    warn(
+        f"{who}: {totals.form_reasons.total()} replies had no usable form ({reasons}). After "
+        f"{asking.llm.asking.max_reasks} further samples of each, {n_without} of {totals.n_items} "
+        "items have no value and are dropped. What helps is in docs/generation.md, "
+        '"Which part of a reply counts"'
+    )
 
 
 def _usage_row(asking: Asking, template: Prompt, outcomes: pl.DataFrame) -> dict[str, Any]:
@@ -438,7 +457,7 @@ def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict
     return {name: domain.table(given[name]) for name in task.reads}
 
 
-@stage("ask", version=4)
+@stage("ask", version=5)
 def ask(
     *,
     config: Mapping[str, Any],

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from psibench.llm.replies import MalformedReplyError, parse_reply
+from psibench.llm.replies import (
+    THOUGHTS_ALONE,
+    MalformedReplyError,
+    has_thoughts,
+    parse_reply,
+    without_thoughts,
+)
 from psibench.llm.request import ResponseSchema
 from psibench.llm.usage import Usage
 
@@ -15,6 +21,8 @@ REASKED: frozenset[str] = frozenset({"malformed", "truncated"})
 """Statuses that another sample may mend."""
 CONTEXT_FULL = "context_window_full"
 """Reason of a truncated reply that another sample will not mend: prompt and reply have no room."""
+LIMIT_IN_THOUGHTS = "output_limit_reached_in_thoughts"
+"""Reason of a reply that was truncated before its thoughts ended."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,7 @@ class Answer:
     ``task`` is the name of the response schema; ``model``, ``finish_reason`` (`stop`, `length`,
     `content_filter`, ...), ``refusal`` (if it marks refusals) and ``usage`` are as the server gives
     them; ``n_tries`` HTTP requests it took, the last of them ``latency_s``; ``created`` is UTC.
+    ``has_reasoning``: the server sent thoughts beside the text; they are not kept.
     """
 
     key: str
@@ -36,6 +45,7 @@ class Answer:
     n_tries: int
     latency_s: float
     created: str
+    has_reasoning: bool = False
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Answer":
@@ -51,7 +61,8 @@ class Outcome:
     reason), `refused`, `truncated`, `filtered`, or `failed`: no reply, ``text`` is the error; not
     stored, asked again next time. ``key`` is that of the last request made for the item; ``usage``
     is of all replies to it, ``n_reasks`` of which were to re-asks, whenever they were asked;
-    ``n_replies`` were received in this run.
+    ``n_replies`` were received in this run. ``reask_reasons``: of the replies before, which were
+    malformed or truncated; ``had_thoughts``: the text has markup of thoughts.
     """
 
     item_id: str
@@ -64,6 +75,8 @@ class Outcome:
     usage: Usage
     n_reasks: int = 0
     n_replies: int = 0
+    reask_reasons: tuple[str, ...] = ()
+    had_thoughts: bool = False
 
 
 def judge(
@@ -80,9 +93,12 @@ def judge(
         return "refused", "marked_as_refusal", None
     if answer.finish_reason == "length":
         has_room = limit is not None and 0 < answer.usage.output_tokens < limit
-        return "truncated", CONTEXT_FULL if has_room else "output_limit_reached", None
+        reason = (
+            LIMIT_IN_THOUGHTS if _is_thoughts_alone(answer, response) else "output_limit_reached"
+        )
+        return "truncated", CONTEXT_FULL if has_room else reason, None
     if not answer.text.strip():
-        return "malformed", "empty_reply", None
+        return "malformed", THOUGHTS_ALONE if answer.has_reasoning else "empty_reply", None
     if writable(answer.text) != answer.text:
         return "malformed", "half_surrogate", None
     try:
@@ -93,6 +109,14 @@ def judge(
     if writable(plain) != plain:
         return "malformed", "half_surrogate", None
     return "ok", "", value
+
+
+def _is_thoughts_alone(answer: Answer, response: ResponseSchema) -> bool:
+    try:
+        reply = without_thoughts(answer.text, response.form).strip()
+    except MalformedReplyError as error:
+        return str(error) == THOUGHTS_ALONE
+    return not reply and (answer.has_reasoning or has_thoughts(answer.text, response.form))
 
 
 def writable(text: str) -> str:

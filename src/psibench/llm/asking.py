@@ -17,6 +17,7 @@ from psibench.llm.answer import CONTEXT_FULL, REASKED, Answer, Outcome, Status, 
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.connection import TryFailedError
+from psibench.llm.replies import has_thoughts
 from psibench.llm.request import Request
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
@@ -44,13 +45,14 @@ class RequestChain:
 
     ``request`` is the current one and ``key`` its key, of which ``n_tries`` in batches failed;
     ``first_key`` is the key of the first. ``usage`` is of all answers recorded, ``n_replies``
-    counts those received in this run.
+    counts those received in this run, ``reask_reasons`` are of the unusable ones before.
     """
 
     item_ids: list[str]
     request: Request
     max_reasks: int
     n_reasks: int = 0
+    reask_reasons: tuple[str, ...] = ()
     n_replies: int = 0
     n_tries: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -72,7 +74,10 @@ class RequestChain:
         is_final = status not in REASKED or reason == CONTEXT_FULL
         if is_final or self.n_reasks >= self.max_reasks:
             text, model = writable(answer.text or answer.refusal or ""), writable(answer.model)
-            return self._outcome(status, reason, text, value=value, model=model)
+            outcome = self._outcome(status, reason, text, value=value, model=model)
+            had_thoughts = has_thoughts(answer.text, self.request.response.form)
+            return replace(outcome, had_thoughts=had_thoughts)
+        self.reask_reasons += (reason,)
         self.request = self.request.reask()
         self.key, self.n_tries = self.request.key, 0
         self.n_reasks += 1
@@ -102,6 +107,7 @@ class RequestChain:
             model=model,
             usage=self.usage,
             n_reasks=self.n_reasks,
+            reask_reasons=self.reask_reasons,
             n_replies=self.n_replies,
         )
 
@@ -111,11 +117,14 @@ class OutcomeSink:
 
     ``n_from_store`` are the items whose outcome the store had; ``n_replies`` are those received;
     ``n_consecutive_failures`` counts the requests without a usable reply since the last reply.
+    ``form_reasons`` counts the replies that were malformed or truncated, asked again or not, by
+    their reasons, ``n_with_thoughts`` the items from whose reply thoughts were removed.
     """
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
         self.n_items = self.n_from_store = self.n_replies = self.n_consecutive_failures = 0
-        self.statuses = Counter[str]()
+        self.n_with_thoughts = 0
+        self.statuses, self.form_reasons = Counter[str](), Counter[str]()
         self._on_outcome = on_outcome
 
     def chains_to_ask(
@@ -136,6 +145,9 @@ class OutcomeSink:
 
     def emit(self, outcome: Outcome, chain: RequestChain) -> None:
         """Count and pass on the outcome of a chain, and a copy of it for each further item."""
+        is_unusable = outcome.status in REASKED
+        self.form_reasons.update([*outcome.reask_reasons, *[outcome.reason] * is_unusable])
+        self.n_with_thoughts += outcome.had_thoughts * len(chain.item_ids)
         copies = [replace(outcome, item_id=name, n_replies=0) for name in chain.item_ids[1:]]
         for each in (outcome, *copies):
             self.statuses[each.status] += 1

@@ -1,7 +1,7 @@
 """Chat completions over HTTP, through the `openai` client and its aiohttp transport."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,9 @@ from psibench.llm.sections import STAND_IN_PREFIX, LlmSettings
 from psibench.llm.usage import Usage
 from psibench.tables.provenance import now
 
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+"""Where servers put thoughts: DeepSeek, SGLang, llama.cpp; vLLM, OpenRouter, Ollama; LiteLLM."""
+TEXT_PARTS = frozenset({"text", "output_text"})
 MODEL_CHARS, FINISH_CHARS = 200, 50
 """Characters kept of a model's name and of a finish reason."""
 
@@ -121,6 +124,7 @@ def read_answer(
             n_tries=1,
             latency_s=round(latency_s, 3),
             created=now(),
+            has_reasoning=_has_reasoning(message),
         )
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
         raise TryFailedError("no_choices", server_words(_shown(data), secret)) from None
@@ -143,11 +147,20 @@ def _shown(data: object) -> str:
 
 
 def _text(content: Any) -> str:
+    """Return the words of a message; of parts (Mistral's are thoughts and text), those of text."""
     if content is None:
         return ""
-    if isinstance(content, list):  # parts, as some servers send them
-        return "".join(str(part.get("text", "")) for part in content)
+    if isinstance(content, list):
+        texts = [part for part in content if part.get("type", "text") in TEXT_PARTS]
+        return "".join(str(part.get("text", "")) for part in texts)
     return str(content)
+
+
+def _has_reasoning(message: Mapping[str, Any]) -> bool:
+    """Say whether a server sent thoughts beside the text, where it did: services differ."""
+    parts = message.get("content")
+    others = [part.get("type", "text") for part in parts] if isinstance(parts, list) else []
+    return any(message.get(name) for name in REASONING_FIELDS) or bool(set(others) - TEXT_PARTS)
 
 
 def _usage(given: object) -> Usage | None:

@@ -1,7 +1,20 @@
 """Reading a reply: JSON, or what models write in its place, or plain; held to its schema.
 
-Forgiven is what does not change a reply's meaning. Of its form: thoughts, prose and fences around
-it, and almost-JSON (`json_repair`), unless it breaks off or a word got lost. Of its shape: unknown
+Which part of a reply counts is one rule:
+
+1. Only the message's content is read, never what a server sends as ``reasoning_content`` or
+   ``reasoning``.
+2. Thoughts are removed, of any model's format and in any case: what stands between an opening and a
+   closing marker; with a closing marker alone, all before it; with channels, all but the channel
+   ``final``. A thought that never closes makes the reply malformed (``thoughts_alone``). A marker
+   inside a JSON value is text. In running text, a pair of markers behind other words is text, too.
+3. All values in what is left that fit the schema have to be equal; otherwise the reply is malformed
+   (``several_values``), also if a value is followed by the beginning of another that cannot be
+   read. A value's place does not decide: after a draft the last value is meant, but the first one
+   where a model goes on and invents the next question. A malformed reply is asked again.
+
+Forgiven is what does not change a reply's meaning. Of its form: prose and fences around it, and
+almost-JSON (`json_repair`), unless it breaks off or a word got lost. Of its shape: unknown
 keys (dropped), another case in keys and enum values, numbers as strings, an array where the schema
 wants an object that holds one array, an object that holds one array where it wants that array, an
 array of one. A plain reply is the value of the schema's only field: thoughts and an outer fence go.
@@ -11,7 +24,8 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,15 +35,63 @@ if TYPE_CHECKING:
 ReplyForm = Literal["json", "text", "integer"]
 """What a reply is: JSON of the schema, or the plain text or whole number of its only field."""
 
-MAX_STARTS = 40
-"""Places in a reply at which JSON is looked for."""
+MAX_SCANNED_CHARS, START_CHARS, NESTED_CHARS = 20_000_000, 100, 1_000_000
+"""Characters of a reply in which JSON is looked for, those read twice counted twice; what an
+attempt at a bracket counts at least; and one that ends because the brackets are nested too deep."""
 
 MAX_REPAIR_CHARS, MAX_REPAIR_BRACKETS = 200_000, 2000
 """What is longer, or opens more brackets, is read as JSON only: repair takes quadratic time."""
 
-_THOUGHT = re.compile(r"\A.*</think>", re.DOTALL)
-"""What a model thought before its reply; some servers leave out the opening tag."""
-_UNENDED_THOUGHT = re.compile(r"\A\s*<think>")
+_THOUGHT = (
+    r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|scratchpad|analysis|monologue|cot"
+    r"|inner[ _-](?:monologue|thoughts?)|chain[ _-]of[ _-]thoughts?)"
+)
+_MARKER = re.compile(
+    rf"""
+    (?P<closing>
+        <\s?/\s?(?:\w{{1,20}}:)?{_THOUGHT}(?:_\w{{1,20}})?\s?>  # DeepSeek, Qwen, EXAONE, Seed ...
+      | \[/{_THOUGHT}\]  # Magistral
+      | ◁/{_THOUGHT}▷  # Kimi
+      | <\|(?:end(?:_of)?_|/){_THOUGHT}\|>  # Cohere, OpenThinker
+      | <\|inner_suffix\|> | <channel\|> | <unused95>  # Apertus, Gemma, MedGemma
+      | <\|content\|>  # Solar
+      | \[BEGIN\ FINAL\ RESPONSE\]  # Apriel
+      | assistantfinal  # gpt-oss behind a server that drops special tokens
+    )
+  | (?P<opening>
+        <\s?(?:\w{{1,20}}:)?{_THOUGHT}(?:_\w{{1,20}})?(?:\s[^<>/]{{0,80}})?>
+      | \[{_THOUGHT}\]
+      | ◁{_THOUGHT}▷
+      | <\|(?:(?:begin|start)(?:_of)?_)?{_THOUGHT}\|>
+      | <\|inner_prefix\|> | <\|channel>thought | <unused94>(?:thought)?
+      | \A\s*(?-i:analysis)(?=(?-i:[^\Wa-z_\d]))  # as assistantfinal: "analysisWe need ..."
+    )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_THOUGHT_PROCESS = re.compile(r"\s*Here(?: is|['’]s) my thought process:", re.IGNORECASE)
+_RESPONSE = re.compile(r"Here(?: is|['’]s) my response:", re.IGNORECASE)
+"""Granite's markers: words, which count at the start of a reply and together only."""
+_HEADER = re.compile(
+    r"(?P<header><\|channel\|>\s*(?P<channel>\w+)[^<]{0,200}(?:<\|constrain\|>[^<]{0,80})?"
+    r"<\|message\|>)|<\|(?:start|end|return|call|channel)\|>",
+    re.IGNORECASE,
+)
+"""What begins a message of gpt-oss, or ends one (cookbook.openai.com/articles/openai-harmony)."""
+_ENDS_OF_TURN = (
+    *("<|return|>", "<|end|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>"),
+    *("</s>", "<end_of_turn>", "[END FINAL RESPONSE]"),
+)
+_AROUND = {
+    "<|begin_of_box|>": "<|end_of_box|>",
+    "<|begin_of_solution|>": "<|end_of_solution|>",
+    "<|START_RESPONSE|>": "<|END_RESPONSE|>",
+}
+"""What GLM, OpenThinker and Cohere's models put around a reply."""
+_AROUND_AFTER_THOUGHTS = {
+    f"<{name}>": f"</{name}>" for name in ("answer", "response", "output", "final_answer")
+}
+"""Likewise, Hunyuan, Granite and ERNIE behind their thoughts."""
 _OUTER_FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n((?:(?!```).)*)```\s*\Z", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*")
 _MARKS = r"[\s*_\"'`()\[\]{}]"
@@ -44,7 +106,24 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _SPACES = dict.fromkeys("nrtbf", " ")
 _WORD = re.compile(r"\w+")
-_DECODER = json.JSONDecoder(strict=False)
+
+
+class _Repeated(dict[str, Any]):
+    """An object that has one key twice, with two values."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs) and any(_differ(found[name], value) for name, value in pairs):
+        return _Repeated(found)
+    return found
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return one is not other and one != other  # NaN is itself
+
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_object)
 
 _WANTED = {
     "object": "an_object",
@@ -65,15 +144,18 @@ _REASONS = {
 }
 
 
+THOUGHTS_ALONE, SEVERAL_VALUES = "thoughts_alone", "several_values"
+
+
 class MalformedReplyError(ValueError):
     """No value fits the schema; the text is a reason code: where and why, without the reply."""
 
 
 def parse_reply(text: str, schema: Mapping[str, Any], form: ReplyForm = "json") -> Any:
-    """Return the first value in a reply that fits a JSON schema.
+    """Return the value in a reply that fits a JSON schema.
 
-    Looked at in turn: JSON (the whole reply, then what starts at each opening bracket), in the code
-    fences and in the reply; then the same as almost-JSON. Text around the value is ignored.
+    If nothing that is JSON fits, code fences and the reply are read as almost-JSON. Text around the
+    value is ignored.
 
     Around a plain ``text`` nothing is but white space; around an ``integer`` there may be marks and
     a name of it (``Score: 3``), and no other word or number. Its value fills the schema's only
@@ -82,21 +164,127 @@ def parse_reply(text: str, schema: Mapping[str, Any], form: ReplyForm = "json") 
     Raises
     ------
     MalformedReplyError
-        With the reason of the first value that did not fit, or ``no_json``; of a plain reply
-        ``empty_reply``, ``thoughts_alone``, ``no_number``, ``several_numbers`` or
-        ``words_beside_the_number``.
+        ``thoughts_alone``; ``several_values``; ``too_many_brackets`` if to look behind each of them
+        takes too long; the reason of the first value that did not fit, or ``no_json``; of a plain
+        reply ``empty_reply``, ``no_number``, ``several_numbers`` or ``words_beside_the_number``.
     """
-    reply = _THOUGHT.sub("", text, count=1)
+    reply = without_thoughts(text, form)
     if form != "json":
         (field,) = schema["properties"]
         return fit({field: _plain(reply, form)}, schema)
-    reason = ""
-    for value in _values(reply):
-        try:
-            return fit(value, schema)
-        except MalformedReplyError as error:
-            reason = reason or str(error)
-    raise MalformedReplyError(reason or "no_json")
+    try:
+        whole = _DECODER.decode(reply)
+    except (ValueError, RecursionError):
+        whole = None
+    if isinstance(whole, dict | list):
+        return fit(whole, schema)
+    reasons = list[str]()
+    spans = list(_json_spans(reply))
+    if not (found := _fitting((span for span in spans if span.value), schema, reasons)):
+        found = _fitting(spans, schema, reasons)  # nothing but [], say
+    if found:
+        value = _only([value for _, value in found])
+        rest = reply[found[-1][0].end :]
+        if _opening_of(tuple(schema.get("properties", ()))).search(rest):
+            others = _fitting(_repaired(rest), schema, reasons)
+            if [other for _, other in others] != [value]:
+                raise MalformedReplyError(SEVERAL_VALUES)
+        return value
+    parts = [*(fence.group(1) for fence in _FENCE.finditer(reply)), reply]
+    almost = [span for part in parts for span in _repaired(part)]
+    if found := _fitting(almost, schema, reasons):
+        return _only([value for _, value in found])
+    raise MalformedReplyError(next(iter(reasons), "no_json"))
+
+
+def without_thoughts(text: str, form: ReplyForm = "json") -> str:
+    """Return a reply without thoughts, and without what models write around what is left.
+
+    Raises
+    ------
+    MalformedReplyError
+        ``thoughts_alone`` if a thought never closes; ``too_many_brackets``.
+    """
+    reply = _outside_thoughts(_final_channel(text), form)
+    if form == "json":
+        return reply
+    around = _AROUND if reply == text else _AROUND | _AROUND_AFTER_THOUGHTS
+    return _unwrapped(reply, around)
+
+
+def has_thoughts(text: str, form: ReplyForm = "json") -> bool:
+    """Say whether thoughts in a reply have to be removed."""
+    try:
+        return _outside_thoughts(_final_channel(text), form) != text
+    except MalformedReplyError:
+        return True
+
+
+def _final_channel(text: str) -> str:
+    """Return what the messages in the channel `final` say; the text if it has no channels."""
+    parts = _markers(_HEADER, text)
+    if not any(part["header"] for part in parts):
+        return text
+    ends = [*(part.start() for part in parts[1:]), len(text)]
+    final = [
+        text[part.end() : end]
+        for part, end in zip(parts, ends, strict=True)
+        if part["header"] and part["channel"].lower() == "final"
+    ]
+    if not final:
+        raise MalformedReplyError(THOUGHTS_ALONE)
+    return "\n".join(final)
+
+
+def _outside_thoughts(text: str, form: ReplyForm) -> str:
+    if _THOUGHT_PROCESS.match(text) and (phrases := _markers(_RESPONSE, text)):
+        text = text[phrases[-1].end() :]
+    kept, at = list[str](), 0
+    is_thought = is_quoted = False
+    for marker in _markers(_MARKER, text):
+        if is_quoted:
+            is_quoted = not marker["closing"]
+        elif marker["closing"]:
+            if not is_thought:
+                kept.clear()
+            at, is_thought = marker.end(), False
+        elif not is_thought:
+            before = text[at : marker.start()]
+            is_quoted = form == "text" and bool("".join([*kept, before]).strip())
+            is_thought = not is_quoted
+            if is_thought:
+                kept.append(before)
+    if is_thought:
+        raise MalformedReplyError(THOUGHTS_ALONE)
+    return "\n".join([*kept, text[at:]])
+
+
+def _markers(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    """Return the matches of a pattern that are not inside a JSON value."""
+    found = list(pattern.finditer(text))
+    if not found:
+        return []
+    spans = [*_json_spans(text), None]
+    outside, place = [], 0
+    for one in found:
+        while (span := spans[place]) is not None and span.end <= one.start():
+            place += 1
+        if span is None or one.start() < span.start:
+            outside.append(one)
+    return outside
+
+
+def _unwrapped(text: str, around: Mapping[str, str]) -> str:
+    """Take away what ends a turn, and one pair of tags around all of a reply."""
+    text = text.strip()
+    while (end := next((end for end in _ENDS_OF_TURN if text.endswith(end)), None)) is not None:
+        text = text.removesuffix(end).rstrip()
+    for opening, closing in around.items():
+        if text[: len(opening)].lower() == opening.lower():
+            text = text[len(opening) :]
+            has_end = text[-len(closing) :].lower() == closing.lower()
+            return text[: -len(closing)] if has_end else text
+    return text
 
 
 def fit(value: Any, schema: Mapping[str, Any]) -> Any:
@@ -116,8 +304,6 @@ def fit(value: Any, schema: Mapping[str, Any]) -> Any:
 
 def _plain(reply: str, form: ReplyForm) -> str:
     """Return what a plain reply says, as it was written."""
-    if _UNENDED_THOUGHT.match(reply):
-        raise MalformedReplyError("thoughts_alone")
     text = _OUTER_FENCE.sub(r"\1", reply).strip()
     if not text:
         raise MalformedReplyError("empty_reply")
@@ -130,36 +316,36 @@ def _plain(reply: str, form: ReplyForm) -> str:
     raise MalformedReplyError(reasons.get(n, "several_numbers"))
 
 
-def _values(text: str) -> Iterator[Any]:
-    """Yield the values a reply may mean, the likeliest first."""
-    try:
-        whole = json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        whole = None
-    if isinstance(whole, dict | list):
-        yield whole
-    parts = [*(fence.group(1) for fence in _FENCE.finditer(text)), text]
-    for part in parts:
-        yield from _json_inside(part)
-    for part in parts:
-        yield from _repaired(part)
+@dataclass(frozen=True)
+class _Span:
+    """A value in a text, and where it stands."""
+
+    start: int
+    end: int
+    value: Any
 
 
-def _json_inside(text: str) -> Iterator[Any]:
-    at = 0
-    for _ in range(MAX_STARTS):
-        opener = _OPENER.search(text, at)
-        if not opener:
-            return
+def _json_spans(text: str) -> Iterator[_Span]:
+    """Yield the objects and arrays in a text that are JSON, in order; not those inside another."""
+    at = n_scanned = 0
+    while (opener := _OPENER.search(text, at)) is not None:
+        start = opener.start()
         try:
-            value, at = _DECODER.raw_decode(text, opener.start())
+            value, at = _DECODER.raw_decode(text, start)
+            yield _Span(start, at, value)
+            n_scanned += at - start
+        except json.JSONDecodeError as error:
+            at = opener.end()
+            n_scanned += error.pos - start + error.pos // 10  # the error counts its line
         except (ValueError, RecursionError):
             at = opener.end()
-            continue
-        yield value
+            n_scanned += NESTED_CHARS
+        n_scanned += START_CHARS
+        if n_scanned > MAX_SCANNED_CHARS:
+            raise MalformedReplyError("too_many_brackets")
 
 
-def _repaired(text: str) -> Iterator[Any]:
+def _repaired(text: str) -> Iterator[_Span]:
     """Yield what is between the outermost brackets, repaired; not if that would change it."""
     import json_repair
 
@@ -176,7 +362,35 @@ def _repaired(text: str) -> Iterator[Any]:
     except (ValueError, RecursionError):
         return
     if not _words(inside) - _words(json.dumps(value)):
-        yield value
+        yield _Span(start, end, value)
+
+
+def _fitting(
+    spans: Iterable[_Span], schema: Mapping[str, Any], reasons: list[str]
+) -> list[tuple[_Span, Any]]:
+    """Return the values that fit, in the schema's shape; add why others do not to ``reasons``."""
+    found = []
+    for span in spans:
+        try:
+            found.append((span, fit(span.value, schema)))
+        except MalformedReplyError as error:
+            if str(error) == SEVERAL_VALUES:
+                raise
+            reasons.append(str(error))
+    return found
+
+
+def _only(values: Sequence[Any]) -> Any:
+    if any(value != values[0] for value in values):
+        raise MalformedReplyError(SEVERAL_VALUES)
+    return values[0]
+
+
+@lru_cache(maxsize=64)
+def _opening_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Match what begins like an object with one of these keys."""
+    keys = "|".join(map(re.escape, names)) or r"(?!)"
+    return re.compile(rf"[{{\[]\s*[\"'“]?(?:{keys})[\"'”]?\s*[:：=]", re.IGNORECASE)
 
 
 def _words(text: str) -> Counter[str]:
@@ -227,11 +441,20 @@ def _shaped_object(value: Any, properties: Mapping[str, Mapping[str, Any]]) -> A
     if not isinstance(value, dict):
         return value
     by_name = _by_name(value) | value
+    if isinstance(value, _Repeated) or _differ_in_case(value, properties):
+        raise MalformedReplyError(SEVERAL_VALUES)
     return {
         name: _shaped(by_name.get(name, by_name.get(name.lower())), inner)
         for name, inner in properties.items()
         if name in by_name or name.lower() in by_name
     }
+
+
+def _differ_in_case(value: Mapping[str, Any], names: Iterable[str]) -> bool:
+    """Say whether an object has one of the names in two spellings, with two values."""
+    wanted, last = set(map(str.lower, names)), _by_name(value)
+    given = ((str(name).strip().lower(), inner) for name, inner in value.items())
+    return any(name in wanted and _differ(inner, last[name]) for name, inner in given)
 
 
 def _by_name(value: Mapping[str, Any]) -> dict[str, Any]:
