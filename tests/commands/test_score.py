@@ -2,6 +2,7 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -438,3 +439,46 @@ def test_chunks_that_are_nowhere_are_refused(files, change, message, capsys):
     (files / "run.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert main(arguments(files, run=files / "run.jsonl")) == 2
     assert message in capsys.readouterr().err
+
+
+def identical_files(folder, positive):
+    """Queries a and b are documents, too; each is found before its positive."""
+    folder.mkdir()
+    evidence = {"pos_char_span": [0, 5], "pos_char_length": 9}
+    queries = [{"_id": query} | evidence for query in "ab"]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    qrels = "".join(f"{query}\t{positive(query)}\t1\n" for query in "ab")
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    run = "".join(f"{q} Q0 {q} 1 9.0 r\n{q} Q0 {q}-answer 2 1.0 r\n" for q in "ab")
+    (folder / "mine.trec").write_text(run)
+    return {
+        name: folder / f"{name}.{end}" for name, end in (("queries", "jsonl"), ("qrels", "tsv"))
+    }
+
+
+SECOND = 1 / np.log2(3)  # nDCG of one relevant document at rank 2
+
+
+@pytest.mark.parametrize(
+    ("positive", "setting", "expected"),
+    [
+        ("{}-answer", "auto", 1.0),  # BEIR's rule: the query's own document is no result
+        ("{}-answer", "keep", SECOND),
+        # Own ids are relevant: they number two different things.
+        ("{}", "auto", 1.0),
+        ("{}", "keep", 1.0),
+        ("{}", "remove", 0.0),  # as BEIR's evaluate, which removes relevant ones, too
+    ],
+)
+def test_results_with_the_querys_own_id(tmp_path, capsys, positive, setting, expected):
+    given = identical_files(tmp_path / "in", positive.format)
+    run, out = tmp_path / "in" / "mine.trec", tmp_path / "out"
+    assert main(arguments(tmp_path, run=run, out=out, identical_ids=setting, **given)) == 0
+    scores = read_table(out / "query_scores.parquet", QUERY_SCORES)
+    assert scores["ndcg@10"].to_list() == pytest.approx([expected] * 2)
+    is_removed = (setting, positive) != ("auto", "{}") and setting != "keep"
+    errors = capsys.readouterr().err
+    assert ("2 results removed whose document has its query's id" in errors) == is_removed
+    assert ("the relevant document has the query's own id" in errors) == (
+        (setting, positive) == ("auto", "{}")
+    )

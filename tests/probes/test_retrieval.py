@@ -192,3 +192,17 @@ def test_delta_rev_takes_documents_as_units():
     parts = np.array([0.05 + 0.2 / 3, -0.2 / 3, -0.05])
     se = np.sqrt(3 / 2 * parts @ parts)
     assert row["high"] - row["value"] == pytest.approx(4.302653 * se, rel=1e-5)
+
+
+def test_a_query_in_the_corpus_finds_other_documents(load):
+    texts = [text(number) for number in range(3)]
+    documents = pl.DataFrame({"domain": "one", "document_id": ["c", "b", "a"], "text": texts})
+    asked = pl.DataFrame({"domain": "one", "query_id": ["b"], "text": [texts[1]]})
+    encoder, qrels = load(), pl.DataFrame()
+    keys = encoder.encode(texts, "document").keys
+    found = [
+        Collection(("one",), documents, qrels, is_removed).search(asked, keys, encoder, 2)
+        for is_removed in (False, True)
+    ]
+    assert ["b" in one["doc_id"] for one in found] == [True, False]
+    assert [one.height for one in found] == [2, 2]  # one more is looked for in its place

@@ -1,13 +1,19 @@
 """`psibench.evaluate`: any Python function, scored as a run of the same rankings is."""
 
+import math
+
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from built_benchmark import DOMAINS, make_benchmark, table
+from language_tables import write_texts
 from polars.testing import assert_frame_equal
 
 import psibench
 from psibench.cli import main
 from psibench.errors import InputError
+from psibench.tables import Provenance, read_table, write_table
+from psibench.tables.schemas import QRELS, QUERIES
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +167,38 @@ def test_chunks_that_are_nowhere_are_refused(results):
         psibench.evaluate(search, results, domains=["game"], chunks=True)
     with pytest.raises(InputError, match=r"with chunks .document id, start, end. for an id"):
         psibench.evaluate(search, results, domains=["game"])
+
+
+@pytest.mark.parametrize("recipe", ["beir", "posir_release"])
+def test_a_query_in_the_corpus_is_no_result_where_the_recipe_says_so(tmp_path, recipe):
+    # Documents a and b are queries, too; a retriever finds each itself, then its answer.
+    folder = tmp_path / "argu" / "data" / "eng-Latn" / "general"
+    texts = {f"{q}{end}": f"text {q}{end}" for q in "ab" for end in ("", "-answer")}
+    write_texts(folder, texts, {"a": "a", "b": "b"}, positives={q: f"{q}-answer" for q in "ab"})
+    params = {"recipe": recipe} | ({"identical_ids": "auto"} if recipe == "beir" else {})
+    source = Provenance(stage="build", stage_version=1, params=params)
+    queries = read_table(folder / "queries.parquet", QUERIES)
+    write_table(queries, folder / "queries.parquet", QUERIES, provenance=source)
+    rows = {"query-id": ["a", "b"], "corpus-id": ["a-answer", "b-answer"], "score": [1, 1]}
+    qrels = pl.DataFrame(rows, schema_overrides={"score": pl.Int32})
+    write_table(qrels, folder / "qrels.parquet", QRELS, provenance=source)
+    depths = []
+
+    def search(asked, corpus, *, k):
+        depths.append(k)
+        ranking = {q: [q, f"{q}-answer", *(other for other in "ab" if other != q)] for q in asked}
+        return {q: {d: 1.0 / n for n, d in enumerate(r[:k], 1)} for q, r in ranking.items()}
+
+    asked = {"k": 2, "metrics": ["ndcg@2"], "buckets": ["thirds"]}
+    found = psibench.evaluate(search, tmp_path / "argu", **asked)
+    # BEIR's rule: one more is asked for, and two that are not the query's own are ranked.
+    expected = (1.0, 3) if recipe == "beir" else (1 / math.log2(3), 2)
+    assert (found.scores["ndcg@2"][0], depths[0]) == (pytest.approx(expected[0]), expected[1])
+    assert found.run.height == 4
+    out = tmp_path / "out"
+    assert (
+        main(["export", str(tmp_path / "argu"), str(out), "--layout", "mteb", "--licence", "mit"])
+        == 0
+    )
+    schema = pq.read_schema(out / "eng-Latn" / "qrels" / "test.parquet")
+    assert schema.metadata == {b"identical_ids_removed": str(recipe == "beir").encode()}

@@ -399,3 +399,15 @@ def test_a_folder_without_its_files_is_refused_and_a_name_on_the_hub_has_none(tm
         "dataset:a/b": "not pinned",
     }
     assert remote.queries_by == "people"
+
+
+@pytest.mark.parametrize("setting", ["auto", "remove", "keep"])
+def test_a_relevant_document_of_the_querys_id_needs_a_word(tmp_path, setting):
+    path = write_beir(tmp_path / "b", {"1": ("", FIRST)}, {"1": "zinc"}, [("1", "1", 1)])
+    quotes = jsonl(tmp_path / "q.jsonl", {"query_id": "1", "document_id": "1", "quotes": FIRST})
+    given = {"layout": "quotes", "source": files(quotes)}
+    if setting != "auto":
+        assert build(path, given, identical_ids=setting).queries.height == 1
+        return
+    with pytest.raises(InputError, match=r"'1' \(1 in all\).*Set `identical_ids: keep`"):
+        build(path, given)

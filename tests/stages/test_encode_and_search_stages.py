@@ -149,3 +149,27 @@ def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_
     assert ranking(run, "q1") == ["d1", "d0"]
     assert ranking(run, "q2") == ["d3"]
     assert read_provenance(tmp_path / "run.parquet")["revisions"]["model:bm25"].startswith("bm25s ")
+
+
+@pytest.mark.parametrize("is_lexical", [True, False])
+def test_a_query_in_the_corpus_takes_no_rank_of_its_own_ranking(tmp_path, is_lexical):
+    # Queries q1 and d2 are documents of the corpus, as ArguAna's; each shares "river" with all.
+    texts = {"q1": "river one", "d2": "river two", "d3": "river three", "d4": "river four"}
+    corpus, queries = write_texts(tmp_path / "a", texts, {key: texts[key] for key in ("q1", "d2")})
+    if is_lexical:
+        run_lexical_search(
+            Bm25Model(backend="bm25s"),
+            model="m",
+            corpora=[corpus],
+            queries=[queries],
+            corpus_lang="eng-Latn",
+            top_k=2,
+            output=tmp_path / "run.parquet",
+            remove_identical_ids=True,
+        )
+        run = read_table(tmp_path / "run.parquet", RUN)
+    else:
+        encode(tmp_path, STATIC)
+        run = search(tmp_path, STATIC, top_k=2, remove_identical_ids=True)
+    assert run.select("query_id", "rank").rows() == [("d2", 1), ("d2", 2), ("q1", 1), ("q1", 2)]
+    assert not (run["query_id"] == run["doc_id"]).any()

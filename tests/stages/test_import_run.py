@@ -36,7 +36,17 @@ def queries_of(folder, asked):
     ]
 
 
-def imported(tmp_path, path, *, asked=ASKED, judged=None, prefix_ids=True, top_k=10, **fields):
+def imported(
+    tmp_path,
+    path,
+    *,
+    asked=ASKED,
+    judged=None,
+    prefix_ids=True,
+    top_k=10,
+    remove_identical_ids=False,
+    **fields,
+):
     entry = parse_model({"backend": "runs", "path": f"{tmp_path}/{path}", **fields})
     own = queries_of(tmp_path / "asked", asked)
     run_import_run(
@@ -51,6 +61,7 @@ def imported(tmp_path, path, *, asked=ASKED, judged=None, prefix_ids=True, top_k
         prefix_ids=prefix_ids,
         top_k=top_k,
         output=tmp_path / "run.parquet",
+        remove_identical_ids=remove_identical_ids,
     )
     return read_table(tmp_path / "run.parquet", RUN).drop("score").rows()
 
@@ -126,3 +137,16 @@ def test_positives_are_called_what_the_documents_language_calls_them(tmp_path):
     assert imported(tmp_path, "{domain}.trec", asked=named, judged=ASKED) == EXPECTED
     with pytest.raises(InputError, match="none of the 1 judged documents occurs"):
         imported(tmp_path, "{domain}.trec", asked=ASKED, judged=named)
+
+
+def test_a_document_of_the_querys_id_takes_no_rank(tmp_path):
+    # Of a file that ranks each query's own document first; top_k counts what is left.
+    rows = {"game": [("a", "a", 9.0), ("a", "b", 2.0), ("a", "c", 1.0)]}
+    per_domain(tmp_path, rows)
+    found = imported(
+        *(tmp_path, "{domain}.trec"),
+        asked={"game": {"game/a": "game/b"}},
+        top_k=2,
+        remove_identical_ids=True,
+    )
+    assert found == [("game/a", "game/b", 1), ("game/a", "game/c", 2)]

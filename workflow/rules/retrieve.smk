@@ -123,6 +123,7 @@ use rule on_cpu as search_lexical with:
         entry=per_job(jobs.entry),
         model_version=per_job(jobs.model_version),
         top_k=settings.search.top_k,
+        remove_identical_ids=per_job(jobs.remove_identical_ids),
         stage=STAGES["search_lexical"],
 
 
@@ -150,6 +151,7 @@ use rule on_gpu as search_vectors with:
         model_version=per_job(jobs.model_version),
         domains=domains,
         top_k=settings.search.top_k,
+        remove_identical_ids=per_job(jobs.remove_identical_ids),
         store=settings.store,
         stage=STAGES["search_vectors"],
 
@@ -221,3 +223,4 @@ use rule on_cpu as import_run with:
             planned(wildcards).section, "prefix_ids", False
         ),
         top_k=settings.search.top_k,
+        remove_identical_ids=per_job(jobs.remove_identical_ids),

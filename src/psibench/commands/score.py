@@ -19,9 +19,13 @@ from psibench.commands.score_options import add_arguments as add_arguments
 from psibench.commands.score_options import token_limits, visible_ends
 from psibench.errors import InputError
 from psibench.formats.beir import BY_SPAN, read_qrels, read_queries
+from psibench.formats.built import identical_ids_of
 from psibench.formats.checks import (
+    IdenticalIds,
     check_queries,
     evidence_doubts,
+    identical_ids_removed,
+    identical_positives,
     keep_known,
     match_qrels,
     refuse_foreign_documents,
@@ -41,13 +45,14 @@ from psibench.metrics.chunks import (
 )
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
 from psibench.metrics.labels import corrected_scores, human_qrels, label_agreement, sampling_doubt
-from psibench.metrics.query_scores import evidence_documents
+from psibench.metrics.query_scores import evidence_documents, name_some
 from psibench.metrics.ranking import ranking_metrics
 from psibench.report.views import author_texts
 from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import queries_by
 from psibench.tables.provenance import now
+from psibench.tables.ranking import removed_text, without_identical_ids
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     CORRECTED_SCORES,
@@ -217,7 +222,25 @@ def read_judgements(args: argparse.Namespace) -> tuple[pl.DataFrame, pl.DataFram
     )
     for doubt in evidence_doubts(judged, kept):
         print(f"warning: {_names(args.queries)}: {doubt}", file=sys.stderr)
+    args.identical_ids = _identical_ids(args)
+    relevant = identical_positives(kept)
+    if args.identical_ids == "auto" and len(relevant):
+        print(
+            f"{_names(args.qrels)}: the relevant document has the query's own id: "
+            f"{name_some(relevant)}. Such results are kept; BEIR removes them "
+            "(--identical-ids remove)",
+            file=sys.stderr,
+        )
     return judged, kept
+
+
+def _identical_ids(args: argparse.Namespace) -> IdenticalIds:
+    """Return --identical-ids; for auto what the queries, if psibench built them, have recorded."""
+    tables = [path for path in args.queries if path.suffix.lower() == ".parquet"]
+    recorded = {identical_ids_of(path) for path in tables}
+    is_recorded = args.identical_ids == "auto" and len(tables) == len(args.queries)
+    given: IdenticalIds = args.identical_ids
+    return recorded.pop() if is_recorded and len(recorded) == 1 else given
 
 
 def _read_grades(args: argparse.Namespace, queries: pl.DataFrame) -> pl.DataFrame | None:
@@ -254,6 +277,14 @@ def score_run(
         turned = -pl.col("score").cast(pl.Float64)
         file = replace(file, frame=file.frame.with_columns(score=turned))
         known = known.with_columns(score=turned)
+    refuse_foreign_documents(known, qrels.get_column("corpus-id"), source=str(path))
+    if identical_ids_removed(args.identical_ids, qrels):
+        known, n_removed = without_identical_ids(known)
+        if n_removed:
+            print(
+                f"{path}: {removed_text(n_removed)}; to keep them: --identical-ids keep",
+                file=sys.stderr,
+            )
     run, ranked = rank_run(known, source=str(path))
     metrics = args.metrics or list(HEADLINE_METRICS)
     if ranked is not None:
@@ -264,7 +295,6 @@ def score_run(
         refuse_beyond(ranked, held.rename({"document_id": "doc_id"}), source=str(path))
         if not args.metrics and any(queries[name].count() for name in BY_SPAN):
             metrics = [*HEADLINE_METRICS, *SPAN_METRICS]
-    refuse_foreign_documents(run, qrels.get_column("corpus-id"), source=str(path))
     n_answered = run.get_column("query_id").n_unique()
     if n_answered < queries.height:
         lacking = queries.height - n_answered
@@ -291,7 +321,7 @@ def _provenance(
     options = (
         *("benchmark", "language", "metrics", "length_buckets"),
         *("by_domain", "run_part", "control", "lower_is_better", "max_tokens"),
-        *("ignore_unknown", "ignore_unjudged"),
+        *("ignore_unknown", "ignore_unjudged", "identical_ids"),
     )
     params = {name: getattr(args, name) for name in options}
     return Provenance(

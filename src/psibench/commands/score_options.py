@@ -3,11 +3,13 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 
 from psibench.errors import InputError
 from psibench.formats.beir import NEEDED, read_texts
+from psibench.formats.checks import IdenticalIds
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.chunks import SPAN_KINDS, SPAN_METRICS
 from psibench.metrics.definitions import HEADLINE_METRICS
@@ -85,6 +87,14 @@ def add_judgements(group: argparse._ArgumentGroup) -> None:
         "--lower-is-better",
         action="store_true",
         help="the runs' scores are distances: the smallest comes first",
+    )
+    group.add_argument(
+        "--identical-ids",
+        choices=get_args(IdenticalIds),
+        default="auto",
+        help="remove: rankings are without the document that has the query's own id, as BEIR's and "
+        "mteb's are (in ArguAna queries are documents). auto (default): removed unless the qrels "
+        "call such a document relevant, or queries of psibench say otherwise. keep: as trec_eval",
     )
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.tables import read_table
+from psibench.formats.checks import IdenticalIds
+from psibench.tables import read_provenance, read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES, STATISTICS
 
@@ -35,6 +36,13 @@ class Dataset:
     def read(self, table: str) -> pl.DataFrame:
         """Read one of its tables; InputError if it is not what its schema says."""
         return read_table(self.path(table), TABLES[table])
+
+
+def identical_ids_of(queries: Path) -> IdenticalIds:
+    """Return `identical_ids` of the benchmark that a table of queries is of; auto: not recorded."""
+    params = (read_provenance(queries) or {}).get("params") or {}
+    unset: IdenticalIds = "keep" if "recipe" in params else "auto"
+    return params.get("identical_ids", unset)
 
 
 def find_datasets(

@@ -1,6 +1,7 @@
 """Checks across the run, the queries and the qrels a user brings."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import polars as pl
 
@@ -233,6 +234,22 @@ def refuse_repeated_pairs(qrels: pl.DataFrame, *, source: str) -> None:
             f"{source}: query {query_id!r}, document {doc_id!r} is graded {count} times: {grades} "
             f"({twice.height} such pairs); allowed: once"
         )
+
+
+IdenticalIds = Literal["auto", "remove", "keep"]
+"""What becomes of a document in a ranking that has the query's own id. auto: removed, unless the
+qrels call such a document relevant: then ids of queries and documents are unrelated numbers."""
+
+
+def identical_positives(qrels: pl.DataFrame) -> pl.Series:
+    """Return the ids of queries whose relevant document has the query's own id."""
+    is_own = pl.col("query-id") == pl.col("corpus-id")
+    return qrels.filter(is_own & (pl.col("score") > 0)).get_column("query-id")
+
+
+def identical_ids_removed(setting: IdenticalIds, qrels: pl.DataFrame) -> bool:
+    """Return whether rankings of these qrels are without the document of the query's own id."""
+    return setting == "remove" or (setting == "auto" and identical_positives(qrels).is_empty())
 
 
 def evidence_doubts(queries: pl.DataFrame, qrels: pl.DataFrame) -> Iterator[str]:

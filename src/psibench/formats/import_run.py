@@ -13,7 +13,7 @@ from psibench.formats.runs import read_run
 from psibench.models.run_files import is_per_domain, run_files
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.derived import derived
-from psibench.tables.ranking import rank_documents
+from psibench.tables.ranking import rank_documents, removed_text, without_identical_ids
 from psibench.tables.schemas import QUERIES, RUN
 from psibench.tables.stage import stage
 
@@ -34,6 +34,7 @@ def run_import_run(
     prefix_ids: bool,
     top_k: int,
     output: str | Path,
+    remove_identical_ids: bool = False,
 ) -> None:
     """Read the run of one language pair on all domains, rank it and write it.
 
@@ -48,6 +49,8 @@ def run_import_run(
         then have its ids as published: where none of its query ids is known as it stands, ids of
         queries and documents get the prefix.
     top_k : documents kept per query.
+    remove_identical_ids : whether a query's ranking is without the document of the same id; the
+        file's next ones move up.
     """
     labels = {"benchmark": benchmark, "query_lang": query_lang, "corpus_lang": corpus_lang}
     asked = [read_table(path, QUERIES).select("_id") for path in queries]
@@ -58,7 +61,7 @@ def run_import_run(
     parts = list(zip(domains, asked, positives, strict=True))
     if not per_domain:
         parts = [("", pl.concat(asked), pl.concat(positives))]
-    frames = []
+    frames, n_removed = [], 0
     for path, (domain, known, wanted) in zip(files, parts, strict=True):
         part = None if entry.part is None else entry.part.format(**labels, domain=domain)
         found = read_run(Path(path), run_format=entry.format, part=part).frame
@@ -74,15 +77,25 @@ def run_import_run(
         refuse_foreign_documents(found, wanted.get_column("doc_id"), source=path)
         for doubt in spelling_doubts(found, wanted):
             logger.warning("%s: %s", path, doubt)
+        if remove_identical_ids:
+            found, n = without_identical_ids(found)
+            n_removed += n
         frames.append(rank_documents(found, top_k, source=path))
     run = rank_documents(pl.concat(frames))
     lacking = sum(frame.height for frame in asked) - run.get_column("query_id").n_unique()
     if lacking:
         logger.warning("%s: no results for %d queries; they score 0", model, lacking)
+    if remove_identical_ids:
+        logger.info("%s: %s", model, removed_text(n_removed))
     source = derived(
         "import_run",
         list(dict.fromkeys(map(str, [*queries, *judged]))),
-        params={**retrieval_params(entry), "top_k": top_k, "prefix_ids": prefix_ids},
+        params={
+            **retrieval_params(entry),
+            "top_k": top_k,
+            "prefix_ids": prefix_ids,
+            "remove_identical_ids": remove_identical_ids,
+        },
         files={path: hash_file(path) for path in files},
         revisions={f"model:{model}": "runs from outside"},
     )

@@ -122,6 +122,11 @@ def entry(plan: Plan, model: str) -> dict[str, Any]:
     return retrieval_params(plan.models[model])
 
 
+def remove_identical_ids(plan: Plan, benchmark: str) -> bool:
+    """Return whether the document that has a query's own id is left out of its ranking."""
+    return getattr(plan.named[benchmark].section, "identical_ids", "keep") != "keep"
+
+
 def model_version(plan: Plan, model: str) -> int:
     """Return the version of the computation of a model's backend."""
     return MODEL_VERSIONS[plan.models[model].backend]

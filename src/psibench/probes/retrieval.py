@@ -7,10 +7,13 @@ same texts before and after, so that what changes is where the evidence is, not 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from psibench.formats.built import identical_ids_of
+from psibench.formats.checks import identical_ids_removed
 from psibench.metrics.ranking import ranking_metrics
 from psibench.models.dtypes import pick_device
 from psibench.probes.encoding import ProbeEncoder
@@ -49,12 +52,14 @@ class Collection:
     """Corpora with their qrels, domain by domain.
 
     ``documents`` has domain, document_id, text: in each domain the last id first, as ties rank;
-    ``qrels`` domain, query-id, corpus-id, score.
+    ``qrels`` domain, query-id, corpus-id, score. With ``remove_identical_ids`` no query finds the
+    document that has its own id.
     """
 
     domains: tuple[str, ...]
     documents: pl.DataFrame
     qrels: pl.DataFrame
+    remove_identical_ids: bool = False
 
     @classmethod
     def read(cls, domains: Sequence[str], files: ProbeFiles) -> "Collection":
@@ -69,15 +74,17 @@ class Collection:
             read_table(path, QRELS).select(pl.lit(domain).alias("domain"), *QRELS.column_names)
             for domain, path in zip(domains, files.qrels, strict=True)
         )
-        return cls(tuple(domains), documents, judged)
+        recorded = {identical_ids_of(Path(path)) for path in files.queries}
+        is_removed = any(identical_ids_removed(setting, judged) for setting in recorded)
+        return cls(tuple(domains), documents, judged, is_removed)
 
     def search(
         self, asked: pl.DataFrame, documents: np.ndarray, encoder: ProbeEncoder, k: int
     ) -> pl.DataFrame:
         """Find the k best documents of each query among those of its domain.
 
-        ``asked`` has domain and text; ``documents`` are the (n_documents,) addresses of their
-        vectors. Returns query_id, the number of the query's row, doc_id and score.
+        ``asked`` has domain, query_id and text; ``documents`` are the (n_documents,) addresses of
+        their vectors. Returns query_id, the number of the query's row, doc_id and score.
         """
         vectors = encoder.vectors(encoder.encode(asked["text"].to_list(), "query"))
         corpus = encoder.store.documents(documents, block_bytes=BLOCK_BYTES // 2)
@@ -90,12 +97,16 @@ class Collection:
             best = search_vectors(
                 vectors[mine.to_numpy()],
                 corpus.take(inside.to_numpy()),
-                k=k,
+                k=k + self.remove_identical_ids,
                 device=pick_device("auto"),
             )
             ids = self.documents["document_id"].gather(inside)
             found.append(best.frame(numbers.gather(mine), ids))
-        return pl.concat(found)
+        results = pl.concat(found)
+        if self.remove_identical_ids:
+            own = asked["query_id"].gather(results["query_id"])
+            results = results.filter(results["doc_id"] != own)
+        return results
 
     def ndcg(self, found: pl.DataFrame, asked: pl.DataFrame) -> pl.Series:
         """Return nDCG@10 of each query, (n_queries,) Float64: null for one without a positive.

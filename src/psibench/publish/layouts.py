@@ -19,7 +19,7 @@ trec  `NAME/corpus.jsonl` (`docno`, `text`), `topics.tsv`, `qrels.trec`, `querie
 ===== ==========================================================================================
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,8 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
-from psibench.formats.built import Dataset, Run, find_runs
+from psibench.formats.built import Dataset, Run, find_runs, identical_ids_of
+from psibench.formats.checks import identical_ids_removed
 from psibench.formats.posir import COLUMNS
 from psibench.formats.tabular import ID_COLUMNS
 from psibench.metrics.query_scores import EVIDENCE_LISTS, name_some
@@ -46,6 +47,7 @@ EVIDENCE = (
     *EVIDENCE_LISTS,
 )
 """Columns of queries that say where their evidence is, in the order they are written."""
+REMOVED_KEY = "identical_ids_removed"
 WHITE = r"\s"
 QUOTED = r'[\t\r\n"]'
 
@@ -134,9 +136,18 @@ class Export:
 
 
 def _write(
-    export: Export, name: str, table: str, frame: pl.DataFrame, file: str, **csv: Any
+    export: Export,
+    name: str,
+    table: str,
+    frame: pl.DataFrame,
+    file: str,
+    metadata: Mapping[str, str] | None = None,
+    **csv: Any,
 ) -> Written:
-    """Write a frame as a file below the folder NAME, in the form that the suffix says."""
+    """Write a frame as a file below the folder NAME, in the form that the suffix says.
+
+    ``metadata`` is that of a Parquet file's schema.
+    """
     path = Path(name, file)
     place = export.out / path
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +155,7 @@ def _write(
         frame.write_ndjson(place)
     elif path.suffix == ".parquet":
         rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-        pq.write_table(rows, place, compression="zstd")
+        pq.write_table(rows.replace_schema_metadata(metadata), place, compression="zstd")
     else:
         frame.write_csv(place, quote_style="never", **csv)
     return Written(f"{name.replace('/', '-')}-{table}", path, table)
@@ -191,7 +202,8 @@ def write_mteb(export: Export) -> list[Written]:
 
     MTEB puts all columns of queries into batches, and fails at a null and at lists of unlike
     lengths. Where the evidence needs these, queries have the other columns alone, and a config
-    `NAME-evidence` has all.
+    `NAME-evidence` has all. The metadata of qrels say, under `REMOVED_KEY`, whether rankings are
+    without the document of the query's own id.
     """
     written = []
     for one in export.datasets:
@@ -204,8 +216,14 @@ def write_mteb(export: Export) -> list[Written]:
             frames = {"queries": asked.drop(left_out), "qrels": subset.qrels}
             if any(asked.get_column(name).count() for name in left_out):
                 frames["evidence"] = asked.drop("text")
+            setting = identical_ids_of(one.path("queries"))
+            is_asked = subset.queries["_id"].is_in(corpus["_id"].implode()).any()
+            is_removed = str(is_asked and identical_ids_removed(setting, subset.qrels))
             written += [
-                _write(export, subset.name, table, frame, f"{table}/test.parquet")
+                _write(
+                    *(export, subset.name, table, frame, f"{table}/test.parquet"),
+                    metadata={REMOVED_KEY: is_removed} if table == "qrels" else None,
+                )
                 for table, frame in frames.items()
             ]
     return written

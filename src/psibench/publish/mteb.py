@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow.parquet as pq
 import yaml
 
 from psibench.config.base import LANGUAGE_PATTERN
@@ -21,7 +22,7 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import query_scores
 from psibench.plain_yaml import parse_yaml
-from psibench.publish.layouts import Written
+from psibench.publish.layouts import REMOVED_KEY, Written
 from psibench.publish.retriever import KIND, Results, ranked
 from psibench.reading import read_text_file
 from psibench.report.wording import ENDS, estimate, number
@@ -60,6 +61,9 @@ def mteb_task(folder: str | Path, *, buckets: str = DEFAULT_BUCKETS) -> "AbsTask
     takes results from its cache by the task's name, and where no subset is missing does not look
     at the revision: after a change of the data ask for `overwrite_strategy="always"`.
 
+    Where the benchmark's rankings are without the document that has the query's own id (recipe
+    `beir`), so are the task's: its `ignore_identical_ids` is set.
+
     Parameters
     ----------
     folder
@@ -95,6 +99,7 @@ def mteb_task(folder: str | Path, *, buckets: str = DEFAULT_BUCKETS) -> "AbsTask
 
     class PositionAwareRetrieval(AbsTaskRetrieval):
         metadata = described
+        ignore_identical_ids = _identical_ids_removed(root, subsets)
 
         def task_specific_scores(
             self,
@@ -200,6 +205,12 @@ def _registered(root: Path) -> tuple[str, list[str]]:
         case {"name": str(name), "tasks": [*tasks]}:
             return name, [one["config"] for one in tasks if "config" in one]
     raise InputError(f"{path}: no name and tasks; export the benchmark anew")
+
+
+def _identical_ids_removed(root: Path, subsets: Sequence[str]) -> bool:
+    """Return whether rankings are without the document of the query's own id, as exports say."""
+    schemas = (pq.read_schema(root / subset / "qrels" / "test.parquet") for subset in subsets)
+    return any((one.metadata or {}).get(REMOVED_KEY.encode()) == b"True" for one in schemas)
 
 
 def _languages(subset: str) -> list[str]:

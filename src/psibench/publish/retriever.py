@@ -4,6 +4,7 @@
 benchmark, domain by domain as psibench's own models are asked, and returns the result tables.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,8 @@ from typing import Any, Protocol
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.built import Dataset, find_datasets
+from psibench.formats.built import Dataset, find_datasets, identical_ids_of
+from psibench.formats.checks import IdenticalIds, identical_ids_removed
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import fitting_schemes
 from psibench.metrics.chunks import (
@@ -27,6 +29,9 @@ from psibench.metrics.chunks import (
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
 from psibench.metrics.query_scores import name_some
 from psibench.tables.derived import queries_by
+from psibench.tables.ranking import removed_text, without_identical_ids
+
+logger = logging.getLogger("psibench")
 
 KIND = "run"
 CONTROL = "control"
@@ -88,6 +93,7 @@ def evaluate(
     metrics: Sequence[str] | None = None,
     buckets: Sequence[str] | None = None,
     by_domain: bool = False,
+    identical_ids: IdenticalIds | None = None,
 ) -> Evaluation:
     """Ask a retriever every query of a benchmark and measure how it depends on position.
 
@@ -113,6 +119,9 @@ def evaluate(
         As of `psibench score`; all schemes that fit the evidence when `buckets` is None.
     by_domain
         Also rows for each domain.
+    identical_ids
+        Whether rankings are without the document that has the query's own id, as of `psibench
+        score`; None: as the benchmark was built. Where they are, one document more is asked for.
 
     Raises
     ------
@@ -137,7 +146,10 @@ def evaluate(
     made: dict[str, list[pl.DataFrame]] = {}
     for language in dict.fromkeys(one.language for one in datasets):
         group = [one for one in datasets if one.language == language]
-        asked = [_ask(retrievers, one, root.resolve().name, k, chunks, metrics) for one in group]
+        asked = [
+            _ask(retrievers, one, root.resolve().name, k, chunks, metrics, identical_ids)
+            for one in group
+        ]
         scores = pl.concat(frame for frame, _ in asked)
         spans = pl.concat(one.read("queries").select("pos_char_span") for one in group)
         tables = result_tables(
@@ -174,16 +186,23 @@ def _ask(
     k: int,
     chunks: bool,
     metrics: Sequence[str],
+    identical_ids: IdenticalIds | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Let each retriever search a dataset: per-query scores and rankings, `model` in front."""
     queries, qrels = dataset.read("queries"), dataset.read("qrels")
     corpus = Corpus(benchmark, dataset.language, dataset.domain, dataset.path("corpus"))
     texts = dict(queries.select("_id", "text").iter_rows())
     documents = pl.read_parquet(corpus.path, columns=["_id"]).to_series()
+    setting = identical_ids or identical_ids_of(dataset.path("queries"))
+    is_removed = identical_ids_removed(setting, qrels)
+    is_removed &= queries["_id"].is_in(documents.implode()).any()
     scores, runs = [], []
     for name, search in retrievers.items():
         source = f"{name}, {dataset.language}/{dataset.domain}"
-        run, of_chunks = ranked(search(texts, corpus, k=k), source=source, k=k, chunks=chunks)
+        results = search(texts, corpus, k=k + is_removed)
+        run, of_chunks = ranked(
+            results, source=source, k=k, chunks=chunks, remove_identical_ids=is_removed
+        )
         for what, found, known in (
             ("query", run.get_column("query_id"), queries.get_column("_id")),
             ("document", run.get_column("doc_id"), documents),
@@ -213,8 +232,9 @@ def ranked(
     source: str,
     k: int | None = None,
     chunks: bool = False,
+    remove_identical_ids: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Rank what a retriever returned, as `rank_run` does.
+    """Rank what a retriever returned, as `rank_run` does; `k`: results that are kept for a query.
 
     Raises InputError if it is not scores by document id, or chunk, by query id.
     """
@@ -239,4 +259,7 @@ def ranked(
         ) from error
     if chunks:
         refuse_invalid_chunks(frame.drop_nulls("start"), source=source)
+    if remove_identical_ids:
+        frame, n_removed = without_identical_ids(frame)
+        logger.info("%s: %s", source, removed_text(n_removed))
     return rank_run(frame, top_k=k, source=source)

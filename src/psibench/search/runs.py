@@ -1,5 +1,6 @@
 """Stage ``search``: a run of one model on all domains of a language pair."""
 
+import logging
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -19,9 +20,11 @@ from psibench.store.vectors import Vectors
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.columns import read_columns, rows_in
 from psibench.tables.derived import derived
-from psibench.tables.ranking import rank_documents
+from psibench.tables.ranking import rank_documents, removed_text, without_identical_ids
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
 from psibench.tables.stage import stage
+
+logger = logging.getLogger("psibench")
 
 
 @stage("search_lexical", version=4)
@@ -34,22 +37,33 @@ def run_lexical_search(
     corpus_lang: str,
     top_k: int,
     output: str | Path,
+    remove_identical_ids: bool = False,
 ) -> None:
-    """Search every domain with BM25 and write the run."""
+    """Search every domain with BM25 and write the run.
+
+    With ``remove_identical_ids`` a query's ranking is without the document of the same id, and
+    has ``top_k`` others (`without_identical_ids`).
+    """
     frames = []
+    depth = top_k + remove_identical_ids
     for corpus_path, queries_path in zip(corpora, queries, strict=True):
         documents = read_table(corpus_path, CORPUS).sort("_id", descending=True)
         asked = read_table(queries_path, QUERIES)
         texts, questions = (f.get_column("text").to_list() for f in (documents, asked))
-        best = search_bm25(entry, texts, questions, k=top_k, language=corpus_lang)
+        best = search_bm25(entry, texts, questions, k=depth, language=corpus_lang)
         frames.append(best.frame(asked["_id"], documents["_id"]))
     source = derived(
         "search_lexical",
         [*corpora, *queries],
-        params={**retrieval_params(entry), "top_k": top_k, "language": corpus_lang},
+        params={
+            **retrieval_params(entry),
+            "top_k": top_k,
+            "language": corpus_lang,
+            "remove_identical_ids": remove_identical_ids,
+        },
         revisions={f"model:{model}": f"bm25s {version('bm25s')}, PyStemmer {version('PyStemmer')}"},
     )
-    _write_run(frames, output, source)
+    _write_run(frames, output, source, top_k=top_k, remove_identical_ids=remove_identical_ids)
 
 
 @stage("search_vectors", version=4)
@@ -67,6 +81,7 @@ def run_vector_search(
     own_queries: Sequence[str | Path] = (),
     own_corpus: Sequence[str | Path] = (),
     device: str = "cpu",
+    remove_identical_ids: bool = False,
 ) -> None:
     """Search every domain with a model's stored vectors and write the run.
 
@@ -80,6 +95,8 @@ def run_vector_search(
         that the encodings have.
     device
         cpu, cuda, or auto: cuda where there is one.
+    remove_identical_ids
+        As of `run_lexical_search`.
 
     Raises
     ------
@@ -103,15 +120,20 @@ def run_vector_search(
             entry.scores_by,
             questions.take(mine.to_numpy()),
             corpus.take(inside.to_numpy()),
-            k=top_k,
+            k=top_k + remove_identical_ids,
             block_bytes=block_bytes,
             device=pick_device(device),
         )
         frames.append(best.frame(asked["_id"].gather(mine), documents["_id"].gather(inside)))
     paths = sorted({str(query_encodings), str(corpus_encodings), *map(str, own_queries)})
     paths += map(str, own_corpus)
-    params = {**retrieval_params(entry), "top_k": top_k}
-    _write_run(frames, output, derived("search_vectors", paths, params=params))
+    params = {
+        **retrieval_params(entry),
+        "top_k": top_k,
+        "remove_identical_ids": remove_identical_ids,
+    }
+    source = derived("search_vectors", paths, params=params)
+    _write_run(frames, output, source, top_k=top_k, remove_identical_ids=remove_identical_ids)
 
 
 def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
@@ -131,5 +153,16 @@ def _search(
     return search_vectors(queries, source, k=k, mean=scores_by == "mean-maxsim", **options)
 
 
-def _write_run(frames: Sequence[pl.DataFrame], output: str | Path, source: Provenance) -> None:
-    write_table(rank_documents(pl.concat(frames)), output, RUN, provenance=source)
+def _write_run(
+    frames: Sequence[pl.DataFrame],
+    output: str | Path,
+    source: Provenance,
+    *,
+    top_k: int,
+    remove_identical_ids: bool,
+) -> None:
+    found = pl.concat(frames)
+    if remove_identical_ids:
+        found, n_removed = without_identical_ids(found)
+        logger.info("%s: %s", output, removed_text(n_removed))
+    write_table(rank_documents(found, top_k), output, RUN, provenance=source)

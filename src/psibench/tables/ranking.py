@@ -54,6 +54,28 @@ def rank_documents(
     return run if top_k is None else run.filter(pl.col("rank") <= top_k)
 
 
+def without_identical_ids(scores: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Remove the document that has its query's own id, as BEIR does; also return how many rows.
+
+    In ArguAna and Quora queries are documents of the corpus, and each would find itself first.
+    BEIR (`EvaluateRetrieval.evaluate` and its searches), mteb (`ignore_identical_ids` of a task)
+    and pyserini (`--remove-query`) remove it by its id, before ranks are counted. Rank the rows
+    that are returned: a removed document takes no rank.
+
+    Parameters
+    ----------
+    scores : frame with query_id and doc_id, of documents or chunks, not ranked yet.
+    """
+    query_id, doc_id = (pl.col(name).cast(pl.String) for name in ("query_id", "doc_id"))
+    kept = scores.filter(query_id.ne_missing(doc_id))
+    return kept, scores.height - kept.height
+
+
+def removed_text(n_removed: int) -> str:
+    """Say how many results `without_identical_ids` removed."""
+    return f"{n_removed:,} results removed whose document has its query's id, as BEIR does"
+
+
 def place_in_query() -> pl.Expr:
     """Number each query's rows from 0 (Int32), in a frame where they follow each other."""
     row, query = pl.int_range(pl.len(), dtype=pl.Int32), pl.col("query_id")

@@ -1,9 +1,10 @@
 """BEIR datasets with the place of their evidence (Controlled, section 5, Tables 4 and 14).
 
-Corpus, queries and qrels are BEIR's own, so that nDCG@10 is what others report; the evidence of a
-query is found in its relevant document by the annotation of the dataset it comes from
-(`sources.evidence`). A query whose evidence is not found counts in the means and is in no position
-bucket: BEIR calls documents relevant that hold no annotated sentence, too.
+Corpus, queries and qrels are BEIR's own, and as by BEIR the document that has a query's id is
+removed from its ranking, so that nDCG@10 is what others report. The evidence of a query is found in
+its relevant document by the annotation of the dataset it comes from (`sources.evidence`). A query
+whose evidence is not found counts in the means and is in no position bucket: BEIR calls documents
+relevant that hold no annotated sentence, too.
 """
 
 import logging
@@ -21,10 +22,12 @@ from psibench.config.paths import workflow_path
 from psibench.config.sources import BeirSource, FilesSource, HubSource, RecordSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_qrels
+from psibench.formats.checks import IdenticalIds, identical_positives
 from psibench.formats.posir import REPOSITORY
 from psibench.generate.base import BucketSchemes, Build, complete_build
 from psibench.generate.loaders import Loader
 from psibench.metrics.buckets import UNKNOWN
+from psibench.metrics.query_scores import name_some
 from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import refuse_repeated, require_columns, require_id, require_text
 from psibench.sources.evidence import Annotation, Evidence, page_key, read_evidence
@@ -53,6 +56,10 @@ class Beir(Loader):
     relevant_only: bool = False
     """Keep only documents that are relevant to a query: enough for probes by cosine. nDCG is then
     of a search without the others."""
+    identical_ids: IdenticalIds = "auto"
+    """Whether rankings are without the document that has the query's own id, as BEIR's and mteb's
+    are (in ArguAna and Quora queries are documents of the corpus). auto: removed; refused if such a
+    document is relevant. remove: also then. keep: ids of queries and documents are unrelated."""
     queries_by: str | None = "people"
     """Who wrote the queries: people, or for example llm:NAME; null: not recorded."""
     buckets: BucketSchemes = Field(default=["thirds", "relative-20"], min_length=1)
@@ -83,6 +90,29 @@ class Beir(Loader):
         both = (self.evidence.source, self.evidence.documents)
         return [one for one in both if one is not None]
 
+    def _check_identical_ids(
+        self, queries: pl.Series, documents: pl.Series, qrels: pl.DataFrame
+    ) -> None:
+        """Refuse a relevant document that `auto` would remove; log how many queries are concerned.
+
+        BEIR's `EvaluateRetrieval.evaluate` removes relevant ones too: no model could find them.
+        """
+        path, relevant = self.source.path, identical_positives(qrels)
+        if len(relevant) and self.identical_ids == "auto":
+            raise InputError(
+                f"{path}: the relevant document has the query's own id: {name_some(relevant)}. "
+                "BEIR removes such documents from rankings, so no model could find them. Set "
+                "`identical_ids: keep` if ids of queries and documents are unrelated numbers, or "
+                "`identical_ids: remove` for BEIR's figures"
+            )
+        n_identical = int(queries.is_in(documents.implode()).sum())
+        if n_identical and self.identical_ids != "keep":
+            logger.info(
+                "%s: %d of %d queries have the id of a document; it is removed from their rankings "
+                "(identical_ids: %s)",
+                *(path, n_identical, len(queries), self.identical_ids),
+            )
+
     def build(self, count_tokens: TokenCounter) -> Build:
         """Read a dataset and find its evidence.
 
@@ -105,6 +135,7 @@ class Beir(Loader):
         kept = usable.filter(pl.col("score") > 0).get_column("query-id").unique()
         lost = queries.filter(~pl.col("_id").is_in(kept.implode()))
         queries = queries.filter(pl.col("_id").is_in(kept.implode()))
+        self._check_identical_ids(queries["_id"], corpus["_id"], usable)
         evidence: dict[str, list[Annotation]] = {}
         for one in read_evidence(self.evidence, set(queries.get_column("_id"))):
             evidence.setdefault(one.query_id, []).append(one)
