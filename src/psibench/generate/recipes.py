@@ -114,7 +114,7 @@ def build_params(
     return params | interpreter_of(section.source)
 
 
-@stage("build", version=5)
+@stage("build", version=6)
 def run_build(
     section: Mapping[str, Any],
     *,

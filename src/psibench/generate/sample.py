@@ -63,7 +63,7 @@ WHICH_FILES = set("name paths revision data_files splits streaming max_documents
 """Keys of a source that choose files and how much is read; a file's documents stay the same."""
 
 
-@stage("sample", version=4, each="sections")
+@stage("sample", version=5, each="sections")
 def run_sample(
     section: Mapping[str, Any],
     *,

@@ -18,6 +18,12 @@ MOST_XML_BYTES = 50_000_000
 memory as trees, at some twenty times that."""
 NOT_READ = ["head", "script", "style", "template", "noscript", "nav", "svg"]
 """Elements of HTML whose text is no part of the document's."""
+BLOCKS = (
+    "address aside button center details dialog dir fieldset figure footer form header hgroup "
+    "legend main menu optgroup option search summary textarea"
+).split()
+"""Elements that a page shows on lines of their own. markdownify takes them for inline, which would
+join the last word of one and the first word of the next."""
 
 
 class PagedText(str):
@@ -102,6 +108,8 @@ def _markdown(html: str | bytes, path: Path) -> str:
     try:
         for element in soup(NOT_READ):
             element.decompose()
+        for element in soup(BLOCKS):
+            element.name = "div"
         return MarkdownConverter(**options).convert_soup(soup).strip()
     except RecursionError as error:
         raise InputError(f"{path}: HTML that is nested too deep to be read") from error
