@@ -1,14 +1,18 @@
 """What makes the workflow run again, and what does not: proved with real snakemake runs."""
 
+import math
 import os
 import time
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
-from workflow_project import Project, planned_jobs, save_checkpoint, write_squad
+import polars as pl
+import pytest
+from workflow_project import Project, planned_jobs, save_checkpoint, tiny_config, write_squad
 
-from psibench.tables import read_provenance
+from psibench.tables import read_provenance, read_table
+from psibench.tables.schemas import PSI_TABLE
 from psibench.tables.stage import read_stages
 
 MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1}
@@ -53,6 +57,64 @@ def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Proj
     said = project.dry_run()
     assert planned_jobs(said) == chain | COLLECTED
     assert "runs/bm25/" not in said
+
+
+LONG_AGO_S = 1_546_300_800
+"""2019, as `cp -p`, `rsync -a`, `tar` and `git checkout` may date a changed file."""
+
+
+@pytest.mark.parametrize("name", ["squad.json", "checkpoint/model.safetensors"])
+def test_a_changed_file_with_an_older_date_reruns_what_reads_it(
+    project: Project, name: str
+) -> None:
+    path = project.folder / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    planned = project.planned()
+    readers = {"squad.json": ("build", 1), "checkpoint/model.safetensors": ("encode", 2)}
+    rule, n_jobs = readers[name]
+    assert planned[rule] == n_jobs
+
+
+def test_a_file_above_the_checksum_limit_counts_by_content(project: Project) -> None:
+    touch(project.folder / "squad.json")
+    assert project.planned("--max-checksum-file-size", "1kB") == {}
+
+
+def test_a_dry_run_of_a_new_config_hashes_no_source(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    # Files that are old enough for their hashes to be recorded.
+    source = {"kind": "files", "paths": [str(project.repository / "docs")]}
+    own = {"recipe": "known_item", "source": source}
+    project.write_config(tiny_config() | {"benchmarks": {"own": own}, "models": ["bm25"]})
+    assert project.planned()["build"] == 1
+    assert not (tmp_path / "store" / "inputs.json").exists()
+
+
+def test_replaced_run_files_change_the_table(project: Project) -> None:
+    config = project.read_config()
+    config["models"] = ["bm25", "mine"]
+    config["registry"] = {"mine": {"backend": "runs", "path": "mine.run"}}
+    project.write_config(config)
+    qrels = pl.read_parquet(project.folder / "results/tiny/data/eng-Latn/general/qrels.parquet")
+    means = []
+    for above in ([], ["p00028", "p00029"]):
+        ranking = project.folder / "mine.run"
+        ranking.write_text(
+            "".join(
+                f"{query} Q0 {document} 0 {score} mine\n"
+                for query, positive, _ in qrels.iter_rows()
+                for document, score in {**dict.fromkeys(above, 3), positive: 2}.items()
+            )
+        )
+        os.utime(ranking, (LONG_AGO_S, LONG_AGO_S))
+        project.run("results/psi_table.csv")
+        table = read_table(project.folder / "results/psi_table.parquet", PSI_TABLE)
+        means.append(table.filter(pl.col("model") == "mine").get_column("mean")[0])
+    # Each of 30 documents has two queries. With two others above it, a document is third, and those
+    # two are second behind each other.
+    assert means == pytest.approx([1, (56 / math.log2(4) + 4 / math.log2(3)) / 60], abs=1e-9)
 
 
 def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:

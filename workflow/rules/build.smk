@@ -3,8 +3,8 @@
 
 use rule on_cpu as build with:
     input:
-        per_job(paths.sources_of),
-        tokenizer=paths.tokenizer_inputs(plan),
+        outside(per_job(paths.sources_of)),
+        tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
         **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
@@ -21,7 +21,7 @@ use rule on_cpu as statistics with:
         corpora=per_job(paths.language_tables, table="corpus"),
         queries=per_job(paths.language_tables, table="queries"),
         qrels=per_job(paths.language_tables, table="qrels"),
-        tokenizer=paths.tokenizer_inputs(plan),
+        tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
         statistics="results/{benchmark}/statistics.parquet",
         histogram="results/{benchmark}/position_histogram.parquet",

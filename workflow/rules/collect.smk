@@ -4,7 +4,7 @@
 use rule on_cpu as summaries with:
     input:
         **{name: per_pair(scored[name]) for name in ("psi", "buckets", "comparisons")},
-        board_files=[board.path for board in settings.leaderboards],
+        board_files=outside([board.path for board in settings.leaderboards]),
     output:
         tables=tables_and_csv(summaries.summary_names(plan)),
     params:
@@ -30,7 +30,7 @@ use rule on_cpu as published with:
     input:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
-        published=summaries.published_tables(),
+        published=outside(summaries.published_tables()),
     output:
         parquet="results/published_comparison.parquet",
         csv=in_report("results/published_comparison.csv"),
@@ -74,7 +74,7 @@ use rule on_cpu as report with:
         verification_tables=summaries.paths_in(summaries.verification_files(plan)),
         language_tables=summaries.paths_in(summaries.language_files(plan)),
         example_tables=summaries.paths_in(summaries.example_files(plan)),
-        published=summaries.published_tables(),
+        published=outside(summaries.published_tables()),
         comparison_page=published_page,
         training=["results/training_buckets.parquet"] if training_tables else [],
     output:

@@ -5,8 +5,10 @@ from operator import attrgetter
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.io import apply_wildcards
 
 try:
+    from psibench.cluster.contents import is_outside, outside_content
     from psibench.cluster.head import set_environment, start_head
     from psibench.config.base import Section
     from psibench.config.paths import CLEANING
@@ -109,6 +111,44 @@ def needs(least, per_mb=0, minutes=60, of=1, more=0):
         return min(asked(minutes, wildcards) * attempt, settings.longest_minutes)
 
     return {"mem_mb": mem_mb, "runtime": runtime}
+
+
+def outside(files):
+    """Mark inputs that lie outside of results/: their content decides what reruns, not their date.
+
+    `files` are paths, or a function of the job's wildcards that returns them. `complete_rules` adds
+    the parameter `content`. Snakemake hashes no file above its limit for checksums, and would rerun
+    jobs because of its date: such files are `ancient`.
+    """
+
+    def marked(path):
+        limit, file = workflow.dag_settings.max_checksum_file_size, Path(path)
+        is_large = is_outside(path) and file.exists() and file.stat().st_size > limit
+        return ancient(path) if is_large else path
+
+    def of_job(wildcards):
+        found = asked(files, wildcards)
+        return marked(found) if isinstance(found, str) else [*map(marked, found)]
+
+    of_job.files = files
+    return of_job
+
+
+def content_of(inputs, output):
+    """Ask for the hash of a job's outside files, as its parameter `content`.
+
+    A dry run hashes none for a job whose output is still to be made.
+    """
+
+    def of_job(wildcards):
+        if workflow.dryrun and not Path(apply_wildcards(output, wildcards)).exists():
+            return "to be hashed"
+        found = [asked(files, wildcards) for files in inputs]
+        return outside_content(
+            path for one in found for path in ([one] if isinstance(one, str) else one)
+        )
+
+    return of_job
 
 
 def planned(wildcards):
@@ -216,7 +256,7 @@ def tables_and_csv(names):
 
 
 def complete_rules(named):
-    """Set what follows from the name that stages are called by: logs, benchmarks, the stage.
+    """Set what follows from a rule's name and inputs: its log, benchmark, stage and `content`.
 
     By setters of Snakemake's that its documentation does not promise: look here first when its
     version is raised in the lock.
@@ -233,6 +273,9 @@ def complete_rules(named):
             made.benchmark = f"benchmarks/{place}.tsv"
         if "stage" not in made.params.keys() and made.output:
             made.set_params(stage=STAGES[name])
+        given = [item.files for item in made.input if hasattr(item, "files")]
+        if given:
+            made.set_params(content=content_of(given, made.output[0]))
 
 
 def check_start():

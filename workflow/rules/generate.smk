@@ -3,8 +3,8 @@
 
 use rule on_cpu as sample with:
     input:
-        per_job(paths.sources_of),
-        tokenizer=paths.tokenizer_inputs(plan),
+        outside(per_job(paths.sources_of)),
+        tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
@@ -25,8 +25,8 @@ use rule on_cpu as sample with:
 use rule on_gpu as personas with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        personas=lambda wildcards: plan.personas[wildcards.benchmark],
-        checkpoint=per_job(paths.model_inputs, model=persona_encoder),
+        personas=outside(lambda wildcards: plan.personas[wildcards.benchmark]),
+        checkpoint=outside(per_job(paths.model_inputs, model=persona_encoder)),
     output:
         candidates="results/{benchmark}/build/{lang}{part}/persona_candidates.parquet",
     wildcard_constraints:
@@ -125,7 +125,7 @@ use rule on_cpu as assemble with:
     input:
         documents=per_job(paths.build_table, table="documents"),
         candidates=per_job(paths.candidates_before),
-        tokenizer=paths.tokenizer_inputs(plan),
+        tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
         **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
     wildcard_constraints:

@@ -42,7 +42,7 @@ use rule on_gpu as score_pairs with:
         recall=per_job(paths.recall_table),
         # One after the other, the cheapest first: what is decided is not scored again.
         earlier=per_job(paths.score_tables, of="false_negatives"),
-        checkpoint=per_job(paths.reranker_inputs),
+        checkpoint=outside(per_job(paths.reranker_inputs)),
     output:
         scores="results/{benchmark}/build/{lang}{part}/pair_scores/{reranker}{portion}.parquet",
     wildcard_constraints:

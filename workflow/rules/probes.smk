@@ -16,8 +16,8 @@ use rule on_gpu as probe with:
         corpora=per_job(paths.domain_tables, table="corpus"),
         queries=per_job(paths.probe_queries, table="queries"),
         qrels=per_job(paths.probe_queries, table="qrels"),
-        checkpoint=per_job(paths.model_inputs),
-        tokenizer=per_job(paths.tokenizer_inputs),
+        checkpoint=outside(per_job(paths.model_inputs)),
+        tokenizer=outside(per_job(paths.tokenizer_inputs)),
         earlier=lambda wildcards: ancient(encoded_before_probe(wildcards)),
     output:
         rows="results/probes/{probe}/{benchmark}/{model}/{lang}.parquet",
@@ -84,7 +84,7 @@ use rule on_cpu as probe_page with:
     input:
         table="results/probe_table.parquet",
         psi=paths.probe_psi(plan),
-        published=summaries.published_tables(),
+        published=outside(summaries.published_tables()),
     output:
         html=in_report("results/probes.html"),
     params:

@@ -20,7 +20,7 @@ use rule on_cpu as download with:
 use rule on_gpu as encode with:
     input:
         **texts,
-        checkpoint=per_job(paths.model_inputs),
+        checkpoint=outside(per_job(paths.model_inputs)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
     wildcard_constraints:
@@ -60,7 +60,7 @@ use rule on_cpu as list_texts with:
 use rule encode as encode_shard with:
     input:
         texts="results/{benchmark}/encodings/{lang}.texts",
-        checkpoint=per_job(paths.model_inputs),
+        checkpoint=outside(per_job(paths.model_inputs)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}/{shard}.parquet",
     wildcard_constraints:
@@ -90,7 +90,7 @@ use rule on_cpu as join_shards with:
 use rule on_cpu as embed_api with:
     input:
         **texts,
-        tokenizer=per_job(paths.model_inputs),
+        tokenizer=outside(per_job(paths.model_inputs)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
         usage="results/{benchmark}/encodings/{model}/{lang}.usage.parquet",
@@ -163,7 +163,7 @@ use rule on_gpu as rerank with:
         corpora=per_job(paths.domain_tables, lang=corpus_lang, table="corpus"),
         queries=per_job(paths.domain_tables, lang=query_lang, table="queries"),
         judged=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
-        checkpoint=per_job(paths.reranker_inputs, reranker=own_reranker),
+        checkpoint=outside(per_job(paths.reranker_inputs, reranker=own_reranker)),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
         # What it reads of each query's positive: beside another query it is another part.
@@ -209,7 +209,7 @@ use rule on_cpu as fuse with:
 # Rankings that somebody else's system made: files of the user's.
 use rule on_cpu as import_run with:
     input:
-        files=per_job(paths.external_run_files),
+        files=outside(per_job(paths.external_run_files)),
         queries=per_job(paths.domain_tables, lang=query_lang, table="queries"),
         judged=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
     output:

@@ -29,7 +29,7 @@ use rule on_gpu as train_model with:
         pairs="results/training/{training}/pairs.parquet",
         queries=per_job(paths.domain_tables, **pool, table="queries"),
         corpus=per_job(paths.domain_tables, **pool, table="corpus"),
-        checkpoint=per_job(paths.base_inputs),
+        checkpoint=outside(per_job(paths.base_inputs)),
     output:
         # The last file of the checkpoint's folder.
         model="results/training/{training}/models/{trained}/model.json",

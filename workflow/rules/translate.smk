@@ -6,7 +6,7 @@ use rule on_cpu as text_parts with:
     input:
         corpus=per_job(paths.domain_tables, table="corpus"),
         queries=per_job(paths.domain_tables, table="queries"),
-        tokenizer=paths.tokenizer_inputs(plan),
+        tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
         parts="results/{benchmark}/build/{lang}{part}/text_parts.parquet",
     wildcard_constraints:
@@ -23,8 +23,8 @@ use rule on_cpu as mark_translations with:
         queries=per_job(paths.domain_tables, lang=source_lang, table="queries"),
         text_parts=per_job(paths.build_table, lang=source_lang, table="text_parts"),
         translations="results/{benchmark}/build/{lang}{part}/translate.parquet",
-        prefix_list=str(CLEANING / "prefixes.yaml"),
-        refusal_list=str(CLEANING / "refusals.yaml"),
+        prefix_list=outside(str(CLEANING / "prefixes.yaml")),
+        refusal_list=outside(str(CLEANING / "refusals.yaml")),
     output:
         translated="results/{benchmark}/build/{lang}{part}/translated.parquet",
         suspects="results/{benchmark}/build/{lang}{part}/refusal_suspects.parquet",
@@ -85,7 +85,7 @@ use rule on_cpu as quality with:
             "results/{{benchmark}}/build/{lang}/judge_translation.parquet",
             lang=setting("translate.to"),
         ),
-        human=setting("translate.quality.human"),
+        human=outside(setting("translate.quality.human")),
     output:
         quality="results/{benchmark}/translation_quality.parquet",
         agreement="results/{benchmark}/translation_agreement.parquet",

@@ -8,7 +8,7 @@ use rule on_gpu as score_parts with:
         candidates=per_job(paths.candidates_before, step="verify"),
         # One after the other, the cheapest first: what is decided is not scored again.
         earlier=per_job(paths.score_tables, of="verify"),
-        checkpoint=per_job(paths.reranker_inputs),
+        checkpoint=outside(per_job(paths.reranker_inputs)),
     output:
         scores="results/{benchmark}/build/{lang}{part}/scores/{reranker}{portion}.parquet",
     priority: 1

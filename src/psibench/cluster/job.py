@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
+from psibench.cluster.contents import refuse_changed
 from psibench.cluster.head_lock import end_with_head, job_lock
 from psibench.errors import InputError, missing_extra
 from psibench.importing import importing
@@ -27,6 +28,8 @@ def run_stage(asked: StageVersion, given: Job) -> None:
         if declared.offline:
             run_offline()
         call(declared, given)
+        if (content := dict(given.params.items()).get("content")) is not None:
+            refuse_changed(given.input, content)
 
 
 @contextmanager
