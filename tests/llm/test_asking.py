@@ -147,6 +147,33 @@ def test_rejected_requests_end_the_run_only_if_none_is_answered(tmp_path, n_good
     assert (run.error is None) == (n_good > 0)
 
 
+@pytest.mark.parametrize("order", ["answered first", "rejected first"])
+def test_a_job_whose_rejected_requests_are_asked_again_finishes_again(tmp_path, order):
+    answered, chosen = items(6)[:2], settings(concurrency=1, give_up_after=3)
+    assert ask(answered, tmp_path, server=ScriptedServer(), chosen=chosen).error is None
+    # The four others are refused, now and in any later run.
+    wanted = items(6) if order == "answered first" else items(6)[2:] + answered
+    for _ in range(2):
+        server = ScriptedServer(*[400] * 4)
+        run = ask(wanted, tmp_path, server=server, chosen=chosen)
+        assert (run.error, run.statuses) == (None, {"ok": 2, "failed": 4})
+        assert (server.n_asked, len({o.item_id for o in run.outcomes})) == (4, 6)
+
+
+def test_rejected_requests_do_not_hide_a_server_that_is_gone(tmp_path):
+    assert ask(items(1), tmp_path, server=ScriptedServer()).error is None
+    server = ScriptedServer(*[400, 400, 503, 503, 503, 400] * 9)
+    chosen = settings(concurrency=1, give_up_after=3, max_tries=1)
+    run = ask(items(50), tmp_path, server=server, chosen=chosen)
+    assert "3 requests failed in a row, the last with http_503" in str(run.error)
+
+
+def test_a_filtered_reply_without_a_message_is_filtered(tmp_path):
+    choices = [{"finish_reason": "content_filter", "index": 0}]
+    server = ScriptedServer(json.dumps(COMPLETION | {"choices": choices}))
+    assert ask(items(1), tmp_path, server=server).statuses == {"filtered": 1}
+
+
 def test_what_may_pass_is_tried_again_after_as_long_as_the_server_asks(tmp_path):
     server = ScriptedServer((429, "slow_down", {"retry-after-ms": "300"}), 500, 503, 408)
     run = ask(items(1), tmp_path, server=server)

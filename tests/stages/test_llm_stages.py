@@ -309,7 +309,7 @@ def refusing(n_refused):
         requests = list(requests)
         for item in requests[:n_refused]:
             chain = RequestChain([item.id], item.request, 0)
-            on_outcome(chain.failure_outcome(TryFailedError("http_400", "no")))
+            on_outcome(chain.failure_outcome(TryFailedError("http_451", "no", verdict="reject")))
         return real(requests[n_refused:], llm, on_outcome=on_outcome, **options)
 
     return asked
@@ -317,7 +317,7 @@ def refusing(n_refused):
 
 def test_a_server_that_refuses_every_request_fails_the_job(folder, monkeypatch):
     monkeypatch.setattr(stage_module, "ask_all", refusing(4))
-    with pytest.raises(InputError, match=r"4 of 4 requests .*http_400 4") as told:
+    with pytest.raises(InputError, match=r"4 of 4 requests .*http_451 4") as told:
         ask(folder)
     assert "run again" not in str(told.value)
     assert "would be refused again" in str(told.value)

@@ -61,8 +61,6 @@ logger = logging.getLogger("psibench")
 DETAIL_CHARS = 200
 FILE_COLUMNS = ("id", "language", "translation")
 """What a line of a file of translations has."""
-PERMANENT = frozenset({"http_400", "http_413", "http_422"})
-"""Failures that lie in the request itself: asked again, it would fail again."""
 
 
 @dataclass(frozen=True)
@@ -288,11 +286,11 @@ def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking
     found = list(outcomes)
     failed = [o for o in found if o.status == "failed"]
     if len(failed) < len(found):  # a request refused among others speaks for itself alone
-        failed = [o for o in failed if o.reason not in PERMANENT]
+        failed = [o for o in failed if not o.is_rejected]
     if not failed:
         return
     reasons = Counter(outcome.reason for outcome in failed)
-    may_pass = not all(outcome.reason in PERMANENT for outcome in failed)
+    may_pass = not all(outcome.is_rejected for outcome in failed)
     advice = (
         "run again to ask the rest"
         if may_pass

@@ -63,6 +63,7 @@ class Outcome:
     is of all replies to it, ``n_reasks`` of which were to re-asks, whenever they were asked;
     ``n_replies`` were received in this run. ``reask_reasons``: of the replies before, which were
     malformed or truncated; ``had_thoughts``: the text has markup of thoughts.
+    ``is_rejected``: what failed lies in the request itself and would fail again.
     """
 
     item_id: str
@@ -77,6 +78,7 @@ class Outcome:
     n_replies: int = 0
     reask_reasons: tuple[str, ...] = ()
     had_thoughts: bool = False
+    is_rejected: bool = False
 
 
 def judge(

@@ -7,7 +7,7 @@ its next item when it has finished the last, and there is no queue between items
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -92,7 +92,8 @@ class RequestChain:
 
     def failure_outcome(self, failure: TryFailedError) -> Outcome:
         """Return the outcome of the item if its current request got no usable reply."""
-        return self._outcome("failed", failure.reason, failure.detail)
+        outcome = self._outcome("failed", failure.reason, failure.detail)
+        return replace(outcome, is_rejected=failure.verdict == "reject")
 
     def _outcome(
         self, status: Status, reason: str, text: str, *, value: Any = None, model: str = ""
@@ -123,7 +124,9 @@ class OutcomeSink:
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
         self.n_items = self.n_from_store = self.n_replies = self.n_consecutive_failures = 0
-        self.n_with_thoughts = 0
+        self.n_with_thoughts = self._n_rejected = 0
+        self._unasked: Iterator[RequestChain] = iter(())
+        self._ahead = deque[RequestChain]()
         self.statuses, self.form_reasons = Counter[str](), Counter[str]()
         self._on_outcome = on_outcome
 
@@ -134,6 +137,15 @@ class OutcomeSink:
 
         An item needs none if ``store`` has the answers that decide its outcome.
         """
+        self._unasked = self._without_answer(items, store, max_reasks)
+        while (
+            chain := self._ahead.popleft() if self._ahead else next(self._unasked, None)
+        ) is not None:
+            yield chain
+
+    def _without_answer(
+        self, items: Iterable[Item], store: AnswerStore, max_reasks: int
+    ) -> Iterator[RequestChain]:
         for item in items:
             self.n_items += 1
             chain = RequestChain([item.id], item.request, max_reasks)
@@ -155,18 +167,33 @@ class OutcomeSink:
 
     def count_reply(self) -> None:
         """Count a reply received from the server; it ends a row of failures."""
-        self.n_consecutive_failures = 0
+        self.n_consecutive_failures = self._n_rejected = 0
         self.n_replies += 1
 
     def count_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
-        """Count a request without a usable reply and return the item's outcome.
-
-        Once the server has replied to some request, a rejected one is not a failure in the row: it
-        says nothing about the server.
-        """
-        if failure.verdict != "reject" or not self.n_replies:
-            self.n_consecutive_failures += 1
+        """Count a request without a usable reply and return the item's outcome."""
+        self.n_consecutive_failures += 1
+        self._n_rejected += failure.verdict == "reject"
         return chain.failure_outcome(failure)
+
+    def should_give_up(self, most: int) -> bool:
+        """Say whether ``most`` requests failed in a row.
+
+        Where the server has answered any request of the job, in this run or before, a rejected one
+        is no failure in the row: it says nothing about the server.
+        """
+        if self.n_consecutive_failures >= most and self._n_rejected and self._has_answer():
+            self.n_consecutive_failures -= self._n_rejected
+            self._n_rejected = 0
+        return self.n_consecutive_failures >= most
+
+    def _has_answer(self) -> bool:
+        """Look for an answer, also among the items that come later."""
+        while not self.n_replies and not self.n_from_store:
+            if (chain := next(self._unasked, None)) is None:
+                break
+            self._ahead.append(chain)
+        return self.n_replies + self.n_from_store > 0
 
 
 async def ask(
@@ -306,7 +333,8 @@ class _Asker:
         outcome = self.results.count_failure(chain, failure)
         if failure.verdict == "stop":
             self._halt(f"the server refuses all requests: {failure}")
-        elif (n_failed := self.results.n_consecutive_failures) >= self._policy.give_up_after:
+        elif self.results.should_give_up(self._policy.give_up_after):
+            n_failed = self.results.n_consecutive_failures
             self._halt(
                 f"{n_failed} requests failed in a row, the last with {failure}. "
                 "All answers so far are stored; mend the cause and run again."

@@ -385,7 +385,8 @@ class _Run:
             self._halt(InputError(f"{name} was cancelled; {answered}"))
         if refusal is not None:
             self._halt(InputError(f"the server refuses all requests: {refusal}"))
-        if (n_failed := self.results.n_consecutive_failures) >= self._policy.give_up_after:
+        if self.results.should_give_up(self._policy.give_up_after):
+            n_failed = self.results.n_consecutive_failures
             self._halt(InputError(f"{n_failed} requests failed in a row; see their outcomes"))
 
 

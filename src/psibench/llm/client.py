@@ -111,7 +111,8 @@ def read_answer(
     """
     try:
         choice = data["choices"][0]
-        message = choice["message"]
+        is_filtered = choice.get("finish_reason") == "content_filter"  # perhaps without a message
+        message = choice.get("message", {}) if is_filtered else choice["message"]
         refusal = message.get("refusal")
         answer = Answer(
             key=key,
