@@ -36,7 +36,7 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         labels="published",
         buckets=["squad"],
     )
-    names = ("corpus", "queries", "qrels", "dropped")
+    names = ("corpus", "queries", "qrels", "dropped", "flow")
     params = build_params(section, length_tokenizer="words")
     run_build(params, **{name: out / f"{name}.parquet" for name in names})
     registry = load_registry()

@@ -8,6 +8,7 @@ use rule on_cpu as build with:
     output:
         **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/{domain}/flow.parquet",
     wildcard_constraints:
         benchmark=patterns["native direct"],
     resources:

@@ -17,10 +17,10 @@ from psibench.filters.mixtures import Tiny
 from psibench.filters.negatives import NegativesProtocol
 from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
-from psibench.llm.tasks import Gathered, Replied, flow_of
+from psibench.llm.tasks import Gathered, Replied
 from psibench.metrics.query_scores import CLUSTER, PAGE
 from psibench.sources.local import dataset_revisions, local_files
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame, flow_of
 from psibench.tables.spec import ALL
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.text.passages import PAGE_STARTS, PAGES
@@ -184,13 +184,14 @@ class Build:
     """A benchmark's tables: CORPUS, QUERIES and QRELS rows, and what was dropped, with reasons.
 
     ``dropped`` has the ATTRITION columns less ``language`` and ``domain``, which the recipe does
-    not know.
+    not know. ``flow`` has the counts of each stage that drops rows, in order: (stage, counts).
     """
 
     corpus: pl.DataFrame
     queries: pl.DataFrame
     qrels: pl.DataFrame
     dropped: pl.DataFrame
+    flow: tuple[tuple[str, Flow], ...] = ()
 
     def with_id_prefix(self, prefix: str) -> "Build":
         """Put a prefix before all ids."""
@@ -210,6 +211,7 @@ def complete_build(
     dropped: pl.DataFrame,
     *,
     count_tokens: TokenCounter,
+    flow: Sequence[tuple[str, Flow]] = (),
 ) -> Build:
     """Add the length columns to the corpus and to the queries' positives.
 
@@ -235,7 +237,9 @@ def complete_build(
         joined = joined.drop(PAGE_STARTS).with_columns(pl.Series(PAGE, pages, dtype=pl.Int32))
     declared = ["_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length"]
     declared += ["pos_token_length", "target_position"]
-    return Build(corpus, joined.select(*declared, pl.exclude(declared)), qrels, dropped)
+    return Build(
+        corpus, joined.select(*declared, pl.exclude(declared)), qrels, dropped, tuple(flow)
+    )
 
 
 def qrels_of_positives(queries: pl.DataFrame) -> pl.DataFrame:

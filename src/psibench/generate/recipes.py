@@ -38,6 +38,7 @@ from psibench.sources.local import interpreter_of
 from psibench.tables import content_hash, read_table, write_table
 from psibench.tables.build_schemas import (
     CANDIDATES,
+    FLOW,
     PAIRS,
     PERSONA_CANDIDATES,
     REFUSAL_SUSPECTS,
@@ -46,7 +47,7 @@ from psibench.tables.build_schemas import (
 )
 from psibench.tables.derived import derived
 from psibench.tables.domains import TablePath
-from psibench.tables.dropped import as_attrition, dropped_frame, where_nothing_was_left
+from psibench.tables.dropped import as_attrition, dropped_frame, flow_frame, where_nothing_was_left
 from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
@@ -122,8 +123,9 @@ def run_build(
     queries: str | Path,
     qrels: str | Path,
     dropped: str | Path,
+    flow: str | Path,
 ) -> None:
-    """Build one domain of a benchmark and write its four tables.
+    """Build one domain of a benchmark; write its tables, what was dropped, and the counts.
 
     ``section`` is as of `build_params`; ids begin with its ``id_prefix``.
     """
@@ -147,6 +149,8 @@ def run_build(
     write_table(built.queries, queries, QUERIES, provenance=source)
     write_table(built.qrels, qrels, QRELS, provenance=source)
     write_table(left_out, dropped, ATTRITION, provenance=source)
+    counts = [flow_frame(of, step, [one]) for step, (of, one) in enumerate(built.flow)]
+    write_table(pl.concat([FLOW.empty(), *counts]), flow, FLOW, provenance=source)
 
 
 # Stages ``assemble`` and ``subset``

@@ -27,7 +27,7 @@ from psibench.sources.local import interpreter_of, local_files
 from psibench.tables import content_hash, read_provenance
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.domains import OfDomain, domain_params
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import count_in_parts, count_words
 from psibench.text.near_duplicates import DistinctTexts, Repeat
 from psibench.text.passages import PAGES, cut_documents
@@ -35,6 +35,7 @@ from psibench.text.passages import PAGES, cut_documents
 logger = logging.getLogger("psibench")
 
 OUTSIDE = "outside"
+CUT = "cut_documents"
 DETAIL_CHARS = 80
 SAMPLED_COLUMNS = ("_id", "text", "origin", "length", "length_bin")
 TOO_FEW = "%s: %d documents of %s %s wanted, %d found%s; the sample is smaller than asked for"
@@ -151,7 +152,7 @@ def cut_into_passages(
     kept, pieces = cut_documents(documents, **passages.model_dump())
     rows = [
         Dropped(
-            "cut_documents",
+            CUT,
             "passages",
             f"{doc_id}-unfit-{number:03d}",
             doc_id,
@@ -163,6 +164,11 @@ def cut_into_passages(
         for number, (_, text) in enumerate(of_document, start=1)
     ]
     return kept, dropped_frame(rows)
+
+
+def passages_flow(kept: pl.DataFrame, left_out: pl.DataFrame) -> tuple[str, Flow]:
+    """Return the counts of what `cut_into_passages` returned, and the stage they are of."""
+    return CUT, Flow("passages", kept.height + left_out.height, kept.height)
 
 
 def length_measure(

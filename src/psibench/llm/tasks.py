@@ -141,11 +141,6 @@ def refusal(
     )
 
 
-def flow_of(unit: str, n_kept: int, dropped: pl.DataFrame) -> Flow:
-    """Count one unit: what was kept, and its rows among all that was dropped."""
-    return Flow(unit, n_kept + dropped.filter(pl.col("unit") == unit).height, n_kept)
-
-
 def shard_names(n_shards: int) -> list[str]:
     """Name the shards: ``0-of-2``, ``1-of-2``."""
     return [f"{number}-of-{n_shards}" for number in range(n_shards)]

@@ -113,8 +113,9 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
                     for step in planned.steps(lang, table)
                 ]
         else:
-            place |= {"flow": [], "usage": []}
-            place["dropped"] = [[f"{folder}/{domain}/dropped.parquet" for domain in domains]]
+            place["usage"] = []
+            for table in ("dropped", "flow"):
+                place[table] = [[f"{folder}/{domain}/{table}.parquet" for domain in domains]]
         places.append(place)
     return places
 

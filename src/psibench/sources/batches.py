@@ -7,7 +7,7 @@ from functools import cached_property
 import polars as pl
 
 from psibench.sources.convert import PagedText
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Flow, dropped_frame
 from psibench.text.passages import PAGE_STARTS
 
 DOCUMENT_SCHEMA = {"_id": pl.String, "text": pl.String, "origin": pl.String}
@@ -24,6 +24,8 @@ class SourceDocuments:
     """DOCUMENTS rows, read as they are asked for, once; whether ids are unique is not checked."""
     dropped: pl.DataFrame = field(default_factory=dropped_frame)
     """What the source itself left out, with reasons (`DROPPED_SCHEMA`)."""
+    flow: tuple[tuple[str, Flow], ...] = ()
+    """The counts of a source that leaves something out: (stage, counts)."""
 
     @cached_property
     def documents(self) -> pl.DataFrame:

@@ -24,7 +24,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.sources.batches import DOCUMENT_SCHEMA, SourceDocuments
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame, flow_of
 from psibench.text.near_duplicates import SeenText
 from psibench.text.paragraphs import prose_paragraphs
 from psibench.text.passages import cut_passages
@@ -99,9 +99,9 @@ def read_python_docs(
     shingles met before), ``passage_too_short`` and ``passage_too_long`` (score: words). An item's
     document is its page; ``char_length`` is the item's own.
     """
-    every_page, left_out = _distinct_pages()
+    every_page, repeated = _distinct_pages()
     pages = [page for page in every_page if part in ("all", part_of(page.name))]
-    dropped = [row for row in left_out if part in ("all", part_of(row.doc_id or ""))]
+    dropped = [row for row in repeated if part in ("all", part_of(row.doc_id or ""))]
     documents = []
     for page in pages:
         rng = np.random.default_rng([seed, zlib.crc32(page.name.encode())])
@@ -119,7 +119,13 @@ def read_python_docs(
             reason = "passage_too_short" if n_words < min_words else "passage_too_long"
             dropped.append(_drop(page, "passages", f"unfit-{number:03d}", reason, text, n_words))
     frame = pl.DataFrame(documents, DOCUMENT_SCHEMA)
-    return SourceDocuments(iter([frame]), dropped_frame(dropped))
+    left_out = dropped_frame(dropped)
+    n_paragraphs = sum(len(page.paragraphs) for page in pages)
+    flow = (
+        (STAGE, flow_of("paragraphs", n_paragraphs, left_out)),
+        (STAGE, flow_of("passages", len(documents), left_out)),
+    )
+    return SourceDocuments(iter([frame]), left_out, flow)
 
 
 def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Dropped]]:

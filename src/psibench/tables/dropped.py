@@ -60,6 +60,11 @@ class Flow:
     kept: int
 
 
+def flow_of(unit: str, n_kept: int, dropped: pl.DataFrame) -> Flow:
+    """Count one unit: what was kept, and its rows among all that was dropped."""
+    return Flow(unit, n_kept + dropped.filter(pl.col("unit") == unit).height, n_kept)
+
+
 def flow_frame(stage: str, step: int, counts: Sequence[Flow]) -> pl.DataFrame:
     """Turn counts into FLOW rows."""
     rows = [(stage, step, f.unit, f.entered, f.kept, f.entered - f.kept) for f in counts]

@@ -23,7 +23,6 @@ from psibench.config.files import read_yaml, validated
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
 from psibench.filters.decide import POSITIVE_REMOVED
-from psibench.llm.tasks import flow_of
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import (
     FLOW,
@@ -35,7 +34,7 @@ from psibench.tables.build_schemas import (
 )
 from psibench.tables.derived import derived
 from psibench.tables.domains import OutputPath, TablePath
-from psibench.tables.dropped import DROPPED_SCHEMA, as_attrition, flow_frame, reasons_text
+from psibench.tables.dropped import DROPPED_SCHEMA, as_attrition, flow_frame, flow_of, reasons_text
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.tables.stage import stage
 from psibench.text.languages import english_name, split_code

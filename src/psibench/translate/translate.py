@@ -20,13 +20,12 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    flow_of,
     refusal,
 )
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import TEXT_PARTS, TRANSLATIONS
 from psibench.tables.domains import OutputPath, TablePath
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame, flow_of
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.stage import stage
 from psibench.text.languages import english_name, spaces_sentences

@@ -21,7 +21,6 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    flow_of,
 )
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import (
@@ -31,6 +30,7 @@ from psibench.tables.build_schemas import (
 )
 from psibench.tables.derived import derived
 from psibench.tables.domains import OfDomain
+from psibench.tables.dropped import flow_of
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.stage import stage
 from psibench.text.languages import spaces_sentences

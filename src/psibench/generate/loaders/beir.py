@@ -33,7 +33,7 @@ from psibench.sources.checks import refuse_repeated, require_columns, require_id
 from psibench.sources.evidence import Annotation, Evidence, page_key, read_evidence
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.sources.records import source_records
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
 
 logger = logging.getLogger("psibench")
@@ -158,6 +158,7 @@ class Beir(Loader):
                 for query_id in lost.get_column("_id")
             ),
             count_tokens=count_tokens,
+            flow=[(STAGE, Flow("queries", queries.height + lost.height, queries.height))],
         )
 
 

@@ -22,7 +22,7 @@ from psibench.metrics.buckets import UNKNOWN
 from psibench.reading import shown
 from psibench.sources.checks import require_columns, require_text
 from psibench.sources.records import place_of, source_records
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
 
 STAGE = "colder"
@@ -114,6 +114,7 @@ class Colder(Loader):
                 if pair.texts[FIRST] == pair.texts[SECOND]
             ),
             count_tokens=count_tokens,
+            flow=[(STAGE, Flow("pairs", len(read), len(pairs)))],
         )
 
 

@@ -16,12 +16,12 @@ from psibench.config.sources import DocumentSource, FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.generate.base import Build, Corpus, complete_build
 from psibench.generate.loaders import Loader, shuffled
-from psibench.generate.sampling import Passages, cut_into_passages
+from psibench.generate.sampling import Passages, cut_into_passages, passages_flow
 from psibench.sources.batches import DOCUMENT_SCHEMA, Row
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import document_columns, document_rows, read_documents
 from psibench.sources.records import numbered_records
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.tables.schemas import QRELS, QUERIES
 from psibench.text.lengths import TokenCounter, count_words
 
@@ -74,9 +74,10 @@ class Documents(Loader):
         assert self.source is not None
         read = pl.DataFrame(list(_rows(self.source)), schema=DOCUMENT_SCHEMA, orient="row")
         refuse_repeated(read, where=f"{self.domain}, {self.language}")
-        left_out = dropped_frame()
+        left_out, flow = dropped_frame(), list[tuple[str, Flow]]()
         if self.passages is not None:
             read, left_out = cut_into_passages(read, self.passages)
+            flow.append(passages_flow(read, left_out))
         n_words = pl.Series(count_words(read["text"].to_list()))
         low, high = self.words or (0, MOST_WORDS)
         fits = (n_words > low) & (n_words < high) & (read["text"].str.strip_chars() != "")
@@ -108,6 +109,7 @@ class Documents(Loader):
             QRELS.empty(),
             pl.concat([left_out, dropped]),
             count_tokens=count_tokens,
+            flow=[*flow, (STAGE, Flow("documents", read.height, drawn.height))],
         )
 
 

@@ -20,7 +20,7 @@ from psibench.metrics.buckets import EVERY_TAG, MIXED, THIRDS, bucket_scheme, cl
 from psibench.reading import shown
 from psibench.sources.checks import require_columns, require_text
 from psibench.sources.records import source_records
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
 
 STAGE = "fineweb_posq_release"
@@ -153,6 +153,7 @@ def build_fineweb_posq_release(
             ).iter_rows()
         ),
         count_tokens=count_tokens,
+        flow=[(STAGE, Flow("questions", asked.height, chosen.height))],
     )
 
 

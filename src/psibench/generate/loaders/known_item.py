@@ -27,11 +27,11 @@ from psibench.config.sources import DocumentSource
 from psibench.errors import InputError
 from psibench.generate.base import BucketSchemes, Build, Corpus, complete_build, qrels_of_positives
 from psibench.generate.loaders import Loader
-from psibench.generate.sampling import Passages, cut_into_passages
+from psibench.generate.sampling import Passages, cut_into_passages, passages_flow
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import read_documents
 from psibench.tables.build_schemas import CANDIDATES
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
 from psibench.text.segments import POSITIONS, inner_thirds
 from psibench.text.words import Words, is_content_word, tokenise
@@ -79,10 +79,12 @@ class KnownItem(Loader):
         assert self.source is not None
         source = read_documents(self.source)
         documents, left_out = source.documents, source.dropped
+        flow = list(source.flow)
         refuse_repeated(documents, where=f"{self.domain}, {self.language}")
         if self.passages is not None:
             documents, too_short = cut_into_passages(documents, self.passages)
             left_out = pl.concat([left_out, too_short])
+            flow.append(passages_flow(documents, too_short))
         queries, dropped = simulate_known_items(
             documents,
             seed=self.seed,
@@ -100,6 +102,7 @@ class KnownItem(Loader):
             qrels_of_positives(queries),
             pl.concat([left_out, dropped]),
             count_tokens=count_tokens,
+            flow=[*flow, (STAGE, Flow("queries", queries.height + dropped.height, queries.height))],
         )
 
 

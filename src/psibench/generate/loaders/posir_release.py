@@ -32,7 +32,7 @@ from psibench.generate.loaders import Loader
 from psibench.generate.sampling import prefixed
 from psibench.metrics.query_scores import EVIDENCE_LISTS
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Languages
 
@@ -141,6 +141,7 @@ class PosirRelease(Loader):
             _queries(kept),
             qrels.select("query-id", "corpus-id", pl.col("score").cast(pl.Int32)),
             _dropped(asked.filter(pl.col("reason").is_not_null())),
+            ((STAGE, Flow("queries", asked.height, kept.height)),),
         )
 
 

@@ -20,7 +20,7 @@ from psibench.generate.base import (
 )
 from psibench.generate.loaders import Loader, shuffled
 from psibench.sources.squad import read_hub_questions, read_squad_files
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
 
 STAGE = "squad_posq"
@@ -106,6 +106,7 @@ def build_squad_posq(
             ).iter_rows()
         ),
         count_tokens=count_tokens,
+        flow=[(STAGE, Flow("questions", asked.height, chosen.height))],
     )
 
 

@@ -1,0 +1,135 @@
+"""What recipes drop while they load: counted, so that entered = kept + dropped in the ledger."""
+
+import json
+
+import polars as pl
+import pytest
+from built_benchmark import write_release
+
+from psibench.generate.recipes import run_build
+from psibench.tables import read_table
+from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.domains import by_place
+from psibench.tables.ledger import run_ledger
+from psibench.tables.schemas import ATTRITION
+
+OUTPUTS = ("corpus", "queries", "qrels", "dropped", "flow")
+
+
+def write_lines(path, *records):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return {"kind": "files", "paths": [str(path)]}
+
+
+def posir_release(folder):
+    """Of four queries one has its evidence behind its text, one no positive, one a lost one."""
+    asked = [("q1", [3, 7]), ("q2", [9, 9]), ("q3", [0, 2]), ("q4", [0, 2])]
+    write_release(
+        folder / "eng-Latn" / "game",
+        corpus=pl.DataFrame({"_id": ["d1"], "text": ["go has stones"]}),
+        queries=pl.DataFrame(asked, schema=["_id", "pos_char_span"], orient="row").with_columns(
+            text=pl.lit("?"), pos_char_length=13, pos_token_length=3
+        ),
+        qrels=pl.DataFrame(
+            [("q1", "d1", 1), ("q2", "d1", 1), ("q4", "x", 1)],
+            schema=["query-id", "corpus-id", "score"],
+            orient="row",
+        ),
+    )
+    return {"source": {"path": str(folder)}, "domain": "game"}
+
+
+def beir(folder):
+    """The positive of one of two queries is not in the corpus."""
+    write_lines(folder / "corpus.jsonl", {"_id": "d1", "title": "", "text": "zinc lowers fever"})
+    write_lines(
+        folder / "queries.jsonl", {"_id": "q1", "text": "zinc?"}, {"_id": "q2", "text": "iron?"}
+    )
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
+    quotes = {"query_id": "q1", "document_id": "d1", "quotes": ["zinc lowers"]}
+    source = write_lines(folder / "quotes.jsonl", quotes)
+    return {
+        "source": {"path": str(folder)},
+        "evidence": {"layout": "quotes", "source": source},
+    }
+
+
+def colder(folder):
+    """The documents of one of two pairs are the same."""
+    pairs = [
+        {"query": "Who?", "document_1": "She made it .", "document_2": "It was made ."},
+        {"query": "When?", "document_1": "Then .", "document_2": "Then ."},
+    ]
+    return {"source": write_lines(folder / "pairs.jsonl", *pairs), "subset": "brevity_bias"}
+
+
+def documents(folder):
+    """Of two pieces one is a passage; of two passages of the other document one is drawn."""
+    source = write_lines(
+        folder / "texts.jsonl",
+        {"_id": "a", "text": "one two three\n\n" + "four"},
+        {"_id": "b", "text": "five six seven"},
+    )
+    passages = {"min_words": 2, "max_words": 3}
+    return {"source": source, "passages": passages, "n_documents": 2, "part": [0, 0.5]}
+
+
+def fineweb_posq_release(folder):
+    """Tiny takes a text once: of two questions with one text one is left out."""
+    record = {"question": "who?", "content": "zeta A x", "span_class": ["beginning"]}
+    return {"source": write_lines(folder / "train.jsonl", record, record), "subset": "tiny"}
+
+
+def known_item(folder):
+    """Paragraphs, passages and queries are dropped, each kind by its own stage."""
+    source = {"kind": "python_docs", "part": "language", "min_words": 60, "max_words": 90}
+    return {"source": source | {"seed": 1}}
+
+
+def squad_posq(folder):
+    """One of two questions has no answer."""
+    answered = {"id": "q1", "question": "who?", "answers": [{"text": "A", "answer_start": 5}]}
+    other = {"id": "q2", "question": "why?", "answers": [], "is_impossible": True}
+    paragraph = {"context": "zeta A x", "qas": [answered, other]}
+    path = folder / "dev.json"
+    path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": [paragraph]}]}))
+    return {"source": {"kind": "squad", "paths": [str(path)]}}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "counts"),
+    [
+        (posir_release, {("posir_release", "queries"): (4, 1, 3)}),
+        (beir, {("beir", "queries"): (2, 1, 1)}),
+        (colder, {("colder", "pairs"): (2, 1, 1)}),
+        (
+            documents,
+            {("cut_documents", "passages"): (3, 2, 1), ("documents", "documents"): (2, 1, 1)},
+        ),
+        (fineweb_posq_release, {("fineweb_posq_release", "questions"): (2, 1, 1)}),
+        (known_item, None),
+        (squad_posq, {("squad_posq", "questions"): (2, 1, 1)}),
+    ],
+)
+def test_rows_dropped_while_loading_are_counted(tmp_path, recipe, counts):
+    given = {"recipe": recipe.__name__, "length_tokenizer": "words", **recipe(tmp_path)}
+    paths = {name: tmp_path / f"{name}.parquet" for name in OUTPUTS}
+    run_build(given, **paths)
+    left_out = read_table(paths["dropped"], ATTRITION)
+    flow = read_table(paths["flow"], FLOW)
+    found = {
+        (row["stage"], row["unit"]): (row["entered"], row["kept"], row["dropped"])
+        for row in flow.iter_rows(named=True)
+    }
+    assert left_out.height == sum(dropped for *_, dropped in found.values()) > 0
+    assert all(entered == kept + dropped for entered, kept, dropped in found.values())
+    if counts is not None:
+        assert found == counts
+    place = {name: [[str(paths[name])]] for name in ("dropped", "flow")}
+    place |= {"lang": "eng-Latn", "domains": ["game"], "documents": [], "usage": []}
+    specs = {"attrition": ATTRITION, "flow": by_place(FLOW), "usage": by_place(LLM_USAGE)}
+    made = {name: tmp_path / f"all-{name}.parquet" for name in specs}
+    run_ledger([place], **made)  # which refuses rows that no stage counted
+    assert read_table(made["flow"], specs["flow"]).height == len(found)
