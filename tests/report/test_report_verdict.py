@@ -116,6 +116,19 @@ def normalised(sentence: str) -> str:
     return re.sub(r"\d[\d.,]*\d( %)?", "…", sentence)
 
 
+CUT_TOO = "… of the evidence is cut."
+
+
+@pytest.mark.parametrize(
+    ("seen", "mentioned"), [(None, False), (1.0, False), (0.96, False), (0.95, True), (0.56, True)]
+)
+def test_a_verdict_mentions_a_material_cut(seen: float | None, mentioned: bool) -> None:
+    # sensitive on the evidence that was given, too: the advice is windows or a reranker
+    advice = said(psi_row("a", seen=seen), visible()).advice
+    assert advice.startswith("Lowest in")
+    assert advice.endswith("% of the evidence is cut.") == mentioned
+
+
 def test_the_page_names_each_advice_and_no_other_and_no_word_says_more_than_figures_bear() -> None:
     grid = product(
         (None, 0.01, 0.2),  # adjusted p
@@ -141,7 +154,10 @@ def test_the_page_names_each_advice_and_no_other_and_no_word_says_more_than_figu
         row |= dict(zip(("truncation", "truncation_low", "truncation_high"), cost, strict=True))
         seen_row = visible(p_adjusted=p_seen, p_control_adjusted=against_seen, test=test)
         found = said(row, seen_row)
-        advice.add(normalised(found.advice))
+        first, cut, _ = normalised(found.advice).partition(f" {CUT_TOO}")
+        advice |= {first, CUT_TOO} if cut else {first}
+        # Whatever the word, half of the evidence cut is mentioned.
+        assert (seen == 0.5) == ("50.0 % of the evidence is cut" in found.advice)
         assert (found.word == "not testable") == (p is None or flags == "at_floor")
         if found.word == "sensitive":
             assert (0.01, 0.01) in ((p, against), (p_seen, against_seen))

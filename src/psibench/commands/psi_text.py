@@ -13,7 +13,7 @@ from rich.text import Text
 from psibench.commands.text_table import Form, frame_lines
 from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.metrics.labels import FEWEST_BUCKET_GRADED, FEWEST_GRADED
-from psibench.report.verdict import WORDS, Row, Verdict, verdicts
+from psibench.report.verdict import WORDS, Row, Verdict, cut_words, verdicts
 from psibench.report.views import headline_metric, headlines
 from psibench.report.wording import (
     ALPHA,
@@ -129,15 +129,16 @@ def _word_tables(
 
 
 def _in_short(found: Sequence[Verdict], by_model: Mapping[str, Row]) -> str:
-    """Return how many models have which word, and the largest PSI among those that are tested."""
+    """Return how many models have which word, the largest PSI of those tested, the largest cut."""
     counts = Counter(one.word for one in found)
     said = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
     tested = [by_model[one.model] for one in found if one.word != "not testable"]
     sizes = [(row["psi_same"], row["model"]) for row in tested if row["psi_same"] is not None]
-    if not sizes:
-        return said
-    size, model = max(sizes)
-    return f"{said}; largest PSI {number(size)} ({model})"
+    if sizes:
+        size, model = max(sizes)
+        said += f"; largest PSI {number(size)} ({model})"
+    most = min(by_model.values(), key=lambda row: 1.0 if row["seen"] is None else row["seen"])
+    return f"{said}; {cut} ({most['model']})" if (cut := cut_words(most)) else said
 
 
 def format_labels(

@@ -22,6 +22,8 @@ WORDS = {
     "not testable": "Too few documents could show an effect, or next to nothing is found.",
 }
 """The words that a verdict comes to, and what they mean."""
+MATERIAL_CUT = 0.05
+"""Share of the evidence beyond a model's input from which every verdict mentions it."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
         model = row["model"]
         word = word_of(row, seen.get(model))
         advice = _advice(row, word, seen.get(model))
+        if (cut := cut_words(row)) and cut not in advice:
+            advice = f"{advice} {cut}."
         found.append(Verdict(model, word, advice))
     return found
 
@@ -67,6 +71,13 @@ def is_cut(row: Row) -> bool:
     return row["seen"] is not None and row["seen"] < 1.0
 
 
+def cut_words(row: Row, *, least: float = MATERIAL_CUT) -> str:
+    """Return how much of the evidence is beyond the model's input; empty below a share of it."""
+    if row["seen"] is None or round(1 - row["seen"], 9) < least:
+        return ""
+    return f"{percent(1 - row['seen'])} of the evidence is cut"
+
+
 def costs_score(row: Row) -> bool:
     """Return whether evidence beyond the input is shown to cost some of the score."""
     high = row["truncation_high"]
@@ -85,7 +96,7 @@ def _advice(row: Row, word: str, visible: Row | None) -> str:
     if word == "not testable":
         return _untested(row)
     is_found = finding_of(row) == "depends"
-    cut = percent(1 - row["seen"]) if is_cut(row) else ""
+    cut = cut_words(row, least=0.0)
     if has_flag(row, "position_blind"):
         return (
             "A control: the questions differ by position; read the others against it."
@@ -97,10 +108,10 @@ def _advice(row: Row, word: str, visible: Row | None) -> str:
     if word == "sensitive":
         lowest = f"Lowest in {isolate(row['worst_same'] or row['worst_bucket'])}"
         if is_cut(row) and (visible is None or not _is_beyond(visible)):
-            return f"{lowest}; {cut} of the evidence is cut: give it more, then measure again."
+            return f"{lowest}; {cut}: give it more, then measure again."
         return f"{lowest}: measure windows, fusion or a reranker (docs/mitigations.md)."
     if word == "truncation":
-        return f"{cut} of the evidence is cut: shorter passages, more max_tokens or windows."
+        return f"{cut}: shorter passages, more max_tokens or windows."
     if is_found and row["test"] == "between":
         return "Depends on position, or on the document: ask about several places of each."
     if is_found and row["control"] is None:
