@@ -12,7 +12,11 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from psibench.config.encoders import FlagEmbeddingModel, SentenceTransformerModel
+from psibench.config.encoders import (
+    FlagEmbeddingModel,
+    SentenceTransformerModel,
+    StaticModel,
+)
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.errors import InputError
 from psibench.models.checkpoints import (
@@ -23,6 +27,7 @@ from psibench.models.checkpoints import (
     refuse_code_of_elsewhere,
     transformer_folder,
 )
+from psibench.models.library_keys import transformer_config
 from psibench.reading import shown
 
 logger = logging.getLogger("psibench")
@@ -39,12 +44,16 @@ UNLIMITED = 10**9
 """Tokens; tokenizers without a limit of their own write a number far beyond."""
 
 
-def declared_number(path: Path, key: str, *, unit: str = "tokens") -> float | None:
+def declared_number(
+    path: Path, key: str, *, unit: str = "tokens", of: str | None = None
+) -> float | None:
     """Return a number of tokens, say, that a JSON file has under a key; None if it has none.
 
-    Raises InputError if it has anything else there.
+    With ``of``, the key is in the object under that one. Raises InputError if it has anything else
+    there.
     """
-    found = read_json(path).get(key)
+    config = read_json(path)
+    found = config.get(key) if of is None else (config.get(of) or {}).get(key)
     if found is None:
         return None
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
@@ -142,7 +151,7 @@ def with_declared_prompts(entry: EncoderModel, folder: Path) -> EncoderModel:
 
     Prompts that are named by task are not chosen from; other backends read them themselves.
     """
-    if not isinstance(entry, Compared):
+    if not isinstance(entry, Compared | StaticModel):
         return entry
     uses, prompts = _uses(folder)
     found = {f"{role}_prompt": _prompt_of(role, uses, prompts) or "" for role in ROLE_NAMES}
@@ -246,9 +255,14 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
     RoBERTa's kind has two positions fewer than its config.json says: the job that loads it knows.
     """
     given, place = entry.max_tokens, transformer_folder(folder)
-    path = next(iter(sorted(place.glob("sentence_*_config.json"))), None)
-    declared = declared_number(path, "max_seq_length") if path else None
-    if path and declared is not None:
+    path, _ = transformer_config(folder)
+    of_processor = (
+        declared_number(path, "model_max_length", of=name)
+        for name in ("tokenizer_args", "processor_kwargs")  # the old name wins
+    )
+    declared = next((found for found in of_processor if found is not None), None)
+    declared = declared or declared_number(path, "max_seq_length")
+    if declared is not None:
         chosen = entry.control == "truncating" or getattr(entry, "windows", None) is not None
         fits = given <= declared if chosen else given == declared
         yield Comparison("max_tokens", given, declared, path.name, fits)

@@ -15,6 +15,7 @@ import numpy as np
 from psibench.config.encoders import FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.library_keys import refuse_unread
 from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
@@ -103,6 +104,7 @@ def load_flag_embedding(
     trusts = entry.trust_remote_code
     model = load_model(SentenceTransformer, folder, trust_remote_code=trusts, **options)
     transformer = text_transformer(model[0], entry.checkpoint)
+    refuse_unread(model[0], entry.checkpoint)
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     path = folder / HEAD

@@ -12,6 +12,7 @@ and a projection where there is none. And jina-colbert-v2 brings code for transf
 would have to run: ``architectures.flash_xlm_roberta`` reads that.
 """
 
+import logging
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ import numpy as np
 from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import USES, checkpoint_identity, read_json, read_modules
+from psibench.models.library_keys import refuse_unread
 from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
@@ -32,6 +34,8 @@ from psibench.models.weights import (
     refuse_untrusted_activations,
 )
 from psibench.tables.provenance import hash_params
+
+logger = logging.getLogger("psibench")
 
 PUNCTUATION = list(string.punctuation)
 PROJECTION = "linear.weight"
@@ -203,6 +207,13 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> dict[str, An
             f"{folder}: modules {[type(module).__name__ for module in model]}; supported: a "
             "Transformer, then Dense, Normalize, and one MultiVectorMask"
         )
+    refuse_unread(first, entry.checkpoint, lengths=False)
+    if first.document_length not in (None, entry.max_tokens):
+        logger.warning(
+            "checkpoint %r: max_tokens: the entry has %s, document_length of the checkpoint is %s: "
+            "the entry's is used",
+            entry.checkpoint, entry.max_tokens, first.document_length,
+        )  # fmt: skip
     expansion = first.query_expansion or {}
     longest = first.query_length or entry.max_tokens
     documents = (model.prompts.get(name) for name in ("document", "passage", "corpus"))

@@ -5,6 +5,7 @@ itself is called here, with the batches that psibench lays out. A checkpoint who
 with code for transformers 4 has a port of it in `psibench.models.architectures`.
 """
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,16 @@ from psibench.models import calibration
 from psibench.models.architectures import port
 from psibench.models.checkpoints import USES, read_json, read_modules
 from psibench.models.declared import TEXT_INPUT, declared_pooling, is_dense, kept_dimensions
+from psibench.models.library_keys import (
+    check_requirements,
+    refuse_for_port,
+    refuse_unknown_modules,
+    refuse_unread,
+)
 from psibench.models.tokenizing import load_tokenizer
 from psibench.models.weights import check_tokenizer, checking_weights, refuse_untrusted_activations
+
+logger = logging.getLogger("psibench")
 
 PROBE = 8  # tokens
 ROTARY = ("llama", "mistral", "qwen2", "qwen3")
@@ -24,6 +33,8 @@ ROTARY = ("llama", "mistral", "qwen2", "qwen3")
 STANDSTILL = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 1e30}
 """Rotary parameters under which no position turns anything: angles are divided by the factor, their
 cosines are 1, and their sines too small to be seen beside it in any number format."""
+TASK, OUTPUT = "feature-extraction", "token_embeddings"
+"""What a transformer module is for, and what it gives to the modules behind it."""
 PLAIN = {"path": "", "type": "sentence_transformers.base.modules.Transformer"}
 """The module of a checkpoint that lists none."""
 OWN_POOLING = ("nv-embed", "jina-v3", "jina-v4")
@@ -88,9 +99,11 @@ def load_network(
 
     refuse_untrusted_activations(folder, entry.projection)
     if entry.architecture == "auto":
+        check_requirements(folder)
         first, modules = _load_modules(entry, folder, weights)
         tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
     else:
+        refuse_for_port(folder)
         tokenizer = load_tokenizer(folder, as_stored=True)
         options = {"dtype": weights, **_attention_options(entry)}
         config = read_json(folder / "config.json")
@@ -136,9 +149,17 @@ def _load_modules(
         first = _load_module(entry, folder, module, model_kwargs=options, config_kwargs=changes)
     if hasattr(first, "auto_model"):
         check_tokenizer(first.tokenizer, place)
+        refuse_unread(first, entry.checkpoint)
     if not listed:
+        if getattr(first.tokenizer, "chat_template", None):
+            logger.warning(
+                "checkpoint %r: sentence-transformers would put each text into the tokenizer's "
+                "chat template, as modules.json does not say otherwise; texts are read as they are",
+                entry.checkpoint,
+            )
         mode = declared_pooling(folder) if is_of_kind else "mean"
         return first, [Pooling(first.get_embedding_dimension(), mode)]
+    refuse_unknown_modules(folder)
     return first, _modules_behind(entry, folder)
 
 
@@ -165,10 +186,13 @@ def text_transformer(first: Any, checkpoint: str) -> Any:
             "transformer; give a checkpoint of a transformer encoder"
         )
     text = getattr(first, "modality_config", {}).get("text", TEXT_INPUT)
-    if {key: text.get(key) for key in TEXT_INPUT} != TEXT_INPUT:
+    text = {key: text.get(key) for key in TEXT_INPUT}
+    output = getattr(first, "module_output_name", OUTPUT)
+    task = getattr(first, "transformer_task", TASK)
+    if (text, output, task) != (TEXT_INPUT, OUTPUT, TASK):
         raise InputError(
-            f"checkpoint {checkpoint!r}: texts go through its transformer by {text}; supported: "
-            f"{TEXT_INPUT}"
+            f"checkpoint {checkpoint!r}: texts go through its transformer by {text}, to "
+            f"{output!r}, for the task {task!r}; supported: {TEXT_INPUT}, {OUTPUT!r}, {TASK!r}"
         )
     return first.auto_model
 

@@ -6,6 +6,7 @@ read queries another way than documents: those that need no network for a query 
 look up a weight for each of its tokens.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,15 @@ import numpy as np
 from psibench.config.encoders import SparseModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.library_keys import refuse_unread
 from psibench.models.networks import check_positions
 from psibench.models.protocols import MODEL_VERSIONS, ROLES, Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.weights import load_model
 from psibench.store.vectors import as_rows
 from psibench.tables.provenance import hash_params
+
+logger = logging.getLogger("psibench")
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,17 @@ def load_sparse(entry: SparseModel, folder: Path, *, device: str, dtype: str) ->
         inputs = {role: first.sub_modules[role][0] for role in ROLES}
     for module in inputs.values():
         if hasattr(module, "model"):  # else a table of weights
+            refuse_unread(module, entry.checkpoint)
             check_positions(module.model, entry.checkpoint, entry.max_tokens)
+    if model.similarity_fn_name != "dot":
+        logger.warning(
+            "checkpoint %r: its similarity_fn_name is %r; inner products are used",
+            entry.checkpoint, model.similarity_fn_name,
+        )  # fmt: skip
+    named = {role: model.prompts.get(role) or "" for role in ROLES}
+    prompts = {f"{role}_prompt": text for role, text in named.items()}
+    open_ones = {key: text for key, text in prompts.items() if getattr(entry, key) is None}
+    entry = entry.model_copy(update=open_ones)
     return SparseTextEncoder(
         entry,
         model,

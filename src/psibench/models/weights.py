@@ -19,6 +19,7 @@ from psibench.models.checkpoints import (
     read_modules,
     transformer_folder,
 )
+from psibench.models.library_keys import refuse_other_tokenizer
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:
@@ -216,10 +217,11 @@ def check_files(folder: Path) -> None:
     Raises
     ------
     InputError
-        If its modules or prompts are none, or its config.json describes a network far larger than
-        its weights.
+        If its modules or prompts are none, its tokenizer is elsewhere, or its config.json describes
+        a network far larger than its weights.
     """
     declared_prompts(folder)
+    refuse_other_tokenizer(folder)
     for module in {"", *(one["path"] for one in read_modules(folder))}:
         _check_sizes(folder / module)
 
