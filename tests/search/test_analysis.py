@@ -1,5 +1,7 @@
 """How texts of a language become terms."""
 
+from unicodedata import normalize
+
 import pytest
 import Stemmer
 from bm25s.tokenization import tokenize as cut_by_bm25s
@@ -13,16 +15,82 @@ def terms(language: str, text: str) -> list[str]:
     return terms_of(bm25_tokenizer(language), [text])[0]
 
 
-@given(st.lists(st.text(), max_size=5))
-def test_english_terms_are_those_of_bm25s_with_its_stop_words_and_the_english_stemmer(texts):
-    expected = cut_by_bm25s(
+def terms_by_bm25s(texts: list[str]) -> list[list[str]]:
+    return cut_by_bm25s(
         texts,
         stopwords="english",
         stemmer=Stemmer.Stemmer("english"),
         return_ids=False,
         show_progress=False,
     )
-    assert terms_of(bm25_tokenizer("eng-Latn"), texts) == expected
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cf", "Cn", "Mn"])), max_size=5))
+def test_english_terms_of_normalised_texts_are_those_of_bm25s(texts):
+    # Without marks and format characters, which Unicode calls ignorable in part, and Hangul's
+    # fillers, letters that show nothing.
+    fillers = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
+    texts = [normalize("NFKC", text).translate(fillers) for text in texts]
+    assert terms_of(bm25_tokenizer("eng-Latn"), texts) == terms_by_bm25s(texts)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("eng-Latn", "A résumé naïve ﬁnding, ＡＢＣ"),
+        ("deu-Latn", "Äpfel und Öl für die Straße"),
+        ("vie-Latn", "tiếng Việt"),
+        ("kor-Kore", "고양이가 잔다"),
+        ("jpn-Jpan", "ガラスのｶﾞﾗｽ"),
+    ],
+)
+def test_every_unicode_form_of_a_text_has_the_same_terms(language, text, form):
+    assert terms(language, normalize(form, text)) == terms(language, normalize("NFKC", text))
+    if language == "eng-Latn":
+        assert (
+            terms(language, normalize(form, text)) == terms_by_bm25s([normalize("NFKC", text)])[0]
+        )
+
+
+@pytest.mark.parametrize(
+    "invisible",
+    ["\u00ad", "\u2060", "\ufeff", "\u200d", "\u200e", "\ufe0f", "\U000e0100"],
+    ids=[
+        "soft hyphen",
+        "word joiner",
+        "byte order mark",
+        "joiner",
+        "direction",
+        "variant",
+        "kanji",
+    ],
+)
+@pytest.mark.parametrize(
+    ("language", "before", "after"),
+    [
+        ("eng-Latn", "posi", "tional"),
+        ("deu-Latn", "Donau", "dampf"),
+        ("hin-Deva", "हिन्", "दी"),
+        ("cmn-Hans", "北", "京"),
+    ],
+)
+def test_invisible_characters_do_not_break_words(language, before, after, invisible):
+    assert terms(language, before + invisible + after) == terms(language, before + after)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "same_as"),
+    [
+        ("eng-Latn", "zero\u200bwidth", "zero width"),  # the space without width ends a word
+        ("pes-Arab", "کتاب\u200cها", "کتاب ها"),  # Persian: an ending after a non-joiner
+        ("kan-Knda", "ರಾಜ್\u200cಕುಮಾರ್", "ರಾಜ್ಕುಮಾರ್"),  # Kannada: inside a word
+        ("eng-Latn", "Widget™", "Widget TM"),  # NFKC alone makes one word of it
+        ("deu-Latn", "5㎏", "5 kg"),
+    ],
+)
+def test_spaces_without_width_and_symbols_end_words(language, text, same_as):
+    assert terms(language, text) == terms(language, same_as)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 import math
+from unicodedata import normalize
 
+import bm25s
 import numpy as np
 import pytest
+from Stemmer import Stemmer
 
 from psibench.config.models import Bm25Model
 from psibench.errors import InputError
@@ -96,3 +99,17 @@ def test_query_without_a_known_term_retrieves_nothing(query):
 def test_corpus_without_terms_is_refused(texts):
     with pytest.raises(InputError, match="no document holds a term"):
         search_bm25(entry(), texts, ["cat"], k=3)
+
+
+def test_decomposed_documents_have_the_scores_that_bm25s_gives_composed_ones():
+    texts = ["the café reopened", "a résumé was sent to the café", "other things here"]
+    retriever = bm25s.BM25(method="lucene")
+    options = {"stopwords": "english", "stemmer": Stemmer("english"), "show_progress": False}
+    retriever.index(bm25s.tokenize(texts, **options), show_progress=False)
+    asked = bm25s.tokenize(["résumé café"], **options)
+    documents, scores = retriever.retrieve(asked, k=2, show_progress=False)
+
+    decomposed = [normalize("NFD", text) for text in texts]
+    best = search_bm25(entry(), decomposed, ["résumé café"], k=2)
+    assert best.documents.tolist() == documents.tolist() == [[1, 0]]
+    assert best.scores.tolist() == scores.tolist()

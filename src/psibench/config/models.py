@@ -48,6 +48,9 @@ RUN_PLACEHOLDERS = ("benchmark", "query_lang", "corpus_lang", "domain")
 class Bm25Model(ModelBase):
     """BM25 through bm25s, with the stemmer and the stop words of the documents' language.
 
+    Texts that look the same have the same terms: they are compared in Unicode's NFKC form, without
+    soft hyphens and other invisible characters.
+
     Chinese, Japanese, Thai and other scripts without spaces are indexed as pairs of characters.
     """
 

@@ -10,7 +10,7 @@ Role = Literal["query", "document"]
 ROLES: tuple[Role, ...] = ("query", "document")
 
 MODEL_VERSIONS = {
-    "bm25s": 2,
+    "bm25s": 3,
     "colbert": 2,
     "embedding-api": 1,
     "flag-embedding": 1,

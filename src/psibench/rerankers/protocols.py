@@ -18,7 +18,7 @@ RERANKER_VERSIONS: dict[str, int] = {
     "flag-layerwise": 2,
     "mxbai": 1,
     "qwen3": 2,
-    "bm25": 1,
+    "bm25": 2,
     "bi-encoder": 1,
 }
 """Version of what each backend computes, a part of the fingerprint that scores are stored under:

@@ -1,13 +1,13 @@
 """BM25 with the terms, the index and the scores of bm25s; here is what its texts are split into.
 
-English is split exactly as bm25s does by default. Other languages are first brought to Unicode's
-NFKC form, and their combining marks (vowel signs of Hindi, say) are parts of words. Scripts
-written without spaces are indexed as overlapping pairs of characters, beside whole words of other
-scripts, as Lucene's CJK analyser does. Every document is scored, so that ties have one order.
+All texts are first brought to one Unicode form (`psibench.text.words.one_form`). English is then
+split exactly as bm25s does by default. In other languages combining marks (vowel signs of Hindi,
+say) are parts of words. Scripts written without spaces are indexed as overlapping pairs of
+characters, beside whole words of other scripts, as Lucene's CJK analyser does. Every document is
+scored, so that ties have one order.
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from psibench.errors import InputError
 from psibench.progress import Progress
 from psibench.search.ranking import BestDocuments, TopK
 from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS, language_name
+from psibench.text.words import one_form
 
 if TYPE_CHECKING:
     from bm25s.tokenization import Tokenizer
@@ -58,25 +59,20 @@ def terms_of(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[list[str]]:
 
 
 def _english_words(text: str) -> list[str]:
-    return _ENGLISH_WORD.findall(text.lower())
+    return _ENGLISH_WORD.findall(one_form(text).lower())
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(_folded(text).lower())
+    return _WORD.findall(one_form(text).lower())
 
 
 def _pairs(text: str) -> list[str]:
     """Overlapping pairs of neighbouring characters; a single one, or another word, as it is."""
     found: list[str] = []
-    for piece in _PIECE.finditer(_folded(text).lower()):
+    for piece in _PIECE.finditer(one_form(text).lower()):
         run = piece[1] or ""
         found += [run[i : i + 2] for i in range(len(run) - 1)] or [piece[0]]
     return found
-
-
-def _folded(text: str) -> str:
-    """One form for texts that look the same: composed accents, full-width letters as others."""
-    return unicodedata.normalize("NFKC", text)
 
 
 _ENGLISH_WORD = re.compile(r"\b\w\w+\b")  # bm25s' default

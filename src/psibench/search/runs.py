@@ -27,7 +27,7 @@ from psibench.tables.stage import stage
 logger = logging.getLogger("psibench")
 
 
-@stage("search_lexical", version=4)
+@stage("search_lexical", version=5)
 def run_lexical_search(
     entry: Bm25Model,
     *,

@@ -18,6 +18,8 @@ FORMAT = r"[\p{Cf}--\u200b]"  # but for the space without width
 WORD = regex.compile(rf"(?V1)[\p{{L}}\p{{N}}_](?:{LETTER}|{FORMAT}+(?={LETTER}))+")
 _CONTENT = regex.compile(r"[\p{L}\p{M}\p{Cf}]{3,}")
 _FORMAT = regex.compile(rf"(?V1){FORMAT}+")
+_INVISIBLE = regex.compile(r"(?V1)[\p{DI}--[\u200b\u200c]]|(?<!\p{Arabic})\u200c")
+_SYMBOL = regex.compile(r"\p{S}")
 
 # English words that say nothing about a topic: articles, pronouns, prepositions, conjunctions,
 # auxiliaries, and adverbs of degree, time and manner that fit in any text.
@@ -82,6 +84,23 @@ def _folded(word: str) -> str:
     if not word.isascii():
         word = _FORMAT.sub("", unicodedata.normalize("NFC", word))
     return word.lower()
+
+
+def one_form(text: str) -> str:
+    """Return the form of a text whose words are indexed, the same for texts that look the same.
+
+    Removes characters that Unicode calls default ignorable (soft hyphen, word joiner, byte order
+    mark, variation selectors, marks of direction), then applies NFKC, as Lucene's ICUFoldingFilter
+    does. Two of these characters still end a word: the space without width (U+200B), and the
+    non-joiner (U+200C) after an Arabic letter, where Persian has it before endings. A symbol that
+    NFKC turns into letters stays outside the word before it: ``Widget™`` is widget and tm.
+    """
+    if text.isascii():
+        return text
+    visible: str = _INVISIBLE.sub("", text)
+    if unicodedata.is_normalized("NFKC", visible):
+        return visible
+    return unicodedata.normalize("NFKC", _SYMBOL.sub(r" \g<0> ", visible))
 
 
 def is_content_word(word: str) -> bool:
