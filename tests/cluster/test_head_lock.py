@@ -162,3 +162,12 @@ def test_jobs_of_slurm_whose_own_snakemake_reads_the_workflow_outlive_the_head(m
     set_environment("store")
     assert "PSIBENCH_HEAD_LOCK" not in os.environ
     assert os.environ["PSIBENCH_JOBS"] == os.path.abspath("store/jobs")
+
+
+def test_a_job_imports_nothing_from_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    set_environment("store")
+    (tmp_path / "yaml.py").write_text("open('owned', 'w').close()\n")
+    job = [sys.executable, "-m", "snakemake", "--version"]  # as a job of SLURM begins
+    subprocess.run(job, cwd=tmp_path, env=os.environ, check=True, capture_output=True)
+    assert not (tmp_path / "owned").exists()

@@ -1,6 +1,7 @@
 """The GitHub action: its own step, run as a runner runs it."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -31,10 +32,19 @@ def act(tmp_path):
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PSIBENCH_ARGUMENTS": arguments,
             "GITHUB_STEP_SUMMARY": str(summary),
+            "RUNNER_TEMP": str(tmp_path / "runner"),
         }
+        (tmp_path / "runner").mkdir(exist_ok=True)
         done = subprocess.run(
-            ["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=os.environ | here, check=False
+            ["bash", "-e", "-c", step["run"]],
+            cwd=tmp_path,
+            env=os.environ | here,
+            check=False,
+            capture_output=True,
+            text=True,
         )
+        assert list((tmp_path / "runner").iterdir()) == []
+        (tmp_path / "printed").write_text(done.stdout)
         return done.returncode, summary.read_text()
 
     return run
@@ -59,6 +69,44 @@ def test_bad_input_is_told_apart_and_nothing_of_it_is_run(act, tmp_path):
     assert code == 2
     assert "psibench" in said
     assert not (tmp_path / "owned").exists()
+
+
+def test_an_unclosed_quote_is_bad_input_not_a_worse_run(act):
+    code, said = act("compare 'new.trec old.trec")
+    assert code == 2
+    assert "close every quote" in said
+
+
+@pytest.mark.parametrize("name", ["shlex", "psibench", "runpy", "secrets", "polars", "yaml"])
+def test_no_module_of_the_checkout_is_imported(act, tmp_path, name):
+    (tmp_path / f"{name}.py").write_text("open('owned', 'w').close()\n")
+    code, _ = act("show nothing.parquet")
+    assert code == 2
+    assert not (tmp_path / "owned").exists()
+
+
+def test_every_python_of_the_action_is_isolated():
+    steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    called = re.findall(r"\bpython3?\b(.{3})", "".join(one.get("run", "") for one in steps))
+    assert called
+    assert set(called) == {" -I"}
+
+
+def test_a_link_in_the_checkout_is_not_written_through(act, tmp_path):
+    (tmp_path / "kept.txt").write_text("mine")
+    (tmp_path / "psibench.txt").symlink_to(tmp_path / "kept.txt")
+    act("show nothing.parquet")
+    assert (tmp_path / "kept.txt").read_text() == "mine"
+
+
+def test_printed_texts_are_no_commands_to_the_runner_and_no_markup(act, tmp_path):
+    code, said = act("show '::error::x\n::add-mask::y' '</pre><b>'")
+    assert code == 2
+    begin, *_, end = (tmp_path / "printed").read_text().splitlines()
+    token = begin.removeprefix("::stop-commands::")
+    assert len(token) == 32
+    assert end == f"::{token}::"
+    assert "<b>" not in said
 
 
 def test_the_example_calls_what_the_action_takes():

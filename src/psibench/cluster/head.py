@@ -40,6 +40,8 @@ def set_environment(store: str | Path) -> None:
     # snakemake, which comes here.
     os.environ.pop(HEAD_VARIABLE, None)
     os.environ[FOLDER_VARIABLE] = str(Path(store).absolute() / "checkpoints")
+    # A job is `python -m snakemake`, which would import a yaml.py of the working directory.
+    os.environ["PYTHONSAFEPATH"] = "1"
     # Bars of libraries; jobs tell their progress in lines (psibench.progress).
     os.environ.setdefault("TQDM_DISABLE", "1")
 

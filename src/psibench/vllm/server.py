@@ -154,7 +154,9 @@ class VllmProcess:
                 f"{program}: no such program on PATH. Install vLLM in an environment of its own, "
                 "and name its program in `vllm.command` of the model's entry (docs/vllm.md)"
             )
-        launcher = [sys.executable, "-m", "psibench.vllm.launcher", str(os.getpid())]
+        # -P: nothing is imported from the working directory, which may hold a user's own files.
+        launcher = [sys.executable, "-P", "-m", "psibench.vllm.launcher", str(os.getpid())]
+        inherited = {name: text for name, text in os.environ.items() if name != "PYTHONSAFEPATH"}
         command = [path, *arguments]
         logger.info("vllm: starting %s; output in %s", shlex.join(command), self._log)
         try:
@@ -165,7 +167,7 @@ class VllmProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,
-                    env=os.environ | variables,
+                    env=inherited | variables,
                     start_new_session=True,
                 )
         except OSError as error:
