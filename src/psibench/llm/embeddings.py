@@ -6,7 +6,9 @@ their own.
 """
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 from psibench.models.protocols import Role
 
+logger = logging.getLogger("psibench")
+
 EVERY = "*"
 MOST_TOKENS = 10**9
 """Of one answer: beyond what any service takes at once."""
@@ -27,6 +31,10 @@ MOST_UNREADABLE = 3
 """Tries of a request whose answers cannot be used: they may be paid for."""
 MOST_VECTOR_BYTES = 1 << 19
 """As JSON: of 20,000 dimensions."""
+SPECIAL_TOKENS = 4
+"""Of a text, at most: services may leave them out of what they count."""
+LEAST_COUNTED = 0.9
+"""Share of our tokens: a service that counts fewer may have cut texts."""
 MOST_PAUSE_S = 120.0
 """Between two tries, as the `openai` client bounds Retry-After."""
 
@@ -63,7 +71,7 @@ def request_body(entry: EmbeddingApiModel, texts: Sequence[str], role: Role) -> 
 def values_at(data: Any, path: str) -> list[Any]:
     """Return all values at a path of keys with dots between; ``*`` stands for every item.
 
-    Items that all carry an ``index`` (OpenAI's, Voyage's, Jina's do) come in its order.
+    Items that each carry an ``index`` of their own, as OpenAI's do, come in its order.
 
     Raises
     ------
@@ -82,10 +90,13 @@ def values_at(data: Any, path: str) -> list[Any]:
 def _in_order(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"{type(value).__name__} is no list")
-    order = [item.get("index") for item in value if isinstance(item, dict)]
-    if sorted(map(str, order)) != sorted(map(str, range(len(value)))):
+    try:
+        order = [int(item["index"]) for item in value]
+    except (LookupError, TypeError, ValueError):
         return value
-    return sorted(value, key=lambda item: int(item["index"]))
+    if len(set(order)) < len(order):  # some servers give every item the same number
+        return value
+    return [item for _, item in sorted(zip(order, value, strict=True), key=itemgetter(0))]
 
 
 def read_vectors(data: Any, entry: EmbeddingApiModel, *, n_texts: int) -> np.ndarray:
@@ -165,6 +176,7 @@ class EmbeddingClient(Connection):
         )
         self.dim = dim
         self._entry, self._model = entry, model
+        self._counts_fewer = False
 
     async def ask(self, texts: Sequence[str], role: Role, n_tokens: int) -> np.ndarray:
         """Return the vectors of texts that have so many tokens by our count.
@@ -190,6 +202,7 @@ class EmbeddingClient(Connection):
                     "fields, or set version in its entry, so that its vectors are stored apart"
                 )
             self.dim = vectors.shape[1]
+            self._compare_counts(counted, n_tokens, len(texts))
             return vectors
 
         try:
@@ -200,3 +213,19 @@ class EmbeddingClient(Connection):
                 "What to do is in docs/embedding-apis.md; the key is that of key_env "
                 f"{entry.key_env}. All vectors so far are stored; run again to go on."
             ) from None
+
+    def _compare_counts(self, counted: int | None, n_tokens: int, n_texts: int) -> None:
+        """Warn once if the service read fewer tokens than it was sent: it may cut texts unasked."""
+        least = LEAST_COUNTED * (n_tokens - SPECIAL_TOKENS * n_texts)
+        if counted is None or self._counts_fewer or counted >= least:
+            return
+        self._counts_fewer = True
+        entry = self._entry
+        logger.warning(
+            "model %r: the service counted %s tokens of %d texts that have %s by the tokenizer %r. "
+            "Either this is not the model's tokenizer, or the service reads less than max_tokens "
+            "(%d) of a text and cuts the rest unasked: then evidence counts as given that was not "
+            "read. See what length it serves (docs/embedding-apis.md), and lower max_tokens to it",
+            self._model, f"{counted:,}", n_texts, f"{n_tokens:,}", entry.tokenizer,
+            entry.max_tokens,
+        )  # fmt: skip
