@@ -36,6 +36,21 @@ def load_tokenizer(
     return check_tokenizer(loaded, folder)
 
 
+def refuse_left_truncation(tokenizer: Any) -> None:
+    """Refuse a tokenizer that cuts the beginning of long texts: what it leaves is no beginning.
+
+    A text's visible part is recorded by its end alone, so evidence at the beginning would count as
+    given.
+    """
+    if (side := getattr(tokenizer, "truncation_side", "right")) != "right":
+        raise InputError(
+            f"tokenizer {tokenizer.name_or_path!r}: truncation_side is {side!r}, which cuts the "
+            "beginning of long texts; psibench can only record what is cut at their end. If the "
+            'model may be read from the beginning, set "truncation_side": "right" in the '
+            "tokenizer_config.json of a copy of the checkpoint and name the copy"
+        )
+
+
 def tokenize_texts(
     tokenizer: Any,
     texts: Sequence[str],
@@ -65,6 +80,7 @@ def tokenize_texts(
         "verbose": False,
     }
     if max_tokens is not None:
+        refuse_left_truncation(tokenizer)
         options |= {"truncation": True, "max_length": max_tokens}
     if overlap is not None:
         options |= {"return_overflowing_tokens": True, "stride": overlap}

@@ -10,6 +10,7 @@ from psibench.config.rerankers import CheckpointReranker, FlagEmbeddingReranker
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.dtypes import fast_dtype
+from psibench.models.tokenizing import refuse_left_truncation
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
 from psibench.tables.provenance import hash_params
 
@@ -134,6 +135,8 @@ def number_format(entry: CheckpointReranker, device: str) -> str:
 
 def encode(tokenizer: Any, *texts: list[str], **options: Any) -> list[Any]:
     """Return a fast tokenizer's encodings, which know the characters of each token."""
+    if options.get("truncation"):
+        refuse_left_truncation(tokenizer)
     found: list[Any] | None = tokenizer(*texts, verbose=False, **options).encodings
     if found is None:
         raise InputError(
