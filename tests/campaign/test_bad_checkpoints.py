@@ -6,11 +6,13 @@ import pickle
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny_architectures import save_new_type_gte
 from tiny_checkpoints import SIZES, save_bert, save_modules, save_tokenizer
-from tiny_late_checkpoints import save_bge_m3
+from tiny_late_checkpoints import save_bge_m3, save_colbert
+from tiny_sparse import save_splade
 
 from psibench.config.registry import parse_model
 from psibench.config.sections import Encoding
@@ -112,6 +114,30 @@ def test_a_word_added_beyond_the_network_s_is_told_where_a_text_has_it(tmp_path)
     encode_texts(encoder, ["w1 w2"], "document", **options)
     with pytest.raises(InputError, match="a token that the model has no vector for, 64 perhaps"):
         encode_texts(encoder, ["w1 <image>"], "document", **options)
+
+
+@pytest.mark.parametrize(
+    ("save", "fields"),
+    [
+        (save_bert, {}),
+        (save_splade, {"backend": "sparse-encoder"}),
+        (save_bge_m3, {"backend": "flag-embedding"}),
+        (save_colbert, {"backend": "colbert"}),
+    ],
+)
+def test_a_pad_token_outside_the_network_changes_no_vector(tmp_path, save, fields):
+    folder = save(tmp_path / "m")
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"pad_token": "<pad-of-mine>"}))
+    encoder = load_encoder(parse_model(PLAIN | fields | {"checkpoint": str(folder)}), device="cpu")
+    items = encoder.tokenize(["w1", "w2 w3 w4"], "document")
+    windows, content = (
+        [getattr(item, name)[0] for item in items] for name in ("windows", "content")
+    )
+    together = encoder.forward(windows, content)  # the first is padded
+    for n, found in enumerate(together):
+        (alone,) = encoder.forward(windows[n : n + 1], content[n : n + 1])
+        np.testing.assert_allclose(found, alone, atol=1e-5)
 
 
 def test_weights_that_are_cut_short(tmp_path):

@@ -208,6 +208,15 @@ def test_a_network_that_lacks_weights_or_is_smaller_than_they_are_is_refused(tmp
         load(kind, checkpoint=str(tmp_path))
 
 
+@pytest.mark.parametrize("pad", ["<pad-of-mine>", None])
+def test_a_classifier_whose_texts_cannot_be_padded_is_refused(tmp_path, load, pad):
+    path = tiny.save_bert(tmp_path) / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"pad_token": pad}))
+    for kind in ("bert", "flag"):
+        with pytest.raises(InputError, match=f"the pad token of its tokenizer is {pad!r}, number"):
+            load(kind, checkpoint=str(tmp_path))
+
+
 def test_more_tokens_than_positions_are_refused(load):
     with pytest.raises(InputError, match="max_tokens 513 is more than its 512 positions"):
         load("bert", max_tokens=513)

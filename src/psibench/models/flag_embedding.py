@@ -18,7 +18,7 @@ from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.library_keys import refuse_unread
 from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
-from psibench.models.tokenizing import pad_windows, tokenize_texts
+from psibench.models.tokenizing import pad_windows, padding_id, tokenize_texts
 from psibench.models.weights import load_model, read_pickled, set_weights
 from psibench.tables.hashing import hash_file
 from psibench.tables.provenance import hash_params
@@ -76,7 +76,8 @@ class FlagEmbeddingEncoder:
         import torch
         from torch.nn.functional import normalize
 
-        inputs = pad_windows(windows, pad_id=self.tokenizer.pad_token_id or 0, device=self.device)
+        pad_id = padding_id(self.tokenizer, self.transformer)
+        inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
         reduced = self.dtype != self.weights
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):

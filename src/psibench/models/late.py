@@ -27,7 +27,7 @@ from psibench.models.checkpoints import USES, checkpoint_identity, read_json, re
 from psibench.models.library_keys import refuse_unread
 from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
-from psibench.models.tokenizing import load_tokenizer, pad_windows, tokenize_texts
+from psibench.models.tokenizing import load_tokenizer, pad_windows, padding_id, tokenize_texts
 from psibench.models.weights import (
     load_model,
     read_tensors,
@@ -127,8 +127,7 @@ class ColbertEncoder:
         import torch
         from torch.nn.functional import normalize
 
-        # No token attends to the padding, whatever it is.
-        pad_id = int(self.tokenizer.pad_token_id or 0)
+        pad_id = padding_id(self.tokenizer, self.transformer)
         inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
         ids = inputs["input_ids"]
         inputs["attention_mask"][ids < 0] = 0

@@ -20,7 +20,7 @@ from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.library_keys import refuse_unread
 from psibench.models.networks import check_positions
 from psibench.models.protocols import MODEL_VERSIONS, ROLES, Role, TokenizedText
-from psibench.models.tokenizing import pad_windows, tokenize_texts
+from psibench.models.tokenizing import pad_windows, padding_id, tokenize_texts
 from psibench.models.weights import load_model
 from psibench.store.vectors import as_rows
 from psibench.tables.provenance import hash_params
@@ -109,7 +109,8 @@ class SparseTextEncoder:
         import torch
         from sentence_transformers.util import select_max_active_dims
 
-        pad_id = self.inputs[role].tokenizer.pad_token_id or 0
+        module = self.inputs[role]
+        pad_id = padding_id(module.tokenizer, getattr(module, "model", None))
         features = pad_windows(windows, pad_id=pad_id, device=self.device)
         with (
             torch.inference_mode(),

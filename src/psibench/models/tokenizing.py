@@ -203,6 +203,24 @@ def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
     return replace(item, content=(members,))
 
 
+def padding_id(tokenizer: Any, network: Any) -> int:
+    """Return the token that rows of a batch are filled up with, behind their texts.
+
+    No token attends to it, so any token with an input embedding does: the tokenizer's own where it
+    has one, else the first of the vocabulary.
+    """
+    named = tokenizer.pad_token_id
+    return named if named is not None and named < n_input_embeddings(network, named + 1) else 0
+
+
+def n_input_embeddings(network: Any, unknown: int) -> int:
+    """Return how many tokens a network has input embeddings for; ``unknown`` if it does not say."""
+    try:
+        return len(network.get_input_embeddings().weight)
+    except (AttributeError, NotImplementedError):
+        return unknown
+
+
 def pad_rows(rows: Sequence[np.ndarray], value: int = 0, *, side: str = "right") -> Any:
     """Return (n_rows, longest) int64, rows filled up with ``value``."""
     import torch

@@ -19,6 +19,7 @@ from psibench.models.tokenizing import (
     head_and_tail,
     in_chunks,
     pad_windows,
+    padding_id,
     pool_behind_prompt,
     tokenize_texts,
     tokens_to_append,
@@ -168,7 +169,7 @@ class TransformerEncoder:
         from torch.nn.functional import normalize
 
         by_token = self.entry.scoring == "maxsim"
-        pad_id = self.model.tokenizer.pad_token_id or 0
+        pad_id = padding_id(self.model.tokenizer, self.model.transformer)
         inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
         pooled = inputs["attention_mask"]
         length = pooled.shape[1]

@@ -26,7 +26,7 @@ from psibench.models.architectures import port
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
 from psibench.models.networks import check_positions
-from psibench.models.tokenizing import load_tokenizer, pad_rows
+from psibench.models.tokenizing import load_tokenizer, n_input_embeddings, pad_rows
 from psibench.models.weights import load_model
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
@@ -55,6 +55,7 @@ def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointS
     dtype = number_format(entry, device)
     load = _load_library if getattr(entry, "architecture", "auto") == "auto" else _load_ported
     network, tokenizer, run = load(checkpoint_folder(entry), entry)
+    _check_padding(tokenizer, getattr(network, "transformers_model", network), entry.checkpoint)
     network.to(device).eval()
     if dtype != "float32":
         network.to(getattr(torch, dtype) if is_flag else torch.float32)
@@ -83,6 +84,19 @@ def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointS
         if compiled is not None:
             return replace(scorer, logits=partial(logits, run=compiled))
     return scorer
+
+
+def _check_padding(tokenizer: Any, network: Any, checkpoint: str) -> None:
+    """Raise InputError if batches cannot be padded: a network may look for its pad token."""
+    number = tokenizer.pad_token_id
+    size = n_input_embeddings(network, 1 + (number or 0))
+    if number is None or number >= size:
+        raise InputError(
+            f"checkpoint {checkpoint!r}: the pad token of its tokenizer is "
+            f"{tokenizer.pad_token!r}, number {number}, and the network has vectors for {size:,} "
+            "tokens, numbered from 0: texts of different lengths would not fit one batch. Save the "
+            "tokenizer with a pad token that the network knows"
+        )
 
 
 def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
