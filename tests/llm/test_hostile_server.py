@@ -1,14 +1,15 @@
 """Servers that lie, stall, redirect or refuse for good: each is one failed try, in plain words."""
 
+import asyncio
 import json
 import time
 
 import pytest
-from llm_helpers import COMPLETION, ScriptedServer, ask, items, settings, stored
+from llm_helpers import COMPLETION, ScriptedServer, ask, ask_client, items, settings, stored
 
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
-from psibench.llm.client import call_of
+from psibench.llm.client import OpenAIChatClient, call_of
 from psibench.llm.limits import Budget
 from psibench.llm.request import Sampling
 from psibench.llm.sections import Price
@@ -19,6 +20,67 @@ LIES = [
     {"prompt_tokens": 3, "completion_tokens": [1]},
     *(["prompt_tokens", 3], "3", None),
 ]
+
+
+JSON = b"Content-Type: application/json"
+
+
+def ask_raw(folder, status, *headers):
+    """Ask a server for one item whose replies have this status and these headers."""
+    body = json.dumps(COMPLETION).encode()
+    head = [b"HTTP/1.1 " + status, *headers, b"Content-Length: %d" % len(body)]
+    reply = b"\r\n".join([*head, b"Connection: close", b"", body])
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(reply)
+        await writer.drain()
+        writer.close()
+
+    async def run():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        chosen = settings(max_tries=2)
+        async with server:
+            client = OpenAIChatClient(chosen, base_url=url)
+            return await ask_client(client, items(1), chosen, folder)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "X-Served-In: Zürich".encode(),
+        "X-Served-In: Zürich".encode("latin-1"),
+        b"Set-Cookie: \xff=\x80",
+        b"Content-Type: application/json; charset=\xff",
+        b"Content-Encoding: \xff",
+    ],
+    ids=ascii,
+)
+def test_bytes_of_a_header_that_are_not_ascii_end_nothing(tmp_path, header):
+    run = ask_raw(tmp_path, b"200 OK", JSON, header)
+    assert (run.error, run.statuses) == (None, {"ok": 1})
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "reason", "words"),
+    [
+        (b"400 Bad", b"X-Request-Id: \xe9", "http_400", "model"),
+        (b"429 Slow", b"Retry-After: \xe9", "http_429", "model"),
+        (b"503 Gone", b"Retry-After: Fri, 99 Foo 9999 \xff", "http_503", "model"),
+        (b"301 Moved", b"Location: http://[bad/\xff", "http_301", "redirects to another address"),
+        (b"302 Moved", "Location: http://zürich.example/".encode(), "http_302", "zürich.example"),
+        ("200 Größe".encode("latin-1"), JSON, "connection", "status line that cannot be read"),
+    ],
+)
+def test_odd_bytes_in_the_head_of_an_error_leave_its_reason(
+    tmp_path, status, header, reason, words
+):
+    (outcome,) = ask_raw(tmp_path, status, header).outcomes
+    assert (outcome.status, outcome.reason) == ("failed", reason)
+    assert words in outcome.text
 
 
 def completion(**changes) -> str:

@@ -248,7 +248,11 @@ def open_client(
             return await around(lambda: self.send_and_read(request, **options))
 
         async def send_and_read(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-            response = await super().send(request, **(options | {"stream": True}))
+            try:
+                response = await super().send(request, **(options | {"stream": True}))
+            except UnicodeError as error:  # of a reason phrase, which the transport encodes
+                words = f"a status line that cannot be read ({error})"
+                raise httpx2.RemoteProtocolError(words, request=request) from None
             content = bytearray()
             async with contextlib.aclosing(response.aiter_bytes()) as parts:
                 async for part in parts:
@@ -299,10 +303,10 @@ def _whole(response: "httpx2.Response", content: bytearray) -> "httpx2.Response"
     """Return a response whose content was read and unpacked."""
     import httpx2
 
-    packed = ("content-encoding", "content-length", "transfer-encoding")
+    packed = (b"content-encoding", b"content-length", b"transfer-encoding")
     found = httpx2.Response(
         response.status_code,
-        headers=[pair for pair in response.headers.multi_items() if pair[0].lower() not in packed],
+        headers=[pair for pair in response.headers.raw if pair[0].lower() not in packed],
         content=bytes(content),
         request=response.request,
         extensions=response.extensions,
@@ -360,11 +364,18 @@ def status_failure(
     message = body.get("message") or body.get("detail") or otherwise
     words = server_words(message, secret)
     if 300 <= status < 400:
-        host = urlsplit(location).hostname or "another address"
+        host = server_words(_host(location) or "another address", secret)
         words = f"the server redirects to {host}; name that in the config if you trust it. {words}"
     if code in ("content_filter", "content_policy_violation"):
         return TryFailedError("content_filter", words, verdict="reject")
     return TryFailedError(f"http_{status}", words, verdict=verdict_of(status, code))
+
+
+def _host(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
 
 
 def verdict_of(status: int, code: str | None) -> Verdict:
