@@ -290,6 +290,49 @@ def test_msmarcos_relevant_passage_is_looked_for_in_the_relevant_documents(tmp_p
     assert alone.qrels.rows() == built.qrels.rows()
 
 
+# --- Evidence that stands several times in its document
+
+CONTENTS = "Contents: zinc lowers fever in mice. Iron rusts."
+
+
+@pytest.mark.parametrize("layout", ["quotes", "climate-fever", "msmarco", "scifact"])
+@pytest.mark.parametrize("is_twice", [True, False])
+def test_evidence_that_stands_twice_has_no_place(tmp_path, layout, is_twice):
+    # A contents list and the end of the document: neither place is known to be meant.
+    text = f"{CONTENTS if is_twice else ''} Filler. {FIRST}".strip()
+    path = write_beir(
+        tmp_path / "b",
+        {"4983": ("Zinc", text), "17": ("", "Iron is heavy.")},
+        {"1": "zinc lowers fever", "2": "is iron heavy"},
+        [("1", "4983", 1), ("2", "17", 1)],
+    )
+    both = [("1", "4983", "Zinc", FIRST), ("2", "17", "17", "Iron is heavy.")]
+    records = {
+        "quotes": [{"query_id": q, "document_id": d, "quotes": t} for q, d, _, t in both],
+        "climate-fever": [
+            {
+                "claim_id": q,
+                "evidences": [{"article": name, "evidence": t, "evidence_label": "SUPPORTS"}],
+            }
+            for q, _, name, t in both
+        ],
+        "msmarco": [{"query-id": q, "corpus-id": f"P{q}", "score": 1} for q, *_ in both],
+        "scifact": [
+            {"id": q, "evidence_doc_id": d, "evidence_sentences": [0]} for q, d, *_ in both
+        ],
+    }
+    documents = {
+        "msmarco": [{"_id": f"P{q}", "text": t} for q, _, _, t in both],
+        "scifact": [{"doc_id": d, "abstract": [t]} for _, d, _, t in both],
+    }
+    given = {"layout": layout, "source": files(jsonl(tmp_path / "e.jsonl", *records[layout]))}
+    if layout in documents:
+        given["documents"] = files(jsonl(tmp_path / "d.jsonl", *documents[layout]))
+    located = found(build(path, given))
+    assert located["2"] == ("17", "Iron is heavy.")
+    assert located["1"] == (("4983", "unknown", "ambiguous") if is_twice else ("4983", FIRST))
+
+
 # --- The hub
 
 MTEB_CARD = """---

@@ -49,6 +49,14 @@ def test_evidence_first_and_last_are_two_queries_on_one_article(tmp_path):
     assert built.qrels.rows() == [(*row, 1) for row in built.queries["_id", "pos_corpus_id"].rows()]
 
 
+def test_evidence_that_stands_twice_has_a_class_and_no_span(tmp_path):
+    built = build(tmp_path, record(second=f"{EVIDENCE} {REST} {EVIDENCE}"))
+    assert built.queries.select("pos_char_span", "target_position").rows() == [
+        ([0, 14], "beginning"),
+        (None, "end"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("subset", "asked"),
     [("brevity_bias", "2"), ("answer_importance", "1")],

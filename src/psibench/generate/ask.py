@@ -502,7 +502,7 @@ def ask(
         )
 
 
-@stage("gather", version=3)
+@stage("gather", version=4)
 def gather_task(
     *,
     made: Mapping[str, Any],

@@ -156,7 +156,7 @@ def run_build(
 # Stages ``assemble`` and ``subset``
 
 
-@stage("assemble", version=4)
+@stage("assemble", version=5)
 def run_assemble(
     *,
     documents: TablePath,

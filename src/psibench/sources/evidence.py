@@ -20,7 +20,13 @@ from psibench.config.sources import RecordSource
 from psibench.errors import InputError
 from psibench.sources.checks import require_id
 from psibench.sources.records import source_records
-from psibench.text.locate import locate_sentences, unescape_brackets
+from psibench.text.locate import (
+    QUOTE_AMBIGUOUS,
+    Located,
+    locate_quote,
+    locate_sentences,
+    unescape_brackets,
+)
 
 Layout = Literal["scifact", "fever", "hotpotqa", "climate-fever", "msmarco", "quotes"]
 
@@ -72,13 +78,23 @@ class Annotation:
     sentences: tuple[str, ...] = ()
     is_passage: bool = False
 
-    def locate(self, text: str) -> list[tuple[int, int]]:
-        """Find the evidence in the document's text: [start, end) in order, neighbours as one."""
-        places = locate_sentences(text, self.sentences)
-        found = [places[number] for number in set(self.numbers) if number < len(places)]
-        found += [locate_sentences(text, [quote])[0] for quote in dict.fromkeys(self.quotes)]
+    def locate(self, text: str) -> list[tuple[int, int]] | None:
+        """Find the evidence in the document's text: [start, end) in order, neighbours as one.
+
+        None if a piece of it stands at several places: which one is meant is not known.
+        """
+        found: list[Located] = []
+        quotes = dict.fromkeys(self.quotes)
+        if self.is_passage:
+            quotes |= dict.fromkeys(self.sentences)
+        else:
+            places = locate_sentences(text, self.sentences)
+            found = [places[number] for number in set(self.numbers) if number < len(places)]
+        found += [locate_quote(text, quote, letters_only=True) for quote in quotes]
+        if any(one.reason == QUOTE_AMBIGUOUS for one in found):
+            return None
         joined: list[tuple[int, int]] = []
-        for start, end in sorted(place for place in found if place is not None):
+        for start, end in sorted(one.span for one in found if one.span is not None):
             if joined and not any(char.isalnum() for char in text[joined[-1][1] : start]):
                 joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
             else:

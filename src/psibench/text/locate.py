@@ -1,14 +1,19 @@
 """Where a quoted passage stands in a text, if it stands there exactly once.
 
 Language models copy with small changes around the words: line breaks become spaces, quotation
-marks and ellipses are put around. A quote is therefore looked for in four forms, from the strict
-to the tolerant; the first form that is found at all decides. PosIR (section 2.2) locates its
-reference spans likewise and drops what is not found, or found more than once.
+marks and ellipses are put around. White space is therefore compared as if each run were one space,
+and marks around a quote are cut off where it is not found with them. PosIR (section 2.2) locates
+its reference spans likewise and drops what is not found, or found more than once.
+
+Every search for a quotation goes through `locate_quote`, or, for the numbered sentences of a
+document, through `locate_sentences`: no path takes the first of several places.
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from unicodedata import normalize
 
 import regex
@@ -39,29 +44,30 @@ class Located:
     reason: str = ""
 
 
-def locate_quote(text: str, quote: str) -> Located:
+def locate_quote(text: str, quote: str, *, letters_only: bool = False) -> Located:
     """Find the one place of a text at which a quote stands, or say why there is none.
 
-    Looked for in turn, until a form is found: the quote; the quote with any run of white space
-    for any other; both again without the quotation marks and ellipses (``...``, ``…``, ``[...]``)
-    at its ends. White space around the quote never counts. Between words, white space is needed
-    where the quote has it and allowed nowhere else; beside a character of a script written
-    without spaces (Chinese, Japanese, full-width forms), it is ignored altogether. Case,
-    spelling and marks inside the quote are compared exactly. A quote of nothing but white space,
-    quotation marks and ellipses is empty.
+    Looked for is the quote; if it is not there, the quote without the quotation marks and ellipses
+    (``...``, ``…``, ``[...]``) at its ends. Any run of white space stands for any other: a second
+    match that differs by a line break is a second place. White space around the quote never counts.
+    Between words, white space is needed where the quote has it and allowed nowhere else; beside a
+    character of a script written without spaces (Chinese, Japanese, full-width forms), it is
+    ignored altogether. Case, spelling and marks inside the quote are compared exactly. A quote of
+    nothing but white space, quotation marks and ellipses is empty.
+
+    With ``letters_only`` the quote is of another edition of the text, and is compared as by
+    `locate_sentences`.
 
     Two matches that overlap are two. The time is linear in the lengths of text and quote.
     """
+    if letters_only:
+        return _Letters(text).locate(quote)
     plain = quote.strip()
     bare = _without_marks(plain)
     if not bare:
         return Located(None, EMPTY_QUOTE)
-    folded: tuple[str, list[int]] | None = None
+    evened, sources = _fold(text)
     for form in dict.fromkeys((plain, bare)):
-        starts = _two_places(text, form)
-        if starts:
-            return _only([(start, start + len(form)) for start in starts])
-        evened, sources = folded = folded or _fold(text)
         wanted, _ = _fold(form)
         starts = _two_places(evened, wanted)
         if starts:
@@ -132,37 +138,69 @@ def unescape_brackets(text: str) -> str:
     return _ESCAPED.sub(lambda found: PENN_BRACKETS[found[0]], text)
 
 
-def locate_sentences(text: str, sentences: Sequence[str]) -> list[tuple[int, int] | None]:
+def locate_sentences(text: str, sentences: Sequence[str]) -> list[Located]:
     """Find the sentences of a document, one after the other, in another edition of its text.
 
     Editions differ in white space, in marks and how they are written (``-LRB-`` for a bracket), in
     case and in how accents are encoded: letters and digits are compared alone, without these. Each
-    sentence is looked for behind the one before it, so that one that is there twice is found where
-    it belongs.
+    sentence is looked for behind the one before it. A place is certain where it follows the
+    sentence before without a letter between (the first: at the start of the text), or where the
+    text has no more such places from there on than the document has such sentences; else it is
+    ambiguous.
 
-    Returns [start, end) in characters of ``text`` of each sentence, with the marks that its last
-    word carries; None for one that is not there or has neither letter nor digit.
+    A span is [start, end) in characters of ``text``, with the marks that its last word carries.
     """
-    bare, sources = _letters(text)
-    found: list[tuple[int, int] | None] = []
+    letters = _Letters(text)
+    wanted = [_letters(unescape_brackets(sentence))[0] for sentence in sentences]
+    left = Counter(wanted)
+    found: list[Located] = []
     behind = 0
-    for sentence in sentences:
-        wanted, _ = _letters(unescape_brackets(sentence))
-        at = bare.find(wanted, behind) if wanted else -1
-        while at >= 0 and not (
-            _is_word_edge(text, sources[at])
-            and _is_word_edge(text, sources[at + len(wanted) - 1] + 1)
-        ):
-            at = bare.find(wanted, at + 1)
-        if at < 0:
-            found.append(None)
-            continue
-        behind = at + len(wanted)
-        end = sources[behind - 1] + 1
-        while end < len(text) and not (text[end].isspace() or text[end].isalnum()):
-            end += 1
-        found.append((sources[at], end))
+    for one in wanted:
+        n_same = left[one]
+        left[one] -= 1
+        places = letters.places(one, behind)
+        at = next(places, None)
+        if at is None:
+            found.append(Located(None, QUOTE_NOT_FOUND if one else EMPTY_QUOTE))
+        elif at != behind and 1 + len(list(islice(places, n_same))) > n_same:
+            found.append(Located(None, QUOTE_AMBIGUOUS))
+        else:
+            found.append(Located(letters.span(at, len(one))))
+            behind = at + len(one)
     return found
+
+
+class _Letters:
+    """The letters and digits of a text, and whole words found in them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.bare, self.sources = _letters(text)
+
+    def locate(self, quote: str) -> Located:
+        """Find the one place of a quote."""
+        wanted, _ = _letters(unescape_brackets(quote))
+        starts = list(islice(self.places(wanted, 0), 2))
+        if not starts:
+            return Located(None, QUOTE_NOT_FOUND if wanted else EMPTY_QUOTE)
+        return _only([self.span(start, len(wanted)) for start in starts])
+
+    def places(self, wanted: str, behind: int) -> Iterator[int]:
+        """Yield where letters stand as whole words, from ``behind`` on; both in letters."""
+        at = self.bare.find(wanted, behind) if wanted else -1
+        while at >= 0:
+            if _is_word_edge(self.text, self.sources[at]) and _is_word_edge(
+                self.text, self.sources[at + len(wanted) - 1] + 1
+            ):
+                yield at
+            at = self.bare.find(wanted, at + 1)
+
+    def span(self, at: int, length: int) -> tuple[int, int]:
+        """Return the characters of some letters, with the marks behind them."""
+        end = self.sources[at + length - 1] + 1
+        while end < len(self.text) and not (self.text[end].isspace() or self.text[end].isalnum()):
+            end += 1
+        return self.sources[at], end
 
 
 def _is_word_edge(text: str, place: int) -> bool:

@@ -42,7 +42,9 @@ STAGE = "beir"
 TEXT_FILES = (".jsonl", ".jsonl.gz", ".parquet")
 QRELS_FILES = (".tsv", ".jsonl", ".parquet")
 NOT_ANNOTATED, ELSEWHERE, NOT_FOUND = "not_annotated", "not_in_positive", "not_found"
-"""Why evidence has no place: none is annotated, none in a relevant document, its words are not."""
+AMBIGUOUS = "ambiguous"
+"""Why evidence has no place: none is annotated, none in a relevant document, its words are not, or
+they stand there several times."""
 
 
 class Beir(Loader):
@@ -182,9 +184,10 @@ def _place(
         names = {one: (page_key(one), page_key(known[one].title)) for one in positives}
         named = [one for one in positives if annotation.document in names[one]][:1]
         for found in positives if annotation.is_passage else named:
-            if places := annotation.locate(known[found].text):
+            places = annotation.locate(known[found].text)
+            if places:
                 return found, [place + known[found].start for place in places[0]], None, None
-            reason = NOT_FOUND
+            reason = AMBIGUOUS if places is None or reason == AMBIGUOUS else NOT_FOUND
         reason = ELSEWHERE if reason == NOT_ANNOTATED else reason
     return positives[0], None, UNKNOWN, reason
 

@@ -24,6 +24,7 @@ from psibench.sources.checks import require_columns, require_text
 from psibench.sources.records import place_of, source_records
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
+from psibench.text.locate import locate_quote
 
 STAGE = "colder"
 FIRST, SECOND = "document_1", "document_2"
@@ -89,8 +90,7 @@ class Colder(Loader):
         for pair in pairs:
             for name, place in ASKED[self.subset].items():
                 text = pair.texts[name]
-                start = text.find(pair.evidence) if pair.evidence else -1
-                span = None if start < 0 else [start, start + len(pair.evidence)]
+                span = locate_quote(text, pair.evidence).span
                 known = place if place or span else UNKNOWN
                 asked = f"{pair.id}-{name[-1]}"
                 rows.append((asked, pair.texts["query"], documents[text][0], span, known))
