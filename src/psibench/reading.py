@@ -21,6 +21,8 @@ MAGIC = (
     (b"PAR1", "a Parquet file"),
     (b"PK\x03\x04", "a zip archive or office document"),
     (b"\x1f\x8b", "gzip data"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
 )
 
 _shown = reprlib.Repr()

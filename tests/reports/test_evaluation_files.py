@@ -1,10 +1,17 @@
 """Runs, qrels and queries as other programs write them; README.md names the reports."""
 
+import json
+
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from psibench.cli import main
+from psibench.errors import InputError
+from psibench.formats.beir import read_qrels, read_queries
 from psibench.formats.checks import spelling_doubts
+from psibench.formats.runs import read_run
 
 PAIR = {"query_id": pl.String, "doc_id": pl.String}
 
@@ -54,3 +61,70 @@ def test_score_warns_of_ids_that_lost_their_leading_zeros(tmp_path, capsys):
     )
     assert code == 0
     assert "query 'q1' has '12', the qrels have '0012'" in capsys.readouterr().err
+
+
+SPANS = [[0, 10], [30, 40]]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.int32()),
+        pa.large_list(pa.uint16()),
+        pa.list_(pa.int64(), 2),
+        pa.list_view(pa.int64()),
+        pa.list_(pa.float64()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("ids", [pa.string(), pa.large_string(), pa.string_view(), "dictionary"])
+def test_spans_and_ids_are_read_from_every_type_that_parquet_writers_use(tmp_path, kind, ids):
+    names = pa.array(["q1", "q2"])
+    names = names.dictionary_encode() if ids == "dictionary" else names.cast(ids)
+    table = {"_id": names, "pos_char_span": pa.array(SPANS, kind), "pos_char_length": [50, 50]}
+    pq.write_table(pa.table(table), tmp_path / "q.parquet")
+    found = read_queries(tmp_path / "q.parquet")
+    assert found.select("_id", "pos_char_span").rows() == [("q1", [0, 10]), ("q2", [30, 40])]
+
+
+RUN_LINE = {"query_id": "q1", "doc_id": 9007199254740993, "score": 2, "text": "a\u2028b\x85c"}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n"])
+def test_marks_and_separators_of_other_programs_change_no_record(tmp_path, start, end):
+    """A byte order mark, CRLF, blank lines; U+2028 and U+0085 inside a text; ids above 2^53."""
+    lines = [json.dumps(RUN_LINE | {"score": n}, ensure_ascii=False) for n in (2, 1)]
+    lines[1] = lines[1].replace("740993", "740992")
+    path = tmp_path / "run.jsonl"
+    path.write_bytes((start + end.join(lines) + end).encode())
+    assert read_run(path).frame.rows() == [
+        ("q1", "9007199254740993", 2.0),
+        ("q1", "9007199254740992", 1.0),
+    ]
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_bytes(
+        (start.strip("\n") + f"query-id\tcorpus-id\tscore{end}q1\td1\t1{end}").encode()
+    )
+    assert read_qrels(qrels).rows() == [("q1", "d1", 1)]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"query_id": "q1", "doc_id": "d1", "score": 1},', "line 1: not JSON"),
+        ('[{"query_id": "q1", "doc_id": "d1", "score": 1}]', "not a JSON object but list"),
+        ('{"query_id": "q1", "doc_id": "d1", "score": 1, "score": 2}', "'score' occurs twice"),
+        ('{"query_id": "q1", "doc_id": 12.0, "score": 1}', "doc_id is 12.0; expected an id"),
+        ('{"query_id": "q1", "doc_id": "d\\ud800", "score": 1}', "half of a surrogate pair"),
+        (b"q1\0", "found binary data"),
+        ('{"query_id": "q1"}'.encode("utf-16"), "found UTF-16 text, expected a text file in UTF-8"),
+        ('{"query_id": "caf\xe9"}'.encode("latin1"), "line 1: not UTF-8 text"),
+    ],
+    ids=lambda value: None if isinstance(value, bytes) else value[:40],
+)
+def test_a_run_that_no_reader_can_be_sure_of_is_refused_in_its_line(tmp_path, content, said):
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match=said.replace("[", r"\[")):
+        read_run(path)

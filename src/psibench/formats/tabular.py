@@ -73,13 +73,21 @@ def read_parquet(
             raise InputError(f"{path}: columns that occur twice: {', '.join(twice)}")
         table = file.read(columns=wanted).select(wanted)
         table.validate(full=True)
-        bare = table.replace_schema_metadata(None)  # which may hold anything
+        columns = [_without_views(column) for column in table.columns]
+        bare = pa.table(
+            columns, names=table.column_names
+        )  # without metadata, which may be anything
         return pl.DataFrame(pl.from_arrow(bare)).rename(names)
     except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
         said = " ".join(str(error).split())  # of several lines, if a page is damaged
         raise InputError(
             f"{path}: not a readable Parquet file, maybe truncated ({said})"
         ) from error
+
+
+def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Return a column with lists in place of Arrow's list views, which polars does not read."""
+    return pa.array(column.to_pylist()) if "list_view" in str(column.type) else column
 
 
 TABLE_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}

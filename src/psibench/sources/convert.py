@@ -94,7 +94,7 @@ def read_html(path: Path) -> str:
     """
     data = read_bytes(path, expected="an HTML page")
     if kind := binary_kind(data):
-        raise InputError(f"{path}: found {kind}, expected an HTML page")
+        raise InputError(f"{path}: found {kind}, expected an HTML page; save it in UTF-8")
     return _markdown(data, path)
 
 
