@@ -101,6 +101,29 @@ def test_a_checkpoint_folder_is_read_at_the_length_that_it_names(tmp_path, capsy
     assert "Never embedded: 75.0% of 40 tokens" in capsys.readouterr().out
 
 
+def test_without_vectors_no_weights_are_needed_for_the_same_rows(tmp_path):
+    checkpoint, out = tmp_path / "copy", tmp_path / "out"
+    shutil.copytree(resolve_checkpoint("embedded:all-MiniLM-L6-v2"), checkpoint)
+    (tmp_path / "in").mkdir()
+    corpus = write_corpus(tmp_path / "in", "folder")
+    (checkpoint / "model.safetensors").unlink()
+    assert audit(corpus, "--n", "0", "--out", str(out), model=str(checkpoint)) == 0
+    rows = read_table(out / "document_reading.parquet", DOCUMENT_READING).sort("document_id")
+    found = rows.select("document_id", "read_chars", "n_tokens", "read_tokens").rows()
+    assert found == [("long", LAST_WORD_READ, 300, 254), ("short", 18, 3, 3)]
+    assert audit(corpus, "--n", "2", model=str(checkpoint)) == 2  # these need vectors
+
+
+def test_positions_are_checked_without_weights(tmp_path, capsys):
+    checkpoint = tmp_path / "copy"
+    shutil.copytree(resolve_checkpoint("embedded:all-MiniLM-L6-v2"), checkpoint)
+    (checkpoint / "model.safetensors").unlink()
+    (tmp_path / "in").mkdir()
+    corpus = write_corpus(tmp_path / "in", "folder")
+    assert audit(corpus, "--n", "0", "--max-tokens", "513", model=str(checkpoint)) == 2
+    assert "max_tokens 513 is more than its 512 positions" in capsys.readouterr().err
+
+
 def test_what_an_embedding_api_is_not_sent_is_counted_without_asking_it(tmp_path, monkeypatch):
     entry = EmbeddingApiModel(
         backend="embedding-api",

@@ -1,4 +1,5 @@
 import re
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from psibench.cli import main
+from psibench.models.checkpoints import resolve_checkpoint
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import QRELS, QUERIES
 
@@ -95,6 +97,37 @@ def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, c
         "      minilm-first-128 is given 128 tokens: it will not see 29% of the text, the end of "
         "25% of the documents",
     ]
+
+
+@pytest.mark.parametrize("prompt", ["", "word " * 10])
+def test_a_config_says_what_an_embedding_api_is_not_sent(tmp_path, capsys, prompt):
+    (tmp_path / "texts").mkdir()
+    for number in range(4):
+        text = "word " * (100 if number else 300) + str(number)
+        (tmp_path / "texts" / f"{number}.txt").write_text(text)
+    (tmp_path / "nw").mkdir()
+    tokenizer = tmp_path / "nw" / "tokenizer.json"
+    shutil.copy(Path(resolve_checkpoint("embedded:all-MiniLM-L6-v2")) / tokenizer.name, tokenizer)
+    api = {"backend": "embedding-api", "url": "http://127.0.0.1:9/v1", "model": "m"}
+    api |= {"max_tokens": 128, "document_prompt": prompt}
+    source = {"kind": "files", "paths": [str(tmp_path / "texts")]}
+    config = {
+        "benchmarks": {"f": {"recipe": "known_item", "source": source}},
+        "models": ["here", "elsewhere"],
+        "registry": {
+            "here": api | {"tokenizer": str(tokenizer)},
+            "elsewhere": api | {"tokenizer": "owner/name"},
+        },
+    }
+    assert main(["check", str(write_config(tmp_path, config))]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    # 301 + 3 x 101 tokens; 126 are sent beside [CLS] and [SEP], 116 with a prompt of ten:
+    # 175 (185) of 604 are not.
+    not_seen = f"{31 if prompt else 29}% of the text, the end of 25% of the documents"
+    assert f"tokens ({tokenizer}): median 101, nine in ten below 242, at most 301" in lines
+    assert f"here is sent 128 tokens: it will not see {not_seen}" in lines
+    why = "its tokenizer owner/name is not on this machine; it is downloaded to run"
+    assert f"elsewhere is sent 128 tokens ({why}): it will not see about {not_seen}" in lines
 
 
 def test_what_searches_for_others_is_told_with_the_text_that_it_will_not_see(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Embedding services: bodies, texts, requests, budget and faults, against a real server."""
 
 import asyncio
+import hashlib
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tiny_checkpoints import save_tokenizer
 from transformers import AutoTokenizer
 
 from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.encode.api import service_revision
 from psibench.encode.api_texts import (
     load_api_texts,
     tokenizer_identity,
@@ -28,6 +30,7 @@ from psibench.llm.embeddings import (
 from psibench.llm.ledger import EmbeddingCall, Ledger
 from psibench.llm.standin.rules import word_vector
 from psibench.llm.usage import Usage
+from psibench.plan.plan import downloads_of
 
 KEY = "pa-0123456789abcdefghijklmnop"
 VOYAGE = {
@@ -50,6 +53,30 @@ def _no_long_waits(monkeypatch):
     monkeypatch.setattr(asking, "CHECK_EVERY_S", 0.02)
     monkeypatch.setattr(asking, "GRACE_S", 0.3)
     monkeypatch.setenv("EMBEDDING_KEY", KEY)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "nw/tokenizer.json"])
+def test_a_tokenizer_json_by_itself_reads_as_its_folder(tmp_path, monkeypatch, name):
+    folder = (tmp_path / name).parent
+    folder.mkdir(exist_ok=True)
+    save_tokenizer(folder)
+    monkeypatch.chdir(tmp_path)
+    alone = load_api_texts(entry_of(tokenizer=name), model="m")
+    whole = load_api_texts(entry_of(tokenizer=str(folder)), model="m")
+    assert alone.identity == whole.identity
+    texts = [" ".join(f"w{n}" for n in range(40)), "w1"]
+    ends = [
+        [item.visible_char_end for item in one.tokenize(texts, "document")]
+        for one in (alone, whole)
+    ]
+    assert ends[0] == ends[1]
+    assert downloads_of(entry_of(tokenizer=name)) == []  # nothing to fetch
+    digest = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+    assert service_revision("m", entry_of(tokenizer=name)) == {
+        "model:m": f"embed-1, tokenizer sha256:{digest}"
+    }
+    with pytest.raises(InputError, match=r"tokenizer 'other/x\.json': no such file"):
+        downloads_of(entry_of(tokenizer="other/x.json"))
 
 
 def entry_of(**fields) -> EmbeddingApiModel:

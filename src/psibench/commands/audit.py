@@ -15,10 +15,11 @@ from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.models import EncoderModel
 from psibench.config.sections import Encoding
-from psibench.encode.job import open_encoder, revisions_of
+from psibench.encode.job import revisions_of
 from psibench.errors import InputError
-from psibench.models.checkpoints import EMBEDDED_PREFIX, checkpoint_folder
-from psibench.models.counting import token_counter
+from psibench.models.checkpoints import EMBEDDED_PREFIX
+from psibench.models.counting import counter_of, token_counter
+from psibench.models.load import load_tokens_only
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.reading import (
     DOCUMENT_READING,
@@ -125,15 +126,22 @@ def audit(
         count = token_counter(entry.tokenizer)
     else:
         assert isinstance(entry, EncoderModel)
-        reader = encoder.encoder if encoder else open_encoder(entry, Encoding())[0]
+        reader = encoder.encoder if encoder else load_tokens_only(entry)
         name = entry.checkpoint
         embedded = name.startswith(EMBEDDED_PREFIX)
-        count = token_counter(name if embedded else str(checkpoint_folder(entry)))
+        count = token_counter(name) if embedded else counter_of(_tokenizer_of(reader))
     rows = read_corpus(reader.tokenize, count, documents, model=model)
     if encoder is not None:
         chosen = sample_ids(documents["_id"].to_list(), args.n, SEED)
         rows = with_cosines(rows, documents.filter(pl.col("_id").is_in(list(chosen))), encoder)
     return rows, why
+
+
+def _tokenizer_of(reader: Any) -> Any:
+    """Return the tokenizer of an encoder for documents."""
+    if hasattr(reader, "inputs"):  # a learned sparse one
+        return reader.inputs["document"].tokenizer
+    return getattr(reader, "tokenizer", None) or reader.model.tokenizer
 
 
 # --- What is said ---------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import polars as pl
 
 from psibench.all_tables import ALL_TABLES
 from psibench.commands.base import config_file, read_configs
+from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import Windows
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError, refuse
@@ -34,7 +35,7 @@ from psibench.metrics.query_scores import (
     document_numbers,
     evidence_positions,
 )
-from psibench.models.checkpoints import local_folder
+from psibench.models.checkpoints import local_folder, tokenizer_file
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
 from psibench.sources.checks import refuse_repeated
@@ -295,7 +296,7 @@ def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, read: str) -> Ite
     from psibench.models.counting import load_tokenizer
 
     some = texts.gather_every(-(-len(texts) // SAMPLED)).to_list()
-    counts: dict[str, tuple[np.ndarray, int]] = {}
+    counts, tokenizers = dict[str, np.ndarray](), dict[str, Any]()
     searching = [
         one for model in plan.config.models for one in plan.component_models(model, benchmark)
     ]
@@ -303,22 +304,30 @@ def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, read: str) -> Ite
     searching += [negatives.recall.model] if negatives is not None else []
     for model in dict.fromkeys(searching):
         entry = plan.models[model]
-        limit, checkpoint = getattr(entry, "max_tokens", None), getattr(entry, "checkpoint", None)
+        is_service = isinstance(entry, EmbeddingApiModel)
+        checkpoint = getattr(entry, "tokenizer" if is_service else "checkpoint", None)
+        limit = getattr(entry, "max_tokens", None)
         if limit is None or checkpoint is None:
             continue
         if model in plan.config.trained:  # not trained yet: it reads as its base does
             checkpoint = plan.config.trained[model].settings.checkpoint
-        is_local = local_folder(checkpoint) is not None
+        is_file = is_service and tokenizer_file(checkpoint) is not None
+        is_local = is_file or local_folder(checkpoint) is not None
         counted_by = checkpoint if is_local else EMBEDDED
-        if counted_by not in counts:
-            tokenizer = load_tokenizer(counted_by, option="checkpoint")
-            ids = tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]
-            n_tokens = np.array([len(one) for one in ids])
-            counts[counted_by] = n_tokens, tokenizer.num_special_tokens_to_add()
-            yield f"tokens ({counted_by}): {_spread(n_tokens)}"
-        tokens, n_special = counts[counted_by]
-        beyond = (tokens - (limit - n_special)).clip(0)
+        if counted_by not in tokenizers:
+            option = f"model {model!r}: {'tokenizer' if is_service else 'checkpoint'}"
+            tokenizers[counted_by] = load_tokenizer(counted_by, option=option)
+            counts[counted_by] = _count(tokenizers[counted_by], some)
+            yield f"tokens ({counted_by}): {_spread(counts[counted_by])}"
+        tokens, tokenizer = counts[counted_by], tokenizers[counted_by]
+        prompt = getattr(entry, "document_prompt", None) or ""
+        taken = tokenizer.num_special_tokens_to_add() + int(_count(tokenizer, [prompt])[0])
+        beyond = (tokens - (limit - taken)).clip(0)
         about = "" if is_local else "about "
+        what = "is sent" if is_service else "is given"
+        why = ""
+        if is_service and not is_local:
+            why = f" (its tokenizer {checkpoint} is not on this machine; it is downloaded to run)"
         windows: Windows | None = getattr(entry, "windows", None)
         if windows is not None and windows.keep == "head-and-tail":
             yield f"{model} reads the first and the last {windows.tokens:,} tokens of a document"
@@ -326,10 +335,15 @@ def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, read: str) -> Ite
             yield f"{model} reads all of the text in windows"
         else:
             yield (
-                f"{model} is given {limit:,} tokens: it will not see {about}"
+                f"{model} {what} {limit:,} tokens{why}: it will not see {about}"
                 f"{beyond.sum() / max(tokens.sum(), 1):.0%} of the text, the end of "
                 f"{(beyond > 0).mean():.0%} of the {read}"
             )
+
+
+def _count(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
+    ids = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+    return np.array([len(one) for one in ids])
 
 
 def _spread(numbers: np.ndarray) -> str:

@@ -37,7 +37,8 @@ class EmbeddingApiModel(ModelBase):
     """Longest text that the model reads; longer ones are cut here, so that what is visible is
     known."""
     tokenizer: str
-    """Checkpoint with the model's tokenizer: it cuts texts and counts tokens."""
+    """Checkpoint with the model's tokenizer, or its tokenizer.json: it cuts texts and counts
+    tokens."""
     texts_per_request: int = Field(default=128, ge=1)
     tokens_per_request: int = Field(default=100_000, ge=1)
     """Tokens of the texts of a request; a longer text makes one of its own."""

@@ -97,6 +97,22 @@ def local_folder(checkpoint: str) -> Path | None:
     return None
 
 
+def tokenizer_file(name: str) -> Path | None:
+    """Return the tokenizer.json that a setting of a tokenizer names by itself; None for others.
+
+    Raises
+    ------
+    InputError
+        If there is no such file.
+    """
+    if not name.endswith(".json"):
+        return None
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise MissingError(f"tokenizer {name!r}: no such file (relative to {os.getcwd()})")
+    return path
+
+
 def run_offline() -> None:
     """Let nothing in this process ask the hub, if checkpoints come from manifests.
 
@@ -178,6 +194,8 @@ def checkpoint_identity(checkpoint: str, revision: str | None, *, part: Part = "
     part
         What of it is read: the commit is that of the download which ``resolve_checkpoint`` finds.
     """
+    if part == "tokenizer" and (file := tokenizer_file(checkpoint)) is not None:
+        return hash_file(file)
     folder = local_folder(checkpoint)
     if folder is None:
         manifest = None if is_commit(revision) else find_manifest(checkpoint, revision, part)

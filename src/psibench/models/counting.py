@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.models.checkpoints import EMBEDDED_PREFIX, resolve_checkpoint
+from psibench.models.checkpoints import (
+    EMBEDDED_PREFIX,
+    resolve_checkpoint,
+    tokenizer_file,
+)
 from psibench.models.weights import check_tokenizer
 from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
@@ -24,8 +28,8 @@ def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        if name.endswith(".json") and Path(name).is_file():
-            return PreTrainedTokenizerFast(tokenizer_file=name)
+        if (file := tokenizer_file(name)) is not None:
+            return PreTrainedTokenizerFast(tokenizer_file=str(file))
         path = resolve_checkpoint(name, part="tokenizer")
         return check_tokenizer(AutoTokenizer.from_pretrained(path), Path(path))
     except Exception as error:  # the tokenizers library raises nothing narrower
@@ -50,7 +54,11 @@ def token_counter(name: str) -> TokenCounter:
         return count_whitespace_tokens
     if name.startswith(EMBEDDED_PREFIX):
         return _embedded_counter(name)
-    tokenizer = load_tokenizer(name, option="length_tokenizer", also=f", or {WORDS}")
+    return counter_of(load_tokenizer(name, option="length_tokenizer", also=f", or {WORDS}"))
+
+
+def counter_of(tokenizer: Any) -> TokenCounter:
+    """Return texts -> (n_texts,) int32 token counts by a tokenizer, special tokens left out."""
 
     def count(texts: list[str]) -> list[int]:
         found = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]

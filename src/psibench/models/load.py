@@ -11,8 +11,14 @@ from psibench.config.models import (
     StaticModel,
 )
 from psibench.errors import InputError
-from psibench.models.checkpoints import checkpoint_folder, loading
+from psibench.models.checkpoints import (
+    checkpoint_folder,
+    loading,
+    refuse_code_of_elsewhere,
+    resolve_checkpoint,
+)
 from psibench.models.declared import warn_of_departures, with_declared_prompts
+from psibench.models.downloads import download_settings
 from psibench.models.protocols import ROLES, Encoder
 
 SAMPLE = "a"
@@ -43,6 +49,31 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
         _run_once(encoder)
     warn_of_departures(entry, folder)
     return encoder
+
+
+def load_tokens_only(entry: EncoderModel) -> Encoder:
+    """Load an encoder whose ``tokenize`` is wanted only.
+
+    Of the backend sentence-transformers no weights are read, nor fetched from the hub; others are
+    loaded whole.
+
+    Raises
+    ------
+    InputError
+        As ``load_encoder``.
+    """
+    if not isinstance(entry, SentenceTransformerModel):
+        return load_encoder(entry, device="cpu")
+    from psibench.models.transformer import load_tokens
+
+    with loading(entry):
+        folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
+        if not folder.is_dir():
+            folder = download_settings(entry.checkpoint, entry.revision)
+        refuse_code_of_elsewhere(entry, folder)
+        found = with_declared_prompts(entry, folder)
+        assert isinstance(found, SentenceTransformerModel)
+        return load_tokens(found, folder)
 
 
 def _run_once(encoder: Encoder) -> None:

@@ -23,7 +23,12 @@ from psibench.models.library_keys import (
     refuse_unread,
 )
 from psibench.models.tokenizing import load_tokenizer
-from psibench.models.weights import check_tokenizer, checking_weights, refuse_untrusted_activations
+from psibench.models.weights import (
+    check_tokenizer,
+    checking_weights,
+    refuse_untrusted_activations,
+    without_weights,
+)
 
 logger = logging.getLogger("psibench")
 
@@ -124,7 +129,7 @@ def load_network(
         weights,
         # Calibration has to know which tokens are a text's.
         needs_mask=entry.calibrate is not None or not is_causal(transformer),
-        masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
+        masks_prompt=_masks_prompt(entry),
         dimensions=kept_dimensions(entry, folder),
     )
 
@@ -147,9 +152,7 @@ def _load_modules(
     options = {"dtype": weights, **_attention_options(entry)}
     with checking_weights(folder):
         first = _load_module(entry, folder, module, model_kwargs=options, config_kwargs=changes)
-    if hasattr(first, "auto_model"):
-        check_tokenizer(first.tokenizer, place)
-        refuse_unread(first, entry.checkpoint)
+    _check_first(entry, first, place)
     if not listed:
         if getattr(first.tokenizer, "chat_template", None):
             logger.warning(
@@ -161,6 +164,38 @@ def _load_modules(
         return first, [Pooling(first.get_embedding_dimension(), mode)]
     refuse_unknown_modules(folder)
     return first, _modules_behind(entry, folder)
+
+
+def load_without_weights(entry: SentenceTransformerModel, folder: Path) -> Network:
+    """Load what tokenizes a checkpoint's texts; its network cannot run.
+
+    Raises InputError as ``load_network``, of what is wrong with the weights nothing.
+    """
+    if entry.architecture == "auto":
+        listed = read_modules(folder) if is_dense(read_json(folder / USES)) else []
+        module = listed[0] if listed else PLAIN
+        with without_weights(folder):
+            first = _load_module(entry, folder, module)
+        _check_first(entry, first, folder / module["path"])
+        tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
+    else:
+        refuse_for_port(folder)
+        tokenizer, transformer = load_tokenizer(folder, as_stored=True), None
+    return Network(tokenizer, transformer, modules=None, masks_prompt=_masks_prompt(entry))
+
+
+def _masks_prompt(entry: SentenceTransformerModel) -> bool:
+    return entry.architecture == "nv-embed" and entry.pooling == "checkpoint"
+
+
+def _check_first(entry: SentenceTransformerModel, first: Any, place: Path) -> None:
+    """Refuse a transformer module whose tokenizer is another's, or whose texts are read otherwise.
+
+    Raises InputError.
+    """
+    if hasattr(first, "auto_model"):
+        check_tokenizer(first.tokenizer, place)
+        refuse_unread(first, entry.checkpoint)
 
 
 def _load_module(

@@ -12,7 +12,13 @@ from psibench.errors import InputError
 from psibench.models.calibration import calibrate_network
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.compiled import Compiled, compile_network
-from psibench.models.networks import Network, check_positions, load_network, weights_format
+from psibench.models.networks import (
+    Network,
+    check_positions,
+    load_network,
+    load_without_weights,
+    weights_format,
+)
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import (
     append_tokens,
@@ -252,6 +258,19 @@ def load_transformer(
     encoder = TransformerEncoder(entry, network, device, dtype, identity, appended)
     _check_dimensions(encoder)
     return replace(encoder, compiled=_compile(encoder))
+
+
+def load_tokens(entry: SentenceTransformerModel, folder: Path) -> TransformerEncoder:
+    """Load an encoder that tokenizes only, without the checkpoint's weights.
+
+    Raises InputError as ``load_transformer``, of what is wrong with the weights nothing.
+    """
+    network = load_without_weights(entry, folder)
+    if network.transformer is not None:
+        check_positions(network.transformer, entry.checkpoint, entry.max_tokens)
+    appended = tokens_to_append(entry, network.tokenizer)
+    identity = checkpoint_identity(entry.checkpoint, entry.revision)
+    return TransformerEncoder(entry, network, "cpu", "float32", identity, appended)
 
 
 def _check_dimensions(encoder: TransformerEncoder) -> None:

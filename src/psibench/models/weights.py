@@ -186,6 +186,30 @@ def checking_weights(folder: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def without_weights(folder: Path) -> Iterator[None]:
+    """Let sentence-transformers make networks without reading weights: such a network cannot run.
+
+    Raises InputError as ``check_files``.
+    """
+    from unittest import mock
+
+    import torch
+    from sentence_transformers.base.modules import Transformer
+
+    def empty(_self: Any, _path: str, _task: str, config: Any, *_: Any, **kwargs: Any) -> Any:
+        from transformers import AutoModel
+
+        with torch.device("meta"):
+            return AutoModel.from_config(
+                config, trust_remote_code=kwargs.get("trust_remote_code", False)
+            )
+
+    check_files(folder)
+    with quiet(), mock.patch.object(Transformer, "_load_model", empty):
+        yield
+
+
 def refuse_untrusted_activations(folder: Path, projection: str | None = None) -> None:
     """Refuse dense layers whose function sentence-transformers would replace by another one.
 

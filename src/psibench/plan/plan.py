@@ -35,7 +35,7 @@ from psibench.generate.benchmarks import (
     view_id,
 )
 from psibench.llm.sections import LlmSettings, Price, load_prices
-from psibench.models.checkpoints import local_folder
+from psibench.models.checkpoints import local_folder, tokenizer_file
 from psibench.models.manifests import Part, manifest_name
 from psibench.models.run_files import check_run_files
 from psibench.plan.benchmarks import (
@@ -577,7 +577,7 @@ def downloads_of(read: ModelBase | RerankerBase | str) -> list[Download]:
             return downloads_of(read.tokenizer)
         case EncoderModel() | CheckpointReranker():
             found = Download(read.checkpoint, read.revision)
-        case str() if read != WORDS:
+        case str() if read != WORDS and tokenizer_file(read) is None:
             found = Download(read, part="tokenizer")
         case _:
             return []
