@@ -7,8 +7,14 @@ import pytest
 from embedding_standin import EmbeddingServer, EmbeddingStandIn
 
 from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.secrets import Secret
+from psibench.llm.answer import judge
+from psibench.llm.client import read_answer
+from psibench.llm.connection import TryFailedError
 from psibench.llm.embeddings import EmbeddingClient, read_vectors
 from psibench.llm.ledger import Ledger
+from psibench.llm.replies import MalformedReplyError, parse_reply
+from psibench.llm.request import ResponseSchema
 
 
 def entry_of(url: str = "http://127.0.0.1:9/v1/embeddings") -> EmbeddingApiModel:
@@ -63,3 +69,100 @@ def test_a_server_that_counts_fewer_tokens_than_it_was_sent_is_reported(
     assert len(told) == warns
     if warns:
         assert "of 1 texts that have 8,102 by the tokenizer" in told[0]
+
+
+TEXT_FIELD = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+TEXT = ResponseSchema("text", TEXT_FIELD, "text")
+
+
+def judged(content, finish_reason, **message):
+    """Judge the reply of a chat completion whose value is plain text, as of a translation."""
+    choice = {"message": {"content": content} | message, "finish_reason": finish_reason}
+    data = {"model": "m", "choices": [choice], "usage": None}
+    return judge(read_answer(data, "m", "text", "key", Secret("")), TEXT)
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "status"),
+    [
+        ("stop", "ok"),
+        (None, "ok"),  # OpenAI and Azure at times
+        ("eos_token", "ok"),
+        ("COMPLETE", "ok"),
+        ("length", "truncated"),
+        ("max_tokens", "truncated"),  # Anthropic's word behind a gateway
+        ("model_length", "truncated"),  # Mistral's
+        ("MAX_TOKENS", "truncated"),  # Gemini's
+        ("content_filter", "filtered"),
+        ("SAFETY", "filtered"),
+        ("sensitive", "filtered"),
+        ("error", "malformed"),  # OpenRouter's, when the provider breaks off
+        ("abort", "malformed"),  # vLLM's and SGLang's
+        ("insufficient_system_resource", "malformed"),  # DeepSeek's
+    ],
+)
+def test_a_part_of_a_reply_never_counts_as_the_whole(finish_reason, status):
+    found = judged("Der Anfang einer", finish_reason)
+    assert found[0] == status
+    assert found[2] == ({"text": "Der Anfang einer"} if status == "ok" else None)
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "expected"),
+    [
+        (None, {}, ("malformed", "empty_reply")),
+        ("", {"reasoning_content": "I think"}, ("malformed", "empty_reply")),
+        (None, {"refusal": "I cannot"}, ("refused", "marked_as_refusal")),
+    ],
+)
+def test_a_completion_without_content_is_an_outcome_with_a_reason(content, message, expected):
+    assert judged(content, "stop", **message)[:2] == expected
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"error": {"message": "rate limited", "code": 429}},  # with status 200
+        {"choices": None},
+        {"choices": []},
+        {"choices": [{"finish_reason": "stop"}]},
+    ],
+    ids=str,
+)
+def test_a_body_without_a_choice_is_a_failed_try(data):
+    with pytest.raises(TryFailedError, match="no_choices"):
+        read_answer(data, "m", "text", "key", Secret(""))
+
+
+GRADE = {
+    "type": "object",
+    "properties": {"grade": {"type": "integer", "minimum": 0, "maximum": 3}},
+    "required": ["grade"],
+}
+
+
+@pytest.mark.parametrize(
+    "grade", ['"4/5"', "8", "98989", "true", "2.5", "NaN", "null", '"two"', "-1"]
+)
+@pytest.mark.parametrize("form", ["json", "integer"])
+def test_a_grade_off_the_scale_is_no_grade(grade, form):
+    text = f'{{"grade": {grade}}}' if form == "json" else f"Score: {grade}"
+    with pytest.raises(MalformedReplyError):
+        parse_reply(text, GRADE, form)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"text": "Hello, it looks like ... , but not',  # a lost end
+        '{"text": "sent a message to the "dictator", waiting"}',
+        '{"text": "one", "more',
+    ],
+)
+def test_a_repair_that_loses_words_is_not_taken(text):
+    """json_repair ends the text at the comma or the inner quote."""
+    try:
+        found = parse_reply(text, TEXT_FIELD)["text"]
+    except MalformedReplyError:
+        return
+    assert all(word in found for word in text.split('"text": "')[1].strip('"}').split())

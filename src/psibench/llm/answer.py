@@ -23,6 +23,17 @@ CONTEXT_FULL = "context_window_full"
 """Reason of a truncated reply that another sample will not mend: prompt and reply have no room."""
 LIMIT_IN_THOUGHTS = "output_limit_reached_in_thoughts"
 """Reason of a reply that was truncated before its thoughts ended."""
+FILTERED = frozenset(
+    {"content_filter", "content_filtered", "safety", "recitation", "blocklist", "sensitive"}
+    | {"prohibited_content", "spii", "guardrail_intervened"}
+)
+CUT = frozenset({"length", "max_tokens", "max_output_tokens", "max_length", "model_length"})
+BROKEN_OFF = frozenset(
+    {"error", "abort", "aborted", "cancelled", "canceled", "network_error"}
+    | {"insufficient_system_resource"}
+)
+"""Finish reasons in lower case, OpenAI's and those that other servers and gateways pass on: of a
+filter, of a bound of tokens, and of a server that gave up. The text is then a part of a reply."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +100,14 @@ def judge(
     Pure, so that a better parser needs no new request. A reply that was cut off before ``limit``,
     the bound of its tokens that was sent, was cut off by the model's context window.
     """
-    if answer.finish_reason == "content_filter":
+    ending = answer.finish_reason.lower()
+    if ending in FILTERED:
         return "filtered", "content_filter", None
     if answer.refusal:
         return "refused", "marked_as_refusal", None
-    if answer.finish_reason == "length":
+    if ending in BROKEN_OFF:
+        return "malformed", "broken_off", None
+    if ending in CUT:
         has_room = limit is not None and 0 < answer.usage.output_tokens < limit
         reason = (
             LIMIT_IN_THOUGHTS if _is_thoughts_alone(answer, response) else "output_limit_reached"
