@@ -28,7 +28,6 @@ from psibench.llm.tasks import (
     LlmTask,
     LlmTaskSection,
     TaskItem,
-    flow_of,
     refusal,
     shard_documents,
     shard_names,
@@ -36,7 +35,7 @@ from psibench.llm.tasks import (
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, FLOW, LLM_USAGE, OUTCOMES, VERDICTS
 from psibench.tables.derived import derived
-from psibench.tables.dropped import Flow, dropped_frame, flow_frame
+from psibench.tables.dropped import Flow, dropped_frame, flow_frame, flow_of
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 TEMPLATE = """---
