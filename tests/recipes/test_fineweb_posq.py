@@ -1,6 +1,7 @@
 """The two tasks of FineWeb-PosQ, asked of the stand-in's rules in process, and their drops."""
 
 import polars as pl
+import pytest
 from answered_tasks import documents
 from answered_tasks import gather as gather_checked
 
@@ -133,3 +134,21 @@ def test_a_chunk_over_two_thirds_has_both_positions_and_no_target_under_myopic()
     assert myopic.drop("target_position", "positions").equals(
         posq.drop("target_position", "positions")
     )
+
+
+def test_questions_of_overlapping_chunks_have_their_chunk_as_span():
+    # 24 of 48 words, 12 shared: chunks of words 0-23, 12-35 and 24-47
+    section = {"chunk_words": 24, "chunk_overlap": 12}
+    summaries = pl.DataFrame({"_id": ["d0"], "summary": ["In short."]})
+    tables = TABLES | {"summarise": summaries}
+    items = list(GENERATE_QUESTIONS.items(tables, questions_section(**section)))
+    asked = [reply((f"Where is {k}?", "x"), item=item.id) for k, item in enumerate(items)]
+    rows = gather(*asked, **section).rows
+    spans = rows["pos_char_span"].to_list()
+    assert [WORDS[start:end].split()[0] for start, end in spans] == ["word0", "word12", "word24"]
+    assert [WORDS[start:end] for start, end in spans] == [item.values["chunk"] for item in items]
+
+
+def test_an_overlap_of_a_whole_chunk_is_refused():
+    with pytest.raises(ValueError, match="chunk_overlap 16 is not below chunk_words 16"):
+        questions_section(chunk_overlap=16)

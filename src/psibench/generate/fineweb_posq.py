@@ -66,9 +66,26 @@ class GenerateQuestions(LlmTaskSection):
     """Questions asked for per chunk."""
     chunk_words: int = Field(default=256, ge=16)
     """Longest chunk, words (PosQ, section 3.2: 256)."""
+    chunk_overlap: int = Field(default=0, ge=0)
+    """Words that a chunk shares with the one before. 0: chunks end where the text breaks, between
+    paragraphs at best. Above: windows of exactly `chunk_words` words. PosQ does not say; 128 fits
+    its counts (docs/papers.md)."""
     tagging: Literal["posq", "myopic"] = "posq"
     """posq: every chunk has one position. myopic: a chunk that overlaps two thirds has both;
     scheme `thirds` counts its questions once, `thirds-every-tag` at both, as Myopic's Table 1."""
+
+    @model_validator(mode="after")
+    def _chunks_move_on(self) -> "GenerateQuestions":
+        if self.chunk_overlap >= self.chunk_words:
+            raise ValueError(
+                f"chunk_overlap {self.chunk_overlap} is not below chunk_words {self.chunk_words}: "
+                "each chunk has to begin after the one before"
+            )
+        return self
+
+    def chunks(self, text: str) -> list[Span]:
+        """Return the chunks of a document: (start, end) in order, characters."""
+        return split_chunks(text, chunk_words=self.chunk_words, overlap=self.chunk_overlap)
 
 
 class FinewebPosq(GeneratedBenchmark):
@@ -117,7 +134,7 @@ def question_items(tables: Tables, section: GenerateQuestions) -> Iterator[TaskI
         if doc_id not in summaries:
             continue
         given = {"summary": summaries[doc_id], "n_questions": section.n_questions}
-        spans = split_chunks(text, chunk_words=section.chunk_words)
+        spans = section.chunks(text)
         for number, (start, end) in enumerate(spans):
             tag = tag_posq(start, end, len(text))
             yield TaskItem(f"{doc_id}-c{number}", doc_id, {"chunk": text[start:end], **given}, tag)
@@ -143,7 +160,7 @@ def gather_questions(
     n_used = 0
     for doc_id, of_document in groupby(replies, key=lambda reply: reply.doc_id):
         text = texts[doc_id]
-        spans = split_chunks(text, chunk_words=section.chunk_words)
+        spans = section.chunks(text)
         asked: dict[str, str] = {}
         for reply in of_document:
             number = int(reply.item_id.removeprefix(f"{doc_id}-c"))

@@ -280,7 +280,8 @@ def writing(
     words = (sample.edges[0] + sample.edges[-1]) / 2  # of a document of middle length
     if sample.unit != "words":
         words *= tokens_per_unit(sample.unit, section.language) / TOKENS_PER_WORD
-    n_chunks = max(1, math.ceil(words / questions.chunk_words))
+    overlap = questions.chunk_overlap
+    n_chunks = max(1, math.ceil((words - overlap) / (questions.chunk_words - overlap)))
     summary = min(SUMMARY_SHARE * document, section.summarise.max_words * TOKENS_PER_WORD)
     replies = questions.n_questions * reply["generate_questions"]
     return {

@@ -4,6 +4,7 @@ Also which third a span of characters lies in. Lengths and offsets are 0-based i
 Python ``str``; ends are exclusive.
 """
 
+import re
 from functools import cache
 from typing import Any, Literal
 
@@ -80,17 +81,26 @@ SEPARATORS = (r"\n\n", r"\n", " ", r"\s")
 """Where a chunk may end, the best place first; never inside a word."""
 
 
-def split_chunks(text: str, *, chunk_words: int) -> list[tuple[int, int]]:
-    """Split a text into consecutive chunks of at most ``chunk_words`` words: (start, end) in order.
+def split_chunks(text: str, *, chunk_words: int, overlap: int = 0) -> list[tuple[int, int]]:
+    """Split a text into chunks of at most ``chunk_words`` words: (start, end) in order.
 
-    The cuts are those of LangChain's ``RecursiveCharacterTextSplitter`` without overlap (PosQ,
-    section 3.2): between paragraphs where that suffices, else between lines, else between words.
+    With an ``overlap``, a number of words below ``chunk_words``, every chunk but the last one has
+    exactly ``chunk_words`` words, and each begins ``overlap`` words before the end of the one
+    before it; the last one ends with the text.
+
+    Without, the cuts are those of LangChain's ``RecursiveCharacterTextSplitter`` (PosQ, section
+    3.2): between paragraphs where that suffices, else between lines, else between words.
     Words are split at runs of white space. The count on one space that sizes passages would not
-    do: it counts a space that opens a piece as one more word.
+    do: it counts a space that opens a piece as one more word. Chunks do not overlap, and only white
+    space lies between them.
 
-    Chunks do not overlap, neither start nor end with white space, and only white space lies between
-    them. A blank text has none.
+    No chunk starts or ends with white space. A blank text has none.
     """
+    if overlap:  # the splitter's own start indices are wrong where words are counted
+        words = [word.span() for word in re.finditer(r"\S+", text)]
+        first = range(0, max(1, len(words) - overlap), chunk_words - overlap)
+        parts = (words[k : k + chunk_words] for k in first)
+        return [(part[0][0], part[-1][1]) for part in parts if part]
     spans = []
     for piece in _splitter(chunk_words).create_documents([text]):
         found, chunk = piece.page_content, piece.page_content.strip()
