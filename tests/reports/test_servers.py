@@ -111,7 +111,7 @@ def test_a_part_of_a_reply_never_counts_as_the_whole(finish_reason, status):
     ("content", "message", "expected"),
     [
         (None, {}, ("malformed", "empty_reply")),
-        ("", {"reasoning_content": "I think"}, ("malformed", "empty_reply")),
+        ("", {"reasoning_content": "I think"}, ("malformed", "thoughts_alone")),
         (None, {"refusal": "I cannot"}, ("refused", "marked_as_refusal")),
     ],
 )
