@@ -81,7 +81,9 @@ def test_models_are_one_of_each_kind_and_what_they_rest_on(folder, monkeypatch):
         "embedded-minilm-maxsim-for-bge-reranker-v2-m3",
         *("minilm-first-128", "minilm-static"),
     ]
-    assert models[ours].description == "all-MiniLM-L6-v2 in place of nv-embed-v2"
+    assert models[ours].description == "all-minilm-l6-v2 in place of nv-embed-v2"
+    reranker = models["embedded-minilm-maxsim-for-bge-reranker-v2-m3"]
+    assert reranker.description == "embedded-minilm-maxsim in place of bge-reranker-v2-m3"
     assert models[ours].query_prompt == load_registry()["nv-embed-v2"].query_prompt
     assert models["all-minilm-l6-v2-for-colbertv2.0"].scoring == "maxsim"
     assert config.search.first_stage == ours

@@ -410,7 +410,9 @@ class _Small:
         of_llms = _replacements(llms, {*plan.llms}, [one for one in llms if one in STAND_INS])
         of_models = _model_replacements(entries, of_rerankers)
 
-        raw["registry"] = {name: _dense(name, entry) for name, entry in entries.items()}
+        raw["registry"] = {name: _dense(entry) for name, entry in entries.items()}
+        for name, by in of_models.items():
+            raw["registry"][name]["description"] = f"{by} in place of {name}"
         raw["rerankers"] = _entries(rerankers, of_rerankers)
         raw["llms"] = _entries(llms, of_llms)
         models, others, asked = map(_ids, (of_models, of_rerankers, of_llms))
@@ -508,7 +510,7 @@ def _is_replaced(entry: Model) -> bool:
     return is_hosted or getattr(entry, "checkpoint", EMBEDDED) != EMBEDDED
 
 
-def _dense(name: str, entry: Model) -> dict[str, Any]:
+def _dense(entry: Model) -> dict[str, Any]:
     """Return the entry of a model at small size."""
     dumped = entry.model_dump(mode="json", exclude_unset=True)
     if not _is_replaced(entry):
@@ -521,7 +523,6 @@ def _dense(name: str, entry: Model) -> dict[str, Any]:
         "max_tokens": min(getattr(entry, "max_tokens", None) or 256, 256),
         "parameters_m": 22.7,
         "licence": "Apache-2.0",
-        "description": f"all-MiniLM-L6-v2 in place of {name}",
         **kind,
         **{key: dumped[key] for key in kept if dumped.get(key) is not None},
     }
