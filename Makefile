@@ -133,8 +133,11 @@ schema: setup
 bench: setup-bench
 	@python tools/bench_page.py
 
-wheel: setup
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+# Of pure Python: an environment with pip, and hatchling in one of pip's own, are all that it takes.
+wheel:
+	@test -n "$(PYTHON)" || { echo "psibench needs Python 3.11 or newer; none found. Name one: make wheel PYTHON=/path/to/python3.11"; exit 2; }
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" && \
+	  "$$folder/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
 lock:
