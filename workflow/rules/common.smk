@@ -8,7 +8,11 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import apply_wildcards
 
 try:
-    from psibench.cluster.contents import is_outside, outside_content
+    from psibench.cluster.contents import (
+        is_outside,
+        outside_content,
+        refuse_future_date,
+    )
     from psibench.cluster.head import set_environment, start_head
     from psibench.config.base import Section
     from psibench.config.paths import CLEANING
@@ -123,8 +127,10 @@ def outside(files):
 
     def marked(path):
         limit, file = workflow.dag_settings.max_checksum_file_size, Path(path)
-        is_large = is_outside(path) and file.exists() and file.stat().st_size > limit
-        return ancient(path) if is_large else path
+        if not (is_outside(path) and file.exists()):
+            return path
+        refuse_future_date(file)
+        return ancient(path) if file.stat().st_size > limit else path
 
     def of_job(wildcards):
         found = asked(files, wildcards)

@@ -27,6 +27,9 @@ MISSING = "missing"
 SETTLED_NS = 2_000_000_000
 """Age from which a file's dates tell two versions apart: the coarsest clock of a file system."""
 
+MOST_AHEAD_S = 60.0
+"""By which a file may be dated in the future: its jobs take longer than that."""
+
 Stamp = list[int]
 """Size, date of the content and of the entry in nanoseconds, and inode of a file."""
 
@@ -35,6 +38,27 @@ def is_outside(path: str) -> bool:
     """Say whether no rule makes a file."""
     manifests = os.environ[FOLDER_VARIABLE]
     return not path.startswith(MADE) and not Path(path).absolute().is_relative_to(manifests)
+
+
+def refuse_future_date(path: Path) -> None:
+    """Refuse an outside file that is dated in the future.
+
+    When a job has ended, Snakemake removes outputs that are older than an input of it, `ancient`
+    ones included.
+
+    Raises
+    ------
+    InputError
+        Naming the file and its date. A machine whose clock is ahead, or an archive in another time
+        zone, gives such dates.
+    """
+    dated = path.stat().st_mtime
+    if dated > time.time() + MOST_AHEAD_S:
+        date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(dated))
+        raise InputError(
+            f"{path}: dated {date}, which is in the future; Snakemake would remove everything that "
+            f"is made of it. Its content counts, not its date: run `touch {path}`"
+        )
 
 
 def outside_content(paths: Iterable[str]) -> str:
