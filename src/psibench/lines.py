@@ -14,6 +14,7 @@ from psibench.reading import SNIFFED_BYTES, binary_kind, parse_json, require_fil
 MOST_LINE_CHARS = 1 << 28
 MOST_JSON_CHARS = 1 << 30
 """Of a file that is read whole; a gzip file of a megabyte may unpack to as many."""
+csv.field_size_limit(MOST_LINE_CHARS)  # else 131,072: runs may have texts of documents beside ids
 
 
 def read_lines(path: Path, *, most_chars: int = MOST_LINE_CHARS) -> Iterator[tuple[int, str]]:

@@ -1,6 +1,7 @@
 """Runs, qrels and queries as other programs write them; README.md names the reports."""
 
 import json
+import math
 
 import polars as pl
 import pyarrow as pa
@@ -12,6 +13,8 @@ from psibench.errors import InputError
 from psibench.formats.beir import read_qrels, read_queries
 from psibench.formats.checks import spelling_doubts
 from psibench.formats.runs import read_run
+from psibench.metrics.ranking import ranking_metrics
+from psibench.tables.ranking import rank_documents
 
 PAIR = {"query_id": pl.String, "doc_id": pl.String}
 
@@ -128,3 +131,36 @@ def test_a_run_that_no_reader_can_be_sure_of_is_refused_in_its_line(tmp_path, co
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=said.replace("[", r"\[")):
         read_run(path)
+
+
+def test_a_run_may_carry_long_texts_beside_its_ids(tmp_path):
+    path = tmp_path / "run.csv"
+    path.write_text(f'query_id,doc_id,score,text\nq1,d1,1,"{"x" * 200_000}\nsecond line"\n')
+    assert read_run(path).frame.rows() == [("q1", "d1", 1.0)]
+
+
+RUN = {"d1": 2, "d2": 2, "d3": 1, "z": 1, "\u00e9": 1}
+
+
+@pytest.mark.parametrize(
+    ("grades", "expected"),
+    [
+        # In the order of scores, ties by id, the last first: d2, d1, e-acute, z, d3.
+        ({"d2": 1}, 1.0),
+        ({"d1": 1}, 1 / math.log2(3)),
+        ({"\u00e9": 1}, 1 / math.log2(4)),
+        ({"d2": -2, "d1": 1}, 1 / math.log2(3)),  # a negative grade is no gain and no loss
+        ({"d2": 1, "d1": 3}, (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))),
+        ({"d9": 1}, 0.0),
+        ({"d2": 1, "d9": 1}, 1 / (1 + 1 / math.log2(3))),  # the ideal counts what was not found
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_ndcg_is_that_of_trec_eval_whatever_the_order_of_the_lines(grades, expected, is_reversed):
+    rows = [("q1", doc, float(score)) for doc, score in RUN.items()][:: -1 if is_reversed else 1]
+    run = rank_documents(pl.DataFrame(rows, [*PAIR, "score"], orient="row"))
+    pairs_graded = [("q1", doc, grade) for doc, grade in grades.items()]
+    qrels = pl.DataFrame(pairs_graded, ["query-id", "corpus-id", "score"], orient="row")
+    found = ranking_metrics(run, qrels, metrics=["ndcg@10"])
+    assert found["ndcg@10"].to_list() == pytest.approx([expected], abs=1e-12)
