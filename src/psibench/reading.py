@@ -8,6 +8,7 @@ import math
 import re
 import reprlib
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,16 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNO
 _NO_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 
 
+def _plain(value: Any) -> Any:
+    """Return scalars of NumPy and PyTorch, and decimals, as Python's; other values as they are."""
+    if isinstance(value, Decimal):
+        return str(value)
+    try:
+        return value.item() if hasattr(value, "item") else value
+    except (TypeError, ValueError, RuntimeError):  # an array of several
+        return value
+
+
 def number(value: object, *, where: str, column: str) -> float:
     """Parse a number, NaN and infinity by their names included.
 
@@ -187,6 +198,7 @@ def number(value: object, *, where: str, column: str) -> float:
         Naming file, line and column, if it is none (``1_0`` and digits that are not ASCII are
         none) or too large.
     """
+    value = _plain(value)
     text = value.strip(" \t\r\n") if isinstance(value, str) else ""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number or _NUMBER.fullmatch(text) or _NO_NUMBER.fullmatch(text):
@@ -202,6 +214,7 @@ def number(value: object, *, where: str, column: str) -> float:
 
 def identifier(value: object, *, where: str, column: str) -> str:
     """Return an id as text; InputError if it is neither text nor a whole number, or is empty."""
+    value = _plain(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:

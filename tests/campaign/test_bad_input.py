@@ -118,8 +118,9 @@ def query_table(**changes: object) -> bytes:
 
 def pairs(**changes: object) -> bytes:
     """A run as Parquet, columns changed."""
-    ids = [f"q{n}" for n in range(4)]
-    return parquet(**{"query_id": ids, "doc_id": ids, "score": [1.0, 2.0, 3.0, 4.0]} | changes)
+    queries, documents = ([f"{kind}{n}" for n in range(4)] for kind in "qd")
+    run = {"query_id": queries, "doc_id": documents, "score": [1.0, 2.0, 3.0, 4.0]}
+    return parquet(**run | changes)
 
 
 DEEP = "[" * 100_000

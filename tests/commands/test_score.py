@@ -430,7 +430,7 @@ def test_runs_of_chunks_and_of_documents_share_the_metrics_of_documents(files, c
             "has the start 500 and the end 500 (1 such rows); allowed: 0 <= start < end",
         ),
         ({"end": 1001}, "'d0' is [0, 1001), and the document has 1000 characters (1 such rows)"),
-        ({"start": 0.5}, "has the start None and the end 500"),
+        ({"start": 0.5}, "has the start 0.5 and the end 500"),
     ],
 )
 def test_chunks_that_are_nowhere_are_refused(files, change, message, capsys):

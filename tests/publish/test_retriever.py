@@ -1,10 +1,14 @@
 """`psibench.evaluate`: any Python function, scored as a run of the same rankings is."""
 
+import json
 import math
+from decimal import Decimal
 
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+import torch
 from built_benchmark import DOMAINS, make_benchmark, table
 from language_tables import write_texts
 from polars.testing import assert_frame_equal
@@ -12,6 +16,7 @@ from polars.testing import assert_frame_equal
 import psibench
 from psibench.cli import main
 from psibench.errors import InputError
+from psibench.formats.runs import RunFile, doubts, read_results
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.schemas import QRELS, QUERIES
 
@@ -75,33 +80,150 @@ def test_it_is_asked_domain_by_domain_with_that_domains_texts(results):
         assert (
             dict(pl.read_parquet(corpus.path, columns=["_id", "text"]).iter_rows()) == corpus.texts
         )
-        return {query_id: {} for query_id in queries}
+        return {key: {f"{corpus.domain}/d0": 1.0} for key in queries}  # d0 has 3 of 108 queries
 
     options = {"languages": ["eng-Latn"], "metrics": ["ndcg@5", "mrr@2"], "by_domain": True}
     found = psibench.evaluate(search, results, k=5, **options)
     assert calls == [("two-languages", "eng-Latn", domain, 108, 5) for domain in DOMAINS]
     assert set(found.psi["domain"]) == {"all", *DOMAINS}
-    assert found.psi["mean"].to_list() == [0.0] * found.psi.height  # no answer scores 0
+    assert set(found.psi["mean"].round(6)) == {round(3 / 108, 6)}
     assert found.scores.height == table(results, "eng-Latn", "queries").height
 
 
+FIRST = ["game/d0-beginning", "game/d0-middle"]  # of the queries
+DOCS = [f"game/d{i}" for i in range(12)]
+NO_NUMBERS = [None, True, "high", "1_0", "\u0661", "", "9" * 5000, 10**400, float("nan")]
+REFUSED = {
+    **{f"score {str(value)[:9]!a}": {DOCS[0]: value} for value in NO_NUMBERS},
+    "beyond 32 bits": {DOCS[0]: 1e300},
+    "empty id": {"": 1.0},
+    "no query has results": {},
+}
+
+
+def both_doors(tmp_path, results, rankings, *options, **given):
+    """Score rankings of one dataset from a file and by `evaluate`; return both messages' ends."""
+    path = tmp_path / "mine.json"
+    rows = [
+        {"query_id": q, "doc_id": key[0], "start": key[1], "end": key[2], "score": score}
+        for q, ranking in rankings.items()
+        for key, score in (ranking.items() if given.get("chunks") else ())
+    ]
+    if not rows:
+        path.write_text(json.dumps(rankings))
+    else:
+        path = tmp_path / "mine.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    folder = results / "data" / "eng-Latn" / "game"
+    files = ["--queries", folder / "queries.parquet", "--qrels", folder / "qrels.parquet"]
+    code = main(["score", "--run", *map(str, [path, *files, *options])])
+
+    def search(queries, corpus, *, k):
+        return rankings
+
+    chosen = {"languages": ["eng-Latn"], "domains": ["game"], "model": "mine"}
+    try:
+        psibench.evaluate(search, results, **chosen, **given)
+    except InputError as error:
+        assert code == 2
+        return str(path), str(error).removeprefix("mine, eng-Latn/game")
+    assert code == 0
+    return str(path), None
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_score_and_evaluate_refuse_the_same_rankings(tmp_path, results, capsys, name):
+    path, message = both_doors(tmp_path, results, {FIRST[0]: REFUSED[name]})
+    assert capsys.readouterr().err == f"psibench score: {path}{message}\n"
+
+
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("rankings", "message"),
     [
-        (lambda q: {next(iter(q)): {"game/d99": 1.0}}, "document ids that the benchmark does not"),
-        (lambda q: {"another": {"game/d1": 1.0}}, "query ids that the benchmark does not"),
-        (lambda q: {next(iter(q)): {"game/d1": float("nan")}}, "the score nan"),
-        (lambda q: [("game/d1", 1.0)], "got list"),
-        (lambda q: {next(iter(q)): {"game/d1": "high"}}, "scores as numbers"),
-        (lambda q: {next(iter(q)): ["game/d1"]}, "a retriever returns"),
+        ({}, "holds none of the queries; found no rows"),
+        ({"another": {DOCS[0]: 1.0}}, "holds none of the queries; found 'another'"),
+        ({FIRST[0]: {DOCS[0]: 1.0}, "another": {DOCS[0]: 1.0}}, "not among the queries: 'another'"),
+        ({FIRST[0]: {"d99": 1.0}}, "'d99'"),
+        ({FIRST[0]: {DOCS[0]: [1]}}, "expected"),
     ],
 )
-def test_rankings_that_are_none_are_refused_with_where(results, answer, message):
-    with pytest.raises(InputError, match=message) as refused:
-        psibench.evaluate(
-            lambda queries, corpus, *, k: answer(queries), results, domains=["game"], model="mine"
-        )
-    assert "mine, deu-Latn/game" in str(refused.value)
+def test_score_and_evaluate_refuse_other_ids_and_shapes(
+    tmp_path, results, capsys, rankings, message
+):
+    _, refused = both_doors(tmp_path, results, rankings)
+    assert message in refused
+    assert message in capsys.readouterr().err
+
+
+def test_a_list_for_rankings_is_refused_with_the_form_that_is_expected(results):
+    expected = r"mine, deu-Latn/game: .*\{query id: \{document id: score\}\}.* got \['game/d1'\]"
+    with pytest.raises(InputError, match=expected):
+        psibench.evaluate(lambda queries, corpus, *, k: ["game/d1"], results, model="mine")
+
+
+@pytest.mark.parametrize(
+    "place", [(0.9, 10.7), (5, 5), (-1, 5), (0, 10**6), (0, 1e300), (0, float("nan")), (0, None)]
+)
+def test_score_and_evaluate_refuse_the_same_chunks(tmp_path, results, capsys, place):
+    rankings = {FIRST[0]: {(DOCS[0], *place): 1.0, (DOCS[0], 0, 9): 0.5}}
+    path, message = both_doors(tmp_path, results, rankings, chunks=True)
+    said = capsys.readouterr().err
+    if place[1] is None:  # a file has empty fields, a tuple has not
+        assert "has the start 0 and the end None" in said
+        assert "is None; expected a number" in message
+    else:
+        assert said == f"psibench score: {path}{message}\n"
+
+
+def test_plain_ids_among_chunks_are_whole_documents(results):
+    found = psibench.evaluate(
+        lambda queries, corpus, *, k: {q: {(DOCS[0], 0, 9): 1.0, DOCS[1]: 0.5} for q in queries},
+        results,
+        chunks=True,
+        domains=["game"],
+        languages=["eng-Latn"],
+    )
+    assert found.run.filter(query_id=FIRST[0])["doc_id"].to_list() == DOCS[:2]
+    with pytest.raises(InputError, match="expected an id"):  # without chunks=True
+        psibench.evaluate(lambda q, c, *, k: {FIRST[0]: {(DOCS[0], 0, 9): 1.0}}, results)
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [
+        # Half of the queries; every step between the scores; all scores.
+        (lambda i: 1 - i / 100, {"no results for 106 queries"}),
+        # float32 has steps of 64 at 1e9: scores that fall by .1 are one.
+        (lambda i: 1e9 - i / 10, {"no results", "less than 32 bits hold: 18 of 18", "tied: 20"}),
+        (lambda i: i / 100, {"no results", "contradict the order of the results: in 22 of 22"}),
+        (lambda i: 1.0, {"no results", "mostly tied: 20 of the 20"}),
+    ],
+)
+def test_score_and_evaluate_warn_of_the_same(tmp_path, results, capsys, caplog, score, expected):
+    rankings = {q: {d: score(i) for i, d in enumerate(DOCS)} for q in FIRST}
+    path, _ = both_doors(tmp_path, results, rankings)
+    lines = capsys.readouterr().err.splitlines()
+    warned = [one.getMessage() for one in caplog.records if one.name == "psibench"]
+    assert len(lines) == len(warned) == len(expected)
+    for line, other in zip(lines, warned, strict=True):
+        said = line.removeprefix(f"warning: {path}: ").partition(" (")[0]
+        assert said == other.removeprefix("mine, eng-Latn/game: ").partition(" (")[0]
+    for part in expected:
+        assert sum(part in line for line in lines) == 1
+
+
+def test_a_few_scores_that_become_equal_are_no_warning():
+    # Of 200 neighbouring pairs one differs by less than 32 bits hold.
+    rows = [(f"q{i}", d, s) for i in range(200) for d, s in (("a", 1.0), ("b", 0.5))]
+    rows[1] = ("q0", "b", 1.0 - 1e-9)
+    frame = pl.DataFrame(rows, schema=["query_id", "doc_id", "score"], orient="row")
+    assert list(doubts(RunFile(frame, "few"))) == []
+
+
+@pytest.mark.parametrize("scalar", [np.float32, np.float64, np.int64, Decimal, str, torch.tensor])
+def test_scores_of_other_number_types_are_read(scalar):
+    rows = read_results({"q": {np.str_("d"): scalar(3)}}, source="mine").frame.rows()
+    assert rows == [("q", "d", 3.0)]
 
 
 def test_what_an_earlier_run_left_behind_is_warned_of(tmp_path, caplog):
@@ -111,8 +233,8 @@ def test_what_an_earlier_run_left_behind_is_warned_of(tmp_path, caplog):
     columns = ["benchmark", "language", "domain", "statistic", "value"]
     pl.DataFrame(rows, columns, orient="row").write_parquet(results / "statistics.parquet")
     psibench.evaluate(shared_words, results)
-    (warning,) = (one.getMessage() for one in caplog.records if one.name == "psibench")
-    assert f"no part of the last one: {folders[0]}; delete" in warning
+    warnings = [one.getMessage() for one in caplog.records if one.name == "psibench"]
+    assert f"no part of the last one: {folders[0]}; delete" in warnings[0]
 
 
 def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
@@ -157,16 +279,6 @@ def test_a_retriever_of_chunks_is_scored_by_spans_too(results):
     first = found.buckets.filter(metric="span-recall@1", length_bucket="all")
     by_third = dict(first.select("bucket", "mean").iter_rows())
     assert by_third["beginning"] > 0 == by_third["end"]  # the first chunk is a first half
-
-
-def test_chunks_that_are_nowhere_are_refused(results):
-    def search(queries, corpus, *, k):
-        return {next(iter(queries)): {("game/d1", 5, 5): 1.0}}
-
-    with pytest.raises(InputError, match="has the start 5 and the end 5"):
-        psibench.evaluate(search, results, domains=["game"], chunks=True)
-    with pytest.raises(InputError, match=r"with chunks .document id, start, end. for an id"):
-        psibench.evaluate(search, results, domains=["game"])
 
 
 @pytest.mark.parametrize("recipe", ["beir", "posir_release"])

@@ -28,19 +28,15 @@ from psibench.formats.checks import (
     identical_positives,
     keep_known,
     match_qrels,
-    refuse_foreign_documents,
     refuse_repeated_pairs,
-    spelling_doubts,
 )
-from psibench.formats.runs import doubts, read_run
+from psibench.formats.runs import rank_file, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_schemes
 from psibench.metrics.chunks import (
     SPAN_KINDS,
     SPAN_METRICS,
     document_metrics,
-    rank_run,
-    refuse_beyond,
     score_queries,
 )
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
@@ -52,7 +48,7 @@ from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import queries_by
 from psibench.tables.provenance import now
-from psibench.tables.ranking import removed_text, without_identical_ids
+from psibench.tables.ranking import removed_text
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     CORRECTED_SCORES,
@@ -272,41 +268,45 @@ def score_run(
     `ends`: how far the model read into each query's positive; None: not known.
     """
     file = read_run(path, run_format=args.run_format, part=args.run_part)
-    known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
     if args.lower_is_better:
         turned = -pl.col("score").cast(pl.Float64)
         file = replace(file, frame=file.frame.with_columns(score=turned))
-        known = known.with_columns(score=turned)
-    refuse_foreign_documents(known, qrels.get_column("corpus-id"), source=str(path))
-    if identical_ids_removed(args.identical_ids, qrels):
-        known, n_removed = without_identical_ids(known)
-        if n_removed:
-            print(
-                f"{path}: {removed_text(n_removed)}; to keep them: --identical-ids keep",
-                file=sys.stderr,
-            )
-    run, ranked = rank_run(known, source=str(path))
+    sizes = queries.select(query_id="_id", length="pos_char_length")
+    held = evidence_documents(queries, qrels).join(sizes, on="query_id")
+    relevant = qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
+    ranked = rank_file(
+        file,
+        queries,
+        relevant,
+        source=str(path),
+        lengths=held.select("length", doc_id="document_id"),
+        remove_identical_ids=identical_ids_removed(args.identical_ids, qrels),
+        ignore_unknown=args.ignore_unknown,
+    )
+    if ranked.n_removed:
+        print(
+            f"{path}: {removed_text(ranked.n_removed)}; to keep them: --identical-ids keep",
+            file=sys.stderr,
+        )
     metrics = args.metrics or list(HEADLINE_METRICS)
-    if ranked is not None:
+    if ranked.chunks is not None:
         if ends is not None:
             raise InputError(f"{path}: a run of chunks; --max-tokens is of documents read whole")
-        lengths = queries.select(query_id="_id", length="pos_char_length")
-        held = evidence_documents(queries, qrels).join(lengths, on="query_id")
-        refuse_beyond(ranked, held.rename({"document_id": "doc_id"}), source=str(path))
         if not args.metrics and any(queries[name].count() for name in BY_SPAN):
             metrics = [*HEADLINE_METRICS, *SPAN_METRICS]
-    n_answered = run.get_column("query_id").n_unique()
-    if n_answered < queries.height:
-        lacking = queries.height - n_answered
-        print(f"{path}: no results for {lacking} queries; they score 0", file=sys.stderr)
     scores = score_queries(
-        run, ranked, queries, qrels, metrics=metrics, domain=ALL, visible_char_end=ends
+        ranked.run,
+        ranked.chunks,
+        queries,
+        qrels,
+        metrics=metrics,
+        domain=ALL,
+        visible_char_end=ends,
     )
-    relevant = qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
-    for doubt in (*spelling_doubts(run, relevant), *doubts(file)):
-        print(f"warning: {path}: {doubt}", file=sys.stderr)
+    for warning in ranked.warnings:
+        print(f"warning: {path}: {warning}", file=sys.stderr)
     scores = scores.update(queries.select("domain", query_id="_id"), on="query_id")
-    return file.model, scores, run
+    return file.model, scores, ranked.run
 
 
 def _provenance(

@@ -117,12 +117,12 @@ def keep_known(
     *,
     source: str,
     ignore_unknown: bool,
-    option: str = "--ignore-unknown",
+    remedy: str = "leave them out with --ignore-unknown",
 ) -> pl.DataFrame:
     """Return the run's rows whose query is among the queries.
 
-    Raises InputError if there is none, or an unknown query unless `ignore_unknown`, which is the
-    `option` of the message.
+    Raises InputError if there is none, or an unknown query unless `ignore_unknown`; `remedy` ends
+    that message.
     """
     known = run.filter(pl.col("query_id").is_in(queries.get_column("_id").implode()))
     if known.is_empty():
@@ -130,17 +130,16 @@ def keep_known(
         expected = name_some(queries.get_column("_id"))
         raise InputError(f"{source}: holds none of the queries; found {found}; expected {expected}")
     if not ignore_unknown:
-        _refuse_unknown(run.get_column("query_id"), queries, source, option)
+        _refuse_unknown(run.get_column("query_id"), queries, source, remedy)
     return known
 
 
-def _refuse_unknown(named: pl.Series, queries: pl.DataFrame, source: str, option: str) -> None:
+def _refuse_unknown(named: pl.Series, queries: pl.DataFrame, source: str, remedy: str) -> None:
     is_known = named.is_in(queries.get_column("_id").implode()).fill_null(value=False)
     unknown = named.filter(~is_known).unique()
     if len(unknown):
         raise InputError(
-            f"{source}: query ids that are not among the queries: {name_some(unknown)}; "
-            f"leave them out with {option}"
+            f"{source}: query ids that are not among the queries: {name_some(unknown)}; {remedy}"
         )
 
 
@@ -151,6 +150,17 @@ def refuse_foreign_documents(run: pl.DataFrame, judged: pl.Series, *, source: st
         raise InputError(
             f"{source}: none of the {judged.n_unique()} judged documents occurs in it. It has ids "
             f"like {found[0]!r}, they are like {judged[0]!r}: make them the same"
+        )
+
+
+def refuse_unknown_documents(run: pl.DataFrame, documents: pl.Series, *, source: str) -> None:
+    """Refuse a run with documents that are not in the corpus; ``documents``: its ids."""
+    found = run.get_column("doc_id")
+    unknown = found.filter(~found.is_in(documents.implode()).fill_null(value=False)).unique()
+    if len(unknown):
+        raise InputError(
+            f"{source}: document ids that are not in the corpus: {name_some(unknown)}; it has ids "
+            f"like {documents[0]!r}"
         )
 
 
@@ -219,7 +229,7 @@ def match_qrels(
         )
     if not ignore_unknown:
         named = qrels.get_column("query-id").drop_nulls()
-        _refuse_unknown(named, queries, source, "--ignore-unknown")
+        _refuse_unknown(named, queries, source, "leave them out with --ignore-unknown")
     kept = pl.col("query-id").is_in(judged.get_column("_id").implode())
     return judged, qrels.filter(kept)
 

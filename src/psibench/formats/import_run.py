@@ -2,18 +2,18 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import RunFilesModel
-from psibench.formats.checks import keep_known, refuse_foreign_documents, spelling_doubts
-from psibench.formats.runs import read_run
+from psibench.formats.runs import rank_file, read_run
 from psibench.models.run_files import is_per_domain, run_files
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.derived import derived
-from psibench.tables.ranking import rank_documents, removed_text, without_identical_ids
+from psibench.tables.ranking import rank_documents, removed_text
 from psibench.tables.schemas import QUERIES, RUN
 from psibench.tables.stage import stage
 
@@ -64,27 +64,25 @@ def run_import_run(
     frames, n_removed = [], 0
     for path, (domain, known, wanted) in zip(files, parts, strict=True):
         part = None if entry.part is None else entry.part.format(**labels, domain=domain)
-        found = read_run(Path(path), run_format=entry.format, part=part).frame
+        file = read_run(Path(path), run_format=entry.format, part=part)
         if prefix_ids and per_domain:
-            found = _prefixed(found, known, domain)
-        found = keep_known(
-            found,
+            file = replace(file, frame=_prefixed(file.frame, known, domain))
+        ranked = rank_file(
+            file,
             known,
+            wanted,
             source=path,
+            top_k=top_k,
+            remove_identical_ids=remove_identical_ids,
             ignore_unknown=entry.ignore_unknown,
-            option="`ignore_unknown: true` in the model's entry",
+            remedy="leave them out with `ignore_unknown: true` in the model's entry",
+            of_distances="store distances with the sign changed",
         )
-        refuse_foreign_documents(found, wanted.get_column("doc_id"), source=path)
-        for doubt in spelling_doubts(found, wanted):
-            logger.warning("%s: %s", path, doubt)
-        if remove_identical_ids:
-            found, n = without_identical_ids(found)
-            n_removed += n
-        frames.append(rank_documents(found, top_k, source=path))
+        for warning in ranked.warnings:
+            logger.warning("%s, %s: %s", model, path, warning)
+        n_removed += ranked.n_removed
+        frames.append(ranked.run)
     run = rank_documents(pl.concat(frames))
-    lacking = sum(frame.height for frame in asked) - run.get_column("query_id").n_unique()
-    if lacking:
-        logger.warning("%s: no results for %d queries; they score 0", model, lacking)
     if remove_identical_ids:
         logger.info("%s: %s", model, removed_text(n_removed))
     source = derived(

@@ -1,4 +1,6 @@
-"""Read a run in any supported format, by its suffix or by the format named.
+"""Read a run in any supported format, or what a retriever returned, and check and rank it.
+
+The format of a file is known by its suffix or named.
 
 Columns may have the names that ranx (``q_id``), PyTerrier (``qid``, ``docno``) and BEIR
 (``query-id``, ``corpus-id``) give them. A ``.tsv`` whose first line is two ids and a whole number
@@ -10,7 +12,7 @@ score}}}}``; a bare ``{query id: {document id: score}}``, as beir, pytrec_eval a
 read as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,12 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
+from psibench.formats.checks import (
+    keep_known,
+    refuse_foreign_documents,
+    refuse_unknown_documents,
+    spelling_doubts,
+)
 from psibench.formats.tabular import (
     choose_format,
     is_headerless,
@@ -26,9 +34,9 @@ from psibench.formats.tabular import (
     stem,
 )
 from psibench.lines import read_json
-from psibench.metrics.chunks import PLACE, refuse_invalid_chunks
-from psibench.reading import identifier
-from psibench.tables.ranking import place_in_query
+from psibench.metrics.chunks import PLACE, rank_run, refuse_beyond, refuse_invalid_chunks
+from psibench.reading import identifier, shown
+from psibench.tables.ranking import place_in_query, without_identical_ids
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "query_id": ("q_id", "qid", "query-id"),
@@ -113,33 +121,57 @@ def read_run(
     if "rank" in frame.columns:
         ranks = frame.get_column("rank").cast(pl.Int64, strict=False)
         ranks = ranks if ranks.count() else None
-    frame = _of_chunks(frame, path)
+    frame = _of_chunks(frame, str(path))
+    _refuse_lost_scores(frame, str(path))
+    return RunFile(frame, model or stem(path), ranks)
+
+
+def read_results(results: Mapping[Any, Any], *, source: str, chunks: bool = False) -> RunFile:
+    """Read what a retriever returned, ``{query id: {document id: score}}``, as `read_run` a file.
+
+    `chunks` : an id may be (document id, start, end); an id alone is a whole document's.
+
+    Raises InputError wherever `read_run` does.
+    """
+    if not hasattr(results, "items"):
+        of_chunks = ", or by (document id, start, end)" if chunks else ""
+        raise InputError(
+            f"{source}: a retriever returns {{query id: {{document id: score}}}}, scores by id"
+            f"{of_chunks}; got {shown(results)}"
+        )
+    frame = nested_pairs(results, list(COLUMNS), source, chunks=chunks)
+    frame = _of_chunks(frame, source, whole_documents=True)
+    _refuse_lost_scores(frame, source)
+    return RunFile(frame, source)
+
+
+def _refuse_lost_scores(frame: pl.DataFrame, source: str) -> None:
     score = pl.col("score").cast(pl.Float64)
     lost = frame.filter(score.is_finite() & ~score.cast(pl.Float32).is_finite())
     for query_id, doc_id, found in lost.select(list(COLUMNS)).head(1).iter_rows():
         raise InputError(
-            f"{path}: query {query_id!r}, document {doc_id!r} has the score {found}, beyond what "
+            f"{source}: query {query_id!r}, document {doc_id!r} has the score {found}, beyond what "
             f"a 32-bit number holds ({lost.height} such rows); scale the scores"
         )
-    return RunFile(frame, model or stem(path), ranks)
 
 
-def _of_chunks(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Return a run's columns, of chunks with where they are, as the rows say."""
+def _of_chunks(frame: pl.DataFrame, source: str, *, whole_documents: bool = False) -> pl.DataFrame:
+    """Return a run's columns, of chunks with where they are, as the rows say.
+
+    `whole_documents` : a row without start and end is a whole document.
+    """
     given = [name for name in PLACE[1:] if name in frame.columns and frame[name].count()]
     if not given:
         return frame.select(list(COLUMNS))
     if len(given) < 2:
-        raise InputError(f"{path}: {given[0]} alone; a chunk has start and end, characters")
-    numbers = [pl.col(name).cast(pl.Float64, strict=False) for name in given]
-    whole = (
-        pl.when(number == number.round()).then(number.cast(pl.Int64, strict=False))
-        for number in numbers
-    )
+        raise InputError(f"{source}: {given[0]} alone; a chunk has start and end, characters")
+    ends = frame.select(*COLUMNS, pl.col(given).cast(pl.Float64, strict=False))
+    is_chunk = pl.any_horizontal(pl.col(given).is_not_null())
+    refuse_invalid_chunks(ends.filter(is_chunk) if whole_documents else ends, source=source)
     place = pl.format("{} [{}, {})", *PLACE)
-    found = frame.select(*COLUMNS, *whole).with_columns(chunk_id=pl.coalesce(place, "doc_id"))
-    refuse_invalid_chunks(found, source=str(path))
-    return found
+    return ends.cast(dict.fromkeys(given, pl.Int64)).with_columns(
+        chunk_id=pl.coalesce(place, "doc_id")
+    )
 
 
 def _refuse_scores(frame: pl.DataFrame, path: Path) -> None:
@@ -158,22 +190,98 @@ def _refuse_scores(frame: pl.DataFrame, path: Path) -> None:
         )
 
 
+# --- Whether it fits the queries ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RankedRun:
+    """A run that was checked against its queries and ranked.
+
+    `run`, `chunks` : as `rank_run` returns them.
+    `warnings` : what may be wrong with it; one line each.
+    `n_removed` : results that `without_identical_ids` removed.
+    """
+
+    run: pl.DataFrame
+    chunks: pl.DataFrame | None
+    warnings: tuple[str, ...]
+    n_removed: int = 0
+
+
+IGNORE_UNKNOWN = "leave them out with --ignore-unknown"
+LOWER_IS_BETTER = "--lower-is-better is for distances, and for no others"
+
+
+def rank_file(
+    file: RunFile,
+    queries: pl.DataFrame,
+    judged: pl.DataFrame,
+    *,
+    source: str,
+    lengths: pl.DataFrame | None = None,
+    documents: pl.Series | None = None,
+    top_k: int | None = None,
+    remove_identical_ids: bool = False,
+    ignore_unknown: bool = False,
+    remedy: str = IGNORE_UNKNOWN,
+    of_distances: str = LOWER_IS_BETTER,
+) -> RankedRun:
+    """Check a run against its queries, wherever it is from, and rank it.
+
+    Parameters
+    ----------
+    queries, judged : columns `_id`; query_id and doc_id of the relevant documents.
+    source : what messages call the run.
+    lengths : doc_id and length, characters: chunks may not end beyond.
+    documents : all ids of the corpus, if they are known; else one of ``judged`` must occur.
+    top_k : results that are kept for a query.
+    remove_identical_ids : whether rankings are without the document of the query's own id.
+    ignore_unknown : whether results of other queries are left out.
+    remedy, of_distances : what to do about unknown query ids, and about scores that are distances.
+
+    Raises
+    ------
+    InputError
+        If the run holds none of the queries, or others unless `ignore_unknown`; documents of
+        another corpus; a score that is no number; a pair twice; or a chunk beyond its document.
+    """
+    found = keep_known(
+        file.frame, queries, source=source, ignore_unknown=ignore_unknown, remedy=remedy
+    )
+    kept, n_removed = without_identical_ids(found) if remove_identical_ids else (found, 0)
+    run, chunks = rank_run(kept, top_k=top_k, source=source)
+    if documents is None:
+        refuse_foreign_documents(found, judged.get_column("doc_id"), source=source)
+    else:
+        refuse_unknown_documents(found, documents, source=source)
+    doubtful = [*doubts(file, of_distances=of_distances)]
+    if chunks is not None and lengths is not None:
+        refuse_beyond(chunks, lengths, source=source)
+    if lacking := queries.height - run.get_column("query_id").n_unique():
+        doubtful.insert(0, f"no results for {lacking} queries; they score 0")
+    doubtful += spelling_doubts(run, judged)
+    return RankedRun(run, chunks, tuple(doubtful), n_removed)
+
+
 # --- Whether the scores can be meant as they are ----------------------------------------------
 
 FIRST = 10
 """Results of a query among which ties are counted: those that the headline metrics look at."""
+MOST_MERGED = 0.01
+"""Of neighbouring results whose scores differ; by chance a few of 64 bits are equal in 32."""
 MOST_RISE = 0.9
 """Of neighbours in a file that is not ordered by score, half rise; of one ordered by distance all
 do."""
 
 
-def doubts(file: RunFile) -> Iterator[str]:
-    """Say what speaks against a run's scores: that they contradict its order, or are tied.
+def doubts(file: RunFile, *, of_distances: str = LOWER_IS_BETTER) -> Iterator[str]:
+    """Say what speaks against a run's scores: they contradict its order, are tied or become so.
 
     The order is that of the ranks where the file has them; any contradiction is told then. Else it
     is that of the lines, which may have none: told is only that nearly all scores rise.
     """
-    frame = file.frame.select("query_id", score=pl.col("score").cast(pl.Float32))
+    exact = pl.col("score").cast(pl.Float64)
+    frame = file.frame.select("query_id", score=exact.cast(pl.Float32), exact=exact)
     ranked = file.ranks is not None
     place = file.ranks if file.ranks is not None else pl.int_range(frame.height, eager=True)
     in_order = frame.with_columns(place=place).drop_nulls().sort("query_id", "place")
@@ -185,10 +293,23 @@ def doubts(file: RunFile) -> Iterator[str]:
         yield (
             f"the scores contradict the {'ranks' if ranked else 'order of the results'}: in "
             f"{rising:,} of {neighbours:,} neighbouring pairs ({rising / neighbours:.1%}) the "
-            "later one has the larger score (--lower-is-better is for distances, and for no others)"
+            f"later one has the larger score ({of_distances})"
         )
-    by_score = frame.drop_nulls().sort("query_id", "score", descending=[False, True])
+    by_score = frame.drop_nulls().sort("query_id", "exact", descending=[False, True])
     first = by_score.filter(place_in_query() < FIRST)
+    exact, score = (pl.col(name) for name in ("exact", "score"))
+    same_query = pl.col("query_id") == pl.col("query_id").shift()
+    apart = first.select(merged=score == score.shift()).filter(
+        first.select(same_query & (exact != exact.shift())).to_series()
+    )
+    n_merged = int(apart["merged"].sum())
+    if n_merged > MOST_MERGED * apart.height:
+        yield (
+            f"scores differ by less than 32 bits hold: {n_merged:,} of {apart.height:,} "
+            f"neighbouring pairs among the first {FIRST} of their query "
+            f"({n_merged / apart.height:.1%}) differ and are tied here; subtract what all scores "
+            "have in common"
+        )
     tied = first.filter(pl.struct("query_id", "score").is_duplicated()).height
     if 2 * tied > first.height:
         yield (

@@ -332,18 +332,37 @@ def is_headerless(path: Path, expected: Sequence[str]) -> bool:
     return len(fields) == len(expected) and fields[-1].removeprefix("-").isdecimal()
 
 
-def nested_pairs(content: Mapping[str, Any], columns: Sequence[str], where: str) -> pl.DataFrame:
-    """Return ``{query id: {document id: number}}`` as rows of the three columns named."""
-    queries, docs, values = [], [], []
+def nested_pairs(
+    content: Mapping[Any, Any], columns: Sequence[str], where: str, *, chunks: bool = False
+) -> pl.DataFrame:
+    """Return ``{query id: {document id: number}}`` as rows of the three columns named.
+
+    `chunks` : a document id may also be (document id, start, end); adds these two columns, Float64,
+    null for a plain id.
+
+    Raises InputError if an id or a number is none, or a query has no numbers by id.
+    """
+    rows: dict[str, list[Any]] = {name: [] for name in (*columns, *(("start", "end") * chunks))}
     for query_id, ranking in content.items():
-        name, place = identifier(query_id, where=where, column="a query id"), f"query {query_id!r}"
-        if not isinstance(ranking, Mapping):
-            raise InputError(
-                f"{where}, {place}: {type(ranking).__name__}, expected {{document id: score}}"
-            )
-        for doc_id, value in ranking.items():
-            queries.append(name)
-            docs.append(identifier(doc_id, where=where, column="a document id"))
-            values.append(number(value, where=f"{where}, {place}", column=repr(doc_id)))
-    schema = dict(zip(columns, (pl.String, pl.String, pl.Float64), strict=True))
-    return pl.DataFrame([queries, docs, values], schema=schema)
+        name = identifier(query_id, where=where, column="a query id")
+        place = f"{where}, query {name!r}"
+        if not hasattr(ranking, "items"):
+            raise InputError(f"{place}: {shown(ranking)}; expected {{document id: score}}")
+        for key, value in ranking.items():
+            doc_id, *ends = key if chunks and isinstance(key, tuple) else (key,)
+            if len(ends) not in (0, 2):
+                raise InputError(f"{place}: {shown(key)}; expected (document id, start, end)")
+            found = [
+                name,
+                identifier(doc_id, where=place, column="a document id"),
+                number(value, where=place, column=shown(key)),
+            ]
+            if chunks:
+                found += [
+                    number(end, where=place, column=f"an end of {shown(key)}") for end in ends
+                ]
+                found += [None] * (2 - len(ends))
+            for values, one in zip(rows.values(), found, strict=True):
+                values.append(one)
+    query, doc, *_ = columns
+    return pl.DataFrame(rows, schema=dict.fromkeys(rows, pl.Float64()) | {query: TEXT, doc: TEXT})

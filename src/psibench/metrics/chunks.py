@@ -30,6 +30,7 @@ from psibench.errors import InputError
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
 from psibench.tables.ranking import rank_documents, with_ties
+from psibench.text.lengths import MOST_CHARS
 
 SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk")
 SPAN_METRICS = (
@@ -52,15 +53,18 @@ def document_metrics(metrics: Sequence[str]) -> list[str]:
 
 
 def refuse_invalid_chunks(chunks: pl.DataFrame, *, source: str) -> None:
-    """Refuse chunks, columns chunk_id and `PLACE`, that are not 0 <= start < end."""
-    sound = (pl.col("start") >= 0) & (pl.col("start") < pl.col("end"))
+    """Refuse chunks, columns `PLACE`, that are not 0 <= start < end in whole numbers."""
+    start, end = pl.col("start"), pl.col("end")
+    sound = (start >= 0) & (start < end) & (end <= MOST_CHARS)
+    sound &= (start == start.round()) & (end == end.round())
     odd = chunks.filter(~(sound & pl.col("doc_id").is_not_null()).fill_null(value=False))
     if not odd.is_empty():
-        chunk_id, doc_id, start, end = odd.select("chunk_id", *PLACE).row(0)
+        doc_id, *ends = odd.select(PLACE).row(0)
+        first, last = (int(n) if n is not None and n % 1 == 0 else n for n in ends)
         raise InputError(
-            f"{source}: chunk {chunk_id!r} of document {doc_id!r} has the start {start} and the "
-            f"end {end} ({odd.height} such rows); allowed: 0 <= start < end, whole numbers, "
-            "characters of the document, end exclusive"
+            f"{source}: a chunk of document {doc_id!r} has the start {first} and the end {last} "
+            f"({odd.height} such rows); allowed: 0 <= start < end, whole numbers, characters of "
+            "the document, end exclusive"
         )
 
 

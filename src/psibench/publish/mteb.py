@@ -18,12 +18,14 @@ import yaml
 from psibench.config.base import LANGUAGE_PATTERN
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_queries
+from psibench.formats.runs import read_results
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
+from psibench.metrics.chunks import rank_run
 from psibench.metrics.query_scores import query_scores
 from psibench.plain_yaml import parse_yaml
 from psibench.publish.layouts import REMOVED_KEY, Written
-from psibench.publish.retriever import KIND, Results, ranked
+from psibench.publish.retriever import KIND, Results
 from psibench.reading import read_text_file
 from psibench.report.wording import ENDS, estimate, number
 from psibench.tables import hash_file
@@ -163,7 +165,7 @@ def position_scores(
         schema={"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32},
         orient="row",
     )
-    run, _ = ranked(results, source="the results")
+    run, _ = rank_run(read_results(results, source="the results").frame, source="the results")
     scored = query_scores(run, queries, judged, domain=ALL, metrics=[METRIC])
     tables = result_tables(
         [Evaluated("model", KIND, scored, reading_known=False)],

@@ -9,27 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import polars as pl
 
 from psibench.errors import InputError
 from psibench.formats.built import Dataset, find_datasets, identical_ids_of
 from psibench.formats.checks import IdenticalIds, identical_ids_removed
+from psibench.formats.runs import rank_file, read_results
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import fitting_schemes
 from psibench.metrics.chunks import (
     SPAN_KINDS,
     SPAN_METRICS,
-    rank_run,
-    refuse_beyond,
-    refuse_invalid_chunks,
     score_queries,
 )
 from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
-from psibench.metrics.query_scores import name_some
 from psibench.tables.derived import queries_by
-from psibench.tables.ranking import removed_text, without_identical_ids
+from psibench.tables.ranking import removed_text
 
 logger = logging.getLogger("psibench")
 
@@ -126,9 +123,10 @@ def evaluate(
     Raises
     ------
     InputError
-        If the benchmark is not built, `k` is less than a metric counts, or a ranking names an
-        unknown query or document, a chunk that is not in its document, or has a score that is no
-        number.
+        If the benchmark is not built, `k` is less than a metric counts, or what a call returned is
+        refused by the checks of `psibench score`: no results at all, an unknown query or document,
+        a chunk that is not in its document, a score that is no number. The logger `psibench` warns
+        of what that command warns of, such as queries without results, which score 0.
     """
     if metrics is None:
         metrics = [*HEADLINE_METRICS, *(SPAN_METRICS if chunks else ())]
@@ -192,74 +190,36 @@ def _ask(
     queries, qrels = dataset.read("queries"), dataset.read("qrels")
     corpus = Corpus(benchmark, dataset.language, dataset.domain, dataset.path("corpus"))
     texts = dict(queries.select("_id", "text").iter_rows())
-    documents = pl.read_parquet(corpus.path, columns=["_id"]).to_series()
+    documents = pl.read_parquet(corpus.path, columns=["_id", "char_length"])
+    documents = documents.select(doc_id="_id", length="char_length")
+    relevant = qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
     setting = identical_ids or identical_ids_of(dataset.path("queries"))
     is_removed = identical_ids_removed(setting, qrels)
-    is_removed &= queries["_id"].is_in(documents.implode()).any()
+    is_removed &= queries["_id"].is_in(documents["doc_id"].implode()).any()
     scores, runs = [], []
     for name, search in retrievers.items():
         source = f"{name}, {dataset.language}/{dataset.domain}"
         results = search(texts, corpus, k=k + is_removed)
-        run, of_chunks = ranked(
-            results, source=source, k=k, chunks=chunks, remove_identical_ids=is_removed
+        ranked = rank_file(
+            read_results(results, source=source, chunks=chunks),
+            queries,
+            relevant,
+            source=source,
+            lengths=documents,
+            documents=documents.get_column("doc_id"),
+            top_k=k,
+            remove_identical_ids=is_removed,
+            remedy="return the ids that were given",
+            of_distances="return distances with the sign changed",
         )
-        for what, found, known in (
-            ("query", run.get_column("query_id"), queries.get_column("_id")),
-            ("document", run.get_column("doc_id"), documents),
-        ):
-            foreign = found.filter(~found.is_in(known.implode())).unique()
-            if len(foreign):
-                raise InputError(
-                    f"{source}: the ranking has {what} ids that the benchmark does not: "
-                    f"{name_some(foreign)}; return the ids that were given"
-                )
-        if of_chunks is not None:
-            lengths = pl.read_parquet(corpus.path, columns=["_id", "char_length"])
-            lengths = lengths.select(doc_id="_id", length="char_length")
-            refuse_beyond(of_chunks, lengths, source=source)
+        for warning in ranked.warnings:
+            logger.warning("%s: %s", source, warning)
+        if is_removed:
+            logger.info("%s: %s", source, removed_text(ranked.n_removed))
         scored = score_queries(
-            run, of_chunks, queries, qrels, metrics=metrics, domain=dataset.domain
+            ranked.run, ranked.chunks, queries, qrels, metrics=metrics, domain=dataset.domain
         )
         scores.append(scored.select(pl.lit(name).alias("model"), pl.all()))
         where = {"model": name, "language": dataset.language, "domain": dataset.domain}
-        runs.append(run.select(*(pl.lit(v).alias(c) for c, v in where.items()), pl.all()))
+        runs.append(ranked.run.select(*(pl.lit(v).alias(c) for c, v in where.items()), pl.all()))
     return pl.concat(scores), pl.concat(runs)
-
-
-def ranked(
-    results: Results,
-    *,
-    source: str,
-    k: int | None = None,
-    chunks: bool = False,
-    remove_identical_ids: bool = False,
-) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Rank what a retriever returned, as `rank_run` does; `k`: results that are kept for a query.
-
-    Raises InputError if it is not scores by document id, or chunk, by query id.
-    """
-    rows: list[tuple[Any, ...]] = []
-    try:
-        for query_id, scored in results.items():
-            if not chunks:
-                rows += [(query_id, float(score), found) for found, score in scored.items()]
-                continue
-            for found, score in scored.items():
-                place = (found, None, None) if isinstance(found, str) else tuple(found)
-                rows.append((query_id, float(score), str(found), *place))
-        of_chunks = {"chunk_id": pl.String, "doc_id": pl.String, "start": pl.Int64, "end": pl.Int64}
-        schema: dict[str, Any] = {"query_id": pl.String, "score": pl.Float64}
-        schema |= of_chunks if chunks else {"doc_id": pl.String}
-        frame = pl.DataFrame(rows, schema=schema, orient="row")
-    except (AttributeError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        raise InputError(
-            f"{source}: a retriever returns {{query id: {{document id: score}}}}, ids as text and "
-            "scores as numbers; with chunks (document id, start, end) for an id; "
-            f"got {type(results).__name__} ({error})"
-        ) from error
-    if chunks:
-        refuse_invalid_chunks(frame.drop_nulls("start"), source=source)
-    if remove_identical_ids:
-        frame, n_removed = without_identical_ids(frame)
-        logger.info("%s: %s", source, removed_text(n_removed))
-    return rank_run(frame, top_k=k, source=source)
