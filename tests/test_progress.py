@@ -67,3 +67,19 @@ def test_rates_and_times_of_slow_work(clock, log, seconds, done, words):
 def test_nothing_to_do_is_wholly_done(clock, log):
     count(clock, total=0)
     assert log.messages == ["encoding m: 0 of 0 tokens (100 %), 0 s"]
+
+
+def test_the_total_follows_from_what_is_known_and_its_share(clock, log):
+    with Progress("encoding m", total=0, unit="tokens") as work:
+        work.expect(1_000, share=0.25)
+        clock["s"] = 10.0
+        work.advance(500)
+        work.expect(1_000, share=0.0)  # no share is known
+        clock["s"] = 40.0
+        work.advance(1_500)
+        work.expect(0)
+    assert log.messages == [
+        "encoding m: 500 of 4,000 tokens (12 %), 50 tokens/s, 1 min 10 s left",
+        "encoding m: 2,000 of 2,000 tokens (100 %), 50 tokens/s, 0 s left",
+        "encoding m: 2,000 of 2,000 tokens (100 %), 40 s",
+    ]

@@ -17,6 +17,9 @@ HOUR_S, MINUTE_S = 3600, 60
 class Progress:
     """Count work done. Use as a context manager and call ``advance``.
 
+    Count what takes time in proportion: texts are encoded the longest first, so of these count the
+    tokens. Work that is found done already is no part of the total.
+
     The console gets the lines that the log gets unless the log is written there itself. Lines, not
     a bar: several jobs share a console.
 
@@ -25,19 +28,28 @@ class Progress:
     description
         What is counted, e.g. ``encoding all-minilm-l6-v2``.
     total
-        Units of work in all; may be set later.
+        Units of work in all; may be set later, or found out by ``expect``.
     unit
         Name of one unit, e.g. ``tokens``.
     """
 
     def __init__(self, description: str, *, total: int, unit: str) -> None:
         self._description, self.total, self._unit, self._done = description, total, unit, 0
+        self._known = 0
         self._started = time.monotonic()
         self._next_line = self._started + FIRST_LINE_S
         self._is_told = False
 
     def __enter__(self) -> "Progress":
         return self
+
+    def expect(self, amount: int, *, share: float = 1.0) -> None:
+        """Add units that are known to come; the total follows from them.
+
+        ``share``: how much of all work the units known so far are, from 0 (not known) to 1.
+        """
+        self._known += amount
+        self.total = round(self._known / min(share, 1.0)) if share > 0 else self._known
 
     def advance(self, amount: int) -> None:
         """Add finished units; tells how far it is after ten seconds, then every thirty."""

@@ -1,7 +1,9 @@
 import hashlib
+import logging
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from psibench import progress
 from psibench.config.sections import Encoding
 from psibench.encode.batches import TextEncoding, encode_texts
 from psibench.encode.store import EmbeddingStore, text_key
@@ -210,3 +213,29 @@ def test_batches_are_as_large_as_the_device_is_fast_with(device, tokens):
     given = {"device": device, "title": "encoding", "unit": "text", "advice": ""}
     assert TokenBudget(0, **given).tokens == tokens
     assert TokenBudget(512, **given).tokens == 512
+
+
+def test_the_time_left_is_that_of_the_tokens_left(store, monkeypatch, caplog):
+    """A token takes 10 ms. 8 texts of 1,000 tokens come before 200 of 10: 80 s, then 20 s."""
+    now = {"s": 0.0}
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now["s"]))
+    caplog.set_level(logging.INFO, logger="psibench")
+
+    class Slow(HashEncoder):
+        def forward(self, windows, content):
+            now["s"] += 0.01 * sum(map(len, windows))
+            return super().forward(windows, content)
+
+    encoder = Slow()
+    known = [f"{n:01000d}" for n in range(100, 110)]  # stored before: they take no time
+    encode_texts(encoder, known, "document", store=store, settings=Encoding(), description="before")
+    now["s"] = 0.0
+    caplog.clear()
+    texts = [f"{n:010d}" for n in range(200)] + [f"{n:01000d}" for n in range(8)] + known
+    settings = Encoding(tokens_per_batch=1_000)
+    encode_texts(encoder, texts, "document", store=store, settings=settings, description="now")
+    told = [line for line in caplog.messages if line.endswith(" left")]
+    assert told[:2] == [
+        "now: 1,000 of 10,000 tokens (10 %), 100 tokens/s, 1 min 30 s left",
+        "now: 4,000 of 10,000 tokens (40 %), 100 tokens/s, 1 min 0 s left",
+    ]

@@ -1,5 +1,7 @@
 """Encoding in blocks and shards gives what encoding at once gives."""
 
+import logging
+
 import numpy as np
 import pytest
 import torch
@@ -70,6 +72,34 @@ def read_back(folder):
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(job, "BLOCK_CHARS", 300)
+
+
+def test_blocks_that_are_not_read_yet_are_part_of_the_total(
+    tmp_path, monkeypatch, caplog, small_blocks
+):
+    """64 texts of 20 words, in blocks of three or two: the first says how many tokens there are."""
+    totals = []
+
+    class Watched(job.Progress):
+        def expect(self, amount, **share):
+            super().expect(amount, **share)
+            totals.append(self.total)
+
+    monkeypatch.setattr(job, "Progress", Watched)
+    caplog.set_level(logging.INFO, logger="psibench")
+    words = [f"{n:03d} " + " ".join(["sea"] * 19) for n in range(64)]
+    documents = {f"d{n}": text for n, text in enumerate(words[:40])}
+    questions = {f"q{n}": text for n, text in enumerate(words[40:])}
+    written = write_texts(tmp_path / "a", documents, questions)
+    run_encode(
+        STATIC, model="m", domains=["a"], corpora=[written[0]], queries=[written[1]],
+        store=tmp_path / "store", settings=Encoding(device="cpu"), output=tmp_path / "e.parquet",
+    )  # fmt: skip
+    tokens = read_table(tmp_path / "e.parquet", ENCODINGS)["n_tokens"].sum()
+    assert len(totals) > 20
+    assert totals == pytest.approx([tokens] * len(totals), rel=0.15)
+    assert totals[-1] == tokens
+    assert f"encoding m: {tokens:,} of {tokens:,} tokens (100 %)" in caplog.text
 
 
 @pytest.mark.parametrize("fields", [{}, {"dtype": "bfloat16"}, {"scoring": "maxsim"}])

@@ -1,5 +1,8 @@
+import logging
+import re
 from collections import Counter
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from psibench import progress
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores
 from psibench.rerankers.scoring import score_pairs
@@ -21,6 +25,17 @@ class Item:
     @property
     def n_tokens(self) -> int:
         return len(self.pair[0]) + len(self.pair[1])
+
+
+@dataclass(frozen=True)
+class CutItem(Item):
+    """An item of a reranker that cuts after ``limit`` tokens."""
+
+    limit: int | None = None
+
+    @property
+    def n_tokens(self) -> int:
+        return min(self.limit or 10**9, super().n_tokens)
 
 
 def expected_raw(pair: tuple[str, str]) -> float:
@@ -137,6 +152,37 @@ def test_impossible_score_names_reranker_and_pair_and_is_not_stored(store, tmp_p
     again = FakeReranker()
     run(again, pairs, PairStore(tmp_path, "f" * 64))
     assert len(again.seen) == 2
+
+
+@pytest.mark.parametrize("limit", [None, 100])
+def test_the_time_left_of_scoring_is_that_of_the_tokens_left(monkeypatch, caplog, limit):
+    """A token takes 10 ms; ten pairs of 1,000, cut at ``limit``, come before a thousand of 20."""
+    now = {"s": 0.0}
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now["s"]))
+    caplog.set_level(logging.INFO, logger="psibench")
+
+    class Slow(FakeReranker):
+        max_tokens = limit
+
+        def tokenize(self, pairs):
+            return [CutItem(pair, limit) for pair in pairs]
+
+        def score(self, items):
+            now["s"] += 0.01 * sum(item.n_tokens for item in items)
+            return super().score(items)
+
+    pairs = [("q" * 10, f"{n:0990d}") for n in range(10)]
+    pairs += [("q" * 10, f"{n:010d}") for n in range(1000)]
+    run(Slow(), pairs, None, batch=1_000, shard=50)
+    # Of the first 50 pairs 40 are short, which says what the others have.
+    total = 10 * (limit or 1_000) + 1000 * 20
+    line = next(line for line in caplog.messages if line.endswith(" left"))
+    n_done, n_total = (
+        int(one.replace(",", "")) for one in re.findall(r"([\d,]+) (?:of|tokens )", line)
+    )
+    assert (n_done, n_total) == (1_000, total)
+    minutes, seconds = map(int, re.findall(r"(\d+) min (\d+) s left", line)[0])
+    assert 60 * minutes + seconds == pytest.approx((total - n_done) * 0.01, abs=1)
 
 
 @dataclass

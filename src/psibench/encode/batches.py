@@ -70,8 +70,10 @@ class TextEncoding:
         ``seconds_per_part`` count here.
     stop
         Asked before every batch. If it raises, what is finished is written first.
+    expect
+        Called with the tokens of texts that are going to be encoded.
     advance
-        Called with the number of texts that are encoded, or were stored before.
+        Called with the tokens of texts that are encoded.
     """
 
     def __init__(
@@ -81,10 +83,12 @@ class TextEncoding:
         settings: Encoding,
         *,
         stop: StopCheck | None = None,
+        expect: Callable[[int], None] = lambda _: None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.stats = EncodeStats()
-        self._encoder, self._store, self._stop, self._advance = encoder, store, stop, advance
+        self._encoder, self._store, self._stop = encoder, store, stop
+        self._expect, self._advance = expect, advance
         self._settings = settings
         self._budget = TokenBudget(
             settings.tokens_per_batch,
@@ -115,7 +119,7 @@ class TextEncoding:
         began = time.perf_counter()
         todo = self._store.missing(keys)
         self.stats.asked += len(keys)
-        self._advance(len(keys) - len(todo))
+        self._expect(sum(items[place].n_tokens for place in todo))
         try:
             for place, vectors in self._encode(todo, keys, items):
                 self.stats.texts += 1
@@ -125,7 +129,7 @@ class TextEncoding:
                 self._done_bytes += vectors.nbytes
                 if self._done_bytes >= PART_BYTES or self._is_time():
                     self._write()
-                self._advance(1)
+                self._advance(items[place].n_tokens)
         finally:  # of a job that is stopped, too
             self.stats.seconds += time.perf_counter() - began
 
@@ -253,8 +257,10 @@ def encode_texts(
     salt = encoder.salt(role)
     distinct = list(dict.fromkeys(texts))
     items = encoder.tokenize(distinct, role)
-    with Progress(description, total=len(distinct), unit="texts") as progress:
-        encoding = TextEncoding(encoder, store, settings, stop=stop, advance=progress.advance)
+    with Progress(description, total=0, unit="tokens") as progress:
+        encoding = TextEncoding(
+            encoder, store, settings, stop=stop, expect=progress.expect, advance=progress.advance
+        )
         encoding.add([text_key(text, salt=salt) for text in distinct], items)
         encoding.finish()
     return encoding.stats

@@ -104,8 +104,8 @@ class Shard:
         return int.from_bytes(key[:8]) % self.n == self.number - 1
 
 
-Block = tuple[list[bytes], list[TokenizedText]]
-"""Distinct texts of one source: addresses and tokens."""
+Block = tuple[list[bytes], list[TokenizedText], int]
+"""Distinct texts of one source: addresses and tokens; characters of all texts read until then."""
 
 
 def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> Iterator[Block]:
@@ -114,22 +114,40 @@ def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> It
     A block has at most ``BLOCK_CHARS`` characters, or one text.
     """
     seen: set[bytes] = set()
+    n_chars = 0
     for source in sources:
-        new = _new_texts(source, encoder.salt(source.role), shard, seen)
+        new = _new_texts(source, encoder.salt(source.role), shard, seen, n_chars)
         for block in in_blocks(new, lambda keyed: len(keyed[1]), BLOCK_CHARS):
-            keys, texts = map(list, zip(*block, strict=True))
-            yield keys, encoder.tokenize(texts, source.role)
+            keys, texts, read = map(list, zip(*block, strict=True))
+            n_chars = read[-1]
+            yield keys, encoder.tokenize(texts, source.role), n_chars
 
 
 def _new_texts(
-    source: Source, salt: str, shard: Shard, seen: set[bytes]
-) -> Iterator[tuple[bytes, str]]:
-    """Yield the texts of a shard that are not ``seen`` yet, each with its address."""
+    source: Source, salt: str, shard: Shard, seen: set[bytes], n_chars: int
+) -> Iterator[tuple[bytes, str, int]]:
+    """Yield the texts of a shard that are not ``seen`` yet, each with its address.
+
+    And with the characters of all texts up to it, ``n_chars`` of them in earlier sources.
+    """
     for text in read_texts(source):
+        n_chars += len(text)
         key = text_key(text, salt=salt)
         if key not in seen and shard.has(key):
             seen.add(key)
-            yield key, text
+            yield key, text, n_chars
+
+
+def count_chars(sources: Sequence[Source]) -> int:
+    """Count the characters of all texts; those of documents are in their table."""
+    total = 0
+    for source in sources:
+        if source.role == "document":
+            lengths = read_columns(source.path, source.spec, ["char_length"])
+            total += int(lengths.get_column("char_length").sum())
+        else:
+            total += sum(map(len, read_texts(source)))
+    return total
 
 
 def prefetched(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -176,7 +194,9 @@ def run_encode(
     """
     sources = list_sources(domains, corpora, queries)
     part = Shard() if shard is None else Shard.parse(shard)
-    n_texts = sum(map(len, map(read_ids, sources)))  # before a model is loaded: a GPU would wait
+    for source in sources:  # before a model is loaded: a GPU would wait
+        read_ids(source)
+    n_chars, read_chars = max(1, count_chars(sources)), 0
     encoder, dtype = open_encoder(entry, settings)
     vectors = open_store(
         model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
@@ -184,11 +204,20 @@ def run_encode(
     frames = [pl.DataFrame(schema=ENCODED)]
     with (
         watched_stop() as stop,
-        Progress(f"encoding {model}", total=n_texts // part.n, unit="texts") as progress,
+        Progress(f"encoding {model}", total=0, unit="tokens") as progress,
     ):
-        encoding = TextEncoding(encoder, vectors, settings, stop=stop, advance=progress.advance)
+        encoding = TextEncoding(
+            encoder,
+            vectors,
+            settings,
+            stop=stop,
+            # Texts that are not read yet are taken to be like those that are.
+            expect=lambda n_tokens: progress.expect(n_tokens, share=read_chars / n_chars),
+            advance=progress.advance,
+        )
         try:
-            for keys, items in prefetched(read_blocks(encoder, sources, part)):
+            for keys, items, until in prefetched(read_blocks(encoder, sources, part)):
+                read_chars = until
                 rows = [
                     (key, item.n_tokens, item.visible_char_end)
                     for key, item in zip(keys, items, strict=True)
@@ -196,6 +225,7 @@ def run_encode(
                 frames.append(pl.DataFrame(rows, schema=ENCODED, orient="row"))
                 encoding.add(keys, items)
             encoding.finish()
+            progress.expect(0)
         finally:
             encoding.stats.log()
     params = retrieval_params(entry) | {

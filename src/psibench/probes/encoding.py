@@ -114,13 +114,20 @@ class ProbeEncoder:
         described = f"encoding {self.model}"
         with (
             watched_stop() as stop,
-            Progress(described, total=len(texts), unit="texts") as progress,
+            Progress(described, total=0, unit="tokens") as progress,
         ):
+            n_chars, read_chars = max(1, sum(map(len, texts))), 0
             encoding = TextEncoding(
-                encoder, self.store, self._settings, stop=stop, advance=progress.advance
+                encoder,
+                self.store,
+                self._settings,
+                stop=stop,
+                expect=lambda n_tokens: progress.expect(n_tokens, share=read_chars / n_chars),
+                advance=progress.advance,
             )
             left = iter(keys)
             for block in in_blocks(texts, len, BLOCK_CHARS):
+                read_chars += sum(map(len, block))
                 items = encoder.tokenize(block, role)
                 encoding.add([next(left) for _ in block], items)
                 yield from items
@@ -142,7 +149,8 @@ class ProbeEncoder:
         if not isinstance(encoder, TransformerEncoder):
             raise InputError(f"model {self.model!r} cannot be probed: {NO_GRADIENTS}")
         items = encoder.tokenize(texts, "document")
-        order = sorted(range(len(texts)), key=lambda place: -len(items[place].windows[0]))
+        sizes = [len(item.windows[0]) for item in items]
+        order = sorted(range(len(texts)), key=lambda place: -sizes[place])
         budget = TokenBudget(
             self._settings.tokens_per_batch,
             device=self._settings.device,
@@ -155,11 +163,11 @@ class ProbeEncoder:
         described = f"gradients of {self.model}"
         with (
             watched_stop() as stop,
-            Progress(described, total=len(texts), unit="documents") as progress,
+            Progress(described, total=sum(sizes), unit="tokens") as progress,
         ):
             while order:
                 stop.check()
-                longest = max(1, len(items[order[0]].windows[0]))
+                longest = max(1, sizes[order[0]])
                 batch = order[: max(1, budget.tokens // (GRADIENT_ROOM * longest))]
                 content = [items[place].content[0] for place in batch]
                 windows = [items[place].windows[0] for place in batch]
@@ -173,7 +181,7 @@ class ProbeEncoder:
                 for place, by_token, keep in zip(batch, moved, content, strict=True):
                     norms = np.linalg.norm(by_token[keep].astype(np.float64), axis=1)
                     found[place] = TokenNorms(norms, items[place].visible_char_end)
-                progress.advance(len(batch))
+                progress.advance(sum(sizes[place] for place in batch))
         return [found[place] for place in range(len(texts))]
 
     def vectors(self, encoded: EncodedTexts) -> np.ndarray:

@@ -4,6 +4,7 @@ Pairs of like length go together, in batches by tokens.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
@@ -82,6 +83,10 @@ load_when_needed = lru_cache(maxsize=1)(load_reranker)
 """As `load_reranker`; the one asked for last is kept: the domains of a job share it."""
 
 
+TOKENS_PER_CHAR = 0.25
+"""Of pairs until some are seen that are not cut: their tokens say how many the others have."""
+
+
 def score_pairs(
     reranker: Reranker,
     pairs: Sequence[Pair],
@@ -130,22 +135,23 @@ def score_pairs(
     todo = todo[np.argsort(lengths[todo], kind="stable")]
     with (
         store or nullcontext(),
-        Progress(f"scoring {reranker.name}", total=len(todo), unit="pairs") as progress,
+        Progress(f"scoring {reranker.name}", total=0, unit="tokens") as progress,
     ):
-        for batch, scores in _score_batches(
+        for batch, scores, n_tokens in _score_batches(
             reranker,
             [distinct[i] for i in todo],
             tokens_per_batch=tokens_per_batch,
             device=device,
             pairs_per_shard=pairs_per_shard,
             stop=stop,
+            progress=progress,
         ):
             rows = todo[batch]
             _check(reranker.name, [distinct[i] for i in rows], scores)
             found.raw[rows], found.score[rows] = scores.raw, scores.score
             if store is not None:
                 store.add(keys[rows], scores.raw, scores.score)
-            progress.advance(len(rows))
+            progress.advance(n_tokens)
     raw, score = np.full((2, len(pairs)), np.nan)
     raw[asked], score[asked] = found.raw[places], found.score[places]
     logger.info(
@@ -163,8 +169,12 @@ def _score_batches(
     device: str,
     pairs_per_shard: int,
     stop: StopCheck | None,
-) -> Iterator[tuple[np.ndarray, Scores]]:
-    """Yield the places of a batch's pairs and their scores, shard by shard, longest first."""
+    progress: Progress,
+) -> Iterator[tuple[np.ndarray, Scores, int]]:
+    """Yield the places of a batch's pairs, their scores and their tokens, longest first.
+
+    Shard by shard; ``progress`` is told how many tokens there are to come.
+    """
     name = reranker.name
     budget = TokenBudget(
         tokens_per_batch,
@@ -173,10 +183,20 @@ def _score_batches(
         unit="pair",
         advice="lower its max_tokens, or use a reduced dtype",
     )
+    n_chars = np.array([len(query) + len(text) for query, text in pairs], dtype=np.int64)
+    known, tokens_per_char = 0, TOKENS_PER_CHAR
     for start in range(0, len(pairs), pairs_per_shard):
         items = reranker.tokenize(pairs[start : start + pairs_per_shard])
         lengths = np.array([max(1, item.n_tokens) for item in items])
         limit = reranker.max_tokens
+        done, known = known, known + int(lengths.sum())
+        chars = n_chars[start : start + pairs_per_shard]
+        uncut = lengths < (limit or math.inf)
+        if uncut.any():
+            tokens_per_char = lengths[uncut].sum() / max(1, chars[uncut].sum())
+        later = n_chars[start + pairs_per_shard :] * tokens_per_char
+        rest = later.clip(1, limit).sum() if len(later) else 0.0
+        progress.expect(known - done, share=known / (known + rest))
         if limit is not None and (n_cut := int((lengths >= limit).sum())):
             logger.warning(
                 "scoring %s: %d of %d pairs reach its %d tokens; what comes after is not seen",
@@ -192,7 +212,7 @@ def _score_batches(
             scores = budget.run(forward, rows=len(batch), longest=longest)
             if scores is None:
                 continue
-            yield start + batch, scores
+            yield start + batch, scores, int(lengths[batch].sum())
             left = left[len(batch) :]
 
 
