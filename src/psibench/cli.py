@@ -9,6 +9,7 @@ from typing import Any, TextIO, cast
 
 from psibench import __version__
 from psibench.commands import COMMANDS, EXAMPLES, load_command
+from psibench.config.secrets import without_keys
 from psibench.errors import InputError, missing_extra
 
 BAD_INPUT = 2
@@ -101,7 +102,7 @@ def _run(given: Sequence[str]) -> int:
     try:
         return load_command(args.command).run(args) or 0
     except InputError as error:
-        print(f"psibench {args.command}: {error}", file=sys.stderr)
+        print(f"psibench {args.command}: {without_keys(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except ModuleNotFoundError as error:
         if (needs := missing_extra(error)) is None:

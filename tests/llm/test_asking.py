@@ -20,8 +20,10 @@ from llm_helpers import (
     stored,
 )
 
+from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.asking import Item
+from psibench.llm.connection import open_client
 from psibench.llm.limits import Budget, BudgetReachedError
 from psibench.llm.request import Message, Sampling
 from psibench.llm.run import ask_all
@@ -314,6 +316,25 @@ def test_no_other_key_of_the_environment_is_sent(tmp_path, monkeypatch):
     assert "other-" not in sent[0]
     ask(items(1), tmp_path / "b", server=stand_in)
     assert "other-" not in sent[1]
+
+
+@pytest.mark.parametrize(
+    ("address", "key", "warns"),
+    [
+        ("http://gpu-node:8000/v1", KEY, True),
+        ("http://gpu-node:8000/v1", "", False),
+        ("https://gpu-node/v1", KEY, False),
+        ("http://127.0.0.1:8000/v1", KEY, False),
+        (None, KEY, False),
+    ],
+)
+def test_a_key_that_leaves_this_machine_without_encryption_is_warned_of(
+    address, key, warns, capsys
+):
+    open_client(settings().asking, address, Secret(key))
+    warned = capsys.readouterr().err
+    assert ("key is sent to http://gpu-node:8000 without encryption" in warned) == warns
+    assert KEY not in warned
 
 
 def test_a_key_inside_a_reply_is_not_stored(tmp_path, monkeypatch):

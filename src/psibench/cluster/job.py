@@ -10,6 +10,7 @@ from pathlib import Path
 
 from psibench.cluster.contents import refuse_changed
 from psibench.cluster.head_lock import end_with_head, job_lock
+from psibench.config.secrets import without_keys
 from psibench.errors import InputError, missing_extra
 from psibench.importing import importing
 from psibench.models.checkpoints import run_offline
@@ -91,7 +92,15 @@ def _tell_place(logger: logging.Logger) -> None:
 def _say(log: str | Path | None, message: str) -> None:
     """Print to stderr, unless the logger has just written there."""
     if log is not None:
-        print(f"psibench: {message}", file=sys.stderr)
+        print(f"psibench: {without_keys(message)}", file=sys.stderr)
+
+
+class WithoutKeys(logging.Formatter):
+    """Hides keys in what is logged, tracebacks included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text."""
+        return without_keys(super().format(record))
 
 
 def _log_to(path: str | Path | None) -> None:
@@ -99,7 +108,7 @@ def _log_to(path: str | Path | None) -> None:
     if path is not None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(path, mode="w", encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(WithoutKeys("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)

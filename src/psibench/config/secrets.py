@@ -9,38 +9,87 @@ from urllib.parse import urlsplit
 from psibench.errors import InputError
 
 SECRET_KEY = re.compile(
-    r"(?i)(^|[_-])((api|secret|access|private)[_-]?key|((access|auth)[_-]?)?token"
-    r"|secret|password|passwd)$"
+    r"(?i)(^|[_-])((api|secret|access|private|auth|account)[_-]?key|((access|auth)[_-]?)?token"
+    r"|secret|password|passwd|passphrase|(proxy[_-])?authorization|bearer|cookie|credentials?)$"
 )
 SECRET_VALUE = re.compile(
-    r"(?<![\w-])(sk-[\w-]{16,}|hf_\w{16,}|gh[pousr]_\w{16,}|AKIA[0-9A-Z]{16}|pa-\w{20,})"
+    r"(?<![\w-])("
+    r"sk-[\w-]{16,}|hf_\w{16,}|gh[pousr]_\w{16,}|github_pat_\w{20,}|glpat-[\w-]{18,}"
+    r"|A(?:KIA|SIA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|pa-\w{20,}|xox[a-z]-[\w-]{10,}"
+    r"|(?:gsk|r8|fw|jina|npm)_[A-Za-z0-9]{20,}|(?:xai|pplx|csk)-[A-Za-z0-9]{30,}"
+    r"|nvapi-[\w-]{40,}|tgp_v1_[\w-]{30,}"
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}(?:\.[\w-]*)?|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r")"
 )
+"""Keys of services that give theirs a form of its own; eyJ... is a JSON Web Token."""
+_BEARER = re.compile(r"(?i)(bearer\s+)(?=[a-z.~+/=_-]{0,99}\d)[\w.~+/=-]{8,}")
+_OPTION = re.compile(
+    r"(?:--?(?P<option>[A-Za-z][\w-]*)|(?P<variable>[A-Za-z]\w*))(?P<given>=.*)?", re.DOTALL
+)
+NO_VARIABLE = (
+    "expected the name of an environment variable, as OPENAI_API_KEY; found something else, "
+    "perhaps the key itself (not shown). Export the variable and put its name here"
+)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 def refuse_secrets(value: Any, *, key: str = "") -> None:
     """Raise InputError if a config holds something that is, or is named like, a secret.
 
-    The message names the key only, never the value. A key that ends in ``_env`` names an
-    environment variable and is fine.
+    That is: a value of a known form; any text under a key, or behind an option or a variable in a
+    list, that is named like a secret; and, under a key that ends in ``_env``, what is no name of an
+    environment variable. The message names the key only, never the value.
     """
     if isinstance(value, Mapping):
         for name, inner in value.items():
             path = f"{key}.{name}" if key else str(name)
-            if _is_secret(str(name), inner):
-                raise _refusal(path)
+            _refuse_entry(str(name), inner, key=key, path=path)
             refuse_secrets(inner, key=path)
     elif isinstance(value, str):
-        if SECRET_VALUE.search(value):
+        if holds_secret(value):
             raise _refusal(key)
     elif isinstance(value, Sequence):
         for index, inner in enumerate(value):
+            if isinstance(inner, str) and _names_secret(inner, value[index + 1 : index + 2]):
+                raise _refusal(f"{key}[{index}]")
             refuse_secrets(inner, key=f"{key}[{index}]")
+
+
+def _refuse_entry(name: str, value: Any, *, key: str, path: str) -> None:
+    if holds_secret(name):
+        raise _refusal(f"{key} (a name in it)" if key else "(top level)")
+    if _is_secret(name, value):
+        raise _refusal(path)
+    if name.endswith("_env") and isinstance(value, str) and not is_variable(value):
+        raise InputError(f"config key {path}: {NO_VARIABLE}")
+
+
+def holds_secret(text: str) -> bool:
+    """Say whether a text holds what has the form of a key."""
+    return bool(SECRET_VALUE.search(text) or _BEARER.search(text))
+
+
+def is_variable(text: str) -> bool:
+    """Say whether a text can be the name of an environment variable, and no key by its look."""
+    runs = _RUN.findall(text)
+    is_key = any(sum(map(str.isdigit, run)) >= 2 or not run.isupper() for run in runs)
+    return bool(_VARIABLE.fullmatch(text)) and not is_key
 
 
 def _is_secret(name: str, value: Any) -> bool:
     """Say whether a key is named like a secret and holds one; a token may also be counted."""
     is_count = isinstance(value, int | float) and name.lower().endswith("token")
-    return bool(SECRET_KEY.search(name)) and value not in (None, "") and not is_count
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return bool(SECRET_KEY.search(snake)) and value not in (None, "") and not is_count
+
+
+def _names_secret(word: str, following: Sequence[Any]) -> bool:
+    """Say whether a word of a command sets a secret: ``--api-key KEY``, ``HF_TOKEN=KEY``."""
+    found = _OPTION.fullmatch(word)
+    if found is None or (found["variable"] and not found["given"]):
+        return False
+    given = found["given"][1:] if found["given"] else next(iter(following), "")
+    return not str(given).isdecimal() and _is_secret(found["option"] or found["variable"], given)
 
 
 def _refusal(key: str) -> InputError:
@@ -50,12 +99,37 @@ def _refusal(key: str) -> InputError:
     )
 
 
+HIDDEN = "[key]"
+
 _USER, _QUERY = re.compile(r"://[^/@\s]*@"), re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\"]*")
+_MASKED = re.compile(r"\b(sk|pa|hf)[-_][\w-]*\*{2,}[\w*-]*")
+
+
+_ADDRESS, _RUN = re.compile(r"://[^\s'\"]+"), re.compile(r"[A-Za-z0-9]{16,}")
+
+
+def without_keys(text: str) -> str:
+    """Hide keys in a text, by their form or as a part of an address, and what one has before @."""
+    text = _ADDRESS.sub(lambda address: _RUN.sub(_hidden_if_random, address[0]), text)
+    text = _MASKED.sub(HIDDEN, _USER.sub("://[hidden]@", text))
+    return SECRET_VALUE.sub(HIDDEN, _BEARER.sub(rf"\1{HIDDEN}", text))
 
 
 def without_secrets(text: str) -> str:
-    """Hide what addresses in a text hold before @ and after ?: names, passwords, keys."""
-    return _QUERY.sub(r"\1?[hidden]", _USER.sub("://[hidden]@", text))
+    """Hide keys in a text, and what addresses hold before @ and after ?: names, passwords."""
+    return without_keys(_QUERY.sub(r"\1?[hidden]", text))
+
+
+def _hidden_if_random(run: re.Match[str]) -> str:
+    return HIDDEN if _looks_random(run[0]) else run[0]
+
+
+def _looks_random(run: str) -> bool:
+    """Say whether letters and digits are mixed as in a key; hexadecimal ones name accounts, too."""
+    n_digits = sum(map(str.isdigit, run))
+    is_mixed = not (run.islower() or run.isupper()) and n_digits >= 2
+    is_long = len(run) >= 24 and n_digits >= 4 and not re.fullmatch(r"[0-9A-Fa-f]+", run)
+    return is_mixed or is_long
 
 
 def plain_address(value: str) -> str:
@@ -78,13 +152,9 @@ def plain_address(value: str) -> str:
         raise ValueError("not an http(s) address, as in http://localhost:8000/v1")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ValueError("holds a user name, password or query; keys go in the environment")
+    if any(_looks_random(run) for run in _RUN.findall(parts.path)):
+        raise ValueError("its path holds what looks like a key; keys go in the environment")
     return value
-
-
-HIDDEN = "[key]"
-
-_MASKED = re.compile(r"\b(sk|pa|hf)[-_][\w-]*\*{2,}[\w*-]*")
-_BEARER = re.compile(r"(?i)(bearer\s+)[\w.~+/=-]{8,}")
 
 
 class Secret:
@@ -100,10 +170,12 @@ class Secret:
         Raises
         ------
         InputError
-            If the variable is not set or empty.
+            If the name is none, or the variable is not set or empty.
         """
         if name is None:
             return cls("")
+        if not is_variable(name):
+            raise InputError(f"config key {key}: {NO_VARIABLE}")
         value = os.environ.get(name, "").strip()
         if not value:
             raise InputError(
@@ -123,10 +195,7 @@ class Secret:
 
     def scrub(self, text: str) -> str:
         """Take the key, its masked form and anything that looks like a key out of a text."""
-        text = self.scrub_exactly(text)
-        text = _MASKED.sub(HIDDEN, text)
-        text = _BEARER.sub(rf"\1{HIDDEN}", text)
-        return SECRET_VALUE.sub(HIDDEN, text)
+        return without_keys(self.scrub_exactly(text))
 
     def scrub_exactly(self, text: str) -> str:
         """Take the key itself out of a text: for replies, where nothing else may change."""

@@ -14,11 +14,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from psibench.config.secrets import Secret
+from psibench.config.secrets import Secret, without_keys
 from psibench.errors import InputError
 from psibench.llm.limits import Budget, Call, Turnstile
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
+from psibench.progress import warn
 from psibench.reading import one_line
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class Connection:
         self._turnstile = Turnstile()
         self._told = set[str]()
         n_at_once = policy.concurrency
-        logger.info("asking %s at %s, up to %d at once", model, address or OPENAI_URL, n_at_once)
+        at = without_keys(address or OPENAI_URL)
+        logger.info("asking %s at %s, up to %d at once", model, at, n_at_once)
 
     async def post(
         self, path: str, call: Call, body: Callable[[], bytes], read: Callable[[Any, float], T]
@@ -272,7 +274,8 @@ def open_client(
 
     for name in ("httpx2", "openai"):  # else one line per request, or retry
         logging.getLogger(name).setLevel(logging.WARNING)
-    is_local = address is not None and urlsplit(address).hostname in _LOCAL
+    is_local = urlsplit(address or OPENAI_URL).hostname in _LOCAL
+    _warn_if_readable(secret, address or OPENAI_URL)
     options: dict[str, Any] = {"follow_redirects": False, "trust_env": not is_local}
     if around is None:
         options["timeout"] = httpx2.Timeout(policy.timeout_s)
@@ -291,6 +294,15 @@ def open_client(
     if address is not None:
         client.organization = client.project = None
     return client
+
+
+def _warn_if_readable(secret: Secret, address: str) -> None:
+    parts = urlsplit(address)
+    if secret.reveal() and parts.scheme == "http" and parts.hostname not in _LOCAL:
+        warn(
+            f"the API key is sent to http://{parts.netloc} without encryption: whoever is on the "
+            "way can read it. Give an https address, or tunnel to that host (ssh -L)"
+        )
 
 
 def _refuse_large(content: bytearray, most_bytes: int) -> None:
