@@ -75,6 +75,9 @@ QRELS_FRAME = pl.DataFrame(QRELS, schema=["query-id", "corpus-id", "score"], ori
         ("q.csv", "qid,docno,label\nq1,d1,1\nq2,文,0\n"),
         ("q.csv", "q_id,doc_id,score\nq1,d1,1\nq2,文,0\n"),
         ("q.tsv", "q1\t0\td1\t1\nq2\t0\t文\t0\n"),
+        # Comments, as in trec_eval's own test file.
+        ("q.qrels", "# of 2020\nq1 0 d1 1\n  # more\n#x 0 d2 1\nq2 0 文 0\n"),
+        ("q.tsv", "# of 2020\nq1\t0\td1\t1\nq2\t0\t文\t0\n"),
         ("q.json", json.dumps({"q1": {"d1": 1}, "q2": {"文": 0}})),
     ],
 )

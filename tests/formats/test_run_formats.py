@@ -123,3 +123,10 @@ def test_mteb_file_with_several_parts_needs_one_named(tmp_path):
 def test_an_unknown_format_and_a_part_of_none_are_refused(tmp_path, name, options, message):
     with pytest.raises(InputError, match=message):
         read_run(write(tmp_path / name, TREC), **options)
+
+
+def test_comments_of_a_trec_run_are_no_rows(tmp_path):
+    # MS MARCO's ids hold the sign, too: it is a comment at the start of a line alone.
+    (tmp_path / "a.trec").write_text("# tag\nq Q0 d#1 1 2.0 r\n#q Q0 d2 2 1.0 r\n")
+    found = read_run(tmp_path / "a.trec").frame
+    assert found.rows() == [("q", "d#1", 2.0)]

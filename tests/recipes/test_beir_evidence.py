@@ -454,3 +454,26 @@ def test_a_relevant_document_of_the_querys_id_needs_a_word(tmp_path, setting):
         return
     with pytest.raises(InputError, match=r"'1' \(1 in all\).*Set `identical_ids: keep`"):
         build(path, given)
+
+
+@pytest.mark.parametrize("wrong", [None, "", 7])
+def test_a_query_without_text_and_repeated_judgements_are_left_out(tmp_path, wrong):
+    path, evidence = scifact(tmp_path)
+    with (Path(path) / "queries.jsonl").open("a") as file:
+        file.write("\n" + json.dumps({"_id": "8", "text": wrong}))
+    with (Path(path) / "qrels" / "test.tsv").open("a") as file:
+        file.write("\n8\t17\t1\n3\t17\t1")  # and one pair again
+    built = build(path, evidence)
+    assert built.dropped.select("unit", "item_id", "reason").rows() == [
+        ("queries", "8", "wrong_record"),
+        ("qrels", "3 17", "repeated_row"),
+    ]
+    assert built.queries["_id"].to_list() == ["1", "3", "5"]
+    assert built.qrels.rows() == [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1)]
+    strict = {"path": path, "max_bad_share": 0}
+    with pytest.raises(InputError, match=r"queries.jsonl, line 5"):
+        build(path, evidence, source=strict)
+    with (Path(path) / "qrels" / "test.tsv").open("a") as file:
+        file.write("\n3\t17\t0")
+    with pytest.raises(InputError, match=r"'3', document '17' is graded 2 times: 1, 0"):
+        build(path, evidence)

@@ -90,3 +90,16 @@ def test_the_page_on_corpora_lists_every_kind_of_file():
     (table,) = re.findall(r"\| file \| a document is .*\n((?:\|.*\n)+)", page)
     named = [kind for row in table.splitlines() for kind in re.findall(r"`([.]\w[\w.]*)`", row)]
     assert sorted(named) == sorted(SUFFIXES)
+
+
+def test_names_that_differ_in_their_suffix_alone_keep_it_in_ids(tmp_path):
+    for name in ("addons.html", "addons.md", "other.md", "in/addons.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"<p>{name}</p>" if name.endswith("html") else name)
+    found = read_document_files([tmp_path])
+    assert dict(found.select("_id", "text").iter_rows()) == {
+        "addons.html": "addons.html",
+        "addons.md": "addons.md",
+        "other": "other.md",
+        "in/addons": "in/addons.md",
+    }

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from psibench.errors import InputError
+from psibench.sources.bad_records import BadRecords
 from psibench.sources.squad import read_squad_files
 
 
@@ -78,3 +79,43 @@ def test_repeated_ids_are_refused_with_both_places(write):
     message = refusal(a, b)
     assert "id 'q1' occurs 2 times" in message
     assert "a.json: data[0].paragraphs[0] id q1; b.json: data[0].paragraphs[0] id q1" in message
+
+
+@pytest.mark.parametrize(
+    ("n_good", "n_wrong", "share", "is_read"),
+    [
+        (1389, 6, 0.01, True),  # as ARCD has them: 13 of 1,395 may be wrong
+        (98, 2, 0.01, False),
+        (3, 1, 0.01, True),  # rounded up: one may always be
+        (1, 1, 0.0, False),
+    ],
+)
+def test_wrong_answer_starts_are_left_out_up_to_a_share(write, n_good, n_wrong, share, is_read):
+    asked = [question(f"q{n}", "Who?", "Ada", 0) for n in range(n_good)]
+    asked += [question(f"w{n}", "Who?", "Ada", 4) for n in range(n_wrong)]
+    path = write(paragraph("Ada wrote it.", *asked))
+    bad = BadRecords(share)
+    if not is_read:
+        with pytest.raises(InputError, match="does not stand at answer_start 4"):
+            read_squad_files([path], bad)
+        return
+    assert read_squad_files([path], bad)["_id"].to_list() == [f"q{n}" for n in range(n_good)]
+    rows = list(bad.dropped("squad_posq", "questions"))
+    assert [(row.item_id, row.reason) for row in rows] == [
+        (f"w{n}", "wrong_record") for n in range(n_wrong)
+    ]
+    assert "does not stand at answer_start 4" in rows[0].detail
+
+
+def test_a_context_of_wrong_questions_alone_stays_a_document(write):
+    good = paragraph("Ada wrote it.", question())
+    path = write(good, paragraph("Bo ran.", question("w", "Who?", "Ada")))
+    found = read_squad_files([path], BadRecords(0.5))
+    assert found.select("_id", "context").rows() == [("q1", "Ada wrote it."), (None, "Bo ran.")]
+
+
+def test_a_file_of_wrong_records_alone_is_refused_early(write):
+    asked = [question(f"w{n}", "Who?", "Ada", 4) for n in range(30)]
+    bad = BadRecords(0.99)
+    with pytest.raises(InputError, match="id w19: the answer"):
+        read_squad_files([write(paragraph("Ada wrote it.", *asked))], bad)

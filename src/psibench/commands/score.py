@@ -28,7 +28,7 @@ from psibench.formats.checks import (
     identical_positives,
     keep_known,
     match_qrels,
-    refuse_repeated_pairs,
+    without_repeated_rows,
 )
 from psibench.formats.runs import rank_file, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
@@ -245,7 +245,7 @@ def _read_grades(args: argparse.Namespace, queries: pl.DataFrame) -> pl.DataFram
         return None
     source = str(args.labelled)
     grades = read_qrels(args.labelled)
-    refuse_repeated_pairs(grades, source=source)
+    grades = without_repeated_rows(grades, source=source)
     known = keep_known(
         grades.rename({"query-id": "query_id"}),
         queries,

@@ -7,7 +7,16 @@ from pydantic import Field, model_validator
 from psibench.config.base import Section
 
 
-class SquadSource(Section):
+class _Source(Section):
+    """What sources of single records have."""
+
+    max_bad_share: float = Field(default=0.01, ge=0, lt=1)
+    """Share of the records that may be unusable (an answer that is not at its offset, a query
+    without text, a document that cannot be converted), rounded up: they are left out, named in the
+    log and in the table of what was dropped. With more, nothing is built; 0: with any."""
+
+
+class SquadSource(_Source):
     """Question answering files in SQuAD's JSON format (v1.1, v2, XQuAD)."""
 
     kind: Literal["squad"]
@@ -15,7 +24,7 @@ class SquadSource(Section):
     """Files in reading order, relative to the working directory."""
 
 
-class HubSource(Section):
+class HubSource(_Source):
     """A dataset on the hub, or a folder laid out as one, read through ``datasets``."""
 
     kind: Literal["hub"]
@@ -57,7 +66,7 @@ class HubSource(Section):
         return self
 
 
-class FilesSource(Section):
+class FilesSource(_Source):
     """A folder or a list of files: jsonl (also .gz), parquet, txt, md.
 
     And pdf, docx and html, whose text is extracted: `pip install 'psibench[documents]'`.
@@ -109,7 +118,7 @@ class PosirReleaseSource(Section):
     """Commit of the dataset on the hub. Pin it: a branch name moves."""
 
 
-class BeirSource(Section):
+class BeirSource(_Source):
     """A dataset in BEIR's layout, local or on the hub as MTEB keeps it.
 
     A folder holds corpus.jsonl and queries.jsonl (or .jsonl.gz, .parquet) and qrels/{split}.tsv (or

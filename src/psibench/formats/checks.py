@@ -1,5 +1,6 @@
 """Checks across the run, the queries and the qrels a user brings."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -10,6 +11,8 @@ from psibench.metrics.buckets import MIXED, THIRDS, UNKNOWN
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 from psibench.tables.ranking import repeated_pairs
 from psibench.text.lengths import MOST_CHARS
+
+logger = logging.getLogger("psibench")
 
 
 def check_queries(queries: pl.DataFrame, *, source: str) -> None:
@@ -215,7 +218,7 @@ def match_qrels(
     Raises InputError if there is no positive at all; if a query has none, unless `ignore_unjudged`;
     if the qrels name an unknown query, unless `ignore_unknown`, or a pair twice.
     """
-    refuse_repeated_pairs(qrels, source=source)
+    qrels = without_repeated_rows(qrels, source=source)
     positive = qrels.filter(pl.col("score") > 0).get_column("query-id").unique()
     ids = queries.get_column("_id")
     judged = queries.filter(ids.is_in(positive.implode()))
@@ -232,6 +235,24 @@ def match_qrels(
         _refuse_unknown(named, queries, source, "leave them out with --ignore-unknown")
     kept = pl.col("query-id").is_in(judged.get_column("_id").implode())
     return judged, qrels.filter(kept)
+
+
+def without_repeated_rows(qrels: pl.DataFrame, *, source: str) -> pl.DataFrame:
+    """Return qrels with each pair once; a pair that is graded equally several times is logged.
+
+    Raises InputError if a pair has two grades.
+    """
+    kept = qrels.unique(maintain_order=True)
+    if lost := qrels.height - kept.height:
+        rows = qrels.filter(qrels.is_duplicated()).head(1)
+        query_id, doc_id = rows.select("query-id", "corpus-id").row(0)
+        logger.warning(
+            "%s: %d rows of qrels are there twice with one grade, and count once; the first: "
+            "query %r, document %r",
+            *(source, lost, query_id, doc_id),
+        )
+    refuse_repeated_pairs(kept, source=source)
+    return kept
 
 
 def refuse_repeated_pairs(qrels: pl.DataFrame, *, source: str) -> None:

@@ -22,7 +22,7 @@ from psibench.formats.checks import (
     refuse_odd_lengths,
     refuse_odd_spans,
     refuse_other_positions,
-    refuse_repeated_pairs,
+    without_repeated_rows,
 )
 from psibench.formats.tabular import NUMBER, SPAN, SPANS, TEXT, TEXTS, read_columns
 from psibench.metrics.query_scores import CLUSTER, SEVERAL_SPANS, name_some
@@ -118,8 +118,8 @@ def read_dataset(
     """Read one dataset of a release.
 
     Raises InputError if a file is missing or no Parquet file, a column is missing or of another
-    type, a value is null, a position none of the three, a length none of a text, or an id or a
-    judged pair occurs twice.
+    type, a value is null, a position none of the three, a length none of a text, an id occurs
+    twice, or a judged pair does with two grades.
     """
     files = release_files(path, language=language, domain=domain, revision=revision)
     tables = {table: _read_table(files[table], table) for table in TABLES}
@@ -128,7 +128,7 @@ def read_dataset(
         if ids.is_duplicated().any():
             repeated = ids.filter(ids.is_duplicated()).unique()
             raise InputError(f"{files[table]}: ids that occur twice: {name_some(repeated)}")
-    refuse_repeated_pairs(tables["qrels"], source=str(files["qrels"]))
+    tables["qrels"] = without_repeated_rows(tables["qrels"], source=str(files["qrels"]))
     return ReleaseTables(**tables)
 
 

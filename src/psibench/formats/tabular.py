@@ -1,5 +1,6 @@
 """Rows out of files: which format a file is in, and the typed columns of tables and of lines."""
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -286,6 +287,7 @@ TEXT_FORMATS: dict[str, Callable[[Path], Iterator[tuple[int, dict[str, Any]]]]] 
 }
 
 
+COMMENT = r"^[ \t]*#"
 BLOCK_LINES = 1 << 17
 """Lines without a header that are parted at once."""
 
@@ -296,7 +298,10 @@ def _read_fields(
     columns: Mapping[str, Sequence[str]],
     optional: Sequence[str],
 ) -> pl.DataFrame:
-    """Read columns of lines without a header, which are parted by spaces or tabs."""
+    """Read columns of lines without a header, which are parted by spaces or tabs.
+
+    Lines that start with # are comments, as trec_eval has them (since 10.0).
+    """
     *_, score = columns
     names = {c: next(n for n in (c, *columns[c]) if n in expected) for c in columns}
     places = {c: expected.index(n) for c, n in (names | {o: o for o in optional}).items()}
@@ -304,6 +309,7 @@ def _read_fields(
     lines = read_lines(path)
     while block := list(islice(lines, BLOCK_LINES)):
         frame = pl.DataFrame(block, {"line": pl.Int64, "fields": pl.String}, orient="row")
+        frame = frame.filter(~pl.col("fields").str.contains(COMMENT))
         frame = frame.with_columns(pl.col("fields").str.extract_all(r"[^ \t]+"))
         frame = frame.filter(pl.col("fields").list.len() > 0)
         of_others = frame.filter(pl.col("fields").list.len() != len(expected))
@@ -327,8 +333,12 @@ def _read_fields(
 
 
 def is_headerless(path: Path, expected: Sequence[str]) -> bool:
-    """Whether the first line of a file has these many fields, and a whole number as the last."""
-    fields = next((text.split() for _, text in read_lines(path) if text.strip()), [])
+    """Whether the first line of a file has these many fields, and a whole number as the last.
+
+    Blank lines and comments do not count.
+    """
+    lines = (text for _, text in read_lines(path) if not re.match(COMMENT, text))
+    fields = next((text.split() for text in lines if text.strip()), [])
     return len(fields) == len(expected) and fields[-1].removeprefix("-").isdecimal()
 
 

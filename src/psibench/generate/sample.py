@@ -59,7 +59,9 @@ logger = logging.getLogger("psibench")
 COUNTS_KEY = "psibench.counts"
 PART_FORMAT = 3
 """Raised when the layout of a part's file changes: older parts are not read then."""
-WHICH_FILES = set("name paths revision data_files splits streaming max_documents".split())
+WHICH_FILES = set(
+    "name paths revision data_files splits streaming max_documents max_bad_share".split()
+)
 """Keys of a source that choose files and how much is read; a file's documents stay the same."""
 
 

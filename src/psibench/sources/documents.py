@@ -14,11 +14,13 @@ from psibench.config.sources import (
     SquadSource,
 )
 from psibench.errors import InputError
+from psibench.sources.bad_records import BadRecords
 from psibench.sources.batches import Row, SourceDocuments, batch_documents
 from psibench.sources.checks import refuse_repeated, require_id, require_text
 from psibench.sources.python_docs import read_python_docs
 from psibench.sources.records import NumberedRecord, numbered_records, place_of
 from psibench.sources.squad import read_squad_files
+from psibench.tables.dropped import dropped_frame
 
 ID_COLUMNS = ("_id", "id")
 
@@ -32,7 +34,9 @@ def read_documents(source: DocumentSource) -> SourceDocuments:
     if isinstance(source, PythonDocsSource):
         return read_python_docs(**source.model_dump(exclude={"kind"}))
     if isinstance(source, SquadSource):
-        return SourceDocuments(iter([_contexts(read_squad_files(source.paths))]))
+        bad = BadRecords(source.max_bad_share)
+        contexts = _contexts(read_squad_files(source.paths, bad))
+        return SourceDocuments(iter([contexts]), dropped_frame(bad.dropped("squad", "questions")))
     return SourceDocuments(_read_records(source))
 
 

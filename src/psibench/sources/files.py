@@ -1,8 +1,9 @@
 """Documents from folders and files: jsonl, parquet, txt, md, pdf, docx and html."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -35,7 +36,8 @@ class LocalFile:
     Attributes
     ----------
     path, key
-        Where it is; and where it is below its root, without suffix: ids start with it.
+        Where it is; and where it is below its root, without suffix unless another file's name is
+        the same without it: ids start with it.
     is_shipped
         Origins then name it as the config does, on every machine.
     """
@@ -106,14 +108,22 @@ class TextFiles:
 def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
     """List the files under paths of a config, in reading order; `TEXTS` at a time, if they are.
 
+    Keys are without suffix, but where two names differ in it alone.
+
     Raises InputError as `find_files`.
     """
-    files = []
+    files, names = [], []
     for given in paths:
         is_shipped = shipped(given) != given
         for path, root in find_files([shipped(given)]):
-            key = path.relative_to(root).as_posix()[: -len(_suffix(path))]
-            files.append(LocalFile(path, key, is_shipped))
+            name = path.relative_to(root).as_posix()
+            names.append(name)
+            files.append(LocalFile(path, name[: -len(_suffix(path))], is_shipped))
+    suffixed = Counter(file.key for file in files)
+    files = [
+        replace(file, key=name) if suffixed[file.key] > 1 else file
+        for file, name in zip(files, names, strict=True)
+    ]
     found: list[LocalFile | TextFiles] = []
     for at_once, group in groupby(files, key=lambda file: AT_ONCE.get(_suffix(file.path))):
         members = list(group)

@@ -9,6 +9,7 @@ import polars as pl
 from psibench.config.sources import HubSource
 from psibench.errors import InputError
 from psibench.reading import parse_json, read_text_file, shown
+from psibench.sources.bad_records import BadRecords
 from psibench.sources.checks import refuse_repeated, require_columns, require_id, require_text
 from psibench.sources.records import source_records
 
@@ -20,40 +21,60 @@ SCHEMA = dict.fromkeys(COLUMNS, pl.String) | {"answer_start": pl.Int32}
 the passage is a part of, where known, and where the question was read."""
 
 
-def read_squad_files(paths: Sequence[str | Path]) -> pl.DataFrame:
+def read_squad_files(paths: Sequence[str | Path], bad: BadRecords | None = None) -> pl.DataFrame:
     """Read SQuAD files in the given order into rows of ``SCHEMA``.
 
     A context without questions gives one row with null ``_id``. Unanswerable questions have null
     ``answer`` and ``answer_start``. Offsets are characters, 0-based.
 
-    Raises InputError if a file is not SQuAD-format JSON, an answer does not stand where its offset
-    says, or an id occurs twice.
+    A question whose answer does not stand where its offset says is a bad record, and is left out.
+
+    Raises InputError if a file is not SQuAD-format JSON, too many records are bad (``bad``; None:
+    any), or an id occurs twice.
     """
-    rows = [row for path in paths for row in _read_file(path)]
-    return questions_frame(rows, where=", ".join(map(str, paths)))
+    bad = BadRecords(0) if bad is None else bad
+    rows = [row for path in paths for row in _read_file(path, bad)]
+    return questions_frame(rows, where=", ".join(map(str, paths)), bad=bad)
 
 
-def read_hub_questions(source: HubSource) -> pl.DataFrame:
+def read_hub_questions(source: HubSource, bad: BadRecords | None = None) -> pl.DataFrame:
     """Read a SQuAD-like dataset (id, question, context, answers) into ``SCHEMA`` rows.
 
-    Raises InputError if the dataset cannot be loaded or lacks a column, or an answer is not at its
-    offset.
+    ``bad`` is as of `read_squad_files`.
+
+    Raises InputError if the dataset cannot be loaded or lacks a column, or too many records are
+    bad.
     """
+    bad = BadRecords(0) if bad is None else bad
     rows: list[Row] = []
     columns = ("id", "question", "context", "answers")
     for origin, record in source_records(source, (*columns, "title")):
         require_columns(record, columns, origin)
-        context = check_context(record["context"], origin=origin)
-        answer, start = _first_answer(record["answers"], origin)
-        article = record.get("title")
-        article = None if article is None else require_text(article, "title", origin=origin)
-        rows.append(question_row(record, context, answer, start, article, origin))
-    return questions_frame(rows, where=source.name)
+        try:
+            context = check_context(record["context"], origin=origin)
+            answer, start = _first_answer(record["answers"], origin)
+            article = record.get("title")
+            article = None if article is None else require_text(article, "title", origin=origin)
+            rows.append(question_row(record, context, answer, start, article, origin))
+        except InputError as error:
+            bad.add(_bad_id(record, origin), error)
+            continue
+        bad.n_good += 1
+    return questions_frame(rows, where=source.name, bad=bad)
 
 
-def questions_frame(rows: Sequence[Row], *, where: str) -> pl.DataFrame:
-    """Build the frame of questions; refuse repeated question ids and no rows at all."""
+def _bad_id(record: Mapping[str, Any], origin: str) -> str:
+    """Return the id of a bad record, as far as it has one."""
+    return record["id"] if isinstance(record.get("id"), str) else origin
+
+
+def questions_frame(
+    rows: Sequence[Row], *, where: str, bad: BadRecords | None = None
+) -> pl.DataFrame:
+    """Build the frame of questions; refuse repeated ids, no rows at all, and many bad records."""
     frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    if bad is not None:
+        bad.refuse_many(where=where, unit="questions")
     if frame.is_empty():
         raise InputError(f"{where}: no passages found; expected at least one")
     refuse_repeated(frame, where=where)
@@ -92,7 +113,7 @@ def question_row(
     return identifier, question, context, answer, start, article, origin
 
 
-def _read_file(path: str | Path) -> Iterator[Row]:
+def _read_file(path: str | Path, bad: BadRecords) -> Iterator[Row]:
     text = read_text_file(path, expected=EXPECTED)
     if not text.strip():
         raise InputError(f"{path}: the file is empty; expected {EXPECTED}")
@@ -107,7 +128,7 @@ def _read_file(path: str | Path) -> Iterator[Row]:
             title = require_text(title, "title", origin=place)
             for index, paragraph in enumerate(article["paragraphs"]):
                 place = f"{path}: data[{number}].paragraphs[{index}]"
-                yield from _read_paragraph(paragraph, title, place)
+                yield from _read_paragraph(paragraph, title, place, bad)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(
             f"{place}: not SQuAD format ({type(error).__name__}: {error}). Expected "
@@ -116,22 +137,33 @@ def _read_file(path: str | Path) -> Iterator[Row]:
         ) from error
 
 
-def _read_paragraph(paragraph: dict[str, Any], article: str, origin: str) -> Iterator[Row]:
+def _read_paragraph(
+    paragraph: dict[str, Any], article: str, origin: str, bad: BadRecords
+) -> Iterator[Row]:
     context = check_context(paragraph["context"], origin=origin)
-    questions = paragraph.get("qas", [])
-    if not questions:
+    is_empty = True
+    for question in paragraph.get("qas", []):
+        try:
+            row = _read_question(question, context, article, origin)
+        except InputError as error:
+            bad.add(_bad_id(question, f"{origin} {len(bad.found)}"), error)
+            continue
+        bad.n_good += 1
+        is_empty = False
+        yield row
+    if is_empty:
         yield (None, None, context, None, None, article, origin)
-    for question in questions:
-        where = f"{origin} id {require_id(question['id'], 'id', origin=origin)}"
-        answer, start = None, None
-        if answers := question.get("answers", []):
-            answer = require_text(answers[0]["text"], "text", origin=where)
-            start = answers[0]["answer_start"]
-            if not isinstance(start, int) or isinstance(start, bool):
-                raise InputError(
-                    f"{where}: answer_start is {shown(start)}; expected a whole number"
-                )
-        yield question_row(question, context, answer, start, article, where)
+
+
+def _read_question(question: dict[str, Any], context: str, article: str, origin: str) -> Row:
+    where = f"{origin} id {require_id(question['id'], 'id', origin=origin)}"
+    answer, start = None, None
+    if answers := question.get("answers", []):
+        answer = require_text(answers[0]["text"], "text", origin=where)
+        start = answers[0]["answer_start"]
+        if not isinstance(start, int) or isinstance(start, bool):
+            raise InputError(f"{where}: answer_start is {shown(start)}; expected a whole number")
+    return question_row(question, context, answer, start, article, where)
 
 
 def _first_answer(answers: Any, origin: str) -> tuple[str | None, int | None]:

@@ -22,12 +22,13 @@ from psibench.config.paths import workflow_path
 from psibench.config.sources import BeirSource, FilesSource, HubSource, RecordSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_qrels
-from psibench.formats.checks import IdenticalIds, identical_positives
+from psibench.formats.checks import IdenticalIds, identical_positives, without_repeated_rows
 from psibench.formats.posir import REPOSITORY
 from psibench.generate.base import BucketSchemes, Build, complete_build
 from psibench.generate.loaders import Loader
 from psibench.metrics.buckets import UNKNOWN
 from psibench.metrics.query_scores import name_some
+from psibench.sources.bad_records import BadRecords
 from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import refuse_repeated, require_columns, require_id, require_text
 from psibench.sources.evidence import Annotation, Evidence, page_key, read_evidence
@@ -126,13 +127,15 @@ class Beir(Loader):
         InputError
             If a source cannot be read, or no query's evidence is found.
         """
-        judged = _qrels(self.source)
+        bad = BadRecords(self.source.max_bad_share)
+        read = _qrels(self.source)
+        judged = without_repeated_rows(read, source=f"{self.source.path}, qrels")
         positives: dict[str, list[str]] = {}
         for query_id, document, grade in judged.iter_rows():
             if grade > 0:
                 positives.setdefault(query_id, []).append(document)
         corpus, known = _corpus(self, {one for ids in positives.values() for one in ids})
-        queries = _queries(self.source, positives)
+        queries = _queries(self.source, positives, bad)
         usable = judged.join(corpus.select("_id"), left_on="corpus-id", right_on="_id", how="semi")
         kept = usable.filter(pl.col("score") > 0).get_column("query-id").unique()
         lost = queries.filter(~pl.col("_id").is_in(kept.implode()))
@@ -154,10 +157,16 @@ class Beir(Loader):
         return complete_build(
             corpus,
             pl.DataFrame(rows, schema=schema, orient="row"),
-            usable.filter(pl.col("query-id").is_in(kept.implode())),
+            usable.filter(pl.col("query-id").is_in(queries["_id"].implode())),
             dropped_frame(
-                Dropped(STAGE, "queries", query_id, positives[query_id][0], "positive_missing")
-                for query_id in lost.get_column("_id")
+                [
+                    *(
+                        Dropped(STAGE, "queries", key, positives[key][0], "positive_missing")
+                        for key in lost.get_column("_id")
+                    ),
+                    *bad.dropped(STAGE, "queries"),
+                    *_repeated(read),
+                ]
             ),
             count_tokens=count_tokens,
             flow=[(STAGE, Flow("queries", queries.height + lost.height, queries.height))],
@@ -232,20 +241,43 @@ def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _P
     return documents.select("_id", "text"), known
 
 
-def _queries(source: BeirSource, judged: Mapping[str, object]) -> pl.DataFrame:
-    """Read `_id` and `text` of the queries that have a positive, in file order."""
-    rows = []
+def _repeated(qrels: pl.DataFrame) -> Iterator[Dropped]:
+    """Yield a row for each pair that is judged several times with one grade."""
+    counts = qrels.group_by("query-id", "corpus-id", maintain_order=True).len()
+    for query_id, document, count in counts.filter(pl.col("len") > 1).iter_rows():
+        name, detail = f"{query_id} {document}", f"{count} rows"
+        yield Dropped(STAGE, "qrels", name, document, "repeated_row", detail)
+
+
+def _queries(source: BeirSource, judged: Mapping[str, object], bad: BadRecords) -> pl.DataFrame:
+    """Read `_id` and `text` of the queries that have a positive, in file order.
+
+    One without text, or without a record, is bad and left out.
+    """
+    rows: list[tuple[str, str]] = []
     for origin, record in source_records(_part(source, "queries"), ("_id", "text")):
         require_columns(record, ("_id", "text"), origin)
         key = require_id(record["_id"], "_id", origin=origin)
-        if key in judged:
-            rows.append((key, require_text(record["text"], "text", origin=origin)))
+        if key not in judged:
+            continue
+        try:
+            text = require_text(record["text"], "text", origin=origin)
+            if not text.strip():
+                raise InputError(f"{origin}: query {key!r} has a blank text")
+        except InputError as error:
+            bad.add(key, error)
+            continue
+        bad.n_good += 1
+        rows.append((key, text))
     found = pl.DataFrame(rows, schema={"_id": pl.String, "text": pl.String}, orient="row")
-    lacking = judged.keys() - set(found.get_column("_id"))
-    if lacking or found.get_column("_id").is_duplicated().any():
-        odd = sorted(lacking) or found.filter(pl.col("_id").is_duplicated())["_id"].to_list()
-        problem = "no text of" if lacking else "twice the text of"
-        raise InputError(f"{source.path}: {problem} query {odd[0]!r} ({len(odd)} such queries)")
+    if found.get_column("_id").is_duplicated().any():
+        odd = found.filter(pl.col("_id").is_duplicated())["_id"].to_list()
+        raise InputError(
+            f"{source.path}: twice the text of query {odd[0]!r} ({len(odd)} such queries)"
+        )
+    for key in sorted(judged.keys() - set(found.get_column("_id")) - bad.found.keys()):
+        bad.add(key, InputError(f"{source.path}: no text of query {key!r}, which qrels judge"))
+    bad.refuse_many(where=f"{source.path}, queries", unit="queries")
     return found
 
 

@@ -5,6 +5,7 @@ questions, is a document. The evidence span is the first answer.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Literal
 
 import polars as pl
@@ -19,6 +20,7 @@ from psibench.generate.base import (
     complete_build,
 )
 from psibench.generate.loaders import Loader, shuffled
+from psibench.sources.bad_records import BadRecords
 from psibench.sources.squad import read_hub_questions, read_squad_files
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
@@ -48,13 +50,16 @@ class SquadPosq(Loader):
         """Read a benchmark's source and build it."""
         source = self.source
         assert source is not None
+        bad = BadRecords(source.max_bad_share)
         if isinstance(source, SquadSource):
-            questions = read_squad_files(source.paths)
+            questions = read_squad_files(source.paths, bad)
         else:
-            questions = read_hub_questions(source)
-        return build_squad_posq(
+            questions = read_hub_questions(source, bad)
+        built = build_squad_posq(
             questions, labels=self.labels, subset=self.subset, count_tokens=count_tokens
         )
+        wrong = dropped_frame(bad.dropped(STAGE, "questions"))
+        return replace(built, dropped=pl.concat([built.dropped, wrong]))
 
 
 def build_squad_posq(
