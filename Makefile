@@ -1,5 +1,6 @@
 # make psi            the embedded default, from nothing to results/psi_table.csv and report.html
 # make psi CONFIG=f   the same with your config laid over the default one
+#                     FORCE=1: over tables in results/ that another config made
 # make train          is the bias learned? A small network trained on four distributions of positions
 # make probes         what the models' vectors look at, on the default's documents; CONFIG=f: on yours
 # make test           the test suite, but for
@@ -35,14 +36,14 @@ INSTALL := $(if $(UV),$(UV) pip install --quiet --compile-bytecode --python $(BI
 .DEFAULT_GOAL := psi
 
 psi: setup
-	@psibench run --cores $(CORES) $(CONFIG)
+	@psibench run --cores $(CORES) $(if $(FORCE),--force) $(CONFIG)
 
 train: setup
-	@psibench run --cores $(CORES) $(or $(CONFIG),config/examples/training.yaml) \
+	@psibench run --cores $(CORES) $(if $(FORCE),--force) $(or $(CONFIG),config/examples/training.yaml) \
 	  results/training_table.csv results/report.html
 
 probes: setup
-	@psibench run --cores $(CORES) $(or $(CONFIG),config/examples/probes.yaml) probes
+	@psibench run --cores $(CORES) $(if $(FORCE),--force) $(or $(CONFIG),config/examples/probes.yaml) probes
 
 RUNS := tests/workflow tests/end_to_end tests/package
 PROCESS_TESTS = $(RUNS) $(shell grep -rl --include='test_*.py' 'mark\.processes' tests)

@@ -61,6 +61,27 @@ def test_the_table_is_printed_of_what_is_up_to_date(project: Project) -> None:
     assert done.stdout.endswith(f"Written: {files}\n")
 
 
+def test_tables_of_another_config_are_replaced_by_force_only(project: Project) -> None:
+    table, other = project.folder / "results/psi_table.csv", project.folder / "other.yaml"
+    (benchmark,) = project.read_config()["benchmarks"].values()
+    config = tiny_config() | {"benchmarks": {"other": benchmark}, "models": ["bm25"]}
+    other.write_text(yaml.safe_dump(config))
+    before, command = table.read_text(), ("psibench.cli", "run", "--cores", "1", "other.yaml")
+    refused = run(project.folder, *command)
+    assert refused.returncode == 2, refused.stderr
+    last = refused.stderr.strip().splitlines()[-1]
+    assert last.startswith(
+        "psibench run: tables of another config: results/psi_table.parquet is of"
+    )
+    assert table.read_text() == before
+    plain = project.snakemake("--cores", "1")
+    plain[plain.index("--configfile") + 1] = str(other)
+    assert "tables of another config" in run(project.folder, *plain[2:]).stderr
+    forced = run(project.folder, *command[:2], "--force", *command[2:])
+    assert forced.returncode == 0, forced.stderr
+    assert table.read_text() != before
+
+
 def test_no_table_is_printed_where_it_need_not_be_of_this_config(project: Project) -> None:
     until = ("--", "--until", "build")
     done = run(project.folder, "psibench.cli", "run", "--cores", "1", "config.yaml", *until)

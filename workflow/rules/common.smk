@@ -14,6 +14,7 @@ try:
         refuse_future_date,
     )
     from psibench.cluster.head import set_environment, start_head
+    from psibench.cluster.tables_here import claim_tables
     from psibench.config.base import Section
     from psibench.config.paths import CLEANING
     from psibench.errors import InputError, missing_extra
@@ -285,8 +286,13 @@ def complete_rules(named):
 
 
 def check_start():
-    """One run at a time writes to a store and a working directory."""
+    """One run at a time writes to a store and a working directory, one config its tables."""
     try:
         start_head(settings.store, Path.cwd(), executor=workflow.executor_plugin.name)
+        claim_tables(
+            {str(path) for job in workflow.dag.needrun_jobs() for path in job.output},
+            benchmarks=plan.named,
+            configs=workflow.configfiles,
+        )
     except InputError as error:
         raise WorkflowError(str(error))

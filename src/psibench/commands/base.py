@@ -1,6 +1,7 @@
 """What several sub-commands do."""
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -15,10 +16,21 @@ if TYPE_CHECKING:
     from psibench.tables import Provenance
     from psibench.tables.spec import TableSpec
 
+CONFIG_NAME = "psibench.yaml"
+"""The config that `psibench init` writes, and that commands read where they are given none."""
+
 
 def config_file(given: str) -> Path:
     """Return the path of a config; ``shipped:presets/posir.yaml`` is one of psibench's own."""
     return Path(shipped(given))
+
+
+def configs_or_here(given: Sequence[Path]) -> list[Path]:
+    """Return the configs given; without any ./psibench.yaml, where it exists, and say so."""
+    if given or not Path(CONFIG_NAME).is_file():
+        return list(given)
+    print(f"Config: {CONFIG_NAME}, in this folder", file=sys.stderr, flush=True)
+    return [Path(CONFIG_NAME)]
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +42,8 @@ def add_config(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="FILE",
-        help="your config; of several each is laid over the one before; else the default",
+        help="your config; of several each is laid over the one before; else psibench.yaml, if it "
+        "is in this folder; else the embedded default",
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from psibench.all_tables import ALL_TABLES
-from psibench.commands.base import config_file, read_configs
+from psibench.commands.base import CONFIG_NAME, config_file, configs_or_here, read_configs
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import Windows
 from psibench.config.sources import FilesSource, SquadSource
@@ -56,10 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the files to check."""
     parser.add_argument(
         "files",
-        nargs="+",
+        nargs="*",
         type=config_file,
         metavar="FILE",
-        help="Parquet or YAML; of several YAML files each is laid over the one before",
+        help="Parquet or YAML; of several YAML files each is laid over the one before; without "
+        "any, psibench.yaml in this folder",
     )
 
 
@@ -68,10 +69,13 @@ def run(args: argparse.Namespace) -> None:
 
     The first problem ends the command with exit code 2.
     """
-    configs = [path for path in args.files if path.suffix.lower() in CONFIG_SUFFIXES]
+    files = args.files or configs_or_here([])
+    if not files:
+        raise InputError(f"no FILE given, and no {CONFIG_NAME} in {Path.cwd()}; name a file")
+    configs = [path for path in files if path.suffix.lower() in CONFIG_SUFFIXES]
     if configs:
         print(check_config(*configs))
-    for path in args.files:
+    for path in files:
         if path not in configs:
             print(check_table(path))
 

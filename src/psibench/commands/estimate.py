@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import add_config, read_configs
+from psibench.commands.base import add_config, configs_or_here, read_configs
 from psibench.commands.plan import RESULTS, ends, number
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
     from psibench.plan.plan import make_plan
     from psibench.plan.work import summed, work_table
 
-    config, models = load_config(read_configs(args.config))
+    config, models = load_config(read_configs(configs_or_here(args.config)))
     plan = make_plan(config, models, missing=[])
     measured = Measured(plan, RESULTS)
     tasks = {task for planned in plan.benchmarks.values() for task in planned.tasks}

@@ -7,14 +7,13 @@ import shlex
 import shutil
 from pathlib import Path
 
-from psibench.commands.base import refuse_file
+from psibench.commands.base import CONFIG_NAME, refuse_file
 from psibench.config.paths import CONFIG_FOLDER, PROFILES
 from psibench.errors import InputError, MissingError
 from psibench.sources.files import SUPPORTED, find_files
 
 TEMPLATE = CONFIG_FOLDER / "examples" / "own-corpus.yaml"
 TEMPLATE_PATHS = "[docs, README.md, CONTRIBUTING.md]"
-CONFIG_NAME = "psibench.yaml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

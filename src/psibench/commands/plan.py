@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import (
     add_config,
+    configs_or_here,
     read_configs,
     refuse_unwritable,
 )
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)
-    config, models = load_config(read_configs(args.config))
+    config, models = load_config(read_configs(configs_or_here(args.config)))
     table = work_table(Measured(make_plan(config, models), RESULTS))
     if table.is_empty():
         print("This config has nothing that computes or asks.")

@@ -18,7 +18,8 @@ from logging.handlers import BufferingHandler
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from psibench.commands.base import config_file
+from psibench.cluster.tables_here import FORCE_VARIABLE, REFUSED
+from psibench.commands.base import config_file, configs_or_here
 from psibench.config.paths import PROFILES, SNAKEFILE
 from psibench.errors import InputError
 from psibench.importing import importing
@@ -56,8 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="CONFIG|TARGET",
         help="your config, which ends in .yaml (shipped:presets/squad_posq.yaml is one of "
-        "psibench's; of several each is laid over the one before; without any, the embedded "
-        "default); files of results/ to make, or `probes` "
+        "psibench's; of several each is laid over the one before; without any, psibench.yaml if it "
+        "is in this folder, else the embedded default, which is shipped:config.yaml); files of "
+        "results/ to make, or `probes` "
         "(without any, the PSI table and the report)",
     )
     parser.add_argument(
@@ -76,6 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the same chain over small texts at hand, with stand-ins in place of all models, in "
         "the folder small/CONFIG: shows that it runs, measures nothing",
     )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="replace the tables and pages in results/ that another config made",
+    )
     parser.add_argument("-n", "--dry-run", action="store_true", help="list the jobs; run nothing")
 
 
@@ -92,6 +99,7 @@ def run(args: argparse.Namespace) -> None:
         With Snakemake's exit code, if it is not 0.
     """
     configs, targets, options = split_words(args.words)
+    configs = configs_or_here(configs)
     if find_spec("snakemake") is None:
         raise ModuleNotFoundError("no Snakemake", name="snakemake")
     given, profile = [], profile_folder(args.profile)
@@ -111,6 +119,8 @@ def run(args: argparse.Namespace) -> None:
         given = ["--configfile", *map(str, configs)]
     given += [] if args.cores is None else ["--cores", args.cores]
     given += ["--dry-run"] if args.dry_run else []
+    if args.force:
+        os.environ[FORCE_VARIABLE] = "1"
     failed = BufferingHandler(sys.maxsize)
     failed.setLevel(logging.ERROR)
     with TemporaryFile(dir=".") as now:  # by the clock that dates logs, a file server's maybe
@@ -129,21 +139,33 @@ def run(args: argparse.Namespace) -> None:
         failed,
     )
     if status:
-        messages = [one.getMessage() for one in failed.buffer]
-        for target in targets:
-            if any(f"No rule to produce {target} " in said for said in messages):
-                raise InputError(f"{target}: neither a config nor a target. {TARGETS}")
-        of_jobs = [one for one in failed.buffer if one.getMessage().startswith("Error in rule")]
-        # A job's own log comes first; an executor, as SLURM's, adds one of its own.
-        logs = [next(iter(getattr(one, "log", None) or ["no log"])) for one in of_jobs]
-        said = {log: input_error(Path(log), began) for log in logs}
-        if said and None not in said.values():
-            raise InputError("\n".join(f"{text} (log: {log})" for log, text in said.items()))
+        refuse_failure(failed.buffer, targets, began)
         raise SystemExit(status)
     if not args.dry_run and not options:  # with options it may have done anything
         show_results(targets)
         if args.small:
             print(f"In {folder}. {SMALL_NOTICE}")
+
+
+def refuse_failure(
+    records: Sequence[logging.LogRecord], targets: Sequence[str], began: float
+) -> None:
+    """Raise InputError if bad input is what made a run fail, by the errors that Snakemake logged.
+
+    ``began`` is when it started, seconds since the epoch.
+    """
+    for message in (one.getMessage() for one in records):
+        if REFUSED in message:
+            raise InputError(message[message.index(REFUSED) :].splitlines()[0])
+        for target in targets:
+            if f"No rule to produce {target} " in message:
+                raise InputError(f"{target}: neither a config nor a target. {TARGETS}")
+    of_jobs = [one for one in records if one.getMessage().startswith("Error in rule")]
+    # A job's own log comes first; an executor, as SLURM's, adds one of its own.
+    logs = [next(iter(getattr(one, "log", None) or ["no log"])) for one in of_jobs]
+    said = {log: input_error(Path(log), began) for log in logs}
+    if said and None not in said.values():
+        raise InputError("\n".join(f"{text} (log: {log})" for log, text in said.items()))
 
 
 def cores(text: str) -> str:

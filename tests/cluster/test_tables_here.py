@@ -1,0 +1,65 @@
+"""Tables over all benchmarks are replaced by the runs of their own config only."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from psibench.cluster.tables_here import FORCE_VARIABLE, TABLES, claim_tables
+from psibench.errors import InputError
+
+PSI, PROBES = TABLES
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder where my.yaml made the tables of the benchmark `mine`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(FORCE_VARIABLE, raising=False)
+    Path("results").mkdir()
+    claim_tables([PSI], benchmarks=["mine"], configs=["my.yaml"])
+    pl.DataFrame({"benchmark": ["mine", "mine"]}).write_parquet(PSI)
+    return tmp_path
+
+
+def test_tables_of_another_config_are_kept() -> None:
+    with pytest.raises(InputError, match=r"is of .*/my\.yaml, benchmarks mine; this run has other"):
+        claim_tables([PSI], benchmarks=["other"], configs=["other.yaml"])
+
+
+def test_tables_of_an_unknown_config_are_kept() -> None:
+    (Path(".snakemake") / "psibench-configs.json").unlink()
+    with pytest.raises(InputError, match="is of another config"):
+        claim_tables([PSI], benchmarks=["other"], configs=["my.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("made", "benchmarks", "configs"),
+    [
+        ([PSI], ["renamed"], ["my.yaml"]),  # the same config, edited
+        ([PSI], ["renamed"], ["my.yaml", "more.yaml"]),
+        ([PSI], ["mine", "other"], ["other.yaml"]),  # a config with the benchmark in it
+        (["results/other/statistics.parquet"], ["other"], ["other.yaml"]),  # replaces no table
+        ([PROBES], ["other"], ["other.yaml"]),  # the probes have no table yet
+    ],
+)
+def test_a_config_goes_on_with_its_own_tables(
+    made: list[str], benchmarks: list[str], configs: list[str]
+) -> None:
+    claim_tables(made, benchmarks=benchmarks, configs=configs)
+
+
+def test_a_forced_run_owns_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FORCE_VARIABLE, "1")
+    claim_tables([PSI], benchmarks=["other"], configs=["other.yaml"])
+    pl.DataFrame({"benchmark": ["other"]}).write_parquet(PSI)
+    monkeypatch.delenv(FORCE_VARIABLE)
+    claim_tables([PSI], benchmarks=["another"], configs=["other.yaml"])
+    with pytest.raises(InputError, match=r"is of .*/other\.yaml"):
+        claim_tables([PSI], benchmarks=["mine"], configs=["my.yaml"])
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1"])
+def test_a_table_that_cannot_be_read_is_replaced(content: bytes) -> None:
+    Path(PSI).write_bytes(content)
+    claim_tables([PSI], benchmarks=["other"], configs=["other.yaml"])
