@@ -66,3 +66,17 @@ def test_a_file_is_no_folder_for_a_config(folder, capsys):
     (folder / "mine").write_text("")
     assert main(["init", "mine"]) == 2
     assert "FOLDER mine is a file; name a folder" in capsys.readouterr().err
+
+
+def test_any_name_of_a_folder_is_read_back_from_the_config(folder, capsys):
+    name = "c\x01\x85\u2028: #tr\U0001f600 'x\""
+    (folder / name).mkdir()
+    (folder / name / "a.txt").write_text("a text")
+    (folder / name / "b.rst").write_text("a text")
+    assert main(["init", "mine", "--corpus", name]) == 0
+    assert (
+        "Not read: skipped 1 files of kinds that are not read: .rst 1. Convert"
+        in capsys.readouterr().out
+    )
+    written = yaml.safe_load((folder / "mine" / "psibench.yaml").read_text(encoding="utf-8"))
+    assert written["benchmarks"]["my-docs"]["source"]["paths"] == [f"../{name}"]

@@ -1,5 +1,7 @@
 import gzip
 import json
+import logging
+import os
 import re
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.sources.documents import read_document_files
-from psibench.sources.files import SUFFIXES
+from psibench.sources.files import SUFFIXES, find_files
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -103,3 +105,39 @@ def test_names_that_differ_in_their_suffix_alone_keep_it_in_ids(tmp_path):
         "other": "other.md",
         "in/addons": "in/addons.md",
     }
+
+
+def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
+    for name in ("a.md", "b.rst", "in/c.RST", "d.jsonl.zst", "f.txt.gz", "g", ".hid/x.rst"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text")
+    os.mkfifo(tmp_path / "p.txt")
+    (tmp_path / "to").symlink_to(tmp_path / "in")
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        assert read_document_files([tmp_path])["_id"].to_list() == ["a"]
+    (told,) = caplog.messages
+    expected = ".rst 2, .jsonl.zst 1, .txt.gz 1, broken links, pipes and devices 1, "
+    assert f"skipped 7 files of kinds that are not read: {expected}" in told
+    assert "links to folders 1, without suffix 1. Convert those" in told
+
+
+def test_a_pipe_is_no_text(tmp_path):
+    os.mkfifo(tmp_path / "p.txt")
+    with pytest.raises(InputError, match=r"p.txt: a pipe, socket or device"):
+        find_files([tmp_path / "p.txt"])
+
+
+def test_a_thousand_nested_folders_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1100):
+        Path("d").mkdir()
+        os.chdir("d")
+    Path("x.txt").write_text("text")
+    os.chdir(tmp_path)
+    ((found, _),) = find_files(["d"])
+    assert found.parts == ("d",) * 1100 + ("x.txt",)
+    os.rename(found, "x.txt")
+    while Path("d/d").exists():  # pytest's removal is recursive
+        os.rename("d/d", "e")
+        Path("d").rmdir()
+        os.rename("e", "d")

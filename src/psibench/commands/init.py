@@ -1,16 +1,19 @@
 """`psibench init`: a config of one's own to begin with."""
 
 import argparse
-import json
+import math
 import os
 import shlex
 import shutil
+from collections import Counter
 from pathlib import Path
+
+import yaml
 
 from psibench.commands.base import CONFIG_NAME, refuse_file
 from psibench.config.paths import CONFIG_FOLDER, PROFILES
 from psibench.errors import InputError, MissingError
-from psibench.sources.files import SUPPORTED, find_files
+from psibench.sources.files import SUPPORTED, find_files, skipped_text
 
 TEMPLATE = CONFIG_FOLDER / "examples" / "own-corpus.yaml"
 TEMPLATE_PATHS = "[docs, README.md, CONTRIBUTING.md]"
@@ -50,7 +53,9 @@ def run(args: argparse.Namespace) -> None:
     found = f"Kept: {config}." if is_kept else f"Put your texts into {texts}."
     if args.corpus is not None:
         try:
-            found = f"Files with texts: {len(find_files(given)):,}."
+            skipped = Counter[str]()
+            found = f"Files with texts: {len(find_files(given, skipped)):,}."
+            found += f"\nNot read: {skipped_text(skipped)}." if skipped else ""
         except MissingError as error:
             raise error.under("--corpus") from error
     args.folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     text = TEMPLATE.read_text(encoding="utf-8")
     if not is_kept:
         with config.open("x", encoding="utf-8") as file:
-            file.write(text.replace(TEMPLATE_PATHS, json.dumps(corpus, ensure_ascii=False)))
+            file.write(text.replace(TEMPLATE_PATHS, _yaml_list(corpus)))
     if args.profile is not None:
         shutil.copytree(PROFILES / args.profile, args.folder / args.profile)
     print("Written:", *made)
@@ -68,6 +73,12 @@ def run(args: argparse.Namespace) -> None:
     here = "" if args.folder == Path() else f"cd {shlex.quote(str(args.folder))}; "
     profile = "" if args.profile is None else f"--profile {args.profile} "
     print(f"Next: {here}psibench check {CONFIG_NAME}; psibench run {profile}{CONFIG_NAME}")
+
+
+def _yaml_list(texts: list[str]) -> str:
+    """Write a list in one line of YAML, whatever characters the texts hold."""
+    dumped = yaml.safe_dump(texts, default_flow_style=True, allow_unicode=True, width=math.inf)
+    return dumped.strip()
 
 
 DESCRIPTION = (

@@ -1,6 +1,7 @@
 """Documents from folders and files: jsonl, parquet, txt, md, pdf, docx and html."""
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +16,14 @@ import pyarrow.parquet as pq
 from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
 from psibench.errors import FEW, InputError, MissingError
 from psibench.lines import read_records
-from psibench.reading import read_text_file, require_file
+from psibench.reading import one_line, read_text_file, require_file
 from psibench.sources.convert import read_docx, read_html, read_pdf
 from psibench.tables import content_hash
 
 Record = tuple[str, dict[str, Any]]
 logger = logging.getLogger("psibench")
 
+PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 PARQUET_ROWS = 256
 PARQUET_BUFFER = 1 << 20
 TEXTS, CONVERTED = 1000, 50
@@ -108,17 +110,19 @@ class TextFiles:
 def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
     """List the files under paths of a config, in reading order; `TEXTS` at a time, if they are.
 
-    Keys are without suffix, but where two names differ in it alone.
+    Keys are without suffix, but where two names differ in it alone. Logs what is skipped.
 
     Raises InputError as `find_files`.
     """
-    files, names = [], []
+    files, names, skipped = [], [], Counter[str]()
     for given in paths:
         is_shipped = shipped(given) != given
-        for path, root in find_files([shipped(given)]):
+        for path, root in find_files([shipped(given)], skipped):
             name = path.relative_to(root).as_posix()
             names.append(name)
             files.append(LocalFile(path, name[: -len(_suffix(path))], is_shipped))
+    if skipped:
+        logger.warning("%s: %s", ", ".join(paths), skipped_text(skipped))
     suffixed = Counter(file.key for file in files)
     files = [
         replace(file, key=name) if suffixed[file.key] > 1 else file
@@ -135,35 +139,88 @@ def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
     return found
 
 
-def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
+def find_files(
+    paths: Sequence[str | Path], skipped: Counter[str] | None = None
+) -> list[tuple[Path, Path]]:
     """List ``(file, root)`` for files, folders and globs; the root is what ids are relative to.
 
-    That of a glob is the folder before its first wildcard.
+    That of a glob is the folder before its first wildcard. ``skipped`` counts what is in folders
+    and is not read: files by suffix, hidden ones left aside.
 
-    Raises InputError if a path is missing, a glob matches nothing, a named file has an unknown
-    suffix, or a folder holds no document.
+    Raises InputError if a path is missing or no file, a glob matches nothing, a named file has an
+    unknown suffix, or a folder holds no document or cannot be read.
     """
     found: list[tuple[Path, Path]] = []
+    skipped = Counter() if skipped is None else skipped
     for path in map(Path, paths):
         if has_magic(str(path)) and not path.exists():
             matched = sorted(map(Path, glob(str(path), recursive=True)))
             if not matched:
                 raise MissingError(f"{path}: no file or folder matches")
             root = Path(*takewhile(lambda part: not has_magic(part), path.parts))
-            found += [(file, root) for file, _ in find_files(matched)]
+            found += [(file, root) for file, _ in find_files(matched, skipped)]
         elif path.is_dir():
-            files = (inner for inner in sorted(path.rglob("*")) if inner.is_file())
-            inside = [inner for inner in files if _suffix(inner) in SUFFIXES]
+            inside, others = _inside(path)
+            skipped += others
             if not inside:
-                raise MissingError(f"{path}: no document in this folder. Supported: {SUPPORTED}")
+                more = f"; {skipped_text(others)}" if others else ""
+                raise MissingError(
+                    f"{path}: no document in this folder. Supported: {SUPPORTED}{more}"
+                )
             found += [(p, path) for p in inside]
         elif not path.exists():
             raise MissingError(f"{path}: no such file or folder")
         elif _suffix(path) not in SUFFIXES:
             raise InputError(f"{path}: unknown suffix {path.suffix!r}. Supported: {SUPPORTED}")
         else:
-            found.append((path, path.parent))
+            found.append((require_file(path, expected="a file of documents"), path.parent))
     return found
+
+
+def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
+    """List the documents below a folder, sorted, and count the rest by kind.
+
+    Level by level, since walks by recursion end at a thousand nested folders. Links to folders are
+    not followed.
+    """
+    files, others, waiting = list[Path](), Counter[str](), [folder]
+    while waiting:
+        place = waiting.pop()
+        try:
+            entries = list(os.scandir(place))
+        except OSError as error:
+            raise InputError(f"{place}: cannot be read ({error.strerror})") from error
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(path)
+            elif entry.is_file() and _suffix(path) in SUFFIXES:
+                files.append(path)
+            elif not any(part.startswith(".") for part in path.relative_to(folder).parts):
+                others[_kind(entry, path)] += 1
+    return sorted(files), others
+
+
+def _kind(entry: "os.DirEntry[str]", path: Path) -> str:
+    """Name what is not read: a suffix, of compressed files with the one before it."""
+    if entry.is_dir():
+        return "links to folders"
+    if not entry.is_file():
+        return "broken links, pipes and devices"
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    is_packed = suffixes[-1:] and suffixes[-1] in PACKED
+    return "".join(suffixes[-2 if is_packed else -1 :]) or "without suffix"
+
+
+def skipped_text(skipped: Counter[str]) -> str:
+    """Say what was skipped in folders, the most frequent first, and what to do."""
+    kinds = sorted(skipped.items(), key=lambda one: (-one[1], one[0]))
+    named = ", ".join(f"{one_line(kind, 40)} {count:,}" for kind, count in kinds[:FEW])
+    more = f", ... ({len(kinds)} kinds)" if len(kinds) > FEW else ""
+    return (
+        f"skipped {skipped.total():,} files of kinds that are not read: {named}{more}. Convert "
+        "those that you want read (text: .txt or .md; records: .jsonl or .parquet), or unpack them"
+    )
 
 
 def _read_text(path: Path) -> str:
