@@ -92,3 +92,14 @@ def test_chunks_of_repeated_words_each_have_a_place_of_their_own(text):
     chunks = split_chunks(text, chunk_words=2)
     assert [text[start:end].split() for start, end in chunks] == [["go", "go"]] * 3
     assert all(end <= start for (_, end), (start, _) in zip(chunks, chunks[1:], strict=False))
+
+
+def test_chunks_end_at_paragraphs_whatever_ends_a_line():
+    paragraph = "one two three four\nfive six seven eight"
+    text = "\n\n".join([paragraph] * 3)
+    sizes = []
+    for end in ("\n", "\r\n"):
+        written = text.replace("\n", end)
+        chunks = split_chunks(written, chunk_words=12)
+        sizes.append([len(written[start:stop].split()) for start, stop in chunks])
+    assert sizes == [[8, 8, 8]] * 2

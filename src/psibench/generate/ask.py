@@ -455,7 +455,7 @@ def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict
     return {name: domain.table(given[name]) for name in task.reads}
 
 
-@stage("ask", version=5)
+@stage("ask", version=6)
 def ask(
     *,
     config: Mapping[str, Any],
@@ -502,7 +502,7 @@ def ask(
         )
 
 
-@stage("gather", version=4)
+@stage("gather", version=5)
 def gather_task(
     *,
     made: Mapping[str, Any],

@@ -77,7 +77,7 @@ def inner_thirds(n_chars: int) -> dict[Position, tuple[int, int]]:
 
 # --- chunks of so many words, cut where the text breaks
 
-SEPARATORS = (r"\n\n", r"\n", " ", r"\s")
+SEPARATORS = (r"(?:\r?\n){2}", r"\r?\n", " ", r"\s")
 """Where a chunk may end, the best place first; never inside a word."""
 
 
