@@ -4,11 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from closeness import assert_vectors_close
+from tiny_checkpoints import entry_of, save_bert, save_modules, save_tokenizer
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.counting import load_tokenizer
+from psibench.models.load import load_encoder
 from psibench.models.tokenizing import tokenize_texts
 from psibench.rerankers.checkpoints import encode
 
@@ -46,3 +50,26 @@ def test_a_limit_inside_tokenizer_json_cuts_nothing(minilm_with, max_tokens, n_t
     # all-MiniLM's tokenizer.json cuts and pads to 128 tokens; sentence-transformers reads 256.
     (item,) = tokenize_texts(minilm_with(), ["word " * 1000], max_tokens=max_tokens)
     assert item.n_tokens == n_tokens
+
+
+TEXTS = ["w1 w2 w3", "w4 w5 w6 w7 w8 w9 w10", "w1"]
+"""Of several lengths: a batch of them is padded."""
+
+
+@pytest.mark.parametrize("padding_side", ["left", "right"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "lasttoken", "mean_sqrt_len_tokens"])
+def test_a_text_has_its_own_vector_whatever_it_is_padded_with(tmp_path, pooling, padding_side):
+    """Pooling as sentence-transformers 5.4 and later write it; [CLS] may stand behind padding."""
+    from sentence_transformers import SentenceTransformer
+
+    save_bert(tmp_path)
+    save_tokenizer(tmp_path, padding_side=padding_side)
+    save_modules(tmp_path, pooling="mean")
+    config = {"embedding_dimension": 32, "pooling_mode": pooling, "include_prompt": True}
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    encoder = load_encoder(entry_of(tmp_path), device="cpu", dtype="float32")
+    items = encoder.tokenize(TEXTS, "document")
+    found = encoder.forward([one.windows[0] for one in items], [one.content[0] for one in items])
+    library = SentenceTransformer(str(tmp_path), device="cpu")
+    alone = [library.encode([text], normalize_embeddings=True)[0] for text in TEXTS]
+    assert_vectors_close(np.vstack(found), np.vstack(alone))
