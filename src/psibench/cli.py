@@ -28,7 +28,8 @@ UNENCODED = re.compile(r"[\ud800-\udfff]")
 class PlainText:
     """A stream that shows the control characters of third parties' texts in place of sending them.
 
-    File names and records that are not UTF-8 are shown the same way.
+    File names and records that are not UTF-8 are shown the same way, and so is what the stream's
+    encoding does not have (LANG=C, PYTHONIOENCODING=ascii).
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -36,7 +37,9 @@ class PlainText:
 
     def write(self, text: str) -> int:
         r"""Write a text, control characters as ``\x1b``."""
-        return self._stream.write(UNPRINTABLE.sub(_escaped, text))
+        text = UNPRINTABLE.sub(_escaped, text)
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        return self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

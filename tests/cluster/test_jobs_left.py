@@ -103,3 +103,19 @@ def test_a_controller_that_is_down_is_no_empty_queue(queue, tmp_path):
     queue(fails=True)
     with pytest.raises(InputError, match=r"squeue failed \(controller down"):
         start_head("store", tmp_path, executor="slurm")
+
+
+def test_a_machine_without_slurm_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="SLURM is not installed on this machine"):
+        start_head("store", tmp_path, executor="slurm")
+
+
+@pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found: 54321"), OSError("no")])
+def test_a_user_without_a_passwd_entry_holds_a_lock(tmp_path, monkeypatch, error):
+    def missing():
+        raise error
+
+    monkeypatch.setattr("getpass.getuser", missing)
+    start_head("store", tmp_path, executor="local")
+    assert f"of user {os.getuid()} on" in (tmp_path / "store" / "head.lock").read_text()

@@ -1,5 +1,7 @@
 """Help is there at once, and of every command."""
 
+import io
+import os
 import subprocess
 import sys
 
@@ -7,6 +9,7 @@ import pytest
 
 from psibench.cli import build_parser, main
 from psibench.commands import COMMANDS, EXAMPLES
+from psibench.commands.run import _provide_home
 
 HEAVY = ("polars", "numpy", "pyarrow", "pydantic", "torch", "snakemake", "openai")
 
@@ -61,3 +64,48 @@ def test_a_number_of_cores_on_which_a_run_would_never_end_is_refused(number, cap
 def test_options_that_psibench_gives_snakemake_are_refused_behind_those_of_run(given, capsys):
     assert main(["run", "my.yaml", "--dry-run", "--", *given]) == 2
     assert f"{given[0]} cannot be passed to Snakemake here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_output_that_is_not_utf8_is_escaped(encoding, monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding))
+    assert main(["score", "--example"]) == 0
+    sys.stdout.flush()
+    said = written.getvalue().decode(encoding)
+    assert "all-minilm-l6-v2" in said
+    assert ("\u2013" in said) == (encoding == "cp1252")  # a dash, for a value that is not defined
+    assert ("\\u2013" in said) == (encoding != "cp1252")
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    os.environ.pop("XDG_CACHE_HOME", None)
+    return os.environ
+
+
+@pytest.mark.parametrize("home", ["file", "sealed"])
+def test_caches_are_here_where_home_cannot_be_written(home, tmp_path, environment, capsys):
+    (tmp_path / "file").write_text("")
+    environment["HOME"] = {"file": str(tmp_path / "file"), "sealed": "/proc/none"}[home]
+    _provide_home()
+    assert environment["XDG_CACHE_HOME"] == str(tmp_path / ".snakemake" / "cache")
+    assert "cannot be written; caches are in" in capsys.readouterr().err
+
+
+def test_a_user_id_without_a_passwd_entry_gets_a_name_and_a_home(tmp_path, environment):
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        environment.pop(name, None)
+    script = (
+        "import os, pwd; from psibench.commands.run import _provide_home\n"
+        "def missing(uid): raise KeyError(uid)\n"
+        "pwd.getpwuid = missing\n"
+        "_provide_home(); import getpass\n"
+        "print(getpass.getuser(), os.path.expanduser('~'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [f"uid{os.getuid()}", str(tmp_path / ".snakemake" / "home")]

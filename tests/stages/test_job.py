@@ -1,11 +1,14 @@
+import errno
 import logging
 import os
 
 import pytest
 import torch
+from polars.exceptions import ComputeError
 
 from psibench.cluster.job import job
 from psibench.errors import InputError
+from psibench.tables.atomic import atomic_path, is_full, write_whole
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +61,38 @@ def test_threads_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch, own
         monkeypatch.delenv("OMP_WAIT_POLICY")
     with job(threads=3):
         assert os.environ["OMP_WAIT_POLICY"] == policy
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "store/x.parquet"),
+        OSError(errno.EDQUOT, "Disk quota exceeded", "store/x.parquet"),
+    ],
+)
+def test_a_full_disk_is_named_with_its_file_and_no_traceback(tmp_path, capsys, error):
+    log = tmp_path / "x.log"
+    with pytest.raises(SystemExit) as raised:
+        run(log, error)
+    assert raised.value.code == 2
+    said = capsys.readouterr().err
+    assert "store/x.parquet: the disk is full" in said
+    assert "Nothing that was finished is lost" in said
+    assert "Traceback" not in log.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_a_write_to_a_full_disk_names_the_file(tmp_path):
+    handle = os.open("/dev/full", os.O_WRONLY)
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_whole(handle, b"x", tmp_path / "answers.jsonl")
+    os.close(handle)
+    assert raised.value.filename == str(tmp_path / "answers.jsonl")
+    for inner in (
+        OSError(errno.ENOSPC, "x"),
+        ComputeError("No space left on device (os error 28)"),
+    ):
+        with pytest.raises(OSError, match="No space left") as raised, atomic_path(tmp_path / "t"):
+            raise inner
+        assert raised.value.filename == str(tmp_path / "t")
+        assert is_full(raised.value)

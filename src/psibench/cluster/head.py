@@ -73,6 +73,11 @@ def refuse_queued_jobs(folder: str | Path) -> None:
     command = ["squeue", "--noheader", f"--user={os.getuid()}", "-o", "%i\x1f%j\x1f%Z"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except FileNotFoundError as error:
+        raise InputError(
+            "SLURM is not installed on this machine: no squeue is on PATH. Run where jobs are "
+            "submitted, or without `--profile slurm`"
+        ) from error
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or error
         raise InputError(f"squeue failed ({said}); is SLURM's controller up? Try again") from error

@@ -161,13 +161,20 @@ def _lock(path: Path, workdir: str | Path, name: str = "snakemake") -> int:
         raise
     number = os.environ.get("SLURM_JOB_ID")
     holder = (
-        f"{name} of {getpass.getuser()} on {socket.gethostname()}, "
+        f"{name} of {_user()} on {socket.gethostname()}, "
         f"{f'SLURM job {number}, ' if number else ''}process {os.getpid()}, "
         f"in {Path(workdir).resolve()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
     )
     os.ftruncate(handle, 0)
     os.pwrite(handle, holder.encode(), 0)
     return handle
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # containers run with ids that no passwd file has
+        return f"user {os.getuid()}"
 
 
 def _take(handle: int, path: Path) -> None:

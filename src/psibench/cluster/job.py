@@ -15,6 +15,7 @@ from psibench.errors import InputError, missing_extra
 from psibench.importing import importing
 from psibench.models.checkpoints import run_offline
 from psibench.stopping import STOPPED_STATUS, Stopped
+from psibench.tables.atomic import is_full
 from psibench.tables.stage import DECLARED, Job, StageVersion, call
 
 INPUT_ERROR_STATUS = 2
@@ -39,7 +40,8 @@ def job(log: str | Path | None = None, *, threads: int | None = None) -> Iterato
 
     The message of an InputError goes to the log and to stderr, without a traceback. A job that
     has to end early (``Stopped``) says why in the same way and exits with 75, for the workflow to
-    run it again. Any other exception is a bug: its traceback goes to both.
+    run it again. A full disk ends it with 2 and the file's name. Any other exception is a bug: its
+    traceback goes to both.
 
     Until it ends, it holds a lock of its own in the store, so that no other run does its work; if
     the process that waits for it is gone, it is told to end.
@@ -69,9 +71,18 @@ def job(log: str | Path | None = None, *, threads: int | None = None) -> Iterato
         logger.warning("%s", told)
         _say(log, told)
         raise SystemExit(STOPPED_STATUS) from None
-    except Exception:
-        logger.exception("failed")
-        raise
+    except Exception as error:
+        if not is_full(error):
+            logger.exception("failed")
+            raise
+        where = getattr(error, "filename", None) or "a file of this job"
+        told = (
+            f"{where}: the disk is full, or your quota is used up. Nothing that was finished is "
+            "lost: free some space, or move the folder, and run again to go on."
+        )
+        logger.error("%s", told)
+        _say(log, f"error: {told}")
+        raise SystemExit(INPUT_ERROR_STATUS) from None
     finally:
         for handler in logging.getLogger().handlers:
             handler.flush()

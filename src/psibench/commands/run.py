@@ -5,6 +5,7 @@ process in psibench's lock and the exit code are Snakemake's own.
 """
 
 import argparse
+import getpass
 import logging
 import os
 import re
@@ -102,6 +103,7 @@ def run(args: argparse.Namespace) -> None:
     configs = configs_or_here(configs)
     if find_spec("snakemake") is None:
         raise ModuleNotFoundError("no Snakemake", name="snakemake")
+    _provide_home()
     given, profile = [], profile_folder(args.profile)
     if args.small:
         from psibench.commands.small import write_small
@@ -166,6 +168,30 @@ def refuse_failure(
     said = {log: input_error(Path(log), began) for log in logs}
     if said and None not in said.values():
         raise InputError("\n".join(f"{text} (log: {log})" for log, text in said.items()))
+
+
+def _provide_home() -> None:
+    """Give Snakemake and libraries a user's name, a home and a cache where there are none.
+
+    Containers and clusters run programs with user ids that have no passwd entry, and with homes
+    that are not there or cannot be written.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = f"uid{os.getuid()}"
+    here = Path(".snakemake").absolute()
+    if not os.path.isabs(os.path.expanduser("~")):
+        os.environ["HOME"] = str(here / "home")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    try:
+        (cache / "snakemake").mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(cache / "snakemake", os.W_OK)
+    except OSError:
+        is_writable = False
+    if not is_writable:
+        os.environ["XDG_CACHE_HOME"] = str(here / "cache")
+        print(f"psibench run: {cache} cannot be written; caches are in {here}", file=sys.stderr)
 
 
 def cores(text: str) -> str:

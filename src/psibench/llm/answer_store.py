@@ -35,7 +35,7 @@ import numpy as np
 from psibench.errors import InputError
 from psibench.llm.answer import Answer
 from psibench.llm.usage import Usage
-from psibench.tables.atomic import atomic_path
+from psibench.tables.atomic import atomic_path, write_whole
 
 logger = logging.getLogger("psibench")
 
@@ -104,10 +104,8 @@ class AnswerStore:
         """
         line = write_line(answer)
         handle = self._begin() if self._handle is None else self._handle
-        written = 0
         try:
-            while written < len(line):
-                written += os.write(handle, line[written:])
+            write_whole(handle, line, self._log)
         except OSError:
             try:
                 os.ftruncate(handle, self._size)

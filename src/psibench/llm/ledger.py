@@ -25,6 +25,7 @@ from psibench.llm.limits import Budget, Call
 from psibench.llm.sections import MILLION, Price
 from psibench.llm.usage import Usage
 from psibench.reading import parse_json
+from psibench.tables.atomic import write_whole
 
 logger = logging.getLogger("psibench")
 
@@ -153,7 +154,8 @@ class Ledger(Budget):
         if self._handle is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        os.write(self._handle, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        text = json.dumps(line, separators=(",", ":")) + "\n"
+        write_whole(self._handle, text.encode(), self._path)
 
 
 def _lines(folder: Path) -> Iterator[dict[str, Any]]:

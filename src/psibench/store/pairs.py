@@ -28,6 +28,7 @@ from psibench.store.parts import (
     read_part,
     write_part,
 )
+from psibench.tables.atomic import write_whole
 
 MARKER = "pair-scores"
 COLUMNS = {"key": is_key, "raw": pa.types.is_float64, "score": pa.types.is_float64}
@@ -124,11 +125,10 @@ class PairStore:
         rows = np.empty(len(keys), ROW)
         rows["key"], rows["raw"], rows["score"] = keys, raw, score
         rows["check"] = _checks(rows)
-        handle, _ = self._journal = self._journal or _new_journal(self.folder)
-        size, data, written = os.fstat(handle).st_size, rows.tobytes(), 0
+        handle, path = self._journal = self._journal or _new_journal(self.folder)
+        size = os.fstat(handle).st_size
         try:
-            while written < len(data):
-                written += os.write(handle, data[written:])
+            write_whole(handle, rows.tobytes(), path)
         except OSError:
             os.ftruncate(handle, size)
             raise

@@ -1,5 +1,6 @@
 """Write a file whole or not at all."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     Raises
     ------
     OSError
-        If the file cannot be written whole.
+        If the file cannot be written whole; with the target as its `filename` if the disk is full.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -28,10 +29,38 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
         temporary.replace(target)
-    except pl.exceptions.ComputeError as error:  # how polars tells that the disk is full
+    except (OSError, pl.exceptions.ComputeError) as error:  # polars raises its own
+        if is_full(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
+        if isinstance(error, OSError):
+            raise
         raise OSError(f"{target}: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def is_full(error: BaseException) -> bool:
+    """Say whether a disk is full, or a quota used up; libraries say so in their messages."""
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    texts = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+    return any(text.lower() in str(error).lower() for text in texts)
+
+
+def write_whole(handle: int, data: bytes, path: Path) -> None:
+    """Write all bytes to an open file.
+
+    Raises
+    ------
+    OSError
+        If some cannot be written, with ``path`` as its `filename`.
+    """
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(handle, data[written:])
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_text(text: str, path: str | Path) -> None:
