@@ -121,7 +121,7 @@ def reversal(model: str, **values: float) -> list[dict[str, Any]]:
 def test_figures_of_the_papers_stand_beside_those_of_the_same_model() -> None:
     model = "modernbert-base-begin-s42"
     found = table(reversal(model, front_original=0.44, front_reversed=0.2, gap=0.194))
-    (beside,) = probes_beside(found, "posir")
+    (beside,) = probes_beside(found, "posir-release")
     assert beside.name == "Controlled, table 12: Mirror reversal"
     columns = ("front original", "front reversed", "back original", "back reversed", "gap")
     assert beside.header[2:] == columns
@@ -130,13 +130,30 @@ def test_figures_of_the_papers_stand_beside_those_of_the_same_model() -> None:
         ("0.435", "0.187", "0.272", "0.382", "0.194"),
         ("0.440\n+0.005", "0.200\n+0.013*", "–", "–", "0.194\n0.000"),
     ]
-    assert [row[1] for row in beside.rows] == ["the paper", "run here: posir"]
-    assert probes_beside(table(reversal("other", gap=0.1)), "posir") == []
+    assert [row[1] for row in beside.rows] == ["the paper", "run here: posir-release"]
+    assert probes_beside(table(reversal("other", gap=0.1)), "posir-release") == []
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "beside"),
+    [("squad-passages", "0.8777"), ("fineweb-passages", "0.9201"), ("my-corpus", None)],
+)
+def test_probes_stand_beside_figures_of_the_same_data(benchmark: str, beside: str | None) -> None:
+    about = ABOUT | {"model": "bge-m3", "probe": "segments", "n_places": 3}
+    matrix = pl.DataFrame({str(k): [0.8] * 3 for k in range(3)}).to_numpy()
+    names = ["1 of 3", "2 of 3", "3 of 3"]
+    found = table([about | row for row in profile_rows(matrix, "cosine", names, level=0.95)])
+    tables = probes_beside(found, benchmark)
+    first = [one.rows[0][2] for one in tables]
+    assert first == ([] if beside is None else [beside])
+    assert all(len(one.rows) == 2 for one in tables)
 
 
 def test_a_small_run_says_so_and_has_no_figure_of_a_paper(tmp_path: Path) -> None:
     model = "modernbert-base-begin-s42"
-    found, source = table(reversal(model, front_original=0.44, gap=0.194)), Provenance("test", 1)
+    found = table(reversal(model, front_original=0.44, gap=0.194))
+    found = found.with_columns(benchmark=pl.lit("posir-release"))
+    source = Provenance("test", 1)
     write_table(found, tmp_path / "probe_table.parquet", PROBE_TABLE, provenance=source)
     pages = {}
     for name, notice in (("small", Report(is_small=True).notice), ("whole", Report().notice)):
@@ -155,7 +172,7 @@ def test_peak_and_lowest_place_are_held_against_table_5() -> None:
     matrix = pl.DataFrame({str(k): [0.5 + abs(k - 2) / 1000] * 3 for k in range(10)}).to_numpy()
     names = [f"{k} of 10" for k in range(1, 11)]
     found = table([about | row for row in profile_rows(matrix, "cosine", names, level=0.95)])
-    beside = {one.name[:20]: one.rows[1][2:] for one in probes_beside(found, "msmarco")}
+    beside = {one.name[:20]: one.rows[1][2:] for one in probes_beside(found, "msmarco-documents")}
     # the highest is at 10, the lowest at 3, 7 thousandths apart; printed: 9, 1 and 20.6
     assert beside["Controlled, table 5:"] == ("10\n+1", "3\n+2", "7.0\n−13.6")
     # p1: 0.502; printed 0.5161

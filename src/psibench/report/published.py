@@ -387,7 +387,8 @@ def _means_of_all(measured: pl.DataFrame, wanted: pl.DataFrame, n_queries: pl.Ex
 def probes_beside(rows: pl.DataFrame, benchmark: str) -> list[Table]:
     """Return the papers' tables of probes with a run's figures beneath the models that it has.
 
-    ``rows`` are PROBE_TABLE rows of one benchmark and language, over all domains and documents.
+    ``rows`` are PROBE_TABLE rows of one benchmark and language, over all domains and documents. A
+    figure is compared if the benchmark has the id that the preset of the table gives to its data.
     """
     ids = dict(read_published("models").rows.iter_rows())
     found = []
@@ -396,6 +397,8 @@ def probes_beside(rows: pl.DataFrame, benchmark: str) -> list[Table]:
             continue
         table, figures = read_published(name), list[dict[str, Any]]()
         for row in table.rows.iter_rows(named=True):
+            if about["benchmarks"][row.get("dataset", EVERY)] != benchmark:
+                continue
             mine = rows.filter(probe=about["probe"], model=ids[row["model"]] + _trained(row))
             if "places" in about:
                 mine = mine.filter(n_places=about["places"])
