@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from jinja2.sandbox import SandboxedEnvironment
 
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
@@ -87,6 +88,71 @@ def test_editing_what_reaches_the_model_changes_key_and_hash(tmp_path, old, new)
 def test_editing_what_the_model_does_not_see_asks_nothing_anew(tmp_path, old, new):
     before, after = load(tmp_path), load(tmp_path, TEMPLATE.replace(old, new))
     assert (key(before), before.hash) == (key(after), after.hash)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("*.md")), ids=[path.stem for path in sorted(FOLDER.glob("*.md"))]
+)
+def test_shipped_templates_are_rendered_as_jinja_renders_them(path):
+    prompt = load_prompt(path)
+    values = {name: f"a {name} with {{{{ braces }}}}\n\nand 2 lines" for name in prompt.variables}
+    jinja = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    expected = [jinja.from_string(text).render(values).strip() for _, text in prompt.messages]
+    assert [message.content for message in prompt.render(values)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "rendered"),
+    [
+        ("{% for x in document %}{{ loop.index }}{{ x }}{{ ', ' if not loop.last }}{% endfor %}",
+         "1a, 2b"),
+        ("{{ document|join(' or ') }}; {{ document|map('upper')|join('/') }}", "a or b; A/B"),
+        ("{{ ('-' * 3) ~ document[0] ~ (document|length + 2) * 2 }}", "---a8"),
+        ("{% set x = document|first %}{{ x|replace('a', 'aa')|indent(2) }}", "aa"),
+        ("{{ document }} {{ document|tojson }}", "['a', 'b'] [\"a\", \"b\"]"),
+        ("{{ document[0].upper() if document else '' }}", "A"),
+    ],
+)  # fmt: skip
+def test_what_a_template_needs_of_jinja_works(tmp_path, text, rendered):
+    prompt = load(tmp_path, TEMPLATE.replace("{{ document }}", text))
+    assert prompt.render({"document": ["a", "b"]})[1].content == f"Read:\n{rendered}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 'x' * 8000000000 }}",
+        "{{ 8000000000 * document }}",
+        "{{ 'x' * 100000 * 100000 }}",
+        "{{ [1] * 8000000000 }}",
+        "{{ 2 ** 8000000000 }}",
+        "{{ 99 ** 99 ** 99 ** 99 }}",
+        "{{ 1.5|round(999999999, 'floor') }}",
+        "{{ document|center(8000000000) }}",
+        "{{ '%8000000000d' % 1 }}",
+        "{{ '{:>8000000000}'.format(1) }}",
+        "{{ document.ljust(8000000000) }}",
+        "{{ document|indent(8000000000) }}",
+        "{{ document|list|tojson(indent=8000000000) }}",
+        "{{ document|replace('', 'x' * 99999)|replace('x', 'x' * 99999) }}",
+        "{{ document|list|join('x' * 9999999) }}",
+        "{% set x = document %}" + "{% set x = x ~ x %}" * 40 + "{{ x }}",
+        "{% set x = document %}" + "{% set x = x + x %}" * 40 + "{{ x }}",
+        "{% set x = [document] %}" + "{% set x = [x, x] %}" * 40 + "{{ x }}",
+        "{% set x = [document] %}" + "{% set x = [x, x] %}" * 40 + "{{ x ~ '' }}",
+        "{% set x = document %}" + "{% set x = (x, x)|join %}" * 40 + "{{ x }}",
+        "{% set x = document %}" + "{% set x %}{{ x }}{{ x }}{% endset %}" * 40 + "{{ x }}",
+        "{% for a in document %}" * 9 + "{% endfor %}" * 9,
+        "{% for a in document %}" * 5 + "{{ document }}" + "{% endfor %}" * 5,
+        "{% macro m(n) %}{{ m(n) }}{{ m(n) }}{% endmacro %}{{ m(1) }}",
+        "{% for a in [document] recursive %}{{ loop([a, a]) }}{% endfor %}",
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    ],
+)
+def test_a_template_that_takes_memory_or_time_without_bound_is_refused(tmp_path, text):
+    wrong = TEMPLATE.replace("{{ document }}", "{{ document }}" + text)
+    with pytest.raises(InputError, match="message user"):
+        load(tmp_path, wrong).render({"document": "A cat sat on a mat."})
 
 
 PLAIN = """---

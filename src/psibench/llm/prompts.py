@@ -17,9 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import jinja2
-import jinja2.meta
-from jinja2.sandbox import SandboxedEnvironment
 from pydantic import TypeAdapter
 
 from psibench.config.base import Section
@@ -29,6 +26,7 @@ from psibench.errors import InputError
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
+from psibench.llm.templates import FAULTS, Template, fault_words
 from psibench.reading import read_text_file
 
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n(.*)\Z", re.DOTALL)
@@ -40,16 +38,6 @@ _TAG = re.compile(r"</([A-Za-z][\w-]*)>")
 _Plain = Literal["text", "integer"]
 _PLAIN: dict[_Plain, str] = {"text": "string", "integer": "integer"}
 """What a plain reply may be -> type of the field it fills."""
-FAULTS = (
-    *(jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError),
-    AttributeError,
-)
-"""What a template may raise."""
-_ENVIRONMENT = SandboxedEnvironment(
-    undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
-)
-_ENVIRONMENT.globals.clear()  # what is random would ask something else each time
-del _ENVIRONMENT.filters["random"]
 
 
 class _Header(Section):
@@ -83,8 +71,8 @@ class Prompt:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def _templates(self) -> list[tuple[str, jinja2.Template]]:
-        return [(role, _ENVIRONMENT.from_string(text)) for role, text in self.messages]
+    def _templates(self) -> list[tuple[str, Template]]:
+        return [(role, Template(text)) for role, text in self.messages]
 
     @cached_property
     def _tag(self) -> re.Pattern[str] | None:
@@ -118,7 +106,9 @@ class Prompt:
             try:
                 text = template.render(safe).strip()
             except FAULTS as error:
-                raise InputError(f"prompt {self.task}: message {role}: {error}") from error
+                raise InputError(
+                    f"prompt {self.task}: message {role}: {fault_words(error)}"
+                ) from error
             messages.append(Message(role, text))  # type: ignore[arg-type]
         return tuple(messages)
 
@@ -199,11 +189,12 @@ def _check_variables(
     used: set[str] = set()
     for role, text in messages:
         try:
-            _ENVIRONMENT.from_string(text)
-            used |= jinja2.meta.find_undeclared_variables(_ENVIRONMENT.parse(text))
+            used |= Template(text).variables
         except FAULTS as error:
             line = getattr(error, "lineno", "?")
-            raise InputError(f"{path}: message {role}, line {line}: {error}") from error
+            raise InputError(
+                f"{path}: message {role}, line {line}: {fault_words(error)}"
+            ) from error
     if used != set(variables):
         raise InputError(
             f"{path}: header names the variables {', '.join(sorted(variables)) or 'none'}, the "
