@@ -24,7 +24,7 @@ def test_projection_takes_another_dense_layer_than_modules_json_names(tmp_path, 
     modules = json.loads((folder / "modules.json").read_text())
     modules.append({"path": "2_Dense", "type": "sentence_transformers.models.Dense"})
     (folder / "modules.json").write_text(json.dumps(modules))
-    plain = load_tiny(folder, architecture="gte", scoring="maxsim")
+    plain = load_tiny(folder, architecture="gte")
     hidden = plain.model.transformer(ids_of(plain, TEXTS[0])).last_hidden_state[0].mean(dim=0)
     for projection, used in ((None, "2_Dense"), ("2_Dense_16", "2_Dense_16")):
         encoder = load_tiny(folder, architecture="gte", projection=projection)

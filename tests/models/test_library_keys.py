@@ -5,6 +5,7 @@ import inspect
 import json
 import logging
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import encoder_references as references
@@ -16,6 +17,7 @@ from sentence_transformers.base import model as library
 from sentence_transformers.base.modules import transformer as library_transformer
 from sentence_transformers.sentence_transformer import modules
 from tiny_checkpoints import change_json
+from tiny_late_checkpoints import save_colbert
 from tiny_sparse import save_splade, sparse_entry
 from tokenizers import Tokenizer
 
@@ -147,6 +149,67 @@ TOKENS = {"module_input_name": "token_embeddings"}
 )
 def test_each_module_gives_the_library_s_vectors(save, load_tiny, rest):
     compare(save(*rest), load_tiny)
+
+
+def test_an_entry_s_pooling_comes_behind_the_modules_of_tokens(save, load_tiny):
+    dense_of_tokens = lambda: dense(32, 12, **TOKENS)  # noqa: E731
+    folder = save(dense_of_tokens, modules.Pooling(12))
+    found = references.encode(load_tiny(folder, pooling="max"), TEXTS)
+    first, behind, _ = SentenceTransformer(str(folder), device="cpu")
+    model = SentenceTransformer(modules=[first, behind, modules.Pooling(12, "max")], device="cpu")
+    model.max_seq_length = 32
+    np.testing.assert_allclose(found, references.unit(model.encode(TEXTS)), atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [modules.Pooling(32), modules.Normalize()],
+        [lambda: dense(32, 12, **TOKENS), modules.Pooling(12), modules.Normalize()],
+        [modules.Pooling(32), modules.Dropout(0.9), lambda: dense(32, 12, **TOKENS)],
+        [modules.Normalize(**TOKENS), lambda: dense(32, 12, **TOKENS), modules.Pooling(12)],
+    ],
+    ids=["of texts", "of tokens", "behind pooling", "unit tokens"],
+)
+def test_token_vectors_are_those_of_the_library(save, load_tiny, rest):
+    folder = save(*rest)
+    encoder = load_tiny(folder, scoring="maxsim")
+    model = SentenceTransformer(str(folder), device="cpu")
+    whole = model.encode(TEXTS[:2], output_value="token_embeddings")
+    for found, theirs in zip(references.vectors_of(encoder, TEXTS[:2]), whole, strict=True):
+        inner = theirs.numpy()[1:-1]  # without [CLS] and [SEP]
+        np.testing.assert_allclose(found, references.unit(inner), atol=2e-6)
+
+
+def test_token_modules_keep_token_vectors_apart_in_the_store(save, load_tiny, tiny_bert):
+    with_dense = load_tiny(save(lambda: dense(32, 12, **TOKENS)), scoring="maxsim")
+    assert with_dense.model.has_token_modules
+    without = replace(with_dense, model=replace(with_dense.model, modules=torch.nn.Sequential()))
+    assert with_dense.fingerprint != without.fingerprint
+
+
+MULTI_VECTOR = {"model_type": "MultiVectorEncoder"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "uses", "refused"),
+    [
+        ([modules.Pooling(32), lambda: dense(32, 12)], {}, "its modules Dense are of texts"),
+        ([modules.Pooling(32), modules.LayerNorm(32)], {}, "its modules LayerNorm are of texts"),
+        ([lambda: dense(32, 12, **TOKENS)], MULTI_VECTOR, "it is a MultiVectorEncoder"),
+        ([modules.Pooling(32)], {"model_type": "SparseEncoder"}, "it is a SparseEncoder"),
+    ],
+    ids=["dense", "norm", "late interaction", "sparse"],
+)
+def test_maxsim_refuses_checkpoints_with_other_token_vectors(save, load_tiny, rest, uses, refused):
+    folder = save(*rest, uses=uses)
+    with pytest.raises(InputError, match=rf"{refused}.*`backend: colbert`"):
+        load_tiny(folder, scoring="maxsim")
+
+
+def test_maxsim_refuses_stanford_s_layout(tmp_path, load_tiny):
+    with pytest.raises(InputError, match=r"it is a HF_ColBERT.*`backend: colbert`"):
+        load_tiny(save_colbert(tmp_path), scoring="maxsim")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ class SentenceTransformerModel(EncoderModel):
     append: str = ""
     """Special tokens put after each text, inside max_tokens, where the tokenizer does not."""
     scoring: Literal["cosine", "maxsim"] = "cosine"
-    """maxsim: sum over query tokens of the best document token (ColBERT)."""
+    """maxsim: sum over query tokens of the best document token (ColBERT), of a checkpoint without a
+    dense layer of texts. Late-interaction checkpoints: `backend: colbert`."""
     windows: Windows | None = None
     """Cut documents into windows instead of truncating them."""
     late_chunking: LateChunking | None = None

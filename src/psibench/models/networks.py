@@ -82,6 +82,11 @@ class Network:
         named = modes[0] if len(modes) == 1 else ()
         return (named,) if isinstance(named, str) else tuple(named)
 
+    @property
+    def has_token_modules(self) -> bool:
+        """Whether vectors of tokens are more than the states of the transformer."""
+        return any(map(_is_of_tokens, self.modules or ()))
+
     def vectors(self, states: Any, mask: Any) -> Any:
         """Pool the states of the tokens that a (rows, length) mask keeps into (rows, dim) float32.
 
@@ -91,6 +96,17 @@ class Network:
         """
         features = {"token_embeddings": states.float(), "attention_mask": mask}
         return self.modules(features)["sentence_embedding"][:, : self.dimensions]
+
+    def token_vectors(self, states: Any) -> Any:
+        """Return (rows, length, dim) float32 vectors of tokens.
+
+        As sentence-transformers' ``encode(output_value="token_embeddings")``, which runs the
+        modules of tokens in front of a pooling and behind it.
+        """
+        features = {OUTPUT: states.float()}
+        for module in filter(_is_of_tokens, self.modules):
+            features = module(features)
+        return features[OUTPUT]
 
 
 def load_network(
@@ -115,6 +131,8 @@ def load_network(
         transformer = port(entry.architecture).load(folder, config, options)
         modules = _modules_behind(entry, folder)
     modules = _as_entry_says(entry, folder, modules)
+    if entry.scoring == "maxsim":
+        _refuse_without_token_vectors(entry, folder, modules)
     pools_prompt = all(getattr(module, "include_prompt", True) for module in modules)
     if not pools_prompt and (entry.query_prompt or entry.document_prompt):
         raise InputError(
@@ -164,6 +182,47 @@ def _load_modules(
         return first, [Pooling(first.get_embedding_dimension(), mode)]
     refuse_unknown_modules(folder)
     return first, _modules_behind(entry, folder)
+
+
+def _is_of_tokens(module: Any) -> bool:
+    """Say whether a module changes the vectors of tokens (Dense, Normalize) rather than texts."""
+    return getattr(module, "module_input_name", None) == OUTPUT
+
+
+def _refuse_without_token_vectors(
+    entry: SentenceTransformerModel, folder: Path, modules: list[Any]
+) -> None:
+    """Refuse a checkpoint that other modules make vectors of tokens of.
+
+    A dense layer of texts is applied to tokens by sentence-transformers' MultiVectorEncoder, and
+    not by ``encode(output_value="token_embeddings")``.
+
+    Raises
+    ------
+    InputError
+        If it is of another kind than SentenceTransformer, whose modules are not read, or has
+        modules of texts besides a pooling and a normalisation.
+    """
+    from sentence_transformers.sentence_transformer.modules import Dropout, Normalize, Pooling
+
+    kinds = [read_json(folder / USES).get("model_type", "")]
+    kinds += read_json(folder / "config.json").get("architectures") or []
+    if not is_dense(read_json(folder / USES)) or "HF_ColBERT" in kinds:
+        found = f"it is a {next(filter(None, kinds))}, whose modules are not read here"
+    elif entry.architecture == "jina-v4":
+        found = "its multi_vector_projector is not read"
+    elif others := [
+        type(module).__name__
+        for module in modules
+        if not (_is_of_tokens(module) or isinstance(module, Pooling | Normalize | Dropout))
+    ]:
+        found = f"its modules {', '.join(others)} are of texts, not of tokens"
+    else:
+        return
+    raise InputError(
+        f"checkpoint {entry.checkpoint!r}: `scoring: maxsim` needs vectors of tokens, and {found}; "
+        "use `backend: colbert` in the model's entry, which reads checkpoints for late interaction"
+    )
 
 
 def load_without_weights(entry: SentenceTransformerModel, folder: Path) -> Network:
@@ -259,8 +318,9 @@ def _as_entry_says(entry: SentenceTransformerModel, folder: Path, modules: list[
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
     if entry.pooling != "checkpoint":
+        n_before = next((n for n, one in enumerate(modules) if isinstance(one, Pooling)), 0)
         others = [module for module in modules if not isinstance(module, Pooling)]
-        modules = [Pooling(1, entry.pooling), *others]
+        modules = [*others[:n_before], Pooling(1, entry.pooling), *others[n_before:]]
     if entry.projection:
         if not (folder / entry.projection / "config.json").is_file():
             raise InputError(

@@ -60,11 +60,13 @@ class TransformerEncoder:
         }  # fmt: skip
         # Its checkpoint's pooling leaves the prompt out; another one takes it in.
         pools_prompt = self.entry.architecture == "nv-embed" and not self.model.masks_prompt
+        by_token = self.entry.scoring == "maxsim"
         later = {"late_chunking", "calibrate", "positions"}
         return hash_params(
             self.entry.model_dump(mode="json", include=fields | later)
             | ({"pools_prompt": True} if pools_prompt else {})
             | ({"dimensions": self.model.dimensions} if self.model.dimensions else {})
+            | ({"token_modules": True} if by_token and self.model.has_token_modules else {})
             | {
                 "attention": "auto",  # was once a choice: vectors keep their address
                 "identity": self.identity,
@@ -191,7 +193,8 @@ class TransformerEncoder:
                 states = self.model.transformer(**inputs).last_hidden_state
         if any(member.ndim == 2 for member in content):
             return self._chunk_vectors(states, content, length)
-        found = states if by_token else self.model.vectors(states, pooled)
+        model = self.model
+        found = model.token_vectors(states) if by_token else model.vectors(states, pooled)
         return normalize(found.float(), dim=-1)
 
     def _chunk_vectors(
