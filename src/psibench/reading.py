@@ -189,6 +189,18 @@ def _plain(value: Any) -> Any:
         return value
 
 
+_WHOLE = re.compile(r"-?[0-9]{1,15}")
+
+
+def whole_number(text: str, *, least: int = 0, most: int = 10**15 - 1) -> int | None:
+    """Read a whole number of ASCII digits; None if the text is none, or not in [least, most].
+
+    Unlike `int` it takes no other digits, underscores or white space, and no number of any length.
+    """
+    found = int(text) if _WHOLE.fullmatch(text) else None
+    return found if found is not None and least <= found <= most else None
+
+
 def number(value: object, *, where: str, column: str) -> float:
     """Parse a number, NaN and infinity by their names included.
 

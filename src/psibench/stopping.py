@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
+from psibench.reading import whole_number
+
 logger = logging.getLogger("psibench")
 
 STOPPED_STATUS = 75
@@ -90,8 +92,8 @@ def job_end_time() -> float | None:
     From SLURM_JOB_END_TIME; where SLURM does not set it (22.05 does not), from squeue.
     """
     told = os.environ.get("SLURM_JOB_END_TIME", "")
-    if told.isdigit():
-        return float(told)
+    if (end := whole_number(told)) is not None:
+        return float(end)
     number = os.environ.get("SLURM_JOB_ID")
     return _asked_end_time(number) if number else None
 

@@ -182,6 +182,10 @@ def test_simulated_queries_are_said_to_be(tmp_path):
             "psi_table.parquet has no p_bucket: another psibench made it (it says no version)",
         ),
         (lambda folder: run(folder, psi()), "no row to show"),
+        (
+            lambda folder: run(folder, psi(("a", {"evidence": "visible"}))),
+            "model 'a' has rows of visible evidence only; a leaderboard needs its row of evidence",
+        ),
     ],
 )
 def test_a_folder_without_a_table_to_show_is_refused(tmp_path, capsys, make, message):

@@ -118,8 +118,8 @@ def test_scores_are_read_by_lower_case_name_or_alias(tmp_path):
     ("lines", "changes", "message"),
     [
         (["name,score"], {}, r"board.csv has no column 'model'; found \['name', 'score'\]"),
-        (["model,score", "a,high"], {}, "line 2, score is 'high'"),
-        (["model,score", "a,nan"], {}, "line 2, score is 'nan'"),
+        (["model,score", "a,high"], {}, "line 2: score is 'high'"),
+        (["model,score", "a,nan"], {}, "line 2: score is 'nan'"),
         (["model,score", "A,1", "a,2"], {}, "line 3: 'a' and 'A' are both the model 'a'"),
         (
             ["model,score", "a,1"],

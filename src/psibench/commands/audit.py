@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.commands.base import refuse_below, refuse_file, share, write_result
+from psibench.commands.base import refuse_below, refuse_file, share, whole, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--n",
-        type=int,
+        type=whole,
         default=200,
         help="documents whose thirds are held against the whole; 0: none, and no vectors (200)",
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from psibench.config.paths import shipped
 from psibench.errors import InputError
+from psibench.reading import number, shown, whole_number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,11 +86,20 @@ def refuse_file(option: str, folder: Path | None) -> None:
 def share(text: str) -> float:
     """Read a share: ``5%`` or ``0.05``."""
     try:
-        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
+        found = number(text.removesuffix("%"), where="", column="")
+    except InputError:
         found = -1.0
+    found /= 100 if text.endswith("%") else 1
     if not 0 <= found <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a share, as 5% or 0.05")
+        raise argparse.ArgumentTypeError(f"{shown(text)}: give a share, as 5% or 0.05")
+    return found
+
+
+def whole(text: str) -> int:
+    """Read a whole number; see `whole_number`."""
+    found = whole_number(text, least=-(10**15))
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{shown(text)}: give a whole number, in digits 0 to 9")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.commands.base import refuse_below, refuse_unwritable
+from psibench.commands.base import refuse_below, refuse_unwritable, whole
 from psibench.commands.show import probe_lines
 from psibench.config.models import Model, SentenceTransformerModel
 from psibench.config.registry import load_registry
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help=f"queries with pos_char_span and pos_corpus_id; {' and '.join(OF_QUERIES)} need them",
     )
-    parser.add_argument("--n", type=int, default=Probes().n_documents, help="documents (200)")
+    parser.add_argument("--n", type=whole, default=Probes().n_documents, help="documents (200)")
     parser.add_argument(
         "--out", type=Path, help="write the summary: .parquet or .csv; beside it rows.parquet"
     )
@@ -61,7 +61,7 @@ def add_model_and_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("corpus", metavar="CORPUS", type=Path, help=documents)
     parser.add_argument("--text-column", default="text", help="field of the texts (text)")
     parser.add_argument(
-        "--max-tokens", type=int, help="longest input of a folder's checkpoint, if not its own"
+        "--max-tokens", type=whole, help="longest input of a folder's checkpoint, if not its own"
     )
 
 

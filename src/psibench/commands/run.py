@@ -24,6 +24,7 @@ from psibench.commands.base import config_file, configs_or_here
 from psibench.config.paths import PROFILES, SNAKEFILE
 from psibench.errors import InputError
 from psibench.importing import importing
+from psibench.reading import shown, whole_number
 
 CONFIG_SUFFIXES = (".yaml", ".yml")
 RESULTS = Path("results")
@@ -196,8 +197,8 @@ def _provide_home() -> None:
 
 def cores(text: str) -> str:
     """Check a number of cores, or ``all``: with 0 of them Snakemake waits for ever."""
-    if text != "all" and not (text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number from 1, or all")
+    if text != "all" and whole_number(text, least=1) is None:
+        raise argparse.ArgumentTypeError(f"{shown(text)}: give a number from 1, or all")
     return text
 
 

@@ -14,6 +14,7 @@ from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.chunks import SPAN_KINDS, SPAN_METRICS
 from psibench.metrics.definitions import HEADLINE_METRICS
 from psibench.metrics.query_scores import evidence_documents, name_some
+from psibench.reading import shown, whole_number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -177,9 +178,11 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
     others = {"--tokenizer": args.tokenizer, "--corpus": args.corpus}
     texts = args.max_tokens or []
     for text in texts:
-        if text != EVERYTHING and not (text.isdecimal() and int(text)):
-            raise InputError(f"--max-tokens {text!r}; give a number of tokens, or {EVERYTHING!r}")
-    limits = [None if text == EVERYTHING else int(text) for text in texts]
+        if text != EVERYTHING and whole_number(text, least=1) is None:
+            raise InputError(
+                f"--max-tokens {shown(text)}; give a number of tokens, or {EVERYTHING!r}"
+            )
+    limits = [None if text == EVERYTHING else whole_number(text) for text in texts]
     if len(limits) not in (0, 1, len(args.run)):
         raise InputError(
             f"{len(limits)} --max-tokens for {len(args.run)} --run; give one, or one for each"

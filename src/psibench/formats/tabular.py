@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from psibench.errors import InputError
 from psibench.lines import read_delimited, read_lines, read_records
-from psibench.reading import identifier, number, require_file, shown, utf8
+from psibench.reading import identifier, number, require_file, shown, utf8, whole_number
 
 
 def choose_format(
@@ -74,11 +74,14 @@ def read_parquet(
             raise InputError(f"{path}: columns that occur twice: {', '.join(twice)}")
         table = file.read(columns=wanted).select(wanted)
         table.validate(full=True)
-        columns = [_without_views(column) for column in table.columns]
+        columns = [_as_polars_reads(column) for column in table.columns]
         bare = pa.table(
             columns, names=table.column_names
         )  # without metadata, which may be anything
         return pl.DataFrame(pl.from_arrow(bare)).rename(names)
+    except pl.exceptions.PanicException as error:
+        types = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+        raise InputError(f"{path}: columns of types that are not read: {types}") from error
     except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
         said = " ".join(str(error).split())  # of several lines, if a page is damaged
         raise InputError(
@@ -86,8 +89,10 @@ def read_parquet(
         ) from error
 
 
-def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Return a column with lists in place of Arrow's list views, which polars does not read."""
+def _as_polars_reads(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Return a column without two types of Arrow that polars lacks: list views, wide decimals."""
+    if pa.types.is_decimal256(column.type):
+        return column.cast(pa.float64())
     return pa.array(column.to_pylist()) if "list_view" in str(column.type) else column
 
 
@@ -339,7 +344,8 @@ def is_headerless(path: Path, expected: Sequence[str]) -> bool:
     """
     lines = (text for _, text in read_lines(path) if not re.match(COMMENT, text))
     fields = next((text.split() for text in lines if text.strip()), [])
-    return len(fields) == len(expected) and fields[-1].removeprefix("-").isdecimal()
+    is_whole = len(fields) > 0 and whole_number(fields[-1], least=-(10**15)) is not None
+    return len(fields) == len(expected) and is_whole
 
 
 def nested_pairs(

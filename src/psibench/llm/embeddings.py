@@ -21,6 +21,7 @@ from psibench.llm.ledger import EmbeddingCall, Ledger
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 from psibench.models.protocols import Role
+from psibench.reading import whole_number
 
 logger = logging.getLogger("psibench")
 
@@ -83,8 +84,15 @@ def values_at(data: Any, path: str) -> list[Any]:
         if key == EVERY:
             found = [item for value in found for item in _in_order(value)]
         else:
-            found = [value[int(key) if isinstance(value, list) else key] for value in found]
+            found = [value[_place(key) if isinstance(value, list) else key] for value in found]
     return found
+
+
+def _place(key: str) -> int:
+    place = whole_number(key)
+    if place is None:
+        raise TypeError(f"{key!r} is no place in a list")
+    return place
 
 
 def _in_order(value: Any) -> list[Any]:

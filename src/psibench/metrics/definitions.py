@@ -1,14 +1,16 @@
 """Names of metrics; `psibench.metrics.ranking` computes nDCG, recall and reciprocal rank."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psibench.errors import InputError
+from psibench.reading import shown, whole_number
 
 TIE_AVERAGED = "ndcg-tie-averaged"
 """nDCG, the mean over all orders of documents of equal score (McSherry and Najork, ECIR 2008): as
 scikit-learn's ``ndcg_score``, and so the published figures of SQuAD-PosQ and FineWeb-PosQ."""
+MOST_RESULTS = 999_999
+"""The deepest cut-off: arrays of so many discounts are made."""
 KINDS = ("ndcg", "recall", "mrr", TIE_AVERAGED)
 
 DEFAULT_METRICS = (
@@ -21,6 +23,8 @@ DEFAULT_METRICS = (
     "recall@100",
     "mrr@10",
 )
+METRIC_PATTERN = rf"({'|'.join(KINDS)})@[1-9][0-9]{{0,5}}"
+"""A regular expression for names of metrics of documents."""
 HEADLINE_METRICS = ("ndcg@10", "recall@10", "mrr@10")
 
 
@@ -42,11 +46,14 @@ def parse_metric(name: str, *, also: Sequence[str] = ()) -> Metric:
 
     ``also``: kinds that are allowed beside `KINDS`.
     """
-    match = re.fullmatch(r"([a-z-]+)@([1-9][0-9]*)", name)
-    if match is None or match[1] not in (*KINDS, *also):
+    kind, _, cut_off = name.partition("@")
+    k = whole_number(cut_off, least=1, most=MOST_RESULTS)
+    if k is None or cut_off.startswith("0") or kind not in (*KINDS, *also):
         allowed = ", ".join(f"{kind}@K" for kind in (*KINDS, *also))
-        raise InputError(f"unknown metric {name!r}; allowed: {allowed} with K from 1")
-    return Metric(match[1], int(match[2]))
+        raise InputError(
+            f"unknown metric {shown(name)}; allowed: {allowed} with K from 1 to {MOST_RESULTS:,}"
+        )
+    return Metric(kind, k)
 
 
 def parse_metrics(names: Sequence[str], *, also: Sequence[str] = ()) -> tuple[Metric, ...]:

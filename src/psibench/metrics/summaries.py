@@ -13,6 +13,7 @@ import polars as pl
 from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
 from psibench.metrics.correlation import correlate_rows, spearman
+from psibench.reading import number
 from psibench.tables import hash_file, read_any_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import (
@@ -119,7 +120,7 @@ def read_leaderboard(board: Leaderboard) -> dict[str, float]:
             )
         names[model] = name
         if text:
-            scores[model] = _score(text, f"{board.path}, line {line}, {board.score_column}")
+            scores[model] = _score(text, f"{board.path}, line {line}", board.score_column)
     unused = sorted(set(board.aliases) - set(names.values()))
     if unused:
         raise InputError(
@@ -129,13 +130,12 @@ def read_leaderboard(board: Leaderboard) -> dict[str, float]:
     return scores
 
 
-def _score(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+def _score(text: str, where: str, column: str) -> float:
+    value = number(text, where=where, column=column)
     if not isfinite(value):
-        raise InputError(f"{where} is {text!r}; give a number, or nothing where there is none")
+        raise InputError(
+            f"{where}: {column} is {text!r}; give a number, or nothing where there is none"
+        )
     return value
 
 

@@ -79,6 +79,12 @@ class Run:
         pair, found = ("benchmark", "query_lang", "corpus_lang"), []
         for _, group in shown.group_by(*pair, "length_bucket", "model", maintain_order=True):
             views = {row["evidence"]: row for row in group.to_dicts()}
+            if ALL not in views:
+                raise InputError(
+                    f"{self.table}: model {group.item(0, 'model')!r} has rows of "
+                    f"{', '.join(views)} evidence only; a leaderboard needs its row of evidence "
+                    f"{ALL!r}. Name the whole table, as `psibench run` or `psibench score` wrote it"
+                )
             found.append(views["all"] | {"word": word_of(views["all"], views.get("visible"))})
         return pl.DataFrame(found, schema={**shown.schema, "word": pl.String}).with_columns(
             n_asked=pl.col("n_queries").max().over(pair),

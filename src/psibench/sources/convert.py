@@ -11,7 +11,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from psibench.errors import InputError
-from psibench.reading import binary_kind, read_bytes, require_file
+from psibench.reading import binary_kind, read_bytes, require_file, whole_number
 
 MOST_XML_BYTES = 50_000_000
 """Of the parts of a DOCX when unpacked, pictures left out: some thousand pages. All are held in
@@ -110,6 +110,10 @@ def _markdown(html: str | bytes, path: Path) -> str:
             element.decompose()
         for element in soup(BLOCKS):
             element.name = "div"
+        for name in ("colspan", "start"):  # markdownify takes what Python's `int` may refuse
+            for element in soup(attrs={name: True}):
+                if whole_number(str(element[name])) is None:
+                    del element[name]
         return MarkdownConverter(**options).convert_soup(soup).strip()
     except RecursionError as error:
         raise InputError(f"{path}: HTML that is nested too deep to be read") from error

@@ -18,6 +18,7 @@ from pydantic import model_validator
 from psibench.config.base import Section
 from psibench.config.sources import RecordSource
 from psibench.errors import InputError
+from psibench.reading import whole_number
 from psibench.sources.checks import require_id
 from psibench.sources.records import source_records
 from psibench.text.locate import (
@@ -155,7 +156,13 @@ def _in_layout(
 
 
 def _numbered(query_id: str, pairs: Iterable[tuple[str, int]]) -> list[Annotation]:
-    return [Annotation(query_id, page_key(document), [int(number)]) for document, number in pairs]
+    found = []
+    for document, number in pairs:
+        place = whole_number(str(number).removesuffix(".0"))
+        if place is None:
+            raise ValueError(f"the sentence {number!r}")
+        found.append(Annotation(query_id, page_key(document), [place]))
+    return found
 
 
 # --- The layouts
@@ -187,6 +194,8 @@ def _hotpotqa(record: Mapping[str, Any], origin: str) -> list[Annotation]:
 
 
 NO_EVIDENCE = ("NOT_ENOUGH_INFO", 2)
+MOST_LINES = 100_000
+"""Of a page; FEVER's longest has some thousand."""
 """Climate-FEVER's label of sentences that say neither that a claim is so nor that it is not."""
 
 
@@ -247,8 +256,8 @@ def _page(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, ...]]
     numbered = {}
     for line in record["lines"].split("\n"):
         number, _, rest = line.partition("\t")
-        if number.isdecimal():
-            numbered[int(number)] = rest.partition("\t")[0]
+        if (place := whole_number(number, most=MOST_LINES)) is not None:
+            numbered[place] = rest.partition("\t")[0]
     sentences = tuple(numbered.get(place, "") for place in range(max(numbered, default=-1) + 1))
     return require_id(record["id"], "id", origin=origin), sentences
 
