@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from built_benchmark import write_release
 
 from psibench.cli import main
 from psibench.models.checkpoints import resolve_checkpoint
@@ -265,8 +266,9 @@ def test_a_config_says_languages_domains_and_pairs(tmp_path, capsys):
     path = write_config(tmp_path, {"benchmarks": {"m": MANY}, "models": ["bm25"]})
     assert main(["check", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1:6] == [
+    assert lines[1:7] == [
         "  benchmark m: squad_posq",
+        "    uneven: cmn-Hans does not have art",
         "    eng-Latn: law, art",
         "    cmn-Hans: law",
         "    pairs: eng-Latn in eng-Latn, cmn-Hans in cmn-Hans",
@@ -295,3 +297,33 @@ def test_queries_are_said_to_find_a_psi_before_a_model_is_run(tmp_path, capsys):
     assert main(["check", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "thirds: 1,200 queries of 400 documents in 10 clusters; a PSI of 0.18 " in printed
+
+
+def write_cell(folder, *, judged="d1"):
+    write_release(
+        folder,
+        corpus=pl.DataFrame({"_id": ["d1"], "text": ["go has stones"]}),
+        queries=pl.DataFrame(
+            {"_id": ["q1"], "text": ["?"], "pos_char_span": [[0, 2]]}
+        ).with_columns(pos_char_length=13, pos_token_length=3),
+        qrels=pl.DataFrame({"query-id": ["q1"], "corpus-id": [judged], "score": [1]}),
+    )
+
+
+def test_domains_without_queries_are_listed_before_a_run(tmp_path, capsys):
+    write_cell(tmp_path / "r" / "eng-Latn" / "game")
+    write_cell(tmp_path / "r" / "eng-Latn" / "law", judged="lost")
+    write_cell(tmp_path / "r" / "ara-Arab" / "game")
+    release = {"recipe": "posir_release", "source": {"path": str(tmp_path / "r")}}
+    given = {"benchmarks": {"r": release}, "models": ["bm25"]}
+    assert main(["check", str(write_config(tmp_path, given))]) == 0
+    state, _, *lines = capsys.readouterr().out.splitlines()
+    assert state.endswith("valid, but domains without queries")
+    assert lines[:3] == [
+        "    uneven: ara-Arab does not have law",
+        "    domains without queries, left out of all figures (on_empty: drop):",
+        "      eng-Latn, law: none of 1 queries has a positive in the corpus; documents: 1",
+    ]
+    given["benchmarks"]["r"] |= {"on_empty": "fail"}
+    message = refusal(capsys, "check", write_config(tmp_path, given))
+    assert "benchmarks.r.source: domains without queries: eng-Latn, law: none of 1" in message

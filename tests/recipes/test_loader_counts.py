@@ -116,7 +116,7 @@ def squad_posq(folder):
 def test_rows_dropped_while_loading_are_counted(tmp_path, recipe, counts):
     given = {"recipe": recipe.__name__, "length_tokenizer": "words", **recipe(tmp_path)}
     paths = {name: tmp_path / f"{name}.parquet" for name in OUTPUTS}
-    run_build(given, **paths)
+    run_build(given, on_empty="drop", **paths)
     left_out = read_table(paths["dropped"], ATTRITION)
     flow = read_table(paths["flow"], FLOW)
     found = {

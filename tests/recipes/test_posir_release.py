@@ -8,6 +8,8 @@ from built_benchmark import write_release
 
 from psibench.config.sources import PosirReleaseSource
 from psibench.errors import InputError
+from psibench.formats.posir import count_dataset
+from psibench.generate.loaders import NothingLeftError
 from psibench.generate.loaders.posir_release import PosirRelease
 from psibench.text.lengths import count_whitespace_tokens
 
@@ -113,7 +115,7 @@ def test_of_several_positives_the_best_grade_then_the_published_length_decides(t
 
 
 def test_a_release_without_any_usable_query_is_refused_with_the_counts(tmp_path):
-    with pytest.raises(InputError, match=r"game: no query is left of 2; .*no_positive', 2"):
+    with pytest.raises(InputError, match=r"game: no query is left of 2; dropped: no_positive 2"):
         build(tmp_path, judged=[("q9", "d1", 1)])
 
 
@@ -178,14 +180,59 @@ def places(tmp_path):
         ({}, [("deu-Latn", "game"), ("eng-Latn", "game"), ("eng-Latn", "law")]),
         ({"languages": ["eng-Latn"]}, [("eng-Latn", "game"), ("eng-Latn", "law")]),
         ({"domains": ["law"]}, [("eng-Latn", "law")]),
-        # What is named is not looked for: the release may be on the hub.
-        ({"languages": ["fra-Latn"], "domains": ["law"]}, [("fra-Latn", "law")]),
+        # In the order of the config; German has no law.
+        (
+            {"languages": ["eng-Latn", "deu-Latn"], "domains": ["law", "game"]},
+            [("eng-Latn", "law"), ("eng-Latn", "game"), ("deu-Latn", "game")],
+        ),
+        # What is to be there, or is named for one language, is not looked for.
+        (
+            {"languages": ["deu-Latn"], "domains": ["law"], "on_empty": "fail"},
+            [("deu-Latn", "law")],
+        ),
+        ({"domains": {"deu-Latn": ["law"]}}, [("deu-Latn", "law")]),
+        (
+            {"domains": {"eng-Latn": ["game"], "deu-Latn": ["game"]}, "languages": ["deu-Latn"]},
+            [("deu-Latn", "game")],
+        ),
     ],
 )
 def test_folders_of_a_release_are_read_unless_left_out(places, chosen, read):
     assert places(**chosen).languages_and_domains() == read
 
 
-def test_a_folder_that_a_release_lacks_is_refused(places):
-    with pytest.raises(InputError, match="no domains sea in the release; it has game, law"):
-        places(domains=["sea"]).languages_and_domains()
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"domains": ["sea"]}, "no domains sea in the release; it has game, law"),
+        (
+            {"domains": ["sea", "game"], "languages": ["eng-Latn"]},
+            "no domains sea in the release; it has game",
+        ),
+        (
+            {"domains": ["game"], "languages": ["fra-Latn", "eng-Latn"]},
+            "no languages fra-Latn in the release; it has eng-Latn",
+        ),
+    ],
+)
+def test_a_folder_that_a_release_lacks_is_refused(places, chosen, message):
+    with pytest.raises(InputError, match=message):
+        places(**chosen).languages_and_domains()
+
+
+def test_a_folder_of_documents_alone_has_no_queries(tmp_path):
+    corpus = pl.DataFrame({"_id": ["d1"], "text": ["go has stones"]})
+    write_release(tmp_path / "eng-Latn" / "game", corpus=corpus)
+    section = PosirRelease(
+        recipe="posir_release",
+        source=PosirReleaseSource(path=str(tmp_path)),
+        language="eng-Latn",
+        domain="game",
+    )
+    assert section.languages_and_domains() == [("eng-Latn", "game")]
+    with pytest.raises(NothingLeftError, match="no query is left of 0; documents: 1") as told:
+        section.build(count_whitespace_tokens)
+    built = told.value.build
+    assert (built.corpus.height, built.queries.height, built.qrels.height) == (1, 0, 0)
+    counts = count_dataset(str(tmp_path), language="eng-Latn", domain="game")
+    assert (counts.documents, counts.queries, counts.answerable) == (1, 0, 0)

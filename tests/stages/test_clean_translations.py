@@ -31,8 +31,8 @@ REFUSAL = "Извините, но я не могу перевести этот �
 class Domain:
     """A domain of documents d0, d1, ... with one query each, translated as told."""
 
-    def __init__(self, folder, documents, queries, *, originals=None, judged=()):
-        self.folder, self.judged = folder, list(judged)
+    def __init__(self, folder, documents, queries, *, originals=None, judged=(), on_empty="fail"):
+        self.folder, self.judged, self.on_empty = folder, list(judged), on_empty
         texts = originals or [
             f"The river number {i} flows to the sea. It is long." for i in documents
         ]
@@ -106,6 +106,7 @@ class Domain:
             prefixes=prefixes,
             refusals=refusals,
             step=7,
+            on_empty=self.on_empty,
             suspects=self.path("refusal_suspects"),
             dropped=self.path("mark.dropped"),
             flow=self.path("mark.flow"),
@@ -129,6 +130,7 @@ class Domain:
                 step=8,
             ),
             **self.paths("corpus", "queries", "qrels"),
+            on_empty=self.on_empty,
             dropped=self.path("clean.dropped"),
             flow=self.path("clean.flow"),
         )
@@ -230,6 +232,21 @@ def test_no_translated_query_is_an_error_that_says_why(tmp_path):
     )
     with pytest.raises(InputError, match=message):
         domain.mark()
+
+
+def test_a_domain_that_cleaning_empties_is_left_with_counts_and_reasons(tmp_path):
+    domain = Domain(tmp_path, {0: [None], 1: [SENTENCE]}, asked(2, q1=[None]), on_empty="drop")
+    assert domain.mark()["_id"].to_list() == ["d1"]  # a document without a query
+    domain.judge()
+    corpus, queries, qrels = domain.clean()
+    assert corpus["_id"].to_list() == ["d1"]
+    assert (queries.height, qrels.height) == (0, 0)
+    assert domain.read("mark.flow", FLOW).select("unit", "entered", "kept").rows() == [
+        ("documents", 2, 1),
+        ("queries", 2, 0),
+    ]
+    domain.balance("mark")
+    domain.balance("clean")
 
 
 def test_refusals_leave_before_lengths_are_compared(tmp_path):

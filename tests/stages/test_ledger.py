@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from psibench.errors import InputError
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.domains import by_place
@@ -14,8 +15,8 @@ from psibench.tables.dropped import (
     dropped_frame,
     flow_frame,
 )
-from psibench.tables.ledger import check_balance, run_ledger
-from psibench.tables.schemas import ATTRITION, DOCUMENTS
+from psibench.tables.ledger import check_balance, run_ledger, uneven_cells
+from psibench.tables.schemas import ATTRITION, DOCUMENTS, QUERIES, STATISTICS
 
 SOURCE = Provenance("gather", 1, queries_by="llm:stand-in/rules", llm_backend="stand-in")
 
@@ -108,3 +109,62 @@ def test_a_row_lost_doubled_or_moved_is_caught():
     unsound = flow.with_columns(entered=pl.col("entered") + 1)
     with pytest.raises(AssertionError, match="3 entered, but 1 kept and 1 dropped make 2"):
         check_balance(dropped_frame([row]), unsound)
+
+
+def write_cells(folder, n_queries):
+    """Tables of two domains of a language, with so many queries of two each."""
+    places = {"lang": "eng-Latn", "domains": list(n_queries), "documents": [], "usage": []}
+    queries = []
+    places |= {"dropped": [[]], "flow": [[]]}
+    for domain, n in n_queries.items():
+        rows = [
+            Dropped("load", "queries", f"{domain}{i}", None, "no_positive") for i in range(2 - n)
+        ]
+        asked = [(f"q{i}", "?", "d", [0, 1], 2, 1, None) for i in range(n)]
+        frames = {
+            "dropped": (
+                as_attrition(dropped_frame(rows), language="eng-Latn", domain=domain),
+                ATTRITION,
+            ),
+            "flow": (flow_frame("load", 0, [Flow("queries", 2, n)]), FLOW),
+            "queries": (pl.DataFrame(asked, QUERIES.empty().schema, orient="row"), QUERIES),
+        }
+        for name, (frame, spec) in frames.items():
+            path = folder / f"{domain}.{name}.parquet"
+            write_table(frame, path, spec, provenance=SOURCE)
+            (queries if name == "queries" else places[name][0]).append(str(path))
+    outputs = {name: folder / f"{name}.parquet" for name in ("attrition", "flow", "usage")}
+    return [places], queries, outputs
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "on_empty", "message"),
+    [
+        ({"law": 0, "art": 0}, "drop", "no query is left in any domain; .*"),
+        ({"law": 0, "art": 1}, "fail", r"no query is left in some domains \(on_empty: fail\); .*"),
+    ],
+)
+def test_nothing_left_is_refused_with_what_each_step_kept(tmp_path, n_queries, on_empty, message):
+    places, queries, outputs = write_cells(tmp_path, n_queries)
+    said = r"\n  eng-Latn, law: load 2 -> 0 queries \(no_positive 2\)"
+    with pytest.raises(InputError, match=message + said):
+        run_ledger(places, queries=queries, on_empty=on_empty, **outputs)
+
+
+def test_cells_without_figures_are_listed_with_the_step_that_emptied_them(tmp_path):
+    places, queries, outputs = write_cells(tmp_path, {"law": 0, "art": 1})
+    run_ledger(places, queries=queries, **outputs)
+    counts = [("eng-Latn", "law", 0), ("eng-Latn", "art", 1), ("eng-Latn", "all", 1)]
+    counts += [("ara-Arab", "law", 3)]
+    rows = [("b", lang, domain, "n_queries", float(n)) for lang, domain, n in counts]
+    flow, dropped = (
+        read_table(outputs[name], spec)
+        for name, spec in (("flow", by_place(FLOW)), ("attrition", ATTRITION))
+    )
+    statistics = pl.DataFrame(rows, STATISTICS.empty().schema, orient="row")
+    assert uneven_cells(statistics, flow, dropped).rows() == [
+        ("eng-Latn", "law", "load 2 -> 0 queries (no_positive 2)"),
+        ("ara-Arab", "art", "not in this language"),
+    ]
+    even = statistics.filter(domain="law", language="ara-Arab")
+    assert uneven_cells(even, flow, dropped).is_empty()

@@ -298,6 +298,15 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
             **made,
         )
     assert f"judge_segment kept {none}: {reasons}. A row for each is in {place}" in str(told.value)
+    run_assemble(
+        documents=folder / "documents.parquet",
+        candidates=folder / "end.parquet",
+        length_tokenizer="words",
+        on_empty="drop",
+        **made,
+    )
+    heights = {name: pl.read_parquet(path).height for name, path in made.items()}
+    assert heights == {"corpus": 4, "queries": 0, "qrels": 0}
 
 
 def refusing(n_refused):

@@ -13,6 +13,7 @@ use rule on_cpu as build with:
         benchmark=patterns["native direct"],
     resources:
         **needs(4000),
+        **on_empty,
     params:
         section=per_job(jobs.build),
 

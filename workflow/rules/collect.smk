@@ -50,6 +50,7 @@ use rule on_cpu as ledger with:
         dropped=per_job(summaries.ledger_tables, kind="dropped"),
         flows=per_job(summaries.ledger_tables, kind="flow"),
         usages=per_job(summaries.ledger_tables, kind="usage"),
+        queries=per_job(summaries.ledger_queries),
     output:
         attrition="results/{benchmark}/attrition.parquet",
         flow="results/{benchmark}/flow.parquet",
@@ -60,6 +61,7 @@ use rule on_cpu as ledger with:
         **needs(4000, 6, of=per_job(jobs.share_of_place), minutes=240),
     params:
         places=per_job(summaries.ledger_places),
+        on_empty=setting("on_empty"),
 
 
 use rule on_cpu as report with:

@@ -198,6 +198,9 @@ persona_encoder = setting("personas.model")
 pool = {"benchmark": setting("benchmark"), "lang": per_job(Plan.pool_language)}
 
 domains = per_job(paths.domains)
+# What a step does about a domain that it empties: no reason to rerun, hence no params. The ledger
+# refuses what an earlier run left empty.
+on_empty = {"on_empty": per_job(PlannedBenchmark.on_empty, self=planned)}
 task_tables = per_job(PlannedBenchmark.task_tables, self=planned)
 task_domains = per_job(PlannedBenchmark.asked_about, self=planned)
 task_shards = per_job(PlannedBenchmark.task_shards, self=planned)

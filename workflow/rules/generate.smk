@@ -132,6 +132,7 @@ use rule on_cpu as assemble with:
         benchmark=patterns["native unpurged"],
     resources:
         **needs(4000, 25, of=largest_share),
+        **on_empty,
     params:
         length_tokenizer=settings.length_tokenizer,
         stage=STAGES["assemble"],

@@ -113,6 +113,7 @@ use rule on_cpu as remove_negatives with:
         benchmark=patterns["native having false_negatives"],
     resources:
         **needs(4000, 20),
+        **on_empty,
     params:
         section=lambda wildcards: planned(wildcards).section.false_negatives.removal(),
         place=per_job(jobs.counted, step="false_negatives"),

@@ -34,6 +34,7 @@ use rule on_cpu as mark_translations with:
         benchmark=patterns["translations"],
     resources:
         **needs(4000, 25, minutes=120),
+        **on_empty,
     params:
         domains=domains,
         prefixes=setting("translate.clean.prefixes"),
@@ -58,6 +59,7 @@ use rule on_cpu as clean_translations with:
         benchmark=patterns["translations"],
     resources:
         **needs(4000, 25, of=largest_share, minutes=120),
+        **on_empty,
     params:
         clean=per_job(jobs.clean),
 

@@ -38,6 +38,9 @@ use rule on_cpu as verify with:
         **step_tables("verify", "dropped", "flow"),
     wildcard_constraints:
         benchmark=patterns["verified"],
+    resources:
+        **needs(4000, 25),
+        **on_empty,
     params:
         domains=domains,
         section=setting("verify"),

@@ -8,6 +8,9 @@ use rule on_cpu as tiny with:
         **benchmark_tables("results/{benchmark}-tiny/data/{lang}/{domain}"),
     wildcard_constraints:
         benchmark=patterns["having tiny"],
+    resources:
+        **needs(4000, 25),
+        **on_empty,
     params:
         section=setting("tiny", "only_here"),
         stage=STAGES["subset"],

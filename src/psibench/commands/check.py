@@ -16,11 +16,13 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import Windows
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError, refuse
+from psibench.formats.posir import count_dataset
 from psibench.generate.benchmarks import (
     Benchmark,
     GeneratedBenchmark,
     KnownItem,
     Place,
+    PosirRelease,
     SquadPosq,
     section_at,
 )
@@ -148,6 +150,10 @@ def check_config(*paths: Path, is_run: bool = False) -> str:
     lines, problems = list[str](), list[str]()
     for name, section in config.benchmarks.items():
         lines.append(f"  benchmark {name}: {_steps(section)}")
+        try:
+            lines += [f"    {line}" for line in uneven_lines(plan, name)]
+        except InputError as error:
+            problems.append(str(error.under(f"config key benchmarks.{name}.source")))
         lines += [f"    {line}" for line in language_lines(plan, name)]
         for place in plan.benchmarks[name].places:
             try:
@@ -165,6 +171,7 @@ def check_config(*paths: Path, is_run: bool = False) -> str:
     lines += [f"  {start}"] if not_there else []
     but = [f"{len(not_there)} missing"] if not_there else []
     but += [f"{TOO_FEW} for a test"] if any(TOO_FEW in line for line in lines) else []
+    but += [WITHOUT_QUERIES] if any(WITHOUT_QUERIES in line for line in lines) else []
     but += ["texts that give no query"] if any(NO_QUERY in line for line in lines) else []
     state = f"valid{', but ' if but else ''}{'; '.join(but)}"
     return "\n".join([f"{', '.join(map(str, paths))}: {state}", *lines])
@@ -216,6 +223,43 @@ def language_lines(plan: Plan, name: str) -> Iterator[str]:
         target = planned.translated[0]
         models = ", ".join(plan.models_of(name, target, target)) or "no model"
         yield f"translated to {' '.join(translate.to)} by {translate.llm}, evaluated with {models}"
+
+
+WITHOUT_QUERIES = "domains without queries"
+
+
+def uneven_lines(plan: Plan, name: str) -> Iterator[str]:
+    """Yield lines about the domains that a language has not, or that no query can be asked in.
+
+    A local release's ids are read for that, no text.
+
+    Raises InputError if a file of it cannot be read, or no query can be asked at all.
+    """
+    planned = plan.benchmarks[name]
+    every = list(dict.fromkeys(place.domain for place in planned.places))
+    for language, domains in planned.native.items():
+        if lacking := [domain for domain in every if domain not in domains]:
+            yield f"uneven: {language} does not have {', '.join(lacking)}"
+    section = planned.section
+    if not isinstance(section, PosirRelease) or not Path(section.source.path).is_dir():
+        return
+    empty, n_queries = [], 0
+    for place in planned.places:
+        cell = {"language": place.language, "domain": place.domain}
+        try:
+            counts = count_dataset(section.source.path, **cell)
+        except MissingError:
+            return  # named among what is not there yet
+        n_queries += counts.answerable
+        if not counts.answerable:
+            of = f"none of {counts.queries:,} queries has a positive in the corpus"
+            said = of if counts.queries else "no query"
+            empty.append(f"{', '.join(cell.values())}: {said}; documents: {counts.documents:,}")
+    if empty and (not n_queries or section.on_empty == "fail"):
+        raise InputError(f"{WITHOUT_QUERIES}: {'; '.join(empty)}")
+    if empty:
+        yield f"{WITHOUT_QUERIES}, left out of all figures (on_empty: drop):"
+        yield from (f"  {line}" for line in empty)
 
 
 # --- A benchmark's own texts: how many, how long, and who sees them ----------------------------

@@ -11,7 +11,7 @@ import os
 import re
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
@@ -287,8 +287,30 @@ def show_results(targets: Sequence[str]) -> None:
     for name in ("psi_table", "probe_table"):
         if name in made:
             show.run(argparse.Namespace(file=RESULTS / f"{name}.parquet"))
+    if "psi_table" in made:
+        for line in left_out_lines():
+            print(line)
     if files:
         print("Written:", *files)
+
+
+def left_out_lines() -> Iterator[str]:
+    """Yield a line for each language and domain of the PSI table's benchmarks without figures."""
+    from psibench.tables import read_table
+    from psibench.tables.build_schemas import FLOW
+    from psibench.tables.domains import by_place
+    from psibench.tables.ledger import uneven_cells
+    from psibench.tables.schemas import ATTRITION, PSI_TABLE, STATISTICS
+
+    specs = {"statistics": STATISTICS, "flow": by_place(FLOW), "attrition": ATTRITION}
+    evaluated = read_table(RESULTS / "psi_table.parquet", PSI_TABLE)["benchmark"]
+    for benchmark in evaluated.unique(maintain_order=True):
+        paths = {name: RESULTS / benchmark / f"{name}.parquet" for name in specs}
+        if not all(path.is_file() for path in paths.values()):  # a view's are its benchmark's
+            continue
+        cells = uneven_cells(*(read_table(paths[name], spec) for name, spec in specs.items()))
+        for language, domain, why in cells.iter_rows():
+            yield f"Left out of {benchmark}: {domain} in {language}: {why}"
 
 
 DESCRIPTION = (

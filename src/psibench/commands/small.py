@@ -306,7 +306,10 @@ class _Small:
         if section.get("cross_lingual"):
             section["cross_lingual"] = section["cross_lingual"][:1]
             languages = [*split_pair(section["cross_lingual"][0])][::-1]
-        domains = (section.get("domains") or ["finance_economics"])[:2]
+        domains = section.get("domains") or ["finance_economics"]
+        if isinstance(domains, dict):  # a list for each language
+            domains = list(dict.fromkeys(one for names in domains.values() for one in names))
+        domains = domains[:2]
         section |= {"languages": languages, "domains": domains}
         section["source"] = {"path": self.data.posir(languages, domains)}
 

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from psibench.config.base import Section
 from psibench.config.models import Kind
-from psibench.errors import InputError
 from psibench.filters.decide import (
     NO_TARGET,
     NOT_SAMPLED,
@@ -26,6 +25,7 @@ from psibench.filters.decide import (
 from psibench.tables import read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.domains import TablePath
+from psibench.tables.dropped import OnEmpty, leave_empty
 from psibench.text.segments import POSITIONS
 
 RULE_BALANCE = "balance"
@@ -57,7 +57,9 @@ def draw_order(ids: pl.Series, seed: int) -> pl.Series:
     return drawn.sort("row").get_column("place")
 
 
-def balance_positions(targets: pl.DataFrame, *, seed: int) -> pl.DataFrame:
+def balance_positions(
+    targets: pl.DataFrame, *, seed: int, on_empty: OnEmpty = "fail"
+) -> pl.DataFrame:
     """Downsample every position to the smallest one: DECISIONS rows without scores.
 
     ``targets`` has ``query_id`` and ``targets``. A query with several is drawn for each of them and
@@ -67,16 +69,17 @@ def balance_positions(targets: pl.DataFrame, *, seed: int) -> pl.DataFrame:
     Raises
     ------
     InputError
-        If no query targets a position: balancing would keep nothing.
+        If no query targets a position, so that balancing keeps nothing, and ``on_empty`` is fail.
     """
     drawn = targets.with_columns(place=draw_order(targets.get_column("query_id"), seed))
     placed = drawn.explode("targets").drop_nulls("targets")
     sizes = [int((placed.get_column("targets") == name).sum()) for name in POSITIONS]
     if targets.height and not all(sizes):
         counts = ", ".join(f"{name} {n}" for name, n in zip(POSITIONS, sizes, strict=True))
-        raise InputError(
+        leave_empty(
             f"targets by position: {counts}; balancing to the smallest would keep nothing. "
-            "Sample more documents, loosen the filters before, or switch balancing off"
+            "Sample more documents, loosen the filters before, or switch balancing off",
+            on_empty,
         )
     taken = placed.sort("place").group_by("targets").head(min(sizes)).get_column("query_id")
     return _decide_draw(targets, taken, pl.lit(NOT_SAMPLED))

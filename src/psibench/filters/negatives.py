@@ -46,6 +46,7 @@ from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import GRADES, PAIRS
 from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import OutputPath, TablePath
+from psibench.tables.dropped import OnEmpty, leave_empty
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN
 from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
 from psibench.tables.stage import stage
@@ -570,6 +571,7 @@ def run_remove_negatives(
     negatives: TablePath,
     scores: Sequence[TablePath],
     judged: Sequence[TablePath],
+    on_empty: OnEmpty = "fail",
     outputs: Outputs,
 ) -> None:
     """Remove what the protocol removes; write the benchmark, the judgements, the ledger.
@@ -590,11 +592,12 @@ def run_remove_negatives(
     found = decide_final(section, decided, grades)
     left = remove_false_negatives(section, found, corpus=documents, queries=asked, qrels=labelled)
     if left.queries.is_empty() and asked.height:
-        raise InputError(
+        leave_empty(
             f"{queries}: false negatives (protocol {section.protocol}) leave none of "
             f"{asked.height} queries; {section.keep_more}, choose other rerankers, recall fewer "
             "documents (recall.top_k), or build on more documents. What was scored and judged is "
-            "kept."
+            "kept",
+            on_empty,
         )
     source = derived(
         "remove_negatives",

@@ -62,6 +62,7 @@ from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import TablePath
+from psibench.tables.dropped import OnEmpty
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import BOOL, FLOAT64, STRING, Column, TableSpec
 from psibench.tables.stage import stage
@@ -324,6 +325,7 @@ def run_verify(
     sampling: TablePath,
     candidates: TablePath,
     scores: Sequence[TablePath],
+    on_empty: OnEmpty = "fail",
     outputs: Outputs,
 ) -> None:
     """Decide on every candidate; write those kept, those dropped, and the counts of both.
@@ -337,7 +339,7 @@ def run_verify(
     Raises
     ------
     InputError
-        If balancing would leave nothing.
+        If balancing would leave nothing, and ``on_empty`` is fail.
     """
     entered, all_scores = read_table(candidates, CANDIDATES), read_all(scores, SEGMENT_SCORES)
     facts = candidate_facts(entered, read_table(documents, DOCUMENTS))
@@ -351,7 +353,7 @@ def run_verify(
     decisions_by_rule = {section.rule_label: decide_verify(section, deciding)}
     kept = kept_items(entered, decisions_by_rule[section.rule_label])
     if section.balance:
-        balanced = balance_positions(evidence_targets(kept), seed=section.seed)
+        balanced = balance_positions(evidence_targets(kept), seed=section.seed, on_empty=on_empty)
         decisions_by_rule[RULE_BALANCE] = balanced
         kept = kept_items(kept, balanced)
     ledger = [

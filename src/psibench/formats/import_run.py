@@ -13,7 +13,7 @@ from psibench.formats.runs import rank_file, read_run
 from psibench.models.run_files import is_per_domain, run_files
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.derived import derived
-from psibench.tables.ranking import rank_documents, removed_text
+from psibench.tables.ranking import NOTHING_FOUND, rank_documents, removed_text
 from psibench.tables.schemas import QUERIES, RUN
 from psibench.tables.stage import stage
 
@@ -63,6 +63,8 @@ def run_import_run(
         parts = [("", pl.concat(asked), pl.concat(positives))]
     frames, n_removed = [], 0
     for path, (domain, known, wanted) in zip(files, parts, strict=True):
+        if known.is_empty():  # the domain was left out in this language
+            continue
         part = None if entry.part is None else entry.part.format(**labels, domain=domain)
         file = read_run(Path(path), run_format=entry.format, part=part)
         if prefix_ids and per_domain:
@@ -82,7 +84,7 @@ def run_import_run(
             logger.warning("%s, %s: %s", model, path, warning)
         n_removed += ranked.n_removed
         frames.append(ranked.run)
-    run = rank_documents(pl.concat(frames))
+    run = rank_documents(pl.concat([NOTHING_FOUND, *frames], how="diagonal_relaxed"))
     if remove_identical_ids:
         logger.info("%s: %s", model, removed_text(n_removed))
     source = derived(

@@ -69,7 +69,8 @@ class ReleaseTables:
 def discover(path: str) -> dict[str, list[str]]:
     """List the languages of a local release and the domains of each, sorted.
 
-    Folders that are not named like a language are no part of a release.
+    Folders that are not named like a language are no part of a release. A language need not have
+    every domain, nor a domain queries (`release_files`).
 
     Raises InputError if there is no such folder, no language in it, a domain's name is not one
     psibench can use, or a domain lacks a table.
@@ -101,11 +102,20 @@ def release_files(
 ) -> dict[str, Path]:
     """Return where the three tables of a dataset lie; of one on the hub, after fetching them.
 
+    A local dataset may be documents alone: it has neither queries nor qrels.
+
     Raises InputError if a file is missing.
     """
     folder = f"{language}/{domain}"
     if Path(path).is_dir():
-        return {table: _local_file(Path(path) / folder, table) for table in TABLES}
+        found = {table: _local_file(Path(path) / folder, table) for table in TABLES}
+        if found["queries"] is None and found["qrels"] is None and found["corpus"] is not None:
+            return {"corpus": found["corpus"]}
+        for table, file in found.items():
+            if file is None:
+                absent = Path(path) / folder / PLACES[0].format(table=table)
+                raise MissingError(f"{absent}: no such file; a release has {LAYOUT}")
+        return {table: file for table, file in found.items() if file is not None}
     if not re.match(REPOSITORY, path):
         raise MissingError(f"{path}: no such folder in {Path.cwd()}, and no name on the hub")
     wanted = {t: [f"{folder}/{place.format(table=t)}" for place in PLACES] for t in TABLES}
@@ -122,26 +132,56 @@ def read_dataset(
     twice, or a judged pair does with two grades.
     """
     files = release_files(path, language=language, domain=domain, revision=revision)
-    tables = {table: _read_table(files[table], table) for table in TABLES}
-    for table in ("corpus", "queries"):
+    tables = {table: _read_table(file, table) for table, file in files.items()}
+    for table in TABLES:
+        tables.setdefault(table, pl.DataFrame(schema=COLUMNS[table]))
+    for table in files.keys() & {"corpus", "queries"}:
         ids = tables[table].get_column("_id")
         if ids.is_duplicated().any():
             repeated = ids.filter(ids.is_duplicated()).unique()
             raise InputError(f"{files[table]}: ids that occur twice: {name_some(repeated)}")
-    tables["qrels"] = without_repeated_rows(tables["qrels"], source=str(files["qrels"]))
+    if "qrels" in files:
+        tables["qrels"] = without_repeated_rows(tables["qrels"], source=str(files["qrels"]))
     return ReleaseTables(**tables)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows of a local dataset: documents, queries, and queries with a positive in the corpus."""
+
+    documents: int
+    queries: int
+    answerable: int
+
+
+def count_dataset(path: str, *, language: str, domain: str) -> Counts:
+    """Count a local dataset by its ids; no text is read.
+
+    Raises InputError if a file is missing or no Parquet file, or lacks a column.
+    """
+    files = release_files(path, language=language, domain=domain)
+    frames = {}
+    for table, names in {"corpus": ["_id"], "queries": ["_id"], "qrels": COLUMNS["qrels"]}.items():
+        kinds = {name: COLUMNS[table][name] for name in names}
+        frames[table] = pl.DataFrame(schema=kinds)
+        if table in files:
+            frames[table] = read_columns(files[table], kinds, further={}, hint=f"in a {table}")
+    judged = (
+        frames["qrels"]
+        .filter(pl.col("score") > 0)
+        .join(frames["corpus"], left_on="corpus-id", right_on="_id", how="semi")
+    )
+    answerable = frames["queries"].join(judged, left_on="_id", right_on="query-id", how="semi")
+    return Counts(frames["corpus"].height, frames["queries"].height, answerable.height)
 
 
 def _folders(root: Path) -> list[Path]:
     return sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def _local_file(folder: Path, table: str) -> Path:
-    paths = [folder / place.format(table=table) for place in PLACES]
-    found = next((path for path in paths if path.is_file()), None)
-    if found is None:
-        raise MissingError(f"{paths[0]}: no such file; a release has {LAYOUT}")
-    return found
+def _local_file(folder: Path, table: str) -> Path | None:
+    paths = (folder / place.format(table=table) for place in PLACES)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _fetch(name: str, paths: Sequence[str], revision: str | None) -> Path:

@@ -20,7 +20,7 @@ from psibench.generate.sampling import Passages, Sample, prefixed
 from psibench.llm.tasks import Gathered, Replied
 from psibench.metrics.query_scores import CLUSTER, PAGE
 from psibench.sources.local import dataset_revisions, local_files
-from psibench.tables.dropped import Dropped, Flow, dropped_frame, flow_of
+from psibench.tables.dropped import Dropped, Flow, OnEmpty, dropped_frame, flow_of
 from psibench.tables.spec import ALL
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.text.passages import PAGE_STARTS, PAGES
@@ -78,6 +78,10 @@ class BenchmarkBase(Section):
     """One line for the report."""
     length_buckets: bool = False
     """Also report by tokens of the positive: Q1 to 512, Q2 to 1,024, Q3 to 1,536, Q4 above."""
+    on_empty: OnEmpty = "drop"
+    """What to do if no query is left of a domain in a language, as after cleaning. drop: leave the
+    domain out in that language, with a warning. fail: stop. If nothing is left at all, or there is
+    one domain in one language, a run stops in any case."""
     models: list[Id] | None = Field(default=None, min_length=1)
     """Those of `models` that are evaluated on this benchmark; null: all."""
     first_stage: Id | None = None

@@ -14,7 +14,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.errors import InputError
 from psibench.filters.decide import NO_TARGET, REPEATED_TEXT, evidence_targets
 from psibench.filters.grade import grading_task, verdict_task
 from psibench.filters.mixtures import Tiny, tiny_subset
@@ -31,7 +30,7 @@ from psibench.generate.controlled import (
     evidence_sentences,
 )
 from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
-from psibench.generate.loaders import Loader
+from psibench.generate.loaders import Loader, NothingLeftError
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.sources.local import interpreter_of
@@ -47,7 +46,14 @@ from psibench.tables.build_schemas import (
 )
 from psibench.tables.derived import derived
 from psibench.tables.domains import TablePath
-from psibench.tables.dropped import as_attrition, dropped_frame, flow_frame, where_nothing_was_left
+from psibench.tables.dropped import (
+    OnEmpty,
+    as_attrition,
+    dropped_frame,
+    flow_frame,
+    leave_empty,
+    where_nothing_was_left,
+)
 from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
@@ -100,6 +106,7 @@ EVALUATION_FIELDS = frozenset(
         "cross_lingual",
         "translate",
         "corpora",
+        "on_empty",
     }
 )
 
@@ -119,6 +126,7 @@ def build_params(
 def run_build(
     section: Mapping[str, Any],
     *,
+    on_empty: OnEmpty = "fail",
     corpus: str | Path,
     queries: str | Path,
     qrels: str | Path,
@@ -127,7 +135,8 @@ def run_build(
 ) -> None:
     """Build one domain of a benchmark; write its tables, what was dropped, and the counts.
 
-    ``section`` is as of `build_params`; ids begin with its ``id_prefix``.
+    ``section`` is as of `build_params`; ids begin with its ``id_prefix``. Where no query is left,
+    see `leave_empty`.
     """
     from psibench.models.counting import token_counter
 
@@ -136,7 +145,12 @@ def run_build(
     length_tokenizer, id_prefix = job.pop("length_tokenizer"), job.pop("id_prefix")
     recipe = parse_benchmark(job)
     assert isinstance(recipe, Loader)
-    built = recipe.build(token_counter(length_tokenizer)).with_id_prefix(id_prefix)
+    try:
+        built = recipe.build(token_counter(length_tokenizer))
+    except NothingLeftError as error:
+        leave_empty(str(error), on_empty)
+        built = error.build
+    built = built.with_id_prefix(id_prefix)
     source = derived(
         "build",
         params=section,
@@ -162,17 +176,18 @@ def run_assemble(
     documents: TablePath,
     candidates: TablePath,
     length_tokenizer: str,
+    on_empty: OnEmpty = "fail",
     corpus: str | Path,
     queries: str | Path,
     qrels: str | Path,
 ) -> None:
-    """Write corpus, queries and qrels; raises InputError if no candidate is left."""
+    """Write corpus, queries and qrels; where no candidate is left, see `leave_empty`."""
     from psibench.models.counting import token_counter
 
     texts, asked = read_table(documents, DOCUMENTS), read_table(candidates, CANDIDATES)
     if asked.is_empty():
         why = where_nothing_was_left(candidates)
-        raise InputError(f"{candidates}: no candidate query is left; {why}")
+        leave_empty(f"{candidates}: no candidate query is left; {why}", on_empty)
     built = assemble(texts, asked, count_tokens=token_counter(length_tokenizer))
     source = derived(
         "assemble", [documents, candidates], params={"length_tokenizer": length_tokenizer}
@@ -199,6 +214,7 @@ def assemble(
 def run_subset(
     section: Tiny,
     *,
+    on_empty: OnEmpty = "fail",
     corpus: str | Path,
     queries: str | Path,
     qrels: str | Path,
@@ -207,10 +223,11 @@ def run_subset(
     """Draw the subset and write it with its qrels and the whole corpus.
 
     The queries keep the order they are read in. A query whose chunk lies in two thirds (Myopic's
-    column ``positions``) counts at both. Raises InputError if no query has a target position.
+    column ``positions``) counts at both. Where there are queries and none has a target position,
+    see `leave_empty`.
     """
     asked = read_table(queries, QUERIES)
-    drawn = _draw(asked, section, where=str(queries))
+    drawn = _draw(asked, section, where=str(queries), on_empty=on_empty)
     judged = read_table(qrels, QRELS)
     of_drawn = judged.join(
         drawn, left_on="query-id", right_on="_id", how="semi", maintain_order="left"
@@ -224,14 +241,15 @@ def run_subset(
     write_table(of_drawn, outputs["qrels"], QRELS, provenance=source)
 
 
-def _draw(queries: pl.DataFrame, section: Tiny, *, where: str) -> pl.DataFrame:
+def _draw(queries: pl.DataFrame, section: Tiny, *, where: str, on_empty: OnEmpty) -> pl.DataFrame:
     """Give the rows of the queries drawn, in their order; says where fewer are drawn than asked."""
     targets = evidence_targets(queries).with_columns(queries.get_column("text"))
     sizes = [targets["targets"].list.contains(name).sum() for name in POSITIONS]
-    if not any(sizes):
-        raise InputError(
+    if queries.height and not any(sizes):
+        leave_empty(
             f"{where}: none of the {queries.height} queries has a target position, so there is "
-            "nothing to draw by; leave `tiny` out of the benchmark's section"
+            "nothing to draw by; leave `tiny` out of the benchmark's section",
+            on_empty,
         )
     for position, size in zip(POSITIONS, sizes, strict=True):
         if size < section.per_position:

@@ -214,7 +214,7 @@ def _of_both(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Keep the queries of a cross-lingual pair that both languages have."""
     both = known.join(asked.select("_id"), on="_id", how="semi", maintain_order="left")
-    if both.is_empty():
+    if both.is_empty() and asked.height and known.height:
         raise InputError(
             f"domain {domain}: the two languages share no query id (first of each: "
             f"{asked.item(0, '_id')!r}, {known.item(0, '_id')!r}); a cross-lingual pair needs the "

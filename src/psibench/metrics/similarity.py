@@ -1,5 +1,6 @@
 """Stage ``similarity``: how alike the domains of a benchmark are, by a model's embeddings."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import polars as pl
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import EmbeddingApiModel, EncoderEntry
 from psibench.encode.store import EmbeddingStore, fingerprint_of, open_store
-from psibench.errors import InputError
 from psibench.tables import write_table
 from psibench.tables.columns import read_columns, rows_in
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, DOMAIN_SIMILARITY, ENCODINGS
 from psibench.tables.stage import stage
+
+logger = logging.getLogger("psibench")
 
 DECIMALS = 9
 """The order of a sum depends on the store's parts; beyond this many decimals so does a cosine."""
@@ -95,17 +97,14 @@ def run_similarity(
     Raises
     ------
     InputError
-        If a domain has no documents in ``encodings``, or vectors are not in the store.
+        If vectors are not in the store.
     """
     columns = ("role", "domain", "_id", "key")
     frame = read_columns(encodings, ENCODINGS, columns).filter(pl.col("role") == "document")
     frame = rows_in(frame, domains, own, CORPUS)
     found = set(frame.get_column("domain"))
     if lacking := [name for name in domains if name not in found]:
-        raise InputError(
-            f"{encodings}: no documents of the domain {', '.join(lacking)}; it has "
-            f"{', '.join(sorted(found)) or 'none'}. Encode the language again."
-        )
+        logger.warning("%s: no documents of %s: its cosines are null", language, ", ".join(lacking))
     stored = open_store(model, store=store, fingerprint=fingerprint_of(encodings))
     means = domain_means(_documents(stored, frame, domains), len(domains))
     rows = similarity_rows(domains, cosine_matrix(means))

@@ -31,6 +31,7 @@ from psibench.llm.prompts import Prompt, load_prompt
 from psibench.llm.tasks import LlmTask, LlmTaskSection, shard_names
 from psibench.plan.config import Config
 from psibench.report.wording import split_pair
+from psibench.tables.dropped import OnEmpty
 from psibench.tables.spec import ALL
 from psibench.translate.quality import JUDGE_TRANSLATION
 from psibench.translate.steps import (
@@ -182,6 +183,15 @@ class PlannedBenchmark:
         if corpus_lang in (None, lang):
             return list(found)
         return [domain for domain in self.domains(str(corpus_lang)) if domain in found]
+
+    def on_empty(self, lang: str) -> OnEmpty:
+        """Say what to do about a domain without queries: of the only one there is nothing is left.
+
+        A translation of it may be, if there are several.
+        """
+        languages = self.languages if lang in self.translated else list(self.native)
+        n_cells = sum(len(self.domains(language)) for language in languages)
+        return "fail" if n_cells == 1 else self.section.on_empty
 
     def place(self, lang: str, domain: str) -> Place:
         """Return one place that it is read from."""

@@ -125,6 +125,18 @@ def ledger_tables(plan: Plan, benchmark: str, *, kind: str) -> list[str]:
     return [path for place in ledger_places(plan, benchmark) for path in paths_in(place[kind])]
 
 
+def ledger_queries(plan: Plan, benchmark: str) -> list[str]:
+    """List the queries of a benchmark in the order of `ledger_places`; none of documents alone."""
+    planned = plan.benchmarks[benchmark]
+    if not planned.has_queries:
+        return []
+    return [
+        path
+        for place in ledger_places(plan, benchmark)
+        for path in planned.tables(place["lang"], "queries", domains=place["domains"])
+    ]
+
+
 def asked_languages(plan: Plan) -> list[dict[str, Any]]:
     """List every language that a language model writes or translates: labels and ``domains``.
 

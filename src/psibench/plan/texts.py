@@ -214,7 +214,8 @@ def planned_texts(section: Benchmark, language: str, *, n_domains: int) -> Texts
     """
     if isinstance(section, PosirRelease):
         growth = 1.0 if language.startswith(RELEASE_SOURCES) else TRANSLATION_GROWTH
-        n_listed = n_domains if section.domains is None else len(section.domains)
+        # Of a folder that is not there, no domain is known.
+        n_listed = n_domains or len(section.named_domains())
         lengths = _spread(RELEASE_EDGES, RELEASE_SHARES, n_listed * RELEASE_DOCUMENTS, growth)
         return Texts(lengths, n_listed * RELEASE_QUERIES) if n_listed else None
     if isinstance(section, Documents) and section.words and section.n_documents:

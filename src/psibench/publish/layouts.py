@@ -19,6 +19,7 @@ trec  `NAME/corpus.jsonl` (`docno`, `text`), `topics.tsv`, `qrels.trec`, `querie
 ===== ==========================================================================================
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,6 +37,8 @@ from psibench.formats.tabular import ID_COLUMNS
 from psibench.metrics.query_scores import EVIDENCE_LISTS, name_some
 from psibench.tables import read_table
 from psibench.tables.schemas import RUN
+
+logger = logging.getLogger("psibench")
 
 EVIDENCE = (
     "domain",
@@ -110,12 +113,17 @@ class Export:
     def subsets(self, dataset: Dataset) -> Iterator[Subset]:
         """Yield the corpus with its own queries, then with those of other languages.
 
+        Yields nothing for a dataset without queries: a reader could not evaluate it.
+
         A pair has the queries of the dataset that have a text in the other language; it is left
         out where no run of it was made, or no query has one.
         """
         name, qrels = self.name(dataset), _columns_of(dataset.read("qrels"), "qrels")
         queries = dataset.read("queries").with_columns(domain=pl.lit(dataset.domain))
         queries = _columns_of(queries, "queries")
+        if queries.is_empty():
+            logger.warning("%s: no query; only its documents are exported", dataset.folder)
+            return
         yield Subset(name, dataset.language, dataset, queries, qrels)
         pairs = {(run.query_language, run.corpus_language) for run in self.runs}
         for other in self.datasets:

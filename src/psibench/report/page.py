@@ -43,9 +43,13 @@ from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
 from psibench.report.wording import STATISTIC_TEXTS, count
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
+from psibench.tables.build_schemas import FLOW
 from psibench.tables.derived import read_all
+from psibench.tables.domains import by_place
+from psibench.tables.ledger import uneven_cells
 from psibench.tables.provenance import now
 from psibench.tables.schemas import (
+    ATTRITION,
     BUCKET_SCORES,
     POSITION_HISTOGRAM,
     PSI_TABLE,
@@ -85,6 +89,8 @@ class ReportInput(Scored):
     statistics: pl.DataFrame
     position_histogram: pl.DataFrame
     generation: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    left_out: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """By benchmark the rows of `uneven_cells`."""
     verification: Sequence[Facts] = ()
     languages: Mapping[str, LanguageTables] = field(default_factory=dict)
     training: pl.DataFrame = field(default_factory=TRAINING_BUCKETS.empty)
@@ -141,10 +147,11 @@ def run_report(
         name: dict(zip(benchmarks, map(str, paths), strict=True)) for name, paths in ledger.items()
     }
     generation = read_generation(**of_benchmark)
+    counted = read_all(statistics, STATISTICS)
     inputs = ReportInput(
         psi_table=table,
         bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
-        statistics=read_all(statistics, STATISTICS),
+        statistics=counted,
         position_histogram=read_all(histograms, POSITION_HISTOGRAM),
         benchmarks=[
             benchmark_info(name, section, queries_by=authors.get(name, ""))
@@ -155,6 +162,14 @@ def run_report(
             for name, entry in models.items()
         ],
         generation=generation,
+        left_out={
+            name: uneven_cells(
+                counted.filter(benchmark=name),
+                read_table(of_benchmark["flow"][name], by_place(FLOW)),
+                read_table(of_benchmark["attrition"][name], ATTRITION),
+            )
+            for name in benchmarks
+        },
         verification=read_verification(
             verification, flow=generation["flow"], attrition=of_benchmark["attrition"]
         ),
@@ -219,6 +234,7 @@ def _data(inputs: ReportInput, info: BenchmarkInfo) -> list[Block]:
     # translations are, then what the requests took
     return [
         *_statistics_tables(inputs.statistics, info.id),
+        *_left_out(inputs.left_out.get(info.id)),
         *_histograms(inputs.position_histogram.filter(benchmark=info.id)),
         *language_blocks(inputs.statistics, info, tables),
         *made[:1],
@@ -226,6 +242,14 @@ def _data(inputs: ReportInput, info: BenchmarkInfo) -> list[Block]:
         *quality_blocks(tables),
         *made[1:],
     ]
+
+
+def _left_out(cells: pl.DataFrame | None) -> list[Table]:
+    """Return the languages and domains without figures; none where there are none."""
+    if cells is None or cells.is_empty():
+        return []
+    title = "Left out of all figures: rows of all domains and averages are of the others"
+    return [table_of(title, cells, prose=(2,))]
 
 
 def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:

@@ -106,7 +106,7 @@ def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
             if data not in DATA_TEXTS:
                 continue
         elif isinstance(section, PosirRelease):
-            data = FOUR_DOMAINS if set(section.domains or ()) == CONTROLLED_DOMAINS else "posir"
+            data = FOUR_DOMAINS if set(section.named_domains()) == CONTROLLED_DOMAINS else "posir"
         else:
             continue
         ids = [name, view_id(name, TINY)] if TINY in evaluated_views(section) else [name]

@@ -20,7 +20,12 @@ from psibench.store.vectors import Vectors
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.columns import read_columns, rows_in
 from psibench.tables.derived import derived
-from psibench.tables.ranking import rank_documents, removed_text, without_identical_ids
+from psibench.tables.ranking import (
+    NOTHING_FOUND,
+    rank_documents,
+    removed_text,
+    without_identical_ids,
+)
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
 from psibench.tables.stage import stage
 
@@ -50,8 +55,9 @@ def run_lexical_search(
         documents = read_table(corpus_path, CORPUS).sort("_id", descending=True)
         asked = read_table(queries_path, QUERIES)
         texts, questions = (f.get_column("text").to_list() for f in (documents, asked))
-        best = search_bm25(entry, texts, questions, k=depth, language=corpus_lang)
-        frames.append(best.frame(asked["_id"], documents["_id"]))
+        if texts and questions:
+            best = search_bm25(entry, texts, questions, k=depth, language=corpus_lang)
+            frames.append(best.frame(asked["_id"], documents["_id"]))
     source = derived(
         "search_lexical",
         [*corpora, *queries],
@@ -116,6 +122,8 @@ def run_vector_search(
     frames = []
     for domain in domains:
         mine, inside = ((side["domain"] == domain).arg_true() for side in (asked, documents))
+        if mine.is_empty() or inside.is_empty():
+            continue
         best = _search(
             entry.scores_by,
             questions.take(mine.to_numpy()),
@@ -161,7 +169,7 @@ def _write_run(
     top_k: int,
     remove_identical_ids: bool,
 ) -> None:
-    found = pl.concat(frames)
+    found = pl.concat([NOTHING_FOUND, *frames], how="vertical_relaxed")
     if remove_identical_ids:
         found, n_removed = without_identical_ids(found)
         logger.info("%s: %s", output, removed_text(n_removed))

@@ -1,18 +1,24 @@
 """Items that a source, a recipe or a stage left out: rows of the ledger of what was dropped."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import polars as pl
 
+from psibench.errors import InputError
 from psibench.reading import shown
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import OfDomain, TablePath
 from psibench.tables.io import read_table
 from psibench.tables.schemas import ATTRITION
 
+logger = logging.getLogger("psibench")
+
+OnEmpty = Literal["drop", "fail"]
+"""What becomes of a language and domain in which no query is left (`leave_empty`)."""
 DROPPED_SCHEMA = {
     name: kind
     for name, kind in ATTRITION.empty().schema.items()
@@ -101,3 +107,19 @@ def where_nothing_was_left(table: TablePath) -> str:
         f"{row['stage']} kept none of {row['entered']} {row['unit']}: {reasons}. A row for each is "
         f"in {place}"
     )
+
+
+def leave_empty(problem: str, on_empty: OnEmpty) -> None:
+    """Log that a language and domain is left without queries; with ``fail``, refuse it.
+
+    A step that calls this then writes its tables without rows. What follows has nothing to encode,
+    search or score there, and no result table has a row of it.
+
+    Raises
+    ------
+    InputError
+        With ``fail``: ``problem``, and how to go on without the domain.
+    """
+    if on_empty == "fail":
+        raise InputError(f"{problem} (on_empty: fail)")
+    logger.warning("%s. The domain is left out in this language (on_empty: drop)", problem)

@@ -1,17 +1,25 @@
 """Stage ``ledger``: what all steps to a benchmark dropped, checked against what they counted."""
 
+import logging
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from psibench.errors import InputError
 from psibench.tables import TableSpec, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import DOMAIN, LANGUAGE, by_place, domain_table
+from psibench.tables.dropped import OnEmpty, reasons_text
+from psibench.tables.io import open_parquet
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
+from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
+
+logger = logging.getLogger("psibench")
 
 COUNTED = ["stage", "unit"]
 """Columns that join a dropped item with its count in FLOW."""
@@ -21,6 +29,8 @@ COUNTED = ["stage", "unit"]
 def run_ledger(
     places: Sequence[Mapping[str, Any]],
     *,
+    queries: Sequence[str | Path] = (),
+    on_empty: OnEmpty = "drop",
     attrition: str | Path,
     flow: str | Path,
     usage: str | Path,
@@ -34,13 +44,16 @@ def run_ledger(
         lists of one of each: ``documents`` (DOCUMENTS of the sample, whose ``length_bin``, where it
         has one, goes to the items; empty where there is no sample), ``dropped`` (ATTRITION),
         ``flow`` (FLOW) and ``usage`` (LLM_USAGE) of the steps; each may be empty.
+    queries
+        QUERIES tables in the order of the places, domain by domain; none of documents alone.
 
     Raises
     ------
     AssertionError
         If the ledger does not balance (see `check_balance`).
     InputError
-        If a table cannot be read, or two steps count the same stage and unit.
+        If a table cannot be read, two steps count the same stage and unit, no domain of any
+        language has a query left, or one has none and ``on_empty`` is fail.
     """
     specs = {"flow": by_place(FLOW), "usage": by_place(LLM_USAGE)}
     every = {"dropped": [ATTRITION.empty()]} | {n: [spec.empty()] for n, spec in specs.items()}
@@ -55,6 +68,8 @@ def run_ledger(
     source = derived("ledger", [*dict.fromkeys(paths["documents"]), *paths["dropped"]], params={})
     left_out = pl.concat(every["dropped"], how="diagonal")
     write_table(left_out, attrition, ATTRITION, provenance=source)
+    counts = pl.concat(every["flow"])
+    _check_queries(_n_queries(places, queries), counts, left_out, on_empty)
     for name, path in (("flow", flow), ("usage", usage)):
         source = derived("ledger", paths[name], params={})
         write_table(pl.concat(every[name]), path, specs[name], provenance=source)
@@ -133,3 +148,82 @@ def check_balance(dropped: pl.DataFrame, flow: pl.DataFrame) -> None:
             raise AssertionError(
                 f"stage {name}, {unit}: {n_dropped} counted as dropped, but {n_found} rows"
             )
+
+
+def _n_queries(
+    places: Sequence[Mapping[str, Any]], queries: Sequence[str | Path]
+) -> dict[tuple[str, str], int]:
+    """Count the queries of each (language, domain), of the footers alone."""
+    cells = [(place["lang"], domain) for place in places for domain in place["domains"]]
+    found = {}
+    for cell, path in zip(cells, queries, strict=bool(queries)):
+        with open_parquet(path) as file:
+            found[cell] = file.metadata.num_rows
+    return found
+
+
+def _check_queries(
+    n_queries: Mapping[tuple[str, str], int],
+    flow: pl.DataFrame,
+    dropped: pl.DataFrame,
+    on_empty: OnEmpty,
+) -> None:
+    empty = [cell for cell, n in n_queries.items() if not n]
+    lines = [f"{', '.join(cell)}: {why_empty(flow, dropped, *cell)}" for cell in empty]
+    is_all = len(empty) == len(n_queries)
+    if empty and (is_all or on_empty == "fail"):
+        which = "any domain" if is_all else "some domains (on_empty: fail)"
+        listed = "\n".join(f"  {line}" for line in lines)
+        raise InputError(f"no query is left in {which}; entered -> kept of each step:\n{listed}")
+    for line in lines:
+        logger.warning("left out, no query is left: %s", line)
+
+
+def why_empty(flow: pl.DataFrame, dropped: pl.DataFrame, language: str, domain: str) -> str:
+    """Say how a domain came to have no query in a language: entered -> kept of each step.
+
+    ``flow`` has FLOW rows with language and domain in front, ``dropped`` ATTRITION rows. The last
+    step listed is the first that kept nothing of what entered, with its reasons.
+    """
+    steps = []
+    rows = flow.filter(language=language, domain=domain).sort("step", maintain_order=True)
+    for row in rows.iter_rows(named=True):
+        steps.append(f"{row['stage']} {row['entered']} -> {row['kept']} {row['unit']}")
+        if row["entered"] and not row["kept"]:
+            named = {"stage": row["stage"], "unit": row["unit"]}
+            mine = dropped.filter(language=language, domain=domain, **named)
+            steps[-1] += f" ({reasons_text(mine)})"
+            break
+    return ", ".join(steps) or "made from a domain without queries"
+
+
+def uneven_cells(
+    statistics: pl.DataFrame, flow: pl.DataFrame, dropped: pl.DataFrame
+) -> pl.DataFrame:
+    """List the languages and domains of one benchmark that no figure includes, and why.
+
+    They have no query, or the domain is in other languages alone. Rows of all domains, and averages
+    over languages, are of the others.
+
+    Parameters
+    ----------
+    statistics, flow, dropped
+        STATISTICS; FLOW with language and domain in front; ATTRITION.
+
+    Returns
+    -------
+    Strings language, domain and why; no rows where every language has queries in every domain.
+    """
+    counted = statistics.filter(pl.col("statistic") == "n_queries", pl.col("domain") != ALL)
+    n_queries = dict(
+        zip(counted.select("language", "domain").iter_rows(), counted["value"], strict=True)
+    )
+    languages, domains = (
+        counted[name].unique(maintain_order=True) for name in ("language", "domain")
+    )
+    rows = [
+        (*cell, why_empty(flow, dropped, *cell) if cell in n_queries else "not in this language")
+        for cell in product(languages, domains)
+        if not n_queries.get(cell)
+    ]
+    return pl.DataFrame(rows, dict.fromkeys(("language", "domain", "why"), pl.String), orient="row")

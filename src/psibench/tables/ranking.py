@@ -15,6 +15,11 @@ import polars as pl
 
 from psibench.errors import InputError
 
+NOTHING_FOUND = pl.DataFrame(
+    schema={"query_id": pl.String, "doc_id": pl.String, "score": pl.Float32}
+)
+"""The results of a domain in which nothing is searched."""
+
 
 def rank_documents(
     scores: pl.DataFrame, top_k: int | None = None, *, source: str = "the run"

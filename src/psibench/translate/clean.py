@@ -34,7 +34,15 @@ from psibench.tables.build_schemas import (
 )
 from psibench.tables.derived import derived
 from psibench.tables.domains import OutputPath, TablePath
-from psibench.tables.dropped import DROPPED_SCHEMA, as_attrition, flow_frame, flow_of, reasons_text
+from psibench.tables.dropped import (
+    DROPPED_SCHEMA,
+    OnEmpty,
+    as_attrition,
+    flow_frame,
+    flow_of,
+    leave_empty,
+    reasons_text,
+)
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.tables.stage import stage
 from psibench.text.languages import english_name, split_code
@@ -279,6 +287,7 @@ def run_mark_translations(
     prefixes: bool,
     refusals: bool,
     step: int,
+    on_empty: OnEmpty = "fail",
     translated: OutputPath,
     suspects: OutputPath,
     dropped: OutputPath,
@@ -295,7 +304,7 @@ def run_mark_translations(
     Raises
     ------
     InputError
-        If a list cannot be read, or no query is left.
+        If a list cannot be read; where no query is left, see `leave_empty`.
     """
     name = "mark_translations"
     documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
@@ -320,7 +329,8 @@ def run_mark_translations(
         originals=documents,
         stage=name,
     )
-    _refuse_nothing_left(left, asked, f"{domain} is left in {language}", translations, ASK_AGAIN)
+    if left.queries.is_empty() and asked.height:
+        leave_empty(_nothing_left(left, asked, domain, language, translations, ASK_AGAIN), on_empty)
     items = _with_suspects(
         _items_of(joined, left), language, read_refusals(refusal_list) if refusals else None
     )
@@ -382,17 +392,22 @@ def _cleaner(language: str, listed: PrefixList | None) -> Clean:
     )
 
 
-def _refuse_nothing_left(
-    left: Remaining, queries: pl.DataFrame, of: str, path: TablePath, remedy: str
-) -> None:
-    if left.queries.is_empty() and queries.height:
-        reasons = (
-            f"{unit} dropped: {reasons_text(left.dropped.filter(unit=unit)) or 'none'}"
-            for unit in ("documents", "queries")
-        )
-        raise InputError(
-            f"{path}: none of {queries.height} queries of {of}; {'; '.join(reasons)}. {remedy}"
-        )
+def _nothing_left(
+    left: Remaining,
+    queries: pl.DataFrame,
+    domain: str,
+    language: str,
+    path: TablePath,
+    remedy: str,
+) -> str:
+    reasons = (
+        f"{unit} dropped: {reasons_text(left.dropped.filter(unit=unit)) or 'none'}"
+        for unit in ("documents", "queries")
+    )
+    return (
+        f"{path}: none of {queries.height} queries of {domain} is left in {language}; "
+        f"{'; '.join(reasons)}. {remedy}"
+    )
 
 
 # Stage ``clean_translations``
@@ -423,6 +438,7 @@ def run_clean_translations(
     translated: TablePath,
     verdicts: TablePath | None,
     clean: CleanParams,
+    on_empty: OnEmpty = "fail",
     corpus: str | Path,
     queries: str | Path,
     qrels: str | Path,
@@ -465,7 +481,8 @@ def run_clean_translations(
         originals=originals,
         stage=name,
     )
-    _refuse_nothing_left(left, asked, f"{domain} is left in {language}", translated, KEEP_MORE)
+    if left.queries.is_empty() and asked.height:
+        leave_empty(_nothing_left(left, asked, domain, language, translated, KEEP_MORE), on_empty)
     kept = _in_order(documents, left.documents)
     made = _translated_queries(_in_order(questions, left.queries), items, kept)
     if clean.relocate:

@@ -6,8 +6,24 @@ A module here has one subclass of ``Loader``, the benchmark's config section, wh
 
 import random
 
+from psibench.errors import InputError
 from psibench.generate.base import BenchmarkBase, Build
 from psibench.text.lengths import TokenCounter
+
+
+class NothingLeftError(InputError):
+    """No query is left in one language and domain, or no document where a recipe has no queries.
+
+    ``build`` has the tables without them, and what was dropped.
+    """
+
+    def __init__(self, problem: str, build: Build) -> None:
+        super().__init__(problem)
+        self.build = build
+
+    def under(self, where: str) -> "NothingLeftError":
+        """Return the same error with the place it was found at in front."""
+        return NothingLeftError(f"{where}: {self}", self.build)
 
 
 class Loader(BenchmarkBase):
@@ -23,7 +39,9 @@ class Loader(BenchmarkBase):
         Raises
         ------
         InputError
-            If the source cannot be read, or no query is left.
+            If the source cannot be read.
+        NothingLeftError
+            If no query is left.
         """
         raise NotImplementedError
 

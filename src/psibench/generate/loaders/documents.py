@@ -13,9 +13,8 @@ from pydantic import AfterValidator, Field
 
 from psibench.config.base import refuse_falling
 from psibench.config.sources import DocumentSource, FilesSource, HubSource
-from psibench.errors import InputError
 from psibench.generate.base import Build, Corpus, complete_build
-from psibench.generate.loaders import Loader, shuffled
+from psibench.generate.loaders import Loader, NothingLeftError, shuffled
 from psibench.generate.sampling import Passages, cut_into_passages, passages_flow
 from psibench.sources.batches import DOCUMENT_SCHEMA, Row
 from psibench.sources.checks import refuse_repeated
@@ -69,7 +68,9 @@ class Documents(Loader):
         Raises
         ------
         InputError
-            If the source cannot be read, an id occurs twice, or no document is left.
+            If the source cannot be read, or an id occurs twice.
+        NothingLeftError
+            If no document is left.
         """
         assert self.source is not None
         read = pl.DataFrame(list(_rows(self.source)), schema=DOCUMENT_SCHEMA, orient="row")
@@ -85,12 +86,6 @@ class Documents(Loader):
         order = shuffled(distinct.height, seed=self.seed)[: self.n_documents]
         first, last = (round(share * len(order)) for share in self.part)
         drawn = distinct[order[first:last]]
-        if drawn.is_empty():
-            raise InputError(
-                f"{self.domain}, {self.language}: no document is left of {read.height} "
-                f"({distinct.height} distinct ones within `words`); widen `words` or `part`, or "
-                "read more of the source"
-            )
         reasons = read.select("_id", "text").with_columns(
             reason=pl.when(~fits)
             .then(pl.lit("outside_words"))
@@ -103,7 +98,7 @@ class Documents(Loader):
             Dropped(STAGE, "documents", name, name, reason, char_length=len(text))
             for name, text, reason in reasons.drop_nulls("reason").iter_rows()
         )
-        return complete_build(
+        built = complete_build(
             drawn.select("_id", pl.col("text").str.strip_chars()),
             QUERIES.empty().drop("pos_char_length", "pos_token_length"),
             QRELS.empty(),
@@ -111,6 +106,14 @@ class Documents(Loader):
             count_tokens=count_tokens,
             flow=[*flow, (STAGE, Flow("documents", read.height, drawn.height))],
         )
+        if drawn.is_empty():
+            raise NothingLeftError(
+                f"{self.domain}, {self.language}: no document is left of {read.height} "
+                f"({distinct.height} distinct ones within `words`); widen `words` or `part`, or "
+                "read more of the source",
+                built,
+            )
+        return built
 
 
 def _rows(source: DocumentSource) -> Iterator[Row]:

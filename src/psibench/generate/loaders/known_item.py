@@ -24,9 +24,8 @@ import polars as pl
 from pydantic import Field
 
 from psibench.config.sources import DocumentSource
-from psibench.errors import InputError
 from psibench.generate.base import BucketSchemes, Build, Corpus, complete_build, qrels_of_positives
-from psibench.generate.loaders import Loader
+from psibench.generate.loaders import Loader, NothingLeftError
 from psibench.generate.sampling import Passages, cut_into_passages, passages_flow
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import read_documents
@@ -91,12 +90,7 @@ class KnownItem(Loader):
             n_terms=self.n_terms,
             queries_per_third=self.queries_per_third,
         )
-        if queries.is_empty():
-            raise InputError(
-                f"{why_no_query(documents, dropped)} Keys that decide: passages, n_terms and "
-                "queries_per_third."
-            )
-        return complete_build(
+        built = complete_build(
             documents,
             queries,
             qrels_of_positives(queries),
@@ -104,6 +98,13 @@ class KnownItem(Loader):
             count_tokens=count_tokens,
             flow=[*flow, (STAGE, Flow("queries", queries.height + dropped.height, queries.height))],
         )
+        if queries.is_empty():
+            raise NothingLeftError(
+                f"{why_no_query(documents, dropped)} Keys that decide: passages, n_terms and "
+                "queries_per_third.",
+                built,
+            )
+        return built
 
 
 # Draws from an evidence span of one third

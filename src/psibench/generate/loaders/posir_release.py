@@ -8,14 +8,15 @@ query's positive and which position it was made for: these are taken, too.
 
 import logging
 import re
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import polars as pl
 from pydantic import Field
 
+from psibench.config.base import Language
 from psibench.config.paths import workflow_path
 from psibench.config.sources import PosirReleaseSource
 from psibench.errors import InputError
@@ -28,11 +29,11 @@ from psibench.formats.posir import (
     release_files,
 )
 from psibench.generate.base import BucketSchemes, Build, Domain
-from psibench.generate.loaders import Loader
+from psibench.generate.loaders import Loader, NothingLeftError
 from psibench.generate.sampling import prefixed
 from psibench.metrics.query_scores import EVIDENCE_LISTS
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
-from psibench.tables.dropped import Dropped, Flow, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame, reasons_text
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Languages
 
@@ -42,6 +43,10 @@ QUERY_IDS = ("_id", "pos_corpus_id")
 logger = logging.getLogger("psibench")
 
 
+DomainList = Annotated[list[Domain], Field(min_length=1)]
+Domains = DomainList | Annotated[dict[Language, DomainList], Field(min_length=1)]
+
+
 class PosirRelease(Loader):
     """A benchmark in the layout of PosIR's release, read as it is; nothing is built."""
 
@@ -49,8 +54,10 @@ class PosirRelease(Loader):
     source: PosirReleaseSource
     languages: Languages | None = None
     """Languages to read; null: every folder of a local release. Needed for one on the hub."""
-    domains: list[Domain] | None = Field(default=None, min_length=1)
-    """Domains to read; null: every folder of a local release. Needed for one on the hub."""
+    domains: Domains | None = None
+    """Domains to read; null: every folder of a local release. Needed for one on the hub. A list is
+    of all languages, a mapping has a list for each: {eng-Latn: [game, law], ara-Arab: [game]}. Of a
+    list, a domain that a local release lacks in some language is left out there (on_empty)."""
     queries_by: str | None = None
     """Who wrote the queries, as llm:DeepSeek-V3.1 or people; null: not recorded."""
     prefix_ids: bool = True
@@ -68,8 +75,18 @@ class PosirRelease(Loader):
             If the release lacks a language or domain that is named.
         """
         languages, domains = self.languages, self.domains
+        if isinstance(domains, Mapping):
+            chosen = [one for one in domains if languages is None or one in languages]
+            return [(language, domain) for language in chosen for domain in domains[language]]
+        root = Path(self.source.path)
         if languages is not None and domains is not None:
-            return list(product(languages, domains))
+            named = list(product(languages, domains))
+            if self.on_empty == "fail" or not root.is_dir():
+                return named
+            there = [one for one in named if root.joinpath(*one).is_dir()]
+            _refuse_absent("languages", languages, [language for language, _ in there])
+            _refuse_absent("domains", domains, [domain for _, domain in there])
+            return there
         found = discover(self.source.path)
         _refuse_absent("languages", languages, list(found))
         _refuse_absent("domains", domains, [name for names in found.values() for name in names])
@@ -80,6 +97,12 @@ class PosirRelease(Loader):
             for domain in names
             if domains is None or domain in domains
         ]
+
+    def named_domains(self) -> list[str]:
+        """List the domains that the section names, in any language; none if it takes all."""
+        if isinstance(self.domains, Mapping):
+            return list(dict.fromkeys(chain.from_iterable(self.domains.values())))
+        return list(self.domains or ())
 
     def files(self) -> list[str]:
         """List the local files of its folders; none for a name on the hub."""
@@ -108,8 +131,10 @@ class PosirRelease(Loader):
         Raises
         ------
         InputError
-            If the dataset cannot be read, no query is left, or what it says of a positive is not
-            so: it is not in corpus and qrels, or has another length.
+            If the dataset cannot be read, or what it says of a positive is not so: it is not in
+            corpus and qrels, or has another length.
+        NothingLeftError
+            If no query is left.
         """
         source, language, domain = self.source, self.language, self.domain
         tables = read_dataset(
@@ -130,19 +155,21 @@ class PosirRelease(Loader):
         where = f"{source.path}, {language}/{domain}"
         _refuse_contradictions(asked, where)
         kept = asked.filter(pl.col("reason").is_null())
-        if kept.is_empty():
-            counts = asked.get_column("reason").value_counts().rows()
-            raise InputError(f"{where}: no query is left of {asked.height}; dropped: {counts}")
         _log_overruns(kept, where)
         ids = kept.select(pl.col("_id").alias("query-id"))
         qrels = usable.join(ids, on="query-id", how="semi", maintain_order="left")
-        return Build(
+        built = Build(
             corpus,
             _queries(kept),
             qrels.select("query-id", "corpus-id", pl.col("score").cast(pl.Int32)),
             _dropped(asked.filter(pl.col("reason").is_not_null())),
             ((STAGE, Flow("queries", asked.height, kept.height)),),
         )
+        if kept.is_empty():
+            dropped = f"; dropped: {reasons_text(built.dropped)}" if asked.height else ""
+            found = f"no query is left of {asked.height}{dropped}"
+            raise NothingLeftError(f"{where}: {found}; documents: {corpus.height}", built)
+        return built
 
 
 def _refuse_absent(key: str, wanted: Sequence[str] | None, found: Sequence[str]) -> None:

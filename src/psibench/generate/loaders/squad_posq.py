@@ -12,14 +12,13 @@ import polars as pl
 from pydantic import Field
 
 from psibench.config.sources import QuestionSource, SquadSource
-from psibench.errors import InputError
 from psibench.generate.base import (
     BucketSchemes,
     Build,
     QuestionCorpus,
     complete_build,
 )
-from psibench.generate.loaders import Loader, shuffled
+from psibench.generate.loaders import Loader, NothingLeftError, shuffled
 from psibench.sources.bad_records import BadRecords
 from psibench.sources.squad import read_hub_questions, read_squad_files
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
@@ -77,7 +76,7 @@ def build_squad_posq(
 
     Raises
     ------
-    InputError
+    NothingLeftError
         If no question has an answer.
     """
     contexts = questions.unique("context", keep="first").sort("context")
@@ -86,8 +85,6 @@ def build_squad_posq(
         pos_corpus_id=pl.col("context").replace_strict(contexts["context"], ids)
     )
     answered = asked.drop_nulls("answer_start")
-    if answered.is_empty():
-        raise InputError("no question with an answer in the source; SQuAD-PosQ needs answer spans")
     chosen = answered
     if subset == "tiny":
         chosen = answered[shuffled(answered.height, seed=TINY_SEED)[:TINY_QUERIES]]
@@ -95,7 +92,7 @@ def build_squad_posq(
         "unanswerable": asked.filter(pl.col("answer_start").is_null()),
         "not_in_tiny_subset": answered.join(chosen, on="_id", how="anti", maintain_order="left"),
     }
-    return complete_build(
+    built = complete_build(
         contexts.select(
             _id=ids,
             text=pl.Series([context.strip() for context in contexts["context"]]),
@@ -113,6 +110,11 @@ def build_squad_posq(
         count_tokens=count_tokens,
         flow=[(STAGE, Flow("questions", asked.height, chosen.height))],
     )
+    if chosen.is_empty():
+        raise NothingLeftError(
+            "no question with an answer in the source; SQuAD-PosQ needs answer spans", built
+        )
+    return built
 
 
 def context_ids(n_contexts: int) -> Iterable[str]:

@@ -1,0 +1,207 @@
+"""A domain without queries, or without documents too: no stage stops, no figure changes."""
+
+import pytest
+from fake_reranker import ENTRY, PairReranker
+from language_tables import SOURCE, write_texts
+
+from psibench.config.models import Bm25Model, FusionModel, RerankModel, StaticModel
+from psibench.config.registry import parse_model
+from psibench.config.sections import Encoding, Uncertainty
+from psibench.encode.job import run_encode
+from psibench.formats.import_run import run_import_run
+from psibench.metrics.aggregate import RowLabels
+from psibench.metrics.scoring import ScoredModel, run_score
+from psibench.metrics.similarity import run_similarity
+from psibench.metrics.statistics import run_statistics
+from psibench.metrics.summaries import language_averages, position_trend
+from psibench.rerankers.rerank import run_rerank
+from psibench.search.fusion import run_fuse
+from psibench.search.runs import run_lexical_search, run_vector_search
+from psibench.tables import read_table, write_table
+from psibench.tables.schemas import (
+    BUCKET_SCORES,
+    DOMAIN_SIMILARITY,
+    PSI_TABLE,
+    QRELS,
+    QUERIES,
+    RUN,
+    STATISTICS,
+)
+
+STATIC = StaticModel(backend="static-embeddings", checkpoint="embedded:all-MiniLM-L6-v2")
+BM25 = Bm25Model(backend="bm25s")
+FUSED = FusionModel(backend="fusion", of=["bm25", "static"])
+RERANKED = RerankModel(backend="rerank", reranker="a", depth=2)
+LANGUAGE = "eng-Latn"
+FULL = {"d1": "kings play chess", "d2": "go has stones", "d3": "dice are thrown"}
+ASKED = {"q1": "who plays chess", "q2": "which game has stones"}
+POSITIVES = {"q1": "d1", "q2": "d2"}
+
+
+class Language:
+    """The tables of the domains of one language, and every stage after them."""
+
+    def __init__(self, folder, domains):
+        self.folder, self.domains = folder, list(domains)
+        for name, (documents, questions) in domains.items():
+            write_texts(folder / name, documents, questions, positives=POSITIVES)
+            queries = read_table(folder / name / "queries.parquet", QUERIES)
+            judged = queries.select(**{"query-id": "_id", "corpus-id": "pos_corpus_id"})
+            rows = judged.with_columns(score=1).cast({"score": QRELS.empty().schema["score"]})
+            write_table(rows, folder / name / "qrels.parquet", QRELS, provenance=SOURCE)
+
+    def tables(self, name):
+        return [self.folder / domain / f"{name}.parquet" for domain in self.domains]
+
+    def path(self, name):
+        return self.folder / f"{name}.parquet"
+
+    def search(self):
+        texts = {"corpora": self.tables("corpus"), "queries": self.tables("queries")}
+        given = {"domains": self.domains, "store": self.folder / "store"}
+        run_lexical_search(
+            BM25, model="bm25", corpus_lang=LANGUAGE, top_k=9, output=self.path("bm25"), **texts
+        )
+        run_encode(
+            STATIC,
+            model="static",
+            settings=Encoding(device="cpu"),
+            output=self.path("encodings"),
+            **texts,
+            **given,
+        )
+        run_vector_search(
+            STATIC,
+            model="static",
+            query_encodings=self.path("encodings"),
+            corpus_encodings=self.path("encodings"),
+            top_k=9,
+            block_mib=8,
+            output=self.path("static"),
+            **given,
+        )
+        run_fuse(
+            FUSED,
+            domains=self.domains,
+            runs=[self.path("bm25"), self.path("static")],
+            encodings=[self.path("encodings")],
+            reads_all=True,
+            judged=self.tables("queries"),
+            top_k=9,
+            run=self.path("fused"),
+            seen=self.path("fused.seen"),
+            **texts,
+        )
+        run_rerank(
+            RERANKED,
+            ENTRY,
+            first_stage=self.path("static"),
+            judged=self.tables("queries"),
+            store=self.folder / "store",
+            device="cpu",
+            tokens_per_batch=64,
+            run=self.path("reranked"),
+            seen=self.path("reranked.seen"),
+            load=lambda name, entry, *, device: PairReranker("a", lambda *_: 0.5),
+            **texts,
+        )
+        run_similarity(
+            STATIC,
+            benchmark="b",
+            language=LANGUAGE,
+            model="static",
+            encodings=self.path("encodings"),
+            output=self.path("similarity"),
+            **given,
+        )
+
+    def score(self):
+        run_score(
+            [ScoredModel(m, "any", self.path(m)) for m in ("bm25", "static", "fused", "reranked")],
+            labels=RowLabels("b", LANGUAGE, LANGUAGE),
+            metrics=["ndcg@10"],
+            psi_metrics=["ndcg@10"],
+            schemes=["thirds"],
+            length_buckets=True,
+            uncertainty=Uncertainty(),
+            control="bm25",
+            windows=[],
+            domains=self.domains,
+            asked=self.tables("queries"),
+            queries=self.tables("queries"),
+            qrels=self.tables("qrels"),
+            **{name: self.path(name) for name in ("scores", "buckets", "psi", "comparisons")},
+        )
+        return read_table(self.path("psi"), PSI_TABLE)
+
+    def statistics(self):
+        run_statistics(
+            benchmark="b",
+            domains={LANGUAGE: self.domains},
+            schemes=["thirds"],
+            length_tokenizer="words",
+            corpora=self.tables("corpus"),
+            queries=self.tables("queries"),
+            qrels=self.tables("qrels"),
+            **{n: self.path(n) for n in ("statistics", "histogram", "relocation")},
+        )
+        table = read_table(self.path("statistics"), STATISTICS)
+        return {(domain, name): value for _, _, domain, name, value in table.iter_rows()}
+
+
+EMPTY = {"no queries": (FULL, {}), "no documents": ({}, {})}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_an_empty_domain_changes_no_figure_of_the_others(tmp_path, kind):
+    uneven = Language(tmp_path / "uneven", {"a": EMPTY[kind], "b": (FULL, ASKED)})
+    by_hand = Language(tmp_path / "hand", {"b": (FULL, ASKED)})
+    for one in (uneven, by_hand):
+        one.search()
+    for name in ("bm25", "static", "fused", "reranked"):
+        assert read_table(uneven.path(name), RUN).equals(read_table(by_hand.path(name), RUN))
+    psi = uneven.score()
+    assert psi.equals(by_hand.score())
+    assert set(psi["domain"]) == {"all"}  # of one domain with queries
+    counts = uneven.statistics()
+    assert (counts["a", "n_queries"], counts["all", "n_queries"]) == (0, 2)
+    similar = read_table(uneven.path("similarity"), DOMAIN_SIMILARITY)
+    between = similar.filter(domain_a="a", domain_b="b")["cosine"].to_list()
+    assert between == ([None] if kind == "no documents" else [pytest.approx(1.0)])
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_a_language_without_queries_has_no_score_and_no_part_in_averages(tmp_path, kind):
+    language = Language(tmp_path / "empty", {"a": EMPTY[kind], "b": EMPTY[kind]})
+    language.search()
+    psi = language.score()
+    assert set(psi["n_queries"]) == {0}
+    assert psi["mean"].null_count() == psi["psi"].null_count() == psi.height
+    buckets = read_table(language.path("buckets"), BUCKET_SCORES)
+    assert buckets["mean"].null_count() == buckets.height
+    assert position_trend(buckets)["slope"].null_count() == psi.height
+    averages = language_averages(psi)
+    assert set(averages["n_languages"]) == set(averages["n_all_languages"]) == {0}
+    assert averages["mean"].null_count() == averages.height
+    assert language.statistics()["all", "n_queries"] == 0
+
+
+def test_an_empty_domain_of_a_users_run_is_skipped(tmp_path):
+    language = Language(tmp_path / "x", {"a": (FULL, {}), "b": (FULL, ASKED)})
+    for domain, rows in {"a": "", "b": "q1 Q0 d1 1 2.0 m\n"}.items():
+        (tmp_path / f"{domain}.trec").write_text(rows)
+    run_import_run(
+        parse_model({"backend": "runs", "path": f"{tmp_path}/{{domain}}.trec"}),
+        model="m",
+        benchmark="b",
+        query_lang=LANGUAGE,
+        corpus_lang=LANGUAGE,
+        domains=language.domains,
+        queries=language.tables("queries"),
+        judged=language.tables("queries"),
+        prefix_ids=False,
+        top_k=9,
+        output=tmp_path / "run.parquet",
+    )
+    run = read_table(tmp_path / "run.parquet", RUN)
+    assert run.select("query_id", "doc_id").rows() == [("q1", "d1")]
