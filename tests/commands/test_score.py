@@ -159,6 +159,18 @@ def test_several_runs_share_the_tables_and_do_not_move_each_other(files):
     assert alone.get_column("p_adjusted").equals(alone.get_column("p_position"), null_equal=True)
 
 
+def test_length_edges_replace_those_of_posir(files, capsys):
+    # Tokens: 200 for the first 40 queries, 600 for the others.
+    assert main(arguments(files, buckets="squad", length_edges=[300])) == 0
+    psi = pl.read_parquet(files / "out" / "psi_table.parquet").filter(metric="mrr@10")
+    sizes = dict(psi.select("length_bucket", "n_queries").iter_rows())
+    assert sizes == {"all": 80, "L1 1-300": 40, "L2 above 300": 40}
+    capsys.readouterr()
+    edges = ["--length-edges", "300"]
+    assert main([*arguments(files), *edges, "--no-length-buckets"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
 def test_a_partial_run_scores_zero_and_says_so(files, capsys):
     text = (files / "bm25.trec").read_text().splitlines(keepends=True)
     (files / "bm25.trec").write_text("".join(text[:80]))  # the first 40 queries

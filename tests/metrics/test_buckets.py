@@ -1,9 +1,17 @@
 import numpy as np
 import polars as pl
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from psibench.errors import InputError
-from psibench.metrics.buckets import assign, bucket_scheme, length_bucket, relative_bin
+from psibench.generate.base import LengthBuckets
+from psibench.metrics.buckets import (
+    assign,
+    bucket_scheme,
+    edges_of,
+    length_bucket,
+    relative_bin,
+)
 
 
 def pairs(frame: pl.DataFrame, name: str) -> list[tuple[int, int]]:
@@ -58,3 +66,24 @@ def test_length_buckets_are_right_closed_and_null_stays_null():
     tokens = pl.DataFrame({"n": [1, 512, 513, 1024, 1025, 1536, 1537, None]})
     found = tokens.select(length_bucket(pl.col("n"))).to_series().to_list()
     assert found == [*"Q1 Q1 Q2 Q2 Q3 Q3 Q4".split(), None]
+
+
+def test_other_length_edges_name_buckets_by_their_tokens():
+    tokens = pl.DataFrame({"n": [1, 2048, 2049, 8192, 8193, 32768, None]})
+    found = tokens.select(length_bucket(pl.col("n"), (2048, 8192))).to_series().to_list()
+    names = ["L1 1-2048"] * 2 + ["L2 2049-8192"] * 2 + ["L3 above 8192"] * 2
+    assert found == [*names, None]
+    assert sorted(set(names)) == list(dict.fromkeys(names))  # tables sort by name
+
+
+@pytest.mark.parametrize("edges", [[], [0, 5], [5, 5], [8, 4], list(range(1, 10)), [2**40]])
+def test_edges_that_do_not_rise_or_are_too_many_are_refused(edges):
+    with pytest.raises(InputError, match="edges of length buckets"):
+        edges_of(edges)
+    with pytest.raises(ValidationError, match="edges of length buckets"):
+        TypeAdapter(LengthBuckets).validate_python(edges)
+
+
+@pytest.mark.parametrize("setting", [True, False, [2048, 8192]])
+def test_length_buckets_of_a_config_are_a_switch_or_edges(setting):
+    assert TypeAdapter(LengthBuckets).validate_python(setting) == setting

@@ -62,6 +62,12 @@ def test_the_tables_are_those_that_score_makes_of_the_same_rankings(tmp_path, re
     assert found.psi["mean"][0] > 0.3
 
 
+def test_lengths_have_rows_between_the_edges_given(results):
+    options = {"languages": ["eng-Latn"], "domains": ["game"], "length_buckets": [59]}
+    found = psibench.evaluate(shared_words, results, **options)  # documents have 60 tokens
+    assert set(found.scores["length_bucket"]) == {"L2 above 59"}
+
+
 def test_what_a_retriever_does_not_read_shows_in_its_buckets(results):
     found = psibench.evaluate(first_third, results, control=shared_words, buckets=["thirds"])
     means = found.buckets.filter(metric="ndcg@10", model="retriever", corpus_lang="eng-Latn")

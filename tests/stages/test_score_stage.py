@@ -38,7 +38,7 @@ def domain(folder, name, *queries):
     }
 
 
-def score(folder, domains, run, *, read=None, pairs=None, asking=None):
+def score(folder, domains, run, *, read=None, pairs=None, asking=None, lengths=True):
     """Score (query, document, rank, score) rows; return per-query scores.
 
     ``read`` are (domain, document, end) that the model read, ``pairs`` (query, document, end);
@@ -65,7 +65,7 @@ def score(folder, domains, run, *, read=None, pairs=None, asking=None):
         metrics=METRICS,
         psi_metrics=METRICS[:1],
         schemes=["thirds"],
-        length_buckets=True,
+        length_buckets=lengths,
         uncertainty=Uncertainty(),
         control=None,
         windows=[],
@@ -88,6 +88,19 @@ def test_each_query_is_scored_in_its_domain(tmp_path):
     ]
     flags = read_table(tmp_path / "psi.parquet", PSI_TABLE)["flags"]
     assert flags.str.contains("filter_panel, truncating").all()
+
+
+def test_lengths_have_rows_between_the_edges_of_the_config(tmp_path):
+    two = [asked(f"q{n}", f"d{n}") | {"pos_token_length": n} for n in (3000, 9000)]
+    run = [("q3000", "d3000", 1, 0.9)]
+    scores = score(tmp_path, {"a": domain(tmp_path, "a", *two)}, run, lengths=[2048, 8192])
+    assert scores["length_bucket"].to_list() == ["L2 2049-8192", "L3 above 8192"]
+    psi = read_table(tmp_path / "psi.parquet", PSI_TABLE).filter(evidence="all")
+    assert dict(psi.select("length_bucket", "mean").iter_rows()) == {
+        "all": 0.5,
+        "L2 2049-8192": 1.0,
+        "L3 above 8192": 0.0,
+    }
 
 
 @pytest.mark.parametrize(("end", "share"), [(20, 1.0), (15, 0.5), (0, 0.0)])

@@ -443,6 +443,7 @@ def _provenance(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the systems, where they are, and what to compare."""
+    parser.set_defaults(length_buckets=True)  # of per-query scores; they are in no row here
     parser.add_argument(
         "systems",
         nargs="+",

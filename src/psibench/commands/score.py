@@ -32,7 +32,13 @@ from psibench.formats.checks import (
 )
 from psibench.formats.runs import rank_file, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
-from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_schemes
+from psibench.metrics.buckets import (
+    DEFAULT_SCHEMES,
+    bucket_scheme,
+    edges_of,
+    fitting_schemes,
+    refuse_odd_edges,
+)
 from psibench.metrics.chunks import (
     SPAN_KINDS,
     SPAN_METRICS,
@@ -85,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
         labels=RowLabels(args.benchmark, args.language, args.language, author),
         metrics=args.metrics,
         schemes=schemes,
-        length_buckets=args.length_buckets,
+        length_buckets=args.length_buckets is not False,
         domains=args.by_domain,
         control=args.control,
     )
@@ -200,6 +206,10 @@ def _check_options(args: argparse.Namespace) -> list[int | None] | None:
             raise InputError("--labelled corrects metrics of documents; name one, e.g. ndcg@10")
     if args.buckets != "all":
         bucket_scheme(args.buckets)
+    if args.length_edges is not None:
+        if not args.length_buckets:
+            raise InputError("--length-edges and --no-length-buckets: give one of them")
+        args.length_buckets = refuse_odd_edges(args.length_edges)
     refuse_file("--out", args.out)
     return None if args.example else token_limits(args)
 
@@ -302,6 +312,7 @@ def score_run(
         metrics=metrics,
         domain=ALL,
         visible_char_end=ends,
+        length_edges=edges_of(args.length_buckets),
     )
     for warning in ranked.warnings:
         print(f"warning: {path}: {warning}", file=sys.stderr)

@@ -7,6 +7,7 @@ from typing import get_args
 
 import polars as pl
 
+from psibench.commands.base import whole
 from psibench.errors import InputError
 from psibench.formats.beir import NEEDED, read_texts
 from psibench.formats.checks import IdenticalIds
@@ -119,6 +120,13 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         "--length-buckets",
         action=argparse.BooleanOptionalAction,
         help="also rows per length bucket, where pos_token_length is given (default: with them)",
+    )
+    group.add_argument(
+        "--length-edges",
+        nargs="+",
+        type=whole,
+        metavar="TOKENS",
+        help="edges of the length buckets (default: 512 1024 1536, PosIR's Q1 to Q4)",
     )
     group.add_argument("--by-domain", action="store_true", help="also rows per domain")
     group.add_argument(

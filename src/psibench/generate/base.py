@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import polars as pl
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
 from psibench.config.base import LANGUAGE_PATTERN, Id, Language, Section, refuse_repeats
 from psibench.config.sources import DocumentSource, QuestionSource
@@ -18,6 +18,7 @@ from psibench.filters.negatives import NegativesProtocol
 from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
 from psibench.llm.tasks import Gathered, Replied
+from psibench.metrics.buckets import refuse_odd_edges
 from psibench.metrics.query_scores import CLUSTER, PAGE
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.tables.dropped import Dropped, Flow, OnEmpty, dropped_frame, flow_of
@@ -67,6 +68,9 @@ class Corpus(Section):
     """Cut long documents into passages; without it a document is taken whole."""
 
 
+LengthBuckets = bool | Annotated[list[StrictInt], AfterValidator(refuse_odd_edges)]
+
+
 class BenchmarkBase(Section):
     """What every benchmark has, whatever its recipe."""
 
@@ -76,8 +80,10 @@ class BenchmarkBase(Section):
     """Name of the text's domain; a folder in results/."""
     description: str = ""
     """One line for the report."""
-    length_buckets: bool = False
-    """Also report by tokens of the positive: Q1 to 512, Q2 to 1,024, Q3 to 1,536, Q4 above."""
+    length_buckets: LengthBuckets = False
+    """Also report by tokens of the positive. True: PosIR's Q1 to 512, Q2 to 1,024, Q3 to 1,536, Q4
+    above; or your own edges, as [2048, 8192, 16384] for texts of up to 32,768 tokens: L1 1-2048, L2
+    2049-8192, L3 8193-16384, L4 above 16384."""
     on_empty: OnEmpty = "drop"
     """What to do if no query is left of a domain in a language, as after cleaning. drop: leave the
     domain out in that language, with a warning. fail: stop. If nothing is left at all, or there is

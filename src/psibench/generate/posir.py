@@ -18,6 +18,7 @@ from psibench.generate.base import (
     DETAIL_CHARS,
     BucketSchemes,
     GeneratedBenchmark,
+    LengthBuckets,
     check_questions,
     gathered,
 )
@@ -71,7 +72,7 @@ class Posir(GeneratedBenchmark):
     propose_questions: ProposeQuestions
     locate_span: LocateSpan
     paper_rule = "necessity"
-    length_buckets: bool = True
+    length_buckets: LengthBuckets = True
     buckets: BucketSchemes = Field(default=["relative-20", "thirds"], min_length=1)
 
 

@@ -12,7 +12,6 @@ from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics.buckets import (
     DEFAULT_SCHEMES,
-    LENGTH_BUCKETS,
     MIXED,
     THIRDS,
     UNKNOWN,
@@ -226,7 +225,7 @@ def _shared(
     parts = [(ALL, ALL, everything)]
     if length_buckets:
         lengths = frame.get_column("length_bucket")
-        held = [label for label in LENGTH_BUCKETS if (lengths == label).any()]
+        held = lengths.drop_nulls().unique().sort().to_list()
         parts += [
             (ALL, label, (lengths == label).fill_null(value=False).to_numpy())
             for label in (held if len(held) > 1 else [])

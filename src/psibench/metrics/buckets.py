@@ -11,13 +11,15 @@ known by class alone, is in no bucket of theirs.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
+from psibench.text.lengths import MOST_CHARS
 
 THIRDS = ("beginning", "middle", "end")
 MIXED = "mixed"
@@ -28,6 +30,7 @@ EVERY_TAG = "thirds-every-tag"
 SQUAD_EDGES = (0, 100, 200, 300, 400, 500, 3120)
 LENGTH_EDGES = (0, 512, 1024, 1536)
 LENGTH_BUCKETS = ("Q1", "Q2", "Q3", "Q4")
+MOST_LENGTH_EDGES = 8
 DEFAULT_SCHEMES = ("thirds", "squad", "relative-20")
 MAX_RELATIVE_BINS = 1000
 
@@ -204,6 +207,32 @@ def _thirds_of(places: pl.Series) -> pl.Series:
     return thirds.set(lacking, None)
 
 
-def length_bucket(tokens: pl.Expr) -> pl.Expr:
-    """Q1..Q4 of a token count: (0, 512], (512, 1024], (1024, 1536], above; null stays null."""
-    return tokens.cut(LENGTH_EDGES[1:], labels=LENGTH_BUCKETS, left_closed=False).cast(pl.String)
+def length_bucket(tokens: pl.Expr, edges: Sequence[int] = LENGTH_EDGES[1:]) -> pl.Expr:
+    """Return the bucket of a token count between edges, right-closed; null stays null.
+
+    Of PosIR's edges they are Q1..Q4: (0, 512], (512, 1024], (1024, 1536], above. Others are named
+    by their tokens, as ``L2 2049-8192``, so that they are never taken for PosIR's.
+    """
+    labels: Sequence[str] = LENGTH_BUCKETS
+    if tuple(edges) != LENGTH_EDGES[1:]:
+        ends = [f"{low + 1}-{high}" for low, high in pairwise((0, *edges))]
+        labels = [f"L{i} {end}" for i, end in enumerate([*ends, f"above {edges[-1]}"], 1)]
+    return tokens.cut(edges, labels=labels, left_closed=False).cast(pl.String)
+
+
+def refuse_odd_edges(edges: Sequence[int]) -> Sequence[int]:
+    """Return edges of length buckets; InputError if they do not rise, or are too many."""
+    rising = all(low < high for low, high in pairwise((0, *edges)))
+    if not rising or not 1 <= len(edges) <= MOST_LENGTH_EDGES or edges[-1] > MOST_CHARS:
+        raise InputError(
+            f"edges of length buckets {list(edges)}; allowed: 1 to {MOST_LENGTH_EDGES} numbers of "
+            "tokens that rise, e.g. 2048 8192 16384"
+        )
+    return edges
+
+
+def edges_of(length_buckets: bool | Sequence[int]) -> Sequence[int]:
+    """Return the edges that a setting of length buckets names, else PosIR's."""
+    return (
+        LENGTH_EDGES[1:] if isinstance(length_buckets, bool) else refuse_odd_edges(length_buckets)
+    )

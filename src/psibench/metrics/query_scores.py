@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.metrics.buckets import MIXED, length_bucket, third_of_span
+from psibench.metrics.buckets import LENGTH_EDGES, MIXED, length_bucket, third_of_span
 from psibench.metrics.definitions import DEFAULT_METRICS
 from psibench.metrics.inference import units_of
 from psibench.metrics.ranking import ranking_metrics
@@ -33,6 +33,7 @@ def query_scores(
     domain: str,
     metrics: Sequence[str] = DEFAULT_METRICS,
     visible_char_end: pl.DataFrame | None = None,
+    length_edges: Sequence[int] = LENGTH_EDGES[1:],
 ) -> pl.DataFrame:
     """Score every query and describe its evidence.
 
@@ -43,6 +44,7 @@ def query_scores(
     metrics : names; none: the evidence alone.
     visible_char_end : frame of `visible_char_end` (characters of the positive the model saw) by
         `query_id`; None if the model sees everything.
+    length_edges : tokens of the positive between length buckets, as of `length_bucket`.
 
     Returns
     -------
@@ -61,7 +63,7 @@ def query_scores(
     """
     scores = ranking_metrics(run, qrels, metrics=metrics)
     _refuse_one_sided(queries, scores)
-    evidence = _evidence(_with_visible_end(queries, visible_char_end)).join(
+    evidence = _evidence(_with_visible_end(queries, visible_char_end), length_edges).join(
         evidence_documents(queries, qrels), on="query_id", how="left"
     )
     columns = ["query_id", "domain", "document_id", CLUSTER, *_EVIDENCE_COLUMNS, *metrics]
@@ -176,7 +178,9 @@ def _with_visible_end(queries: pl.DataFrame, ends: pl.DataFrame | None) -> pl.Da
     return joined
 
 
-def _evidence(queries: pl.DataFrame) -> pl.DataFrame:
+def _evidence(
+    queries: pl.DataFrame, length_edges: Sequence[int] = LENGTH_EDGES[1:]
+) -> pl.DataFrame:
     """Derive the evidence columns from spans or class, lengths and `visible_char_end`."""
     span = pl.col("pos_char_span").cast(pl.List(pl.Int64))
     start, end, length = pl.col("start"), pl.col("end"), pl.col("pos_char_length").cast(pl.Int64)
@@ -209,7 +213,7 @@ def _evidence(queries: pl.DataFrame) -> pl.DataFrame:
         ),
         target_position=target,
         target_positions=pl.coalesce(tags, target),
-        length_bucket=length_bucket(pl.col("pos_token_length")),
+        length_bucket=length_bucket(pl.col("pos_token_length"), length_edges),
         # All of a document that was read whole was given, its evidence too, wherever that is.
         visible=pl.coalesce("visible", pl.when(pl.col("pos_visible") >= 1).then(1.0)),
         pos_visible="pos_visible",

@@ -11,6 +11,7 @@ import pyarrow as pa
 from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
+from psibench.metrics.buckets import LENGTH_EDGES, edges_of
 from psibench.metrics.definitions import TIE_AVERAGED, parse_metrics
 from psibench.metrics.query_scores import query_scores
 from psibench.tables import read_table, write_table
@@ -71,7 +72,7 @@ def run_score(
     metrics: Sequence[str],
     psi_metrics: Sequence[str],
     schemes: Sequence[str],
-    length_buckets: bool,
+    length_buckets: bool | Sequence[int],
     uncertainty: Uncertainty,
     control: str | None,
     windows: Sequence[tuple[str, str]],
@@ -97,6 +98,8 @@ def run_score(
         QUERIES and QRELS tables of the documents' language: positives, spans and lengths of the
         same query ids. In one language ``asked`` and ``queries`` are the same tables. Queries that
         one of the two lacks are left out, and counted in the log.
+    length_buckets
+        Whether there are rows of each length, or the edges between lengths, in tokens.
     metrics, psi_metrics
         Metrics of the per-query scores; those of the result tables.
     wider, runs
@@ -110,7 +113,8 @@ def run_score(
     """
     take_runs(wider, asked, outputs=runs)
     sides = _read_sides(domains, asked, queries, qrels)
-    scored = [scores_of(one, sides, metrics) for one in models]
+    edges = edges_of(length_buckets)
+    scored = [scores_of(one, sides, metrics, length_edges=edges) for one in models]
     read = [path for one in models for path in (one.run, one.encodings, one.seen) if path]
     asking = [path for path in asked if path not in queries]
     source = derived(
@@ -143,7 +147,7 @@ def run_score(
         labels=replace(labels, queries_by=source.queries_by or "not recorded"),
         metrics=psi_metrics,
         schemes=schemes,
-        length_buckets=length_buckets,
+        length_buckets=length_buckets is not False,
         domains=True,
         control=control,
         windows=windows,
@@ -175,14 +179,28 @@ def take_runs(
         write_table(rows, output, spec, provenance=source)
 
 
-def scores_of(model: ScoredModel, sides: Sides, metrics: Sequence[str]) -> pl.DataFrame:
+def scores_of(
+    model: ScoredModel,
+    sides: Sides,
+    metrics: Sequence[str],
+    *,
+    length_edges: Sequence[int] = LENGTH_EDGES[1:],
+) -> pl.DataFrame:
     """Score one run query by query: QUERY_SCORES rows, domain by domain."""
     domains = [domain for domain, _, _ in sides]
     hits = judged_rows(model.run, [judged for _, _, judged in sides], metrics)
     known_queries = [known for _, known, _ in sides]
     ends = visible_ends(domains, known_queries, encodings=model.encodings, seen=model.seen)
     scores = pl.concat(
-        query_scores(hits, known, judged, domain=domain, metrics=metrics, visible_char_end=ends)
+        query_scores(
+            hits,
+            known,
+            judged,
+            domain=domain,
+            metrics=metrics,
+            visible_char_end=ends,
+            length_edges=length_edges,
+        )
         for domain, known, judged in sides
     )
     if scores.get_column("query_id").is_duplicated().any():

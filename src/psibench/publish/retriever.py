@@ -18,7 +18,7 @@ from psibench.formats.built import Dataset, find_datasets, identical_ids_of
 from psibench.formats.checks import IdenticalIds, identical_ids_removed
 from psibench.formats.runs import rank_file, read_results
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
-from psibench.metrics.buckets import fitting_schemes
+from psibench.metrics.buckets import edges_of, fitting_schemes
 from psibench.metrics.chunks import (
     SPAN_KINDS,
     SPAN_METRICS,
@@ -90,6 +90,7 @@ def evaluate(
     metrics: Sequence[str] | None = None,
     buckets: Sequence[str] | None = None,
     by_domain: bool = False,
+    length_buckets: bool | Sequence[int] = True,
     identical_ids: IdenticalIds | None = None,
 ) -> Evaluation:
     """Ask a retriever every query of a benchmark and measure how it depends on position.
@@ -116,6 +117,8 @@ def evaluate(
         As of `psibench score`; all schemes that fit the evidence when `buckets` is None.
     by_domain
         Also rows for each domain.
+    length_buckets
+        Also rows for each length of the positives; edges in tokens in place of PosIR's.
     identical_ids
         Whether rankings are without the document that has the query's own id, as of `psibench
         score`; None: as the benchmark was built. Where they are, one document more is asked for.
@@ -136,6 +139,7 @@ def evaluate(
             f"k={k}: {deepest.name} counts {deepest.k} results; ask for as many, or name metrics "
             "of fewer"
         )
+    edges = edges_of(length_buckets)
     root = Path(benchmark)
     datasets = find_datasets(root, languages=languages, domains=domains)
     retrievers = {model: search} | ({CONTROL: control} if control else {})
@@ -145,7 +149,7 @@ def evaluate(
     for language in dict.fromkeys(one.language for one in datasets):
         group = [one for one in datasets if one.language == language]
         asked = [
-            _ask(retrievers, one, root.resolve().name, k, chunks, metrics, identical_ids)
+            _ask(retrievers, one, root.resolve().name, k, chunks, metrics, identical_ids, edges)
             for one in group
         ]
         scores = pl.concat(frame for frame, _ in asked)
@@ -163,6 +167,7 @@ def evaluate(
             ),
             metrics=metrics,
             schemes=buckets or fitting_schemes(spans.to_series()),
+            length_buckets=length_buckets is not False,
             domains=by_domain,
             control=CONTROL if control else None,
         )
@@ -185,6 +190,7 @@ def _ask(
     chunks: bool,
     metrics: Sequence[str],
     identical_ids: IdenticalIds | None,
+    length_edges: Sequence[int],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Let each retriever search a dataset: per-query scores and rankings, `model` in front."""
     queries, qrels = dataset.read("queries"), dataset.read("qrels")
@@ -217,7 +223,13 @@ def _ask(
         if is_removed:
             logger.info("%s: %s", source, removed_text(ranked.n_removed))
         scored = score_queries(
-            ranked.run, ranked.chunks, queries, qrels, metrics=metrics, domain=dataset.domain
+            ranked.run,
+            ranked.chunks,
+            queries,
+            qrels,
+            metrics=metrics,
+            domain=dataset.domain,
+            length_edges=length_edges,
         )
         scores.append(scored.select(pl.lit(name).alias("model"), pl.all()))
         where = {"model": name, "language": dataset.language, "domain": dataset.domain}

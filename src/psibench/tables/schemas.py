@@ -184,7 +184,12 @@ QUERY_SCORES = TableSpec(
             "beginning, middle, end, mixed: in several thirds, or unknown: not found",
         ),
         Column("target_positions", STRING, "every position it is tagged with, joined by commas"),
-        Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive; null if unknown", True),
+        Column(
+            "length_bucket",
+            STRING,
+            "Q1..Q4 by tokens of the positive, or L1.. of your own edges; null if unknown",
+            True,
+        ),
         Column(
             "visible",
             FLOAT64,
@@ -205,7 +210,9 @@ QUERY_SCORES = TableSpec(
 
 # What a row of the result tables is about.
 _BENCHMARK = Column("benchmark", STRING, "benchmark id")
-_LENGTH = Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive, or all")
+_LENGTH = Column(
+    "length_bucket", STRING, "Q1..Q4 by tokens of the positive, L1.. of your own edges, or all"
+)
 _MODEL = Column("model", STRING, "model id")
 _KIND = Column("kind", STRING, "model kind: sparse, dense, late-interaction, control, ...")
 _METRIC = Column("metric", STRING, "metric name, e.g. ndcg@10")

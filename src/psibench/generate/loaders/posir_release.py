@@ -28,7 +28,7 @@ from psibench.formats.posir import (
     read_dataset,
     release_files,
 )
-from psibench.generate.base import BucketSchemes, Build, Domain
+from psibench.generate.base import BucketSchemes, Build, Domain, LengthBuckets
 from psibench.generate.loaders import Loader, NothingLeftError
 from psibench.generate.sampling import prefixed
 from psibench.metrics.query_scores import EVIDENCE_LISTS
@@ -62,7 +62,7 @@ class PosirRelease(Loader):
     """Who wrote the queries, as llm:DeepSeek-V3.1 or people; null: not recorded."""
     prefix_ids: bool = True
     """Put the domain in front of each id, as in mining/123: ids have to differ between domains."""
-    length_buckets: bool = True
+    length_buckets: LengthBuckets = True
     buckets: BucketSchemes = Field(default=["relative-20", "thirds"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
