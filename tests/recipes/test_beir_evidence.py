@@ -466,7 +466,7 @@ def test_a_query_without_text_and_repeated_judgements_are_left_out(tmp_path, wro
     built = build(path, evidence)
     assert built.dropped.select("unit", "item_id", "reason").rows() == [
         ("queries", "8", "wrong_record"),
-        ("qrels", "3 17", "repeated_row"),
+        ("qrels", "3 17 2", "repeated_row"),
     ]
     assert built.queries["_id"].to_list() == ["1", "3", "5"]
     assert built.qrels.rows() == [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1)]

@@ -98,6 +98,36 @@ def squad_posq(folder):
     return {"source": {"kind": "squad", "paths": [str(path)]}}
 
 
+def bad_beir(folder):
+    """As `beir`; a further query has no text, and one pair is judged twice with one grade."""
+    section = beir(folder)
+    with (folder / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "q3", "text": ""}\n')
+    with (folder / "qrels" / "test.tsv").open("a") as file:
+        file.write("q3\td1\t1\nq1\td1\t1\n")
+    section["source"]["max_bad_share"] = 0.5
+    return section
+
+
+def bad_squad_posq(folder):
+    """As `squad_posq`; a third question has its answer elsewhere."""
+    section = squad_posq(folder)
+    path = folder / "dev.json"
+    data = json.loads(path.read_text())
+    wrong = {"id": "q3", "question": "who?", "answers": [{"text": "A", "answer_start": 0}]}
+    data["data"][0]["paragraphs"][0]["qas"].append(wrong)
+    path.write_text(json.dumps(data))
+    return section
+
+
+def bad_documents(folder):
+    """One of three files is no PDF."""
+    for name in ("a", "b"):
+        (folder / f"{name}.txt").write_text(f"text {name}")
+    (folder / "c.pdf").write_bytes(b"%PDF-1.4 nothing")
+    return {"source": {"kind": "files", "paths": [str(folder)]}, "n_documents": 2}
+
+
 @pytest.mark.parametrize(
     ("recipe", "counts"),
     [
@@ -111,10 +141,23 @@ def squad_posq(folder):
         (fineweb_posq_release, {("fineweb_posq_release", "questions"): (2, 1, 1)}),
         (known_item, None),
         (squad_posq, {("squad_posq", "questions"): (2, 1, 1)}),
+        (bad_beir, {("beir", "queries"): (3, 1, 2), ("beir", "qrels"): (4, 3, 1)}),
+        (
+            bad_squad_posq,
+            {("squad", "questions"): (3, 2, 1), ("squad_posq", "questions"): (2, 1, 1)},
+        ),
+        (
+            bad_documents,
+            {("files", "documents"): (3, 2, 1), ("documents", "documents"): (2, 2, 0)},
+        ),
     ],
 )
 def test_rows_dropped_while_loading_are_counted(tmp_path, recipe, counts):
-    given = {"recipe": recipe.__name__, "length_tokenizer": "words", **recipe(tmp_path)}
+    given = {
+        "recipe": recipe.__name__.removeprefix("bad_"),
+        "length_tokenizer": "words",
+        **recipe(tmp_path),
+    }
     paths = {name: tmp_path / f"{name}.parquet" for name in OUTPUTS}
     run_build(given, on_empty="drop", **paths)
     left_out = read_table(paths["dropped"], ATTRITION)

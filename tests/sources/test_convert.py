@@ -15,11 +15,12 @@ from psibench.errors import InputError
 from psibench.generate.base import complete_build
 from psibench.generate.sample import run_sample
 from psibench.generate.sampling import Sample, sample_params
-from psibench.sources import convert
-from psibench.sources.documents import read_document_files
+from psibench.sources import convert, files
+from psibench.sources.converter import Converter
+from psibench.sources.documents import read_document_files, read_documents
 from psibench.tables import read_table
 from psibench.tables.dropped import dropped_frame
-from psibench.tables.schemas import DOCUMENTS, QRELS
+from psibench.tables.schemas import ATTRITION, DOCUMENTS, QRELS
 from psibench.text.lengths import count_words
 from psibench.text.passages import cut_documents
 
@@ -169,6 +170,7 @@ def test_files_without_text_are_left_out_and_named(caplog):
 )
 def test_a_bad_file_is_refused_in_one_line(name, data, message, monkeypatch):
     monkeypatch.setattr(convert, "MOST_XML_BYTES", 9000)
+    monkeypatch.setattr(files, "WHOLE_FILE", files.WHOLE_FILE | convert.CONVERTERS)  # in here
     if isinstance(data, bytes):
         Path(name).write_bytes(data)
     else:
@@ -185,3 +187,70 @@ def test_a_bad_file_is_refused_in_one_line(name, data, message, monkeypatch):
     assert str(raised.value).startswith(f"{name}: ")
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def write_endless_pdf(path):
+    """A page that draws a form, which draws itself 20 times: PDFium takes all memory and aborts."""
+    form = b"/F Do " * 20
+    drawn = b"/Resources<</XObject<</F 5 0 R>>>>"
+    parts = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]" + drawn + b"/Contents 4 0 R>>",
+        b"<</Length 5>>stream\n/F Do\nendstream",
+        b"<</Type/XObject/Subtype/Form/BBox[0 0 9 9]" + drawn + b"/Length %d>>stream\n" % len(form),
+    ]
+    parts[-1] += form + b"\nendstream"
+    whole = b"".join(b"%d 0 obj%s endobj\n" % pair for pair in enumerate(parts, 1))
+    Path(path).write_bytes(b"%PDF-1.4\n" + whole + b"trailer<</Size 6/Root 1 0 R>>\n%%EOF")
+
+
+def test_a_file_that_takes_all_memory_is_refused_and_the_next_one_read():
+    write_endless_pdf("bomb.pdf")
+    Path("b.html").write_text("<p>text</p>")
+    made = Converter(memory_bytes=1 << 29)
+    try:
+        with pytest.raises(InputError, match=r"^bomb.pdf: its conversion .* more than 0.5 GiB"):
+            made.convert(Path("bomb.pdf"), ".pdf")
+        assert made.convert(Path("b.html"), ".html") == "text"
+    finally:
+        made.stop()
+
+
+def test_a_file_that_takes_too_long_is_refused():
+    Path("b.html").write_text("<p>text</p>")
+    made = Converter(timeout_s=0)  # less than a process takes to start
+    with pytest.raises(InputError, match=r"^b.html: its conversion took more than 0 s"):
+        made.convert(Path("b.html"), ".html")
+
+
+@pytest.mark.parametrize("n_good", [1, 0])
+def test_one_file_that_cannot_be_read_is_left_out_with_its_reason(n_good, caplog):
+    Path("d/bad.pdf").write_bytes(b"%PDF-1.4")
+    Path("d/bad.txt").write_bytes(b"\xff")
+    for number in range(100 * n_good):
+        Path(f"d/{number}.txt").write_text("text")
+    source = FilesSource(kind="files", paths=["d"], max_bad_share=0.02)
+    read = read_documents(source)
+    if not n_good:
+        with pytest.raises(InputError, match=r"^d/bad.pdf: not a readable PDF"):
+            assert read.documents
+        return
+    assert read.documents.height == 100
+    assert read.dropped.select("item_id", "reason").rows() == [
+        ("bad.pdf", "wrong_record"),
+        ("bad.txt", "wrong_record"),
+    ]
+    assert "d: left out 2 of 102 documents (wrong_record), the first: d/bad.pdf" in caplog.text
+    section = sample_params(source, None, Sample(edges=[0, 9]), length_tokenizer="words")
+    paths = {name: f"{name}.parquet" for name in ("documents", "sampling", "dropped")}
+    run_sample(section, language="eng-Latn", domain="law", **paths)
+    rows = read_table("dropped.parquet", ATTRITION).filter(reason="wrong_record")
+    assert rows["item_id"].to_list() == ["bad.pdf", "bad.txt"]
+
+
+def test_a_text_file_beyond_the_largest_document_is_refused(monkeypatch):
+    monkeypatch.setattr(files, "MOST_TEXT_BYTES", 3)
+    Path("d/a.txt").write_text("text")
+    with pytest.raises(InputError, match=r"^d/a.txt: 4 bytes, at most 3 of one document"):
+        read_document_files(["d"])

@@ -18,7 +18,7 @@ from hashlib import sha256
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -35,6 +35,7 @@ from psibench.generate.sampling import (
     prefixed,
     read_candidates,
 )
+from psibench.sources.bad_records import BadRecords
 from psibench.sources.batches import batch_documents
 from psibench.sources.documents import document_columns, document_rows, no_text, read_documents
 from psibench.sources.local import dataset_revisions, local_files
@@ -43,6 +44,7 @@ from psibench.sources.records import (
     Portion,
     RecordFile,
     next_look,
+    place_of,
     portion_records,
     record_files,
 )
@@ -57,7 +59,7 @@ from psibench.tables.stage import stage, version_of
 logger = logging.getLogger("psibench")
 
 COUNTS_KEY = "psibench.counts"
-PART_FORMAT = 3
+PART_FORMAT = 4
 """Raised when the layout of a part's file changes: older parts are not read then."""
 WHICH_FILES = set(
     "name paths revision data_files splits streaming max_documents max_bad_share".split()
@@ -200,7 +202,7 @@ def _write_parts(
             path = folder / f"{name}.parquet"
             asked.append(Part(source, files[portion.file], portion, drawing, path))
         _write_missing(asked, processes)
-        given |= {part.portion: _read_counts(part)[0] for part in asked}
+        given |= {part.portion: _read_counts(part).n_read for part in asked}
         parts += asked
     return sorted(parts, key=lambda part: part.portion[:2])
 
@@ -255,35 +257,48 @@ def write_part(part: Part) -> None:
             n_read += 1
             yield record
 
-    batches = batch_documents(document_rows(part.source, counted()))
+    bad = BadRecords(part.source.max_bad_share)
+    batches = batch_documents(document_rows(part.source, counted(), bad))
     found, pieces = part.drawing.candidates(batches)
     if part.drawing.passages is not None:
         with atomic_path(part.pieces) as path:
             pieces.write_parquet(path)
-    counts = [n_read, found.n_seen, found.shortest, found.longest]
+    counts = PartCounts(n_read, found.n_seen, found.shortest, found.longest, bad.found)
     with atomic_path(part.path) as path:
         found.rows.write_parquet(path, metadata={COUNTS_KEY: json.dumps(counts)})
 
 
-def _read_counts(part: Part) -> tuple[int, list[int], int | None, int | None]:
-    """Return how many records were read, and of `Candidates` the counts."""
-    n_read, n_seen, shortest, longest = json.loads(pl.read_parquet_metadata(part.path)[COUNTS_KEY])
-    return n_read, n_seen, shortest, longest
+class PartCounts(NamedTuple):
+    """How many records were read, of `Candidates` the counts, and the bad ones of `BadRecords`."""
+
+    n_read: int
+    n_seen: list[int]
+    shortest: int | None
+    longest: int | None
+    bad: dict[str, str]
+
+
+def _read_counts(part: Part) -> PartCounts:
+    return PartCounts(*json.loads(pl.read_parquet_metadata(part.path)[COUNTS_KEY]))
 
 
 def _joined(source: RecordSource, parts: Sequence[Part]) -> tuple[Candidates, pl.DataFrame]:
     """Return what may be drawn of a source, and the pieces left out, from its parts in order.
 
-    Raises InputError if the source holds no text.
+    Raises InputError if the source holds no text, or too many files cannot be read.
     """
     found = Candidates(parts[0].drawing.sample)
-    pieces = [dropped_frame()]
+    pieces, bad = [dropped_frame()], BadRecords(source.max_bad_share)
     for part in parts:
-        _, n_seen, shortest, longest = _read_counts(part)
-        found.add(pl.read_parquet(part.path), n_seen, shortest, longest)
+        counts = _read_counts(part)
+        bad.found |= counts.bad
+        bad.n_good += counts.n_read - len(counts.bad)
+        found.add(pl.read_parquet(part.path), counts.n_seen, counts.shortest, counts.longest)
         if part.drawing.passages is not None:
             pieces.append(pl.read_parquet(part.pieces))
-    left_out = pl.concat(pieces)
+    bad.refuse_many(where=place_of(source), unit="documents")
+    unreadable = dropped_frame(bad.dropped("files", "documents"))
+    left_out = pl.concat([*pieces, parts[0].drawing.with_prefix(unreadable)])
     if not sum(found.n_seen) and left_out.is_empty():
         raise InputError(no_text(source))
     return found, left_out

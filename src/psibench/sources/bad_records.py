@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from psibench.errors import InputError
-from psibench.tables.dropped import Dropped
+from psibench.tables.dropped import Dropped, Flow
 
 logger = logging.getLogger("psibench")
 
@@ -44,12 +44,14 @@ class BadRecords:
     def refuse_many(self, *, where: str, unit: str) -> None:
         """Log how many were left out.
 
-        Raises InputError if that is more than `max_share` of all.
+        Raises InputError if that is more than `max_share` of all, or if none is good.
         """
         if not self.found:
             return
         n_bad, messages = len(self.found), list(self.found.values())
         n_records = n_bad + self.n_good
+        if not self.n_good:
+            raise InputError("; ".join(messages[:NAMED]))
         if n_bad > ceil(self.max_share * n_records):
             raise InputError(
                 f"{where}: {n_bad:,} of {n_records:,} {unit} cannot be used, more than "
@@ -65,3 +67,8 @@ class BadRecords:
         """Yield a row of each for the table of what was dropped."""
         for record_id, message in self.found.items():
             yield Dropped(stage, unit, record_id, None, WRONG_RECORD, message)
+
+    def flow(self, stage: str, unit: str) -> tuple[tuple[str, Flow], ...]:
+        """Return the counts of a stage that leaves them out; none where no record is bad."""
+        n_read = self.n_good + len(self.found)
+        return ((stage, Flow(unit, n_read, self.n_good)),) if self.found else ()

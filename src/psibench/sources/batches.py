@@ -6,6 +6,7 @@ from functools import cached_property
 
 import polars as pl
 
+from psibench.sources.bad_records import BadRecords
 from psibench.sources.convert import PagedText
 from psibench.tables.dropped import Flow, dropped_frame
 from psibench.text.passages import PAGE_STARTS
@@ -22,10 +23,22 @@ class SourceDocuments:
 
     batches: Iterator[pl.DataFrame]
     """DOCUMENTS rows, read as they are asked for, once; whether ids are unique is not checked."""
-    dropped: pl.DataFrame = field(default_factory=dropped_frame)
-    """What the source itself left out, with reasons (`DROPPED_SCHEMA`)."""
-    flow: tuple[tuple[str, Flow], ...] = ()
-    """The counts of a source that leaves something out: (stage, counts)."""
+    left_out: pl.DataFrame = field(default_factory=dropped_frame)
+    """What the source itself leaves out, with reasons (`DROPPED_SCHEMA`)."""
+    counted: tuple[tuple[str, Flow], ...] = ()
+    """The counts of what it leaves out: (stage, counts)."""
+    bad: BadRecords = field(default_factory=lambda: BadRecords(0))
+    """Files that could not be read so far."""
+
+    @property
+    def dropped(self) -> pl.DataFrame:
+        """What was left out of the batches read, with reasons (`DROPPED_SCHEMA`)."""
+        return pl.concat([self.left_out, dropped_frame(self.bad.dropped("files", "documents"))])
+
+    @property
+    def flow(self) -> tuple[tuple[str, Flow], ...]:
+        """The counts of what was left out of the batches read: (stage, counts)."""
+        return (*self.counted, *self.bad.flow("files", "documents"))
 
     @cached_property
     def documents(self) -> pl.DataFrame:

@@ -6,6 +6,7 @@ models, and have permissive licences.
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -117,3 +118,11 @@ def _markdown(html: str | bytes, path: Path) -> str:
         return MarkdownConverter(**options).convert_soup(soup).strip()
     except RecursionError as error:
         raise InputError(f"{path}: HTML that is nested too deep to be read") from error
+
+
+CONVERTERS: dict[str, Callable[[Path], str]] = {
+    ".pdf": read_pdf,
+    ".docx": read_docx,
+    **dict.fromkeys((".html", ".htm"), read_html),
+}
+"""What converts a document, by suffix; called in `psibench.sources.converter`'s process."""

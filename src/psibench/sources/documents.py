@@ -17,6 +17,7 @@ from psibench.errors import InputError
 from psibench.sources.bad_records import BadRecords
 from psibench.sources.batches import Row, SourceDocuments, batch_documents
 from psibench.sources.checks import refuse_repeated, require_id, require_text
+from psibench.sources.files import UNREADABLE
 from psibench.sources.python_docs import read_python_docs
 from psibench.sources.records import NumberedRecord, numbered_records, place_of
 from psibench.sources.squad import read_squad_files
@@ -36,8 +37,10 @@ def read_documents(source: DocumentSource) -> SourceDocuments:
     if isinstance(source, SquadSource):
         bad = BadRecords(source.max_bad_share)
         contexts = _contexts(read_squad_files(source.paths, bad))
-        return SourceDocuments(iter([contexts]), dropped_frame(bad.dropped("squad", "questions")))
-    return SourceDocuments(_read_records(source))
+        left_out = dropped_frame(bad.dropped("squad", "questions"))
+        return SourceDocuments(iter([contexts]), left_out, bad.flow("squad", "questions"))
+    bad = BadRecords(source.max_bad_share)
+    return SourceDocuments(_read_records(source, bad), bad=bad)
 
 
 def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataFrame:
@@ -51,13 +54,14 @@ def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataF
     return documents
 
 
-def _read_records(source: RecordSource) -> Iterator[pl.DataFrame]:
+def _read_records(source: RecordSource, bad: BadRecords) -> Iterator[pl.DataFrame]:
     """Yield DOCUMENTS rows in batches, in reading order; blank texts are left out."""
     is_empty = True
     records = numbered_records(source, document_columns(source))
-    for batch in batch_documents(document_rows(source, records)):
+    for batch in batch_documents(document_rows(source, records, bad)):
         is_empty = False
         yield batch
+    bad.refuse_many(where=place_of(source), unit="documents")
     if is_empty:
         raise InputError(no_text(source))
 
@@ -76,7 +80,9 @@ def document_columns(source: RecordSource) -> list[str]:
     return [source.text_column, *_id_columns(source), *cluster]
 
 
-def document_rows(source: RecordSource, records: Iterable[NumberedRecord]) -> Iterator[Row]:
+def document_rows(
+    source: RecordSource, records: Iterable[NumberedRecord], bad: BadRecords
+) -> Iterator[Row]:
     """Yield id, text and origin of each record; a null is a blank text.
 
     Where ``cluster_column`` holds a value, that is its origin.
@@ -85,10 +91,16 @@ def document_rows(source: RecordSource, records: Iterable[NumberedRecord]) -> It
     else it is made from file and record number (from 0; what ``where`` leaves out is counted): it
     depends on no other file. A text file's is its path without suffix.
 
+    A file that cannot be read is added to ``bad``.
+
     Raises InputError if a record has no text or id where they should be.
     """
     column, ids, cluster = source.text_column, _id_columns(source), source.cluster_column
     for origin, record, counted in records:
+        if UNREADABLE in record:
+            bad.add(str(record.get(ids[0], counted)), InputError(record[UNREADABLE]))
+            continue
+        bad.n_good += 1
         text = record.get(column)
         if not isinstance(text, str) and (text is not None or column not in record):
             raise InputError(

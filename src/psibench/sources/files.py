@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from glob import glob, has_magic
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -17,15 +18,20 @@ from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
 from psibench.errors import FEW, InputError, MissingError
 from psibench.lines import read_records
 from psibench.reading import one_line, read_text_file, require_file
-from psibench.sources.convert import read_docx, read_html, read_pdf
+from psibench.sources.convert import CONVERTERS
+from psibench.sources.converter import convert
 from psibench.tables import content_hash
 
 Record = tuple[str, dict[str, Any]]
 logger = logging.getLogger("psibench")
 
 PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
+MOST_TEXT_BYTES = 1 << 28
+"""Of a text file, which is one document and is copied several times: fifty long novels."""
 PARQUET_ROWS = 256
 PARQUET_BUFFER = 1 << 20
+UNREADABLE = "psibench:unreadable"
+"""Field of a record, not of any file's, that says why a file has no text."""
 TEXTS, CONVERTED = 1000, 50
 """So many text files are read as one file of records: they are small, and a corpus has many. And so
 many whose text has to be extracted."""
@@ -91,13 +97,17 @@ class TextFiles:
     def records(self, columns: Sequence[str]) -> Iterator[Record]:
         """Yield ``(origin, record)``: a file's text and its key, as the first two columns.
 
-        Logs which files hold no text, as scanned pages do.
-
-        Raises InputError if a file is not what its suffix says.
+        Logs which files hold no text, as scanned pages do. The record of a file that cannot be read
+        has no text, and the reason under `UNREADABLE`.
         """
         blank = []
         for file in self.files:
-            text = WHOLE_FILE[_suffix(file.path)](file.path)
+            try:
+                text = WHOLE_FILE[_suffix(file.path)](file.path)
+            except InputError as error:
+                known = dict(zip(columns, (None, file.key), strict=False))
+                yield file.named(str(file.path)), known | {UNREADABLE: str(error)}
+                continue
             if not text.strip():
                 blank.append(str(file))
             yield file.named(str(file.path)), dict(zip(columns, (text, file.key), strict=False))
@@ -224,6 +234,12 @@ def skipped_text(skipped: Counter[str]) -> str:
 
 
 def _read_text(path: Path) -> str:
+    n_bytes = require_file(path, expected="plain text").stat().st_size
+    if n_bytes > MOST_TEXT_BYTES:
+        raise InputError(
+            f"{path}: {n_bytes:,} bytes, at most {MOST_TEXT_BYTES:,} of one document are read; "
+            "split it, or write its documents as .jsonl"
+        )
     return read_text_file(path, expected="plain text")
 
 
@@ -275,9 +291,7 @@ READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
 }
 WHOLE_FILE: dict[str, Callable[[Path], str]] = {
     **dict.fromkeys((".txt", ".md"), _read_text),
-    ".pdf": read_pdf,
-    ".docx": read_docx,
-    **dict.fromkeys((".html", ".htm"), read_html),
+    **{suffix: partial(convert, suffix=suffix) for suffix in CONVERTERS},
 }
 AT_ONCE = {
     suffix: TEXTS if read is _read_text else CONVERTED for suffix, read in WHOLE_FILE.items()

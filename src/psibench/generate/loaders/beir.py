@@ -144,6 +144,10 @@ class Beir(Loader):
         evidence: dict[str, list[Annotation]] = {}
         for one in read_evidence(self.evidence, set(queries.get_column("_id"))):
             evidence.setdefault(one.query_id, []).append(one)
+        n_asked = queries.height + lost.height + len(bad.found)
+        counts = [Flow("queries", n_asked, queries.height)]
+        if judged.height < read.height:
+            counts.append(Flow("qrels", read.height, judged.height))
         rows = []
         for query_id, text in queries.iter_rows():
             relevant = [one for one in positives[query_id] if one in known]
@@ -169,7 +173,7 @@ class Beir(Loader):
                 ]
             ),
             count_tokens=count_tokens,
-            flow=[(STAGE, Flow("queries", queries.height + lost.height, queries.height))],
+            flow=[(STAGE, one) for one in counts],
         )
 
 
@@ -242,11 +246,12 @@ def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _P
 
 
 def _repeated(qrels: pl.DataFrame) -> Iterator[Dropped]:
-    """Yield a row for each pair that is judged several times with one grade."""
+    """Yield a row for each further time that a pair is judged with one grade."""
     counts = qrels.group_by("query-id", "corpus-id", maintain_order=True).len()
     for query_id, document, count in counts.filter(pl.col("len") > 1).iter_rows():
-        name, detail = f"{query_id} {document}", f"{count} rows"
-        yield Dropped(STAGE, "qrels", name, document, "repeated_row", detail)
+        for number in range(2, count + 1):
+            name, detail = f"{query_id} {document} {number}", f"row {number} of {count}"
+            yield Dropped(STAGE, "qrels", name, document, "repeated_row", detail)
 
 
 def _queries(source: BeirSource, judged: Mapping[str, object], bad: BadRecords) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from psibench.config.sources import DocumentSource, FilesSource, HubSource
 from psibench.generate.base import Build, Corpus, complete_build
 from psibench.generate.loaders import Loader, NothingLeftError, shuffled
 from psibench.generate.sampling import Passages, cut_into_passages, passages_flow
+from psibench.sources.bad_records import BadRecords
 from psibench.sources.batches import DOCUMENT_SCHEMA, Row
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import document_columns, document_rows, read_documents
@@ -73,12 +74,16 @@ class Documents(Loader):
             If no document is left.
         """
         assert self.source is not None
-        read = pl.DataFrame(list(_rows(self.source)), schema=DOCUMENT_SCHEMA, orient="row")
+        bad = BadRecords(getattr(self.source, "max_bad_share", 0))
+        read = pl.DataFrame(list(_rows(self.source, bad)), schema=DOCUMENT_SCHEMA, orient="row")
+        bad.refuse_many(where=f"{self.domain}, {self.language}", unit="documents")
         refuse_repeated(read, where=f"{self.domain}, {self.language}")
-        left_out, flow = dropped_frame(), list[tuple[str, Flow]]()
+        left_out = dropped_frame(bad.dropped("files", "documents"))
+        flow = [*bad.flow("files", "documents")]
         if self.passages is not None:
-            read, left_out = cut_into_passages(read, self.passages)
-            flow.append(passages_flow(read, left_out))
+            read, too_short = cut_into_passages(read, self.passages)
+            left_out = pl.concat([left_out, too_short])
+            flow.append(passages_flow(read, too_short))
         n_words = pl.Series(count_words(read["text"].to_list()))
         low, high = self.words or (0, MOST_WORDS)
         fits = (n_words > low) & (n_words < high) & (read["text"].str.strip_chars() != "")
@@ -116,10 +121,10 @@ class Documents(Loader):
         return built
 
 
-def _rows(source: DocumentSource) -> Iterator[Row]:
+def _rows(source: DocumentSource, bad: BadRecords) -> Iterator[Row]:
     """Yield id, text and origin of a source's documents, of records with the text as it is."""
     if isinstance(source, FilesSource | HubSource):
-        yield from document_rows(source, numbered_records(source, document_columns(source)))
+        yield from document_rows(source, numbered_records(source, document_columns(source)), bad)
         return
     for batch in read_documents(source).batches:
         yield from batch.select(*DOCUMENT_SCHEMA).iter_rows()

@@ -57,8 +57,9 @@ class SquadPosq(Loader):
         built = build_squad_posq(
             questions, labels=self.labels, subset=self.subset, count_tokens=count_tokens
         )
-        wrong = dropped_frame(bad.dropped(STAGE, "questions"))
-        return replace(built, dropped=pl.concat([built.dropped, wrong]))
+        wrong = dropped_frame(bad.dropped("squad", "questions"))
+        flow = (*bad.flow("squad", "questions"), *built.flow)
+        return replace(built, dropped=pl.concat([built.dropped, wrong]), flow=flow)
 
 
 def build_squad_posq(

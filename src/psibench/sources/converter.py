@@ -1,0 +1,149 @@
+"""Conversion of documents in a process of its own, with limits of memory and time.
+
+A file may make the library that reads it take all memory, run without end, or abort: then that
+process ends and the file is a bad one. The process is started once, serves one file after another,
+and is started anew after it has ended.
+"""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+from psibench.errors import InputError
+from psibench.sources.convert import CONVERTERS, PagedText
+
+MOST_MEMORY_BYTES = 2 << 30
+"""Of address space; of a DOCX of `MOST_XML_BYTES` half is used."""
+MOST_SECONDS = 300.0
+"""For one file; PDFium reads a thousand pages in ten."""
+START = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "from psibench.sources.converter import serve; serve(int(sys.argv[2]))"
+)
+
+
+def convert(path: Path, suffix: str) -> str:
+    """Return the text of a document; of a PDF a `PagedText`.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or needs more than `MOST_MEMORY_BYTES` or `MOST_SECONDS`.
+    ModuleNotFoundError
+        If what reads such files is not installed.
+    """
+    return _converter().convert(path, suffix)
+
+
+@cache
+def _converter() -> "Converter":
+    made = Converter()
+    atexit.register(made.stop)
+    return made
+
+
+class Converter:
+    """A process that converts documents, and who asks it."""
+
+    def __init__(
+        self, *, memory_bytes: int = MOST_MEMORY_BYTES, timeout_s: float = MOST_SECONDS
+    ) -> None:
+        self.memory_bytes, self.timeout_s = memory_bytes, timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def convert(self, path: Path, suffix: str) -> str:
+        """Return the text of a document; see `convert`."""
+        process = self._process or self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timer = Timer(self.timeout_s, process.kill)
+        timer.start()
+        try:
+            process.stdin.write(json.dumps([os.getcwd(), str(path), suffix]).encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        finally:
+            is_late = not timer.is_alive()
+            timer.cancel()
+        if not line.endswith(b"\n"):
+            self.stop()
+            raise InputError(
+                f"{path}: its conversion "
+                + (
+                    f"took more than {self.timeout_s:g} s"
+                    if is_late
+                    else f"ended with code {process.returncode}; it needs more than "
+                    f"{self.memory_bytes / 2**30:g} GiB, or is damaged"
+                )
+                + ". Take the file out, or save it anew"
+            )
+        return _text_of(json.loads(line))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        places = json.dumps([os.path.abspath(place) for place in sys.path])
+        command = [sys.executable, "-I", "-c", START, places, str(self.memory_bytes)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        return self._process
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def _text_of(reply: dict[str, Any]) -> str:
+    if "missing" in reply:
+        raise ModuleNotFoundError(reply["error"], name=reply["missing"])
+    if "error" in reply:
+        raise InputError(reply["error"])
+    if "page_starts" not in reply:
+        return str(reply["text"])
+    found = PagedText(reply["text"])
+    found.page_starts = reply["page_starts"]
+    return found
+
+
+def serve(memory_bytes: int) -> None:
+    """Convert the files that standard input names, a line each; the answers are lines of JSON."""
+    import resource
+
+    # What the libraries print must not get between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard != resource.RLIM_INFINITY:
+        memory_bytes = min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for line in sys.stdin:
+        folder, path, suffix = json.loads(line)
+        os.chdir(folder)
+        answers.write(json.dumps(_answer(Path(path), suffix)) + "\n")
+        answers.flush()
+
+
+def _answer(path: Path, suffix: str) -> dict[str, Any]:
+    try:
+        found = CONVERTERS[suffix](path)
+    except InputError as error:
+        return {"error": str(error)}
+    except ModuleNotFoundError as error:
+        return {"error": str(error), "missing": error.name}
+    except MemoryError:
+        return {"error": f"{path}: converting it needs too much memory; take it out, or split it"}
+    except Exception as error:  # of a library, about a file of which nothing is known
+        return {"error": f"{path}: cannot be converted ({type(error).__name__}: {error})"}
+    pages = {"page_starts": found.page_starts} if isinstance(found, PagedText) else {}
+    return {"text": str(found), **pages}
