@@ -233,7 +233,7 @@ def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, ca
 def test_texts_of_tables_are_paid_for_until_they_are_encoded(folder, capsys):
     asked = {"benchmarks": {"known": SQUAD}, "models": ["api"]}
     path = config(folder, api={"budget_usd": 0.00002}, **asked)
-    assert row_of(capsys, path, by="api")["basis"] == "unknown"
+    assert row_of(capsys, path, by="api")["basis"] == "source"
     place = folder / "results" / "known"
     write_texts(place / "data/eng-Latn/general", DOCUMENTS, QUESTIONS)
     row = row_of(capsys, path, by="api")

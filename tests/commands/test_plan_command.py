@@ -3,9 +3,14 @@
 import polars as pl
 import pytest
 import yaml
+from built_benchmark import write_release
 
 from psibench.cli import main
+from psibench.commands.base import read_configs
 from psibench.config.paths import CONFIG_FOLDER
+from psibench.plan.config import load_config
+from psibench.plan.plan import make_plan
+from psibench.plan.work import by_config
 
 ENCODER = {"backend": "sentence-transformers", "checkpoint": "owner/name", "max_tokens": 2048}
 LLM = {"llm": "stand-in"}
@@ -55,7 +60,7 @@ def test_stages_are_added_up_and_what_is_not_known_is_named(folder, capsys):
     assert "CPU hours are the same work without a GPU, at most: hours of this machine (cores: " in (
         told
     )
-    assert "Not counted: small. Nobody can tell how many texts there will be" in told
+    assert "Not counted: small. Its texts are on the hub: `psibench run CONFIG -- --until" in told
     assert "encoding.shards: NUMBER" in told
     assert "No hours of unsized: its entry does not say its size (parameters_m" in told
     assert "No room of unsized: " in told
@@ -106,3 +111,69 @@ def test_posir_s_plan_has_the_sizes_of_its_paper():
     # 921.6 + 22 tokens, 312 and 440 M parameters: 229 and 323 hours of a GPU at 100 TFLOPS.
     assert (pairs["gpu_minutes_high"] / 60).round().to_list() == [229, 323] * 2
     assert rows["jobs"].sum() < 4000
+
+
+def test_local_texts_are_counted_as_check_counts_them(folder, capsys):
+    (folder / "texts").mkdir()
+    for name in "abc":  # of 40 words, two passages of 20
+        (folder / "texts" / f"{name}.txt").write_text("\n\n".join([" ".join([name] * 20)] * 2))
+    mine = {
+        "recipe": "known_item",
+        "source": {"kind": "files", "paths": ["texts"]},
+        "passages": {"min_words": 20, "max_words": 20},
+        "queries_per_third": 2,
+    }
+    config = CONFIG | {"benchmarks": {"mine": mine}, "models": ["bm25", "mine"]}
+    (folder / "all.yaml").write_text(yaml.safe_dump(config))
+    assert main(["check", "all.yaml"]) == 0
+    assert "cut into 6 passages" in capsys.readouterr().out
+    _, rows = plan(folder, capsys, config)
+    # Six passages, and two queries of each of their thirds.
+    (encode,) = rows.filter(stage="encode").rows(named=True)
+    assert (encode["basis"], encode["items_high"]) == ("source", 6 + 6 * 3 * 2)
+
+
+def test_a_local_release_is_counted_by_its_rows(folder, capsys):
+    write_release(
+        folder / "release" / "eng-Latn" / "game",
+        corpus=pl.DataFrame({"_id": ["d1", "d2"], "text": ["go has stones", "chess"]}),
+        queries=pl.DataFrame(
+            {"_id": ["q1"], "text": ["?"], "pos_char_span": [[0, 2]]}
+        ).with_columns(pos_char_length=13, pos_token_length=3),
+        qrels=pl.DataFrame({"query-id": ["q1"], "corpus-id": ["d1"], "score": [1]}),
+    )
+    release = {"recipe": "posir_release", "source": {"path": "release"}}
+    config = CONFIG | {"benchmarks": {"r": release}, "models": ["bm25", "mine"]}
+    _, rows = plan(folder, capsys, config)
+    (encode,) = rows.filter(stage="encode").rows(named=True)
+    assert (encode["basis"], encode["items_high"]) == ("source", 2 + 1)
+
+
+def test_a_job_longer_than_one_may_be_is_named_with_what_cuts_it(folder, capsys):
+    config = CONFIG | {"benchmarks": {"large": LARGE}, "models": ["mine"]}
+    config["encoding"] = {"shards": 1, "gpu_tflops": 100}
+    (folder / "longest.yaml").write_text(yaml.safe_dump({"longest_minutes": 60}))
+    # 12,528 s of a GPU (above) are 3.5 h in one job.
+    said = (
+        "too long: encode by mine, large, eng-Latn: a job of 3 h, and one may last 1 h "
+        "(longest_minutes); `encoding.shards: NUMBER` cuts it into more jobs."
+    )
+    (folder / "all.yaml").write_text(yaml.safe_dump(config))
+    assert main(["plan", "--config", "all.yaml", "longest.yaml"]) == 0
+    assert said in capsys.readouterr().out
+    assert main(["check", "all.yaml", "longest.yaml"]) == 0
+    printed = capsys.readouterr().out
+    assert "valid, but jobs longer than longest_minutes" in printed
+    assert said in printed
+    assert main(["plan", "--config", "all.yaml"]) == 0  # a day
+    assert "too long" not in capsys.readouterr().out
+
+
+def test_a_tiny_subset_is_reranked_for_its_own_queries():
+    path = CONFIG_FOLDER / "presets" / "fineweb_posq.yaml"
+    settings, models = load_config(read_configs([path]))
+    known = by_config(make_plan(settings, models))
+    rows = [row for row in known.rows.values() if row.stage == "rerank"]
+    # 1,000 queries of each third, and the 100 documents of each that are reranked.
+    assert {row.items[1] for row in rows} == {3 * 1_000 * 100}
+    assert max(row.job_minutes for row in rows) < settings.longest_minutes

@@ -40,8 +40,8 @@ from psibench.metrics.query_scores import (
 from psibench.models.checkpoints import local_folder, tokenizer_file
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
-from psibench.sources.checks import refuse_repeated
-from psibench.sources.documents import read_documents
+from psibench.plan.sources import MOST_DOCUMENTS, first_documents
+from psibench.plan.work import by_config, long_jobs
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
 from psibench.tables.io import open_parquet
@@ -167,10 +167,13 @@ def check_config(*paths: Path, is_run: bool = False) -> str:
         note = f"; {retired}" if retired else ""
         lines.append(f"  language model {name}: {llm.model}, backend {llm.backend}{note}")
     lines += [f"  reranker {name}: {entry.backend}" for name, entry in plan.rerankers.items()]
+    too_long = [] if not_there else list(long_jobs(by_config(plan)))
+    lines += [f"  {line}" for line in too_long]
     lines += [f"  not there yet: {what}" for what in not_there]
     lines += [f"  {start}"] if not_there else []
     but = [f"{len(not_there)} missing"] if not_there else []
     but += [f"{TOO_FEW} for a test"] if any(TOO_FEW in line for line in lines) else []
+    but += ["jobs longer than longest_minutes"] if too_long else []
     but += [WITHOUT_QUERIES] if any(WITHOUT_QUERIES in line for line in lines) else []
     but += ["texts that give no query"] if any(NO_QUERY in line for line in lines) else []
     state = f"valid{', but ' if but else ''}{'; '.join(but)}"
@@ -264,8 +267,6 @@ def uneven_lines(plan: Plan, name: str) -> Iterator[str]:
 
 # --- A benchmark's own texts: how many, how long, and who sees them ----------------------------
 
-MOST_DOCUMENTS = 10_000
-"""Documents read of a source: these tell the lengths; the run finds broken ones in the rest."""
 SAMPLED = 1_000
 """Documents whose tokens are counted."""
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
@@ -325,15 +326,7 @@ def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
         alone = section_at(section, place)
         assert isinstance(alone, Loader)
         return alone.build(count_whitespace_tokens).corpus
-    frames, n_rows = [], 0
-    for batch in read_documents(place.source).batches:  # type: ignore[arg-type]
-        frames.append(batch)
-        n_rows += batch.height
-        if n_rows >= MOST_DOCUMENTS:
-            break
-    documents = pl.concat(frames, how="diagonal").head(MOST_DOCUMENTS)
-    refuse_repeated(documents, where="source")
-    return documents
+    return first_documents(place)
 
 
 def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, read: str) -> Iterator[str]:

@@ -12,10 +12,13 @@ from psibench.commands.base import (
     refuse_unwritable,
 )
 from psibench.commands.text_table import UNDEFINED, aligned
-from psibench.plan.config import Config, load_config
+from psibench.plan.config import load_config
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from psibench.plan.benchmarks import PlannedBenchmark
+    from psibench.plan.plan import Plan
 
 RESULTS = Path("results")
 BY = {"stage": None, "model": "by", "language": "language", "benchmark": "benchmark"}
@@ -41,12 +44,14 @@ def run(args: argparse.Namespace) -> None:
 
     from psibench.plan.measured import Measured
     from psibench.plan.plan import make_plan
-    from psibench.plan.work import summed, work_table
+    from psibench.plan.work import long_jobs, summed, work_table
     from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)
     config, models = load_config(read_configs(configs_or_here(args.config)))
-    table = work_table(Measured(make_plan(config, models), RESULTS))
+    plan = make_plan(config, models)
+    known = Measured(plan, RESULTS)
+    table = work_table(known)
     if table.is_empty():
         print("This config has nothing that computes or asks.")
         return
@@ -56,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     rows = [*summed(table, names).iter_rows(named=True), total]
     cells = [(*(row.get(name) or "" for name in names), *_cells(row)) for row in rows]
     print("\n".join(aligned([(*names, *HEADINGS, "USD"), *cells], n_text=len(names))))
-    for line in _notes(table, config):
+    for line in (*long_jobs(known), *_notes(table, plan)):
         print(line)
     if args.csv is not None:
         with atomic_path(args.csv) as temporary:
@@ -89,13 +94,13 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 1 else f"{value:.3f}"
 
 
-def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
+def _notes(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
     """Say what hours are by, and why numbers are not known."""
     import polars as pl
 
     from psibench.plan.work import CPU_GFLOPS, n_cores
 
-    encoding = config.encoding
+    encoding = plan.config.encoding
     if table["gpu_minutes_high"].count():
         yield (
             f"GPU hours by {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), language models "
@@ -106,12 +111,12 @@ def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
     yield "`psibench estimate` has what is paid."
     known = pl.col("basis") != "unknown"
     if len(unknown := table.filter(~known)):
-        names = ", ".join(unknown["benchmark"].unique(maintain_order=True))
-        yield (
-            f"Not counted: {names}. Nobody can tell how many texts there will be (no "
-            "sample.n_documents): `psibench run CONFIG -- --until sample build` first, which asks "
-            "nobody. encoding.shards: NUMBER cuts its encodings into so many jobs."
-        )
+        for name in dict.fromkeys(plan.named[one].base for one in unknown["benchmark"]):
+            yield (
+                f"Not counted: {name}. {_why_unknown(plan.benchmarks[name])}: `psibench run CONFIG "
+                "-- --until sample build` first, which asks nobody. encoding.shards: NUMBER cuts "
+                "its encodings into so many jobs."
+            )
     reads = table.filter(known, pl.col("tokens_in_high") > 0)
     no_time = reads.filter(
         pl.all_horizontal(pl.col("cpu_minutes", "gpu_minutes_high", "usd_high").is_null())
@@ -126,10 +131,24 @@ def _notes(table: "pl.DataFrame", config: Config) -> Iterator[str]:
             yield f"No {what} of {names}: its entry does not say its size ({keys})."
 
 
+def _why_unknown(planned: "PlannedBenchmark") -> str:
+    """Say why nobody can tell how many texts a benchmark will have."""
+    from psibench.config.sources import BeirSource, HubSource
+    from psibench.plan.sources import MOST_DOCUMENTS
+
+    if planned.is_generated:
+        return "Its section does not say how many documents are drawn (sample.n_documents)"
+    if any(isinstance(place.source, BeirSource) for place in planned.places):
+        return "Datasets in BEIR's layout are counted when they are read"
+    if any(isinstance(place.source, HubSource) for place in planned.places):
+        return "Its texts are on the hub"
+    return f"Its source has {MOST_DOCUMENTS:,} documents or more, or cannot be read"
+
+
 DESCRIPTION = (
     "Print what each stage of a config has to do: items, tokens, GPU and CPU hours, "
     "jobs and the longest of them, room in the store, money. Counts are those of the tables "
-    "that a run made, else of the config's numbers (documents of a sample spread over its length "
-    "bins, queries by what filters left in a run or in the papers). Two operations per parameter "
-    "(input embeddings aside) and token. Nothing is run."
+    "that a run made, else of local files, else of the config's numbers (documents of a sample "
+    "spread over its length bins, queries by what filters left in a run or in the papers). "
+    "Two operations per parameter (input embeddings aside) and token. Nothing is run."
 )

@@ -15,6 +15,7 @@ import polars as pl
 from psibench.generate.base import GeneratedBenchmark
 from psibench.generate.recipes import UNITS
 from psibench.generate.sampling import is_current
+from psibench.plan.sources import local_texts
 from psibench.plan.texts import Texts, tokens_per_unit
 from psibench.plan.work import Planned, Used, by_config
 from psibench.tables.columns import read_columns
@@ -52,6 +53,9 @@ class Measured(Planned):
         tables = self._tables(name, language) if self._is_of_sample(name, language) else None
         if tables is not None:
             return tables, "tables"
+        planned = self.plan.named[name]
+        if language in planned.native and (local := local_texts(planned, language)) is not None:
+            return local, "source"
         return super().find_texts(name, language)
 
     def _is_of_sample(self, name: str, language: str) -> bool:

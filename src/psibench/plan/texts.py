@@ -213,11 +213,10 @@ def planned_texts(section: Benchmark, language: str, *, n_domains: int) -> Texts
     is taken to have PosIR's average number of documents in each domain.
     """
     if isinstance(section, PosirRelease):
-        growth = 1.0 if language.startswith(RELEASE_SOURCES) else TRANSLATION_GROWTH
         # Of a folder that is not there, no domain is known.
         n_listed = n_domains or len(section.named_domains())
-        lengths = _spread(RELEASE_EDGES, RELEASE_SHARES, n_listed * RELEASE_DOCUMENTS, growth)
-        return Texts(lengths, n_listed * RELEASE_QUERIES) if n_listed else None
+        n_documents, n_queries = n_listed * RELEASE_DOCUMENTS, n_listed * RELEASE_QUERIES
+        return release_texts(language, n_documents, n_queries) if n_listed else None
     if isinstance(section, Documents) and section.words and section.n_documents:
         n_drawn = section.n_documents * (section.part[1] - section.part[0])
         return Texts(_spread(section.words, None, n_domains * n_drawn, TOKENS_PER_WORD), 0)
@@ -227,6 +226,12 @@ def planned_texts(section: Benchmark, language: str, *, n_domains: int) -> Texts
     per_unit = tokens_per_unit(sample.unit, language)
     lengths = _spread(sample.edges, sample.shares, n_documents, per_unit)
     return Texts(lengths, round(n_documents * queries_per_document(section)))
+
+
+def release_texts(language: str, n_documents: float, n_queries: float) -> Texts:
+    """Return texts of a release's language: documents of the lengths that PosIR's sample has."""
+    growth = 1.0 if language.startswith(RELEASE_SOURCES) else TRANSLATION_GROWTH
+    return Texts(_spread(RELEASE_EDGES, RELEASE_SHARES, n_documents, growth), n_queries)
 
 
 def _spread(

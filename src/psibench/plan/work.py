@@ -22,7 +22,7 @@ from psibench.config.models import RerankModel
 from psibench.config.paths import prompt_path
 from psibench.config.sections import Encoding
 from psibench.errors import InputError
-from psibench.generate.benchmarks import RAW, Controlled, GeneratedBenchmark
+from psibench.generate.benchmarks import RAW, TINY, Controlled, GeneratedBenchmark
 from psibench.generate.recipes import NEGATIVES, TASKS
 from psibench.llm.prompts import load_prompt
 from psibench.llm.sections import MILLION, LlmSettings, price_of
@@ -425,11 +425,20 @@ def _searched(known: Planned) -> Iterator[Row]:
         row = Row(name, pair, "rerank" if isinstance(entry, RerankModel) else "search", model)
         counts = known.counts(plan.named[name].base, queries)
         if found is not None and counts is not None:
-            row.items, row.basis = counts.left, counts.basis
+            row.items, row.basis = _searching(plan, name, counts), counts.basis
             if isinstance(entry, RerankModel):
                 row.items = times(row.items, entry.depth)
                 _score(known, row, entry.reranker, found[0])
         yield row
+
+
+def _searching(plan: Plan, name: str, counts: Counts) -> Range:
+    """Return the queries of a benchmark or view: the tiny subset has few of each third."""
+    planned = plan.named[name]
+    if planned.view != TINY or planned.generated.tiny is None:
+        return counts.left
+    most = float(len(POSITIONS) * planned.generated.tiny.per_position)
+    return min(counts.left[0], most), min(counts.left[1], most)
 
 
 def _untrained(plan: Plan, model: str) -> ModelBase:
@@ -522,6 +531,29 @@ TEXTS = ("benchmark", "language", "stage", "by", "basis")
 FRACTIONS = ("gpu_minutes", "usd", "cpu_minutes", "job_minutes")
 
 
+def long_jobs(known: Planned) -> Iterator[str]:
+    """Say which planned jobs last longer than a job may, and what makes them shorter."""
+    longest = known.plan.config.longest_minutes
+    for row in known.rows.values():
+        if row.job_minutes is None or row.job_minutes <= longest:
+            continue
+        if row.stage in ("encode", *SCORING.values()):
+            shorter = "`encoding.shards: NUMBER` cuts it into more jobs"
+        elif row.stage == "rerank":
+            shorter = "a lower `depth` of its entry, or `tiny` in the benchmark, makes it shorter"
+        elif row.stage == "train":
+            shorter = "a lower `budget`, or fewer `epochs`, makes it shorter"
+        elif row.stage.startswith("probe_"):
+            shorter = "a lower `probes.n_documents` makes it shorter"
+        else:
+            shorter = "more `shards` in the benchmark (`translate.shards`) cut it into more jobs"
+        yield (
+            f"too long: {row.stage} by {row.by}, {row.benchmark}, {row.language}: a job of "
+            f"{row.job_minutes / 60:,.0f} h, and one may last {longest / 60:,.0f} h "
+            f"(longest_minutes); {shorter}. Stopped, it goes on where it was in the next run"
+        )
+
+
 def work_table(known: Planned) -> pl.DataFrame:
     """Return the work of a config, benchmark by benchmark, in the order of its stages.
 
@@ -531,8 +563,8 @@ def work_table(known: Planned) -> pl.DataFrame:
     those of a language model or an embedding API that were asked before: tokens, minutes and money
     are of the others. ``gpu_minutes`` are those of all jobs and GPUs together, ``job_minutes`` the
     longest job's at the high end; ``cpu_minutes`` are this machine's. Ranges are two columns,
-    ``_low`` and ``_high``. ``basis`` says what the items rest on (tables, plan, unknown).
-    Null: nobody can tell.
+    ``_low`` and ``_high``. ``basis`` says what the items rest on: tables of a run,
+    source (local files), plan (the config) or unknown. Null: nobody can tell.
 
     Raises
     ------

@@ -1,0 +1,99 @@
+"""The texts of a benchmark in local files, read as far as `check` and `plan` count them."""
+
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+
+from psibench.config.sources import FilesSource, PythonDocsSource, SquadSource
+from psibench.errors import InputError, MissingError
+from psibench.formats.posir import count_dataset
+from psibench.generate.base import GeneratedBenchmark
+from psibench.generate.benchmarks import (
+    Benchmark,
+    Documents,
+    KnownItem,
+    Place,
+    PosirRelease,
+    section_at,
+)
+from psibench.generate.loaders import Loader, NothingLeftError
+from psibench.plan.benchmarks import PlannedBenchmark
+from psibench.plan.texts import Texts, release_texts, tokens_per_unit
+from psibench.sources.checks import refuse_repeated
+from psibench.sources.documents import read_documents
+from psibench.text.lengths import count_whitespace_tokens
+from psibench.text.passages import cut_documents
+from psibench.text.segments import POSITIONS
+
+MOST_DOCUMENTS = 10_000
+"""Documents read of a source: these tell the lengths; the run finds broken ones in the rest."""
+
+
+def first_documents(place: Place) -> pl.DataFrame:
+    """Read the first `MOST_DOCUMENTS` documents of a place.
+
+    Raises InputError if the source cannot be read, or an id occurs twice.
+    """
+    frames, n_rows = [], 0
+    for batch in read_documents(place.source).batches:  # type: ignore[arg-type]
+        frames.append(batch)
+        n_rows += batch.height
+        if n_rows >= MOST_DOCUMENTS:
+            break
+    documents = pl.concat(frames, how="diagonal").head(MOST_DOCUMENTS)
+    refuse_repeated(documents, where="source")
+    return documents
+
+
+def local_texts(planned: PlannedBenchmark, language: str) -> Texts | None:
+    """Count the texts of a language that is read, where all of them lie in local files.
+
+    Lengths are estimated by characters. None where files are not there or cannot be read, a source
+    is on the hub or has `MOST_DOCUMENTS` or more, or a sample is drawn of it.
+    """
+    lengths, n_queries = Counter[float](), 0.0
+    places = [place for place in planned.places if place.language == language]
+    for place in places:
+        found = _local_texts(planned.section, place)
+        if found is None:
+            return None
+        for length, n in found.lengths:
+            lengths[length] += n  # type: ignore[assignment]
+        n_queries += found.n_queries
+    return Texts(tuple(sorted(lengths.items())), n_queries) if places else None
+
+
+def _local_texts(section: Benchmark, place: Place) -> Texts | None:
+    source = place.source
+    try:
+        if isinstance(section, PosirRelease):
+            if not Path(section.source.path).is_dir():
+                return None
+            path = section.source.path
+            counts = count_dataset(path, language=place.language, domain=place.domain)
+            return release_texts(place.language, counts.documents, counts.answerable)
+        if isinstance(section, GeneratedBenchmark) or not isinstance(
+            source, FilesSource | SquadSource | PythonDocsSource
+        ):
+            return None
+        if isinstance(section, KnownItem | Documents):
+            documents = first_documents(place)
+            if documents.height == MOST_DOCUMENTS:
+                return None
+            if place.passages is not None:
+                documents, _ = cut_documents(documents, **place.passages.model_dump())
+            per_third = section.queries_per_third if isinstance(section, KnownItem) else 0
+            n_queries = len(POSITIONS) * per_third * documents.height
+        else:
+            alone = section_at(section, place)
+            assert isinstance(alone, Loader)
+            built = alone.build(count_whitespace_tokens)
+            documents, n_queries = built.corpus, built.queries.height
+    except NothingLeftError as error:
+        documents, n_queries = error.build.corpus, 0
+    except (InputError, MissingError):
+        return None  # `check` says what is wrong
+    per_char = tokens_per_unit("chars", place.language)
+    counts_of = Counter((documents["text"].str.len_chars() * per_char).round().to_list())
+    return Texts(tuple(sorted((float(t), float(n)) for t, n in counts_of.items())), n_queries)
