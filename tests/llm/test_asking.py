@@ -170,8 +170,9 @@ def test_rejected_requests_do_not_hide_a_server_that_is_gone(tmp_path):
     assert "3 requests failed in a row, the last with http_503" in str(run.error)
 
 
-def test_a_filtered_reply_without_a_message_is_filtered(tmp_path):
-    choices = [{"finish_reason": "content_filter", "index": 0}]
+@pytest.mark.parametrize("reason", ["content_filter", "SAFETY"])
+def test_a_filtered_reply_without_a_message_is_filtered(tmp_path, reason):
+    choices = [{"finish_reason": reason, "index": 0}]
     server = ScriptedServer(json.dumps(COMPLETION | {"choices": choices}))
     assert ask(items(1), tmp_path, server=server).statuses == {"filtered": 1}
 

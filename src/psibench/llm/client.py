@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from psibench.config.secrets import Secret
-from psibench.llm.answer import Answer
+from psibench.llm.answer import FILTERED, Answer
 from psibench.llm.connection import Connection, TryFailedError, server_words
 from psibench.llm.limits import Budget, Call
 from psibench.llm.request import Request
@@ -111,7 +111,7 @@ def read_answer(
     """
     try:
         choice = data["choices"][0]
-        is_filtered = choice.get("finish_reason") == "content_filter"  # perhaps without a message
+        is_filtered = str(choice.get("finish_reason")).lower() in FILTERED  # perhaps no message
         message = choice.get("message", {}) if is_filtered else choice["message"]
         refusal = message.get("refusal")
         answer = Answer(
