@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.checkpoints import USES, read_json, read_modules, transformer_folder
+from psibench.models.checkpoints import (
+    USES,
+    declared_prompts,
+    read_json,
+    read_modules,
+    transformer_folder,
+)
 from psibench.reading import shown
 
 logger = logging.getLogger("psibench")
@@ -33,6 +39,19 @@ MODULE_KEYS = {
     "kwargs": "refused with task",
 }
 """Keys of a module in modules.json."""
+
+CLASSIFIER_KEYS = {
+    "activation_fn": "refused unless the identity or the sigmoid",
+    "keep_in_fp32_modules": "followed",
+}
+"""Further keys of config_sentence_transformers.json that `CrossEncoder` reads. Of the other keys, a
+default prompt is refused; prompts without a default have no effect, as in `predict`."""
+
+NETWORK_KEYS = {
+    "sentence_transformers": "its activation_fn, as above",
+    "sbert_ce_default_activation_function": "as activation_fn",
+}
+"""Keys of a classifier's config.json that `CrossEncoder` reads besides transformers."""
 
 TRANSFORMER_KEYS = {
     "max_seq_length": "compared",
@@ -171,6 +190,50 @@ def refuse_unread(first: Any, checkpoint: str, *, lengths: bool = True) -> None:
             "is not supported: texts would be read otherwise than by sentence-transformers. Take "
             "the key out of a copy of the checkpoint if that is meant (max_tokens of the model's "
             "entry is its longest input)"
+        )
+
+
+OLD_ACTIVATION = "sbert_ce_default_activation_function"
+ACTIVATIONS = (
+    *("torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Sigmoid"),
+    *("torch.nn.Identity", "torch.nn.Sigmoid"),
+)
+"""Functions of a logit after which its sigmoid orders texts and means the same."""
+
+
+def refuse_other_classifier(folder: Path) -> None:
+    """Refuse a classifier whose pairs are read, or whose logits are used, as psibench does not.
+
+    psibench's score is the sigmoid of the logit of a query and a text.
+
+    Raises
+    ------
+    InputError
+        If a default prompt is put before queries, the logit goes through another function than the
+        sigmoid, or, as `refuse_unknown_modules`, of the modules behind the transformer.
+    """
+    refuse_unknown_modules(folder)
+    uses, prompts = declared_prompts(folder) if read_modules(folder) else ({}, {})
+    name = uses.get("default_prompt_name")
+    if isinstance(name, str) and prompts.get(name):
+        raise InputError(
+            f"{folder / USES}: default_prompt_name {shown(name)} puts {shown(prompts[name])} "
+            "before each query, which is not supported for rerankers; take the key out of a copy "
+            "of the checkpoint if queries are meant to be read without it"
+        )
+    path = transformer_folder(folder) / "config.json"
+    config = read_json(path)
+    own = config.get("sentence_transformers")
+    declared = {
+        f"{folder / USES}: activation_fn": uses.get("activation_fn"),
+        f"{path}: sentence_transformers.activation_fn": (own or {}).get("activation_fn"),
+        f"{path}: {OLD_ACTIVATION}": config.get(OLD_ACTIVATION),
+    }
+    where, function = next(((key, one) for key, one in declared.items() if one), ("", None))
+    if function and function not in ACTIVATIONS:
+        raise InputError(
+            f"{where} is {shown(function)}; supported: {', '.join(ACTIVATIONS)}, as the score is "
+            "the sigmoid of the model's output"
         )
 
 

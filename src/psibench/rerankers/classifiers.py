@@ -12,6 +12,7 @@ score, also where a checkpoint declares none (mmarco-mMiniLMv2): the papers comp
   the papers ran it.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,9 +26,15 @@ from psibench.errors import InputError
 from psibench.models.architectures import port
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
+from psibench.models.library_keys import (
+    refuse_for_port,
+    refuse_other_classifier,
+    refuse_unread,
+    transformer_config,
+)
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_tokenizer, n_input_embeddings, pad_rows
-from psibench.models.weights import load_model
+from psibench.models.weights import check_files, load_model
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -38,6 +45,8 @@ from psibench.rerankers.checkpoints import (
 )
 from psibench.rerankers.protocols import Pair
 
+logger = logging.getLogger("psibench")
+
 Classifier = CrossEncoderReranker | FlagReranker
 CLASSIFIER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 Run = Callable[[Mapping[str, Any]], Any]
@@ -47,14 +56,18 @@ Run = Callable[[Mapping[str, Any]], Any]
 def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointScorer:
     """Load a sequence classifier; on a GPU ``flag`` has weights in float16, others run in autocast.
 
-    Raises InputError if it has several outputs or no trained one, or takes fewer tokens.
+    Raises InputError if it has several outputs or no trained one, takes fewer tokens, or its files
+    say to use it in another way.
     """
     import torch
 
     is_flag = isinstance(entry, FlagReranker)
     dtype = number_format(entry, device)
     load = _load_library if getattr(entry, "architecture", "auto") == "auto" else _load_ported
-    network, tokenizer, run = load(checkpoint_folder(entry), entry)
+    folder = checkpoint_folder(entry)
+    check_files(folder)
+    refuse_other_classifier(folder)
+    network, tokenizer, run = load(folder, entry)
     _check_padding(tokenizer, getattr(network, "transformers_model", network), entry.checkpoint)
     network.to(device).eval()
     if dtype != "float32":
@@ -116,13 +129,31 @@ def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
             f"checkpoint {entry.checkpoint!r}: has {model.num_labels} outputs; a reranker has 1. "
             "Is it a classifier?"
         )
+    refuse_unread(model[0], entry.checkpoint, lengths=False)  # pairs have no role
     check_positions(network, entry.checkpoint, entry.max_tokens)
+    if entry.backend == "cross-encoder":
+        _warn_of_length(entry, folder, model.max_seq_length)
     return model, model.tokenizer, lambda inputs: model(dict(inputs))["scores"]
+
+
+def _warn_of_length(entry: Classifier, folder: Path, longest: int | None) -> None:
+    """Log another longest input than the one that `CrossEncoder` cuts at."""
+    _, config = transformer_config(folder)
+    of_tokenizer = (config.get("processor_kwargs") or {}).get("model_max_length")
+    is_set = config.get("max_seq_length") is not None or of_tokenizer is not None
+    if longest is not None and (
+        entry.max_tokens != longest if is_set else entry.max_tokens > longest
+    ):
+        logger.warning(
+            "checkpoint %r: max_tokens: the entry has %s, the checkpoint %s: the entry's is used",
+            entry.checkpoint, entry.max_tokens, longest,
+        )  # fmt: skip
 
 
 def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     """Load a checkpoint into a class that is not its own; see the module's beginning."""
     assert isinstance(entry, CrossEncoderReranker)
+    refuse_for_port(folder)
     tokenizer = load_tokenizer(folder, as_stored=True)
     tokenizer.model_input_names = ["input_ids", "attention_mask"]
     network = port(entry.architecture).load_classifier(folder, read_json(folder / "config.json"))
