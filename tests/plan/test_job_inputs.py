@@ -132,3 +132,35 @@ def test_an_encoder_has_memory_for_its_weights_thrice_where_they_may_be_compiled
         *load_config(given | {"benchmarks": {"x": {"recipe": "known_item", "source": DOCS}}})
     )
     assert jobs.encoder_mib(plan, "m") == mib
+
+
+API = {
+    "backend": "embedding-api",
+    "url": "http://127.0.0.1:1/v1",
+    "model": "m",
+    "max_tokens": 64,
+}
+
+
+@pytest.mark.parametrize(
+    ("named", "files"),
+    [
+        ("own", ["own/config.json", "own/tokenizer.json", "own/vocab.txt"]),  # no weights
+        ("own/tokenizer.json", ["own/tokenizer.json"]),
+        ("embedded:all-MiniLM-L6-v2", []),
+        ("words", []),
+    ],
+)
+def test_files_of_a_local_tokenizer_are_inputs(tmp_path, monkeypatch, named, files):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("own", "words"):
+        (tmp_path / folder).mkdir()
+        for name in ("config.json", "tokenizer.json", "vocab.txt", "model.safetensors"):
+            (tmp_path / folder / name).write_text("{}")
+    benchmark = {"recipe": "known_item", "source": DOCS}
+    given = {"benchmarks": {"x": benchmark}, "models": ["bm25"], "length_tokenizer": named}
+    if named != "words":  # which no service reads texts by
+        given |= {"models": ["bm25", "api"], "registry": {"api": API | {"tokenizer": named}}}
+        plan = make_plan(*load_config(given))
+        assert paths.model_inputs(plan, "api") == files
+    assert paths.tokenizer_inputs(make_plan(*load_config(given))) == files

@@ -51,6 +51,7 @@ use rule on_cpu as clean_translations with:
         source_qrels=per_job(paths.domain_table, lang=source_lang, table="qrels"),
         translated=per_job(paths.build_table, table="translated"),
         verdicts=per_job(paths.task_table, task="judge_refusals"),
+        tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
         **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
         dropped="results/{benchmark}/build/{lang}/{domain}/clean_translations.dropped.parquet",

@@ -42,6 +42,7 @@ NOT_TENSORS = (
     "damaged, or holds more than tensors by name, which could run as code; it is not read. Give "
     "the weights as safetensors"
 )
+TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 CONTENT_SUFFIXES = (".safetensors", ".bin", ".pt", ".json", ".txt", ".model", ".py")
 
 
@@ -175,6 +176,19 @@ def checkpoint_files(checkpoint: str) -> list[str]:
     if checkpoint.startswith(EMBEDDED_PREFIX) or folder is None:
         return []
     return [str(path) for path in _content(folder)]
+
+
+def tokenizer_files(name: str) -> list[str]:
+    """List the local files that a setting of a tokenizer reads; none for the hub's or embedded.
+
+    Raises
+    ------
+    InputError
+        If there is no such file or folder.
+    """
+    if (file := tokenizer_file(name)) is not None:
+        return [str(file)]
+    return [path for path in checkpoint_files(name) if path.endswith(TOKENIZER_SUFFIXES)]
 
 
 def _content(folder: Path) -> list[Path]:

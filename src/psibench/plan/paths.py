@@ -24,10 +24,10 @@ from psibench.generate.benchmarks import (
     view_id,
 )
 from psibench.generate.recipes import judge_name
-from psibench.models.checkpoints import checkpoint_files
+from psibench.models.checkpoints import checkpoint_files, tokenizer_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
-from psibench.plan.plan import Plan, downloads_of
+from psibench.plan.plan import WORDS, Plan, downloads_of
 from psibench.plan.work import by_config, encoding_jobs, portions
 from psibench.probes.settings import OF_QUERIES, SEARCHING
 from psibench.translate.quality import JUDGE_TRANSLATION
@@ -285,16 +285,24 @@ def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
 
 
 def tokenizer_inputs(plan: Plan) -> list[str]:
-    """List what tokens are counted with: the manifest of the tokenizer's download, or nothing."""
+    """List what tokens are counted with: a tokenizer's files, or its download's manifest."""
     return _files_of(plan, plan.config.length_tokenizer)
 
 
 def _files_of(plan: Plan, entry: ModelBase | RerankerBase | str) -> list[str]:
-    """List the files of a registry entry's local checkpoint, or the manifest of its download."""
-    network = entry.encoder if isinstance(entry, BiEncoderReranker) else entry
-    checkpoint = getattr(network, "checkpoint", "")
+    """List the local files that an entry, or a tokenizer, reads, or its download's manifest."""
     manifests = [f"{plan.config.store}/checkpoints/{one.name}.json" for one in downloads_of(entry)]
-    return (checkpoint_files(checkpoint) if checkpoint else []) + manifests
+    match entry:
+        case str():
+            files = [] if entry == WORDS else tokenizer_files(entry)
+        case EmbeddingApiModel():
+            files = tokenizer_files(entry.tokenizer)
+        case BiEncoderReranker():
+            files = checkpoint_files(entry.encoder.checkpoint)
+        case _:
+            checkpoint = getattr(entry, "checkpoint", "")
+            files = checkpoint_files(checkpoint) if checkpoint else []
+    return files + manifests
 
 
 def external_run_files(
