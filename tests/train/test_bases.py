@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from stored_networks import network
 from tiny_checkpoints import DECODER_VOCABULARY, change_json, entry_of, save_tokenizer
 from tiny_training import base_of, train
@@ -121,3 +122,69 @@ def test_positions_that_it_is_not_known_how_to_take_out_are_refused(tmp_path, ki
         backbone(folder, positions="none")
     with pytest.raises(InputError, match=said):
         load_base(Base.model_validate(base_of(folder, positions="none")), device="cpu")
+
+
+# --- What a base's own files say of its use
+
+
+def save_module(tmp_path, config, uses):
+    """Save a BERT as sentence-transformers does, with other fields in two of its files."""
+    plain = save(tmp_path / "plain", "Bert", COMMON)
+    folder = tmp_path / "base"
+    module = Transformer(str(plain))
+    SentenceTransformer(modules=[module, Pooling(32)], device="cpu").save_pretrained(str(folder))
+    change_json(folder / "sentence_bert_config.json", **config)
+    change_json(folder / "config_sentence_transformers.json", **uses)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"do_lower_case": True},
+        {"config_kwargs": {"hidden_act": "relu"}},
+        {"config_args": {"hidden_act": "relu"}},
+        {"model_kwargs": {"attn_implementation": "eager", "torch_dtype": "float16"}},
+        {"processor_kwargs": {"unk_token": "w3", "model_max_length": 9}},
+    ],
+    ids=str,
+)
+def test_a_base_has_the_arguments_of_its_checkpoint(tmp_path, config):
+    folder = save_module(tmp_path, config, {})
+    base = base_of(folder, max_tokens=32, query_prompt="")
+    found = load_base(Base.model_validate(base), device="cpu")
+    library = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
+    library.max_seq_length = 32
+    texts = ["W5 w6", " ".join(f"w{n}" for n in range(60))]
+    assert found.encode(texts) == pytest.approx(library.encode(texts), abs=1e-6)
+    assert found.tokenizer.unk_token == library.tokenizer.unk_token
+    attention = found[0].auto_model.config._attn_implementation
+    assert attention == library[0].auto_model.config._attn_implementation
+
+
+@pytest.mark.parametrize(
+    ("config", "uses", "refused"),
+    [
+        ({}, {"truncate_dim": 5}, "truncate_dim 5"),
+        ({}, {"requirements": {"torch": ">=99"}}, "torch"),
+        ({"query_length": 8}, {}, "query_length 8"),
+        ({"processing_kwargs": {"text": {"padding": True}}}, {}, "processing_kwargs"),
+        ({"tokenizer_name_or_path": "a/b"}, {}, "tokenizer_name_or_path 'a/b'"),
+        ({"processor_kwargs": {"truncation_side": "left"}}, {}, "truncation_side is 'left'"),
+    ],
+    ids=str,
+)
+def test_a_base_that_reads_texts_otherwise_is_refused(tmp_path, config, uses, refused):
+    base = base_of(save_module(tmp_path, config, uses), max_tokens=32)
+    with pytest.raises(InputError, match=refused):
+        load_base(Base.model_validate(base), device="cpu")
+
+
+def test_what_is_trained_from_a_base_keeps_its_arguments(pool, tmp_path):
+    config = {"config_kwargs": {"hidden_act": "relu"}, "do_lower_case": True}
+    base = base_of(save_module(tmp_path, config, {}), max_tokens=32, query_prompt="")
+    train(pool, tmp_path, base, epochs=1)
+    encoder = load_encoder(entry_of(tmp_path / "model", max_tokens=32), device="cpu")
+    assert encoder.model.transformer.config.hidden_act == "relu"
+    upper, lower = (encoder.tokenize([text], "query")[0].windows[0] for text in ("W5", "w5"))
+    assert upper.tolist() == lower.tolist()

@@ -18,15 +18,26 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import (
+    USES,
     checkpoint_folder,
     checkpoint_identity,
     loading,
+    read_json,
+    read_modules,
     transformer_folder,
 )
 from psibench.models.declared import TEXT_INPUT
 from psibench.models.dtypes import fast_dtype, pick_device
+from psibench.models.library_keys import (
+    OLD_NAMES,
+    check_requirements,
+    refuse_unread,
+    transformer_config,
+)
 from psibench.models.networks import check_positions, positions_taken_out
+from psibench.models.tokenizing import refuse_left_truncation
 from psibench.models.weights import check_files, check_tokenizer, checking_weights, quiet
+from psibench.reading import shown
 from psibench.stopping import watched_stop
 from psibench.tables import content_hash, hash_file, hash_rows, read_table
 from psibench.tables.atomic import write_text
@@ -281,33 +292,35 @@ def make_examples(
 def load_base(entry: Base, *, device: str) -> Any:
     """Load a base as a SentenceTransformer in float32: a transformer and the entry's pooling.
 
-    Dense layers that the checkpoint has behind its pooling are left out.
+    The tokenizer and the network are loaded with the checkpoint's own arguments. Dense layers that
+    it has behind its pooling are left out.
 
     Raises
     ------
     InputError
-        If it cannot be loaded, takes fewer tokens than ``max_tokens``, has fewer layers, or a
-        positional encoding that cannot be taken out.
+        If it cannot be loaded, declares `truncate_dim` or reads texts in another way, takes fewer
+        tokens than ``max_tokens``, has fewer layers, or a positional encoding that cannot be taken
+        out.
     """
     with loading(entry):
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-        folder = transformer_folder(checkpoint_folder(entry))
-        changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else None
+        whole = checkpoint_folder(entry)
+        folder = transformer_folder(whole)
+        changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else {}
         check_files(folder)
-        saved = Transformer.load_config(str(folder))
+        saved = _settings_of_base(entry, whole)
         with checking_weights(folder):
             transformer = Transformer(
                 str(folder),
-                model_kwargs={"dtype": "float32"},
-                config_kwargs=changes,
+                **saved | {"config_kwargs": saved["config_kwargs"] | changes},
                 modality_config={"text": dict(TEXT_INPUT)},  # no chat template around texts
                 module_output_name="token_embeddings",
                 max_seq_length=entry.max_tokens,
-                do_lower_case=saved.get("do_lower_case", False),
             )
-        check_tokenizer(transformer.tokenizer, folder)
+        refuse_unread(transformer, entry.checkpoint)
+        refuse_left_truncation(check_tokenizer(transformer.tokenizer, folder))
     backbone = transformer.auto_model
     check_positions(backbone, entry.checkpoint, entry.max_tokens)
     if entry.layers is not None:
@@ -322,6 +335,34 @@ def load_base(entry: Base, *, device: str) -> Any:
         prompts={"query": entry.query_prompt, "document": entry.document_prompt},
         similarity_fn_name="cosine",
     )
+
+
+def _settings_of_base(entry: Base, folder: Path) -> dict[str, Any]:
+    """Return a checkpoint's own arguments of its transformer module, without those of the entry.
+
+    Raises InputError if the checkpoint cuts vectors, which a base does not.
+    """
+    if (dimensions := read_json(folder / USES).get("truncate_dim")) is not None:
+        raise InputError(
+            f"{folder / USES}: truncate_dim {shown(dimensions)} is not supported for a base, which "
+            "is trained in all its dimensions; take the key out of a copy of the checkpoint"
+        )
+    check_requirements(folder)
+    kinds = [module["type"].rpartition(".")[2] for module in read_modules(folder)[1:]]
+    if left_out := [kind for kind in kinds if kind not in ("Pooling", "Normalize")]:
+        logger.warning(
+            "checkpoint %r: its modules %s are left out of the base", entry.checkpoint, left_out
+        )
+    _, config = transformer_config(folder)
+    given = {name: dict(config.get(name) or {}) for name in set(OLD_NAMES.values())}
+    for arguments in given.values():
+        arguments |= {"trust_remote_code": False, "local_files_only": True}
+    given["processor_kwargs"].pop("model_max_length", None)  # max_tokens of the entry
+    given["model_kwargs"].pop("torch_dtype", None)
+    given["model_kwargs"]["dtype"] = "float32"
+    others = ("do_lower_case", "processing_kwargs", "query_length", "document_length")
+    names = (*others, "query_expansion")
+    return given | {name: config[name] for name in names if name in config}
 
 
 def keep_layers(backbone: Any, n_layers: int, *, checkpoint: str) -> None:
