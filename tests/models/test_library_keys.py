@@ -181,11 +181,15 @@ def test_token_vectors_are_those_of_the_library(save, load_tiny, rest):
         np.testing.assert_allclose(found, references.unit(inner), atol=2e-6)
 
 
-def test_token_modules_keep_token_vectors_apart_in_the_store(save, load_tiny, tiny_bert):
-    with_dense = load_tiny(save(lambda: dense(32, 12, **TOKENS)), scoring="maxsim")
-    assert with_dense.model.has_token_modules
-    without = replace(with_dense, model=replace(with_dense.model, modules=torch.nn.Sequential()))
-    assert with_dense.fingerprint != without.fingerprint
+@pytest.mark.parametrize(
+    ("fields", "are_apart"),
+    [({"scoring": "maxsim"}, True), ({"pooling": "max"}, True), ({}, False)],
+    ids=str,
+)
+def test_vectors_that_token_modules_changed_are_stored_anew(save, load_tiny, fields, are_apart):
+    encoder = load_tiny(save(lambda: dense(32, 12, **TOKENS), modules.Pooling(12)), **fields)
+    without = replace(encoder, model=replace(encoder.model, modules=torch.nn.Sequential()))
+    assert (encoder.fingerprint != without.fingerprint) == are_apart
 
 
 MULTI_VECTOR = {"model_type": "MultiVectorEncoder"}

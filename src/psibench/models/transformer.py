@@ -60,13 +60,14 @@ class TransformerEncoder:
         }  # fmt: skip
         # Its checkpoint's pooling leaves the prompt out; another one takes it in.
         pools_prompt = self.entry.architecture == "nv-embed" and not self.model.masks_prompt
-        by_token = self.entry.scoring == "maxsim"
+        # Was once left out of vectors of tokens, and of those that an entry's pooling made.
+        is_new = self.entry.scoring == "maxsim" or self.entry.pooling != "checkpoint"
         later = {"late_chunking", "calibrate", "positions"}
         return hash_params(
             self.entry.model_dump(mode="json", include=fields | later)
             | ({"pools_prompt": True} if pools_prompt else {})
             | ({"dimensions": self.model.dimensions} if self.model.dimensions else {})
-            | ({"token_modules": True} if by_token and self.model.has_token_modules else {})
+            | ({"token_modules": True} if is_new and self.model.has_token_modules else {})
             | {
                 "attention": "auto",  # was once a choice: vectors keep their address
                 "identity": self.identity,
