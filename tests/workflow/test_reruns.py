@@ -77,6 +77,21 @@ def test_a_changed_file_with_an_older_date_reruns_what_reads_it(
     assert planned[rule] == n_jobs
 
 
+def test_another_local_tokenizer_reruns_what_counts_tokens(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    write_squad(tmp_path / "squad.json")
+    save_checkpoint(tmp_path / "checkpoint")
+    named = {"length_tokenizer": "checkpoint/tokenizer.json", "models": ["bm25"], "registry": {}}
+    project.write_config(tiny_config() | named)
+    corpus = "results/tiny/data/eng-Latn/general/corpus.parquet"
+    project.run(corpus)
+    assert project.planned(corpus) == {}
+    path = tmp_path / "checkpoint" / "tokenizer.json"
+    path.write_text(path.read_text() + " ")
+    os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    assert project.planned(corpus)["build"] == 1
+
+
 def test_a_file_above_the_checksum_limit_counts_by_content(project: Project) -> None:
     touch(project.folder / "squad.json")
     assert project.planned("--max-checksum-file-size", "1kB") == {}
