@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from psibench import stopping
-from psibench.stopping import MARGIN_S, Stop, Stopped, job_end_time, watched_stop
+from psibench.stopping import MARGIN_S, Stop, Stopped, job_end_time, signals_stop_job, watched_stop
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +33,41 @@ def test_a_signal_ends_the_job_at_the_next_check_only(number):
         told_to_end(number, told)
     assert told == [number]  # the job went on to its next check
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_ends_a_job_that_does_not_watch_for_it(number):
+    before = signal.getsignal(number)
+    with pytest.raises(Stopped, match="received"), signals_stop_job():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+def test_ctrl_c_ends_a_job_that_watches_at_its_next_check():
+    told = []
+    with pytest.raises(Stopped, match="SIGTERM received"), signals_stop_job():
+        told_to_end(signal.SIGINT, told)
+    assert told == [signal.SIGINT]
+
+
+def test_ctrl_c_stays_ignored_in_a_job_in_the_background():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with signals_stop_job():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_process_forked_from_a_job_ends_by_the_signal():
+    with signals_stop_job():
+        child = os.fork()
+        if child == 0:
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            finally:
+                os._exit(1)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM
 
 
 def test_another_thread_watches_the_time_only(monkeypatch):

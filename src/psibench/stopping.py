@@ -68,6 +68,37 @@ class Stop:
 
 
 @contextmanager
+def signals_stop_job() -> Iterator[None]:
+    """End a job on SIGTERM, SIGUSR1 and Ctrl-C within the block, where nothing watches for them.
+
+    ``Stopped`` is raised where the main thread is; within `watched_stop`, at its next check.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process = os.getpid()
+
+    def stop(number: int, *_: object) -> None:
+        if os.getpid() != process:  # forked from the job: it ends as it would without this
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        raise Stopped(f"{signal.Signals(number).name} received")
+
+    handlers = {number: signal.signal(number, stop) for number in SIGNALS}
+    # The terminal sends Ctrl-C to all processes: as SIGTERM it ends a job between two batches. What
+    # a script runs in the background ignores it.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        handlers[signal.SIGINT] = signal.signal(
+            signal.SIGINT, lambda *_: signal.raise_signal(signal.SIGTERM)
+        )
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+@contextmanager
 def watched_stop() -> Iterator[Stop]:
     """Watch for SIGTERM, SIGUSR1 and the time limit within the block.
 

@@ -157,8 +157,8 @@ def test_a_config_that_asks_no_language_model_says_so(folder, capsys):
 @pytest.mark.parametrize(
     ("preset", "fewest", "most"),
     [
-        # A tenth of 208,530 candidates of 13,902 documents, and a half of them.
-        ("fineweb_posq", "20,853 queries", "104,265 queries of 13,902 documents"),
+        # A tenth of 278,040 candidates of 13,902 documents, and a half of them.
+        ("fineweb_posq", "27,804 queries", "139,020 queries of 13,902 documents"),
         ("posir", "27,993 queries", "139,965 queries"),
     ],
 )

@@ -13,7 +13,7 @@ try:
         outside_content,
         refuse_future_date,
     )
-    from psibench.cluster.head import set_environment, start_head
+    from psibench.cluster.head import set_environment, start_head, stop_on_signals
     from psibench.cluster.tables_here import claim_tables
     from psibench.config.base import Section
     from psibench.config.paths import CLEANING
@@ -297,5 +297,7 @@ def check_start():
             benchmarks=plan.named,
             configs=workflow.configfiles,
         )
+        # Later than Snakemake's own handler, which its scheduler has set by now.
+        stop_on_signals()
     except InputError as error:
         raise WorkflowError(str(error))

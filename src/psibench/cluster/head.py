@@ -1,15 +1,20 @@
 """What a head process does before it starts jobs, and what these find in their environment."""
 
+import logging
 import os
 import re
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from psibench.cluster.head_lock import (
     HEAD_VARIABLE,
     JOBS,
     JOBS_VARIABLE,
     acquire,
+    end_jobs,
     lock_paths,
     refuse_running_jobs,
 )
@@ -21,6 +26,9 @@ SOURCE = Path(__file__).resolve().parents[2]
 RUN_NAME = re.compile(r"(?:[A-Za-z0-9_-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """snakemake-executor-plugin-slurm 2.8 names the jobs of a run by a uuid, behind a prefix if one is
 set (its ``run_uuid``)."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_stopped_by: list[signal.Signals] = []
 
 
 def set_environment(store: str | Path) -> None:
@@ -63,6 +71,43 @@ def start_head(store: str | Path, workdir: str | Path, *, executor: str) -> None
         refuse_queued_jobs(workdir)
     refuse_running_jobs(Path(workdir) / store)
     os.environ[HEAD_VARIABLE] = str(lock_paths(store, workdir)[1])
+
+
+def stop_on_signals() -> None:
+    """Let SIGTERM and Ctrl-C end this head's run in order, from the main thread.
+
+    A signal that is ignored stays so: a script starts what it runs in the background like that.
+    """
+    for number in STOP_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+def stop_signal() -> signal.Signals | None:
+    """Return the signal that told this head to end its run, if one did."""
+    return next(iter(_stopped_by), None)
+
+
+def _stop(number: int, *_: object) -> NoReturn:
+    """End the run on SIGTERM as on Ctrl-C, and tell its jobs to end; a handler.
+
+    Snakemake's own handler of SIGTERM waits for all running jobs, and takes a lock that its
+    scheduler may hold in the same thread: then it waits for ever. KeyboardInterrupt, which the
+    scheduler catches, makes it cancel jobs on a cluster; `end_jobs` reaches those on this machine.
+    """
+    _stopped_by.append(signal.Signals(number))
+    for one in STOP_SIGNALS:
+        signal.signal(one, signal.SIG_DFL)
+    told = (
+        f"psibench: {_stopped_by[0].name} received. The jobs end once what is under way is stored; "
+        "then the same command goes on from there. A second signal ends this process at once.\n"
+    )
+    with suppress(OSError):  # no print: the signal may have come within one
+        os.write(2, told.encode())
+    # What Snakemake says of jobs that were told to end reads as if they had failed.
+    logging.disable(logging.CRITICAL)
+    end_jobs()
+    raise KeyboardInterrupt
 
 
 def refuse_queued_jobs(folder: str | Path) -> None:

@@ -71,6 +71,15 @@ def lock_paths(store: str | Path, workdir: str | Path) -> tuple[Path, Path]:
     return (folder / store).resolve() / STORE_LOCK, folder / FOLDER_LOCK
 
 
+def end_jobs() -> None:
+    """Let the jobs that this head runs itself end, as if it were gone: they store what they have.
+
+    The lock of the store stays, so that no other head begins before they have ended.
+    """
+    for path in [path for path in _held if path.name == FOLDER_LOCK.name]:
+        os.close(_held.pop(path))
+
+
 @contextmanager
 def job_lock(name: str) -> Iterator[None]:
     """Hold a lock of this job's own within the block; outside of a workflow nothing.
@@ -107,7 +116,7 @@ def _await_end(path: str) -> None:
     except OSError as error:
         logger.info("%s: whether the head is alive is not known (%s)", path, error.strerror)
         return
-    logger.warning("the snakemake that runs this job is gone: the job ends")
+    logger.warning("the snakemake that runs this job is gone, or was told to end: the job ends")
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -14,7 +14,7 @@ from psibench.config.secrets import without_keys
 from psibench.errors import InputError, missing_extra
 from psibench.importing import importing
 from psibench.models.checkpoints import run_offline
-from psibench.stopping import STOPPED_STATUS, Stopped
+from psibench.stopping import STOPPED_STATUS, Stopped, signals_stop_job
 from psibench.tables.atomic import is_full
 from psibench.tables.stage import DECLARED, Job, StageVersion, call
 
@@ -52,7 +52,7 @@ def job(log: str | Path | None = None, *, threads: int | None = None) -> Iterato
     logger = logging.getLogger("psibench")
     _tell_place(logger)
     try:
-        with job_lock(str(log)):
+        with signals_stop_job(), job_lock(str(log)):
             end_with_head()
             yield
     except InputError as error:

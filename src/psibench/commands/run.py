@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import runpy
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -19,6 +20,7 @@ from logging.handlers import BufferingHandler
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from psibench.cluster.head import stop_signal
 from psibench.cluster.tables_here import FORCE_VARIABLE, REFUSED
 from psibench.commands.base import config_file, configs_or_here
 from psibench.config.paths import PROFILES, SNAKEFILE
@@ -26,6 +28,7 @@ from psibench.errors import InputError
 from psibench.importing import importing
 from psibench.reading import shown, whole_number
 
+INTERRUPTED = 128 + signal.SIGINT
 CONFIG_SUFFIXES = (".yaml", ".yml")
 RESULTS = Path("results")
 WRITTEN = {
@@ -33,8 +36,14 @@ WRITTEN = {
     "probes": ("probe_table.csv", "probe_comparison.csv", "probes.html"),
 }
 """Files of a target to look at first, those that exist."""
+GO_ON = (
+    "psibench run: stopped. Finished tables are in results/; texts that were encoded, pairs that "
+    "were scored and requests that were answered are in store/. The same command goes on there."
+)
 LOGGED = re.compile(r"(?m)^\d{4}-\d\d-\d\d [\d:,]+ (?=[A-Z]+ )")
 """Where a record of a job's log begins (`psibench.cluster.job`)."""
+KILLED = re.compile(r"died with <Signals\.(\w+)")
+"""How Snakemake names the signal that ended a job's process."""
 GIVEN_OTHERWISE = {
     "--configfile": "name the config before `--`",
     "--configfiles": "name the config before `--`",
@@ -98,7 +107,7 @@ def run(args: argparse.Namespace) -> None:
         option of Snakemake would run something else, or all jobs that failed were given bad input:
         with what they said.
     SystemExit
-        With Snakemake's exit code, if it is not 0.
+        With Snakemake's exit code, if it is not 0; with 128 and its number if a signal ended it.
     """
     configs, targets, options = split_words(args.words)
     configs = configs_or_here(configs)
@@ -141,8 +150,13 @@ def run(args: argparse.Namespace) -> None:
         ],
         failed,
     )
+    if status == INTERRUPTED or stop_signal() is not None:
+        print(GO_ON, file=sys.stderr)
+        raise SystemExit(128 + (stop_signal() or signal.SIGINT))
     if status:
         refuse_failure(failed.buffer, targets, began)
+        for sentence in killed_jobs(failed.buffer, began):
+            print(f"psibench run: {sentence}", file=sys.stderr)
         raise SystemExit(status)
     if not args.dry_run and not options:  # with options it may have done anything
         show_results(targets)
@@ -163,10 +177,7 @@ def refuse_failure(
         for target in targets:
             if f"No rule to produce {target} " in message:
                 raise InputError(f"{target}: neither a config nor a target. {TARGETS}")
-    of_jobs = [one for one in records if one.getMessage().startswith("Error in rule")]
-    # A job's own log comes first; an executor, as SLURM's, adds one of its own.
-    logs = [next(iter(getattr(one, "log", None) or ["no log"])) for one in of_jobs]
-    said = {log: input_error(Path(log), began) for log in logs}
+    said = {log: input_error(Path(log), began) for log in failed_jobs(records)}
     if said and None not in said.values():
         raise InputError("\n".join(f"{text} (log: {log})" for log, text in said.items()))
 
@@ -241,15 +252,53 @@ def profile_folder(name: str) -> str:
 
 
 def input_error(log: Path, began: float) -> str | None:
-    """Return what a job's log says of bad input, if that ended it; None if something else did.
+    """Return what a job's log says of bad input, if that ended it; None if something else did."""
+    level, message = last_record(log, began)
+    return message if level == "ERROR" and "\nTraceback" not in message else None
+
+
+def last_record(log: Path, began: float) -> tuple[str, str]:
+    """Return the level and the message that a job's log ends with, empty if it has none.
 
     A log from before ``began`` is an earlier run's: SLURM may refuse a job, which writes none.
     """
     if not log.is_file() or log.stat().st_mtime < began:
-        return None
+        return "", ""
     *_, last = LOGGED.split(log.read_text(encoding="utf-8", errors="replace"))
     level, _, message = last.partition(" ")
-    return message.strip() if level == "ERROR" and "\nTraceback" not in message else None
+    return level, message.strip()
+
+
+def killed_jobs(records: Sequence[logging.LogRecord], began: float) -> list[str]:
+    """Return a sentence for each failed job that was killed or told to end.
+
+    A job that fails says why in its log, and so does one that is told to end; a killed one says
+    nothing. ``began`` is when the run started, seconds since the epoch.
+    """
+    signals = [found for one in records for found in KILLED.findall(one.getMessage())]
+    by = f" by {', '.join(dict.fromkeys(signals))}" if signals else ""
+    found = []
+    for log, rule in failed_jobs(records).items():
+        level, message = last_record(Path(log), began)
+        if message.startswith("stopped: "):
+            found.append(f"rule {rule} was {message} (log: {log})")
+        elif level and level != "ERROR":
+            found.append(
+                f"rule {rule} was killed{by} (log: {log}). The kernel, or SLURM, kills a job that "
+                "needs more memory than there is. What it stored is kept: the same command goes on "
+                "there."
+            )
+    return found
+
+
+def failed_jobs(records: Sequence[logging.LogRecord]) -> dict[str, str]:
+    """Return the rules of the jobs that failed, by the job's log."""
+    of_jobs = [one for one in records if one.getMessage().startswith("Error in rule")]
+    # A job's own log comes first; an executor, as SLURM's, adds one of its own.
+    return {
+        next(iter(getattr(one, "log", None) or ["no log"])): getattr(one, "rule_name", "?")
+        for one in of_jobs
+    }
 
 
 def run_snakemake(arguments: Sequence[str], failed: logging.Handler) -> int:
@@ -266,6 +315,8 @@ def run_snakemake(arguments: Sequence[str], failed: logging.Handler) -> int:
             runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     finally:
         sys.argv = argv
         logging.getLogger("snakemake").removeHandler(failed)
