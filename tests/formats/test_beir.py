@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from psibench.formats.beir import QUERY_SCHEMA, read_qrels, read_queries
+from psibench.formats.checks import warn_of_missing_documents
 
 ROWS = [
     ("q1", "d1", [0, 10], 100, 30, None, None, None, None, None),
@@ -85,3 +86,17 @@ def test_qrels_formats_give_the_same(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")
     QRELS_FRAME.write_parquet(tmp_path / "q.parquet")
     assert read_qrels(tmp_path / name).rows() == QRELS == read_qrels(tmp_path / "q.parquet").rows()
+
+
+def test_missing_relevant_documents_of_kept_queries_are_warned_of(caplog):
+    rows = [("q1", "d1", 1), ("q1", "lost", 1), ("q2", "lost", 1), ("q3", "d1", 1), ("q3", "x", 0)]
+    qrels = pl.DataFrame(rows, schema=["query-id", "corpus-id", "score"], orient="row")
+    warn_of_missing_documents(qrels, pl.Series(["d1"]), source="mine")
+    # q2 is dropped with a row of its own; of q3 only a document that is not relevant is missing
+    (record,) = caplog.records
+    expected = "mine: 1 relevant documents of 1 queries are not in the corpus"
+    assert record.getMessage().startswith(expected)
+    assert "query 'q1', document 'lost'" in record.getMessage()
+    caplog.clear()
+    warn_of_missing_documents(qrels, pl.Series(["d1", "lost"]), source="mine")
+    assert caplog.records == []

@@ -267,6 +267,26 @@ def refuse_repeated_pairs(qrels: pl.DataFrame, *, source: str) -> None:
         )
 
 
+def warn_of_missing_documents(qrels: pl.DataFrame, documents: pl.Series, *, source: str) -> None:
+    """Warn of relevant documents that a corpus lacks, of queries that have another one in it.
+
+    They are left out of the qrels. nDCG's ideal ranking is then shorter than BEIR's, where such
+    documents count as never found, and the score is higher.
+    """
+    relevant = qrels.filter(pl.col("score") > 0)
+    is_there = pl.col("corpus-id").is_in(documents.implode())
+    found = relevant.filter(is_there).select("query-id").unique()
+    missing = relevant.filter(~is_there).join(found, on="query-id", how="semi")
+    for query_id, document in missing.select("query-id", "corpus-id").head(1).iter_rows():
+        logger.warning(
+            "%s: %d relevant documents of %d queries are not in the corpus and are left out; the "
+            "first: query %r, document %r. These queries keep their other relevant documents, and "
+            "their nDCG is higher than if a missing document counted as not found",
+            *(source, missing.height, missing.get_column("query-id").n_unique()),
+            *(query_id, document),
+        )
+
+
 IdenticalIds = Literal["auto", "remove", "keep"]
 """What becomes of a document in a ranking that has the query's own id. auto: removed, unless the
 qrels call such a document relevant: then ids of queries and documents are unrelated numbers."""

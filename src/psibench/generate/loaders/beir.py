@@ -22,7 +22,12 @@ from psibench.config.paths import workflow_path
 from psibench.config.sources import BeirSource, FilesSource, HubSource, RecordSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_qrels
-from psibench.formats.checks import IdenticalIds, identical_positives, without_repeated_rows
+from psibench.formats.checks import (
+    IdenticalIds,
+    identical_positives,
+    warn_of_missing_documents,
+    without_repeated_rows,
+)
 from psibench.formats.posir import REPOSITORY
 from psibench.generate.base import BucketSchemes, Build, complete_build
 from psibench.generate.loaders import Loader
@@ -137,6 +142,9 @@ class Beir(Loader):
         corpus, known = _corpus(self, {one for ids in positives.values() for one in ids})
         queries = _queries(self.source, positives, bad)
         usable = judged.join(corpus.select("_id"), left_on="corpus-id", right_on="_id", how="semi")
+        if not self.relevant_only:  # else documents are left out on purpose
+            where = f"{self.source.path}, qrels"
+            warn_of_missing_documents(judged, corpus["_id"], source=where)
         kept = usable.filter(pl.col("score") > 0).get_column("query-id").unique()
         lost = queries.filter(~pl.col("_id").is_in(kept.implode()))
         queries = queries.filter(pl.col("_id").is_in(kept.implode()))

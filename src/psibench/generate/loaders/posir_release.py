@@ -20,6 +20,7 @@ from psibench.config.base import Language
 from psibench.config.paths import workflow_path
 from psibench.config.sources import PosirReleaseSource
 from psibench.errors import InputError
+from psibench.formats.checks import warn_of_missing_documents
 from psibench.formats.posir import (
     FURTHER,
     REPOSITORY,
@@ -148,11 +149,12 @@ class PosirRelease(Loader):
             how="inner",
             maintain_order="left",
         )
+        where = f"{source.path}, {language}/{domain}"
+        warn_of_missing_documents(tables.qrels, corpus["_id"], source=where)
         named = _with_further(tables.queries)
         asked = named.join(
             _positives(usable, named), on="_id", how="left", maintain_order="left"
         ).with_columns(reason=_reason(tables.qrels))
-        where = f"{source.path}, {language}/{domain}"
         _refuse_contradictions(asked, where)
         kept = asked.filter(pl.col("reason").is_null())
         _log_overruns(kept, where)
