@@ -21,6 +21,7 @@ CLAIMS = {
     9: "Cost",
     10: "Other doubts: bucket intervals, drop, the equations' solution",
 }
+COVERED_LEAST = 0.93
 SIZES, SIZES_OTHER, COVERS, POWERS = 2000, 1000, 1000, 500
 
 
@@ -130,6 +131,30 @@ def _further_coverage_cells() -> Iterator[Cell]:
         yield from cells(f"nine, PSI .1, {documents} documents",
                          World(layout="nine", psi=0.1, n_queries=9 * documents),
                          bias=False)  # fmt: skip
+
+
+def _ceiling_cells() -> Iterator[Cell]:
+    """Yield best buckets near 1, hits and graded scores, 3, 6 and 20 buckets."""
+    for layout, documents in (("fineweb", 200), ("free-6", 200), ("free-20", 300)):
+        for best, psi in product((0.95, 0.98, 0.99, 0.995, 1.0), (0.0, 0.03, 0.05, 0.1)):
+            correlation = 0.2 if best < 1 else 0.0
+            for hits in (True, False):
+                world = World(layout, 6 * documents, best, psi, correlation=correlation, hits=hits)
+                name = f"{layout}, best {best:g}, PSI {psi:g}, {'hits' if hits else 'graded'}"
+                yield Cell(2, name, "coverage", world, COVERS,
+                           (("bias", False), ("bounds", (COVERED_LEAST, None))))  # fmt: skip
+    for best, psi in ((0.995, 0.03), (0.99, 0.1)):
+        world = World("fineweb", 3600, best, psi, hits=True)
+        yield Cell(2, f"fineweb, 600 documents, best {best:g}, PSI {psi:g}, hits", "coverage",
+                   world, COVERS, (("bias", False), ("bounds", (COVERED_LEAST, None))))  # fmt: skip
+
+
+def _oracle_cells() -> Iterator[Cell]:
+    """Yield intervals beside those of the oracle: wide, but right by construction."""
+    for layout in ("fineweb", "free-6", "free-20", "squad"):
+        for mean, psi in product((0.5, 0.8, 0.99), (0.0, 0.1, 0.3)):
+            name = f"{layout}, mean {mean:g}, PSI {psi:g}, beside the oracle"
+            yield Cell(2, name, "beside_oracle", World(layout, 1200, mean, psi), POWERS)
 
 
 def _cluster_cells() -> Iterator[Cell]:
@@ -389,6 +414,8 @@ CELLS = [
     *_null_cells(),
     *_coverage_cells(),
     *_further_coverage_cells(),
+    *_ceiling_cells(),
+    *_oracle_cells(),
     *_cluster_cells(),
     *_uneven_cells(),
     *_power_cells(),

@@ -65,6 +65,8 @@ class World:
         are hard and a few easy, in place of `correlation`.
     last : int
         Queries of the last bucket, if not as many as fall into it.
+    hits : bool
+        Scores are 0 or 1, in place of those of nDCG@10.
     """
 
     layout: str = "squad"
@@ -81,6 +83,7 @@ class World:
     cluster_slopes: float = 0.0
     heavy_tailed: bool = field(default=False, repr=False)  # not in the seed of the true means
     last: int = field(default=0, repr=False)
+    hits: bool = field(default=False, repr=False)
 
     @property
     def n_buckets(self) -> int:
@@ -234,6 +237,11 @@ def draw_scores(means: FloatArray, rng: np.random.Generator) -> FloatArray:
     return LEVELS[np.minimum(chosen, len(LEVELS) - 1)]
 
 
+def draw_hits(means: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Scores of 0 or 1 with these expected values."""
+    return (rng.random(len(means)) < means).astype(np.float64)
+
+
 @dataclass(frozen=True)
 class Sample:
     """One simulated benchmark with its scores."""
@@ -271,7 +279,8 @@ class Sample:
 def draw(world: World, rng: np.random.Generator) -> Sample:
     """One benchmark of this world."""
     queries = draw_queries(world, rng)
-    scores = draw_scores(expected_scores(world, queries, rng), rng)
+    means = expected_scores(world, queries, rng)
+    scores = draw_hits(means, rng) if world.hits else draw_scores(means, rng)
     clusters = queries.documents % world.clusters if world.clusters else None
     return Sample(queries, scores, world.n_buckets, clusters)
 

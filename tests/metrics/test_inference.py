@@ -3,6 +3,7 @@
 A query is written (document, bucket, score). The slow references are loops over queries.
 """
 
+from fractions import Fraction
 from itertools import combinations, permutations
 
 import numpy as np
@@ -22,7 +23,9 @@ from psibench.metrics.inference import (
     equal_means,
     information,
     intra_document_correlation,
+    least_of,
     length_imbalance,
+    level_of_each,
     raw_profile,
     same_document_profile,
     within_documents,
@@ -136,7 +139,7 @@ def test_p_values_are_those_of_a_slow_reference(seed, n_buckets, mean):
     assert test.n_documents == n
     assert (test.p_shape, test.p_trend) == pytest.approx((p_shape, p_trend), rel=1e-6, abs=1e-12)
     if test.buckets:
-        p_bucket = min(1.0, len(test.buckets) * min(each[k] for k in test.buckets))
+        p_bucket = 1 - (1 - min(each[k] for k in test.buckets)) ** len(test.buckets)
         assert test.p_bucket == pytest.approx(p_bucket, rel=1e-6, abs=1e-12)
         assert test.p == pytest.approx(combined_p(p_shape, p_bucket), rel=1e-6, abs=1e-12)
 
@@ -146,7 +149,7 @@ def test_deviations_that_are_just_significant_leave_next_to_nothing(n_units):
     for size in (0.05, 0.05 / 6, 0.05 / 20):
         b = stats.beta.isf(size, 0.5, (n_units - 1) / 2)
         for excess in np.geomspace(1e-16, 1e-9, 50):  # to the last digit
-            test = HotellingTest(n_units * b * (1 + excess), 1, n_units)
+            test = HotellingTest(n_units * b * (1 + excess), 1, n_units, n_units)
             assert 0 <= test.least_share(size, alpha=0.05) < 1e-3
 
 
@@ -156,7 +159,7 @@ def test_small_deviations_have_the_whole_error_on_one_side_and_large_ones_half_o
 
     def least(t: float) -> float:
         odds = t**2 / (n - rank)
-        test = HotellingTest(n * odds / (1 + odds), rank, n)
+        test = HotellingTest(n * odds / (1 + odds), rank, n, n)
         return test.least_share(0.05, alpha=0.05) * t
 
     rest = n - rank
@@ -170,21 +173,36 @@ def test_small_deviations_have_the_whole_error_on_one_side_and_large_ones_half_o
         assert t - one - 0.2 < least(t) < t - one + 0.01
 
 
-@pytest.mark.parametrize(
-    ("p_values", "expected"),
-    [
-        ((0.03, 0.03), 0.03),
-        ((0.2, None), 0.2),
-        ((None, None), None),
-        ((0.5, 0.25), 0.5 - np.arctan(0.5) / np.pi),
-        ((1e-12, 0.5), 2e-12),
-        ((1e-320, 1e-320), 1e-300),
-        ((1.0, 1.0), 1.0),
-    ],
+P_VALUES = st.one_of(
+    st.floats(0, 1, allow_subnormal=False), st.sampled_from([0.0, 1e-300, 1e-12, 1 - 1e-16, 1.0])
 )
-def test_p_values_are_combined_by_cauchys_distribution(p_values, expected):
-    found = combined_p(*p_values)
-    assert found == (None if expected is None else pytest.approx(expected, rel=1e-6, abs=0))
+
+
+@settings(max_examples=300)
+@given(P_VALUES, P_VALUES, P_VALUES)
+def test_a_combined_p_follows_each_p_and_is_at_most_twice_the_least(one, other, lower):
+    found, least = combined_p(one, other), min(one, other)
+    assert least <= found * (1 + 1e-12) and found <= min(2 * least, 1.0) * (1 + 1e-12)
+    assert found == combined_p(other, one)
+    assert combined_p(min(one, lower), other) <= found * (1 + 1e-12)
+    assert combined_p(one, None) == one
+
+
+@settings(max_examples=200)
+@given(st.lists(P_VALUES, min_size=1, max_size=20))
+def test_the_least_p_of_several_is_1_only_if_all_are(p_values):
+    found, n = least_of(p_values), len(p_values)
+    assert found == pytest.approx(float(1 - (1 - Fraction(min(p_values))) ** n), rel=1e-9, abs=0)
+    assert min(p_values) <= found * (1 + 1e-12) and found <= n * min(p_values) * (1 + 1e-12)
+    # The level of each test is where the adjusted p is the level of all.
+    assert least_of([level_of_each(0.05, n)] * n) == pytest.approx(0.05)
+
+
+def test_a_strong_slope_is_not_hidden_by_buckets_that_show_nothing():
+    assert combined_p(0.001, 1.0) == pytest.approx(0.002, rel=0.01)
+    assert combined_p(1e-6, 1.0) == pytest.approx(2e-6)
+    assert combined_p(1e-320, 1e-320) < 1e-300
+    assert combined_p(None, None) is None and least_of([]) is None
 
 
 # --- Information ----------------------------------------------------------------------------------

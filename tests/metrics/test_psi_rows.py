@@ -7,8 +7,22 @@ import pytest
 from scipy import stats
 
 from psibench.errors import InputError
-from psibench.metrics.inference import BucketTest, HotellingTest, Profile, draw_errors
-from psibench.metrics.psi import RowData, estimate_row, invert_psi, lower_end, mean_interval
+from psibench.metrics.inference import (
+    BucketTest,
+    HotellingTest,
+    Profile,
+    document_table,
+    draw_errors,
+    raw_profile,
+)
+from psibench.metrics.psi import (
+    RowData,
+    _has_rare_misses,
+    estimate_row,
+    invert_psi,
+    lower_end,
+    mean_interval,
+)
 
 ESTIMATES = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
 SAME = ("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected", "best_same", "drop")
@@ -231,10 +245,10 @@ def low_of(means, test, bounds=None):
 def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     # The fit is the bucket's own mean and that of the eight others.
     means = [0.6] * 4 + [0.3] + [0.5] * 4
-    tests = {k: HotellingTest(20.0 if k == 4 else 0.0, 1, 100) for k in range(9)}
+    tests = {k: HotellingTest(20.0 if k == 4 else 0.0, 1, 100, 100) for k in range(9)}
     test = BucketTest(100, np.zeros(9), p=0.001, p_bucket=0.001, buckets=tests)
     # T^2 / 99 is .2 / (1 - .2); its critical values for one of nine buckets, and for one alone.
-    of_nine, alone = (stats.f.isf(size, 1, 99) / 99 for size in (0.05 / 9, 0.05))
+    of_nine, alone = (stats.f.isf(size, 1, 99) / 99 for size in (1 - 0.95 ** (1 / 9), 0.05))
     share = ((0.25 - of_nine + alone) ** 0.5 - alone**0.5) / 0.25**0.5
     low, high = (np.mean(means) + share * (end - np.mean(means)) for end in (0.3, 0.55))
     assert low_of(means, test) == pytest.approx(1 - low / high)
@@ -243,7 +257,7 @@ def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
     assert low_of(means, test, bounds) == low_of(means, test)
 
 
-BOTH = HotellingTest(900.0, 2, 1000)
+BOTH = HotellingTest(900.0, 2, 1000, 1000)
 SLOPE_AND_BEND = BucketTest(1000, np.zeros(3), p=0.001, slope_bend_test=BOTH)
 
 
@@ -272,7 +286,7 @@ def test_the_lower_end_is_no_larger_than_the_psi_of_the_means():
     # The means are -0.1 and more of what their errors share: a constant's fit is -0.1.
     means, shared = np.array([0.6, 0.5, 0.4]), np.array([0.7, 0.6, 0.5])
     covariance = 0.01 * np.outer(shared, shared) + 1e-6 * np.eye(3)
-    test = BucketTest(12, np.zeros(3), p=0.01, slope_bend_test=HotellingTest(9.0, 2, 12))
+    test = BucketTest(12, np.zeros(3), p=0.01, slope_bend_test=HotellingTest(9.0, 2, 12, 12))
     low = lower_end(Profile(means, np.zeros((12, 3)), covariance, 12), test, alpha=0.05)
     assert low == pytest.approx(1 - 0.4 / 0.6)
 
@@ -280,11 +294,21 @@ def test_the_lower_end_is_no_larger_than_the_psi_of_the_means():
 def test_exactly_three_misses_are_not_rare_however_they_round():
     # 1 - 27 / 30 is a little less than .1, and 1 - 57 / 60 a little more than .05.
     for n in (30, 40, 50, 60, 100, 150):
-        scores = np.ones((n, 2))
-        scores[:3] = 0
-        row = estimate(scores.ravel(), np.repeat(np.arange(n), 2), np.tile([0, 1], n))
-        bound = stats.beta.ppf(0.05, n - 3, 4)
-        assert 1 - bound / (1 - 3 / n) > row.psi_high + 0.01
+        for n_misses, is_rare in ((2, True), (3, False)):
+            scores = np.ones((n, 2))
+            scores[:n_misses] = 0
+            every = np.arange(2 * n)
+            table = document_table(scores.ravel(), every // 2, every, every % 2, n_buckets=2)
+            assert _has_rare_misses(table, raw_profile(table)).tolist() == [is_rare] * 2
+
+
+def test_the_upper_end_allows_for_misses_that_are_few_but_not_rare():
+    # 200 documents; nothing is missed in the first two thirds, 30 of 200 in the last.
+    scores = np.ones((200, 3))
+    scores[:30, 2] = 0
+    row = estimate(scores.ravel(), np.repeat(np.arange(200), 3), np.tile(np.arange(3), 200))
+    assert row.psi == pytest.approx(0.15) and row.psi_low > 0
+    assert row.psi_high == pytest.approx(stats.beta.ppf(0.975, 31, 170), abs=2e-3)
 
 
 def test_fewer_than_thirty_documents_have_no_interval():

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,9 @@ look certain (`studies/inference`)."""
 
 LENGTH_STRATA = 5
 """Quantiles of length within which documents are compared with each other."""
+
+CHI_SQUARE_UNITS = 10**9
+"""So many units make of the test of `HotellingTest` the chi-square test of a known covariance."""
 
 DRAWS = 1024
 """Points of the normal distribution that stand for a row's sampling errors."""
@@ -263,11 +267,27 @@ def document_table(
 
 @dataclass(frozen=True)
 class HotellingTest:
-    """The statistic ``Q = b' pinv(V) b`` of units' rows (see `within_documents`)."""
+    """The statistic ``Q = b' pinv(V) b`` of units' rows (see `within_documents`).
+
+    Attributes
+    ----------
+    q : float
+        The statistic.
+    rank : int
+        Rank of V.
+    n_units : int
+        Units whose row is not 0: G in the formulas.
+    n_able : int
+        Units whose row could have been other than 0. Those whose scores are all alike are among
+        them. They say nothing against the null hypothesis, but how large the deviations are rests
+        on them too: where nearly all queries hit, few units have a row, and these alone would make
+        the deviations look known almost without error.
+    """
 
     q: float
     rank: int
     n_units: int
+    n_able: int
 
     @property
     def p(self) -> float:
@@ -301,7 +321,7 @@ class HotellingTest:
 
         if not self.rank or self._found <= (critical := self._critical(size, self.rank)):
             return 0.0
-        rest, of_one = self.n_units - self.rank, self._critical(alpha, 1)
+        rest, of_one = self.n_able - self.rank, self._critical(alpha, 1)
         left = np.sqrt(self._found - critical + of_one) - np.sqrt(of_one)
         found, most = self._found * rest / self.rank, of_one * rest
 
@@ -317,14 +337,17 @@ class HotellingTest:
 
     @property
     def _found(self) -> float:
-        share = min(max(self.q / self.n_units, 1e-12), 1 - 1e-15)
-        return share / (1 - share)
+        return self._odds(self.q)
 
     def _critical(self, alpha: float, rank: int) -> float:
-        """Return the critical ``B / (1 - B)`` of so many directions."""
+        """Return the critical ``B / (1 - B)`` of so many directions: that of the Q of ``p``."""
         from scipy.special import betainccinv
 
         share = float(betainccinv(rank / 2, (self.n_units - rank) / 2, alpha))
+        return self._odds(share * self.n_units)
+
+    def _odds(self, q: float) -> float:
+        share = min(max(q / self.n_able, 1e-12), 1 - 1e-15)
         return share / (1 - share)
 
 
@@ -344,11 +367,11 @@ class BucketTest:
     p_shape : float or None
         Against a slope or a bend (2 degrees of freedom).
     p_bucket : float or None
-        Against one bucket unlike the rest, the least of all buckets times their number.
+        Against one bucket unlike the rest: the least of all buckets, adjusted (`least_of`).
     p_trend : float or None
         Against a slope; two-sided.
     slope_bend_test, buckets : HotellingTest and one per bucket that is tested, by its index
-        What `p_shape` and `p_bucket` are of; none where `between_documents` has documents as units.
+        What `p_shape` and `p_bucket` are of.
     """
 
     n_documents: int
@@ -367,25 +390,33 @@ def slope_and_bend(n_buckets: int) -> FloatArray:
     return np.column_stack([x, x**2 - (x**2).mean()])
 
 
-def bonferroni(p_values: Sequence[float]) -> float | None:
-    """Return the least of several p-values times their number; None of none."""
-    return min(1.0, len(p_values) * min(p_values)) if p_values else None
+def least_of(p_values: Sequence[float]) -> float | None:
+    """p-value of the least of several p-values, ``1 - (1 - min p)^n``; None of none.
+
+    Of two-sided tests of normal deviates, however these depend on each other (Sidak, Journal of
+    the American Statistical Association 62, 1967). It is 1 only if all p-values are.
+    """
+    if not p_values:
+        return None
+    return float(-np.expm1(len(p_values) * np.log1p(-min(*p_values, 1 - 1e-16))))
+
+
+def level_of_each(alpha: float, n: int) -> float:
+    """Level of each of n tests at which `least_of` their p-values rejects at alpha."""
+    return float(-np.expm1(np.log1p(-alpha) / max(n, 1)))
 
 
 def combined_p(*p_values: float | None) -> float | None:
     """Combine p-values of one hypothesis that may depend on each other; None is left out.
 
-    The Cauchy combination (Liu and Xie, Journal of the American Statistical Association 115,
-    2020): ``1 / 2 - atan(mean tan(pi (1 / 2 - p))) / pi``. It is at most a level only if one of
-    them is.
+    Their harmonic mean (Wilson, PNAS 116, 2019, without his correction: that of two is small):
+    never below the least of them, never above it times their number, and lower where any of them
+    is lower. 0 if one is 0.
     """
-    given = np.array([p for p in p_values if p is not None])
-    if len(given) < 2:
-        return float(given[0]) if len(given) else None
-    if given.min() < 1e-8:  # tan(pi (1 / 2 - p)) is 1 / (pi p) to as many digits
-        return float(min(1.0, len(given) / (1 / np.maximum(given, 1e-300)).sum()))
-    mean = np.tan(np.pi * (0.5 - np.minimum(given, 1 - 1e-12))).mean()
-    return float(0.5 - np.arctan(mean) / np.pi)
+    given = [p for p in p_values if p is not None]
+    if len(given) < 2 or min(given) == 0:
+        return min(given, default=None)
+    return 1 / fmean(1 / p for p in given)
 
 
 def within_documents(table: DocumentTable, *, of_differences: bool = False) -> BucketTest:
@@ -409,8 +440,9 @@ def within_documents(table: DocumentTable, *, of_differences: bool = False) -> B
         buckets.
     """
     means = table.document_totals / table.document_sizes
-    expected = table.counts * means[:, None]
-    return _test_rows(table.sums - expected, table, of_differences=of_differences)
+    rows = table.sums - table.counts * means[:, None]
+    is_able = (table.counts > 0) & (table.counts < table.document_sizes[:, None])
+    return _test_rows(rows, is_able, table, of_differences=of_differences)
 
 
 def equal_means(table: DocumentTable) -> BucketTest:
@@ -427,13 +459,17 @@ def equal_means(table: DocumentTable) -> BucketTest:
         counts, sums = counts * known, sums * known
     rest = sums - counts * (sums.sum() / counts.sum())
     share = counts.sum(axis=0) / counts.sum()
-    return _test_rows(rest - rest.sum(axis=1, keepdims=True) * share, table)
+    rows = rest - rest.sum(axis=1, keepdims=True) * share
+    return _test_rows(rows, np.ones(rows.shape, dtype=np.bool_), table)
 
 
 def _test_rows(
-    rows: FloatArray, table: DocumentTable, *, of_differences: bool = False
+    rows: FloatArray, is_able: BoolArray, table: DocumentTable, *, of_differences: bool = False
 ) -> BucketTest:
-    """Test whether rows (n_documents, n_buckets) have mean 0: slope and bend, and each bucket."""
+    """Test whether rows (n_documents, n_buckets) have mean 0: slope and bend, and each bucket.
+
+    ``is_able`` marks the entries that the document's queries allow to be other than 0.
+    """
     least = 1e-12 * np.abs(table.sums).max(initial=0.0)
     rows = _zero_rounding_errors(rows, least)
     n_documents = int(rows.any(axis=1).sum())
@@ -444,7 +480,8 @@ def _test_rows(
         mean = table.mean / table.score_limit
         may_test = table.bucket_sizes * min(mean, 1 - mean) >= FEWEST_OF_A_KIND
     rows = _zero_rounding_errors(table.by_unit(rows), least)
-    return _test_units(rows, n_documents, table.fewest_units, may_test=may_test)
+    is_able = table.by_unit(is_able.astype(np.float64)) > 0
+    return _test_units(rows, is_able, n_documents, table.fewest_units, may_test=may_test)
 
 
 def _zero_rounding_errors(rows: FloatArray, least: float) -> FloatArray:
@@ -452,18 +489,19 @@ def _zero_rounding_errors(rows: FloatArray, least: float) -> FloatArray:
 
 
 def _test_units(
-    rows: FloatArray, n_documents: int, fewest: int, *, may_test: BoolArray
+    rows: FloatArray, is_able: BoolArray, n_documents: int, fewest: int, *, may_test: BoolArray
 ) -> BucketTest:
     """Test rows of independent units, (n_units, n_buckets); those all 0 do not count.
 
     A bucket that ``may_test`` names is tested by itself if it has `FEWEST_BUCKET_DOCUMENTS`.
     """
+    n_able, able_of = int(is_able.any(axis=1).sum()), is_able.sum(axis=0).tolist()
     rows = rows[rows.any(axis=1)]
     statistic: FloatArray = rows.sum(axis=0)
     if len(rows) < fewest:
         return BucketTest(n_documents, statistic)
     directions = slope_and_bend(rows.shape[1])
-    both = _hotelling_test(rows @ directions)
+    both = _hotelling_test(rows @ directions, n_able)
     buckets = {}
     if rows.shape[1] > 2:
         squares = rows**2
@@ -472,27 +510,39 @@ def _test_units(
         is_tested = may_test & (spread**2 >= FEWEST_BUCKET_DOCUMENTS * np.maximum(fourth, 1e-300))
         held = np.count_nonzero(rows, axis=0)
         for k in np.flatnonzero(is_tested).tolist():
-            buckets[k] = HotellingTest(float(statistic[k] ** 2 / spread[k]), 1, int(held[k]))
-    p_bucket = bonferroni([one.p for one in buckets.values()])
+            q = float(statistic[k] ** 2 / spread[k])
+            buckets[k] = HotellingTest(q, 1, int(held[k]), able_of[k])
+    trend = _hotelling_test(rows @ directions[:, :1], n_able)
+    return _all_tests(n_documents, statistic, both, trend, buckets)
+
+
+def _all_tests(
+    n_documents: int,
+    statistic: FloatArray,
+    both: HotellingTest,
+    trend: HotellingTest | None,
+    buckets: Mapping[int, HotellingTest],
+) -> BucketTest:
+    p_shape, p_bucket = both.p, least_of([one.p for one in buckets.values()])
     return BucketTest(
         n_documents,
         statistic,
-        p=combined_p(both.p, p_bucket),
-        p_shape=both.p,
+        p=combined_p(p_shape, p_bucket),
+        p_shape=p_shape,
         p_bucket=p_bucket,
-        p_trend=_hotelling_test(rows @ directions[:, :1]).p,
+        p_trend=None if trend is None else trend.p,
         slope_bend_test=both,
         buckets=buckets,
     )
 
 
-def _hotelling_test(rows: FloatArray) -> HotellingTest:
-    """Test of "rows (n, m) have mean 0"; their rank may be below m."""
+def _hotelling_test(rows: FloatArray, n_able: int) -> HotellingTest:
+    """Test of "rows (n, m) have mean 0", n of ``n_able`` units; their rank may be below m."""
     total = rows.sum(axis=0)
     values, vectors = np.linalg.eigh(rows.T @ rows)
     kept = values > 1e-10 * values.max()
     q = float((((vectors.T @ total)[kept]) ** 2 / values[kept]).sum())
-    return HotellingTest(q, int(kept.sum()), len(rows))
+    return HotellingTest(q, int(kept.sum()), len(rows), n_able)
 
 
 @dataclass(frozen=True)
@@ -732,13 +782,12 @@ def between_documents(
         fewer than `FEWEST_CLUSTERS` clusters, or a length is not known (NaN). A bucket is tested by
         itself where as many documents hold a query in it.
     """
-    from scipy.stats import chi2
-
     used, column, _ = renumbered(buckets)
     n_buckets = len(used)
     total, covariance = np.zeros(n_buckets), np.zeros((n_buckets, n_buckets))
     n_documents, holding = 0, np.zeros(n_buckets)
     parts = np.zeros((0 if units is None else int(units.max(initial=-1)) + 1, n_buckets))
+    is_able = np.zeros(parts.shape, dtype=np.bool_)
     if np.isnan(lengths).any():
         return BucketTest(0, total)
     for rows in _exchangeable(documents, lengths, positions):  # (n_documents, n_queries) each
@@ -750,6 +799,7 @@ def between_documents(
         total += of_documents.sum(axis=0)
         if units is not None:
             np.add.at(parts, units[rows[:, 0]], of_documents)
+            is_able[units[rows[:, 0]]] = True
         together = np.einsum("dik,djl->ijkl", labels, labels, optimize=True)
         covariance += np.einsum("ij,ijkl->kl", z.T @ z, together) / (len(rows) - 1)
         n_documents += len(rows)
@@ -758,24 +808,31 @@ def between_documents(
     may_test = holding >= FEWEST_DOCUMENTS
     if units is not None:
         parts = _zero_rounding_errors(parts, 1e-12 * float(np.abs(scores).sum()))
-        return _test_units(parts, n_documents, FEWEST_CLUSTERS, may_test=may_test)
+        return _test_units(parts, is_able, n_documents, FEWEST_CLUSTERS, may_test=may_test)
+    directions = slope_and_bend(n_buckets)
+    both = _exchange_test(directions, total, covariance)
+    if both is None:  # all score alike
+        return BucketTest(0, total)
+    each = np.eye(n_buckets)
+    tested = np.flatnonzero(may_test & (n_buckets > 2)).tolist()
+    found = {k: _exchange_test(each[:, [k]], total, covariance) for k in tested}
+    trend = _exchange_test(directions[:, :1], total, covariance)
+    return _all_tests(
+        n_documents, total, both, trend, {k: one for k, one in found.items() if one is not None}
+    )
 
-    def p_value(directions: FloatArray) -> float | None:
-        values, vectors = np.linalg.eigh(directions.T @ covariance @ directions)
-        kept = values > 1e-10 * max(values.max(), 1e-300)
-        if not kept.any():
-            return None
-        along = vectors.T @ (directions.T @ total)
-        return float(chi2.sf((along[kept] ** 2 / values[kept]).sum(), kept.sum()))
 
-    both, each = slope_and_bend(n_buckets), np.eye(n_buckets)
-    tested = np.flatnonzero(may_test & (n_buckets > 2))
-    p_bucket = bonferroni([p for k in tested if (p := p_value(each[:, [k]])) is not None])
-    p_shape, p_trend = p_value(both), p_value(both[:, :1])
-    if p_shape is None:  # all score alike
-        n_documents = 0
-    p = combined_p(p_shape, p_bucket)
-    return BucketTest(n_documents, total, p, p_shape, p_bucket, p_trend)
+def _exchange_test(
+    directions: FloatArray, total: FloatArray, covariance: FloatArray
+) -> HotellingTest | None:
+    """Test of sums along directions with a known covariance; None where that is 0."""
+    values, vectors = np.linalg.eigh(directions.T @ covariance @ directions)
+    kept = values > 1e-10 * max(values.max(), 1e-300)
+    if not kept.any():
+        return None
+    along = vectors.T @ (directions.T @ total)
+    q = float((along[kept] ** 2 / values[kept]).sum())
+    return HotellingTest(q, int(kept.sum()), CHI_SQUARE_UNITS, CHI_SQUARE_UNITS)
 
 
 def _exchangeable(
@@ -864,5 +921,5 @@ def confounding(table: DocumentTable, raw: Profile) -> float | None:
         return None
     rows = table.by_unit(np.where(informs[:, None], rows, 0.0))
     rows = rows[rows.any(axis=1)]
-    test = _hotelling_test(rows)
+    test = _hotelling_test(rows, len(rows))
     return test.p if len(rows) >= max(table.fewest_units, test.rank + 1) else None

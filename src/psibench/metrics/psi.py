@@ -5,12 +5,13 @@ the table says: the published PSI, the same at equal documents, tests and warnin
 
 An interval of a PSI:
 
-- starts at 0 where its test does not reject or could not be made: `equal_means` for the plain PSI,
-  the test of position for that at equal documents. Else it starts at the PSI of the deviations that
+- starts at 0 where its test does not reject or could not be made: the test of position for the PSI
+  at equal documents, and for the plain one where documents are compared with each other; else
+  `equal_means` for the plain one. Where the test rejects, it starts at the PSI of the deviations that
   the test found, less what chance may have added (`lower_end`);
 - ends at the largest of three: the largest PSI under which one as small as the observed is not rare
-  (`invert_psi`), of clusters the fitted slope and bend enlarged (`upper_end`), and the PSI if badly
-  known buckets are as low as they may be (`_least_means`).
+  (`invert_psi`), of clusters the fitted slope and bend enlarged (`upper_end`), and the PSI if the
+  lowest bucket (`_least_mean`) and badly known ones (`_least_means`) are as low as they may be.
 
 `invert_psi` also gives the value corrected for noise: the PSI whose expected plain PSI is the
 observed one.
@@ -48,6 +49,7 @@ from psibench.metrics.inference import (
     information,
     intra_document_correlation,
     length_imbalance,
+    level_of_each,
     raw_profile,
     same_document_profile,
     slope_and_bend,
@@ -133,7 +135,7 @@ def lower_end(
     if test.p is None or test.p > alpha:
         return 0.0
     n_buckets = len(profile.means)
-    each, alpha_of_each = np.eye(n_buckets), alpha / max(len(test.buckets), 1)
+    each, alpha_of_each = np.eye(n_buckets), level_of_each(alpha, len(test.buckets))
     tried = [(slope_and_bend(n_buckets), test.slope_bend_test, alpha, True)]
     tried += [(each[:, [k]], tested, alpha_of_each, False) for k, tested in test.buckets.items()]
     rejected = [
@@ -456,7 +458,10 @@ def estimate_row(
     else:
         positions = row.positions[queries]
         test = between_documents(scores, *placed, lengths, positions, units=of_placed)
-    plain = _psi(table, raw, equal_means(table) if raw else None, level)
+    of_plain = test
+    if raw and (is_within or test.p is None):
+        of_plain = equal_means(table)
+    plain = _psi(table, raw, of_plain, level)
     has_psi = plain["psi"] is not None
     equal = _psi(table, same, test, level, names=SAME)
     ends_held = {0, n_buckets - 1} <= set(table.buckets.tolist())
@@ -589,9 +594,11 @@ def _psi(
         if table.units is not None and test.slope_bend_test is not None:
             # However many the clusters: the covariance of few is not well known.
             high = max(high, upper_end(profile, test.slope_bend_test, alpha=alpha))
-        # Where the lower end is 0, the upper one alone may miss.
-        bounded = few | _has_rare_misses(table, profile)
-        least = _least_means(table, profile, alpha / (1 if low == 0 else 2), bounded)
+        of_high = alpha / (1 if low == 0 else 2)  # where the lower end is 0, this alone may miss
+        least = _least_means(table, profile, of_high, few | _has_rare_misses(table, profile))
+        lowest = int(profile.means.argmin())
+        if np.isnan(least[lowest]):
+            least[lowest] = _least_mean(table, profile, of_high, lowest)
         high = max(high, 1 - float(np.fmin(least, profile.means).min() / profile.means.max()))
         corrected = 0.0 if test.p is not None and test.p > 0.5 else max(corrected, low)
     best, worst = (
@@ -612,6 +619,20 @@ def _least_means(
     best, misses = _misses(table, profile)
     least, _ = binomial_ends(table.holding - misses, misses, alpha)
     return np.where(bounded, least * best, np.nan)
+
+
+def _least_mean(table: DocumentTable, profile: Profile, alpha: float, bucket: int) -> float:
+    """Lower bound at alpha of one bucket's mean; NaN where no error is known.
+
+    Clopper and Pearson's, of ``m (limit - m) / se^2`` queries (Korn and Graubard, Survey
+    Methodology 24, 1998): a normal error is too short on the side of many misses.
+    """
+    share = min(float(profile.means[bucket]) / table.score_limit, 1.0)
+    variance = float(profile.covariance[bucket, bucket]) / table.score_limit**2
+    if not 0 < share < 1 or variance <= 0:
+        return float("nan")
+    n = share * (1 - share) / variance
+    return float(binomial_ends(n * share, n * (1 - share), alpha)[0]) * table.score_limit
 
 
 def _most_means(
