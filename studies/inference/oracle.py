@@ -9,8 +9,8 @@ means, taken as normal with the covariance of the means:
 - upper end: the smallest x that *every* pair rejects, each alone at half of the error
   (intersection-union: Berger, Technometrics 24, 1982).
 
-It shares means and covariance with `psibench.metrics.psi`, and nothing else. It is wide: it makes no
-use of the order of the buckets, and its two errors add up however small an effect is.
+It shares means and covariance with `psibench.metrics.psi`, and nothing else. It is wide: it makes
+no use of the order of the buckets, and its two errors add up however small an effect is.
 """
 
 from __future__ import annotations

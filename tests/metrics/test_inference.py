@@ -182,7 +182,8 @@ P_VALUES = st.one_of(
 @given(P_VALUES, P_VALUES, P_VALUES)
 def test_a_combined_p_follows_each_p_and_is_at_most_twice_the_least(one, other, lower):
     found, least = combined_p(one, other), min(one, other)
-    assert least <= found * (1 + 1e-12) and found <= min(2 * least, 1.0) * (1 + 1e-12)
+    assert least <= found * (1 + 1e-12)
+    assert found <= min(2 * least, 1.0) * (1 + 1e-12)
     assert found == combined_p(other, one)
     assert combined_p(min(one, lower), other) <= found * (1 + 1e-12)
     assert combined_p(one, None) == one
@@ -193,7 +194,8 @@ def test_a_combined_p_follows_each_p_and_is_at_most_twice_the_least(one, other, 
 def test_the_least_p_of_several_is_1_only_if_all_are(p_values):
     found, n = least_of(p_values), len(p_values)
     assert found == pytest.approx(float(1 - (1 - Fraction(min(p_values))) ** n), rel=1e-9, abs=0)
-    assert min(p_values) <= found * (1 + 1e-12) and found <= n * min(p_values) * (1 + 1e-12)
+    assert min(p_values) <= found * (1 + 1e-12)
+    assert found <= n * min(p_values) * (1 + 1e-12)
     # The level of each test is where the adjusted p is the level of all.
     assert least_of([level_of_each(0.05, n)] * n) == pytest.approx(0.05)
 
@@ -202,7 +204,8 @@ def test_a_strong_slope_is_not_hidden_by_buckets_that_show_nothing():
     assert combined_p(0.001, 1.0) == pytest.approx(0.002, rel=0.01)
     assert combined_p(1e-6, 1.0) == pytest.approx(2e-6)
     assert combined_p(1e-320, 1e-320) < 1e-300
-    assert combined_p(None, None) is None and least_of([]) is None
+    assert combined_p(None, None) is None
+    assert least_of([]) is None
 
 
 # --- Information ----------------------------------------------------------------------------------

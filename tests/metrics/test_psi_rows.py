@@ -307,7 +307,8 @@ def test_the_upper_end_allows_for_misses_that_are_few_but_not_rare():
     scores = np.ones((200, 3))
     scores[:30, 2] = 0
     row = estimate(scores.ravel(), np.repeat(np.arange(200), 3), np.tile(np.arange(3), 200))
-    assert row.psi == pytest.approx(0.15) and row.psi_low > 0
+    assert row.psi == pytest.approx(0.15)
+    assert row.psi_low > 0
     assert row.psi_high == pytest.approx(stats.beta.ppf(0.975, 31, 170), abs=2e-3)
 
 
@@ -368,6 +369,18 @@ def test_interval_of_the_mean_is_that_of_a_bucket_of_all_queries():
     # All 60 documents found: those never drawn may be missed, 1 - .025^(1 / 60) of them.
     low, high = mean_interval(np.ones(180), np.repeat(np.arange(60), 3))
     assert (low, high) == (pytest.approx(0.025 ** (1 / 60)), 1.0)
+
+
+def test_interval_of_a_mean_over_ten_clusters_is_about_that_of_their_means():
+    rng = np.random.default_rng(3)
+    level = np.array([0.72, 0.75, 0.78, 0.80, 0.82, 0.83, 0.85, 0.87, 0.90, 0.94])
+    documents = np.repeat(np.arange(240), 5)
+    clusters = documents // 24
+    scores = (rng.random(1200) < level[clusters]).astype(float)
+    means = np.array([scores[clusters == k].mean() for k in range(10)])
+    half = stats.t.isf(0.025, 9) * means.std(ddof=1) / 10**0.5
+    low, high = mean_interval(scores, documents, clusters)
+    assert (low, high) == pytest.approx((means.mean() - half, means.mean() + half), abs=0.015)
 
 
 def test_interval_of_a_bucket_of_few_documents_has_students_quantile():

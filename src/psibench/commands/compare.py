@@ -28,7 +28,7 @@ from psibench.metrics.comparison import step_down_p
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.inference import FEWEST_DOCUMENTS, IntArray
 from psibench.metrics.psi import mean_interval
-from psibench.metrics.query_scores import CLUSTER, unit_numbers
+from psibench.metrics.query_scores import CLUSTER, document_numbers, unit_numbers
 from psibench.report.comparison import (
     MEANS_NOTE,
     PROFILES_NOTE,
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     systems = _same_clusters(systems)
     scores = {one.evaluated.model: one.evaluated.scores for one in systems}
     names, first = list(scores), systems[0].evaluated.scores
-    units = unit_numbers(first)
+    units, documents = unit_numbers(first), document_numbers(first)
     metrics = _metrics(args.metrics, list(scores.values()))
     default = next((one.scheme for one in systems if one.scheme), None)
     labels = next((one.labels for one in systems if one.labels), RowLabels("custom", "und", "und"))
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
             found, buckets = compared.filter(**of), tables.buckets.filter(evidence="all", **of)
             psi = tables.psi.filter(evidence="all", **of)
             ends = {
-                name: mean_interval(frame.get_column(metric).to_numpy(), units)
+                name: mean_interval(frame.get_column(metric).to_numpy(), documents, units)
                 for name, frame in scores.items()
             }
             order = ranked(found.filter(evidence="all"), psi, buckets, ends)

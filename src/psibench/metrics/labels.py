@@ -174,7 +174,11 @@ def cohen_kappa(left: BoolArray, right: BoolArray) -> float:
 
 
 def corrected_mean(
-    machine: FloatArray, human: FloatArray, graded: BoolArray, documents: IntArray
+    machine: FloatArray,
+    human: FloatArray,
+    graded: BoolArray,
+    documents: IntArray,
+    units: IntArray | None = None,
 ) -> tuple[float, float, float] | None:
     """Mean score over the queries with a relevant document, had people graded all.
 
@@ -189,7 +193,7 @@ def corrected_mean(
     among all here, so that it is the regression estimator of double sampling); 1, as in untuned
     inference, where M is the same in all of them and so has no slope. A query adds
     ``lambda (M - Mbar) / N + [graded] (V (Y - value) - lambda (M - Mbar)) / n``, over Vbar_L, to
-    the error; its variance is the sum of squares by document, and a term for errors of labels that
+    the error; its variance is the sum of squares by document (or unit), and a term for errors of labels that
     so few grades did not meet (`DocumentTable.small_bucket_variance`). The interval is the union of
     Student's t, of the documents that were graded, and Wilson's of as many queries as have this
     variance: near 0 and 1 Student's is short towards .5, Wilson's towards the end
@@ -201,7 +205,9 @@ def corrected_mean(
         Scores in [0, 1]; human is NaN where a query was not graded, or is out.
     graded : bool array of shape (n_queries,)
     documents : int array of shape (n_queries,)
-        The document, or other independent unit, of each query.
+        The document of each query.
+    units : int array of shape (n_queries,), or None
+        Its independent unit, if that is not the document (see `units_of`).
 
     Returns
     -------
@@ -224,9 +230,10 @@ def corrected_mean(
     else:
         slope = 1.0
     rest = np.where(graded, gain - value * relevant - slope * centred, 0.0) / n
-    _, document, _ = renumbered(documents)
-    errors = np.bincount(document, slope * centred / len(machine) + rest)
-    n_graded = len(np.unique(documents[graded]))
+    units = documents if units is None else units
+    _, unit, _ = renumbered(units)
+    errors = np.bincount(unit, slope * centred / len(machine) + rest)
+    n_graded = len(np.unique(units[graded]))
     variance = float(errors @ errors) * n_graded / max(n_graded - 2, 1)
     variance += PSEUDO_QUERIES / (n + PSEUDO_QUERIES) * float(machine.var()) / n
     reach = float(student.ppf(0.975, max(n_graded - 1, 1))) * np.sqrt(variance) / share
@@ -234,7 +241,7 @@ def corrected_mean(
     smooth = (n * value + PSEUDO_QUERIES * machine.mean()) / (n + PSEUDO_QUERIES)
     r = reach**2 / max(smooth * (1 - smooth), TINY)
     of_wilson = [float(end[0]) for end in wilson_ends(np.array([value]), np.array([r]), 1.0)]
-    alike = 0.025 ** (1 / len(errors))
+    alike = 0.025 ** (1 / len(np.unique(documents)))  # each may miss, in clusters too
     low = min(value - reach, of_wilson[0], value * alike)
     high = max(value + reach, of_wilson[1], 1 - (1 - value) * alike)
     return value, max(float(low), 0.0), min(float(high), 1.0)
@@ -264,7 +271,7 @@ def corrected_scores(
         ).get_column("grade")
         graded = grade.is_not_null().to_numpy()
         holds = (grade > 0).fill_null(value=False).to_numpy()
-        documents = unit_numbers(scores)
+        documents, units = document_numbers(scores), unit_numbers(scores)
         theirs = scores.select("query_id").join(
             human, on="query_id", how="left", maintain_order="left"
         )
@@ -280,7 +287,8 @@ def corrected_scores(
             people = np.where(graded, theirs[metric].fill_null(np.nan).to_numpy(), np.nan)
             for scheme_name, bucket, index in places:
                 in_place = people if scheme_name == ALL else np.where(holds, people, np.nan)
-                arrays = machine[index], in_place[index], graded[index], documents[index]
+                every = (machine, in_place, graded, documents, units)
+                arrays = [one[index] for one in every]
                 found = corrected_mean(*arrays) if graded.sum() >= FEWEST_GRADED else None
                 value, low, high = found or (None, None, None)
                 rows.append(

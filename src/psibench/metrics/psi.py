@@ -7,8 +7,8 @@ An interval of a PSI:
 
 - starts at 0 where its test does not reject or could not be made: the test of position for the PSI
   at equal documents, and for the plain one where documents are compared with each other; else
-  `equal_means` for the plain one. Where the test rejects, it starts at the PSI of the deviations that
-  the test found, less what chance may have added (`lower_end`);
+  `equal_means` for the plain one. Where the test rejects, it starts at the PSI of the deviations
+  that the test found, less what chance may have added (`lower_end`);
 - ends at the largest of three: the largest PSI under which one as small as the observed is not rare
   (`invert_psi`), of clusters the fitted slope and bend enlarged (`upper_end`), and the PSI if the
   lowest bucket (`_least_mean`) and badly known ones (`_least_means`) are as low as they may be.
@@ -745,13 +745,16 @@ def wilson_ends(means: FloatArray, r: FloatArray, limit: float) -> tuple[FloatAr
     return centre - reach, centre + reach
 
 
-def mean_interval(scores: FloatArray, documents: IntArray) -> tuple[float, float]:
+def mean_interval(
+    scores: FloatArray, documents: IntArray, units: IntArray | None = None
+) -> tuple[float, float]:
     """95 % interval of a mean over queries, made as that of a bucket's mean.
 
-    Arrays (n_queries,). ``documents`` may be other independent units; NaN with fewer than two.
+    Arrays (n_queries,). ``units`` are the independent ones, documents if None (see `units_of`);
+    NaN with fewer than two of them.
     """
     every = np.arange(len(scores))
-    table = document_table(scores, documents, every, np.zeros_like(every), n_buckets=1)
+    table = document_table(scores, documents, every, 0 * every, n_buckets=1, units=units)
     low, high = _score_intervals(table, raw_profile(table), 0.95)
     return float(low[0]), float(high[0])
 
