@@ -83,7 +83,7 @@ def test_a_row_comes_to_this_word(
         ),
         (BETWEEN, "(docs/mitigations.md). Its size cannot be told apart from the documents'"),
         (
-            BETWEEN | {"p_adjusted": 0.9},
+            BETWEEN | {"p_position": 0.9, "p_adjusted": 0.9},
             "difficulty. The documents alone do not show it (p = 0.900).",
         ),
         (
@@ -232,9 +232,15 @@ def normalised(sentence: str) -> str:
     return re.sub(r"\d[\d.,]*( %)?", "…", sentence)
 
 
+BOTH_P = " (p … of this model alone, … adjusted for … models)"
+
+
 def sentences(advice: str) -> list[str]:
-    """The sentences of an advice as docs/psi.md has them."""
-    return re.split("(?<=[.]) (?=[A-Z…])", normalised(advice))
+    """The sentences of an advice as docs/psi.md has them; an aside on both p by itself."""
+    text = normalised(advice)
+    aside = [BOTH_P.strip()] if BOTH_P in text else []
+    text = re.sub(r"(do not show it.*?) [(]p …[)]", r"\1", text.replace(BOTH_P, ""))
+    return re.split("(?<=[.]) (?=[A-Z…])", text) + aside
 
 
 CUT_TOO = "… of the evidence is cut."
