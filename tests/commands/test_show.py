@@ -1,3 +1,5 @@
+import re
+
 import polars as pl
 import pytest
 from psi_rows import frame, psi_row
@@ -36,6 +38,7 @@ def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown, 
         psi_row("m", evidence="visible", p_adjusted=0.2),
         psi_row("few", p_adjusted=None, p_control_adjusted=None, n_informative_documents=12),
         psi_row("plain", psi_same=None, test="between"),
+        psi_row("within", psi_same=None, p_control_adjusted=0.3, psi_same_corrected=0.1),
         psi_row("hidden-scheme", buckets="relative-20"),
         psi_row("hidden-length", length_bucket="Q1"),
         psi_row("hidden-metric", metric="mrr@10"),
@@ -45,18 +48,43 @@ def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown, 
     title, _, header, *table = printed.strip().splitlines()
     assert title == "docs: ndcg@10 by thirds"
     assert header.split() == ["model", "mean", "documents", "p", "control", "given"]
-    assert [line.split() for line in table[:3]] == [
+    assert [line.split() for line in table[:4]] == [
         "m 0.500 0.220 [0.170, 0.270] 0.002 0.020 70 % truncation".split(),
-        "plain 0.500 0.250 [0.200, 0.300]* 0.002 0.020 100 % not shown".split(),
-        "few 0.500 0.220 [0.170, 0.270] – – 100 % not testable".split(),
+        "plain 0.500 0.250 [0.200, 0.300]* 0.002 0.020 100 % sensitive".split(),
+        "within 0.500 0.250* 0.002 0.300 100 % not shown".split(),
+        "few 0.500 0.220 [0.000, 0.270] – – 100 % not testable".split(),
     ]
-    assert "\nm      30.0 % of the evidence is cut: shorter passages" in printed
-    assert "\nfew    12 documents could show an effect, 30 are needed" in printed
+    notes = printed.split("* Of plain means, which mix position with document.")[1]
+    assert notes.startswith(
+        " Without interval: p is of another test, within documents.\nBeyond the"
+    )
+    assert printed.count("questions that are hard for the model are as hard for the control") == 1
+    assert "first bucket scheme" not in printed
+    assert "\nm       30.0 % of the evidence is cut: shorter passages" in printed
+    assert "\nfew     12 documents could show an effect, 30 are needed" in printed
     assert "* Of plain means" in printed
     assert printed.splitlines()[-2].endswith("psi_table.parquet")
     (tmp_path / "psi_table.csv").touch()
     assert "psi_table.csv\n" in shown(rows)
     assert "\x1b" not in printed
+
+
+def test_the_first_scheme_leads_and_a_line_names_those_that_differ(shown):
+    mine = {"p_adjusted": 0.4, "p_control_adjusted": 0.4}
+    rows = [psi_row("m", **mine), psi_row("n")]
+    rows += [psi_row("m", buckets="squad"), psi_row("n", buckets="squad")]
+    rows += [psi_row("m", query_lang="deu-Latn", buckets="relative-20")]  # of another pair
+    printed = shown(rows)
+    assert re.search(r"m +0.500 +0.220 \[0.000, 0.270\] +0.400", printed)
+    assert "is excluded. By squad p = 0.002: depends on position there.\n" in printed
+    assert "Words follow the first bucket scheme of a benchmark" in printed
+    assert "relative" not in printed
+
+
+def test_a_line_of_a_pair_says_where_clusters_are_few(shown):
+    other = {"query_lang": "deu-Latn", "corpus_lang": "deu-Latn", "n_queries": 900}
+    printed = shown([psi_row("m"), psi_row("m", **other, flags="few_clusters")])
+    assert "PSI 0.220 (m); in these clusters alone (fewer than 10)\n" in printed
 
 
 def test_other_languages_and_views_are_a_line_each(shown):

@@ -34,12 +34,12 @@ def test_the_card_has_the_controls_or_says_that_none_was_run(tmp_path, results):
     assert export(results, tmp_path / "without", "--licence", "mit") == 0
     assert "None was run" in (tmp_path / "without" / "README.md").read_text()
     known = {"benchmark": "small", "n_queries": 72, "mean": 0.6, "psi": 0.05, "psi_same": 0.07}
-    row = psi_row("static", **known, psi_same_low=0.0, psi_same_high=0.16, p_adjusted=0.0001)
+    row = psi_row("static", **known, psi_same_low=0.02, psi_same_high=0.16, p_adjusted=0.06)
     path = results / "tables" / "eng-Latn-eng-Latn.psi.parquet"
     write_table(frame(PSI_TABLE, [row | {"kind": "control"}]), path, PSI_TABLE, provenance=SOURCE)
     assert export(results, tmp_path / "with", "--licence", "mit") == 0
     card = (tmp_path / "with" / "README.md").read_text()
-    row = "| eng-Latn | static | 72 | 0.600 | 0.050 | 0.070 [0.000, 0.160] | <0.001 |"
+    row = "| eng-Latn | static | 72 | 0.600 | 0.050 | 0.070 [0.000, 0.160] | 0.060 |"
     assert row in card
 
 

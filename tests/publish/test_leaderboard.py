@@ -92,6 +92,25 @@ def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path, c
     assert capsys.readouterr().err == ""  # no model is there twice
 
 
+def test_interval_p_and_word_of_a_row_say_the_same(tmp_path):
+    between = {"test": "between", "psi_same": None, "p_adjusted": 0.9}
+    given = {"p_control_adjusted": 0.4, "seen": 0.6}
+    table = psi(
+        *(("alone", {"p_adjusted": 0.07}), ("drawn", between), ("given", given)),
+        *(("given", {"evidence": "visible"}), ("few", {"flags": "few_clusters"})),
+    )
+    page = leaderboard(tmp_path, run(tmp_path / "r", table))
+    rows = page.table()
+    assert rows["alone"]["PSI at equal documents"] == "0.220\n[0.000, 0.270]"
+    assert rows["alone"]["Published PSI"] == "0.250"  # its interval is of another test
+    assert rows["drawn"]["Published PSI"] == "0.250\n[0.000, 0.300]"
+    words = {name: row["Word"] for name, row in rows.items()}
+    assert (words["alone"], words["few"]) == ("not shown", "sensitive")
+    assert words["drawn"] == "sensitive against the control"
+    assert words["given"] == "sensitive on the evidence given"
+    assert [row[0] for row in page.tables[0][-1][1:]][-1] == "few dense few clusters"
+
+
 def test_tables_are_apart_where_means_do_not_compare(tmp_path):
     folder = run(
         tmp_path / "r",

@@ -20,7 +20,7 @@ def test_psi_table_has_both_psis_tests_and_what_was_given_of_the_leading_rows(
     ]
     models = [("cut", "all"), ("alpha", "all"), ("alpha", "visible"), ("blind", "all")]
     assert [tuple(row[:2]) for row in rows] == [*models, ("beta", "all"), ("none", "all")]
-    psi, same = "0.250\n[0.200, 0.300]", "0.220\n[0.170, 0.270]"
+    psi, same = "0.250", "0.220\n[0.170, 0.270]"  # p is not of the plain PSI's interval
     cost = "−0.100\n[−0.200, −0.050]"
     tested = ("0.002", "0.020", "90.0 %", cost, "0.220", "1,200", "500", "")
     assert rows[1] == ["alpha", "all", "0.500", psi, same, *tested]
@@ -35,6 +35,18 @@ def test_curves_with_a_word_each_and_what_to_do_come_before_everything(small_pag
     assert first.count("<img ") == 4  # of none there is no mean by bucket
     assert '<img alt="ndcg@10 by third of the passage: alpha sensitive" src=' in first
     assert "All queries sit in one bucket" in first
+    assumed = "questions that are hard for the model are as hard for the control.</span></figcap"
+    assert first.count(assumed) == 1
+    assert "first bucket scheme" not in first
+
+
+def test_the_page_names_the_scheme_that_leads_and_those_that_differ() -> None:
+    rows = [psi_row("alpha", p_adjusted=0.3), psi_row("alpha", buckets="squad")]
+    page = render_report(report_input(rows))
+    verdicts = page.split('id="verdicts"')[1].split('id="psi"')[0]
+    assert "By squad p = 0.002: depends on position there." in verdicts
+    assert "Words follow the first bucket scheme of a benchmark" in verdicts
+    assert "hard for the control" not in verdicts  # nothing is said to be sensitive
 
 
 def test_numbers_are_on_the_right_and_words_on_the_left(verified_page: str) -> None:

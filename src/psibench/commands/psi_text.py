@@ -13,11 +13,20 @@ from rich.text import Text
 from psibench.commands.text_table import Form, frame_lines
 from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.metrics.labels import FEWEST_BUCKET_GRADED, FEWEST_GRADED
-from psibench.report.verdict import WORDS, Row, Verdict, cut_words, verdicts
+from psibench.report.verdict import (
+    ASSUMPTION,
+    SCHEME_RULE,
+    WORDS,
+    Row,
+    Verdict,
+    cut_words,
+    has_flag,
+    shown_psi,
+    verdicts,
+)
 from psibench.report.views import headline_metric, headlines
 from psibench.report.wording import (
     ALPHA,
-    estimate,
     interval,
     number,
     p_text,
@@ -39,19 +48,23 @@ BY_PAIR = ("benchmark", "query_lang", "corpus_lang")
 def print_glance(table: pl.DataFrame, file: Path | None) -> None:
     """Print what a PSI table comes to: by model a row that ends in a word, and what to do.
 
-    This is of the slices that a page leads with. Each other language pair is a line, and each
+    This is of the slices that a page leads with, by each benchmark's first bucket scheme; a model's
+    line names other schemes that differ. Each other language pair is a line, and each
     benchmark that is a view of another one. Colour and width are the terminal's. ``file`` is where
     the whole table is; None where it is not kept.
     """
     console = Console(highlight=False, markup=False, emoji=False)
     console.width = console.width if sys.stdout.isatty() else WIDE
-    rows = _headline(table).filter(metric=headline_metric(table))
+    pooled = table.filter(domain=ALL, length_bucket=ALL, metric=headline_metric(table))
+    is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
+    rows, others = pooled.filter(is_first), pooled.filter(~is_first)
     leading = headlines(rows)
     shorter = []
     for (name, *pair), group in rows.group_by(BY_PAIR, maintain_order=True):
         is_leading = pair == [leading[name][side] for side in BY_PAIR[1:]]
         is_view = any(name.startswith(f"{other}-") for other in leading)
-        found = verdicts(group.to_dicts())
+        of_others = others.filter(**dict(zip(BY_PAIR, (name, *pair), strict=True)))
+        found = verdicts(group.to_dicts(), of_others.to_dicts())
         by_model = {row["model"]: row for row in group.filter(evidence="all").to_dicts()}
         title = _title(table, name, *pair)
         if is_leading and not is_view:
@@ -85,12 +98,6 @@ def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
     yield ""
 
 
-def _headline(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of each benchmark's first bucket scheme over all domains and lengths."""
-    is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
-    return table.filter(is_first, domain=ALL, length_bucket=ALL)
-
-
 def _title(table: pl.DataFrame, name: str, asked: str, searched: str) -> str:
     """Name a benchmark, and where it has several the language pair."""
     several = table.filter(benchmark=name).select(BY_PAIR).n_unique() > 1
@@ -108,15 +115,15 @@ def _word_tables(
         table.add_column(heading, justify="right", no_wrap=not is_narrow)
     table.add_column(no_wrap=not is_narrow)
     lines = Table.grid(padding=(0, 2, 0, 0))
-    is_plain = False
+    plain = set()
     for one in found:
         row, style = by_model[one.model], STYLES.get(one.word, "")
         name = "psi_same" if row["psi_same"] is not None or row["psi"] is None else "psi"
-        is_plain |= name == "psi"
+        plain |= {row["test"]} if name == "psi" else set()
         table.add_row(
             one.model,
             number(row["mean"]),
-            estimate(row[name], row[f"{name}_low"], row[f"{name}_high"]) + "*" * (name == "psi"),
+            shown_psi(row, name) + "*" * (name == "psi"),
             p_value(row["p_adjusted"]),
             p_value(row["p_control_adjusted"]),
             percent(row["seen"], 0),
@@ -124,12 +131,24 @@ def _word_tables(
         )
         lines.add_row(Text(one.model, style), one.advice.translate(ISOLATES))
     yield table
-    yield "* Of plain means, which mix position with document.\n" if is_plain else ""
+    notes = []
+    if plain:
+        note = "* Of plain means, which mix position with document."
+        tests_another = " Without interval: p is of another test, within documents."
+        notes.append(note + tests_another * ("within" in plain))
+    if any(one.word == "sensitive" for one in found):
+        notes.append(ASSUMPTION)
+    if any(one.is_disputed for one in found):
+        notes.append(SCHEME_RULE)
+    yield "\n".join([*notes, ""]) if notes else ""
     yield lines
 
 
 def _in_short(found: Sequence[Verdict], by_model: Mapping[str, Row]) -> str:
-    """Return how many models have which word, the largest PSI of those tested, the largest cut."""
+    """Return how many models have which word, the largest PSI of those tested, the largest cut.
+
+    Where clusters are few, that it holds in these.
+    """
     counts = Counter(one.word for one in found)
     said = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
     tested = [by_model[one.model] for one in found if one.word != "not testable"]
@@ -137,6 +156,8 @@ def _in_short(found: Sequence[Verdict], by_model: Mapping[str, Row]) -> str:
     if sizes:
         size, model = max(sizes)
         said += f"; largest PSI {number(size)} ({model})"
+    if any(has_flag(row, "few_clusters") for row in tested):
+        said += f"; in these clusters alone (fewer than {FEWEST_CLUSTERS})"
     most = min(by_model.values(), key=lambda row: 1.0 if row["seen"] is None else row["seen"])
     return f"{said}; {cut} ({most['model']})" if (cut := cut_words(most)) else said
 

@@ -19,7 +19,8 @@ from psibench.formats.built import TABLES, Dataset
 from psibench.formats.tabular import read_parquet
 from psibench.metrics.buckets import third_of_span
 from psibench.publish.layouts import Written
-from psibench.report.tables import Columns, Table, table_of, with_ends
+from psibench.report.tables import Columns, Table, table_of
+from psibench.report.verdict import shown_psis
 from psibench.report.wording import p_value
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import FLOW
@@ -274,7 +275,8 @@ def _losses(facts: Facts) -> Table | None:
 
 def _controls_table(controls: pl.DataFrame) -> Table:
     shown: Columns = {"language": "corpus_lang", "control": "model", "queries": "n_queries"}
-    shown |= {"mean": "mean", "PSI": "psi", "at equal documents": with_ends("psi_same")}
+    same = shown_psis(controls, "psi_same", separator=" ")
+    shown |= {"mean": "mean", "PSI": "psi", "at equal documents": same}
     return table_of("", controls, shown | {"p": "p_adjusted"}, forms={"p": p_value}, gap=" ")
 
 

@@ -17,17 +17,11 @@ from markupsafe import Markup
 
 from psibench.config.registry import load_registry
 from psibench.errors import InputError
+from psibench.metrics.psi import FLAGS
 from psibench.report.published import DATA_TEXTS, EVERY, published_figures
 from psibench.report.scores import PSI_FORMS, word_chip
-from psibench.report.tables import (
-    Columns,
-    Table,
-    chip,
-    render_page,
-    table_of,
-    with_ends,
-)
-from psibench.report.verdict import WORDS, word_of
+from psibench.report.tables import Columns, Table, chip, render_page, table_of
+from psibench.report.verdict import WORDS, finding_of, has_flag, is_beyond, shown_psis, word_of
 from psibench.report.views import PAIR, PREFERRED_METRIC, headline_metric, simulation_note
 from psibench.report.wording import MISSING, SCHEME_TEXTS
 from psibench.tables import read_provenance, read_table
@@ -50,6 +44,10 @@ FIGURES = {
     "Given": "seen",
 }
 """Heading -> column; one without a value in a table is left out there."""
+
+BY_CONTROL = "rests on p, control: without the control the documents do not show it"
+BY_VISIBLE = "p, control of the evidence that the model was given is at most 0.05"
+"""What a word rests on where the p beside it would not support it."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,7 @@ def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
     """Return the table of rows that share `ASKED`; ``folder`` is where the page will lie."""
     has_words, is_of_one = rows["word"].count() > 0, rows["source"].n_unique() == 1
     columns: Columns = {
-        heading: with_ends(name) if f"{name}_low" in rows.columns else name
+        heading: shown_psis(rows, name) if f"{name}_low" in rows.columns else name
         for heading, name in FIGURES.items()
         if rows[name].count() and not (is_of_one and name == "source")
     }
@@ -199,8 +197,14 @@ def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
         chips = [chip(row["kind"])]
         if row["is_published"]:
             chips.append(chip("published", "", row["source"]))
+        elif has_flag(row, "few_clusters"):
+            chips.append(chip("few clusters", "", FLAGS["few_clusters"]))
         shown = Markup(" ").join([shown, *chips])
         word = word_chip(row["word"]) if row["word"] else MISSING
+        if row["word"] in ("sensitive", "truncation") and finding_of(row) == "none":
+            word += Markup(" ") + chip("against the control", "", BY_CONTROL)
+        elif row["word"] == "sensitive" and not is_beyond(row):
+            word += Markup(" ") + chip("on the evidence given", "", BY_VISIBLE)
         cells.append((shown, *others, *[word] * has_words))
     header = ("Model", *figures.header, *["Word"] * has_words)
     return replace(

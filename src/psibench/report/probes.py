@@ -24,8 +24,9 @@ from psibench.report.plots import (
 from psibench.report.published import probes_beside
 from psibench.report.scores import small_multiples
 from psibench.report.tables import FigureView, Panel, Table, render_page, slug
+from psibench.report.verdict import shown_psi
 from psibench.report.views import headline_metric
-from psibench.report.wording import ENDS, MISSING, estimate, p_value
+from psibench.report.wording import MISSING, estimate, p_value
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import read_all
@@ -170,8 +171,7 @@ def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
     if chosen.is_empty():
         return MISSING, MISSING
     row = chosen.row(0, named=True)
-    same = estimate(*(row[f"psi_same{end}"] for end in ENDS), separator="\n")
-    return same, p_value(row["p_adjusted"])
+    return shown_psi(row, separator="\n"), p_value(row["p_adjusted"])
 
 
 # --- Figures ---

@@ -31,7 +31,14 @@ from psibench.report.tables import (
     table_of,
     with_ends,
 )
-from psibench.report.verdict import WORDS, place, verdicts
+from psibench.report.verdict import (
+    ASSUMPTION,
+    SCHEME_RULE,
+    WORDS,
+    place,
+    shown_psis,
+    verdicts,
+)
 from psibench.report.views import (
     PAIR,
     BenchmarkInfo,
@@ -144,8 +151,8 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
         "Model": "model",
         "Evidence": "evidence",
         "Mean": "mean",
-        "Published PSI": with_ends("psi"),
-        "At equal documents": with_ends("psi_same"),
+        "Published PSI": "shown_psi",
+        "At equal documents": "shown_psi_same",
         "Adjusted p": "p_adjusted",
         "p, control": "p_control_adjusted",
         "Given": "seen",
@@ -166,6 +173,9 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
             .join(models, on="model")
             .sort("index", "evidence")
         )
+        rows = rows.with_columns(
+            shown_psis(rows, name).alias(f"shown_{name}") for name in ("psi", "psi_same")
+        )
         title = SCHEME_TEXTS.get(scheme, scheme)
         tables.append(table_of(title, rows, shown, forms=PSI_FORMS, n_names=1, prose=(12,)))
     return tables
@@ -181,20 +191,29 @@ def answers(
 ) -> tuple[BenchmarkInfo, str, FigureView | None]:
     """Return benchmark, bucket scheme, and its curves with a word and what to do for each model.
 
-    A model whose curve is not drawn has the word and the line alone; None without any row.
-    ``lead`` are the leading PSI rows of one metric; ``curves`` are by bucket scheme.
+    The scheme is the benchmark's first one, which its config names first; a model's line names
+    other schemes whose adjusted p says otherwise. A model whose curve is not drawn has the word and
+    the line alone; None without any row. ``lead`` are the leading PSI rows of one metric;
+    ``curves`` are by bucket scheme.
     """
     scheme = next(iter(schemes_of(lead, info.id)), "")
     undrawn = FigureView(SCHEME_TEXTS.get(scheme, scheme), "No bucket has a mean to draw.", ())
     curve = curves.get(scheme, undrawn)
     panels = {one.name: one for one in curve.panels}
     said = []
-    rows = lead.filter(benchmark=info.id, buckets=scheme).to_dicts()
-    for one in verdicts(rows):
+    is_first, mine = pl.col("buckets") == scheme, lead.filter(benchmark=info.id)
+    found = verdicts(mine.filter(is_first).to_dicts(), mine.filter(~is_first).to_dicts())
+    for one in found:
         name = Markup("{} {}").format(one.model, word_chip(one.word))
         drawn = panels.get(one.model, Panel(""))
         said.append(replace(drawn, name=name, note=one.advice))
-    return info, scheme, replace(curve, panels=tuple(said)) if said else None
+    notes = [curve.caption]
+    if any(one.word == "sensitive" for one in found):
+        notes.append(ASSUMPTION)
+    if any(one.is_disputed for one in found):
+        notes.append(SCHEME_RULE)
+    whole = replace(curve, panels=tuple(said), caption=" ".join(filter(None, notes)))
+    return info, scheme, whole if said else None
 
 
 def word_chip(word: str) -> Markup:

@@ -37,16 +37,19 @@ def number(value: float | None) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """Return a p-value with three decimals, never as zero."""
+    """Return a p-value with three decimals, never as zero, nor as `ALPHA` where it is above it."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return "<0.001" if value < 0.0005 else f"{value:.3f}"
+    if value < 0.0005:
+        return "<0.001"
+    text = f"{value:.3f}"
+    return f">{text}" if float(text) == ALPHA < value else text
 
 
 def p_text(value: float | None) -> str:
     """Return a p-value as an equation: ``p = 0.012`` or ``p < 0.001``."""
     text = p_value(value)
-    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
+    return f"p {text[0]} {text[1:]}" if text[0] in "<>" else f"p = {text}"
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
