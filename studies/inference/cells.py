@@ -159,7 +159,7 @@ def _oracle_cells() -> Iterator[Cell]:
 
 def _cluster_cells() -> Iterator[Cell]:
     """Yield sizes and coverage where slopes differ from one cluster of documents to the next."""
-    for clusters in (12, 40):
+    for clusters in (5, 9, 12, 40):
         for layout in ("squad", "controlled", "nine"):
             world = World(layout, clusters=clusters, cluster_slopes=0.8)
             name = f"{layout}, {clusters} clusters of unlike slopes"
@@ -292,6 +292,12 @@ def _pair_cells() -> Iterator[Cell]:
     for scale in ("none", "logit"):
         yield cell(f"one-third, no effect, {scale}, between documents", "comparison",
                    Pair(scale, "one-third"), within=False)  # fmt: skip
+    for psi in (0.1, 0.3):
+        for n in (1200, 5000):
+            pair = Pair("hit", "one-third", n, (0.8, 0.6), psi=(psi, 0.0))
+            yield cell(f"one-third, n {n}, PSI {psi:g} beside 0, between documents (power)",
+                       "comparison", pair, POWERS, within=False,
+                       bounds=(None, None))  # fmt: skip
     for psi in ((0.0, 0.0), (0.1, 0.1), (0.1, 0.0), (0.0, 0.1), (0.3, 0.1), (0.3, 0.0), (0.3, 0.3)):
         for n in (1200, 5000):
             pair = Pair("none", "squad", n, means=(0.8, 0.5), psi=psi)

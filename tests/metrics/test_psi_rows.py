@@ -108,10 +108,12 @@ def test_misses_that_every_cluster_has_are_not_rare():
 
 def test_few_clusters_leave_documents_as_units_and_are_said():
     rows = controlled(6, [1.0, 0.7, 0.7])
-    plain, few = estimate(*rows), estimate(*rows, clusters=rows[1] % 9)
+    plain, few = estimate(*rows), estimate(*rows, clusters=rows[1] % 4)
     assert few.flags == "few_clusters"
-    assert (few.n_clusters, few.p_position) == (None, plain.p_position)
-    assert estimate(*rows, clusters=rows[1] % 10).n_clusters == 10
+    assert (few.n_clusters, few.p_position) == (4, plain.p_position)
+    enough = estimate(*rows, clusters=rows[1] % 5)
+    assert (enough.n_clusters, enough.flags) == (5, "")
+    assert enough.p_position != plain.p_position
     assert estimate(*rows, clusters=rows[1]).flags == ""  # each document is a cluster
 
 

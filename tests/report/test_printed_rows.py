@@ -53,6 +53,7 @@ def drawn_table(rng: np.random.Generator) -> pl.DataFrame:
                     "psi_low": low(own if test == "between" else p()),
                     "seen": seen,
                     "flags": str(rng.choice(["", "", "few_clusters", "at_floor"])),
+                    "n_clusters": 4,
                 }
                 if model == 0:
                     changes["flags"] = "position_blind"
@@ -110,7 +111,7 @@ def test_no_printed_row_contradicts_itself() -> None:
             assert contradictions(start, word, said, rows) == []
             assert star == "*" * (rows[0]["psi_same"] is None)
             if word != "not testable" and "few_clusters" in rows[0]["flags"]:
-                assert "in these clusters alone" in said.advice
+                assert "in these 4 clusters alone" in said.advice
             if start is not None and p != "–":
                 is_rejected = p.startswith("<") or (not p.startswith(">") and float(p) <= 0.05)
                 assert (start != "0.000") == is_rejected

@@ -94,10 +94,9 @@ def test_a_row_comes_to_this_word(
             BETWEEN | {"p_adjusted": 0.9, **CUT},
             "windows. Beyond the control on the same documents (p = 0.020). The documents alone",
         ),
-        ({"flags": "few_clusters"}, "This holds in these clusters alone (fewer than 10)."),
         (
-            {"flags": "few_clusters", "n_clusters": 9, "p_adjusted": 0.2},
-            "This holds in these 9 clusters alone.",
+            {"flags": "few_clusters", "n_clusters": 4, "p_adjusted": 0.2},
+            "This holds in these 4 clusters alone.",
         ),
         ({"control": None, "p_control_adjusted": None}, "add the position-blind control"),
         ({"p_control_adjusted": 0.06}, "not shown to exceed the control"),
@@ -112,7 +111,7 @@ def test_a_row_comes_to_this_word(
         (TOO_FEW, "20 documents could show an effect, 30 are needed"),
         (
             {"p_adjusted": None, "n_informative_documents": 39, "n_clusters": 11},
-            "Fewer than 10 clusters could show an effect, 10 are needed",
+            "Fewer than 5 clusters could show an effect, 5 are needed",
         ),
         ({"p_adjusted": None, "flags": "x, no_lengths"}, "Needs the documents' lengths"),
         ({"p_adjusted": None, "flags": "at_ceiling"}, "Finds nearly everything"),
@@ -295,9 +294,8 @@ def test_the_page_names_each_advice_and_no_other_and_no_word_says_more_than_figu
     between = [one | {"test": "between"} for one in unlike]
     for p, others in ((0.5, unlike), (0.001, silent), (0.5, between)):
         advice.update(sentences(verdicts([psi_row("a", p_adjusted=p)], others)[0].advice))
-    for n in (None, 9):
-        few = said(psi_row("a", flags="few_clusters", n_clusters=n))
-        advice.update(sentences(few.advice))
+    few = said(psi_row("a", flags="few_clusters", n_clusters=4))
+    advice.update(sentences(few.advice))
     said_of_documents = documented("| what to do | said of |")
     assert advice == said_of_documents
     assert not [words for words in FORBIDDEN if words in " ".join(advice).lower()]

@@ -26,7 +26,7 @@ from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
 from psibench.metrics.chunks import SPAN_KINDS
 from psibench.metrics.comparison import step_down_p
 from psibench.metrics.definitions import parse_metrics
-from psibench.metrics.inference import FEWEST_DOCUMENTS, IntArray
+from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, IntArray
 from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import CLUSTER, document_numbers, unit_numbers
 from psibench.report.comparison import (
@@ -360,6 +360,8 @@ def _text(found: Ranked, compared: pl.DataFrame, n_clusters: int | None) -> Iter
     """
     row = compared.row(0, named=True)
     clusters = "" if n_clusters is None else f" in {n_clusters} clusters"
+    if n_clusters is not None and n_clusters < FEWEST_CLUSTERS:
+        clusters += ": what is found holds in these alone"
     yield (
         f"\n{row['metric']}, {row['buckets']}: {row['n_queries']} queries on "
         f"{row['n_documents']} documents{clusters}"

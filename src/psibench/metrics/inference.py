@@ -39,9 +39,9 @@ FEWEST_DOCUMENTS = 30
 LEAST_INFORMATION = 0.10
 """Least share of the comparison between buckets that lies within documents; see `Information`."""
 
-FEWEST_CLUSTERS = 10
-"""Clusters of documents from which on they are the independent units: with fewer nothing can be
-said of further ones, and documents are."""
+FEWEST_CLUSTERS = 5
+"""Clusters of documents from which on they are the independent units. With fewer nothing can be
+said of further clusters: documents are the units, and what is found holds in these clusters."""
 
 FEWEST_BUCKET_DOCUMENTS = 20.0
 """Informative documents (or clusters), by their effective number, that a bucket needs to be tested

@@ -193,10 +193,10 @@ def corrected_mean(
     among all here, so that it is the regression estimator of double sampling); 1, as in untuned
     inference, where M is the same in all of them and so has no slope. A query adds
     ``lambda (M - Mbar) / N + [graded] (V (Y - value) - lambda (M - Mbar)) / n``, over Vbar_L, to
-    the error; its variance is the sum of squares by document (or unit), and a term for errors of labels that
-    so few grades did not meet (`DocumentTable.small_bucket_variance`). The interval is the union of
-    Student's t, of the documents that were graded, and Wilson's of as many queries as have this
-    variance: near 0 and 1 Student's is short towards .5, Wilson's towards the end
+    the error; its variance is the sum of squares by document (or unit), and a term for errors of
+    labels that so few grades did not meet (`DocumentTable.small_bucket_variance`). The interval is
+    the union of Student's t, of the documents that were graded, and Wilson's of as many queries as
+    have this variance: near 0 and 1 Student's is short towards .5, Wilson's towards the end
     (`studies/inference`). It is widened to Clopper and Pearson's bound for n identical documents.
 
     Parameters

@@ -479,9 +479,11 @@ def estimate_row(
         share_seen = float(seen.mean()) if len(seen) else None
     p_confounded = confounding(table, raw) if raw and is_within and has_psi else None
     no_lengths = bool(np.isnan(lengths).any())
-    few_clusters = False
-    if row.clusters is not None and units is None:
-        few_clusters = len(np.unique(row.clusters)) < len(table.counts)
+    n_clusters = None
+    if row.clusters is not None:
+        held = len(np.unique(row.clusters[queries]))
+        n_clusters = held if held < len(table.counts) else None
+    few_clusters = n_clusters is not None and units is None
     figures = {
         "n_buckets": len(table.buckets),
         "smallest_bucket": int(table.bucket_sizes.min()) if len(table.buckets) else 0,
@@ -504,7 +506,7 @@ def estimate_row(
         "n_documents": len(table.counts),
         "n_effective_documents": effective_documents(table),
         "n_informative_documents": test.n_documents,
-        "n_clusters": None if table.units is None else table.n_units,
+        "n_clusters": n_clusters,
         "intra_document_correlation": intra_document_correlation(scores, *placed),
         "length_imbalance": length_imbalance(lengths, buckets),
         "info_min": info.least,

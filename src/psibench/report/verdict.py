@@ -278,8 +278,6 @@ def _of_few_clusters(row: Row, word: str) -> str:
     """Return a sentence that keeps the claim to the clusters that there are, where they are few."""
     if word == "not testable" or not has_flag(row, "few_clusters"):
         return ""
-    if row["n_clusters"] is None:
-        return f"This holds in these clusters alone (fewer than {FEWEST_CLUSTERS})."
     return f"This holds in these {row['n_clusters']} clusters alone."
 
 

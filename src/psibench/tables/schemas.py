@@ -341,8 +341,8 @@ PSI_TABLE = TableSpec(
         Column(
             "n_clusters",
             INT64,
-            "clusters of documents (articles, sites) that tests and intervals take as independent; "
-            "null: documents are",
+            "clusters of documents (articles, sites): the units of tests and intervals, unless the "
+            "flag few_clusters is there; null: none is known, documents are the units",
             True,
         ),
         Column(
