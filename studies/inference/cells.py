@@ -292,12 +292,6 @@ def _pair_cells() -> Iterator[Cell]:
     for scale in ("none", "logit"):
         yield cell(f"one-third, no effect, {scale}, between documents", "comparison",
                    Pair(scale, "one-third"), within=False)  # fmt: skip
-    for psi in (0.1, 0.3):
-        for n in (1200, 5000):
-            pair = Pair("hit", "one-third", n, (0.8, 0.6), psi=(psi, 0.0))
-            yield cell(f"one-third, n {n}, PSI {psi:g} beside 0, between documents (power)",
-                       "comparison", pair, POWERS, within=False,
-                       bounds=(None, None))  # fmt: skip
     for psi in ((0.0, 0.0), (0.1, 0.1), (0.1, 0.0), (0.0, 0.1), (0.3, 0.1), (0.3, 0.0), (0.3, 0.3)):
         for n in (1200, 5000):
             pair = Pair("none", "squad", n, means=(0.8, 0.5), psi=psi)
@@ -307,6 +301,15 @@ def _pair_cells() -> Iterator[Cell]:
         pair = Pair("hit", "fineweb", means=(0.8, 0.5), psi=psi)
         yield cell(f"fineweb, PSI {psi[0]:g} and {psi[1]:g}, shared difficulty",
                    "difference_of_psi", pair, POWERS)  # fmt: skip
+
+
+def _between_pair_cells() -> Iterator[Cell]:
+    """Yield how often the comparison finds an effect where documents hold one third each."""
+    for psi, n in product((0.1, 0.3), (1200, 5000)):
+        pair = Pair("hit", "one-third", n, (0.8, 0.6), psi=(psi, 0.0))
+        name = f"one-third, n {n}, PSI {psi:g} beside 0, between documents (power)"
+        options = (("within", False), ("bounds", (None, None)))
+        yield Cell(6, name, "comparison", pair, POWERS, options)
 
 
 def _rare_miss_cells() -> Iterator[Cell]:
@@ -427,6 +430,7 @@ CELLS = [
     *_power_cells(),
     *_between_cells(),
     *_pair_cells(),
+    *_between_pair_cells(),
     *_rare_miss_cells(),
     *_several_cells(),
     *_beyond_cells(),
