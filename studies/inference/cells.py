@@ -22,7 +22,7 @@ CLAIMS = {
     10: "Other doubts: bucket intervals, drop, the equations' solution",
 }
 COVERED_LEAST = 0.93
-SIZES, SIZES_OTHER, COVERS, POWERS = 2000, 1000, 1000, 500
+SIZES, SIZES_OTHER, COVERS, POWERS = 2000, 1000, 500, 500
 
 
 @dataclass(frozen=True)

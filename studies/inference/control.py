@@ -14,6 +14,7 @@ import argparse
 import csv
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import f
 from worlds import Queries, World, draw_queries
 
-from psibench.metrics.comparison import compare_profiles, least_loading
+from psibench.metrics.comparison import compare_profiles
 from psibench.metrics.inference import (
     BucketTest,
     DocumentTable,
@@ -41,6 +42,79 @@ MOST_SIZE = 0.07
 LEAST_LOADING = 0.4
 STRETCHES = tuple(np.linspace(1.0, 1 / LEAST_LOADING, 5))
 DOCUMENT_SD, QUESTION_SD = 0.6, 0.8
+
+
+LOADINGS = tuple(k / 20 for k in range(20, 1, -1))
+"""Loadings that `least_loading` tries, from 1 to .1."""
+
+
+def least_loading(
+    first: FloatArray,
+    control: FloatArray,
+    documents: IntArray,
+    query_index: IntArray,
+    bucket_index: IntArray,
+    *,
+    alpha: float = 0.05,
+    units: IntArray | None = None,
+) -> float | None:
+    """Return the least share of the difficulty that the control may feel if p is to stay <= alpha.
+
+    `compare_profiles` takes for granted that the control feels the difficulty of the questions as
+    the first system does. If it feels a share (its loading) of it, the first system's profile may
+    be the control's, stretched by 1 / loading. Both scales are tested within documents with the
+    control's profile stretched so. The result is the last of `LOADINGS`, from 1 down, at which both
+    reject, in the direction that they have at 1. As a rule, "the result is at most L" has the size
+    alpha for loadings from L to 1 (`studies/inference/control.py`).
+
+    Parameters
+    ----------
+    first, control, documents, query_index, bucket_index, units
+        As in `compare_profiles`.
+    alpha : float
+        Level of each test.
+
+    Returns
+    -------
+    float or None
+        None if a difference is not shown at a loading of 1 or not to be tested.
+    """
+    if not len(query_index):
+        return None
+    a, b = first[query_index].mean(), control[query_index].mean()
+    if not 0 < min(a, b) <= max(a, b) < 1:
+        return None
+    n_buckets = int(bucket_index.max(initial=-1)) + 1
+    one, other = (
+        document_table(
+            scores, documents, query_index, bucket_index, n_buckets=n_buckets, units=units
+        )
+        for scores in (first, control)
+    )
+
+    def tests(loading: float) -> list[BucketTest]:
+        sums = (
+            one.sums / of_one - other.sums / (loading * of_other)
+            for of_one, of_other in ((a, b), (1 - a, 1 - b))  # hits, and misses with signs reversed
+        )
+        return [within_documents(replace(one, sums=s), of_differences=True) for s in sums]
+
+    at_one = tests(1.0)
+    if float(at_one[0].statistic @ at_one[1].statistic) <= 0:
+        return None
+
+    def is_shown(loading: float) -> bool:
+        return all(
+            test.p is not None
+            and test.p <= alpha
+            and float(test.statistic @ unstretched.statistic) > 0
+            for test, unstretched in zip(tests(loading), at_one, strict=True)
+        )
+
+    if not is_shown(LOADINGS[0]):
+        return None
+    n_shown = bisect_left(LOADINGS, True, lo=1, key=lambda loading: not is_shown(loading))
+    return LOADINGS[n_shown - 1]
 
 
 @dataclass(frozen=True)

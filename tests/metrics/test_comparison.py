@@ -11,7 +11,6 @@ from scipy import stats
 from psibench.metrics.comparison import (
     compare_profiles,
     groups_not_told_apart,
-    least_loading,
     mean_difference,
     psi_difference,
     step_down_p,
@@ -55,23 +54,6 @@ def test_profiles_are_compared_by_documents_by_hand():
     # F = Q 39 / (40 - Q) = 13 with 1 and 39 degrees of freedom.
     p = 2 * stats.t.sf(13**0.5, 39)
     assert (found.p_hit, found.p_miss, found.p) == pytest.approx((p, p, p))
-
-
-def test_the_least_loading_is_where_the_stretched_control_falls_as_much():
-    # Losses of .1 and .25 of the best: a control that felt .1 / .25 = .4 of the difficulty would
-    # explain all (hits; of means of .8 and .4 misses need a far smaller loading).
-    documents, buckets = layout(6000)
-    rng = np.random.default_rng(5)
-    first = hits(rng, 0.8 * (1 - 0.25 * buckets / 2))
-    control = hits(rng, 0.4 * (1 - 0.1 * buckets / 2))
-    placed = (documents, np.arange(len(first)), buckets)
-    assert 0.4 < least_loading(first, control, *placed) < 0.75
-    assert least_loading(first, hits(rng, np.full(len(first), 0.7)), *placed) < 0.4  # a flat one
-    assert least_loading(first, first, *placed) is None
-    # Both fall by .25: no difference, although a stretched control would fall by more.
-    alike = hits(np.random.default_rng(1), 0.8 * (1 - 0.25 * buckets / 2))
-    assert least_loading(first, alike, *placed) is None
-    assert least_loading(first, np.ones(len(first)), *placed) is None
 
 
 @pytest.mark.parametrize("scale", ["hit", "miss"])

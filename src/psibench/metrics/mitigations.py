@@ -49,7 +49,7 @@ class Costly:
     depth: int = 0
 
 
-@stage("mitigations", version=2)
+@stage("mitigations", version=3)
 def run_mitigations(
     *,
     psi_table: str | Path,

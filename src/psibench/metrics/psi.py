@@ -104,9 +104,6 @@ def psi_of_columns(means: FloatArray) -> FloatArray:
 
 # --- Interval and corrected value --------------------------------------------------------------
 
-SPREAD_FLOOR = 0.25
-"""Least variance between true means, as a share of the sampling variance, in candidate means."""
-
 NULL_QUANTILE = 0.16
 """An observed PSI below this quantile of the no-effect PSI is replaced by it (power constraint)."""
 
@@ -274,17 +271,19 @@ def invert_psi(
 
 
 def _shrunken_deviations(means: FloatArray, errors: FloatArray) -> tuple[float, FloatArray] | None:
-    """Centre of the means and shrunken deviations from it; None if there is no sampling error."""
+    """Centre of the means and shrunken deviations from it; None if there is no sampling error.
+
+    The deviations are known up to a factor: candidate means have them in proportion.
+    """
     se = errors.std(axis=1)
     if se.max() <= ROUNDING:
         return None
     se = np.maximum(se, 1e-3 * se.max())
-    spread = max(_between_variance(means, se), SPREAD_FLOOR * float(np.median(se**2)))
-    weights = 1 / (spread + se**2)
+    weights = 1 / (_between_variance(means, se) + se**2)
     centre = float(weights @ means / weights.sum())
-    deviations = (means - centre) * np.sqrt(spread * weights)
-    if np.ptp(deviations) <= ROUNDING:
-        deviations = np.linspace(-1.0, 1.0, len(means)) * se.max()
+    deviations = (means - centre) * np.sqrt(weights)
+    if np.ptp(means) <= ROUNDING:
+        deviations = np.linspace(-1.0, 1.0, len(means))
     return centre, deviations
 
 
