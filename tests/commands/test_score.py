@@ -109,7 +109,7 @@ def test_the_report_is_a_page_of_the_tables(files, capsys):
     assert f"Page written to {page}" in capsys.readouterr().out
     # No simulation is claimed where nobody says who wrote the queries, and no language.
     assert "Simulated queries" not in text
-    assert "Shown: languages" not in text
+    assert "Language: " not in text
 
 
 def test_all_schemes_by_default_and_domains_on_request(files):
@@ -424,7 +424,7 @@ def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, capsys):
     late = buckets.filter(metric="span-recall@1", length_bucket="all", bucket="end")
     assert late["mean"].to_list() == [0.0]
     printed = capsys.readouterr().out
-    assert "Of the evidence, in the first chunks:\n" in printed
+    assert "Evidence found in the first k chunks:\n" in printed
     assert "span-recall@1     run        1.000" in printed
 
 

@@ -133,15 +133,17 @@ def _designs(measured: "Measured") -> Iterator[str]:
             if (counts := measured.counts(planned.id, language)) is None:
                 continue
             n_held = 1 if isinstance(planned.section, Posir) else 3  # it draws a document's third
-            for n in dict.fromkeys(map(round, counts.left)):
+            ends = dict(zip(map(round, counts.left), ("fewest", "most"), strict=True))
+            for n, end in ends.items():
+                of = f", {end} queries" if len(ends) == 2 else ""
                 table = evenly_spread(
                     n,
                     round(counts.texts.n_documents),
                     n_candidates=round(counts.candidates),
                     n_held=n_held,
                 )
-                said = smallest_psi_text(table, spread=", spread evenly but for what filters take")
-                yield f"{planned.id}, {language}: {said}"
+                said = smallest_psi_text(table, spread=" (taken to be spread evenly)")
+                yield f"{planned.id}, {language}{of}: {said}"
 
 
 add_arguments = add_config
