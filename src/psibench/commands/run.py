@@ -203,7 +203,18 @@ def _provide_home() -> None:
         is_writable = False
     if not is_writable:
         os.environ["XDG_CACHE_HOME"] = str(here / "cache")
+        _link_downloads(cache, here / "cache")
         print(f"psibench run: {cache} cannot be written; caches are in {here}", file=sys.stderr)
+
+
+def _link_downloads(old: Path, new: Path) -> None:
+    """Keep what was downloaded from the hub into a cache that can only be read, as in images."""
+    hub = Path("huggingface", "hub")
+    for found in (old / hub).glob("*--*"):
+        link = new / hub / found.name
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(found)
 
 
 def cores(text: str) -> str:

@@ -20,7 +20,7 @@ from psibench.errors import InputError
 from psibench.sources.convert import CONVERTERS, PagedText
 
 MOST_MEMORY_BYTES = 2 << 30
-"""Of address space, where a system bounds it (macOS does not); of a DOCX of `MOST_XML_BYTES` half is
+"""Of address space, where a system bounds it: macOS does not. Of a DOCX of `MOST_XML_BYTES` half is
 used."""
 MOST_SECONDS = 300.0
 """For one file; PDFium reads a thousand pages in ten."""
