@@ -43,7 +43,7 @@ def test_every_command_says_what_it_is_for(name, capsys):
         (["run", "--smal"], "unrecognized arguments: --smal"),
         (["prompts", "render", "x", "--row", "y", "--conf", "z"], "unrecognized arguments: --conf"),
         (["publish", "leaderboard", "--out", "x", "--exam"], "unrecognized arguments: --exam"),
-        (["plan", "my.yaml"], "usage: psibench plan [-h] [--config FILE"),  # what it takes
+        (["plan", "--nope"], "usage: psibench plan [-h] [--config FILE"),  # what it takes
     ],
 )
 def test_what_is_no_command_or_the_beginning_of_an_option_is_refused(given, said, capsys):

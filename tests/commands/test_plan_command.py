@@ -177,3 +177,15 @@ def test_a_tiny_subset_is_reranked_for_its_own_queries():
     # 1,000 queries of each third, and the 100 documents of each that are reranked.
     assert {row.items[1] for row in rows} == {3 * 1_000 * 100}
     assert max(row.job_minutes for row in rows) < settings.longest_minutes
+
+
+@pytest.mark.parametrize("command", ["plan", "estimate"])
+def test_configs_need_no_option_in_front(command, folder, capsys):
+    (folder / "a.yaml").write_text(yaml.safe_dump(CONFIG))
+    (folder / "b.yaml").write_text("models: [mine]")
+    printed = []
+    for given in ("--config a.yaml b.yaml", "a.yaml b.yaml", "a.yaml --config b.yaml", "a.yaml"):
+        assert main([command, *given.split()]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] == printed[2]
+    assert (printed[3] == printed[0]) == (command == "estimate")  # which models is no cost
