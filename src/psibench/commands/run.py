@@ -61,6 +61,12 @@ TARGETS = (
 )
 
 
+IN_FUNCTION = re.compile(
+    r"^InputFunctionException in rule .*?^ *InputError: (?P<said>[^\n]+)", re.MULTILINE | re.DOTALL
+)
+"""What Snakemake logs of bad input that a function of a rule's inputs or parameters refuses."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the config and targets, and the options of Snakemake that are used most."""
     parser.add_argument(
@@ -174,6 +180,8 @@ def refuse_failure(
     for message in (one.getMessage() for one in records):
         if REFUSED in message:
             raise InputError(message[message.index(REFUSED) :].splitlines()[0])
+        if refused := IN_FUNCTION.search(message):
+            raise InputError(refused["said"])
         for target in targets:
             if f"No rule to produce {target} " in message:
                 raise InputError(f"{target}: neither a config nor a target. {TARGETS}")
