@@ -200,3 +200,15 @@ def test_a_sample_of_few_local_files_is_planned_at_what_it_takes(folder, capsys)
     asked = {row["stage"]: (row["basis"], row["items_high"]) for row in rows.iter_rows(named=True)}
     assert asked["choose_configuration"] == ("source", 2)
     assert asked["generate_positional_query"] == ("source", 6)
+
+
+@pytest.mark.parametrize("command", ["plan", "estimate"])
+def test_configs_need_no_option_in_front(command, folder, capsys):
+    (folder / "a.yaml").write_text(yaml.safe_dump(CONFIG))
+    (folder / "b.yaml").write_text("models: [mine]")
+    printed = []
+    for given in ("--config a.yaml b.yaml", "a.yaml b.yaml", "a.yaml --config b.yaml", "a.yaml"):
+        assert main([command, *given.split()]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] == printed[2]
+    assert (printed[3] == printed[0]) == (command == "estimate")  # which models is no cost

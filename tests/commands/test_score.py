@@ -171,6 +171,17 @@ def test_length_edges_replace_those_of_posir(files, capsys):
     assert "give one of them" in capsys.readouterr().err
 
 
+def test_a_run_that_finds_only_documents_judged_irrelevant_scores_zero(files, capsys):
+    """Its ids are those of the qrels: no run of another corpus."""
+    (files / "qrels.tsv").write_text((files / "qrels.tsv").read_text() + "q00\tx\t0\n")
+    (files / "bm25.trec").write_text("".join(f"{q} Q0 x 1 0.5 r\n" for q in IDS))
+    assert main(arguments(files, buckets="squad", metrics="mrr@10")) == 0
+    assert pl.read_parquet(files / "out" / "psi_table.parquet").item(0, "mean") == 0
+    (files / "bm25.trec").write_text("".join(f"{q} Q0 y 1 0.5 r\n" for q in IDS))
+    assert main(arguments(files, buckets="squad", metrics="mrr@10")) == 2
+    assert "none of the 81 judged documents occurs in it" in capsys.readouterr().err
+
+
 def test_a_partial_run_scores_zero_and_says_so(files, capsys):
     text = (files / "bm25.trec").read_text().splitlines(keepends=True)
     (files / "bm25.trec").write_text("".join(text[:80]))  # the first 40 queries

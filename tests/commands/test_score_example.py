@@ -81,3 +81,10 @@ def test_models_that_chose_the_examples_queries_are_flagged(example):
 def test_files_of_ones_own_or_the_example(options, said, capsys):
     assert main(["score", *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_the_example_is_scored_with_length_edges(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["score", "--example", "--length-edges", "100"]) == 0
+    lengths = read_table("psibench-example/psi_table.parquet", PSI_TABLE)["length_bucket"].unique()
+    assert sorted(lengths) == ["L1 1-100", "L2 above 100", "all"]

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from psibench.all_tables import ALL_TABLES
+from psibench.cluster.contents import refuse_future_dates
 from psibench.commands.base import CONFIG_NAME, config_file, configs_or_here, read_configs
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import Windows
@@ -161,6 +162,10 @@ def check_config(*paths: Path, is_run: bool = False) -> str:
                 lines += [f"    {line}" for line in source_lines(plan, name, place)]
             except InputError as error:
                 problems.append(str(error))
+    try:
+        refuse_future_dates(path for files in plan.sources.values() for path in files)
+    except InputError as error:
+        problems.append(str(error))
     refuse(problems)
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     for name, llm in plan.llms.items():

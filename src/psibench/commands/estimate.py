@@ -3,10 +3,11 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import add_config, configs_or_here, read_configs
+from psibench.commands.base import add_config, read_given
 from psibench.commands.plan import RESULTS, ends, number
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     from psibench.plan.plan import make_plan
     from psibench.plan.work import summed, work_table
 
-    config, models = load_config(read_configs(configs_or_here(args.config)))
+    config, models = load_config(read_given(args))
     plan = make_plan(config, models, missing=[])
     measured = Measured(plan, RESULTS)
     tasks = {task for planned in plan.benchmarks.values() for task in planned.tasks}
@@ -146,7 +147,7 @@ def _designs(measured: "Measured") -> Iterator[str]:
                 yield f"{planned.id}, {language}{of}: {said}"
 
 
-add_arguments = add_config
+add_arguments = partial(add_config, bare=True)
 DESCRIPTION = (
     "Print requests, those already answered, tokens and money per task, benchmark and "
     "language model, of translations per language, and of embedding APIs: the part of `psibench "
