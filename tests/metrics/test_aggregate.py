@@ -12,6 +12,7 @@ from psibench.errors import InputError
 from psibench.metrics.aggregate import (
     Evaluated,
     RowLabels,
+    _order_in_document,
     benjamini_hochberg,
     holm,
     result_tables,
@@ -64,6 +65,11 @@ def test_query_scores_say_where_the_evidence_is():
 def test_queries_without_a_positive_are_refused():
     with pytest.raises(InputError, match=r"without a positive in the qrels: 'q3'"):
         scores(qrels=QRELS.head(2))
+
+
+def test_queries_of_the_qrels_that_nobody_asked_are_refused():
+    with pytest.raises(InputError, match=r"that are not among the queries: 'q3' \(1 in all\)"):
+        scores(queries=QUERIES.head(2))
 
 
 @pytest.mark.parametrize(
@@ -385,6 +391,16 @@ def test_between_documents_of_unknown_length_nothing_is_tested():
     assert (row["test"], row["p_shape"], row["length_imbalance"]) == (None, None, None)
     assert row["flags"] == "between_documents, no_lengths"
     assert row["psi"] is not None
+
+
+def test_queries_are_ordered_by_span_or_by_their_thirds_middle():
+    # Of 600 characters the thirds' middles are 100, 300 and 500; mixed evidence counts as 300.
+    classes = ["beginning", "middle", "end", "mixed", "end"]
+    frame = pl.DataFrame({"target_position": classes, "pos_char_length": 600}).with_columns(
+        span_mid_char=pl.Series([None] * 4 + [450.5], dtype=pl.Float64)
+    )
+    order = frame.select(_order_in_document()).to_series()
+    assert order.to_list() == pytest.approx([100, 300, 500, 300, 450.5])
 
 
 def test_views_of_one_size_but_other_queries_have_figures_of_their_own():

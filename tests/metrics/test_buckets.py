@@ -56,6 +56,10 @@ def test_relative_20_has_twenty_equal_bins():
     assert (scheme.buckets[19].low, scheme.buckets[19].high) == (0.95, 1.0)
 
 
+def test_a_thousand_relative_bins_are_allowed():
+    assert len(bucket_scheme("relative-1000").buckets) == 1000
+
+
 @pytest.mark.parametrize("name", ["quarters", "relative-0", "relative-1001", "relative-", ""])
 def test_unknown_schemes_are_refused(name):
     with pytest.raises(InputError, match="squad, thirds, thirds-every-tag, relative-N"):

@@ -212,6 +212,13 @@ def test_systems_that_are_alike_have_a_family_wise_p_of_1():
     assert found.tolist() == [1.0, 0.0001, 0.0001]  # no flip but the data themselves
 
 
+def test_no_family_wise_p_is_above_1_however_many_documents():
+    # Either is better in every other document: T is 0, which all flips reach. From 210 documents on
+    # they are done in several parts.
+    better = np.tile([1.0, 0.0], 105)
+    assert step_down_p(np.array([better, 1 - better]), np.arange(210)).tolist() == [1.0]
+
+
 @given(
     st.integers(2, 6).flatmap(
         lambda n: st.tuples(st.just(n), st.sets(st.sampled_from(list(combinations(range(n), 2)))))

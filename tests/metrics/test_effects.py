@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from psibench.metrics.effects import truncation_effect
+from psibench.metrics.effects import clustered_effect, truncation_effect
 
 
 def test_that_truncation_costs_nothing_is_not_certain_where_all_is_found():
@@ -39,3 +39,12 @@ def test_truncation_is_not_told_where_it_cannot_be_told_apart(cut_of):
     cut = np.array([cut_of(d, b) for d, b in rows])
     scores = np.random.default_rng(1).random(len(rows))
     assert truncation_effect(scores, documents, buckets, cut, level=0.95) is None
+
+
+def test_few_unlike_units_widen_the_interval_by_their_mean():
+    # 40 documents of two queries: four have the sum 1, so the mean 1/2, the others 0. Of the size
+    # 1/2 the share above 0 is 4 of 40, with Clopper and Pearson's bound 23.664 %.
+    sums = np.array([1.0] * 4 + [0.0] * 36)
+    found = clustered_effect(sums, np.full(40, 2.0), level=0.95, limit=1.0)
+    assert found.value == pytest.approx(0.05)
+    assert found.high == pytest.approx(0.23664 / 2, abs=1e-5)

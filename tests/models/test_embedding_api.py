@@ -168,6 +168,16 @@ def test_a_path_is_followed_through_keys_places_and_every_item():
         entry_of(vectors_path="data")  # of one vector
 
 
+@pytest.mark.parametrize("counted", [-1, 0, 10**9 + 1, "many", None])
+def test_token_counts_that_no_answer_has_are_not_believed(counted):
+    assert read_tokens({"usage": {"total_tokens": counted}}, entry_of()) is None
+
+
+@pytest.mark.parametrize("counted", [1, 10**9])
+def test_token_counts_that_an_answer_can_have_are_believed(counted):
+    assert read_tokens({"usage": {"total_tokens": counted}}, entry_of()) == counted
+
+
 def test_requests_keep_both_limits_and_a_long_text_goes_alone():
     # 5 + 4 fit into 10; 20 does not fit at all; then at most three texts.
     parts = list(pack([5, 4, 20, 1, 1, 1, 1], texts_per_request=3, tokens_per_request=10))
@@ -339,3 +349,11 @@ def test_what_a_killed_job_had_under_way_counts_at_its_most(tmp_path):
     begin(free, 5)
     assert free.spending()["usd"] is None
     assert free.spent_usd == 0
+
+
+def test_requests_noted_without_a_price_count_at_todays(tmp_path):
+    free = ledger_in(tmp_path, entry_of())
+    free.end(begin(free, 1000), Usage(600), is_usable=True)
+    priced = ledger_in(tmp_path, entry_of(price=2.0))
+    assert priced.spent_usd == pytest.approx(600 * 2e-6)
+    assert priced.spending()["usd"] == pytest.approx(600 * 2e-6)

@@ -71,12 +71,16 @@ def test_a_sentence_weighs_the_same_anywhere_for_the_position_blind_encoder(load
 
 def test_what_cannot_be_fitted_is_a_row_with_its_reason(load):
     long = " ".join(f"Number {k} here." for k in range(400))
-    found = measure_regression(documents("One sentence", long, "一句话。两句话。"), load(), seed=0)
+    unread = "A river is cold.\n\n\u200b\n\nStone letters."
+    found = measure_regression(
+        documents("One sentence", long, "一句话。两句话。", unread), load(), seed=0
+    )
     reasons = found.filter(~pl.col("shuffled")).unique("document_id").sort("document_id")
     assert reasons["left_out"].to_list() == [
         "fewer than two sentences",
         "as many sentences as the vector has dimensions",
         None,
+        "a sentence without a token that the model reads",
     ]
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import probe_texts
 import pytest
+from scipy import stats
 
 from psibench.probes.cosines import measure
 from psibench.probes.retrieval import (
@@ -192,6 +193,29 @@ def test_delta_rev_takes_documents_as_units():
     parts = np.array([0.05 + 0.2 / 3, -0.2 / 3, -0.05])
     se = np.sqrt(3 / 2 * parts @ parts)
     assert row["high"] - row["value"] == pytest.approx(4.302653 * se, rel=1e-5)
+
+
+def test_changes_are_tested_against_none_and_means_are_not():
+    rng = np.random.default_rng(5)
+    before, after = rng.random((2, 30))
+    rows = pl.DataFrame(
+        {
+            "domain": "one",
+            "document_id": [f"d{k}" for k in range(30)],
+            "query_id": [f"q{k}" for k in range(30)],
+            "origin": "front",
+            "before": before,
+            "after": after,
+            "visible_before": 1.0,
+            "visible_after": 1.0,
+            "read": 1.0,
+            "left_out": pl.Series([None] * 30, dtype=pl.String),
+        }
+    )
+    found = ALL_PROBES["reversal"].summarise(rows, level=0.95)
+    tests = {row["condition"]: row["p"] for row in found if row["read"] == "all"}
+    p = stats.ttest_rel(after, before).pvalue
+    assert tests == {"front": None, "F->B": None, "F->B less front": pytest.approx(p)}
 
 
 def test_a_query_in_the_corpus_finds_other_documents(load):

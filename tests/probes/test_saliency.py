@@ -59,6 +59,15 @@ def test_special_tokens_are_left_out_and_what_was_not_read_is_said(network):
     assert found["relative_position"][0] == pytest.approx(0.5, abs=0.02)
 
 
+def test_two_tokens_are_enough_for_a_curve(network):
+    found = measure_saliency(texts("cold river", "river"), network())
+    reasons = found.unique(["document_id", "left_out"]).sort("document_id")
+    assert reasons.select("n_tokens", "left_out").rows() == [
+        (2, None),
+        (1, "fewer than two tokens"),
+    ]
+
+
 def test_too_little_memory_halves_the_batches_for_the_rest(network, monkeypatch, caplog):
     given, encoder = texts(*(TEXT[start:] for start in range(0, 80, 10))), network()
     whole = measure_saliency(given, encoder)
@@ -83,7 +92,7 @@ def test_all_pairs_count_in_the_curve_and_documents_in_its_interval(network):
     again = given.queries.head(1).with_columns(query_id=pl.lit("q9"), text=pl.lit("old stone"))
     given = Texts(given.documents, pl.concat([given.queries, again]))
     found = measure_saliency(given, network())
-    assert found["left_out"].drop_nulls().to_list() == ["no gradient"]
+    assert found["left_out"].drop_nulls().to_list() == ["fewer than two tokens"]
     curves = found.drop_nulls("point").sort("document_id", "query_id", "point")
     matrix = curves["saliency"].to_numpy().reshape(3, 100)
     rows = [

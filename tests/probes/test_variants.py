@@ -187,6 +187,15 @@ def test_evidence_is_widened_to_its_sentences_and_put_in_at_every_place():
     assert {one.text[slice(*one.part)] for one in made} == {"B bb."}
 
 
+def test_moved_evidence_has_one_gap_before_and_one_behind():
+    made = moved_evidence("A aa. B bb.\nC cc.", (12, 17), 3)
+    assert [one.text for one in made[1:]] == [
+        "C cc.\nA aa. B bb.",
+        "A aa. C cc. B bb.",
+        "A aa. B bb.\nC cc.",
+    ]
+
+
 @given(text=TEXTS, data=st.data(), n_places=st.integers(2, 10))
 @example(text=CHINESE, data=None, n_places=10)
 def test_moved_evidence_spells_the_same_and_the_rest_stays_in_order(text, data, n_places):

@@ -178,6 +178,15 @@ def test_unlike_thirds_are_dropped_as_unmatched(monkeypatch):
     assert dropped["score"].to_list() == pytest.approx([np.log(4.8) / 0.25] * 3)
 
 
+def test_windows_end_where_their_range_does():
+    # Words 10 to 15; terms are words 10, 12 and 15. Windows of four words begin at 10, 11 and 12
+    # and hold words 10 and 12, 12, and 12 and 15; one from 13 on would end behind the range.
+    at = np.array([10, 12, 15])
+    terms = known_item._Terms(["a", "b", "c"], at, at, np.ones(3), np.ones(3))
+    found = [known_item._windows_with(terms, n, range(10, 16), 4).tolist() for n in (1, 2, 3)]
+    assert found == [[10, 11, 12], [10, 12], []]
+
+
 def draw(idf, chars=100, frequency=5):
     return Draw(f"{idf}", 0, chars, idf, frequency)
 

@@ -274,7 +274,7 @@ def _order_in_document() -> pl.Expr:
     target = pl.col("target_position").cast(pl.String)
     place = target.replace_strict(THIRDS, [1 / 6, 3 / 6, 5 / 6], default=3 / 6)
     middle, length = (pl.col(n).cast(pl.Float64) for n in ("span_mid_char", "pos_char_length"))
-    return pl.coalesce(middle, place * length, place)
+    return pl.coalesce(middle, place * length)
 
 
 def _model(

@@ -99,7 +99,8 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder) -> pl.DataFrame:
             "relative_position": sum(span) / 2 / len(text),
         }
         if len(norms) < 2 or not norms.any():
-            rows.append(about | {"left_out": "no gradient"})
+            reason = "no gradient" if len(norms) > 1 else "fewer than two tokens"
+            rows.append(about | {"left_out": reason})
             continue
         rows += [
             about | {"point": point, "saliency": float(value)}

@@ -86,7 +86,7 @@ def read_part(
         file = pq.ParquetFile(path, page_checksum_verification=True)
         names = [n for n in columns if n in file.schema_arrow.names or n not in optional]
         table = file.read(names)
-        table.validate(full=True)
+        table.validate()
     except (OSError, pa.ArrowException) as error:
         raise damaged_part(path, holds, error) from error
     is_part = marker.encode() in (table.schema.metadata or {})
