@@ -19,6 +19,7 @@ PREFIXES = [
     "Translation:\n---\n",
     "<translation>\n",
     'Here is the translation of "Capital cities":\n(Note: I have kept the formatting.)\n\n',
+    "\ufeffHe\u00adre is the\u2060 translation:\n\n",
     "I'd be happy to help! The following text has been translated into {name}:\n\n",
 ]
 NAMES = {

@@ -163,7 +163,7 @@ def test_table_and_page_are_written(compare, tmp_path):
     assert record["queries_by"] == "people"
     assert str(tmp_path) not in json.dumps(record)
     page = (out / "comparison.html").read_text()
-    assert "Profiles differ (p at most .05). p that the two profiles differ" in page
+    assert "Profiles differ (p at most .05). Whether the two profiles differ: the larger" in page
     for of_several in ("family-wise", "max-T", "Holm", "of 1 pairs", "letter"):
         assert of_several not in page
 

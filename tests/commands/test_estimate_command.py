@@ -164,7 +164,11 @@ def test_a_config_that_asks_no_language_model_says_so(folder, capsys):
 )
 def test_the_smallest_psi_is_said_at_the_fewest_and_the_most_queries(preset, fewest, most, capsys):
     printed = estimate(capsys, str(CONFIG_FOLDER / "presets" / f"{preset}.yaml")).splitlines()
-    low, high = [line for line in printed if f"{preset.replace('_', '-')}, eng-Latn: t" in line]
+    name = preset.replace("_", "-")
+    low, high = (
+        next(line for line in printed if line.startswith(f"{name}, eng-Latn, {end} queries: "))
+        for end in ("fewest", "most")
+    )
     assert fewest in low
     assert most in high
     # PosIR asks about one third of a document.

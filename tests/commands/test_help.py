@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_every_command_says_what_it_is_for(name, capsys):
         (["run", "--smal"], "unrecognized arguments: --smal"),
         (["prompts", "render", "x", "--row", "y", "--conf", "z"], "unrecognized arguments: --conf"),
         (["publish", "leaderboard", "--out", "x", "--exam"], "unrecognized arguments: --exam"),
-        (["plan", "my.yaml"], "usage: psibench plan [-h] [--config FILE"),  # what it takes
+        (["plan", "--nope"], "usage: psibench plan [-h] [--config FILE"),  # what it takes
     ],
 )
 def test_what_is_no_command_or_the_beginning_of_an_option_is_refused(given, said, capsys):
@@ -93,6 +94,20 @@ def test_caches_are_here_where_home_cannot_be_written(home, tmp_path, environmen
     _provide_home()
     assert environment["XDG_CACHE_HOME"] == str(tmp_path / ".snakemake" / "cache")
     assert "cannot be written; caches are in" in capsys.readouterr().err
+
+
+def test_downloads_in_a_home_that_can_only_be_read_are_still_found(
+    tmp_path, environment, monkeypatch
+):
+    environment["HOME"] = str(tmp_path / "home")
+    snapshot = Path("huggingface", "hub", "models--a--b", "snapshots", "1", "config.json")
+    (tmp_path / "home" / ".cache" / snapshot).parent.mkdir(parents=True)
+    (tmp_path / "home" / ".cache" / snapshot).write_text("{}")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as root nothing is sealed
+    for _ in range(2):
+        environment.pop("XDG_CACHE_HOME", None)
+        _provide_home()
+        assert (Path(environment["XDG_CACHE_HOME"]) / snapshot).read_text() == "{}"
 
 
 def test_a_user_id_without_a_passwd_entry_gets_a_name_and_a_home(tmp_path, environment):

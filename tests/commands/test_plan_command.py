@@ -177,3 +177,38 @@ def test_a_tiny_subset_is_reranked_for_its_own_queries():
     # 1,000 queries of each third, and the 100 documents of each that are reranked.
     assert {row.items[1] for row in rows} == {3 * 1_000 * 100}
     assert max(row.job_minutes for row in rows) < settings.longest_minutes
+
+
+def test_a_sample_of_few_local_files_is_planned_at_what_it_takes(folder, capsys):
+    (folder / "texts").mkdir()
+    for name, n_words in {"a": 20, "b": 30, "c": 90}.items():  # the last is too long
+        text = " ".join(f"{name}{number}" for number in range(n_words))
+        (folder / "texts" / f"{name}.txt").write_text(text)
+    mine = {
+        "recipe": "controlled",
+        "source": {"kind": "files", "paths": ["texts"]},
+        "sample": {"unit": "words", "edges": [10, 50], "n_documents": 500},
+        "choose_configuration": LLM,
+        "generate_positional_query": LLM,
+    }
+    config = CONFIG | {"benchmarks": {"mine": mine}, "models": ["bm25"]}
+    (folder / "all.yaml").write_text(yaml.safe_dump(config))
+    assert main(["check", "all.yaml"]) == 0
+    assert "sample: takes 2 of 500 wanted (10 to 50 words)" in capsys.readouterr().out
+    _, rows = plan(folder, capsys, config)
+    # Two documents, and a query of each of their thirds.
+    asked = {row["stage"]: (row["basis"], row["items_high"]) for row in rows.iter_rows(named=True)}
+    assert asked["choose_configuration"] == ("source", 2)
+    assert asked["generate_positional_query"] == ("source", 6)
+
+
+@pytest.mark.parametrize("command", ["plan", "estimate"])
+def test_configs_need_no_option_in_front(command, folder, capsys):
+    (folder / "a.yaml").write_text(yaml.safe_dump(CONFIG))
+    (folder / "b.yaml").write_text("models: [mine]")
+    printed = []
+    for given in ("--config a.yaml b.yaml", "a.yaml b.yaml", "a.yaml --config b.yaml", "a.yaml"):
+        assert main([command, *given.split()]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] == printed[2]
+    assert (printed[3] == printed[0]) == (command == "estimate")  # which models is no cost

@@ -109,7 +109,7 @@ def test_the_report_is_a_page_of_the_tables(files, capsys):
     assert f"Page written to {page}" in capsys.readouterr().out
     # No simulation is claimed where nobody says who wrote the queries, and no language.
     assert "Simulated queries" not in text
-    assert "Shown: languages" not in text
+    assert "Language: " not in text
 
 
 def test_all_schemes_by_default_and_domains_on_request(files):
@@ -169,6 +169,17 @@ def test_length_edges_replace_those_of_posir(files, capsys):
     edges = ["--length-edges", "300"]
     assert main([*arguments(files), *edges, "--no-length-buckets"]) == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+def test_a_run_that_finds_only_documents_judged_irrelevant_scores_zero(files, capsys):
+    """Its ids are those of the qrels: no run of another corpus."""
+    (files / "qrels.tsv").write_text((files / "qrels.tsv").read_text() + "q00\tx\t0\n")
+    (files / "bm25.trec").write_text("".join(f"{q} Q0 x 1 0.5 r\n" for q in IDS))
+    assert main(arguments(files, buckets="squad", metrics="mrr@10")) == 0
+    assert pl.read_parquet(files / "out" / "psi_table.parquet").item(0, "mean") == 0
+    (files / "bm25.trec").write_text("".join(f"{q} Q0 y 1 0.5 r\n" for q in IDS))
+    assert main(arguments(files, buckets="squad", metrics="mrr@10")) == 2
+    assert "none of the 81 judged documents occurs in it" in capsys.readouterr().err
 
 
 def test_a_partial_run_scores_zero_and_says_so(files, capsys):
@@ -424,7 +435,7 @@ def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, capsys):
     late = buckets.filter(metric="span-recall@1", length_bucket="all", bucket="end")
     assert late["mean"].to_list() == [0.0]
     printed = capsys.readouterr().out
-    assert "Of the evidence, in the first chunks:\n" in printed
+    assert "Evidence found in the first k chunks:\n" in printed
     assert "span-recall@1     run        1.000" in printed
 
 

@@ -93,3 +93,10 @@ def test_the_page_on_reading_the_result_shows_what_the_example_prints(example):
     shown = [line.split() for line in printed.splitlines()]
     assert block.count("\n") == 6
     assert all(line.split() in shown for line in block.splitlines())
+
+
+def test_the_example_is_scored_with_length_edges(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["score", "--example", "--length-edges", "100"]) == 0
+    lengths = read_table("psibench-example/psi_table.parquet", PSI_TABLE)["length_bucket"].unique()
+    assert sorted(lengths) == ["L1 1-100", "L2 above 100", "all"]

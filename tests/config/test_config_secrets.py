@@ -102,6 +102,8 @@ def test_a_key_in_the_path_of_an_address_is_refused_and_hidden():
         "http://gpu-node:8000/models/Meta-Llama-3.1-70B-Instruct-AWQ-INT4/v1",
         "https://api.runpod.ai/v2/vllm-k3j9x2m1p0q8w7/openai/v1",
         "https://host/files/0123456789abcdef0123456789abcdef01234567/v1",
+        "https://host/openai/deployments/Qwen25VL72BInstruct/v1",
+        "https://host/models/BGEm3Finetuned20240115/v1",
     ],
 )
 def test_accounts_models_and_revisions_in_an_address_are_no_keys(address):
@@ -125,10 +127,39 @@ def test_accounts_models_and_revisions_in_an_address_are_no_keys(address):
         {"max_token": 256, "query_token": 32},  # misspelt: an unknown key, no secret
         {"query_prompt": "risk-adjusted-returns-of-funds: "},
         {"revision": "0123456789abcdef0123456789abcdef01234567"},
+        {"checkpoint": "sk-multilingual-e5-base-finetuned"},
+        {
+            "paths": [
+                "data/sk-wikipedia-passages-2024/a.jsonl",
+                "pa-wikipedia_articles_20240101",
+            ]
+        },
+        {"name": "org/hf_documentation_dump", "chat_template_kwargs": {"think_end_token": "</t>"}},
+        {"pad_token": "<pad>", "arguments": ["--reasoning-start-token", "<think>"]},
     ],
 )
 def test_what_only_resembles_a_secret_passes(config):
     refuse_secrets(config)
+
+
+def test_a_variable_that_is_set_is_taken_whatever_its_name_looks_like(monkeypatch):
+    monkeypatch.setenv("HuggingFaceHubToken", "swordfish")
+    refuse_secrets({"key_env": "HuggingFaceHubToken"})
+    assert Secret.from_environment("HuggingFaceHubToken").reveal() == "swordfish"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sk-0123abcd-45ef-6789-abcd-0123456789ab",
+        "sk-ant-api03-" + "aB3-dE_f" * 3 + "Gh1jKlMn0pQr",
+        "sk-proj-" + "a1B2" * 5,
+        "sk-" + "0123456789abcdef" * 2,
+    ],
+)
+def test_keys_with_dashes_are_keys_and_no_names(value):
+    with pytest.raises(InputError, match="holds a secret"):
+        refuse_secrets({"a": value})
 
 
 def test_a_secret_is_refused_before_anything_else_is_shown():

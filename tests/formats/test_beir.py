@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from psibench.formats.beir import QUERY_SCHEMA, read_qrels, read_queries
-from psibench.formats.checks import warn_of_missing_documents
+from psibench.formats.checks import qrels_of_corpus
 
 ROWS = [
     ("q1", "d1", [0, 10], 100, 30, None, None, None, None, None),
@@ -88,15 +88,19 @@ def test_qrels_formats_give_the_same(tmp_path, name, content):
     assert read_qrels(tmp_path / name).rows() == QRELS == read_qrels(tmp_path / "q.parquet").rows()
 
 
-def test_missing_relevant_documents_of_kept_queries_are_warned_of(caplog):
-    rows = [("q1", "d1", 1), ("q1", "lost", 1), ("q2", "lost", 1), ("q3", "d1", 1), ("q3", "x", 0)]
+def test_relevant_documents_that_a_corpus_lacks_stay_beside_one_that_it_has(caplog):
+    rows = [("q1", "d1", 1), ("q1", "lost", 2), ("q2", "lost", 1), ("q3", "d1", 1), ("q3", "x", 0)]
     qrels = pl.DataFrame(rows, schema=["query-id", "corpus-id", "score"], orient="row")
-    warn_of_missing_documents(qrels, pl.Series(["d1"]), source="mine")
-    # q2 is dropped with a row of its own; of q3 only a document that is not relevant is missing
+    kept = qrels_of_corpus(qrels, pl.Series(["d1"]), source="mine")
+    # Of q2 nothing is there; of q3 a document is missing that is not relevant.
+    assert kept.rows() == [("q1", "d1", 1), ("q1", "lost", 2), ("q3", "d1", 1)]
     (record,) = caplog.records
-    expected = "mine: 1 relevant documents of 1 queries are not in the corpus"
+    expected = (
+        "mine: 1 relevant documents of 1 queries are not in the corpus and count as not found"
+    )
     assert record.getMessage().startswith(expected)
     assert "query 'q1', document 'lost'" in record.getMessage()
     caplog.clear()
-    warn_of_missing_documents(qrels, pl.Series(["d1", "lost"]), source="mine")
+    all_there = qrels_of_corpus(qrels, pl.Series(["d1", "lost", "x"]), source="mine")
+    assert all_there.equals(qrels)
     assert caplog.records == []

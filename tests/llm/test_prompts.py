@@ -111,6 +111,9 @@ def test_shipped_templates_are_rendered_as_jinja_renders_them(path):
         ("{% set x = document|first %}{{ x|replace('a', 'aa')|indent(2) }}", "aa"),
         ("{{ document }} {{ document|tojson }}", "['a', 'b'] [\"a\", \"b\"]"),
         ("{{ document[0].upper() if document else '' }}", "A"),
+        ("{{ (document|length * 250)|tojson }}", "500"),
+        ("{{ ', '.join(document) }} {{ document[0].replace('a', 'aa') }}", "a, b aa"),
+        ("{% for x in document %}{{ loop.cycle('-', '+') }}{{ x }}{% endfor %}", "-a+b"),
     ],
 )  # fmt: skip
 def test_what_a_template_needs_of_jinja_works(tmp_path, text, rendered):
@@ -136,6 +139,8 @@ def test_what_a_template_needs_of_jinja_works(tmp_path, text, rendered):
         "{{ document|list|tojson(indent=8000000000) }}",
         "{{ document|replace('', 'x' * 99999)|replace('x', 'x' * 99999) }}",
         "{{ document|list|join('x' * 9999999) }}",
+        "{{ document.replace('', 'x' * 99999).replace('x', 'x' * 99999) }}",
+        "{{ ('x' * 9999999).join(document) }}",
         "{% set x = document %}" + "{% set x = x ~ x %}" * 40 + "{{ x }}",
         "{% set x = document %}" + "{% set x = x + x %}" * 40 + "{{ x }}",
         "{% set x = [document] %}" + "{% set x = [x, x] %}" * 40 + "{{ x }}",

@@ -161,6 +161,9 @@ def test_a_path_is_followed_through_keys_places_and_every_item():
     assert values_at(data, "a.1.b") == [[3]]
     assert read_tokens(data, entry_of(tokens_path="n.tokens")) == 7
     assert read_tokens(data, entry_of(tokens_path="usage.total_tokens")) is None
+    assert (
+        read_tokens({"n": {"tokens": 0}}, entry_of(tokens_path="n.tokens")) is None
+    )  # not counted
     with pytest.raises(ValueError, match=r"vectors_path\n.*names one value"):
         entry_of(vectors_path="data")  # of one vector
 

@@ -4,6 +4,7 @@ import pytest
 
 from psibench.config.files import read_yaml
 from psibench.errors import InputError
+from psibench.plain_yaml import parse_yaml
 from psibench.plan.config import load_config
 
 DOCS: dict[str, Any] = {"recipe": "known_item", "source": {"kind": "python_docs"}}
@@ -111,3 +112,14 @@ def test_a_file_that_is_no_config_is_refused(tmp_path):
     (tmp_path / "c.yaml").write_text("- a")
     with pytest.raises(InputError, match=r"c\.yaml: found a list, expected a mapping of sections"):
         read_yaml(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [("5e-2", "0.05"), ("+.5", "0.5"), ("1e-7", "1.0e-07"), ("1.25E7", "12500000.0")],
+)
+def test_a_number_that_yaml_takes_for_a_text_is_shown_as_it_should_be_written(given, written):
+    config = parse_yaml(f"uncertainty: {{level: {given}}}", where="my.yaml")
+    with pytest.raises(InputError, match=f"This is a text to YAML; write {written}$"):
+        load_config(config)
+    assert parse_yaml(written, where="my.yaml") == float(given)

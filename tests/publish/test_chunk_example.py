@@ -49,7 +49,7 @@ def test_its_runs_are_scored_by_the_same_labels(example, tmp_path, monkeypatch, 
     ]
     options = ["--buckets", "thirds", "--out", tmp_path / "out"]
     assert main(["score", *map(str, [*runs, *files, *options])]) == 0
-    assert "Of the evidence, in the first chunks:" in capsys.readouterr().out
+    assert "Evidence found in the first k chunks:" in capsys.readouterr().out
     psi = pl.read_parquet(tmp_path / "out" / "psi_table.parquet").filter(length_bucket="all")
     recall = psi.filter(metric="span-recall@10", evidence="all")
     assert recall["model"].to_list() == list(NAMES)

@@ -1,14 +1,19 @@
 """BEIR datasets with the place of their evidence: tiny files in the layouts of the real ones."""
 
 import json
+from math import log2
 from pathlib import Path
 
+import polars as pl
 import pytest
+import pytrec_eval
 from pydantic import ValidationError
 
 from psibench.errors import InputError, MissingError
 from psibench.generate.benchmarks import parse_benchmark
+from psibench.metrics.ranking import ranking_metrics
 from psibench.tables import conform
+from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
 
@@ -396,6 +401,36 @@ def test_a_query_whose_positive_is_not_in_the_corpus_is_dropped_with_the_reason(
         ("9", "404", "positive_missing")
     ]
     assert "9" not in built.queries["_id"]
+
+
+@pytest.mark.parametrize("relevant_only", [False, True])
+def test_relevant_documents_that_are_not_in_the_corpus_count_as_trec_eval_counts_them(
+    tmp_path, relevant_only
+):
+    path, evidence = scifact(tmp_path)
+    more = [("1", "404", 2), ("1", "405", 1), ("3", "406", 1), ("3", "407", 0), ("9", "408", 1)]
+    with (Path(path) / "qrels" / "test.tsv").open("a") as file:
+        file.writelines("\n" + "\t".join(map(str, row)) for row in more)
+    built = build(path, evidence, relevant_only=relevant_only)
+    judged = [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1), *more]
+    ranking = {"1": ["17", "4983"], "3": ["17", "18"], "5": ["4983", "18"]}
+    measured = pytrec_eval.RelevanceEvaluator(
+        {query: {doc: grade for q, doc, grade in judged if q == query} for query in ranking},
+        {"ndcg_cut.10", "recall.10"},
+    ).evaluate({q: {doc: 9.0 - i for i, doc in enumerate(docs)} for q, docs in ranking.items()})
+    rows = [(q, doc, 9.0 - i) for q, docs in ranking.items() for i, doc in enumerate(docs)]
+    found = pl.DataFrame(rows, schema=["query_id", "doc_id", "score"], orient="row")
+    scores = ranking_metrics(
+        rank_documents(found), built.qrels, metrics=["ndcg@10", "recall@10"]
+    ).rows()
+    assert scores == [
+        (query, pytest.approx(one["ndcg_cut_10"]), pytest.approx(one["recall_10"]))
+        for query, one in sorted(measured.items())
+    ]
+    # By hand: grade 1 at rank 2 of 2, 1 and 1; nothing of query 9 is there.
+    ideal = 2 + 1 / log2(3) + 1 / log2(4)
+    assert scores[0][1:] == (pytest.approx((1 / log2(3)) / ideal), pytest.approx(1 / 3))
+    assert built.dropped["item_id"].to_list() == ["9"]
 
 
 def test_evidence_of_another_dataset_is_refused(tmp_path):

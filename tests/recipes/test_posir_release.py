@@ -95,6 +95,13 @@ def test_queries_that_cannot_be_used_are_dropped_with_the_reason(tmp_path, query
     assert built.qrels.rows() == [JUDGED[0]]
 
 
+def test_relevant_documents_that_the_corpus_lacks_stay_beside_the_positive(tmp_path):
+    more = [("q1", "gone", 2), ("q1", "away", 0), ("q1", "d3", 0)]
+    built = build(tmp_path, judged=[*JUDGED, *more])
+    assert built.queries["pos_corpus_id"].to_list() == ["d1", "d2"]
+    assert built.qrels.rows() == [*JUDGED, ("q1", "gone", 2), ("q1", "d3", 0)]
+
+
 def test_a_span_that_only_ends_beyond_its_document_is_kept_and_logged(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         built = build(tmp_path, asked=[ASKED[0], ("q2", "?", [7, 20], 13, 9)])

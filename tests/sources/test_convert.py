@@ -1,8 +1,12 @@
 """PDF, DOCX and HTML files as documents, made here but for an encrypted one."""
 
+import json
 import logging
 import os
 import re
+import signal
+import subprocess
+import sys
 import zipfile
 from bisect import bisect_right
 from pathlib import Path
@@ -139,6 +143,12 @@ def test_pages_are_kept_when_a_sample_is_drawn():
     assert drawn.select("_id", "page_starts").rows() == [("a", [0, 9]), ("b", None)]
 
 
+def test_elements_that_a_page_never_shows_are_left_out():
+    page = "<p>a</p><p hidden>b</p><div HIDDEN=''>c<nav>d</nav></div><p hidden=hidden>e</p>"
+    Path("d/a.html").write_text(f"{page}<p hidden=until-found>f</p><p class=hidden>g</p>")
+    assert read_document_files(["d"])["text"].to_list() == ["a\n\nf\n\ng"]
+
+
 def test_files_without_text_are_left_out_and_named(caplog):
     write_pdf("d/scan.pdf", [], [])
     write_docx("d/pictures.docx", " ")
@@ -219,9 +229,43 @@ def test_a_file_that_takes_all_memory_is_refused_and_the_next_one_read():
 
 def test_a_file_that_takes_too_long_is_refused():
     Path("b.html").write_text("<p>text</p>")
-    made = Converter(timeout_s=0)  # less than a process takes to start
-    with pytest.raises(InputError, match=r"^b.html: its conversion took more than 0 s"):
+    made = Converter(timeout_s=1e-6)  # less than a conversion takes
+    with pytest.raises(InputError, match=r"^b.html: its conversion took more than 1e-06 s"):
         made.convert(Path("b.html"), ".html")
+
+
+def test_a_converter_that_was_ended_between_two_files_blames_none():
+    Path("b.html").write_text("<p>text</p>")
+    made = Converter()
+    try:
+        assert made.convert(Path("b.html"), ".html") == "text"
+        made._process.kill()
+        made._process.wait()
+        assert made.convert(Path("b.html"), ".html") == "text"
+    finally:
+        made.stop()
+
+
+def test_a_file_without_end_ends_its_converter_though_nobody_waits(monkeypatch):
+    stalled = "import time; from psibench.sources import converter\n"
+    stalled += "converter._answer = lambda *_: time.sleep(60)\nconverter.serve(1 << 31, 0.2)"
+    with subprocess.Popen([sys.executable, "-c", stalled], stdin=subprocess.PIPE) as process:
+        process.stdin.write(b'["/", "a.html", ".html"]\n')
+        process.stdin.close()
+        assert process.wait(30) == -signal.SIGALRM
+
+
+def test_files_are_read_where_the_system_bounds_no_memory():
+    refusing = "import resource\ndef refuse(kind, _):\n    if kind == resource.RLIMIT_AS:\n"
+    refusing += "        raise ValueError('current limit exceeds maximum limit')\n"
+    refusing += "resource.setrlimit = refuse\n"
+    refusing += "from psibench.sources.converter import serve; serve(1 << 31, 9.0)"
+    asked = json.dumps([os.getcwd(), "b.html", ".html"]) + "\n"
+    Path("b.html").write_text("<p>text</p>")
+    done = subprocess.run(
+        [sys.executable, "-c", refusing], input=asked, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == {"text": "text"}
 
 
 @pytest.mark.parametrize("n_good", [1, 0])

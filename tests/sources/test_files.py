@@ -113,11 +113,12 @@ def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
         (tmp_path / name).write_text("text")
     os.mkfifo(tmp_path / "p.txt")
     (tmp_path / "to").symlink_to(tmp_path / "in")
+    (tmp_path / "circle.md").symlink_to(tmp_path / "circle.md")
     with caplog.at_level(logging.WARNING, logger="psibench"):
         assert read_document_files([tmp_path])["_id"].to_list() == ["a"]
     (told,) = caplog.messages
-    expected = ".rst 2, .jsonl.zst 1, .txt.gz 1, broken links, pipes and devices 1, "
-    assert f"skipped 7 files of kinds that are not read: {expected}" in told
+    expected = ".rst 2, broken links, pipes and devices 2, .jsonl.zst 1, .txt.gz 1, "
+    assert f"skipped 8 files of kinds that are not read: {expected}" in told
     assert "links to folders 1, without suffix 1. Convert those" in told
 
 

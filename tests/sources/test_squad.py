@@ -107,6 +107,15 @@ def test_wrong_answer_starts_are_left_out_up_to_a_share(write, n_good, n_wrong, 
     assert "does not stand at answer_start 4" in rows[0].detail
 
 
+def test_a_question_without_text_is_left_out(write):
+    asked = [question(), question("q2", " \n", "Ada", 0)]
+    bad = BadRecords(0.01)
+    found = read_squad_files([write(paragraph("Ada wrote it.", *asked))], bad)
+    assert found["_id"].to_list() == ["q1"]
+    assert list(bad.found) == ["q2"]
+    assert bad.found["q2"].endswith("question 'q2' has a blank text")
+
+
 def test_a_context_of_wrong_questions_alone_stays_a_document(write):
     good = paragraph("Ada wrote it.", question())
     path = write(good, paragraph("Bo ran.", question("w", "Who?", "Ada")))

@@ -13,6 +13,7 @@ LONG = "one two three four five six seven eight nine ten"  # 6 shingles of five 
         ([LONG], f"zero {LONG} eleven", 1.0),  # holds it
         ([LONG], "three four five six seven eight", 1.0),  # is held by it: 2 of its 2
         ([LONG], "ONE, two\nthree four five", 1.0),
+        ([LONG], "o\u00adne two th\u2060ree\ufeff four five", 1.0),  # with invisible characters
         ([LONG], "one two three four five x x x x x", 1 / 6),
         # the most alike of several, not their sum: 1 of 2 shingles, and 1 of 6
         ([LONG, "a one two three four five"], "one two three four five b c d e f g", 1 / 2),

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 from workflow_project import Project, once_per_session
 
+from psibench.llm.standin.rules import fault_of
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import (
     FLOW,
@@ -17,6 +19,7 @@ from psibench.tables.build_schemas import (
 from psibench.tables.domains import OfDomain
 from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import ATTRITION, CORPUS, LANGUAGE_AVERAGES, PSI_TABLE, QUERIES
+from psibench.text.languages import english_name
 
 SENTENCES = {
     "eng-Latn": "The {a} keeper counted {b} barrels. Rain fell over the {c} harbour all night.",
@@ -183,3 +186,68 @@ def test_translators_are_compared_on_a_sample_and_nothing_else_is_asked(changed:
     )
     assert len(again) > 6
     assert again <= asked
+
+
+REFUSED = "The {name} keeper of mill {number} counted barrels of flour."
+
+
+def write_refused_questions(path: Path) -> None:
+    """Write questions about contexts that the stand-in refuses to translate, all of them."""
+    contexts = (REFUSED.format(name=NAMES[k % len(NAMES)], number=k) for k in range(9_999))
+    language = english_name("qps-Latn")
+    refused = (text for text in contexts if fault_of(text, language)[1] == "refusal")
+    paragraphs = [
+        {
+            "context": text,
+            "qas": [
+                {
+                    "id": f"{number}-{name}",
+                    "question": f"who counted {name}?",
+                    "answers": [{"text": name, "answer_start": text.index(name)}],
+                }
+                for name in ("keeper", "flour")
+            ],
+        }
+        for number, text in enumerate(islice(refused, 6))
+    ]
+    path.write_text(json.dumps({"version": "test", "data": [{"paragraphs": paragraphs}]}))
+
+
+def test_a_domain_that_cleaning_empties_is_left_out_of_a_whole_build(tmp_path: Path) -> None:
+    config = languages_config()
+    section = config["benchmarks"]["many"]
+    section["corpora"] = [one for one in section["corpora"] if one["language"] == "eng-Latn"]
+    section["cross_lingual"] = ["qps-Latn-eng-Latn"]
+    write_questions(tmp_path / "ports.eng-Latn.json", "ports", "eng-Latn")
+    write_refused_questions(tmp_path / "mills.eng-Latn.json")
+    project = Project(tmp_path)
+    project.write_config(config)
+    project.run()
+
+    psi = table(project, "psi_table.parquet", PSI_TABLE).filter(evidence="all")
+    rows = {(r["query_lang"], r["corpus_lang"], r["domain"]) for r in psi.to_dicts()}
+    english = {("eng-Latn", "eng-Latn", domain) for domain in ("all", "mills", "ports")}
+    assert english <= rows
+    assert {domain for asked, _, domain in rows if asked == "qps-Latn"} <= {"all", "ports"}
+    found = {
+        (r["query_lang"], r["corpus_lang"]): r["n_queries"]
+        for r in psi.filter(domain="all").to_dicts()
+    }
+    kept = data(project, "qps-Latn", "ports", "queries", QUERIES).height
+    assert found == {
+        ("eng-Latn", "eng-Latn"): 44,  # 32 and 12
+        ("qps-Latn", "qps-Latn"): kept,
+        ("qps-Latn", "eng-Latn"): kept,
+    }
+    # In the ledger: what entered, that nothing is left, and each reason.
+    path = project.folder / "results/many/flow.parquet"
+    flow = read_table(OfDomain(str(path), "mills", "qps-Latn"), FLOW)
+    counts = flow.filter(stage="clean_translations").select("unit", "entered", "kept").rows()
+    assert sorted(counts) == [("documents", 6, 0), ("queries", 12, 0)]
+    lost = table(project, "many/attrition.parquet", ATTRITION)
+    lost = lost.filter(language="qps-Latn", domain="mills")
+    check_balance(lost, flow)
+    documents = lost.filter(stage="clean_translations", unit="documents")
+    assert documents["reason"].to_list() == ["refusal"] * 6
+    said = "".join(one.read_text() for one in (tmp_path / "logs").rglob("*.log"))
+    assert "The domain is left out in this language (on_empty: drop)" in said

@@ -11,7 +11,7 @@ try:
     from psibench.cluster.contents import (
         is_outside,
         outside_content,
-        refuse_future_date,
+        refuse_future_dates,
     )
     from psibench.cluster.head import set_environment, start_head, stop_on_signals
     from psibench.cluster.tables_here import claim_tables
@@ -128,14 +128,14 @@ def outside(files):
 
     def marked(path):
         limit, file = workflow.dag_settings.max_checksum_file_size, Path(path)
-        if not (is_outside(path) and file.exists()):
-            return path
-        refuse_future_date(file)
-        return ancient(path) if file.stat().st_size > limit else path
+        is_large = is_outside(path) and file.exists() and file.stat().st_size > limit
+        return ancient(path) if is_large else path
 
     def of_job(wildcards):
         found = asked(files, wildcards)
-        return marked(found) if isinstance(found, str) else [*map(marked, found)]
+        paths = [found] if isinstance(found, str) else list(found)
+        refuse_future_dates(filter(is_outside, paths))
+        return marked(found) if isinstance(found, str) else [*map(marked, paths)]
 
     of_job.files = files
     return of_job

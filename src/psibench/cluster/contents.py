@@ -10,6 +10,7 @@ of these changed.
 import hashlib
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -40,8 +41,8 @@ def is_outside(path: str) -> bool:
     return not path.startswith(MADE) and not Path(path).absolute().is_relative_to(manifests)
 
 
-def refuse_future_date(path: Path) -> None:
-    """Refuse an outside file that is dated in the future.
+def refuse_future_dates(paths: Iterable[str]) -> None:
+    """Refuse outside files that are dated in the future; those that are not there are no matter.
 
     When a job has ended, Snakemake removes outputs that are older than an input of it, `ancient`
     ones included.
@@ -49,16 +50,27 @@ def refuse_future_date(path: Path) -> None:
     Raises
     ------
     InputError
-        Naming the file and its date. A machine whose clock is ahead, or an archive in another time
-        zone, gives such dates.
+        Naming the first file, its date and how many there are. A machine whose clock is ahead, or
+        an archive in another time zone, gives such dates.
     """
-    dated = path.stat().st_mtime
-    if dated > time.time() + MOST_AHEAD_S:
-        date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(dated))
-        raise InputError(
-            f"{path}: dated {date}, which is in the future; Snakemake would remove everything that "
-            f"is made of it. Its content counts, not its date: run `touch {path}`"
-        )
+    latest, ahead = time.time() + MOST_AHEAD_S, list[tuple[str, float]]()
+    for path in paths:
+        with suppress(OSError):
+            dated = os.stat(path).st_mtime
+            ahead += [(path, dated)] if dated > latest else []
+    if not ahead:
+        return
+    path, dated = ahead[0]
+    date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(dated))
+    more, remedy = "", f"touch {shlex.quote(path)}"
+    if len(ahead) > 1:
+        folder = os.path.commonpath([os.path.dirname(os.path.abspath(one)) for one, _ in ahead])
+        more = f" ({len(ahead):,} such files)"
+        remedy = f"find {shlex.quote(os.path.relpath(folder))} -type f -exec touch {{}} +"
+    raise InputError(
+        f"{path}: dated {date}, which is in the future{more}; Snakemake would remove everything "
+        f"that is made of it. Its content counts, not its date: run `{remedy}`"
+    )
 
 
 def outside_content(paths: Iterable[str]) -> str:

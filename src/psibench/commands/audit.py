@@ -175,8 +175,8 @@ def audit_lines(
         yield f"No vectors were compared: {why}."
     else:
         yield (
-            "Cosines of the vector of a document with those of its thirds; what is beyond the "
-            "input is in a third's and not in the document's."
+            "Cosines compare a document's vector with the vectors of its thirds. Each of these "
+            "texts is cut at the input, so a first third that fills it has a cosine of 1."
         )
         if rows.filter(pl.col("read_chars") == pl.col("n_chars")).drop_nulls().is_empty():
             yield (

@@ -34,8 +34,12 @@ def configs_or_here(given: Sequence[Path]) -> list[Path]:
     return [Path(CONFIG_NAME)]
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the user's config, or several."""
+def add_config(parser: argparse.ArgumentParser, *, bare: bool = False) -> None:
+    """Add the user's config, or several; ``bare``: also without the option in front."""
+    if bare:
+        parser.add_argument(
+            "bare", type=config_file, nargs="*", metavar="CONFIG", help="as --config takes them"
+        )
     parser.add_argument(
         "--config",
         type=config_file,
@@ -46,6 +50,11 @@ def add_config(parser: argparse.ArgumentParser) -> None:
         help="your config; of several each is laid over the one before; else psibench.yaml, if it "
         "is in this folder; else the embedded default",
     )
+
+
+def read_given(args: argparse.Namespace) -> dict[str, Any]:
+    """Read the configs that a command of `add_config` was given, bare ones first."""
+    return read_configs(configs_or_here([*getattr(args, "bare", ()), *args.config]))
 
 
 def read_configs(paths: Sequence[Path]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from psibench.all_tables import ALL_TABLES
+from psibench.cluster.contents import refuse_future_dates
 from psibench.commands.base import CONFIG_NAME, config_file, configs_or_here, read_configs
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import Windows
@@ -28,6 +29,7 @@ from psibench.generate.benchmarks import (
 )
 from psibench.generate.loaders import Loader
 from psibench.generate.loaders.known_item import NO_QUERY, simulate_known_items, why_no_query
+from psibench.generate.sampling import Sample
 from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.design import smallest_psi_text
 from psibench.metrics.inference import FEWEST_DOCUMENTS, document_table, units_of
@@ -40,7 +42,7 @@ from psibench.metrics.query_scores import (
 from psibench.models.checkpoints import local_folder, tokenizer_file
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
-from psibench.plan.sources import MOST_DOCUMENTS, first_documents
+from psibench.plan.sources import MOST_DOCUMENTS, first_documents, local_sample
 from psibench.plan.work import by_config, long_jobs
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
@@ -160,6 +162,10 @@ def check_config(*paths: Path, is_run: bool = False) -> str:
                 lines += [f"    {line}" for line in source_lines(plan, name, place)]
             except InputError as error:
                 problems.append(str(error))
+    try:
+        refuse_future_dates(path for files in plan.sources.values() for path in files)
+    except InputError as error:
+        problems.append(str(error))
     refuse(problems)
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     for name, llm in plan.llms.items():
@@ -301,12 +307,14 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
             )
         yield f"  cut into {documents.height:,} passages; words: {_words(documents)}"
     section = plan.config.benchmarks[name]
+    if isinstance(section, GeneratedBenchmark) and not more:
+        length_tokenizer = plan.config.length_tokenizer
+        sampled = local_sample(documents, section, place, length_tokenizer=length_tokenizer)
+        if sampled is not None:
+            documents = sampled.documents
+            yield f"  {_sample_line(section.sample, documents)}"
     if isinstance(section, KnownItem) and documents.height <= SIMULATED:
-        queries, dropped = simulate_known_items(
-            documents, seed=section.seed, n_terms=section.n_terms
-        )
-        if queries.is_empty():
-            yield f"  {why_no_query(documents, dropped)}"
+        yield from _no_query_lines(section, documents)
     if documents.height < FEWEST_DOCUMENTS:
         yield (
             f"  {TOO_FEW}: with fewer than {FEWEST_DOCUMENTS} nothing is tested; "
@@ -315,6 +323,20 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
     read = "documents" if place.passages is None else "passages"
     lines = _reach_lines(plan, name, documents.get_column("text"), read)
     yield from (f"  {line}" for line in lines)
+
+
+def _no_query_lines(section: KnownItem, documents: pl.DataFrame) -> Iterator[str]:
+    """Yield why no known-item query can be made of documents, if none can."""
+    queries, dropped = simulate_known_items(documents, seed=section.seed, n_terms=section.n_terms)
+    if queries.is_empty():
+        yield f"  {why_no_query(documents, dropped)}"
+
+
+def _sample_line(sample: Sample, documents: pl.DataFrame) -> str:
+    """Say how many documents a sample takes, and of which lengths."""
+    wanted = "" if sample.n_documents is None else f" of {sample.n_documents:,} wanted"
+    lengths = f"{sample.edges[0]:,} to {sample.edges[-1]:,} {sample.unit}"
+    return f"sample: takes {documents.height:,}{wanted} ({lengths}); words: {_words(documents)}"
 
 
 def _words(documents: pl.DataFrame) -> str:

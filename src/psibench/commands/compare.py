@@ -162,7 +162,7 @@ def _judge(row: Mapping[str, Any], loss: float, family: str) -> int:
     )
     print(
         f"psibench compare: {row['model']} is {'' if is_worse else 'not '}worse than "
-        f"{row['other']} by {loss:g} in {row['metric']} beyond chance "
+        f"{row['other']} by {loss:g} or more in {row['metric']} beyond chance "
         f"({change(row['difference'])}, {why})",
         file=sys.stderr,
     )

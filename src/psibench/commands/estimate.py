@@ -3,10 +3,11 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import add_config, configs_or_here, read_configs
+from psibench.commands.base import add_config, read_given
 from psibench.commands.plan import RESULTS, ends, number
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     from psibench.plan.plan import make_plan
     from psibench.plan.work import summed, work_table
 
-    config, models = load_config(read_configs(configs_or_here(args.config)))
+    config, models = load_config(read_given(args))
     plan = make_plan(config, models, missing=[])
     measured = Measured(plan, RESULTS)
     tasks = {task for planned in plan.benchmarks.values() for task in planned.tasks}
@@ -133,18 +134,20 @@ def _designs(measured: "Measured") -> Iterator[str]:
             if (counts := measured.counts(planned.id, language)) is None:
                 continue
             n_held = 1 if isinstance(planned.section, Posir) else 3  # it draws a document's third
-            for n in dict.fromkeys(map(round, counts.left)):
+            ends = dict(zip(map(round, counts.left), ("fewest", "most"), strict=True))
+            for n, end in ends.items():
+                of = f", {end} queries" if len(ends) == 2 else ""
                 table = evenly_spread(
                     n,
                     round(counts.texts.n_documents),
                     n_candidates=round(counts.candidates),
                     n_held=n_held,
                 )
-                said = smallest_psi_text(table, spread=", spread evenly but for what filters take")
-                yield f"{planned.id}, {language}: {said}"
+                said = smallest_psi_text(table, spread=" (taken to be spread evenly)")
+                yield f"{planned.id}, {language}{of}: {said}"
 
 
-add_arguments = add_config
+add_arguments = partial(add_config, bare=True)
 DESCRIPTION = (
     "Print requests, those already answered, tokens and money per task, benchmark and "
     "language model, of translations per language, and of embedding APIs: the part of `psibench "

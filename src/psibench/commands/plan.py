@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import (
     add_config,
-    configs_or_here,
-    read_configs,
+    read_given,
     refuse_unwritable,
 )
 from psibench.commands.text_table import UNDEFINED, aligned
@@ -28,7 +27,7 @@ HEADINGS = ("items", "M tokens in", "out", "GPU h", "CPU h", "jobs", "longest, m
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the config, what is summed up, and a CSV file."""
-    add_config(parser)
+    add_config(parser, bare=True)
     parser.add_argument(
         "--by",
         choices=BY,
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)
-    config, models = load_config(read_configs(configs_or_here(args.config)))
+    config, models = load_config(read_given(args))
     plan = make_plan(config, models)
     known = Measured(plan, RESULTS)
     table = work_table(known)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from psibench.commands.base import add_config, configs_or_here, read_configs
+from psibench.commands.base import add_config, read_given
 from psibench.errors import InputError
 from psibench.generate.ask import read_task_tables
 from psibench.llm.prompts import requests_of
@@ -45,7 +45,7 @@ def _rendered(args: argparse.Namespace) -> Iterator[str]:
 
     Raises InputError if no benchmark has the task, no table is there yet, or no item has the id.
     """
-    config, _ = load_config(read_configs(configs_or_here(args.config)))
+    config, _ = load_config(read_given(args))
     benchmarks, llms = plan_benchmarks(config).values(), resolve_llms(config)
     having = [planned for planned in benchmarks if args.task in planned.tasks]
     if not having:

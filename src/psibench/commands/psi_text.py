@@ -93,7 +93,7 @@ def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
     wide = scores.filter(**every).pivot("bucket", index=row, values="mean")
     wide = wide.sort(order, maintain_order=True)
     p = psi.filter(pl.col("buckets").is_in(scheme), **every).select(*row, p="p_adjusted")
-    yield "\nOf the evidence, in the first chunks:"
+    yield "\nEvidence found in the first k chunks:"
     yield from frame_lines(wide.join(p, on=row, maintain_order="left"), FORMS, n_text=2)
     yield ""
 
@@ -192,7 +192,7 @@ def format_labels(
                 n_text=1,
             ),
             _of_agreement(placed["p_position"][0]),
-            f"{metric} had people graded all queries:",
+            f"{metric} if people had graded all queries:",
             *frame_lines(
                 found.select(
                     "model",

@@ -61,6 +61,12 @@ TARGETS = (
 )
 
 
+IN_FUNCTION = re.compile(
+    r"^InputFunctionException in rule .*?^ *InputError: (?P<said>[^\n]+)", re.MULTILINE | re.DOTALL
+)
+"""What Snakemake logs of bad input that a function of a rule's inputs or parameters refuses."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the config and targets, and the options of Snakemake that are used most."""
     parser.add_argument(
@@ -174,6 +180,8 @@ def refuse_failure(
     for message in (one.getMessage() for one in records):
         if REFUSED in message:
             raise InputError(message[message.index(REFUSED) :].splitlines()[0])
+        if refused := IN_FUNCTION.search(message):
+            raise InputError(refused["said"])
         for target in targets:
             if f"No rule to produce {target} " in message:
                 raise InputError(f"{target}: neither a config nor a target. {TARGETS}")
@@ -203,7 +211,18 @@ def _provide_home() -> None:
         is_writable = False
     if not is_writable:
         os.environ["XDG_CACHE_HOME"] = str(here / "cache")
+        _link_downloads(cache, here / "cache")
         print(f"psibench run: {cache} cannot be written; caches are in {here}", file=sys.stderr)
+
+
+def _link_downloads(old: Path, new: Path) -> None:
+    """Keep what was downloaded from the hub into a cache that can only be read, as in images."""
+    hub = Path("huggingface", "hub")
+    for found in (old / hub).glob("*--*"):
+        link = new / hub / found.name
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(found)
 
 
 def cores(text: str) -> str:

@@ -290,6 +290,7 @@ def score_run(
         relevant,
         source=str(path),
         lengths=held.select("length", doc_id="document_id"),
+        judged=qrels.get_column("corpus-id"),
         remove_identical_ids=identical_ids_removed(args.identical_ids, qrels),
         ignore_unknown=args.ignore_unknown,
     )

@@ -42,7 +42,7 @@ def with_example(args: argparse.Namespace) -> argparse.Namespace:
         "benchmark": facts["benchmark"],
         "language": facts["language"],
         "metrics": args.metrics or ["ndcg@10"],
-        "length_buckets": bool(args.length_buckets),
+        "length_buckets": bool(args.length_buckets or args.length_edges),
         "buckets": "thirds" if args.buckets == "all" else args.buckets,
         "out": out,
         "report": args.report or out / PAGE,

@@ -1,5 +1,6 @@
 """Config files: read, laid over each other, validated; every problem becomes one InputError."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
@@ -11,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG
 from psibench.config.secrets import refuse_secrets, without_secrets
 from psibench.errors import InputError, supported
-from psibench.reading import read_text_file, refuse_aliases, shown
+from psibench.reading import number, read_text_file, refuse_aliases, shown
 
 REPLACED_WHOLE = ("benchmarks", "models")
 
@@ -156,7 +157,18 @@ def _problems(error: ValidationError, raw: Any) -> Iterator[str]:
         elif isinstance(found, Mapping):
             yield f"{key}: {message}"
         else:
-            yield f"{key}: found {without_secrets(repr(found))}. {message}"
+            said = f"{key}: found {without_secrets(repr(found))}. {message}"
+            yield said + (_number_hint(found) if kind in ("float_type", "int_type") else "")
+
+
+def _number_hint(found: Any) -> str:
+    """Say how to write a number that YAML 1.1 takes for a text, as 5e-2 and +.5."""
+    try:
+        value = number(found, where="", column="") if isinstance(found, str) else math.nan
+    except InputError:
+        return ""
+    written = repr(value).replace("e", ".0e") if "." not in repr(value) else repr(value)
+    return f". This is a text to YAML; write {written}" if math.isfinite(value) else ""
 
 
 def _explain_choice(key: str, context: Mapping[str, Any]) -> str:

@@ -12,10 +12,14 @@ SECRET_KEY = re.compile(
     r"(?i)(^|[_-])((api|secret|access|private|auth|account)[_-]?key|((access|auth)[_-]?)?token"
     r"|secret|password|passwd|passphrase|(proxy[_-])?authorization|bearer|cookie|credentials?)$"
 )
+_NO_NAME = r"(?=(?:[A-Za-z0-9]*[-_])*(?![A-Za-z]{0,15}[0-9]{0,8}(?![A-Za-z0-9]))[A-Za-z0-9]{12,})"
+"""Ahead is a run of letters and digits that is no word, number, or word and number: sk-, pa- and
+hf_ also begin names of files and models in Slovak, in Punjabi, and of Hugging Face."""
 SECRET_VALUE = re.compile(
     r"(?<![\w-])("
-    r"sk-[\w-]{16,}|hf_\w{16,}|gh[pousr]_\w{16,}|github_pat_\w{20,}|glpat-[\w-]{18,}"
-    r"|A(?:KIA|SIA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|pa-\w{20,}|xox[a-z]-[\w-]{10,}"
+    rf"sk-{_NO_NAME}[\w-]{{16,}}|hf_{_NO_NAME}\w{{16,}}|pa-{_NO_NAME}\w{{20,}}"
+    r"|gh[pousr]_\w{16,}|github_pat_\w{20,}|glpat-[\w-]{18,}"
+    r"|A(?:KIA|SIA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|xox[a-z]-[\w-]{10,}"
     r"|(?:gsk|r8|fw|jina|npm)_[A-Za-z0-9]{20,}|(?:xai|pplx|csk)-[A-Za-z0-9]{30,}"
     r"|nvapi-[\w-]{40,}|tgp_v1_[\w-]{30,}"
     r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}(?:\.[\w-]*)?|-----BEGIN [A-Z ]*PRIVATE KEY-----"
@@ -70,17 +74,22 @@ def holds_secret(text: str) -> bool:
 
 
 def is_variable(text: str) -> bool:
-    """Say whether a text can be the name of an environment variable, and no key by its look."""
+    """Say whether an environment variable is called so, or could be: a key has another look."""
     runs = _RUN.findall(text)
     is_key = any(sum(map(str.isdigit, run)) >= 2 or not run.isupper() for run in runs)
-    return bool(_VARIABLE.fullmatch(text)) and not is_key
+    return bool(_VARIABLE.fullmatch(text)) and (text in os.environ or not is_key)
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    """Say whether a key is named like a secret and holds one; a token may also be counted."""
-    is_count = isinstance(value, int | float) and name.lower().endswith("token")
+    """Say whether a key is named like a secret and holds one.
+
+    A token may also be counted, or be one of a vocabulary, as ``<pad>``.
+    """
+    is_count = isinstance(value, int | float)
+    is_mark = isinstance(value, str) and value.startswith(("<", "["))
+    is_token = name.lower().endswith("token") and (is_count or is_mark)
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return bool(SECRET_KEY.search(snake)) and value not in (None, "") and not is_count
+    return bool(SECRET_KEY.search(snake)) and value not in (None, "") and not is_token
 
 
 def _names_secret(word: str, following: Sequence[Any]) -> bool:
@@ -125,9 +134,13 @@ def _hidden_if_random(run: re.Match[str]) -> str:
 
 
 def _looks_random(run: str) -> bool:
-    """Say whether letters and digits are mixed as in a key; hexadecimal ones name accounts, too."""
+    """Say whether letters and digits are mixed as in a key.
+
+    Hexadecimal ones name accounts, too, and one with a word in it a model, as Qwen25Instruct72B.
+    """
     n_digits = sum(map(str.isdigit, run))
     is_mixed = not (run.islower() or run.isupper()) and n_digits >= 2
+    is_mixed = is_mixed and not re.search(r"[A-Za-z][a-z]{5}", run)
     is_long = len(run) >= 24 and n_digits >= 4 and not re.fullmatch(r"[0-9A-Fa-f]+", run)
     return is_mixed or is_long
 

@@ -267,24 +267,33 @@ def refuse_repeated_pairs(qrels: pl.DataFrame, *, source: str) -> None:
         )
 
 
-def warn_of_missing_documents(qrels: pl.DataFrame, documents: pl.Series, *, source: str) -> None:
-    """Warn of relevant documents that a corpus lacks, of queries that have another one in it.
+def qrels_of_corpus(qrels: pl.DataFrame, documents: pl.Series, *, source: str) -> pl.DataFrame:
+    """Return the qrels of the queries that have a relevant document in a corpus.
 
-    They are left out of the qrels. nDCG's ideal ranking is then shorter than BEIR's, where such
-    documents count as never found, and the score is higher.
+    Further relevant documents of theirs that the corpus lacks stay, with a warning: as in trec_eval
+    and BEIR they count as never found, in nDCG's ideal ranking and in recall. Other documents that
+    it lacks are left out.
+
+    Parameters
+    ----------
+    documents : ids of the corpus.
+    source : what the warning calls the qrels.
     """
-    relevant = qrels.filter(pl.col("score") > 0)
-    is_there = pl.col("corpus-id").is_in(documents.implode())
-    found = relevant.filter(is_there).select("query-id").unique()
-    missing = relevant.filter(~is_there).join(found, on="query-id", how="semi")
+    is_relevant, is_there = pl.col("score") > 0, pl.col("corpus-id").is_in(documents.implode())
+    asked = qrels.filter(is_relevant & is_there).select("query-id").unique()
+    kept = qrels.filter(is_relevant | is_there).join(
+        asked, on="query-id", how="semi", maintain_order="left"
+    )
+    missing = kept.filter(~is_there)
     for query_id, document in missing.select("query-id", "corpus-id").head(1).iter_rows():
         logger.warning(
-            "%s: %d relevant documents of %d queries are not in the corpus and are left out; the "
-            "first: query %r, document %r. These queries keep their other relevant documents, and "
-            "their nDCG is higher than if a missing document counted as not found",
+            "%s: %d relevant documents of %d queries are not in the corpus and count as not found, "
+            "as in trec_eval; the first: query %r, document %r. These queries have another "
+            "relevant document in it",
             *(source, missing.height, missing.get_column("query-id").n_unique()),
             *(query_id, document),
         )
+    return kept
 
 
 IdenticalIds = Literal["auto", "remove", "keep"]

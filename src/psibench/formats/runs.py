@@ -215,11 +215,12 @@ LOWER_IS_BETTER = "--lower-is-better is for distances, and for no others"
 def rank_file(
     file: RunFile,
     queries: pl.DataFrame,
-    judged: pl.DataFrame,
+    relevant: pl.DataFrame,
     *,
     source: str,
     lengths: pl.DataFrame | None = None,
     documents: pl.Series | None = None,
+    judged: pl.Series | None = None,
     top_k: int | None = None,
     remove_identical_ids: bool = False,
     ignore_unknown: bool = False,
@@ -230,10 +231,11 @@ def rank_file(
 
     Parameters
     ----------
-    queries, judged : columns `_id`; query_id and doc_id of the relevant documents.
+    queries, relevant : columns `_id`; query_id and doc_id of the relevant documents.
     source : what messages call the run.
     lengths : doc_id and length, characters: chunks may not end beyond.
     documents : all ids of the corpus, if they are known; else one of ``judged`` must occur.
+    judged : ids of the documents with any grade; None: those of the relevant ones.
     top_k : results that are kept for a query.
     remove_identical_ids : whether rankings are without the document of the query's own id.
     ignore_unknown : whether results of other queries are left out.
@@ -251,7 +253,8 @@ def rank_file(
     kept, n_removed = without_identical_ids(found) if remove_identical_ids else (found, 0)
     run, chunks = rank_run(kept, top_k=top_k, source=source)
     if documents is None:
-        refuse_foreign_documents(found, judged.get_column("doc_id"), source=source)
+        ids = relevant.get_column("doc_id") if judged is None else judged
+        refuse_foreign_documents(found, ids, source=source)
     else:
         refuse_unknown_documents(found, documents, source=source)
     doubtful = [*doubts(file, of_distances=of_distances)]
@@ -259,7 +262,7 @@ def rank_file(
         refuse_beyond(chunks, lengths, source=source)
     if lacking := queries.height - run.get_column("query_id").n_unique():
         doubtful.insert(0, f"no results for {lacking} queries; they score 0")
-    doubtful += spelling_doubts(run, judged)
+    doubtful += spelling_doubts(run, relevant)
     return RankedRun(run, chunks, tuple(doubtful), n_removed)
 
 

@@ -55,7 +55,7 @@ class Personas(Section):
     """Candidates per document (Controlled, section 3: 20)."""
 
 
-@stage("personas", version=3, each="domains")
+@stage("personas", version=4, each="domains")
 def run_personas(
     section: Personas,
     entry: Model,

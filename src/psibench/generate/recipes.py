@@ -122,7 +122,7 @@ def build_params(
     return params | interpreter_of(section.source)
 
 
-@stage("build", version=6)
+@stage("build", version=7)
 def run_build(
     section: Mapping[str, Any],
     *,

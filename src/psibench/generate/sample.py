@@ -67,7 +67,7 @@ WHICH_FILES = set(
 """Keys of a source that choose files and how much is read; a file's documents stay the same."""
 
 
-@stage("sample", version=5, each="sections")
+@stage("sample", version=6, each="sections")
 def run_sample(
     section: Mapping[str, Any],
     *,

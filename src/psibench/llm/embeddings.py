@@ -140,13 +140,14 @@ def read_vectors(data: Any, entry: EmbeddingApiModel, *, n_texts: int) -> np.nda
 def read_tokens(data: Any, entry: EmbeddingApiModel) -> int | None:
     """Return the tokens that the service counted; None where the answer does not say.
 
-    A count that no answer can have is not believed: a budget would be passed, or used up, by it.
+    A count that no answer can have, as the 0 of servers that count none, is not believed: a budget
+    would be passed, or used up, by it.
     """
     try:
         counted = sum(int(value) for value in values_at(data, entry.tokens_path))
     except (LookupError, TypeError, ValueError, OverflowError):
         return None
-    return counted if 0 <= counted <= MOST_TOKENS else None
+    return counted if 0 < counted <= MOST_TOKENS else None
 
 
 class EmbeddingClient(Connection):

@@ -14,6 +14,7 @@ from typing import Any
 
 import jinja2
 import jinja2.meta
+import jinja2.runtime
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
@@ -46,6 +47,7 @@ _METHODS = {
         *("split", "splitlines", "startswith", "endswith", "count"),
     ),
     dict: ("items", "keys", "values", "get"),
+    jinja2.runtime.LoopContext: ("cycle", "changed"),
 }
 """What can be called."""
 _REFUSED = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)
@@ -139,8 +141,10 @@ class _Environment(SandboxedEnvironment):
     def call(self, context: Any, called: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a method that makes nothing longer; there are no functions."""
         owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
+        if isinstance(owner, str) and name in _AS_FILTERS:
+            return _AS_FILTERS[name](owner, *args, **kwargs)
         if not any(isinstance(owner, k) and name in v for k, v in _METHODS.items()):
-            known = ", ".join(_METHODS[str])
+            known = ", ".join((*_METHODS[str], *_AS_FILTERS))
             raise SecurityError(f"{name}() cannot be called in a prompt; of a text can: {known}")
         return super().call(context, called, *args, **kwargs)
 
@@ -176,10 +180,12 @@ def _each_step(_: Any, values: Any) -> Iterator[Any]:
 
 def _bounded_filter(name: str, made: Callable[..., Any]) -> Callable[..., Any]:
     """Return a filter that refuses arguments and results that are too large."""
+    first = 2 if hasattr(made, "jinja_pass_arg") else 1  # of the arguments behind the value
 
     @functools.wraps(made)
     def bounded(*given: Any, **named: Any) -> Any:
-        numbers = [one for one in (*given[1:], *named.values()) if isinstance(one, int)]
+        options = (*given[first:], *named.values())
+        numbers = [one for one in options if isinstance(one, int)]
         if name in ("indent", "round", "tojson") and any(abs(one) > MAX_INDENT for one in numbers):
             raise SecurityError(f"{name}: a number above {MAX_INDENT}")
         texts = [one for one in given if isinstance(one, str)]
@@ -212,6 +218,12 @@ def _join(
 def _text(value: Any) -> str:
     return str(_refuse_large(value))
 
+
+_AS_FILTERS: dict[str, Callable[..., str]] = {
+    "replace": _replace,
+    "join": lambda between, values: _join(None, values, between),
+}
+"""Methods of texts that make longer ones -> the bounded function that does the same."""
 
 _ENVIRONMENT = _Environment(
     undefined=jinja2.StrictUndefined,

@@ -53,10 +53,17 @@ class Measured(Planned):
         tables = self._tables(name, language) if self._is_of_sample(name, language) else None
         if tables is not None:
             return tables, "tables"
+        return self.unfiltered(name, language)
+
+    def find_unfiltered(self, name: str, language: str) -> tuple[Texts, str] | None:
+        """Return the texts before any filter: those of local files, else of the config."""
         planned = self.plan.named[name]
-        if language in planned.native and (local := local_texts(planned, language)) is not None:
-            return local, "source"
-        return super().find_texts(name, language)
+        if language in planned.native:
+            tokenizer = self.plan.config.length_tokenizer
+            local = local_texts(planned, language, length_tokenizer=tokenizer)
+            if local is not None:
+                return local, "source"
+        return super().find_unfiltered(name, language)
 
     def _is_of_sample(self, name: str, language: str) -> bool:
         """Say whether a run drew the documents that would be drawn now, as far as can be told."""

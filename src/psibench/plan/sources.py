@@ -18,8 +18,10 @@ from psibench.generate.benchmarks import (
     section_at,
 )
 from psibench.generate.loaders import Loader, NothingLeftError
+from psibench.generate.sampling import Sampled, draw, length_measure, read_candidates
+from psibench.models.checkpoints import local_folder
 from psibench.plan.benchmarks import PlannedBenchmark
-from psibench.plan.texts import Texts, release_texts, tokens_per_unit
+from psibench.plan.texts import Texts, queries_per_document, release_texts, tokens_per_unit
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import read_documents
 from psibench.text.lengths import count_whitespace_tokens
@@ -46,16 +48,33 @@ def first_documents(place: Place) -> pl.DataFrame:
     return documents
 
 
-def local_texts(planned: PlannedBenchmark, language: str) -> Texts | None:
+def local_sample(
+    documents: pl.DataFrame, section: GeneratedBenchmark, place: Place, *, length_tokenizer: str
+) -> Sampled | None:
+    """Draw the sample of a place from all of its documents, cut into passages already.
+
+    None if lengths are counted by a tokenizer that is not on this machine. Raises InputError if
+    no document has a length of the sample.
+    """
+    unit = section.sample.unit
+    if unit == "tokens" and local_folder(length_tokenizer) is None:
+        return None
+    measure = length_measure(unit, length_tokenizer)
+    candidates = read_candidates([documents], section.sample, measure)
+    return draw(candidates, where=f"sample of {place.language}, {place.domain}")
+
+
+def local_texts(planned: PlannedBenchmark, language: str, *, length_tokenizer: str) -> Texts | None:
     """Count the texts of a language that is read, where all of them lie in local files.
 
-    Lengths are estimated by characters. None where files are not there or cannot be read, a source
-    is on the hub or has `MOST_DOCUMENTS` or more, or a sample is drawn of it.
+    Lengths are estimated by characters. Of a sample, the documents it would draw are counted. None
+    where files are not there or cannot be read, a source is on the hub or has `MOST_DOCUMENTS` or
+    more, or a sample is drawn of Python's documentation.
     """
     lengths, n_queries = Counter[float](), 0.0
     places = [place for place in planned.places if place.language == language]
     for place in places:
-        found = _local_texts(planned.section, place)
+        found = _local_texts(planned.section, place, length_tokenizer)
         if found is None:
             return None
         for length, n in found.lengths:
@@ -64,8 +83,9 @@ def local_texts(planned: PlannedBenchmark, language: str) -> Texts | None:
     return Texts(tuple(sorted(lengths.items())), n_queries) if places else None
 
 
-def _local_texts(section: Benchmark, place: Place) -> Texts | None:
-    source = place.source
+def _local_texts(section: Benchmark, place: Place, length_tokenizer: str) -> Texts | None:
+    if isinstance(section, GeneratedBenchmark) and isinstance(place.source, PythonDocsSource):
+        return None  # seconds to read, and shipped samples fit it
     try:
         if isinstance(section, PosirRelease):
             if not Path(section.source.path).is_dir():
@@ -73,18 +93,14 @@ def _local_texts(section: Benchmark, place: Place) -> Texts | None:
             path = section.source.path
             counts = count_dataset(path, language=place.language, domain=place.domain)
             return release_texts(place.language, counts.documents, counts.answerable)
-        if isinstance(section, GeneratedBenchmark) or not isinstance(
-            source, FilesSource | SquadSource | PythonDocsSource
-        ):
+        if not isinstance(place.source, FilesSource | SquadSource | PythonDocsSource):
             return None
-        if isinstance(section, KnownItem | Documents):
-            documents = first_documents(place)
-            if documents.height == MOST_DOCUMENTS:
+        if isinstance(section, KnownItem | Documents | GeneratedBenchmark):
+            read = _read_whole(section, place, length_tokenizer)
+            if read is None:
                 return None
-            if place.passages is not None:
-                documents, _ = cut_documents(documents, **place.passages.model_dump())
-            per_third = section.queries_per_third if isinstance(section, KnownItem) else 0
-            n_queries = len(POSITIONS) * per_third * documents.height
+            documents = read
+            n_queries = round(documents.height * _queries_per_document(section))
         else:
             alone = section_at(section, place)
             assert isinstance(alone, Loader)
@@ -97,3 +113,24 @@ def _local_texts(section: Benchmark, place: Place) -> Texts | None:
     per_char = tokens_per_unit("chars", place.language)
     counts_of = Counter((documents["text"].str.len_chars() * per_char).round().to_list())
     return Texts(tuple(sorted((float(t), float(n)) for t, n in counts_of.items())), n_queries)
+
+
+def _read_whole(
+    section: KnownItem | Documents | GeneratedBenchmark, place: Place, length_tokenizer: str
+) -> pl.DataFrame | None:
+    """Read, cut and sample a place's documents; None where not all are read or measured."""
+    documents = first_documents(place)
+    if documents.height == MOST_DOCUMENTS:
+        return None
+    if place.passages is not None:
+        documents, _ = cut_documents(documents, **place.passages.model_dump())
+    if not isinstance(section, GeneratedBenchmark):
+        return documents
+    sampled = local_sample(documents, section, place, length_tokenizer=length_tokenizer)
+    return None if sampled is None else sampled.documents
+
+
+def _queries_per_document(section: KnownItem | Documents | GeneratedBenchmark) -> float:
+    if isinstance(section, GeneratedBenchmark):
+        return queries_per_document(section)
+    return len(POSITIONS) * section.queries_per_third if isinstance(section, KnownItem) else 0

@@ -114,12 +114,17 @@ class Planned:
     def __init__(self, plan: Plan, cut: "Planned | None" = None) -> None:
         self.plan, self.cut = plan, cut
         self.texts, self.counts = cache(self.find_texts), cache(self._counts)
+        self.unfiltered = cache(self.find_unfiltered)
 
     def find_texts(self, name: str, language: str) -> tuple[Texts, str] | None:
         """Return the texts of a benchmark or view in a language, and what they rest on.
 
-        ``plan``, or ``tables`` of a run; None where nothing is known.
+        ``plan``, ``source`` files, or ``tables`` of a run; None where nothing is known.
         """
+        return self.unfiltered(name, language)
+
+    def find_unfiltered(self, name: str, language: str) -> tuple[Texts, str] | None:
+        """Return the texts before any filter, and what they rest on: ``plan`` or ``source``."""
         planned = self.plan.named[name]
         if language in planned.translated:
             source = self.texts(name, planned.section.language)
@@ -156,7 +161,7 @@ class Planned:
             return Counts(texts, basis, n, (min(n, left[0]), min(n, left[1])))
         if not isinstance(section, GeneratedBenchmark):
             return Counts(texts, basis, n, (n, n))
-        asked_for = Planned.find_texts(self, name, language) or (texts, basis)
+        asked_for = self.unfiltered(name, language) or (texts, basis)
         written = self.kept(name, language, TASKS[section.recipe][-1].name)
         candidates = asked_for[0].n_queries * (1.0 if written is None else written)
         counts = filtered_counts(

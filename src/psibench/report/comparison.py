@@ -27,10 +27,12 @@ PROFILES_NOTE = (
     "by Holm's method. Below: p of that pair alone."
 )
 PAIR_MEANS_NOTE = (
-    "Above the diagonal: mean of the row's system less that of the column's. Below: p of that "
-    "difference, by the test that its interval in comparison.csv is of."
+    "Above the diagonal: mean of the row's system less that of the column's. Below: the p "
+    "of that difference, by the same test as its interval in comparison.csv."
 )
-PAIR_PROFILES_NOTE = "p that the two profiles differ in hits and in misses: the larger of both."
+PAIR_PROFILES_NOTE = (
+    "Whether the two profiles differ: the larger of the p for hits and the p for misses."
+)
 Pair = tuple[int, int]
 Rows = Mapping[Pair, Mapping[str, Any]]
 """COMPARED row of two systems, by their places from 0; the better one is first."""

@@ -306,11 +306,11 @@ def _curve_caption(lines: pl.DataFrame, row: Row) -> str:
     caption = "Plain means with their intervals; at equal documents they cannot be told."
     if lines["plain"].count():
         caption = (
-            "Means at equal documents with their intervals; thin and dashed: plain means, which "
-            "stand alone where documents cannot tell."
+            "Thick: means at equal documents, with their intervals. Thin and dashed: plain means, "
+            "shown without the others where these cannot be computed. Grey: the other models."
         )
     pair = pair_text(row["query_lang"], row["corpus_lang"])
-    return caption if pair == "und" else f"{caption} Shown: languages {pair}."
+    return caption if pair == "und" else f"{caption} Language: {pair}."
 
 
 def full_and_tiny_figure(

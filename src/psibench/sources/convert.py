@@ -107,7 +107,7 @@ def _markdown(html: str | bytes, path: Path) -> str:
     options |= {"escape_asterisks": False, "escape_underscores": False}
     soup = BeautifulSoup(html, "lxml")
     try:
-        for element in soup(NOT_READ):
+        for element in [*soup(NOT_READ), *soup(hidden=_is_hidden)]:
             element.decompose()
         for element in soup(BLOCKS):
             element.name = "div"
@@ -118,6 +118,11 @@ def _markdown(html: str | bytes, path: Path) -> str:
         return MarkdownConverter(**options).convert_soup(soup).strip()
     except RecursionError as error:
         raise InputError(f"{path}: HTML that is nested too deep to be read") from error
+
+
+def _is_hidden(value: str | None) -> bool:
+    """Say whether a value of the attribute `hidden` keeps an element from ever being shown."""
+    return value is not None and value.strip().lower() != "until-found"
 
 
 CONVERTERS: dict[str, Callable[[Path], str]] = {

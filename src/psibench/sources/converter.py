@@ -8,23 +8,25 @@ and is started anew after it has ended.
 import atexit
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from threading import Timer
 from typing import Any
 
 from psibench.errors import InputError
 from psibench.sources.convert import CONVERTERS, PagedText
 
 MOST_MEMORY_BYTES = 2 << 30
-"""Of address space; of a DOCX of `MOST_XML_BYTES` half is used."""
+"""Of address space, where a system bounds it: macOS does not. Of a DOCX of `MOST_XML_BYTES` half is
+used."""
 MOST_SECONDS = 300.0
 """For one file; PDFium reads a thousand pages in ten."""
 START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from psibench.sources.converter import serve; serve(int(sys.argv[2]))"
+    "from psibench.sources.converter import serve; serve(int(sys.argv[2]), float(sys.argv[3]))"
 )
 
 
@@ -59,22 +61,21 @@ class Converter:
 
     def convert(self, path: Path, suffix: str) -> str:
         """Return the text of a document; see `convert`."""
+        if self._process is not None and self._process.poll() is not None:
+            self.stop()  # it was ended from outside, after the last file
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
-        timer = Timer(self.timeout_s, process.kill)
-        timer.start()
-        try:
+        line = b""
+        with suppress(BrokenPipeError):
             process.stdin.write(json.dumps([os.getcwd(), str(path), suffix]).encode() + b"\n")
             process.stdin.flush()
             line = process.stdout.readline()
-        except BrokenPipeError:
-            line = b""
-        finally:
-            is_late = not timer.is_alive()
-            timer.cancel()
         if not line.endswith(b"\n"):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(1)
             self.stop()
+            is_late = process.returncode == -signal.SIGALRM
             raise InputError(
                 f"{path}: its conversion "
                 + (
@@ -89,7 +90,8 @@ class Converter:
 
     def _start(self) -> subprocess.Popen[bytes]:
         places = json.dumps([os.path.abspath(place) for place in sys.path])
-        command = [sys.executable, "-I", "-c", START, places, str(self.memory_bytes)]
+        limits = [str(self.memory_bytes), str(self.timeout_s)]
+        command = [sys.executable, "-I", "-c", START, places, *limits]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -115,23 +117,36 @@ def _text_of(reply: dict[str, Any]) -> str:
     return found
 
 
-def serve(memory_bytes: int) -> None:
-    """Convert the files that standard input names, a line each; the answers are lines of JSON."""
-    import resource
+def serve(memory_bytes: int, timeout_s: float) -> None:
+    """Convert the files that standard input names, a line each; the answers are lines of JSON.
 
+    A file that takes too long ends the process, even if the one that asks is gone.
+    """
     # What the libraries print must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    if hard != resource.RLIM_INFINITY:
-        memory_bytes = min(memory_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _bound_memory(memory_bytes)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     for line in sys.stdin:
         folder, path, suffix = json.loads(line)
         os.chdir(folder)
-        answers.write(json.dumps(_answer(Path(path), suffix)) + "\n")
+        signal.setitimer(signal.ITIMER_REAL, timeout_s)
+        answer = _answer(Path(path), suffix)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def _bound_memory(n_bytes: int) -> None:
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard != resource.RLIM_INFINITY:
+        n_bytes = min(n_bytes, hard)
+    with suppress(ValueError, OSError):  # macOS refuses any
+        resource.setrlimit(resource.RLIMIT_AS, (n_bytes, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _answer(path: Path, suffix: str) -> dict[str, Any]:

@@ -193,9 +193,9 @@ def _hotpotqa(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     return marked
 
 
-NO_EVIDENCE = ("NOT_ENOUGH_INFO", 2)
 MOST_LINES = 100_000
 """Of a page; FEVER's longest has some thousand."""
+NO_EVIDENCE = ("NOT_ENOUGH_INFO", 2)
 """Climate-FEVER's label of sentences that say neither that a claim is so nor that it is not."""
 
 

@@ -204,18 +204,23 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(path)
-            elif entry.is_file() and _suffix(path) in SUFFIXES:
+            elif _is_file(entry) and _suffix(path) in SUFFIXES:
                 files.append(path)
             elif not any(part.startswith(".") for part in path.relative_to(folder).parts):
-                others[_kind(entry, path)] += 1
+                others[_kind(path)] += 1
     return sorted(files), others
 
 
-def _kind(entry: "os.DirEntry[str]", path: Path) -> str:
+def _is_file(entry: "os.DirEntry[str]") -> bool:
+    """Say whether an entry is a file or links to one; False for links in a circle."""
+    return os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file()
+
+
+def _kind(path: Path) -> str:
     """Name what is not read: a suffix, of compressed files with the one before it."""
-    if entry.is_dir():
+    if os.path.isdir(path):
         return "links to folders"
-    if not entry.is_file():
+    if not os.path.isfile(path):
         return "broken links, pipes and devices"
     suffixes = [suffix.lower() for suffix in path.suffixes]
     is_packed = suffixes[-1:] and suffixes[-1] in PACKED

@@ -99,7 +99,7 @@ def question_row(
 ) -> Row:
     """Make a row of a question (id, question) and its first answer, if it has one.
 
-    Raises InputError unless the answer stands in ``context`` at ``start``.
+    Raises InputError if the question is blank, or the answer is not in ``context`` at ``start``.
     """
     if answer is not None and start is not None:
         found = context[start : start + len(answer)] if start >= 0 else ""
@@ -110,6 +110,8 @@ def question_row(
             )
     identifier = require_id(record["id"], "id", origin=origin)
     question = require_text(record["question"], "question", origin=origin)
+    if not question.strip():
+        raise InputError(f"{origin}: question {identifier!r} has a blank text")
     return identifier, question, context, answer, start, article, origin
 
 

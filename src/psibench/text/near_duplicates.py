@@ -19,6 +19,7 @@ import numpy as np
 import regex
 
 from psibench.text.languages import UNSPACED
+from psibench.text.words import without_invisible
 
 if TYPE_CHECKING:
     from datasketch import MinHash
@@ -42,8 +43,8 @@ WEIGHTS = np.array([pow(MULTIPLIER, k, 1 << 64) for k in range(SHINGLE_SIZE)], d
 
 
 def normalise(text: str) -> str:
-    """Even out what does not make a text another one: case, compatibility forms, white space."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    """Even out what makes no other text: case, forms, white space, invisible characters."""
+    return " ".join(unicodedata.normalize("NFKC", without_invisible(text)).casefold().split())
 
 
 def shingle_hashes(normalised: str) -> np.ndarray:

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 
 from psibench.errors import InputError
+from psibench.text.words import without_invisible
 
 BUILT_IN = {
     "gap": r"[^.!?。؟\n]{0,40}?",
@@ -33,10 +34,12 @@ _REGEX = {"[": "(?:", "]": ")", "|": "|"}
 def fold(text: str) -> str:
     """Bring a text to the form in which phrases are compared.
 
-    Compatible characters as one (NFKC), no case, straight quotation marks, Arabic without vowel
-    signs and with one form of alef, yeh and teh marbuta, runs of white space as one space.
+    Compatible characters as one (NFKC), no case, no soft hyphens and other invisible characters,
+    straight quotation marks, Arabic without vowel signs and with one form of alef, yeh and teh
+    marbuta, runs of white space as one space.
     """
-    plain = unicodedata.normalize("NFKC", text).translate(_QUOTES).casefold().translate(_ARABIC)
+    plain = unicodedata.normalize("NFKC", without_invisible(text))
+    plain = plain.translate(_QUOTES).casefold().translate(_ARABIC)
     return _SPACE.sub(" ", plain).strip()
 
 

@@ -86,18 +86,27 @@ def _folded(word: str) -> str:
     return word.lower()
 
 
-def one_form(text: str) -> str:
-    """Return the form of a text whose words are indexed, the same for texts that look the same.
+def without_invisible(text: str) -> str:
+    """Remove characters that Unicode calls default ignorable.
 
-    Removes characters that Unicode calls default ignorable (soft hyphen, word joiner, byte order
-    mark, variation selectors, marks of direction), then applies NFKC, as Lucene's ICUFoldingFilter
-    does. Two of these characters still end a word: the space without width (U+200B), and the
-    non-joiner (U+200C) after an Arabic letter, where Persian has it before endings. A symbol that
-    NFKC turns into letters stays outside the word before it: ``Widget™`` is widget and tm.
+    These are the soft hyphen, the word joiner, the byte order mark, variation selectors and marks
+    of direction. Two others still end a word and stay: the space without width (U+200B), and the
+    non-joiner (U+200C) after an Arabic letter, where Persian has it before endings.
     """
     if text.isascii():
         return text
     visible: str = _INVISIBLE.sub("", text)
+    return visible
+
+
+def one_form(text: str) -> str:
+    """Return the form of a text whose words are indexed, the same for texts that look the same.
+
+    Removes invisible characters (`without_invisible`), then applies NFKC, as Lucene's
+    ICUFoldingFilter does. A symbol that NFKC turns into letters stays outside the word before it:
+    ``Widget™`` is widget and tm.
+    """
+    visible = without_invisible(text)
     if unicodedata.is_normalized("NFKC", visible):
         return visible
     return unicodedata.normalize("NFKC", _SYMBOL.sub(r" \g<0> ", visible))

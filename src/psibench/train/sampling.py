@@ -272,7 +272,7 @@ def _count(examples: pl.DataFrame) -> tuple[int, ...]:
     return (*thirds, examples.height, examples.select("domain", "doc_id").n_unique())
 
 
-@stage("sample_training", version=2)
+@stage("sample_training", version=3)
 def run_sample_training(
     *,
     domains: list[str],

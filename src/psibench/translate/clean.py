@@ -275,7 +275,7 @@ def unusual_lengths(corpus: pl.DataFrame, source: pl.DataFrame, section: Outlier
 # Stage ``mark_translations``
 
 
-@stage("mark_translations", version=1, each="domains")
+@stage("mark_translations", version=2, each="domains")
 def run_mark_translations(
     *,
     language: str,

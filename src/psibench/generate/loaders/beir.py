@@ -4,7 +4,8 @@ Corpus, queries and qrels are BEIR's own, and as by BEIR the document that has a
 removed from its ranking, so that nDCG@10 is what others report. The evidence of a query is found in
 its relevant document by the annotation of the dataset it comes from (`sources.evidence`). A query
 whose evidence is not found counts in the means and is in no position bucket: BEIR calls documents
-relevant that hold no annotated sentence, too.
+relevant that hold no annotated sentence, too. Relevant documents that the corpus lacks count as not
+found, as in BEIR, but for queries that have no other: these are dropped.
 """
 
 import logging
@@ -25,7 +26,7 @@ from psibench.formats.beir import read_qrels
 from psibench.formats.checks import (
     IdenticalIds,
     identical_positives,
-    warn_of_missing_documents,
+    qrels_of_corpus,
     without_repeated_rows,
 )
 from psibench.formats.posir import REPOSITORY
@@ -134,18 +135,16 @@ class Beir(Loader):
         """
         bad = BadRecords(self.source.max_bad_share)
         read = _qrels(self.source)
-        judged = without_repeated_rows(read, source=f"{self.source.path}, qrels")
+        where = f"{self.source.path}, qrels"
+        judged = without_repeated_rows(read, source=where)
         positives: dict[str, list[str]] = {}
         for query_id, document, grade in judged.iter_rows():
             if grade > 0:
                 positives.setdefault(query_id, []).append(document)
         corpus, known = _corpus(self, {one for ids in positives.values() for one in ids})
         queries = _queries(self.source, positives, bad)
-        usable = judged.join(corpus.select("_id"), left_on="corpus-id", right_on="_id", how="semi")
-        if not self.relevant_only:  # else documents are left out on purpose
-            where = f"{self.source.path}, qrels"
-            warn_of_missing_documents(judged, corpus["_id"], source=where)
-        kept = usable.filter(pl.col("score") > 0).get_column("query-id").unique()
+        usable = qrels_of_corpus(judged, corpus["_id"], source=where)
+        kept = usable.get_column("query-id").unique()
         lost = queries.filter(~pl.col("_id").is_in(kept.implode()))
         queries = queries.filter(pl.col("_id").is_in(kept.implode()))
         self._check_identical_ids(queries["_id"], corpus["_id"], usable)

@@ -20,7 +20,7 @@ from psibench.config.base import Language
 from psibench.config.paths import workflow_path
 from psibench.config.sources import PosirReleaseSource
 from psibench.errors import InputError
-from psibench.formats.checks import warn_of_missing_documents
+from psibench.formats.checks import qrels_of_corpus
 from psibench.formats.posir import (
     FURTHER,
     REPOSITORY,
@@ -150,7 +150,7 @@ class PosirRelease(Loader):
             maintain_order="left",
         )
         where = f"{source.path}, {language}/{domain}"
-        warn_of_missing_documents(tables.qrels, corpus["_id"], source=where)
+        judged = qrels_of_corpus(tables.qrels, corpus["_id"], source=where)
         named = _with_further(tables.queries)
         asked = named.join(
             _positives(usable, named), on="_id", how="left", maintain_order="left"
@@ -159,7 +159,7 @@ class PosirRelease(Loader):
         kept = asked.filter(pl.col("reason").is_null())
         _log_overruns(kept, where)
         ids = kept.select(pl.col("_id").alias("query-id"))
-        qrels = usable.join(ids, on="query-id", how="semi", maintain_order="left")
+        qrels = judged.join(ids, on="query-id", how="semi", maintain_order="left")
         built = Build(
             corpus,
             _queries(kept),
