@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import pytrec_eval
@@ -11,6 +12,8 @@ from psibench.cli import main
 from psibench.commands.score_example import FOLDER
 from psibench.tables import read_table
 from psibench.tables.schemas import PSI_TABLE, QRELS, RUN
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +84,15 @@ def test_models_that_chose_the_examples_queries_are_flagged(example):
 def test_files_of_ones_own_or_the_example(options, said, capsys):
     assert main(["score", *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_the_page_on_reading_the_result_shows_what_the_example_prints(example):
+    _, printed = example
+    page = (REPOSITORY / "docs" / "psi.md").read_text("utf-8")
+    block = page.split("```\n")[1]
+    shown = [line.split() for line in printed.splitlines()]
+    assert block.count("\n") == 6
+    assert all(line.split() in shown for line in block.splitlines())
 
 
 def test_the_example_is_scored_with_length_edges(tmp_path, monkeypatch):

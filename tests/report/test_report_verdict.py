@@ -218,14 +218,14 @@ def test_an_interval_is_shown_as_the_adjusted_p_says(
 
 
 def documented(header: str) -> set[str]:
-    """The first column of a table of docs/psi.md."""
-    page = (Path(__file__).parents[2] / "docs" / "psi.md").read_text(encoding="utf-8")
+    """The first column of a table of docs/psi-reference.md."""
+    page = (Path(__file__).parents[2] / "docs" / "psi-reference.md").read_text(encoding="utf-8")
     rows = page.split(header)[1].split("\n\n")[0].splitlines()[2:]
     return {normalised(row.split(" | ")[0].removeprefix("| ")) for row in rows}
 
 
 def normalised(sentence: str) -> str:
-    """A sentence with its figures and labels left out, as docs/psi.md has it."""
+    """A sentence with its figures and labels left out, as docs/psi-reference.md has it."""
     sentence = re.sub("\u2068[^\u2069]*\u2069", "…", sentence)
     sentence = re.sub(r"p [<=>] ?[\d.]+\d", "p …", sentence)
     return re.sub(r"\d[\d.,]*( %)?", "…", sentence)
@@ -235,7 +235,7 @@ BOTH_P = " (p … of this model alone, … adjusted for … models)"
 
 
 def sentences(advice: str) -> list[str]:
-    """The sentences of an advice as docs/psi.md has them; an aside on both p by itself."""
+    """The sentences of an advice as the page has them; an aside on both p by itself."""
     text = normalised(advice)
     aside = [BOTH_P.strip()] if BOTH_P in text else []
     text = re.sub(r"(do not show it.*?) [(]p …[)]", r"\1", text.replace(BOTH_P, ""))

@@ -74,7 +74,7 @@ class Search(Section):
 
 
 class Uncertainty(Section):
-    """How figures get their intervals and warnings (docs/psi.md)."""
+    """How figures get their intervals and warnings (docs/psi-method.md)."""
 
     level: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence level of the intervals."""

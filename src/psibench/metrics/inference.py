@@ -13,7 +13,7 @@ bucket means mixes two questions. Here both are asked, and kept apart:
 Most figures need only two arrays of shape (n_documents, n_buckets), the number of queries `counts`
 and their score sum `sums`; `between_documents` takes one entry per query.
 The same data give the same figures: only the profile at equal documents is iterated (Newton), and
-sampling errors are fixed quasi-random points. `docs/psi.md` gives the reasoning and
+sampling errors are fixed quasi-random points. `docs/psi-method.md` gives the reasoning and
 `studies/inference` the size, coverage, bias and power of each figure.
 """
 

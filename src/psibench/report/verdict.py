@@ -1,7 +1,7 @@
 """What the figures of one model on one benchmark allow to say: a word, and a line on what to do.
 
-Both follow from columns of the PSI table by the rules of `docs/psi.md`; nothing else is said. The
-page and the terminal show the same.
+Both follow from columns of the PSI table by the rules of `docs/psi-reference.md`; nothing else is
+said. The page and the terminal show the same.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ FINDINGS = ("depends", "none", "untested", "floor", "undefined")
 ASSUMPTION = (
     "Beyond the control: if questions that are hard for the model are as hard for the control."
 )
-"""What *sensitive* takes for granted, see `docs/psi.md`."""
+"""What *sensitive* takes for granted, see `docs/psi-method.md`."""
 SCHEME_RULE = "Words follow the first bucket scheme of a benchmark; a line names those that differ."
 WORDS = {
     "sensitive": "Scores depend on where the evidence is, beyond the position-blind control; where "

@@ -367,7 +367,8 @@ PSI_TABLE = TableSpec(
         Column(
             "flags",
             STRING,
-            "warnings and the two controls, separated by commas; docs/psi.md says what each is",
+            "warnings and the two controls, separated by commas; docs/psi-reference.md says what "
+            "each is",
         ),
         _QUERIES_BY,
     ),
