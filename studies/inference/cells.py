@@ -164,6 +164,15 @@ def _cluster_cells() -> Iterator[Cell]:
             world = World(layout, clusters=clusters, cluster_slopes=0.8)
             name = f"{layout}, {clusters} clusters of unlike slopes"
             yield Cell(1, name, "within_size", world, SIZES_OTHER)
+            if clusters in (9, 12):
+                yield Cell(
+                    1,
+                    f"{name}, documents as units (a limit)",
+                    "within_size",
+                    world,
+                    SIZES_OTHER,
+                    (("by_documents", True), ("bounds", (None, None))),
+                )
             for psi, mean in product((0.0, 0.1, 0.3), (0.5, 0.8)):
                 spread = 0.8 if mean == 0.5 else 0.3  # with more, scores would end at 1
                 known = replace(world, psi=psi, mean=mean, cluster_slopes=spread)

@@ -133,12 +133,16 @@ def within_size(
     replicates: int,
     *,
     bounds: Bounds = SIZE,
+    by_documents: bool = False,
 ) -> Iterator[Finding]:
     """How often the tests within documents reject where position does nothing.
 
-    `p_bucket` alone is cautious: its p-values are the least one's times their number.
+    ``by_documents``: documents are the units although clusters are known.
     """
-    p = np.array([_p_values(within_documents(draw(world, rng).table)) for _ in range(replicates)])
+    samples = (draw(world, rng) for _ in range(replicates))
+    if by_documents:
+        samples = (replace(sample, clusters=None) for sample in samples)
+    p = np.array([_p_values(within_documents(sample.table)) for sample in samples])
     for column, name in enumerate(TESTS):
         low, high = (None, bounds[1]) if name == "bucket" else bounds
         yield share(f"p_{name} <= .05", reject(p[:, column]), low, high)

@@ -155,6 +155,6 @@ def test_curves_are_drawn_at_equal_documents_with_plain_means_beside() -> None:
     nothing = {"same_mean": None, "same_low": None, "same_high": None}
     plain = [row | nothing for row in bucket_rows("beta", (0.5, 0.4, 0.3))]
     page = render_report(report_input(rows, equal + plain)).split('id="psi"')[0]
-    assert "Means at equal documents with their intervals; thin and dashed: plain means" in page
+    assert "Thick: means at equal documents, with their intervals." in page
     page = render_report(report_input(rows, plain)).split('id="psi"')[0]
     assert "at equal documents they cannot be told" in page

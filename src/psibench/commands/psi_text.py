@@ -157,7 +157,7 @@ def _in_short(found: Sequence[Verdict], by_model: Mapping[str, Row]) -> str:
         size, model = max(sizes)
         said += f"; largest PSI {number(size)} ({model})"
     if any(has_flag(row, "few_clusters") for row in tested):
-        said += f"; in these clusters alone (fewer than {FEWEST_CLUSTERS})"
+        said += "; in these few clusters alone"
     most = min(by_model.values(), key=lambda row: 1.0 if row["seen"] is None else row["seen"])
     return f"{said}; {cut} ({most['model']})" if (cut := cut_words(most)) else said
 
