@@ -68,6 +68,7 @@ def pooled_sizes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         chosen = [
             row for row in rows
             if row["claim"] == 1 and row["what"] == f"p_{name} <= .01" and row["counted"]
+            and "limit" not in row["cell"]
         ]  # fmt: skip
         if not chosen:
             continue
