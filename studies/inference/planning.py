@@ -33,7 +33,8 @@ from worlds import (
 )
 
 from psibench.metrics.comparison import compare_profiles
-from psibench.metrics.design import CONTROL_SHARE, SLOPE_SD, smallest_psi
+from psibench.metrics.constants import CONTROL_SHARE, SLOPE_SD
+from psibench.metrics.design import smallest_psi
 from psibench.metrics.inference import DocumentTable, FloatArray, within_documents
 
 TARGET = (0.7, 0.9)

@@ -31,8 +31,9 @@ from psibench.generate.loaders import Loader
 from psibench.generate.loaders.known_item import NO_QUERY, simulate_known_items, why_no_query
 from psibench.generate.sampling import Sample
 from psibench.metrics.buckets import assign, bucket_scheme
+from psibench.metrics.constants import FEWEST_DOCUMENTS
 from psibench.metrics.design import smallest_psi_text
-from psibench.metrics.inference import FEWEST_DOCUMENTS, document_table, units_of
+from psibench.metrics.inference import document_table, units_of
 from psibench.metrics.query_scores import (
     CLUSTER,
     cluster_numbers,

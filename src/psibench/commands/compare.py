@@ -25,8 +25,9 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
 from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
 from psibench.metrics.chunks import SPAN_KINDS
 from psibench.metrics.comparison import step_down_p
+from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.metrics.definitions import parse_metrics
-from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, IntArray
+from psibench.metrics.inference import IntArray
 from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import CLUSTER, document_numbers, unit_numbers
 from psibench.report.comparison import (

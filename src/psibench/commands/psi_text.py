@@ -11,8 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from psibench.commands.text_table import Form, frame_lines
-from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
-from psibench.metrics.labels import FEWEST_BUCKET_GRADED, FEWEST_GRADED
+from psibench.metrics.constants import (
+    FEWEST_BUCKET_GRADED,
+    FEWEST_CLUSTERS,
+    FEWEST_DOCUMENTS,
+    FEWEST_GRADED,
+)
 from psibench.report.verdict import (
     ASSUMPTION,
     SCHEME_RULE,

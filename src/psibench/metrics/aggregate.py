@@ -21,14 +21,8 @@ from psibench.metrics.buckets import (
     bucket_scheme,
 )
 from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference_columns
-from psibench.metrics.inference import (
-    LEAST_INFORMATION,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    renumbered,
-    units_of,
-)
+from psibench.metrics.constants import LEAST_INFORMATION
+from psibench.metrics.inference import BoolArray, FloatArray, IntArray, renumbered, units_of
 from psibench.metrics.psi import RowData, effect_figures, estimate_row
 from psibench.metrics.query_scores import cluster_numbers, document_numbers
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec

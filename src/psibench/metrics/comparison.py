@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, SCORE_ROUNDING, SIGN_FLIPS
 from psibench.metrics.effects import Effect, clustered_effect
 from psibench.metrics.inference import (
-    FEWEST_CLUSTERS,
-    FEWEST_DOCUMENTS,
     BucketTest,
     FloatArray,
     IntArray,
@@ -27,9 +26,6 @@ from psibench.metrics.inference import (
     renumbered,
     within_documents,
 )
-
-SCORE_ROUNDING = 1e-9
-"""Smaller differences of scores are rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +135,6 @@ def mean_difference(
     sums = np.bincount(owner, weights=first - second).astype(np.float64)
     limit = max(1.0, float(first.max()), float(second.max()))
     return clustered_effect(sums, np.bincount(owner).astype(np.float64), level=level, limit=limit)
-
-
-SIGN_FLIPS = 9999
-"""Random sign flips: no family-wise p is below .0001."""
 
 
 def step_down_p(scores: FloatArray, documents: IntArray) -> FloatArray:

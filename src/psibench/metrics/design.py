@@ -6,34 +6,19 @@ from functools import cache
 
 import numpy as np
 
-from psibench.metrics.inference import (
+from psibench.metrics.constants import (
+    CONTROL_SHARE,
+    CORRELATION,
     FEWEST_DOCUMENTS,
     LEAST_INFORMATION,
-    DocumentTable,
-    FloatArray,
-    document_table,
-    information,
+    MEAN,
+    PENALTY,
+    SLOPE_SD,
+    VARIANCE_RATIO,
 )
+from psibench.metrics.inference import DocumentTable, FloatArray, document_table, information
 
-MEAN = 0.6
-"""Mean score that is assumed where no run is known."""
-CONTROL_SHARE = 0.75
-"""Mean of the position-blind control as a share of the model's: minilm-static beside
-all-MiniLM-L6-v2 has .74 on ten SQuAD articles and .86 on XQuAD
-(`studies/inference/results/real_data.md`)."""
-CORRELATION = 0.2
-"""Correlation of two scores of one document that is assumed where no run is known."""
-SLOPE_SD = 0.05
-"""Standard deviation that is assumed of clusters' slopes: a system's loss from the first place to
-the last, as a share of its mean, varies by this from cluster to cluster (0 to .05 between ten SQuAD
-articles, by three systems)."""
-VARIANCE_RATIO = 0.66
-"""Variance of nDCG@10 with one positive as a share of that of hits and misses: .57 to .67 of three
-systems on SQuAD; `studies/inference` draws such scores."""
 ALPHA, POWER = 0.05, 0.8
-PENALTY = 1.5
-"""A test of slope, bend and single buckets at alpha has the power that slope and bend have at
-alpha / 1.5 (`studies/inference/planning.py`)."""
 
 
 def smallest_psi(

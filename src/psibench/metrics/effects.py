@@ -12,20 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from psibench.metrics.inference import (
-    FEWEST_CLUSTERS,
-    FEWEST_DOCUMENTS,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    pinv,
-    renumbered,
-)
-
-FEW_UNLIKE, ENOUGH_UNLIKE = 10, 40
-"""So many units have to differ from the typical one for Student's t to be right of a mean: half of
-all where that lies between these two, else the nearer one. Where 25 of 500 differ, all one way, its
-interval covers in .93, and in .90 where they differ by unlike amounts (`studies/inference`)."""
+from psibench.metrics.constants import ENOUGH_UNLIKE, FEW_UNLIKE, FEWEST_CLUSTERS, FEWEST_DOCUMENTS
+from psibench.metrics.inference import BoolArray, FloatArray, IntArray, pinv, renumbered
 
 
 @dataclass(frozen=True)

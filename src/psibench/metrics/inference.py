@@ -28,42 +28,20 @@ import numpy as np
 import numpy.typing as npt
 
 from psibench.errors import InputError
+from psibench.metrics.constants import (
+    CHI_SQUARE_UNITS,
+    DRAWS,
+    FEWEST_BUCKET_DOCUMENTS,
+    FEWEST_CLUSTERS,
+    FEWEST_DOCUMENTS,
+    FEWEST_OF_A_KIND,
+    LENGTH_STRATA,
+    PSEUDO_QUERIES,
+)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-FEWEST_DOCUMENTS = 30
-"""Informative documents that a test needs to have the size it states."""
-
-LEAST_INFORMATION = 0.10
-"""Least share of the comparison between buckets that lies within documents; see `Information`."""
-
-FEWEST_CLUSTERS = 5
-"""Clusters of documents from which on they are the independent units. With fewer nothing can be
-said of further clusters: documents are the units, and what is found holds in these clusters."""
-
-FEWEST_BUCKET_DOCUMENTS = 20.0
-"""Informative documents (or clusters), by their effective number, that a bucket needs to be tested
-against the rest: with fewer, rare misses (or hits) reject too often at the small p that many
-buckets ask for. `equal_means` and the lower end of a PSI count the documents that hold it."""
-
-FEWEST_OF_A_KIND = 20.0
-"""Hits, and misses, that are to be expected in such a bucket: one that happens to have none would
-look certain (`studies/inference`)."""
-
-LENGTH_STRATA = 5
-"""Quantiles of length within which documents are compared with each other."""
-
-CHI_SQUARE_UNITS = 10**9
-"""So many units make of the test of `HotellingTest` the chi-square test of a known covariance."""
-
-DRAWS = 1024
-"""Points of the normal distribution that stand for a row's sampling errors."""
-
-PSEUDO_QUERIES = 2.0
-"""Queries of average score added to a bucket's, so that few queries that score alike do not look
-certain."""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.metrics.aggregate import rows_frame
 from psibench.metrics.buckets import Memberships, assign, bucket_scheme
+from psibench.metrics.constants import FEWEST_BUCKET_GRADED, FEWEST_GRADED, PSEUDO_QUERIES, UNLIKELY
 from psibench.metrics.inference import (
-    PSEUDO_QUERIES,
     BoolArray,
     FloatArray,
     IntArray,
@@ -43,12 +43,6 @@ from psibench.metrics.query_scores import cluster_numbers, document_numbers, uni
 from psibench.tables.schemas import CORRECTED_SCORES, LABEL_AGREEMENT
 from psibench.tables.spec import ALL
 
-FEWEST_GRADED = 50
-"""Graded queries that corrected scores need."""
-FEWEST_BUCKET_GRADED = 10
-"""Graded queries of a bucket that its corrected mean needs."""
-UNLIKELY = 0.001
-"""p below which the graded queries are not taken for drawn at random."""
 TINY = 1e-12
 
 

@@ -28,11 +28,21 @@ import numpy.typing as npt
 
 from psibench.errors import InputError
 from psibench.metrics.comparison import ProfileComparison, compare_profiles
-from psibench.metrics.effects import Effect, binomial_ends, truncation_effect
-from psibench.metrics.inference import (
+from psibench.metrics.constants import (
+    BISECTIONS,
+    CEILING,
+    CONFOUNDED_P,
     FEWEST_BUCKET_DOCUMENTS,
     FEWEST_DOCUMENTS,
+    FEWEST_MISSES,
+    FLOOR,
     LEAST_INFORMATION,
+    NULL_QUANTILE,
+    ROUNDING,
+    SMALL_BUCKET,
+)
+from psibench.metrics.effects import Effect, binomial_ends, truncation_effect
+from psibench.metrics.inference import (
     BoolArray,
     BucketTest,
     DocumentTable,
@@ -56,9 +66,6 @@ from psibench.metrics.inference import (
     units_of,
     within_documents,
 )
-
-ROUNDING = 1e-12
-"""Smaller differences are floating-point rounding."""
 
 
 def position_sensitivity_index(bucket_means: npt.ArrayLike) -> float | None:
@@ -103,12 +110,6 @@ def psi_of_columns(means: FloatArray) -> FloatArray:
 
 
 # --- Interval and corrected value --------------------------------------------------------------
-
-NULL_QUANTILE = 0.16
-"""An observed PSI below this quantile of the no-effect PSI is replaced by it (power constraint)."""
-
-BISECTIONS = 16
-"""Halvings of [0, 1] when the PSI is solved for: a resolution of 0.000015."""
 
 
 def lower_end(
@@ -315,24 +316,6 @@ def _solve(increasing: Callable[[float], float]) -> float:
 
 
 # --- A row of the PSI table --------------------------------------------------------------------
-
-FLOOR, CEILING = 0.05, 0.95
-"""Row means, as shares of the largest possible score, below and above which PSI says little: at the
-floor it is a ratio of two means of few hits, at the ceiling few misses are left to differ. A choice
-of this project."""
-
-FEWEST_MISSES = 3.0
-"""Expected misses of a bucket below which its mean is taken to be no more certain than
-`_least_means` has it. Misses: the documents that hold it, times the share of the best score
-that its mean lacks; of clusters: those with a miss."""
-
-SMALL_BUCKET = 0.5
-"""A bucket with fewer than this share of the median bucket's queries is badly known: its mean is
-shrunk to those of the others in `invert_psi`, and goes along with their slope and bend in
-`lower_end`. `_least_means` says what it may be."""
-
-CONFOUNDED_P = 0.05
-"""`p_confounded` below which a row is flagged."""
 
 FLAGS = {
     "between_documents": "positions differ between documents, hardly within them: compared "

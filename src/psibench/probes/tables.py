@@ -9,12 +9,9 @@ import numpy as np
 import polars as pl
 
 from psibench.config.models import EmbeddingApiModel, EncoderEntry
+from psibench.metrics.constants import FEWEST_DOCUMENTS
 from psibench.metrics.effects import clustered_effect
-from psibench.metrics.inference import (
-    FEWEST_DOCUMENTS,
-    DocumentTable,
-    within_documents,
-)
+from psibench.metrics.inference import DocumentTable, within_documents
 from psibench.probes.settings import OF_QUERIES, ProbeName, Probes, priority
 from psibench.tables import write_csv, write_table
 from psibench.tables.columns import read_columns

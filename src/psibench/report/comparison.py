@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from psibench.metrics.comparison import groups_not_told_apart
-from psibench.metrics.inference import FEWEST_DOCUMENTS
+from psibench.metrics.constants import FEWEST_DOCUMENTS
 from psibench.report.scores import bucket_axis, small_multiples
 from psibench.report.tables import FigureView, Form, render_page, slug, table_of, with_ends
 from psibench.report.views import simulation_note

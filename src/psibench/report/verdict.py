@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from psibench.metrics.inference import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
+from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
 from psibench.report.views import Row
 from psibench.report.wording import ALPHA, isolate, number, p_text, p_value, percent
 
