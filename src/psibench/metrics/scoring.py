@@ -60,7 +60,7 @@ class ScoredModel:
     is_truncating: bool = False
 
 
-@stage("score", version=13)
+@stage("score", version=14)
 def run_score(
     models: Sequence[ScoredModel],
     *,

@@ -245,7 +245,7 @@ Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""
 
 
-@stage("statistics", version=8)
+@stage("statistics", version=7)
 def run_statistics(
     *,
     benchmark: str,

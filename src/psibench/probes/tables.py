@@ -379,7 +379,7 @@ def by_reading(
             yield {"domain": domain, "read": read, "n_left_out": n_left_out}, kept
 
 
-@stage("probe_table", version=2)
+@stage("probe_table", version=3)
 def run_probe_table(tables: Sequence[str | Path], *, parquet: str | Path, csv: str | Path) -> None:
     """Stack the PROBE_TABLE tables of all probes, models and languages."""
     found = read_all(tables, PROBE_TABLE)

@@ -99,7 +99,7 @@ class ReportInput(Scored):
     probes: str = ""
 
 
-@stage("report", version=9)
+@stage("report", version=10)
 def run_report(
     *,
     psi_table: str | Path,

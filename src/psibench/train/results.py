@@ -152,7 +152,7 @@ class Evaluation:
     models: list[str]
 
 
-@stage("training_results", version=4)
+@stage("training_results", version=5)
 def run_training_results(
     *,
     psi_table: str | Path,
