@@ -45,7 +45,8 @@ certain. Cells "1 queries in the last bucket"."""
 
 NULL_QUANTILE = 0.16
 """An observed PSI below this quantile of the PSI that chance alone shows is replaced by it: one
-standard error, the power constraint of Cowan, Cranmer, Gross and Vitells (2011)."""
+standard error, the power constraint of Cowan, Cranmer, Gross and Vitells (2011). No coverage rests
+on it: it keeps the upper end from falling towards 0 where bucket means happen to agree."""
 
 FEWEST_MISSES = 3.0
 """Expected misses of a bucket below which its mean is taken to be no more certain than
