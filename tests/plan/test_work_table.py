@@ -503,7 +503,7 @@ def text_files(folder, n):
 
 def test_a_trial_run_measures_for_a_larger_sample(folder):
     """Its shares and means count, times the documents of today; its answers are of others."""
-    small = POSIR | {"source": text_files(folder, 4)}
+    small = POSIR | {"source": text_files(folder, 400)}
     small["sample"] = {"unit": "words", "edges": [10, 500], "n_documents": 4}
     place, section = places_of(plan_of(small).benchmarks["mine"].section)[0], small["sample"]
     sample = plan_of(small).benchmarks["mine"].generated.sample
