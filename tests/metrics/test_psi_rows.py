@@ -284,6 +284,26 @@ def test_a_badly_known_bucket_shows_no_more_than_its_own_bound():
     assert best == pytest.approx(1 - 0.5 / 0.7)
 
 
+def test_a_rejected_psi_never_starts_at_0():
+    # All that differs is a badly known bucket in the middle; the others show nothing.
+    means = [0.5, 0.2, 0.5]
+    bounds = tuple(np.array([np.nan, end, np.nan]) for end in (0.05, 0.9))
+    assert 0 < low_of(means, SLOPE_AND_BEND, bounds) < 1e-3
+
+
+def test_clusters_are_counted_of_queries_in_a_bucket():
+    # Documents of eight clusters; the queries of four of them have no one place.
+    n, buckets = 240, np.tile([0, 1, 2], 80)
+    documents, rng = np.arange(n) // 3, np.random.default_rng(3)
+    clusters = documents % 8
+    placed = np.flatnonzero(clusters < 4)
+    row = RowData((rng.random(n) < 0.6) * 1.0, documents, np.full(n, 900.0), buckets * 100.0,
+                  clusters=clusters)  # fmt: skip
+    figures, _ = estimate_row(row, placed, buckets[placed], n_buckets=3)
+    assert (figures["n_clusters"], figures["flags"]) == (4, "few_clusters")
+    assert figures["p_position"] is not None
+
+
 def test_the_lower_end_is_no_larger_than_the_psi_of_the_means():
     # The means are -0.1 and more of what their errors share: a constant's fit is -0.1.
     means, shared = np.array([0.6, 0.5, 0.4]), np.array([0.7, 0.6, 0.5])

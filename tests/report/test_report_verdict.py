@@ -302,6 +302,17 @@ def test_the_page_names_each_advice_and_no_other_and_no_word_says_more_than_figu
     assert {f"*{word}*" for word in WORDS} == documented("| word | rests on |")
 
 
+def test_few_clusters_of_the_evidence_given_are_named() -> None:
+    rows = [
+        psi_row("a", p_adjusted=0.01, p_control_adjusted=0.5, seen=0.8, n_clusters=6),
+        psi_row("a", evidence="visible", p_adjusted=0.01, p_control_adjusted=0.01,
+                flags="few_clusters", n_clusters=4),
+    ]  # fmt: skip
+    (found,) = verdicts(rows)
+    assert found.word == "sensitive"
+    assert found.advice.endswith("This holds in these 4 clusters alone.")
+
+
 def test_effects_come_first_and_what_finds_next_to_nothing_last() -> None:
     rows = [
         undefined_row("undefined"),

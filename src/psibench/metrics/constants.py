@@ -58,6 +58,16 @@ SMALL_BUCKET = 0.5
 along with the slope and bend of the others in `lower_end`. `_least_means` says what it may be.
 Cells "in the last bucket"."""
 
+PULLED = 2.0
+"""For the upper end, K buckets between the best and the worst lie nearer to the middle, by the
+factor 1 - 2/K: which of few are the extremes is not known for certain. Cells "free-6, PSI 0.3"."""
+
+CORRECTED_P = 0.5
+"""p above which the corrected PSI is 0: noise alone shows as much in every second case."""
+
+ALMOST_NONE = 3
+"""So few units that differ say nothing of how large a difference can be. Cells "missed"."""
+
 FEW_UNLIKE, ENOUGH_UNLIKE = 10, 40
 """So many units have to differ from the typical one for Student's t to be right of a mean: half of
 all where that lies between these two, else the nearer one. Where 25 of 500 differ, all one way, its
@@ -119,6 +129,11 @@ CHI_SQUARE_UNITS = 10**9
 
 SIGN_FLIPS = 9999
 """Random sign flips: no family-wise p is below .0001."""
+
+LEAST_ERROR, LEAST_VARIANCE, LEAST_LEFT = 1e-3, 1e-6, 1e-4
+"""Floors that keep divisions finite: of a bucket's standard error beside the largest; of a score's
+variance beside the largest squared score; and what of a rejected PSI is left at least, so that its
+lower end is not 0."""
 
 ROUNDING, SCORE_ROUNDING = 1e-12, 1e-9
 """Smaller differences are floating-point rounding; the second of scores."""

@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from psibench.metrics.constants import ENOUGH_UNLIKE, FEW_UNLIKE, FEWEST_CLUSTERS, FEWEST_DOCUMENTS
+from psibench.metrics.constants import (
+    ALMOST_NONE,
+    ENOUGH_UNLIKE,
+    FEW_UNLIKE,
+    FEWEST_CLUSTERS,
+    FEWEST_DOCUMENTS,
+    LEAST_VARIANCE,
+)
 from psibench.metrics.inference import BoolArray, FloatArray, IntArray, pinv, renumbered
 
 
@@ -68,7 +75,7 @@ def truncation_effect(
     score = without_buckets(within(scores.astype(np.float64)))
     weight = float(cut @ cut)
     informs = np.bincount(owner, weights=cut**2) > 1e-9
-    if int(informs.sum()) < FEWEST_DOCUMENTS or weight <= 1e-6 * len(cut):
+    if int(informs.sum()) < FEWEST_DOCUMENTS or weight <= LEAST_VARIANCE * len(cut):
         return None
     unit = owner if units is None else units
     sums = np.bincount(unit, weights=cut * score).astype(np.float64)
@@ -121,17 +128,18 @@ def _with_rare_units(
 
     If all units agree, Student's t takes it for certain that others do. What is above and what is
     below 0 then are shares of one value, with Clopper and Pearson's bounds (`binomial_ends`): of
-    ``limit`` if three units differ or fewer, else of the largest seen, from `FEW_UNLIKE` on of the
-    mean size of what is seen, weighed by size. An interval that leaves out 0, as its test does,
+    ``limit`` if `ALMOST_NONE` or fewer differ, else of the largest seen, from `FEW_UNLIKE` on of
+    the mean size of what is seen, weighed by size. An interval that leaves out 0, as its test does,
     still does.
     """
     means = sums[weights > 0] / weights[weights > 0]
     n_unlike = int((np.abs(means - np.median(means)) > 1e-9).sum())
-    effect = replace(effect, low=max(effect.low, -limit), high=min(effect.high, limit))
+    value, low, high = (min(max(v, -limit), limit) for v in (effect.value, effect.low, effect.high))
+    effect = replace(effect, value=value, low=low, high=high)
     if n_unlike >= np.clip(len(means) / 2, FEW_UNLIKE, ENOUGH_UNLIKE):
         return effect
     weight = float(weights.sum())
-    size = limit if n_unlike <= 3 else float(np.abs(means).max())
+    size = limit if n_unlike <= ALMOST_NONE else float(np.abs(means).max())
     if n_unlike >= FEW_UNLIKE:
         size = float(means @ sums[weights > 0] / np.abs(sums).sum())
     shares = (float(side.clip(0).sum()) / weight / size for side in (sums, -sums))

@@ -372,7 +372,7 @@ def least_of(p_values: Sequence[float]) -> float | None:
     """p-value of the least of several p-values, ``1 - (1 - min p)^n``; None of none.
 
     Of two-sided tests of normal deviates, however these depend on each other (Sidak, Journal of
-    the American Statistical Association 62, 1967). It is 1 only if all p-values are.
+    the American Statistical Association 62, 1967). It is near 1 only if all p-values are large.
     """
     if not p_values:
         return None
@@ -389,7 +389,7 @@ def combined_p(*p_values: float | None) -> float | None:
 
     Their harmonic mean (Wilson, PNAS 116, 2019, without his correction: that of two is small):
     never below the least of them, never above it times their number, and lower where any of them
-    is lower. 0 if one is 0.
+    is lower. 0 if one is 0, or too small for a normal number.
     """
     given = [p for p in p_values if p is not None]
     if len(given) < 2 or min(given) == 0:

@@ -32,12 +32,17 @@ from psibench.metrics.constants import (
     BISECTIONS,
     CEILING,
     CONFOUNDED_P,
+    CORRECTED_P,
     FEWEST_BUCKET_DOCUMENTS,
     FEWEST_DOCUMENTS,
     FEWEST_MISSES,
     FLOOR,
+    LEAST_ERROR,
     LEAST_INFORMATION,
+    LEAST_LEFT,
+    LEAST_VARIANCE,
     NULL_QUANTILE,
+    PULLED,
     ROUNDING,
     SMALL_BUCKET,
 )
@@ -152,7 +157,8 @@ def lower_end(
             means = profile.means[known]
             beside = [(np.nanmin(most), means.max()), (means.min(), np.nanmax(least))]
             shown = [1 - worst / max(best, ROUNDING) for worst, best in beside]
-            end = float(min(end, max(*shown, psi_of_columns(left[known])[0])))
+            bound = max(*shown, float(psi_of_columns(left[known])[0]))
+            end = min(end, max(bound, LEAST_LEFT * end))
         ends.append(end)
     # The errors of a few clusters may look so alike that a constant's fit lies beside all means.
     return min(max(ends, default=0.0), float(psi_of_columns(profile.means[:, None])[0]))
@@ -263,7 +269,7 @@ def invert_psi(
 
     tail = (1 - level) / 2
     extremes = [deviations.argmin(), deviations.argmax()]
-    apart = deviations * (1 - 2 / len(deviations))
+    apart = deviations * (1 - PULLED / len(deviations))
     apart[extremes] = deviations[extremes]
     seen = max(observed, float(np.quantile(simulate(0.0, apart), NULL_QUANTILE))) + ROUNDING
     n = errors.shape[1] + 1  # a p of draws is (k + 1) / (n_draws + 1)
@@ -280,7 +286,7 @@ def _shrunken_deviations(means: FloatArray, errors: FloatArray) -> tuple[float, 
     se = errors.std(axis=1)
     if se.max() <= ROUNDING:
         return None
-    se = np.maximum(se, 1e-3 * se.max())
+    se = np.maximum(se, LEAST_ERROR * se.max())
     weights = 1 / (_between_variance(means, se) + se**2)
     centre = float(weights @ means / weights.sum())
     deviations = (means - centre) * np.sqrt(weights)
@@ -299,7 +305,7 @@ def _between_variance(means: FloatArray, se: FloatArray) -> float:
 
 def _variance_function(means: FloatArray, score_limit: float) -> FloatArray:
     """How the variance of scores changes with their mean m: m (limit - m), floored."""
-    return np.maximum(means * (score_limit - means), 1e-6 * score_limit**2)
+    return np.maximum(means * (score_limit - means), LEAST_VARIANCE * score_limit**2)
 
 
 def _solve(increasing: Callable[[float], float]) -> float:
@@ -423,7 +429,10 @@ def estimate_row(
     if low < 0:
         raise InputError(f"scores: the least is {low}; a PSI needs scores of 0 or more")
     queries, buckets = np.asarray(query_index, np.int64), np.asarray(bucket_index, np.int64)
-    units = units_of(row.documents, row.clusters)
+    units = None
+    if row.clusters is not None:  # of the queries that sit in a bucket
+        is_unit = units_of(row.documents[queries], row.clusters[queries]) is not None
+        units = row.clusters if is_unit else None
     table = document_table(
         row.scores, row.documents, queries, buckets, n_buckets=n_buckets, units=units
     )
@@ -585,7 +594,7 @@ def _psi(
         if np.isnan(least[lowest]):
             least[lowest] = _least_mean(table, profile, of_high, lowest)
         high = max(high, 1 - float(np.fmin(least, profile.means).min() / profile.means.max()))
-        corrected = 0.0 if test.p is not None and test.p > 0.5 else max(corrected, low)
+        corrected = 0.0 if test.p is not None and test.p > CORRECTED_P else max(corrected, low)
     best, worst = (
         int(table.buckets[end]) for end in (profile.means.argmax(), profile.means.argmin())
     )

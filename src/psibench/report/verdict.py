@@ -79,7 +79,8 @@ def verdicts(rows: Sequence[Row], others: Sequence[Row] = ()) -> list[Verdict]:
             advice = f"{advice} {cut}."
         mine = [one for one in others if one["model"] == model and one["evidence"] == "all"]
         disputed = _by_other_schemes(row, mine)
-        sentences = (advice, disputed, _of_few_clusters(row, word))
+        used = (basis_of(row, seen.get(model)) or row, row)
+        sentences = (advice, disputed, _of_few_clusters(used, word))
         found.append(Verdict(model, word, " ".join(filter(None, sentences)), disputed != ""))
     return found
 
@@ -274,11 +275,10 @@ def _by_other_schemes(row: Row, others: Sequence[Row]) -> str:
     return f"B{', '.join(named)[1:]}: {said}."
 
 
-def _of_few_clusters(row: Row, word: str) -> str:
+def _of_few_clusters(rows: Sequence[Row], word: str) -> str:
     """Return a sentence that keeps the claim to the clusters that there are, where they are few."""
-    if word == "not testable" or not has_flag(row, "few_clusters"):
-        return ""
-    return f"This holds in these {row['n_clusters']} clusters alone."
+    few = [row["n_clusters"] for row in rows if has_flag(row, "few_clusters")]
+    return f"This holds in these {few[0]} clusters alone." if few and word != "not testable" else ""
 
 
 def _of_blind_control(row: Row, n_models: NModels) -> str:
