@@ -11,12 +11,13 @@ from language_tables import write_texts
 from psibench.config.models import SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
 from psibench.encode import job
-from psibench.encode.job import Shard, run_encode, run_join_shards
+from psibench.encode.job import run_encode, run_join_shards
 from psibench.encode.store import open_store, text_key
 from psibench.errors import InputError
 from psibench.models import dtypes
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import ENCODINGS
+from psibench.tables.slices import Slice
 
 MINILM = "embedded:all-MiniLM-L6-v2"
 TRANSFORMER = SentenceTransformerModel(
@@ -136,7 +137,7 @@ def test_shards_give_the_table_and_the_vectors_of_one_job(tmp_path, paths, small
 def test_shards_are_balanced_and_stay_when_texts_are_added():
     keys = [text_key(f"text {number}") for number in range(100_000)]
     for n in (2, 7, 64):
-        places = np.array([[Shard(i + 1, n).has(key) for i in range(n)] for key in keys[:5000]])
+        places = np.array([[Slice(i + 1, n).has(key) for i in range(n)] for key in keys[:5000]])
         assert (places.sum(axis=1) == 1).all()
     sizes = np.bincount([int.from_bytes(key[:8]) % 4 for key in keys])
     assert (abs(sizes / 25_000 - 1) < 0.02).all()  # 3 standard deviations of 137 are 1.6 %

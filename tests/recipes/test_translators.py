@@ -159,7 +159,7 @@ def asked_of_file(folder, *lines, task=TRANSLATING):
     run_ask(
         Asking(task, SECTION, "x", llm, PROMPTS / "translate.md"),
         [AskedDomain({"documents": folder / "sample.parquet"}, outcomes=outcomes, usage=usage)],
-        shard="0-of-1",
+        shard="1-of-1",
         prices={},
         store=folder / "store",
     )

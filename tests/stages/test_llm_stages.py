@@ -30,13 +30,13 @@ from psibench.llm.tasks import (
     TaskItem,
     refusal,
     shard_documents,
-    shard_names,
 )
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, FLOW, LLM_USAGE, OUTCOMES, VERDICTS
 from psibench.tables.derived import derived
 from psibench.tables.dropped import Flow, dropped_frame, flow_frame, flow_of
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
+from psibench.tables.slices import Slice
 
 TEMPLATE = """---
 task: judge_segment
@@ -96,13 +96,13 @@ RETIRED = {"retired": {"since": "2020-01-01", "instead": "take another"}}
 def test_a_retired_model_is_not_asked_and_its_stored_answers_count(folder):
     with pytest.raises(InputError, match="'stand-in/rules' is not served since 2020-01-01: take"):
         ask(folder, **RETIRED)
-    assert not (folder / "0-of-1.outcomes.parquet").exists()
+    assert not (folder / "1-of-1.outcomes.parquet").exists()
     assert not list(stored_answers(folder / "store" / "llm" / "it"))
     before = ask(folder)
     assert ask(folder, **RETIRED).equals(before)
 
 
-def ask(folder, *, shard="0-of-1", prices=None, **changes):
+def ask(folder, *, shard="1-of-1", prices=None, **changes):
     fields = {"backend": "stand-in", "model": "stand-in/rules"}
     llm = LlmSettings.model_validate(fields | {"asking": {"max_tries": 2}} | changes)
     run_ask(
@@ -126,11 +126,11 @@ def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
     assert outcomes["item_id"].to_list() == ["a-x", "b-x", "c-x", "d-x"]
     verdicts = [json.loads(value)["verdict"] for value in outcomes["value"]]
     assert verdicts == ["yes", "no", "yes", "yes"]
-    (used,) = read_table(folder / "0-of-1.usage.parquet", LLM_USAGE).to_dicts()
+    (used,) = read_table(folder / "1-of-1.usage.parquet", LLM_USAGE).to_dicts()
     assert used["n_items"] == used["n_ok"] == 4
     assert used["n_requests"] == 3  # a and d ask the same
     assert (used["input_tokens"], used["output_tokens"]) == (60, 27)  # words and single marks
-    record = read_provenance(folder / "0-of-1.outcomes.parquet")
+    record = read_provenance(folder / "1-of-1.outcomes.parquet")
     assert record["queries_by"] == "llm:stand-in/rules"
     assert record["llm_backend"] == "stand-in"
     assert len(record["prompt_hash"]) == 64
@@ -171,12 +171,12 @@ def test_requests_without_a_reply_fail_the_job_and_leave_no_table(folder):
         InputError, match=r"4 of 4 requests .* got no reply \(connection.*run again to ask the rest"
     ):
         ask(folder, base_url="http://127.0.0.1:9/v1")
-    assert not (folder / "0-of-1.outcomes.parquet").exists()
+    assert not (folder / "1-of-1.outcomes.parquet").exists()
 
 
 def test_the_budget_counts_what_the_store_holds(folder):
     ask(folder)
-    (used,) = read_table(folder / "0-of-1.usage.parquet", LLM_USAGE).to_dicts()
+    (used,) = read_table(folder / "1-of-1.usage.parquet", LLM_USAGE).to_dicts()
     (folder / "prompt.md").write_text(TEMPLATE + "!")
     price = Price(input_usd=1e6, output_usd=0, as_of="2026-01-01")  # a dollar a token
     limited = {"budget_usd": used["input_tokens"] + 1, "sampling": {"max_output_tokens": 9}}
@@ -189,7 +189,7 @@ def test_a_shard_has_some_documents_and_what_belongs_to_them():
     whole = pl.DataFrame({"_id": ["p"]})
     tables = {"documents": pl.DataFrame({"_id": names}), "other": whole}
     tables |= {name: pl.DataFrame({name: [*names, *names]}) for name in ("doc_id", "pos_corpus_id")}
-    parts = [shard_documents(tables, name) for name in shard_names(4)]
+    parts = [shard_documents(tables, one) for one in Slice.every(4)]
     assert sorted(pl.concat(part["documents"] for part in parts)["_id"]) == sorted(names)
     for part in parts:
         assert part["other"].equals(whole)
@@ -268,8 +268,8 @@ def test_two_shards_gather_into_the_rows_of_one(folder):
         specs = {"rows": VERDICTS, "judge_segment.dropped": ATTRITION, "judge_segment.flow": FLOW}
         return [read_table(folder / f"{name}.parquet", spec) for name, spec in specs.items()]
 
-    one = gathered("0-of-1")
-    two = gathered("0-of-2", "1-of-2")
+    one = gathered("1-of-1")
+    two = gathered("1-of-2", "2-of-2")
     assert all(left.equals(right) for left, right in zip(one, two, strict=True))
 
 

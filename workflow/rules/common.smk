@@ -22,6 +22,7 @@ try:
     from psibench.plan.benchmarks import PlannedBenchmark
     from psibench.plan.config import load_config
     from psibench.plan.plan import Plan, make_plan
+    from psibench.tables.slices import SLICE
     from psibench.tables.stage import read_stages
 except ImportError as error:
     raise WorkflowError(
@@ -63,13 +64,13 @@ wildcard_constraints:
     corpus_lang=patterns["languages"],
     domain=patterns["domains"],
     part=patterns["parts"],
-    portion=r"(?:/[0-9]+-of-[0-9]+)?",
+    portion=f"(?:/{SLICE})?",
     model=patterns["models"],
     task=patterns["tasks"],
     reranker=patterns["rerankers"],
     training=patterns["trainings"],
     trained=patterns["trained"],
-    shard=r"[0-9]+-of-[0-9]+",
+    shard=SLICE,
 
 
 # A model with a budget is asked by one job at a time, so that what is spent is known.

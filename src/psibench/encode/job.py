@@ -36,6 +36,7 @@ from psibench.tables.derived import derived
 from psibench.tables.hashing import hash_file
 from psibench.tables.io import read_any_table
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, SHARD_ENCODINGS
+from psibench.tables.slices import Slice
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
 from psibench.text.lengths import in_blocks
@@ -87,28 +88,11 @@ def read_texts(source: Source) -> Iterator[str]:
         raise
 
 
-@dataclass(frozen=True)
-class Shard:
-    """One of ``n`` parts of a job: the texts whose address falls to ``number``, from 1."""
-
-    number: int = 1
-    n: int = 1
-
-    @classmethod
-    def parse(cls, name: str) -> "Shard":
-        """Read a name such as ``2-of-7``."""
-        return cls(*map(int, name.split("-of-")))
-
-    def has(self, key: bytes) -> bool:
-        """Whether a text's address falls to this shard, whatever other texts there are."""
-        return int.from_bytes(key[:8]) % self.n == self.number - 1
-
-
 Block = tuple[list[bytes], list[TokenizedText], int]
 """Distinct texts of one source: addresses and tokens; characters of all texts read until then."""
 
 
-def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> Iterator[Block]:
+def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Slice) -> Iterator[Block]:
     """Read and tokenize each distinct text of a shard once.
 
     A block has at most ``BLOCK_CHARS`` characters, or one text.
@@ -124,7 +108,7 @@ def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> It
 
 
 def _new_texts(
-    source: Source, salt: str, shard: Shard, seen: set[bytes], n_chars: int
+    source: Source, salt: str, shard: Slice, seen: set[bytes], n_chars: int
 ) -> Iterator[tuple[bytes, str, int]]:
     """Yield the texts of a shard that are not ``seen`` yet, each with its address.
 
@@ -182,8 +166,7 @@ def run_encode(
     output
         An ENCODINGS table; of a shard SHARD_ENCODINGS, see `run_join_shards`.
     shard
-        As ``2-of-7``; None: all texts. A text belongs to the shard that its address falls to,
-        whatever others there are: shards are of equal size to about the square root of their texts.
+        As ``2-of-7``; None: all texts. A text belongs to the shard that has its address.
 
     Raises
     ------
@@ -193,7 +176,7 @@ def run_encode(
         If the job has to end early; what it finished is stored.
     """
     sources = list_sources(domains, corpora, queries)
-    part = Shard() if shard is None else Shard.parse(shard)
+    part = Slice.parse(shard or "")
     for source in sources:  # before a model is loaded: a GPU would wait
         read_ids(source)
     n_chars, read_chars = max(1, count_chars(sources)), 0
@@ -336,11 +319,9 @@ def _rows_of(
 def _common_params(shards: Sequence[str | Path]) -> dict[str, Any]:
     """Return the parameters of the shards, which have to be the same; InputError if not."""
     records = [dict((read_provenance(path) or {}).get("params", {})) for path in shards]
-    found = [Shard.parse(params.pop("shard", "0-of-0")) for params in records]
-    if sorted((one.number, one.n) for one in found) != [
-        (number, len(found)) for number in range(1, len(found) + 1)
-    ]:
-        names = ", ".join(f"{shard.number}-of-{shard.n}" for shard in found)
+    found = [Slice.parse(params.pop("shard", "0-of-0")) for params in records]
+    if sorted(found, key=lambda one: one.number) != Slice.every(len(found)):
+        names = ", ".join(map(str, found))
         raise InputError(f"shards {names}: all of 1-of-n to n-of-n are needed, each once")
     for path, params in zip(shards, records, strict=True):
         if params != records[0]:

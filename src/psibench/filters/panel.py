@@ -5,7 +5,6 @@ are looked up in the pair store first, and kept there: no pair is scored twice. 
 gets null; it is not shown to the reranker.
 """
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QRELS, QUERIES, RUN
+from psibench.tables.slices import Slice
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
 
@@ -126,16 +126,10 @@ def run_score_pairs(
 
 
 def in_portion(rows: pl.DataFrame, column: str, portion: str) -> pl.DataFrame:
-    """Keep the rows of a job's own queries, all of them where ``portion`` is empty.
-
-    A query's portion depends on its id alone: other queries move none of it to another job.
-    """
-    if not portion:
-        return rows
-    number, count = map(int, portion.removeprefix("/").split("-of-"))
+    """Keep the rows of a job's own queries, all of them where ``portion`` is empty."""
+    of_job = Slice.parse(portion)
     ids = rows.get_column(column).unique()
-    of_job = [one for one in ids if zlib.crc32(one.encode()) % count == number - 1]
-    return rows.filter(pl.col(column).is_in(of_job))
+    return rows.filter(pl.col(column).is_in([one for one in ids if of_job.has(one)]))
 
 
 def _score(

@@ -52,6 +52,7 @@ from psibench.tables.dropped import (
 )
 from psibench.tables.io import each_domain
 from psibench.tables.schemas import ATTRITION
+from psibench.tables.slices import Slice
 from psibench.tables.stage import stage
 from psibench.translate.steps import translating_section, translation_task
 from psibench.translate.translate import TranslateSection
@@ -135,7 +136,8 @@ def run_ask(
     """
     template = load_prompt(asking.prompt)
     frames = [
-        shard_documents(read_task_tables(asking.task, domain.tables), shard) for domain in domains
+        shard_documents(read_task_tables(asking.task, domain.tables), Slice.parse(shard))
+        for domain in domains
     ]
 
     def requests() -> Iterator[Item]:  # ids are unique in a domain
@@ -467,7 +469,7 @@ def ask(
     inputs: Mapping[str, Any],
     store: str,
     outputs: Mapping[str, str],
-    shard: str = "0-of-1",
+    shard: str = "1-of-1",
     made: Mapping[str, Any] | None = None,
 ) -> None:
     """Ask about all domains of a language at once; without shards, make the task's table, too.

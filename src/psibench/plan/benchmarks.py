@@ -28,10 +28,11 @@ from psibench.generate.benchmarks import (
 )
 from psibench.generate.recipes import TASKS, judging_of, place_of, steps_of, tasks_of
 from psibench.llm.prompts import Prompt, load_prompt
-from psibench.llm.tasks import LlmTask, LlmTaskSection, shard_names
+from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.plan.config import Config
 from psibench.report.wording import split_pair
 from psibench.tables.dropped import OnEmpty
+from psibench.tables.slices import Slice
 from psibench.tables.spec import ALL
 from psibench.translate.quality import JUDGE_TRANSLATION
 from psibench.translate.steps import (
@@ -272,7 +273,8 @@ class PlannedBenchmark:
 
     def task_shards(self, task: str, lang: str) -> list[str]:
         """Name the jobs that share a task in each part of a language."""
-        return shard_names(-(-self.tasks[task].shards // len(self.asked_in(task, lang))))
+        count = -(-self.tasks[task].shards // len(self.asked_in(task, lang)))
+        return [str(one) for one in Slice.every(count)]
 
     def tables(self, lang: str, table: str, *, domains: list[str] | None = None) -> list[str]:
         """List one table in a language, domain by domain: of all, or of ``domains``."""

@@ -30,6 +30,7 @@ from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
 from psibench.plan.plan import WORDS, Plan, downloads_of
 from psibench.plan.work import by_config, encoding_jobs, portions
 from psibench.probes.settings import OF_QUERIES, SEARCHING
+from psibench.tables.slices import SLICE, Slice
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 SCORE_FOLDERS = {"verify": "scores", "false_negatives": "pair_scores"}
@@ -183,7 +184,7 @@ def _at_tasks(plan: Plan, applies: Callable[[PlannedBenchmark, str, str], bool])
     for name, planned in plan.benchmarks.items():
         for lang in planned.languages:
             if tasks := [task for task in planned.tasks if applies(planned, task, lang)]:
-                parts = "(?:/[0-9]+-of-[0-9]+)?"
+                parts = f"(?:/{SLICE})?"
                 ends.append((name, f"build/{re.escape(lang)}{parts}/(?:{_any_of(tasks)})[./]"))
     return _with_lookahead(ends)
 
@@ -458,7 +459,7 @@ def encoding_shards(plan: Plan, benchmark: str, model: str, lang: str) -> list[s
     """List the shards of an encoding that several jobs make."""
     count = encoding_jobs(plan, benchmark, model, lang)
     folder = f"results/{benchmark}/encodings/{model}/{lang}"
-    return [f"{folder}/{number}-of-{count}.parquet" for number in range(1, count + 1)]
+    return [f"{folder}/{one}.parquet" for one in Slice.every(count)]
 
 
 def text_filter_tables(

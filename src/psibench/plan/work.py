@@ -45,6 +45,7 @@ from psibench.plan.texts import (
     tokens_read,
 )
 from psibench.probes.settings import n_segments_of
+from psibench.tables.slices import Slice
 from psibench.text.segments import POSITIONS
 from psibench.train.sections import Pads
 
@@ -204,7 +205,7 @@ def portions(plan: Plan, benchmark: str, language: str, of: str) -> list[str]:
     first = getattr(planned.section, of).rerankers[0]
     row = by_config(plan).rows[SCORING[of], benchmark, language, first]
     count = row.jobs // len(planned.parts[language])
-    return [f"/{number}-of-{count}" for number in range(1, count + 1)] if count > 1 else [""]
+    return [one.folder for one in Slice.every(count)]
 
 
 def on_cpus(minutes: float, encoding: Encoding) -> float:
