@@ -78,11 +78,15 @@ def write_table(
     A `DomainPart` is written when the parts of all domains are there.
     """
     if isinstance(path, DomainPart):
+        labels = {LANGUAGE.name: path.language, DOMAIN.name: path.domain}
+        labels = {name: label for name, label in labels.items() if label is not None}
         if DOMAIN.name not in spec.column_names:
             # An undeclared column of that name gives way.
-            others = frame.drop(DOMAIN.name, strict=False)
-            frame = others.select(pl.lit(path.domain).alias(DOMAIN.name), pl.all())
-        spec = with_labels(spec, [DOMAIN.name])
+            others = frame.drop(*labels, strict=False)
+            frame = others.select(
+                *(pl.lit(label).alias(n) for n, label in labels.items()), pl.all()
+            )
+        spec = with_labels(spec, list(labels))
         path.written[path.domain] = conform(frame, spec, where=str(path)), spec, provenance
         return
     table = conform(frame, spec, where=str(path))
@@ -97,18 +101,16 @@ def each_domain(names: Sequence[str], outputs: Mapping[str, str]) -> Iterator[li
         Domain(
             domain,
             number,
-            {name: DomainPart(path, domain, tables[name]) for name, path in outputs.items()},
+            {name: DomainPart(path, None, domain, tables[name]) for name, path in outputs.items()},
         )
         for number, domain in enumerate(names)
     ]
     for name, path in outputs.items():
-        _write_domains(path, tables[name])
+        write_domains(path, tables[name])
 
 
-def _write_domains(
-    path: str, written: Mapping[str, tuple[pa.Table, TableSpec, Provenance]]
-) -> None:
-    """Write the rows of all domains, a row group each, in their order."""
+def write_domains(path: str, written: Mapping[str, tuple[pa.Table, TableSpec, Provenance]]) -> None:
+    """Write the rows of all domains, a row group each, in their order: whole or not at all."""
     if not written:
         raise AssertionError(f"{path}: no domain has written its rows")
     tables, specs, sources = zip(*written.values(), strict=True)
@@ -154,6 +156,8 @@ def write_csv(frame: pl.DataFrame, path: str | Path) -> None:
 def read_table(path: TablePath, spec: TableSpec) -> pl.DataFrame:
     """Read a Parquet table, or one domain's rows of it, and check it against its declared schema.
 
+    A table of domains has their labels in front (`with_labels`), the rows of one domain have not.
+
     Raises
     ------
     InputError
@@ -161,8 +165,10 @@ def read_table(path: TablePath, spec: TableSpec) -> pl.DataFrame:
     """
     if isinstance(path, OfDomain):
         frame = _read_domain(path)
-        labels = [DOMAIN.name] + [LANGUAGE.name] * (path.language is not None)
-        frame = frame.drop(name for name in labels if name not in spec.column_names)
+        labels = [DOMAIN.name, LANGUAGE.name]
+        frame = frame.drop(
+            name for name in labels if name in frame.columns and name not in spec.column_names
+        )
         # Undeclared columns without a value are those of other domains.
         frame = frame.select(
             name
@@ -171,6 +177,7 @@ def read_table(path: TablePath, spec: TableSpec) -> pl.DataFrame:
         )
     else:
         frame = read_any_table(path)
+        spec = with_labels(spec, frame.columns)
     return pl.DataFrame(pl.from_arrow(conform(frame, spec, where=str(path))))
 
 
@@ -282,23 +289,27 @@ def open_parquet(path: TablePath) -> Iterator[pq.ParquetFile]:
 def _read_domain(asked: OfDomain) -> pl.DataFrame:
     """Read the row groups that may hold a domain's rows, and these alone."""
     with open_parquet(asked) as file:
-        names = file.schema_arrow.names
-        refuse_twice(names, asked.path)
-        if DOMAIN.name not in names:
-            raise InputError(
-                f"{asked.path}: no column '{DOMAIN.name}'; found {', '.join(names)}. A table of "
-                "all domains of a language was expected; delete it and make it again."
-            )
-        groups = [
-            number
-            for number in range(file.num_row_groups)
-            if _may_hold(file.metadata.row_group(number), asked.domain)
-        ]
-        table = file.read_row_groups(groups)
+        refuse_twice(file.schema_arrow.names, asked.path)
+        table = file.read_row_groups(groups_of(file, asked))
         table.validate(full=True)
     frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None)))
     rows = frame.filter(pl.col(DOMAIN.name) == asked.domain)
     return rows if asked.language is None else rows.filter(pl.col(LANGUAGE.name) == asked.language)
+
+
+def groups_of(file: pq.ParquetFile, asked: OfDomain) -> list[int]:
+    """List the row groups that may hold a domain's rows; InputError if the table has no domains."""
+    names = file.schema_arrow.names
+    if DOMAIN.name not in names:
+        raise InputError(
+            f"{asked.path}: no column '{DOMAIN.name}'; found {', '.join(names)}. A table of "
+            "all domains of a language was expected; delete it and make it again."
+        )
+    return [
+        number
+        for number in range(file.num_row_groups)
+        if _may_hold(file.metadata.row_group(number), asked.domain)
+    ]
 
 
 def _may_hold(group: pq.RowGroupMetaData, domain: str) -> bool:
