@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from psibench.tables import TableSpec, read_table
 from psibench.tables.job import Job
 from psibench.tables.stage import DECLARED
 
@@ -22,18 +25,28 @@ def run(
 
     ``given`` are arguments of the function besides its job. All ``values`` are parameters.
     """
-    (declared,) = (one for one in DECLARED.values() if one.function is function)
-    job = Job(
-        declared.name,
-        declared.version,
+    (name,) = (name for name, one in DECLARED.items() if one.function is function)
+    function(made(name, inputs, outputs, **values), **(given or {}))
+
+
+def made(name: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any], **values: Any) -> Job:
+    """The job of a stage that `run` runs."""
+    return Job(
+        name,
+        DECLARED[name].version,
         inputs={name: paths(one) for name, one in inputs.items()},
         outputs={name: paths(one) for name, one in outputs.items()},
         values=PLACE | values,
         params=list(values),
     )
-    function(job, **(given or {}))
 
 
 def paths(given: Any) -> str | list[str]:
     """The paths of an input as Snakemake gives them: one, or a list."""
     return str(given) if isinstance(given, str | Path) else [str(one) for one in given or ()]
+
+
+def rows(path: Any, spec: TableSpec) -> pl.DataFrame:
+    """The rows of a table of one domain, without the labels."""
+    labels = {"language", "domain"} - set(spec.column_names)
+    return read_table(path, spec).drop(labels, strict=False)

@@ -9,6 +9,8 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import jobs
+
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding, Uncertainty
 from psibench.encode.job import run_encode
@@ -38,7 +40,8 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     names = ("corpus", "queries", "qrels", "dropped", "flow")
     params = build_params(section, length_tokenizer="words")
-    run_build(params, **{name: out / f"{name}.parquet" for name in names})
+    made = {name: out / f"{name}.parquet" for name in names}
+    jobs.run(run_build, {}, made, domains={"general": params})
     registry = load_registry()
     tables = {"corpora": [out / "corpus.parquet"], "queries": [out / "queries.parquet"]}
     run_lexical_search(

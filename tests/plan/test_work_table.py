@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from jobs import run
 from language_tables import write_domains, write_texts
 
 from psibench.config.paths import PROMPTS
@@ -19,7 +20,6 @@ from psibench.plan.plan import make_plan
 from psibench.plan.work import encoding_jobs, portions, work_table
 from psibench.tables import Provenance
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.io import each_domain
 
 REPLY = {"reply_format": "json_object"}
 LLMS = {
@@ -509,9 +509,8 @@ def test_a_trial_run_measures_for_a_larger_sample(folder):
     sample = plan_of(small).benchmarks["mine"].generated.sample
     names = ("documents", "sampling", "dropped")
     paths = {name: build(folder) / f"{name}.parquet" for name in names}
-    with each_domain(["general"], paths) as (one,):
-        params = sample_params(place.source, None, sample, length_tokenizer="words")
-        run_sample(params, language="eng-Latn", domain="general", **one.outputs)
+    params = sample_params(place.source, None, sample, length_tokenizer="words")
+    run(run_sample, {}, paths, domains={"general": params})
     write_usage(folder, "propose_questions", 4)  # of all four, where a half was planned
     write_usage(folder, "locate_span", 10)
     write_flow(folder, "locate_span", 10, 9)

@@ -2,6 +2,7 @@
 
 import json
 
+import jobs
 import polars as pl
 import pytest
 from built_benchmark import write_release
@@ -159,7 +160,7 @@ def test_rows_dropped_while_loading_are_counted(tmp_path, recipe, counts):
         **recipe(tmp_path),
     }
     paths = {name: tmp_path / f"{name}.parquet" for name in OUTPUTS}
-    run_build(given, on_empty="drop", **paths)
+    jobs.run(run_build, {}, paths, domains={"general": given}, on_empty="drop")
     left_out = read_table(paths["dropped"], ATTRITION)
     flow = read_table(paths["flow"], FLOW)
     found = {

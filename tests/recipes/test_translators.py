@@ -3,12 +3,13 @@
 import json
 from dataclasses import replace
 
+import jobs
 import polars as pl
 import pytest
 
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
-from psibench.generate.ask import AskedDomain, Asking, run_ask
+from psibench.generate.ask import Asking, ask_domains
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import Replied
 from psibench.tables import Provenance, conform, read_provenance, read_table, write_table
@@ -156,14 +157,15 @@ def asked_of_file(folder, *lines, task=TRANSLATING):
     write_table(sample(), folder / "sample.parquet", DOCUMENTS, provenance=SOURCE)
     llm = LlmSettings(backend="file", model="file/mine", file=str(path))
     outcomes, usage = folder / "outcomes.parquet", folder / "usage.parquet"
-    run_ask(
-        Asking(task, SECTION, "x", llm, PROMPTS / "translate.md"),
-        [AskedDomain({"documents": folder / "sample.parquet"}, outcomes=outcomes, usage=usage)],
-        shard="1-of-1",
-        prices={},
+    job = jobs.made(
+        "ask",
+        {"documents": folder / "sample.parquet"},
+        {"outcomes": outcomes, "usage": usage},
+        domains=["all"],
         store=folder / "store",
     )
-    return read_table(outcomes, OUTCOMES), read_provenance(outcomes)
+    ask_domains(job, Asking(task, SECTION, "x", llm, PROMPTS / "translate.md"), prices={})
+    return jobs.rows(outcomes, OUTCOMES), read_provenance(outcomes)
 
 
 MADE = [("law/a:0", "un"), ("law/b:0", "deux"), ("law/b:1", "")]

@@ -3,17 +3,17 @@
 import json
 import logging
 
+import jobs
 import polars as pl
 import pytest
 
 from psibench.errors import InputError
 from psibench.generate import ask as stage_module
 from psibench.generate.ask import (
-    AskedDomain,
     Asking,
+    ask_domains,
     gather,
-    run_ask,
-    run_gather,
+    gather_domains,
 )
 from psibench.generate.recipes import run_assemble
 from psibench.llm.answer_store import stored_answers
@@ -105,20 +105,16 @@ def test_a_retired_model_is_not_asked_and_its_stored_answers_count(folder):
 def ask(folder, *, shard="1-of-1", prices=None, **changes):
     fields = {"backend": "stand-in", "model": "stand-in/rules"}
     llm = LlmSettings.model_validate(fields | {"asking": {"max_tries": 2}} | changes)
-    run_ask(
-        Asking(TASK, SECTION, "it", llm, folder / "prompt.md"),
-        [
-            AskedDomain(
-                {"documents": folder / "documents.parquet"},
-                outcomes=folder / f"{shard}.outcomes.parquet",
-                usage=folder / f"{shard}.usage.parquet",
-            )
-        ],
+    job = jobs.made(
+        "ask",
+        {"documents": folder / "documents.parquet"},
+        {name: folder / f"{shard}.{name}.parquet" for name in ("outcomes", "usage")},
         shard=shard,
-        prices=prices or {},
         store=folder / "store",
     )
-    return read_table(folder / f"{shard}.outcomes.parquet", OUTCOMES)
+    asking = Asking(TASK, SECTION, "it", llm, folder / "prompt.md")
+    ask_domains(job, asking, prices=prices or {})
+    return jobs.rows(folder / f"{shard}.outcomes.parquet", OUTCOMES)
 
 
 def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
@@ -236,20 +232,11 @@ def test_all_that_is_dropped_is_counted_once(folder):
     assert refused["detail"] == "why: raw words"
 
 
-def gather_outcomes(folder, outcomes, **more):
+def gather_outcomes(folder, outcomes, usages=()):
     names = {name: folder / f"judge_segment.{name}.parquet" for name in ("dropped", "flow")}
-    run_gather(
-        TASK,
-        SECTION,
-        step=1,
-        language="eng-Latn",
-        domain="general",
-        tables={"documents": folder / "documents.parquet"},
-        outcomes=outcomes,
-        rows=folder / "rows.parquet",
-        **names,
-        **more,
-    )
+    inputs = {"documents": folder / "documents.parquet", "outcomes": outcomes, "usages": usages}
+    outputs = {**names, "rows": folder / "rows.parquet", "usage": folder / "usage.parquet"}
+    gather_domains(jobs.made("gather", inputs, outputs), TASK, SECTION, step=1)
     return names["dropped"]
 
 
@@ -263,10 +250,10 @@ def test_two_shards_gather_into_the_rows_of_one(folder):
             [folder / f"{shard}.{name}.parquet" for shard in shards]
             for name in ("outcomes", "usage")
         )
-        gather_outcomes(folder, outcomes, usages=usages, usage=folder / "usage.parquet")
+        gather_outcomes(folder, outcomes, usages)
         assert read_table(folder / "usage.parquet", LLM_USAGE)["n_items"].to_list() == [4]
         specs = {"rows": VERDICTS, "judge_segment.dropped": ATTRITION, "judge_segment.flow": FLOW}
-        return [read_table(folder / f"{name}.parquet", spec) for name, spec in specs.items()]
+        return [jobs.rows(folder / f"{name}.parquet", spec) for name, spec in specs.items()]
 
     one = gathered("1-of-1")
     two = gathered("1-of-2", "2-of-2")
@@ -290,21 +277,11 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
     write_table(later, folder / "generate.flow.parquet", FLOW, provenance=source)
     write_table(CANDIDATES.empty(), folder / "end.parquet", CANDIDATES, provenance=source)
     made = {name: folder / f"{name}.parquet" for name in ("corpus", "queries", "qrels")}
+    read = {"documents": folder / "documents.parquet", "candidates": folder / "end.parquet"}
     with pytest.raises(InputError, match="no candidate query is left") as told:
-        run_assemble(
-            documents=folder / "documents.parquet",
-            candidates=folder / "end.parquet",
-            length_tokenizer="words",
-            **made,
-        )
+        jobs.run(run_assemble, read, made, length_tokenizer="words")
     assert f"judge_segment kept {none}: {reasons}. A row for each is in {place}" in str(told.value)
-    run_assemble(
-        documents=folder / "documents.parquet",
-        candidates=folder / "end.parquet",
-        length_tokenizer="words",
-        on_empty="drop",
-        **made,
-    )
+    jobs.run(run_assemble, read, made, length_tokenizer="words", on_empty="drop")
     heights = {name: pl.read_parquet(path).height for name, path in made.items()}
     assert heights == {"corpus": 4, "queries": 0, "qrels": 0}
 

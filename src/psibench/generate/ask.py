@@ -38,10 +38,8 @@ from psibench.llm.tasks import (
 from psibench.llm.usage import Usage
 from psibench.progress import Progress, warn
 from psibench.stopping import watched_stop
-from psibench.tables import hash_file, read_table, write_table
+from psibench.tables import hash_file
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
-from psibench.tables.derived import derived, read_all
-from psibench.tables.domains import Domain, OutputPath, TablePath
 from psibench.tables.dropped import (
     Dropped,
     Flow,
@@ -50,7 +48,7 @@ from psibench.tables.dropped import (
     flow_frame,
     reasons_text,
 )
-from psibench.tables.io import each_domain
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import ATTRITION
 from psibench.tables.slices import Slice
 from psibench.tables.stage import stage
@@ -95,38 +93,25 @@ def task_params(section: LlmTaskSection, prompt: Prompt) -> dict[str, Any]:
     return params | {"prompt_hash": prompt.hash}
 
 
-def read_task_tables(task: LlmTask, paths: Mapping[str, TablePath]) -> dict[str, pl.DataFrame]:
+def read_task_tables(task: LlmTask, domain: DomainJob) -> dict[str, pl.DataFrame]:
     """Read the tables a task's items are made of, by name."""
     return {
-        name: read_table(
-            paths[name], task.documents if name == DOCUMENTS_TABLE else step_spec(name)
-        )
+        name: domain.read(name, task.documents if name == DOCUMENTS_TABLE else step_spec(name))
         for name in task.reads
     }
 
 
-@dataclass(frozen=True)
-class AskedDomain:
-    """What is asked about one domain: the tables the task reads, by name, and where it goes."""
-
-    tables: Mapping[str, TablePath]
-    outcomes: OutputPath
-    usage: OutputPath
-
-
-def run_ask(
+def ask_domains(
+    job: Job,
     asking: Asking,
-    domains: Sequence[AskedDomain],
     *,
-    shard: str,
     prices: Mapping[str, Price],
-    store: str | Path,
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Ask one shard of a task, of all domains at once; write outcomes and what they used.
+    """Ask a job's shard of a task, of all domains at once; write outcomes and what they used.
 
     Answers are stored under ``store``/llm/ID as they arrive: an interrupted or failed job asks
-    nothing twice. ``shard`` is like ``2-of-8``. ``check_stop`` raises if the job has to end now.
+    nothing twice. ``check_stop`` raises if the job has to end now.
 
     Raises
     ------
@@ -134,10 +119,10 @@ def run_ask(
         If requests remain without a reply for a reason that may pass, if the server refuses all
         requests, or if the budget is reached. Nothing is written then but the answers received.
     """
-    template = load_prompt(asking.prompt)
+    template, shard = load_prompt(asking.prompt), job.value("shard", str, default="1-of-1")
     frames = [
-        shard_documents(read_task_tables(asking.task, domain.tables), Slice.parse(shard))
-        for domain in domains
+        shard_documents(read_task_tables(asking.task, domain), Slice.parse(shard))
+        for domain in job.domains()
     ]
 
     def requests() -> Iterator[Item]:  # ids are unique in a domain
@@ -163,7 +148,7 @@ def run_ask(
             totals = ask_all(
                 requests(),
                 asking.llm,
-                store=answer_folder(store, asking.llm_id),
+                store=answer_folder(job.value("store"), asking.llm_id),
                 on_outcome=keep,
                 prices=prices,
                 check_stop=check_stop,
@@ -183,23 +168,21 @@ def run_ask(
         f"llm:{asking.llm_id}": "@".join(filter(None, (asking.llm.model, asking.llm.revision))),
         f"prompt:{asking.task.name}": template.hash,
     }
-    for number, domain in enumerate(domains):
-        source = derived(
-            "ask",
-            list(domain.tables.values()),
-            params=asking.params | {"task": asking.task.name, "shard": shard},
-            files=files,
-            prompt_hash=template.hash,
-            revisions=judge if asking.task.judges else None,
-            llm_backend=asking.llm.backend,
-            queries_by=None if asking.task.judges else f"llm:{asking.llm.model}",
-        )
+    made: dict[str, Any] = {
+        "params": asking.params | {"task": asking.task.name, "shard": shard},
+        "files": files,
+        "prompt_hash": template.hash,
+        "revisions": judge if asking.task.judges else None,
+        "llm_backend": asking.llm.backend,
+        "queries_by": None if asking.task.judges else f"llm:{asking.llm.model}",
+    }
+    for number, domain in enumerate(job.domains()):
         outcomes = [_outcome_row(item, found[f"{number}:{item.id}"]) for item in items[number]]
         rows = pl.DataFrame(outcomes, schema=OUTCOMES.empty().schema)
-        write_table(rows, domain.outcomes, OUTCOMES, provenance=source)
+        domain.write("outcomes", rows, OUTCOMES, **made)
         used = _usage_row(asking, template, rows)
         usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
-        write_table(usage, domain.usage, LLM_USAGE, provenance=source)
+        domain.write("usage", usage, LLM_USAGE, **made)
 
 
 def _report_forms(asking: Asking, totals: OutcomeSink) -> None:
@@ -328,47 +311,33 @@ def _outcome_row(item: TaskItem, outcome: Outcome) -> dict[str, Any]:
 # Stage ``gather``
 
 
-def run_gather(
-    task: LlmTask,
-    section: LlmTaskSection,
-    *,
-    step: int,
-    language: str,
-    domain: str,
-    tables: Mapping[str, TablePath],
-    outcomes: Sequence[TablePath],
-    rows: OutputPath,
-    dropped: OutputPath,
-    flow: OutputPath,
-    usages: Sequence[TablePath] = (),
-    usage: OutputPath | None = None,
-) -> None:
-    """Gather a task's shards and write its table, what it dropped, its counts.
+def gather_domains(job: Job, task: LlmTask, section: LlmTaskSection, *, step: int) -> None:
+    """Gather a task's outcomes and write its table, what it dropped, its counts, domain by domain.
 
-    And what the shards used in all, where there is a place for it.
+    And what the shards used in all, where the job has their ``usages``.
     """
-    frames = read_task_tables(task, tables)
-    found = in_document_order(read_all(outcomes, OUTCOMES), frames["documents"])
-    gathered = gather(task, section, frames, found)
-    paths = [*tables.values(), *outcomes]
     decides = section.model_dump(mode="json", exclude={"llm", "prompt"})
-    source = derived("gather", paths, params={"task": task.name, **decides})
-    for counts in gathered.flow:
-        if counts.entered and not counts.kept:
-            reasons = reasons_text(gathered.dropped.filter(unit=counts.unit))
-            warn(
-                f"{task.name} keeps none of {counts.entered} {counts.unit} of {domain}, "
-                f"{language}: {reasons}. A row for each is in {dropped}"
-            )
-    left_out = as_attrition(gathered.dropped, language=language, domain=domain)
-    write_table(gathered.rows, rows, task.spec, provenance=source)
-    write_table(left_out, dropped, ATTRITION, provenance=source)
-    write_table(flow_frame(task.name, step, gathered.flow), flow, FLOW, provenance=source)
-    if usage is not None:
-        names = ["stage", "llm", "model", "backend", "prompt_hash"]
-        of_shards = read_all(usages, LLM_USAGE).group_by(names, maintain_order=True)
-        total = of_shards.agg(pl.exclude(names).sum()).select(LLM_USAGE.column_names)
-        write_table(total, usage, LLM_USAGE, provenance=derived("gather", usages, params={}))
+    params = {"task": task.name, **decides}
+    for domain in job.domains():
+        frames = read_task_tables(task, domain)
+        found = in_document_order(domain.read("outcomes", OUTCOMES), frames["documents"])
+        gathered = gather(task, section, frames, found)
+        for counts in gathered.flow:
+            if counts.entered and not counts.kept:
+                reasons = reasons_text(gathered.dropped.filter(unit=counts.unit))
+                warn(
+                    f"{task.name} keeps none of {counts.entered} {counts.unit} of {domain.name}, "
+                    f"{domain.language}: {reasons}. A row for each is in {job.outputs['dropped']}"
+                )
+        domain.write("rows", gathered.rows, task.spec, params=params)
+        left_out = as_attrition(gathered.dropped, language=domain.language, domain=domain.name)
+        domain.write("dropped", left_out, ATTRITION, params=params)
+        domain.write("flow", flow_frame(task.name, step, gathered.flow), FLOW, params=params)
+        if job.has("usages"):
+            names = ["stage", "llm", "model", "backend", "prompt_hash"]
+            of_shards = domain.read("usages", LLM_USAGE).group_by(names, maintain_order=True)
+            total = of_shards.agg(pl.exclude(names).sum()).select(LLM_USAGE.column_names)
+            domain.write("usage", total, LLM_USAGE, params={})
 
 
 def in_document_order(outcomes: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
@@ -452,88 +421,36 @@ def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskS
     return found, section.model_validate(params["section"])
 
 
-def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict[str, TablePath]:
-    """Return the tables that a task reads of one domain, from a job's inputs."""
-    return {name: domain.table(given[name]) for name in task.reads}
-
-
 @stage("ask", version=6)
-def ask(
-    *,
-    config: Mapping[str, Any],
-    benchmark: str,
-    task: str,
-    language: str,
-    prompt: str | Path,
-    domains: Sequence[str],
-    inputs: Mapping[str, Any],
-    store: str,
-    outputs: Mapping[str, str],
-    shard: str = "1-of-1",
-    made: Mapping[str, Any] | None = None,
-) -> None:
+def ask(job: Job) -> None:
     """Ask about all domains of a language at once; without shards, make the task's table, too.
 
-    ``config`` is what the workflow was started with, ``inputs`` has the tables that the task reads,
-    by name; ``outputs`` are ``outcomes`` and ``usage``, of a job that asks for all shards those of
-    `gather`, too, whose table ``made`` decides.
+    Inputs: the tables that the task reads, and ``prompt``. Outputs: ``outcomes`` and ``usage``, of
+    a job that asks for all shards those of `gather_task`, too, whose table ``made`` decides.
     """
     asking, prices = asked_of(
-        config, benchmark=benchmark, task=task, language=language, prompt=prompt
+        job.config,
+        benchmark=job.value("benchmark"),
+        task=job.value("task"),
+        language=job.value("lang"),
+        prompt=job.path("prompt"),
     )
-    asked = {name: outputs[name] for name in ("outcomes", "usage")}
-    with each_domain(domains, asked) as every, watched_stop() as stop:
-        run_ask(
-            asking,
-            [AskedDomain(task_tables(one, asking.task, inputs), **one.outputs) for one in every],
-            shard=shard,
-            prices=prices,
-            store=store,
-            check_stop=stop.check,
-        )
-    if rest := {name: path for name, path in outputs.items() if name not in asked}:
-        assert made is not None
-        gather_task(
-            made=made,
-            domains=domains,
-            task=task,
-            language=language,
-            inputs=inputs,
-            outcomes=[asked["outcomes"]],
-            outputs=rest,
-        )
+    with watched_stop() as stop:
+        ask_domains(job, asking, prices=prices, check_stop=stop.check)
+    if "rows" in job.outputs:
+        gather_task(job.after(outcomes=job.outputs["outcomes"]))
 
 
 @stage("gather", version=5)
-def gather_task(
-    *,
-    made: Mapping[str, Any],
-    domains: Sequence[str],
-    task: str,
-    language: str,
-    inputs: Mapping[str, Any],
-    outcomes: Sequence[str],
-    outputs: Mapping[str, str],
-    usages: Sequence[str] = (),
-) -> None:
-    """Gather a task's outcomes, domain by domain; ``inputs`` has the tables it reads.
+def gather_task(job: Job) -> None:
+    """Gather a task's outcomes, domain by domain.
 
-    ``usages``, of all shards, are added up where ``outputs`` has ``usage``.
+    Inputs: the tables that the task reads, ``outcomes``, and ``usages`` of shards to add up.
+    ``made`` decides what becomes of the outcomes.
     """
-    found, section = gathered_of(made, task)
-    with each_domain(domains, outputs) as every:
-        for domain in every:
-            run_gather(
-                found,
-                section,
-                step=made["step"],
-                language=language,
-                domain=domain.name,
-                tables=task_tables(domain, found, inputs),
-                outcomes=domain.tables(outcomes),
-                usages=domain.tables(usages),
-                **domain.outputs,
-            )
+    made = job.value("made")
+    task, section = gathered_of(made, job.value("task"))
+    gather_domains(job, task, section, step=made["step"])
 
 
 def answer_folder(store: str | Path, llm: str) -> Path:

@@ -11,7 +11,7 @@ writes them without naming it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from psibench.tables.io import (
     write_table,
 )
 from psibench.tables.provenance import Provenance, joined_names
-from psibench.tables.spec import TableSpec
+from psibench.tables.spec import ALL, TableSpec
 
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -51,6 +51,8 @@ class Job:
         Parameters, wildcards and resources of the rule by name, and ``threads``.
     params
         The names of those values that are parameters: with the inputs, they decide the rows.
+    config
+        What the workflow was started with.
     """
 
     stage: str
@@ -59,6 +61,7 @@ class Job:
     outputs: Mapping[str, str | list[str]] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     params: Sequence[str] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.used: dict[str, None] = {}
@@ -198,6 +201,10 @@ class Job:
         """The names of its domains, in order."""
         return list(self.value("domains", default=None) or [self.value("domain")])
 
+    def after(self, **inputs: str | list[str]) -> "Job":
+        """Return the job of a further step, which also reads what this one has written."""
+        return replace(self, inputs={**self.inputs, **inputs})
+
     @property
     def where(self) -> str:
         """Where its tables are, for messages: the first file that it writes."""
@@ -248,6 +255,8 @@ class DomainJob:
         paths = self.job.paths(name)
         if len(self.job.domain_names) > 1 and not any(map(has_domains, paths)):
             paths = paths[self.number : self.number + 1]  # a table for each domain
+        if self.name == ALL:
+            return paths
         return [OfDomain(path, self.name) if has_domains(path) else path for path in paths]
 
     def read(self, name: str, spec: TableSpec) -> pl.DataFrame:

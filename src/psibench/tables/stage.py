@@ -187,6 +187,7 @@ def job_of(declared: Stage, rule: RuleJob) -> Job:
         outputs={name: _plain(given) for name, given in rule.output.items()},
         values=values,
         params=[name for name, _ in rule.params.items()],
+        config=rule.config,
     )
 
 
