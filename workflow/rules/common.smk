@@ -62,7 +62,6 @@ wildcard_constraints:
     lang=patterns["languages"],
     query_lang=patterns["languages"],
     corpus_lang=patterns["languages"],
-    domain=patterns["domains"],
     part=patterns["parts"],
     portion=f"(?:/{SLICE})?",
     model=patterns["models"],

@@ -18,7 +18,7 @@ use rule on_cpu as sample with:
             minutes=lambda wildcards: 240 * len(domains(wildcards)),
         ),
     params:
-        sections=per_job(jobs.sample),
+        domains=per_job(jobs.sample),
         store=settings.store,
 
 
@@ -127,13 +127,14 @@ use rule on_cpu as assemble with:
         candidates=per_job(paths.candidates_before),
         tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
-        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
+        **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
     wildcard_constraints:
         benchmark=patterns["native unpurged"],
     resources:
         **needs(4000, 25, of=largest_share),
         **on_empty,
     params:
+        domains=domains,
         length_tokenizer=settings.length_tokenizer,
         stage=STAGES["assemble"],
 
@@ -141,6 +142,6 @@ use rule on_cpu as assemble with:
 # With false negatives in it: the view `raw`, from which they are removed.
 use rule assemble as assemble_raw with:
     output:
-        **benchmark_tables("results/{benchmark}-raw/data/{lang}/{domain}"),
+        **benchmark_tables("results/{benchmark}-raw/data/{lang}{part}"),
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],

@@ -46,22 +46,23 @@ use rule on_cpu as mark_translations with:
 
 use rule on_cpu as clean_translations with:
     input:
-        source_corpus=per_job(paths.domain_table, lang=source_lang, table="corpus"),
-        source_queries=per_job(paths.domain_table, lang=source_lang, table="queries"),
-        source_qrels=per_job(paths.domain_table, lang=source_lang, table="qrels"),
+        source_corpus=per_job(paths.domain_tables, lang=source_lang, table="corpus"),
+        source_queries=per_job(paths.domain_tables, lang=source_lang, table="queries"),
+        source_qrels=per_job(paths.domain_tables, lang=source_lang, table="qrels"),
         translated=per_job(paths.build_table, table="translated"),
         verdicts=per_job(paths.task_table, task="judge_refusals"),
         tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
-        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
-        dropped="results/{benchmark}/build/{lang}/{domain}/clean_translations.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{domain}/clean_translations.flow.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
+        dropped="results/{benchmark}/build/{lang}{part}/clean_translations.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}{part}/clean_translations.flow.parquet",
     wildcard_constraints:
         benchmark=patterns["translations"],
     resources:
         **needs(4000, 25, of=largest_share, minutes=120),
         **on_empty,
     params:
+        domains=domains,
         clean=per_job(jobs.clean),
 
 
@@ -102,7 +103,7 @@ use rule on_cpu as quality with:
 use rule on_cpu as translator_sample with:
     input:
         corpora=per_job(paths.domain_tables, lang=source_lang, table="corpus"),
-        text_parts=per_job(paths.text_parts_of_domains),
+        text_parts=per_job(paths.build_tables, lang=source_lang, table="text_parts"),
     output:
         sample="results/{benchmark}/translator_sample.parquet",
     wildcard_constraints:

@@ -44,8 +44,6 @@ from psibench.translate.steps import (
     translation_task,
 )
 
-BY_DOMAIN = ("false_negatives", "clean_translations")
-"""Steps that write a benchmark's tables, in one job for each domain."""
 TRANSLATOR, JUDGE_TRANSLATOR = SAMPLED
 
 
@@ -165,10 +163,6 @@ class PlannedBenchmark:
         source = found.get(self.section.language, {})
         return found | dict.fromkeys(self.translated, source)
 
-    def part_of(self, lang: str, domain: str) -> str:
-        """Return the part of a language that has a domain."""
-        return next(part for part, domains in self.parts[lang].items() if domain in domains)
-
     def domains(
         self, lang: str, corpus_lang: str | None = None, part: str | None = None
     ) -> list[str]:
@@ -277,15 +271,15 @@ class PlannedBenchmark:
         return [str(one) for one in Slice.every(count)]
 
     def tables(self, lang: str, table: str, *, domains: list[str] | None = None) -> list[str]:
-        """List one table in a language, domain by domain: of all, or of ``domains``."""
-        chosen = self.domains(lang) if domains is None else domains
-        return [f"results/{self.id}/data/{lang}/{domain}/{table}.parquet" for domain in chosen]
+        """List one table of a language: of all its parts, or of those with some of ``domains``."""
+        return [
+            f"results/{self.id}/data/{lang}{part}/{table}.parquet"
+            for part, of_part in self.parts[lang].items()
+            if domains is None or not set(domains).isdisjoint(of_part)
+        ]
 
     def task_tables(self, task: str, lang: str, part: str = "") -> dict[str, str | list[str]]:
-        """Return the tables that a task's items are made of in a part of a language, by name.
-
-        A path of all domains, or a list of one of each.
-        """
+        """Return the tables that a task's items are made of in a part of a language, by name."""
         planned, build = self.tasks[task], f"results/{self.id}/build"
         if not planned.translates:
             return {read: f"{build}/{lang}{part}/{read}.parquet" for read in planned.task.reads}

@@ -32,14 +32,17 @@ READER_BYTES = 32 << 20
 # Parameters: from a source to a benchmark's tables
 
 
-def build(plan: Plan, benchmark: str, lang: str, domain: str) -> dict[str, Any]:
-    """Return what decides the tables of a domain that are made without a language model."""
+def build(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, dict[str, Any]]:
+    """Return what decides the tables of each domain that are made without a language model."""
     planned = plan.benchmarks[benchmark]
-    return build_params(
-        planned.section_at(lang, domain),
-        length_tokenizer=plan.config.length_tokenizer,
-        id_prefix=planned.id_prefix(domain),
-    )
+    return {
+        domain: build_params(
+            planned.section_at(lang, domain),
+            length_tokenizer=plan.config.length_tokenizer,
+            id_prefix=planned.id_prefix(domain),
+        )
+        for domain in planned.domains(lang, part=part)
+    }
 
 
 def sample(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, dict[str, Any]]:
@@ -246,14 +249,11 @@ def largest_share(
     query_lang: str | None = None,
     corpus_lang: str | None = None,
     part: str = "",
-    domain: str | None = None,
 ) -> float:
     """Bound the share of the largest domain of a language or pair: three times an equal one.
 
-    Of a part of it, where a job has one; a job of one domain reads tables of the domain's part.
+    Of a part of it, where a job has one.
     """
-    if domain is not None:
-        part = plan.named[benchmark].part_of(str(lang), domain)
     return min(1, 3 / len(domains(plan, benchmark, lang, query_lang, corpus_lang, part)))
 
 

@@ -1,7 +1,7 @@
 """The paths of a run: what wildcards may stand for, and the files that jobs read.
 
 The arguments of a function are the wildcards of a job: ``benchmark`` (or view), ``lang``,
-``query_lang``, ``corpus_lang``, ``domain``, ``model``, ``reranker``, ``task``, ``training``,
+``query_lang``, ``corpus_lang``, ``model``, ``reranker``, ``task``, ``training``,
 ``trained``, ``probe``, and ``number`` (of a judge). ``part`` is a slice of a language's domains and
 ``portion`` a slice of a filter's queries, both written ``/N-of-M``, or ``""`` for all; ``shard``,
 written ``N-of-M``, is a slice of a task or an encoding. A table that a function returns or lists is
@@ -110,7 +110,6 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "benchmarks": list(plan.named),
         "not views": list(plan.benchmarks),
         "languages": [language for one in every for language in one.languages],
-        "domains": [place.domain for planned in every for place in planned.places],
         "parts": [
             part for planned in every for parts in planned.parts.values() for part in parts if part
         ],
@@ -189,7 +188,7 @@ def _at_tasks(plan: Plan, applies: Callable[[PlannedBenchmark, str, str], bool])
     return _with_lookahead(ends)
 
 
-# Tables of a benchmark, domain by domain
+# Tables of a benchmark, part by part of a language's domains
 
 
 def domains(
@@ -215,57 +214,38 @@ def domain_tables(
     table: str,
     view: str = "",
 ) -> list[str]:
-    """List one table of each of the `domains`, in ``lang``; with ``view``, of this view."""
+    """List one table of the parts with the `domains`, in ``lang``; with ``view``, of this view."""
     name = view_id(benchmark, view) if view else benchmark
     among = domains(plan, name, lang, query_lang, corpus_lang, part)
     return plan.named[name].tables(lang, table, domains=among)
 
 
-def domain_table(plan: Plan, benchmark: str, lang: str, domain: str, *, table: str) -> str:
-    """Return one table of one domain of a benchmark or view."""
-    (path,) = plan.named[benchmark].tables(lang, table, domains=[domain])
-    return path
-
-
 def language_tables(
     plan: Plan, benchmark: str, *, table: str, translated: bool = False
 ) -> list[str]:
-    """List one table of the domains of all languages of a benchmark, or of its translations."""
+    """List one table of all languages of a benchmark, or of its translations."""
     planned = plan.named[benchmark]
     languages = planned.translated if translated else planned.languages
     return [path for lang in languages for path in planned.tables(lang, table)]
 
 
-def build_table(
-    plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None, *, table: str
-) -> str:
-    """Return a table of a benchmark's build, of one part of a language.
-
-    The part is ``part`` or, with ``domain``, the one that has this domain.
-    """
-    if domain is not None:
-        part = plan.named[benchmark].part_of(lang, domain)
+def build_table(plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str) -> str:
+    """Return a table of a benchmark's build, of one part of a language."""
     return f"results/{plan.named[benchmark].base}/build/{lang}{part}/{table}.parquet"
 
 
-def text_parts_of_domains(plan: Plan, benchmark: str) -> list[str]:
-    """List, for each domain, the table with its texts to translate: one table for each part."""
-    planned = plan.named[benchmark]
-    lang = planned.section.language
-    return [
-        build_table(plan, benchmark, lang, domain=domain, table="text_parts")
-        for domain in planned.domains(lang)
-    ]
+def build_tables(plan: Plan, benchmark: str, lang: str, *, table: str) -> list[str]:
+    """List a table of a benchmark's build, part by part of a language."""
+    parts = plan.named[benchmark].parts[lang]
+    return [build_table(plan, benchmark, lang, part, table=table) for part in parts]
 
 
 # External inputs: sources, checkpoints, runs
 
 
-def sources_of(
-    plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None
-) -> list[str]:
-    """List the local files that the domains of a language, or one domain, are read from."""
-    chosen = [domain] if domain is not None else domains(plan, benchmark, lang, part=part)
+def sources_of(plan: Plan, benchmark: str, lang: str, part: str = "") -> list[str]:
+    """List the local files that the domains of a language, or of a part of it, are read from."""
+    chosen = domains(plan, benchmark, lang, part=part)
     files_of_each = (plan.sources[benchmark, lang, name] for name in chosen)
     return list(dict.fromkeys(path for files in files_of_each for path in files))
 
@@ -352,10 +332,12 @@ def base_inputs(plan: Plan, trained: str) -> list[str]:
 # A benchmark's build: tasks, scores, judges
 
 
-def task_table(plan: Plan, benchmark: str, lang: str, domain: str, *, task: str) -> str | list[str]:
-    """Return the table of a task in a domain; empty if the benchmark has no such task."""
+def task_table(
+    plan: Plan, benchmark: str, lang: str, part: str = "", *, task: str
+) -> str | list[str]:
+    """Return the table of a task; empty if the benchmark has no such task."""
     has = task in plan.benchmarks[benchmark].tasks
-    return build_table(plan, benchmark, lang, domain=domain, table=task) if has else []
+    return build_table(plan, benchmark, lang, part, table=task) if has else []
 
 
 def translators_of(planned: PlannedBenchmark) -> list[str]:
@@ -382,13 +364,12 @@ def candidates_before(
     benchmark: str,
     lang: str,
     part: str = "",
-    domain: str | None = None,
     *,
     step: str | None = None,
 ) -> str:
     """Return the candidates that ``step`` reads; without a step, those that become queries."""
     name = plan.benchmarks[benchmark].candidates_before(step)
-    return build_table(plan, benchmark, lang, part, domain, table=name)
+    return build_table(plan, benchmark, lang, part, table=name)
 
 
 def score_tables(
@@ -396,7 +377,6 @@ def score_tables(
     benchmark: str,
     lang: str,
     part: str = "",
-    domain: str | None = None,
     reranker: str | None = None,
     portion: str | None = None,
     *,
@@ -413,7 +393,7 @@ def score_tables(
     folder = SCORE_FOLDERS[of]
     chosen = portions(plan, benchmark, lang, of) if portion is None else [portion]
     return [
-        build_table(plan, benchmark, lang, part, domain, table=f"{folder}/{name}{one}")
+        build_table(plan, benchmark, lang, part, table=f"{folder}/{name}{one}")
         for name in panel
         for one in chosen
     ]
@@ -431,7 +411,6 @@ def judge_tables(
     benchmark: str,
     lang: str,
     part: str = "",
-    domain: str | None = None,
     number: str | None = None,
 ) -> list[str]:
     """List the grades of the judges of false negatives; with ``number``, of earlier judges."""
@@ -439,7 +418,7 @@ def judge_tables(
     n_judges = len(section.judges) if isinstance(section, FinewebNegatives) else 0
     until = n_judges if number is None else min(int(number) - 1, n_judges)
     names = map(judge_name, range(1, until + 1))
-    return [build_table(plan, benchmark, lang, part, domain, table=name) for name in names]
+    return [build_table(plan, benchmark, lang, part, table=name) for name in names]
 
 
 # Vectors and runs
@@ -476,7 +455,7 @@ def text_filter_tables(
     """List the tables whose texts are looked up in an encodings table that has more of them.
 
     Empty if the table is the benchmark's own, and no part of a language is asked for. A pair has
-    the domains that are in both languages, a part its own.
+    the parts with the domains that are in both languages, a part its own.
     """
     if plan.encoding_source(benchmark, model, lang) == benchmark and not part:
         return []

@@ -6,9 +6,10 @@ from typing import Any
 from psibench.config.models import RerankModel
 from psibench.config.paths import PUBLISHED
 from psibench.filters.verify import VerifyMargin
-from psibench.plan.benchmarks import BY_DOMAIN, PlannedBenchmark
+from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.paths import (
     build_table,
+    build_tables,
     encodings,
     first_stage,
     translators_of,
@@ -94,7 +95,7 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
     """List the parts of a benchmark's languages with what its ledger joins of them, in order.
 
     Translations come last. ``lang`` and ``domains``; ``documents``, ``dropped``, ``flow`` and
-    ``usage``: tables of all domains, or lists of one of each.
+    ``usage``: lists of tables.
     """
     planned, places = plan.benchmarks[benchmark], []
     every = [(lang, *part) for lang in planned.languages for part in planned.parts[lang].items()]
@@ -107,15 +108,12 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
                 place["documents"] = [build_table(plan, benchmark, native, part, table="documents")]
             for table in ("dropped", "flow", "usage"):
                 place[table] = [
-                    [f"{folder}/{domain}/{step}.{table}.parquet" for domain in domains]
-                    if step in BY_DOMAIN
-                    else f"{folder}{part}/{step}.{table}.parquet"
-                    for step in planned.steps(lang, table)
+                    f"{folder}{part}/{step}.{table}.parquet" for step in planned.steps(lang, table)
                 ]
         else:
             place["usage"] = []
             for table in ("dropped", "flow"):
-                place[table] = [[f"{folder}/{domain}/{table}.parquet" for domain in domains]]
+                place[table] = [f"{folder}{part}/{table}.parquet"]
         places.append(place)
     return places
 
@@ -165,26 +163,17 @@ def verification_files(plan: Plan) -> list[dict[str, Any]]:
 
 def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
     name, lang = labels["benchmark"], labels["lang"]
-    section = plan.benchmarks[name].generated
-    whole = f"results/{name}"
-
-    def of_parts(table: str) -> list[str]:
-        parts = (
-            build_table(plan, name, lang, domain=one, table=table) for one in labels["domains"]
-        )
-        return list(dict.fromkeys(parts))
-
-    def of_domains(folder: str, table: str) -> list[str]:
-        return [f"{whole}/{folder}/{lang}/{one}/{table}.parquet" for one in labels["domains"]]
-
+    planned = plan.benchmarks[name]
     files: dict[str, Any] = dict(labels)
-    files |= {"queries": of_domains("data", "queries")}
-    if isinstance(section.verify, VerifyMargin):
-        files |= {table: of_parts(table) for table in ("margin_table", "cell_table")}
-    if section.audit is not None:
-        files["audit_table"] = of_parts("audit_table")
-    if section.false_negatives is not None:
-        files["judgements"] = of_domains("data", "judgements")
+    files["queries"] = planned.tables(lang, "queries")
+    built = []
+    if isinstance(planned.generated.verify, VerifyMargin):
+        built += ["margin_table", "cell_table"]
+    if planned.generated.audit is not None:
+        built += ["audit_table"]
+    files |= {table: build_tables(plan, name, lang, table=table) for table in built}
+    if planned.generated.false_negatives is not None:
+        files["judgements"] = planned.tables(lang, "judgements")
     return files
 
 
@@ -224,8 +213,10 @@ def example_files(plan: Plan) -> list[dict[str, str]]:
     for name, planned in plan.queried.items():
         for lang in planned.languages:
             domain = planned.domains(lang)[0]
-            folder = f"results/{name}/data/{lang}/{domain}"
-            tables = {table: f"{folder}/{table}.parquet" for table in ("corpus", "queries")}
+            tables = {
+                table: planned.tables(lang, table, domains=[domain])[0]
+                for table in ("corpus", "queries")
+            }
             found.append({"benchmark": name, "lang": lang, "domain": domain, **tables})
     return found
 

@@ -8,6 +8,7 @@ from psibench.metrics.query_scores import PAGE, SEVERAL_SPANS
 from psibench.report.wording import count, cut
 from psibench.tables.build_schemas import LOCATED_SPAN, TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns
+from psibench.tables.domains import OfDomain
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.languages import english_name, html_lang
 
@@ -43,16 +44,17 @@ def read_examples(files: Sequence[Mapping[str, str]]) -> dict[str, list[dict[str
 
 def _read(files: Mapping[str, str]) -> list[Example]:
     """Read the queries with the smallest hash: the same in every run and every language."""
-    every = read_columns(files["queries"], QUERIES, ["_id"])["_id"]
+    domain = files["domain"]
+    asked, searched = (OfDomain(files[name], domain) for name in ("queries", "corpus"))
+    every = read_columns(asked, QUERIES, ["_id"])["_id"]
     hashed = sorted(every, key=lambda name: hashlib.blake2b(name.encode(), digest_size=8).digest())
     ids = hashed[:N_EXAMPLES]
     names = QUERIES.column_names
-    queries = read_columns(files["queries"], QUERIES, names, optional=EXTRA_COLUMNS, ids=ids)
+    queries = read_columns(asked, QUERIES, names, optional=EXTRA_COLUMNS, ids=ids)
     documents = queries["pos_corpus_id"].unique().to_list()
-    found = read_columns(files["corpus"], CORPUS, ["_id", "text"], ids=documents)
+    found = read_columns(searched, CORPUS, ["_id", "text"], ids=documents)
     texts = dict(found.iter_rows())
     rows = {row["_id"]: row for row in queries.iter_rows(named=True)}
-    domain = files["domain"]
     return [example(rows[name], texts[rows[name]["pos_corpus_id"]], domain=domain) for name in ids]
 
 
