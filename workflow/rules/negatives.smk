@@ -87,7 +87,7 @@ use rule on_cpu as judge_pairs with:
         queries=per_job(paths.domain_tables, table="queries", view="raw"),
         negatives="results/{benchmark}/build/{lang}{part}/negatives.parquet",
         # Nobody is asked what the judges before have decided.
-        earlier=per_job(paths.judge_tables),
+        unpack(per_job(paths.judge_tables)),
     output:
         pairs="results/{benchmark}/build/{lang}{part}/judge_{number}_pairs.parquet",
     wildcard_constraints:
@@ -101,9 +101,9 @@ use rule on_cpu as judge_pairs with:
 use rule on_cpu as remove_negatives with:
     input:
         **benchmark_tables("results/{benchmark}-raw/data/{lang}{part}"),
-        negatives=per_job(paths.build_table, table="negatives"),
+        negatives=per_job(paths.built, table="negatives"),
         scores=per_job(paths.score_tables, of="false_negatives"),
-        judged=per_job(paths.judge_tables),
+        unpack(per_job(paths.judge_tables)),
     output:
         **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
         judgements="results/{benchmark}/data/{lang}{part}/judgements.parquet",

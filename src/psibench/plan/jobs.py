@@ -73,17 +73,6 @@ def ask(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
     }
 
 
-def gather(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
-    """Return what decides what is made of a task's outcomes."""
-    planned = plan.benchmarks[benchmark]
-    return {
-        "recipe": planned.section.recipe,
-        "judging": planned.tasks[task].judging,
-        "section": planned.asked(task, lang).model_dump(mode="json") | {"prompt": None},
-        "step": planned.flow_step(task),
-    }
-
-
 def counted(plan: Plan, benchmark: str, *, step: str) -> dict[str, Any]:
     """Return where a filter's counts go in FLOW, and what a candidate is called there."""
     planned = plan.benchmarks[benchmark]
@@ -302,6 +291,22 @@ def encode_minutes(plan: Plan, benchmark: str, model: str, lang: str) -> int:
 def ask_minutes(plan: Plan, benchmark: str, task: str) -> int:
     """Return how long one job that asks a model may take: a batch alone takes up to a day."""
     return 2880 if plan.llm_of(benchmark, task).backend == "openai-batch" else 720
+
+
+def ask_mib(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the memory of a job that asks a model, MiB: a server of its own takes 32 GiB."""
+    return 32_000 if plan.llm_of(benchmark, task).backend == "vllm" else 4000
+
+
+def ask_threads(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the threads of a job that asks a model."""
+    return 4 if plan.llm_of(benchmark, task).backend == "vllm" else 1
+
+
+def ask_gpus(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the GPUs of a job that asks a model: those of a server of its own."""
+    llm = plan.llm_of(benchmark, task)
+    return llm.vllm.gpus if llm.backend == "vllm" else 0
 
 
 def budgeted(plan: Plan, benchmark: str, task: str = "", model: str = "") -> int:

@@ -8,8 +8,7 @@ from psibench.config.paths import PUBLISHED
 from psibench.filters.verify import VerifyMargin
 from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.paths import (
-    build_table,
-    build_tables,
+    built_of_all,
     encodings,
     first_stage,
     translators_of,
@@ -105,10 +104,12 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
         if planned.asks(lang):
             native = planned.section.language if lang in planned.translated else lang
             if planned.is_generated:
-                place["documents"] = [build_table(plan, benchmark, native, part, table="documents")]
+                place["documents"] = planned.built(native, part, "documents")
             for table in ("dropped", "flow", "usage"):
                 place[table] = [
-                    f"{folder}{part}/{step}.{table}.parquet" for step in planned.steps(lang, table)
+                    path
+                    for step in planned.steps(lang, table)
+                    for path in planned.built(lang, part, step, table)
                 ]
         else:
             place["usage"] = []
@@ -171,7 +172,7 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
         built += ["margin_table", "cell_table"]
     if planned.generated.audit is not None:
         built += ["audit_table"]
-    files |= {table: build_tables(plan, name, lang, table=table) for table in built}
+    files |= {table: built_of_all(plan, name, lang, table=table) for table in built}
     if planned.generated.false_negatives is not None:
         files["judgements"] = planned.tables(lang, "judgements")
     return files

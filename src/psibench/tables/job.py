@@ -11,7 +11,7 @@ writes them without naming it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -200,10 +200,6 @@ class Job:
     def domain_names(self) -> list[str]:
         """The names of its domains, in order."""
         return list(self.value("domains", default=None) or [self.value("domain")])
-
-    def after(self, **inputs: str | list[str]) -> "Job":
-        """Return the job of a further step, which also reads what this one has written."""
-        return replace(self, inputs={**self.inputs, **inputs})
 
     @property
     def where(self) -> str:
