@@ -65,13 +65,13 @@ use rule on_cpu as grade_pairs with:
         candidates=per_job(paths.candidates_before, step="grade"),
         first=per_job(paths.grades),
     output:
-        pairs="results/{benchmark}/build/{lang}{part}/{round}_pairs.parquet",
+        pairs="results/{benchmark}/build/{lang}{part}/{task}_pairs.parquet",
     wildcard_constraints:
         benchmark=patterns["having grade"],
-        round="grade_first|grade_rest",
+        task="grade_first|grade_rest",
     params:
         domains=domains,
-        section=lambda wildcards: jobs.grade(plan, wildcards.benchmark, wildcards.round),
+        section=per_job(jobs.grade),
 
 
 use rule on_cpu as grade with:

@@ -113,7 +113,7 @@ def ask_domains(
 
     Outputs: ``outcomes`` and what they used (``usage``), ``rows``, ``dropped`` and ``flow``;
     ``step`` is the task's place in FLOW. Answers are stored under ``store``/llm/ID as they arrive:
-    an interrupted or failed job asks nothing twice. ``check_stop`` raises if the job has to end now.
+    a job that is stopped or fails asks nothing twice. ``check_stop`` raises if it has to end now.
 
     Raises
     ------

@@ -380,10 +380,10 @@ def recall_table(plan: Plan, benchmark: str, lang: str, part: str = "") -> str:
 
 
 def grades(
-    plan: Plan, benchmark: str, lang: str, part: str = "", round: str | None = None
+    plan: Plan, benchmark: str, lang: str, part: str = "", task: str | None = None
 ) -> list[str]:
-    """List the grades of the rounds of grading; with ``round``, of the rounds before it."""
-    rounds = GRADE_ROUNDS if round is None else GRADE_ROUNDS[: GRADE_ROUNDS.index(round)]
+    """List the grades of the rounds of grading; with ``task``, of the rounds before it."""
+    rounds = GRADE_ROUNDS if task is None else GRADE_ROUNDS[: GRADE_ROUNDS.index(task)]
     planned = plan.benchmarks[benchmark]
     return [path for one in rounds for path in planned.built(lang, part, one)]
 
