@@ -41,7 +41,7 @@ use rule on_cpu as mark_translations with:
         refusals=lambda wildcards: (
             planned(wildcards).section.translate.clean.refusals is not None
         ),
-        step=lambda wildcards: planned(wildcards).flow_step("mark_translations"),
+        place=per_job(jobs.counted, step="mark_translations"),
 
 
 use rule on_cpu as clean_translations with:
@@ -63,7 +63,10 @@ use rule on_cpu as clean_translations with:
         **on_empty,
     params:
         domains=domains,
-        clean=per_job(jobs.clean),
+        relocate=setting("translate.relocate"),
+        outliers=setting("translate.clean.outliers"),
+        length_tokenizer=settings.length_tokenizer,
+        place=per_job(jobs.counted, step="clean_translations"),
 
 
 use rule on_cpu as quality_sample with:
@@ -118,13 +121,11 @@ use rule on_cpu as translator_sample with:
 
 use rule on_cpu as translator_quality with:
     input:
-        grades=lambda wildcards: sum(
-            paths.translator_grades(plan, wildcards.benchmark).values(), []
-        ),
+        grades=per_job(paths.translator_grades),
     output:
         quality="results/{benchmark}/translator_quality.parquet",
     wildcard_constraints:
         benchmark=patterns["compared_translators"],
     params:
-        translators=per_job(paths.translator_grades),
+        translators=lambda wildcards: paths.translators_of(planned(wildcards)),
         languages=setting("translate.to"),

@@ -347,16 +347,14 @@ def translators_of(planned: PlannedBenchmark) -> list[str]:
     return list((quality and quality.translators) or ())
 
 
-def translator_grades(plan: Plan, benchmark: str) -> dict[str, list[str]]:
-    """Return, by translator, the tables with the grades of its sample, one per language."""
+def translator_grades(plan: Plan, benchmark: str) -> list[str]:
+    """List the tables with the grades of each translator's sample, of each one per language."""
     planned, folder = plan.benchmarks[benchmark], f"results/{benchmark}/build"
-    return {
-        translator: [
-            f"{folder}/{language}/{JUDGE_TRANSLATOR}{number}.parquet"
-            for language in planned.translated
-        ]
-        for number, translator in enumerate(translators_of(planned), start=1)
-    }
+    return [
+        f"{folder}/{language}/{JUDGE_TRANSLATOR}{number}.parquet"
+        for number, _ in enumerate(translators_of(planned), start=1)
+        for language in planned.translated
+    ]
 
 
 def candidates_before(
