@@ -76,7 +76,8 @@ def ask(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
 def counted(plan: Plan, benchmark: str, *, step: str) -> dict[str, Any]:
     """Return where a filter's counts go in FLOW, and what a candidate is called there."""
     planned = plan.benchmarks[benchmark]
-    return {"unit": UNITS[planned.generated.recipe], "step": planned.flow_step(step)}
+    unit = UNITS.get(planned.section.recipe, "queries")
+    return {"unit": unit, "step": planned.flow_step(step)}
 
 
 def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any]:
@@ -90,20 +91,6 @@ def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any
     later = {"min_grade", "min_lead"} if task == "grade_first" else set()
     dumped = section.grade.model_dump(mode="json", exclude={"prompt", *later})
     return dumped | {"rule": grade_rule(section)}
-
-
-def clean(plan: Plan, benchmark: str) -> dict[str, Any]:
-    """Return what decides which translations stay, and what is found again in them."""
-    planned = plan.benchmarks[benchmark]
-    section = planned.section.translate
-    assert section is not None
-    outliers = section.clean.outliers
-    return {
-        "outliers": outliers and outliers.model_dump(mode="json"),
-        "relocate": section.relocate,
-        "length_tokenizer": plan.config.length_tokenizer,
-        "step": planned.flow_step("clean_translations"),
-    }
 
 
 # Parameters: models and rerankers

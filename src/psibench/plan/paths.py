@@ -323,17 +323,15 @@ def translators_of(planned: PlannedBenchmark) -> list[str]:
     return list((quality and quality.translators) or ())
 
 
-def translator_grades(plan: Plan, benchmark: str) -> dict[str, list[str]]:
-    """Return, by translator, the tables with the grades of its sample, one per language."""
+def translator_grades(plan: Plan, benchmark: str) -> list[str]:
+    """List the tables with the grades of each translator's sample, of each one per language."""
     planned = plan.benchmarks[benchmark]
-    return {
-        translator: [
-            path
-            for language in planned.translated
-            for path in planned.built(language, "", f"{JUDGE_TRANSLATOR}{number}")
-        ]
-        for number, translator in enumerate(translators_of(planned), start=1)
-    }
+    return [
+        path
+        for number, _ in enumerate(translators_of(planned), start=1)
+        for language in planned.translated
+        for path in planned.built(language, "", f"{JUDGE_TRANSLATOR}{number}")
+    ]
 
 
 def candidates_before(
