@@ -153,6 +153,9 @@ def test_translators_stand_side_by_side_in_the_order_of_the_config(tmp_path):
 # A translator that is a file
 
 
+OUTPUTS = ("outcomes", "usage", "rows", "dropped", "flow")
+
+
 def asked_of_file(folder, *lines, task=TRANSLATING):
     """Ask for the sample's translations in a file of (id, language, translation); the outcomes."""
     path = folder / "made.jsonl"
@@ -162,11 +165,11 @@ def asked_of_file(folder, *lines, task=TRANSLATING):
     )
     write_table(sample(), folder / "sample.parquet", DOCUMENTS, provenance=SOURCE)
     llm = LlmSettings(backend="file", model="file/mine", file=str(path))
-    outcomes, usage = folder / "outcomes.parquet", folder / "usage.parquet"
+    outcomes = folder / "outcomes.parquet"
     job = jobs.made(
         "ask",
         {"documents": folder / "sample.parquet"},
-        {"outcomes": outcomes, "usage": usage},
+        {name: folder / f"{name}.parquet" for name in OUTPUTS},
         domains=["all"],
         store=folder / "store",
     )
