@@ -11,6 +11,7 @@ lists all paths.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel, ModelBase
@@ -205,6 +206,19 @@ def language_tables(
     planned = plan.named[benchmark]
     languages = planned.translated if translated else planned.languages
     return [path for lang in languages for path in planned.tables(lang, table)]
+
+
+def places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
+    """List a benchmark's languages in order: ``lang``, ``domains`` and the tables of these."""
+    planned = plan.named[benchmark]
+    return [
+        {"lang": lang, "domains": planned.domains(lang)}
+        | {
+            name: planned.tables(lang, table)
+            for name, table in (("corpora", "corpus"), ("queries", "queries"), ("qrels", "qrels"))
+        }
+        for lang in planned.languages
+    ]
 
 
 def built(plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str) -> list[str]:

@@ -93,14 +93,16 @@ def evaluated_pairs(plan: Plan) -> list[dict[str, str]]:
 def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
     """List the parts of a benchmark's languages with what its ledger joins of them, in order.
 
-    Translations come last. ``lang`` and ``domains``; ``documents``, ``dropped``, ``flow`` and
-    ``usage``: lists of tables.
+    Translations come last. ``lang`` and ``domains``, and lists of the tables of these:
+    ``documents``, ``dropped``, ``flow``, ``usage`` and ``queries``; no queries of documents alone.
     """
     planned, places = plan.benchmarks[benchmark], []
     every = [(lang, *part) for lang in planned.languages for part in planned.parts[lang].items()]
     for lang, part, domains in every:
         folder = f"results/{benchmark}/build/{lang}"
         place: dict[str, Any] = {"lang": lang, "domains": domains, "documents": []}
+        asked = planned.tables(lang, "queries", domains=domains)
+        place["queries"] = asked if planned.has_queries else []
         if planned.asks(lang):
             native = planned.section.language if lang in planned.translated else lang
             if planned.is_generated:
@@ -122,18 +124,6 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
 def ledger_tables(plan: Plan, benchmark: str, *, kind: str) -> list[str]:
     """List the tables that a benchmark's ledger joins, of one kind."""
     return [path for place in ledger_places(plan, benchmark) for path in paths_in(place[kind])]
-
-
-def ledger_queries(plan: Plan, benchmark: str) -> list[str]:
-    """List the queries of a benchmark in the order of `ledger_places`; none of documents alone."""
-    planned = plan.benchmarks[benchmark]
-    if not planned.has_queries:
-        return []
-    return [
-        path
-        for place in ledger_places(plan, benchmark)
-        for path in planned.tables(place["lang"], "queries", domains=place["domains"])
-    ]
 
 
 def asked_languages(plan: Plan) -> list[dict[str, Any]]:
