@@ -84,7 +84,7 @@ class Texts:
     @property
     def n_documents(self) -> float:
         """Count the documents."""
-        return sum(n for _, n in self.lengths)
+        return round(sum(n for _, n in self.lengths), 6)  # of shares: without their rounding error
 
     @property
     def n_texts(self) -> float:
