@@ -205,7 +205,7 @@ def encoding_jobs(plan: Plan, benchmark: str, model: str, language: str) -> int:
 def portions(plan: Plan, benchmark: str, language: str, of: str) -> list[str]:
     """Name the jobs that share a filter's scores in each part of a language, ``""`` for one.
 
-    All rerankers of the panel have the same: the next scores what one has left.
+    All rerankers of the panel have the same: each scores what the one before has left.
     """
     planned = plan.benchmarks[benchmark]
     first = getattr(planned.section, of).rerankers[0]
@@ -337,34 +337,29 @@ def _scored(
     if panel is None:
         return []
     rows = [Row(planned.id, language, SCORING[of], reranker) for reranker in panel.rerankers]
-    n_pairs, share = planned.scored_pairs(of)
-    n_parts, longest = len(planned.parts[language]), 0.0
-
-    def score(row: Row, n: float) -> float:
-        assert counts is not None
-        row.basis = counts.texts.basis
-        return _score(known, row, str(row.by), n * n_pairs, counts.texts, share)
-
+    (n_pairs, share), n_parts = planned.scored_pairs(of), len(planned.parts[language])
+    likely_at_most = 1.0
     if counts is not None:
         n = counts.entering[of]
-        most = min(counts.candidates, UNCERTAINTY * n)
-        longest = max(score(row, most) for row in rows)
+        likely_at_most = min(UNCERTAINTY, counts.candidates / max(1, n))
+        for row in rows:
+            row.basis = counts.texts.basis
+            _score(known, row, str(row.by), n * n_pairs, counts.texts, share)
+    longest = likely_at_most * max(row.gpu_minutes or 0.0 for row in rows)
     for row in rows:
         row.jobs = known.jobs(row, longest, n_parts)
-        if counts is not None:
-            score(row, n)
+        row.job_minutes = row.job_minutes and row.job_minutes / row.jobs
     return rows
 
 
 def _score(
     known: Planned, row: Row, reranker: str, n_pairs: float, texts: Texts, share: float = 1.0
-) -> float:
-    """Fill in what scoring pairs of a query and a share of a document takes; return GPU minutes."""
+) -> None:
+    """Fill in what scoring pairs of a query and a share of a document takes."""
     entry = known.plan.rerankers[reranker]
     row.items, row.store_bytes = n_pairs, n_pairs * PAIR_BYTES
     row.tokens_in = n_pairs * pair_tokens(entry, texts, share)
     _computed(known, row, gpu_minutes(entry, row.tokens_in, known.plan.config.encoding))
-    return row.gpu_minutes or 0.0
 
 
 # Retrieval
