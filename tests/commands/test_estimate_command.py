@@ -23,11 +23,9 @@ API = {
     "model": "embed-1",
     "max_tokens": 64,
     "tokenizer": "embedded:all-MiniLM-L6-v2",
-    "texts_per_request": 3,
     "price": 2.0,
 }
 SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["squad.json"]}}
-FAR = {"recipe": "known_item", "source": {"kind": "hub", "name": "nobody/nothing"}}
 MINE = {
     "recipe": "posir",
     "source": {"kind": "hub", "name": "nobody/nothing"},
@@ -44,11 +42,10 @@ QUESTIONS = {"q1": "who sat", "q2": "who ran"}
 def folder(tmp_path, monkeypatch):
     """A working folder with three contexts, a question each."""
     paragraphs = []
-    for year, name in enumerate(("Ahrn", "Bexley", "Corve"), start=1800):
+    for name, year in {"Ahrn": "1800", "Bexley": "1801", "Corve": "1802"}.items():
         context = f"The mill of {name} stood by the river until it burnt down in {year}."
-        answer = {"text": str(year), "answer_start": context.index(str(year))}
-        question = f"When did the mill of {name} burn?"
-        qas = [{"id": name, "question": question, "answers": [answer]}]
+        answers = [{"text": year, "answer_start": context.index(year)}]
+        qas = [{"id": name, "question": f"When did the mill of {name} burn?", "answers": answers}]
         paragraphs.append({"context": context, "qas": qas})
     data = {"data": [{"title": "t", "paragraphs": paragraphs}]}
     (tmp_path / "squad.json").write_text(json.dumps(data))
@@ -166,15 +163,6 @@ def test_a_config_that_asks_no_language_model_says_so(folder, capsys):
     assert estimate(capsys, config(folder, benchmarks={"known": SQUAD})) == said
 
 
-def test_the_smallest_psi_is_said_at_the_expected_queries(folder, capsys):
-    judged = MINE | {"sample": MINE["sample"] | {"n_documents": 8000}}
-    judged |= {"verify": {"rerankers": ["embedded-bm25"], "rule": "margin"}}
-    printed = estimate(capsys, config(folder, benchmarks={"mine": judged}))
-    # A quarter of 16,000 candidates; PosIR asks about one third of a document.
-    assert "mine, eng-Latn: thirds: 4,000 queries of " in printed
-    assert "too few to test within documents: 0 are asked about in several thirds" in printed
-
-
 def test_tasks_that_judge_are_asked_about_what_enters_their_filter(folder, capsys):
     judged = MINE | {
         "verify": {"rerankers": ["embedded-bm25"], "rule": "margin"},
@@ -188,25 +176,26 @@ def test_tasks_that_judge_are_asked_about_what_enters_their_filter(folder, capsy
         },
     }
     llms = LLMS | {"free-too": LLMS["free"]}
-    table = planned(capsys, config(folder, benchmarks={"mine": judged}, llms=llms))
+    path = config(folder, benchmarks={"mine": judged}, llms=llms)
+    table = planned(capsys, path)
     n = dict(zip(table["stage"], table["items"], strict=True))
     assert n["grade_first"] == n["grade_rest"] < n["locate_span"]
     assert n["audit"] == 15  # a query of each of five strata, by thirds
     assert n["judge_3"] < n["judge_1"] == n["judge_2"] < n["grade_first"]
-
-
-TRANSLATED = {
-    "llm": "paid",
-    "to": ["deu-Latn", "fin-Latn"],
-    "clean": {"refusals": {"llm": "free"}},
-    "quality": {"llm": "free", "per_stratum": 2},
-}
+    # The smallest PSI is that of the expected queries; PosIR asks about one third of a document.
+    printed = estimate(capsys, path)
+    assert f"mine, eng-Latn: thirds: {n['search']:.0f} queries of " in printed
+    assert "(expected, and taken to be spread evenly); too few to test within doc" in printed
 
 
 def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, capsys):
     one = {"llm": "paid"}
-    quality = TRANSLATED["quality"] | {"translators": {"a": one, "b": one}}
-    translate = TRANSLATED | {"quality": quality}
+    translate = {
+        "llm": "paid",
+        "to": ["deu-Latn", "fin-Latn"],
+        "clean": {"refusals": {"llm": "free"}},
+        "quality": {"llm": "free", "per_stratum": 2, "translators": {"a": one, "b": one}},
+    }
     path = config(folder, benchmarks={"xq": SQUAD | {"translate": translate}, "known": SQUAD})
     write_texts(folder / "results/xq/data/eng-Latn/general", DOCUMENTS, QUESTIONS)
     table = planned(capsys, path)
