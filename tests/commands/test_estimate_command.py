@@ -143,10 +143,9 @@ def test_a_model_without_price_says_what_to_add(folder, capsys):
     ) in estimate(capsys, uncounted)
 
 
-def test_a_thinking_model_without_a_bound_has_no_cost(folder, capsys):
+def test_a_thinking_model_s_cost_is_said_to_be_an_assumption(folder, capsys):
     path = config(folder, llms=LLMS | {"paid": LLMS["paid"] | {"thinks": True}})
-    assert row_of(capsys, path, stage="locate_span")["usd"] is None
-    assert "output tokens unknown: it thinks, and has no sampling" in estimate(capsys, path)
+    assert "thinks: 1,000 tokens a reply are assumed, and may be several" in estimate(capsys, path)
 
 
 def test_a_model_that_is_not_served_any_more_is_told_by_estimate_and_check(folder, capsys):

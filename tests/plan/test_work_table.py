@@ -306,18 +306,17 @@ def test_a_task_costs_its_templates_texts_and_replies(folder):
     assert locate["usd"] == pytest.approx(expected)
 
 
-def test_thoughts_are_billed_and_unknown_without_a_bound(folder):
-    plain = rows_of(folder)["locate_span"]
-    paid = LLMS["paid"] | {"thinks": True}
-    unknown = rows_of(folder, llms=LLMS | {"paid": paid})["locate_span"]
-    assert (unknown["tokens_out"], unknown["usd"]) == (None, None)
-    assert unknown["tokens_in"] == plain["tokens_in"]
-    bounded = paid | {"sampling": {"max_output_tokens": 1000}}
-    row = rows_of(folder, llms=LLMS | {"paid": bounded})["locate_span"]
-    assert plain["tokens_out"] < row["tokens_out"] <= 4000 * 1000 <= UNCERTAINTY * row["tokens_out"]
-    assert row["store_bytes"] == plain["store_bytes"]  # thoughts are not kept
+def test_thoughts_are_billed_up_to_the_bound_until_they_are_measured(folder):
+    def row(**entry):
+        return rows_of(folder, llms=LLMS | {"paid": LLMS["paid"] | entry})["locate_span"]
+
+    plain, thinking = row(), row(thinks=True)
+    bounded = row(thinks=True, sampling={"max_output_tokens": 500})
+    assert plain["usd"] < bounded["usd"] < thinking["usd"]
+    assert bounded["tokens_out"] == 4000 * 500
+    assert thinking["store_bytes"] == plain["store_bytes"]  # thoughts are not kept
     write_usage(folder, "locate_span", 4000, model="paid-0")
-    assert rows_of(folder, llms=LLMS | {"paid": paid})["locate_span"]["tokens_out"] == 4000 * 40
+    assert row(thinks=True)["tokens_out"] == 4000 * 40
 
 
 COUNTED = {

@@ -60,7 +60,7 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
     from psibench.llm.answer_store import AnswerStore
     from psibench.llm.ledger import Ledger
     from psibench.llm.sections import price_of
-    from psibench.plan.work import UNCERTAINTY
+    from psibench.plan.work import THOUGHT_TOKENS, UNCERTAINTY
 
     name, spent, price = row["by"], None, None
     if name in plan.llms:
@@ -68,10 +68,10 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
         yield f"{name}: {entry.model}, backend {entry.backend}"
         if (retired := entry.retirement()) is not None:
             yield f"  {retired[1]}"
-        if entry.thinks and entry.sampling.max_output_tokens is None and row["tokens_out"] is None:
+        if entry.thinks:
             yield (
-                "  output tokens unknown: it thinks, and has no sampling.max_output_tokens; a "
-                "trial run measures them"
+                f"  thinks: {THOUGHT_TOKENS:,} tokens a reply are assumed, and may be several "
+                "times as many; a trial run measures them"
             )
         how = f"`prices: {{{entry.model}: {{input_usd: ..., output_usd: ..., as_of: ...}}}}`"
         with suppress(InputError):

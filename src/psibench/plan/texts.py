@@ -126,7 +126,7 @@ def tokens_read(entry: ModelBase, texts: Texts) -> float:
 
 
 def store_bytes(entry: ModelBase, texts: Texts, encoding: Encoding) -> float | None:
-    """Return the bytes of the vectors that encoding stores, at most; None where nobody can tell.
+    """Return the bytes of the vectors that encoding stores, at most; None without dimensions.
 
     One vector per text, window or chunk, of late interaction one per token, times ``dimensions`` or
     else ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``. Learned sparse vectors

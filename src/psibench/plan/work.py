@@ -46,8 +46,10 @@ UNCERTAINTY = 2
 the embedded default 9 of 12 tasks asked 0.8 to 2.0 times the expected requests, and all together
 0.77 times the tokens in and 0.69 times those out; the three judges of false negatives had five
 times the requests."""
-THINKING_SHARE = 0.5
-"""Share of its bound (``max_output_tokens``) that a reply with thoughts has."""
+THOUGHT_TOKENS = 1000
+"""Tokens that a model thinks before a reply, up to its ``max_output_tokens``; `UNCERTAINTY` does
+not hold for it. About 400 in pairwise judging (civitai/civitai, issue 3815), over 900 for a sum of
+two digits (EvalScope's documentation, "Evaluating the thinking efficiency of models")."""
 CPU_GFLOPS = 60
 """10^9 operations a second that a core is counted on to do in float32: all-MiniLM-L6-v2 reached 65
 on one core of a server, 200 tokens a text."""
@@ -289,21 +291,19 @@ def _asking(
     row.items, text_tokens, reply_tokens = requests_of(planned, language, task, counts)
     row.basis, stored_tokens = counts.texts.basis, reply_tokens
     tokens_in = prompt_tokens(prompt.messages) + text_tokens
-    tokens_out: float | None = reply_tokens
+    tokens_out = reply_tokens
     if llm.thinks:
-        bound = llm.sampling.max_output_tokens
-        tokens_out = None if bound is None else max(reply_tokens, THINKING_SHARE * bound)
+        bound = llm.sampling.max_output_tokens or math.inf
+        tokens_out = min(bound, reply_tokens + THOUGHT_TOKENS)
     if (used := known.used(planned.id, language, task)) is not None:
         if used.items is not None:
             row.items, row.basis = used.items, "tables"
         row.answered = min(used.answered, round(row.items))
         tokens_in, tokens_out, stored_tokens = used.tokens_in, used.tokens_out, used.tokens_out
     left = max(0.0, row.items - (row.answered or 0))
-    row.tokens_in = left * tokens_in
+    row.tokens_in, row.tokens_out = left * tokens_in, left * tokens_out
     row.store_bytes = row.items * (ANSWER_BYTES + REPLY_BYTES * stored_tokens)
-    if tokens_out is not None:
-        row.tokens_out = left * tokens_out
-        _paid(known.plan, row, llm, row.tokens_in, row.tokens_out)
+    _paid(known.plan, row, llm, row.tokens_in, row.tokens_out)
     return row
 
 
