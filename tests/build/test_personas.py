@@ -1,5 +1,6 @@
 import hashlib
 
+import jobs
 import numpy as np
 import polars as pl
 import pytest
@@ -12,7 +13,7 @@ from psibench.errors import InputError
 from psibench.generate import personas
 from psibench.generate.personas import Personas, persona_candidates, read_personas, run_personas
 from psibench.sources.batches import SourceDocuments
-from psibench.tables import Provenance, read_table, write_table
+from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.schemas import DOCUMENTS
 
@@ -72,15 +73,16 @@ def section(tmp_path, people=PEOPLE) -> Personas:
 
 def run(tmp_path, entry) -> pl.DataFrame:
     write_table(documents(TEXTS), tmp_path / "documents.parquet", DOCUMENTS, provenance=SOURCE)
-    run_personas(
-        section(tmp_path),
-        entry,
-        documents=tmp_path / "documents.parquet",
+    jobs.run(
+        run_personas,
+        {"documents": tmp_path / "documents.parquet"},
+        {"candidates": tmp_path / "personas.parquet"},
+        section=section(tmp_path).model_dump(mode="json"),
+        entry=entry.model_dump(mode="json"),
         store=tmp_path / "store",
-        settings=SETTINGS,
-        output=tmp_path / "personas.parquet",
+        **SETTINGS.model_dump(),
     )
-    return read_table(tmp_path / "personas.parquet", PERSONA_CANDIDATES)
+    return jobs.rows(tmp_path / "personas.parquet", PERSONA_CANDIDATES)
 
 
 def test_a_real_model_finds_the_persona_that_fits(tmp_path):

@@ -2,6 +2,7 @@
 
 import logging
 
+import jobs
 import numpy as np
 import pytest
 import torch
@@ -9,14 +10,14 @@ from closeness import assert_vectors_close
 from language_tables import write_texts
 
 from psibench.config.models import SentenceTransformerModel, StaticModel
-from psibench.config.sections import Encoding
 from psibench.encode import job
-from psibench.encode.job import Shard, run_encode, run_join_shards
+from psibench.encode.job import run_encode, run_join_shards
 from psibench.encode.store import open_store, text_key
 from psibench.errors import InputError
 from psibench.models import dtypes
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import ENCODINGS
+from psibench.tables.slices import Slice
 
 MINILM = "embedded:all-MiniLM-L6-v2"
 TRANSFORMER = SentenceTransformerModel(
@@ -38,27 +39,34 @@ def paths(tmp_path):
     return tuple(zip(*written, strict=True))
 
 
-def tables(paths):
-    return {"model": "m", "domains": DOMAINS, "corpora": paths[0], "queries": paths[1]}
-
-
 def encode(paths, entry, folder, *, shard=None, **settings):
     """Encode all texts, or those of a shard, into a folder's store; return the table's path."""
     output = folder / f"{shard or 'encodings'}.parquet"
-    run_encode(
-        entry,
-        **tables(paths),
+    tables = {"corpora": [*map(str, paths[0])], "queries": [*map(str, paths[1])]}
+    jobs.run(
+        run_encode,
+        {} if shard else tables,
+        {"encodings": output},
+        entry=entry,
+        model="m",
+        domains=DOMAINS,
         store=folder / "store",
-        settings=Encoding(device="cpu", **settings),
-        shard=shard,
-        output=output,
+        device="cpu",
+        **({"shard": shard} | tables if shard else {}),
+        **settings,
     )
     return output
 
 
 def join(paths, entry, folder, shards):
-    output = folder / "encodings.parquet"
-    run_join_shards(entry, **tables(paths), shards=shards, output=output)
+    jobs.run(
+        run_join_shards,
+        {"corpora": paths[0], "queries": paths[1], "shards": shards},
+        {"encodings": folder / "encodings.parquet"},
+        entry=entry,
+        model="m",
+        domains=DOMAINS,
+    )
 
 
 def read_back(folder):
@@ -91,11 +99,9 @@ def test_blocks_that_are_not_read_yet_are_part_of_the_total(
     documents = {f"d{n}": text for n, text in enumerate(words[:40])}
     questions = {f"q{n}": text for n, text in enumerate(words[40:])}
     written = write_texts(tmp_path / "a", documents, questions)
-    run_encode(
-        STATIC, model="m", domains=["a"], corpora=[written[0]], queries=[written[1]],
-        store=tmp_path / "store", settings=Encoding(device="cpu"), output=tmp_path / "e.parquet",
-    )  # fmt: skip
-    tokens = read_table(tmp_path / "e.parquet", ENCODINGS)["n_tokens"].sum()
+    empty = write_texts(tmp_path / "b", {}, {})
+    encode(tuple(zip(written, empty, empty, strict=True)), STATIC, tmp_path)
+    tokens = read_table(tmp_path / "encodings.parquet", ENCODINGS)["n_tokens"].sum()
     assert len(totals) > 20
     assert totals == pytest.approx([tokens] * len(totals), rel=0.15)
     assert totals[-1] == tokens
@@ -136,7 +142,7 @@ def test_shards_give_the_table_and_the_vectors_of_one_job(tmp_path, paths, small
 def test_shards_are_balanced_and_stay_when_texts_are_added():
     keys = [text_key(f"text {number}") for number in range(100_000)]
     for n in (2, 7, 64):
-        places = np.array([[Shard(i + 1, n).has(key) for i in range(n)] for key in keys[:5000]])
+        places = np.array([[Slice(i + 1, n).has(key) for i in range(n)] for key in keys[:5000]])
         assert (places.sum(axis=1) == 1).all()
     sizes = np.bincount([int.from_bytes(key[:8]) % 4 for key in keys])
     assert (abs(sizes / 25_000 - 1) < 0.02).all()  # 3 standard deviations of 137 are 1.6 %

@@ -88,7 +88,10 @@ class Folder:
         return self.path(name)
 
     def read(self, name, spec=None) -> pl.DataFrame:
-        return read_table(self.path(name), ALL_TABLES[spec or name])
+        """Read a table of one domain, without the labels."""
+        spec = ALL_TABLES[spec or name]
+        labels = {"language", "domain"} - set(spec.column_names)
+        return read_table(self.path(name), spec).drop(labels, strict=False)
 
     def judge(self, name, judged, column="grade", spec="grades") -> list[str]:
         """Write what a judge says of the pairs ``{name}_pairs``, by their ids; list these."""

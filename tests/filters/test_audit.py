@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 from filter_tables import Folder, candidate
+from jobs import run
 
 from psibench.filters.audit import (
-    Audit,
     audit_sample,
     run_audit_pairs,
     run_audit_table,
@@ -50,19 +50,16 @@ class Chain(Folder):
 
     def run(self):
         inputs = {name: self.path(name) for name in ("documents", "candidates", "margins")}
-        run_audit_pairs(Audit(llm="judge"), **inputs, output=self.path("audit_pairs"))
+        pairs = {"pairs": self.path("audit_pairs")}
+        run(run_audit_pairs, inputs, pairs, section={"llm": "judge"})
         verdicts = {
             f"{query}--{part}": said
             for query, parts in SAID.items()
             for part, said in zip(POSITIONS, parts, strict=True)
         }
         self.judge("audit", verdicts, "is_yes", "verdicts")
-        run_audit_table(
-            candidates=self.path("candidates"),
-            margins=self.path("margins"),
-            verdicts=self.path("audit"),
-            output=self.path("audit_table"),
-        )
+        inputs = inputs | {"verdicts": self.path("audit")}
+        run(run_audit_table, inputs, {"table": self.path("audit_table")})
         return self.read("audit_table")
 
 

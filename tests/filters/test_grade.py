@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 from filter_tables import Folder, candidates_frame, decision_rows
 from filter_tables import candidate as plain_candidate
+from jobs import run
 
-from psibench.filters.decide import FlowStep
 from psibench.filters.grade import Grade, decide_grades, run_grade, run_grade_pairs
 from psibench.text.segments import POSITIONS
 
@@ -33,15 +33,16 @@ class Chain(Folder):
         given = {name: self.path(name) for name in ("documents", "candidates")}
         self.asked = {}
         for name, first in (("grade_first", None), ("grade_rest", self.path("grade_first"))):
-            pairs = self.path(f"{name}_pairs")
-            run_grade_pairs(self.section, **given, first=first, output=pairs)
+            pairs = {"pairs": self.path(f"{name}_pairs")}
+            section = self.section.model_dump(mode="json")
+            run(run_grade_pairs, {**given, "first": first}, pairs, section=section)
             self.asked[name] = self.judge(name, self.grades)
-        run_grade(
-            self.section,
-            place=FlowStep("questions", 7, "eng-Latn", "general"),
-            **given,
-            grades=[self.path(name) for name in self.asked],
-            outputs={name: self.path(name) for name in ("rows", "dropped", "flow")},
+        run(
+            run_grade,
+            {**given, "grades": [self.path(name) for name in self.asked]},
+            {name: self.path(name) for name in ("rows", "dropped", "flow")},
+            section=section,
+            place={"unit": "questions", "step": 7},
         )
         return self
 

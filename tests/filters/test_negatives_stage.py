@@ -4,14 +4,12 @@ import polars as pl
 import pytest
 from fake_reranker import ENTRY, PairReranker
 from filter_tables import Folder
-from pydantic import TypeAdapter
+from jobs import run
 
 from psibench.config.rerankers import reranker_params
 from psibench.errors import InputError
-from psibench.filters.decide import FlowStep
 from psibench.filters.negatives import (
     FinewebNegatives,
-    PanelProtocol,
     PosirNegatives,
     run_judge_pairs,
     run_negatives,
@@ -76,50 +74,63 @@ class Chain(Folder):
         """Let the rerankers score in turn, and decide on the pairs."""
         self.scores = []
         for reranker in panel:
-            run_score_pairs(
-                {"section": self.section.panel(), "entry": reranker_params(ENTRY)},
+            scores = self.path(f"scores-{reranker.name}")
+            run(
+                run_score_pairs,
+                {
+                    **self.raw("corpus", "queries", "qrels"),
+                    "recall": self.path("recall"),
+                    "earlier": list(self.scores),
+                },
+                {"scores": scores},
+                scoring={"section": self.section.panel(), "entry": reranker_params(ENTRY)},
                 reranker=reranker.name,
-                **self.raw("corpus", "queries", "qrels"),
-                recall=self.path("recall"),
-                earlier=list(self.scores),
                 store=self.folder / "store",
                 device="cpu",
                 tokens_per_batch=6,
-                output=self.path(f"scores-{reranker.name}"),
-                load=lambda name, entry, *, device, chosen=reranker: chosen,
+                given={"load": lambda name, entry, *, device, chosen=reranker: chosen},
             )
-            self.scores.append(self.path(f"scores-{reranker.name}"))
-        run_negatives(
-            TypeAdapter(PanelProtocol).validate_python(self.section.panel()),
-            **self.raw("qrels", "queries"),
-            recall=self.path("recall"),
-            scores=self.scores,
-            output=self.path("negatives"),
+            self.scores.append(scores)
+        run(
+            run_negatives,
+            {
+                **self.raw("qrels", "queries"),
+                "recall": self.path("recall"),
+                "scores": self.scores,
+            },
+            {"negatives": self.path("negatives")},
+            section=self.section.panel(),
         )
         return self.read("negatives", "pair_decisions")
 
     def remove(self, grades=None) -> None:
         """Ask every judge in turn, {(judge, query, document): grade}, and remove."""
-        judged = []
-        for judge in self.section.judges if grades else ():
-            run_judge_pairs(
-                FinewebNegatives.model_validate(self.section.removal()),
-                **self.raw("corpus", "queries"),
-                negatives=self.path("negatives"),
-                earlier=list(judged),
-                output=self.path(f"{judge}_pairs"),
+        judged: dict = {}
+        for number, judge in enumerate(self.section.judges if grades else (), start=1):
+            run(
+                run_judge_pairs,
+                {
+                    **self.raw("corpus", "queries"),
+                    "negatives": self.path("negatives"),
+                    **judged,
+                },
+                {"pairs": self.path(f"{judge}_pairs")},
+                section=self.section.removal(),
             )
             of_judge = {f"{q}--{d}": grade for (by, q, d), grade in grades.items() if by == judge}
             self.judge(judge, of_judge)
-            judged.append(self.path(judge))
-        run_remove_negatives(
-            type(self.section).model_validate(self.section.removal()),
-            place=FlowStep("questions", 9, "eng-Latn", "general"),
-            **self.raw("corpus", "queries", "qrels"),
-            negatives=self.path("negatives"),
-            scores=self.scores,
-            judged=judged,
-            outputs={name: self.path(name) for name in OUTPUTS},
+            judged[f"judge_{number}"] = self.path(judge)
+        run(
+            run_remove_negatives,
+            {
+                **self.raw("corpus", "queries", "qrels"),
+                "negatives": self.path("negatives"),
+                "scores": self.scores,
+                **judged,
+            },
+            {name: self.path(name) for name in OUTPUTS},
+            section=self.section.removal(),
+            place={"unit": "questions", "step": 9},
         )
 
     def ids(self, name: str) -> list[str]:

@@ -3,9 +3,9 @@
 import polars as pl
 from fake_reranker import ENTRY, PairReranker
 from filter_tables import Folder, candidate, sampling_of
+from jobs import run
 
 from psibench.config.rerankers import reranker_params
-from psibench.filters.decide import FlowStep
 from psibench.filters.panel import run_score_parts
 from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity, run_verify
 from psibench.text.segments import POSITIONS
@@ -42,29 +42,36 @@ class Chain(Folder):
         made: list = []
         for reranker in rerankers:
             section = self.section.score_params(reranker.name)
-            run_score_parts(
-                {"section": section, "entry": reranker_params(ENTRY)},
-                documents=self.path("documents"),
-                candidates=self.path("candidates"),
-                earlier=list(made),
+            scores = self.path(f"scores-{reranker.name}")
+            run(
+                run_score_parts,
+                {
+                    "documents": self.path("documents"),
+                    "candidates": self.path("candidates"),
+                    "earlier": list(made),
+                },
+                {"scores": scores},
+                scoring={"section": section, "entry": reranker_params(ENTRY)},
                 store=self.folder / "store",
                 device="cpu",
                 tokens_per_batch=6,
-                output=self.path(f"scores-{reranker.name}"),
-                load=lambda name, entry, *, device, chosen=reranker: chosen,
+                given={"load": lambda name, entry, *, device, chosen=reranker: chosen},
             )
-            made.append(self.path(f"scores-{reranker.name}"))
+            made.append(scores)
         names = ["rows", "dropped", "flow"]
         if self.section.rule == "margin":
             names += ["margins", "margin_table", "cell_table"]
-        run_verify(
-            self.section,
-            place=FlowStep("queries", 3, "eng-Latn", "general"),
-            documents=self.path("documents"),
-            sampling=self.path("sampling"),
-            candidates=self.path("candidates"),
-            scores=made,
-            outputs={name: self.path(name) for name in names},
+        run(
+            run_verify,
+            {
+                "documents": self.path("documents"),
+                "sampling": self.path("sampling"),
+                "candidates": self.path("candidates"),
+                "scores": made,
+            },
+            {name: self.path(name) for name in names},
+            section=self.section.model_dump(mode="json"),
+            place={"unit": "queries", "step": 3},
         )
         flow, dropped = self.read("flow", "flow"), self.read("dropped", "attrition")
         for stage, entered, kept in flow.select("stage", "entered", "kept").iter_rows():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from jobs import run
 from language_tables import write_domains, write_texts
 from polars.testing import assert_frame_equal
 
@@ -22,7 +23,6 @@ from psibench.plan.texts import Texts, store_bytes, tokens_read
 from psibench.plan.work import UNCERTAINTY, by_config, summed, work_table
 from psibench.tables import Provenance
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.io import each_domain
 
 REPLY = {"reply_format": "json_object"}
 LLMS = {
@@ -425,7 +425,7 @@ def test_a_run_s_tables_take_the_place_of_guesses(folder):
 
 def test_of_a_task_under_way_the_shards_that_are_done_count(folder):
     write_usage(folder, "propose_questions", 900, shard="1-of-2")
-    write_usage(folder, "propose_questions", 1100, shard="0-of-3")  # of another cut
+    write_usage(folder, "propose_questions", 1100, shard="1-of-3")  # of another cut
     row = rows_of(folder, POSIR | {"shards": 2})["propose_questions"]
     assert (row["items"], row["answered"], row["basis"]) == (2000, 900, "plan")
     assert row["tokens_out"] == 1100 * 40
@@ -459,9 +459,8 @@ def test_a_trial_run_measures_for_a_larger_sample(folder):
     before = rows_of(folder, small)["sample"]
     names = ("documents", "sampling", "dropped")
     paths = {name: build(folder) / f"{name}.parquet" for name in names}
-    with each_domain(["general"], paths) as (one,):
-        params = sample_params(place.source, None, sample, length_tokenizer="words")
-        run_sample(params, language="eng-Latn", domain="general", **one.outputs)
+    params = sample_params(place.source, None, sample, length_tokenizer="words")
+    run(run_sample, {}, paths, domains={"general": params})
     assert before["items"] == pl.read_parquet(paths["documents"]).height
     write_usage(folder, "propose_questions", 4)  # of all four, where a half was planned
     write_usage(folder, "locate_span", 10)

@@ -11,6 +11,7 @@ import zipfile
 from bisect import bisect_right
 from pathlib import Path
 
+import jobs
 import polars as pl
 import pytest
 
@@ -138,7 +139,7 @@ def test_pages_are_kept_when_a_sample_is_drawn():
         length_tokenizer="words",
     )
     paths = {name: f"{name}.parquet" for name in ("documents", "sampling", "dropped")}
-    run_sample(section, language="eng-Latn", domain="law", **paths)
+    jobs.run(run_sample, {}, paths, domains={"law": section})
     drawn = read_table("documents.parquet", DOCUMENTS)
     assert drawn.select("_id", "page_starts").rows() == [("a", [0, 9]), ("b", None)]
 
@@ -288,7 +289,7 @@ def test_one_file_that_cannot_be_read_is_left_out_with_its_reason(n_good, caplog
     assert "d: left out 2 of 102 documents (wrong_record), the first: d/bad.pdf" in caplog.text
     section = sample_params(source, None, Sample(edges=[0, 9]), length_tokenizer="words")
     paths = {name: f"{name}.parquet" for name in ("documents", "sampling", "dropped")}
-    run_sample(section, language="eng-Latn", domain="law", **paths)
+    jobs.run(run_sample, {}, paths, domains={"law": section})
     rows = read_table("dropped.parquet", ATTRITION).filter(reason="wrong_record")
     assert rows["item_id"].to_list() == ["bad.pdf", "bad.txt"]
 

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jobs
 import pytest
 
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
-from psibench.generate.sample import run_sample
+from psibench.generate.sample import Drawing, _write_parts, run_sample
 from psibench.generate.sampling import (
     Passages,
     Sample,
@@ -31,6 +32,7 @@ N_FILES, N_RECORDS = 5, 40
 KILLED = """
 import json, os, signal, sys
 from psibench.generate.sample import run_sample
+from psibench.tables.job import Job
 seen = []
 def hook(event, args):
     if event == "os.rename" and str(args[1]).startswith("store/samples/"):
@@ -39,7 +41,8 @@ def hook(event, args):
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(hook)
 paths = {name: f"{name}.parquet" for name in ("documents", "sampling", "dropped")}
-run_sample(json.loads(sys.argv[1]), language="eng-Latn", domain="law", store="store", **paths)
+values = {"domains": {"law": json.loads(sys.argv[1])}, "lang": "eng-Latn", "store": "store"}
+run_sample(Job("sample", 6, outputs=paths, values=values))
 """
 
 
@@ -76,10 +79,8 @@ def run(section=None, *, store="store", threads=1, name=""):
     """Run the stage; return the rows' hashes of its tables."""
     paths = {table: f"{name}{table}.parquet" for table in TABLES}
     section = section or params()
-    remove_parts = run_sample(
-        section, language="eng-Latn", domain="law", store=store, threads=threads, **paths
-    )
-    remove_parts()
+    given = {"domains": {"law": section}, "store": store, "threads": threads}
+    jobs.run(run_sample, {}, paths, **given)
     return [read_provenance(path)["rows_hash"] for path in paths.values()]
 
 
@@ -99,13 +100,13 @@ def kill_in_the_middle():
 
 def test_a_draw_by_files_is_the_draw_of_one_reading():
     run()
-    documents = read_table("documents.parquet", DOCUMENTS)
+    documents = jobs.rows("documents.parquet", DOCUMENTS)
     whole = draw(
         read_candidates(read_documents(source()).batches, SAMPLE, length_measure("words")),
         where="sample",
     )
     assert documents.equals(whole.documents.select(documents.columns))
-    sampling = read_table("sampling.parquet", SAMPLING)
+    sampling = jobs.rows("sampling.parquet", SAMPLING)
     assert sampling["n_seen"].sum() == N_FILES * N_RECORDS
     assert sampling.equals(whole.sampling.select(sampling.columns))
     # Of five files with one text in common, four repeat the one with the best priority.
@@ -133,30 +134,36 @@ def test_a_sample_that_was_killed_reads_the_missing_files_alone(caplog):
     assert run(store="undisturbed", name="again-") == gone_on
 
 
-def test_two_tables_of_one_source_keep_parts_of_their_own():
-    paths = [{table: f"{name}{table}.parquet" for table in TABLES} for name in "ab"]
-    labels = {"language": "eng-Latn", "domain": "law", "store": "store"}
-    remove = [run_sample(params(), **labels, **own) for own in paths]
+def read_files(name, section):
+    """Write what may be drawn of the files, as a job that is killed before its tables are there."""
+    drawing = Drawing.model_validate(section)
+    whose = f"{name}documents.parquet, domain law"
+    _write_parts(drawing.source, drawing, whose, folder=Path("store/samples"), processes=1)
+
+
+def test_two_tables_of_one_source_keep_parts_of_their_own(caplog):
+    for name in "ab":
+        read_files(name, params())
     assert len(parts()) == 2 * N_FILES
-    remove[0]()
+    run(name="a")
     assert len(parts()) == N_FILES
-    assert run_sample(params(), **labels, **paths[1]) is not None  # from its own, which are there
-    assert len(parts()) == N_FILES
+    caplog.set_level("INFO", "psibench")
+    run(name="b")
+    assert "5 of 5 files were read before" in caplog.text
+    assert parts() == []
 
 
 def test_parts_left_by_a_draw_of_another_cluster_column_are_not_taken():
-    paths = {table: f"{table}.parquet" for table in TABLES}
-    labels = {"language": "eng-Latn", "domain": "law", "store": "store"}
-    run_sample(params(), **labels, **paths)  # its parts stay, as those of a job that was killed
-    run_sample(params(source(cluster_column="n")), **labels, **paths)
-    assert read_table("documents.parquet", DOCUMENTS)["origin"].str.starts_with("n ").all()
+    read_files("", params())
+    run(params(source(cluster_column="n")))
+    assert jobs.rows("documents.parquet", DOCUMENTS)["origin"].str.starts_with("n ").all()
 
 
 def test_a_limit_takes_the_same_of_each_file_and_makes_up_for_short_ones():
     Path("d/f1.jsonl").write_text('{"text": "one two three"}\n')
     everything = Sample(edges=[0, 41], deduplicate="none").model_dump(mode="json")
     run(params(source(max_documents=60)) | {"sample": everything})
-    origins = read_table("documents.parquet", DOCUMENTS)["origin"]
+    origins = jobs.rows("documents.parquet", DOCUMENTS)["origin"]
     counts = origins.str.extract(r"^d/(f\d)").value_counts(name="n").sort("origin")["n"]
     # A share of 12 each: f1 gives 1, and the other four share the 11 that it lacks.
     assert counts.to_list() == [15, 1, 15, 15, 14]

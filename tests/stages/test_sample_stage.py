@@ -3,16 +3,16 @@
 import json
 from pathlib import Path
 
+import jobs
 import pytest
 
 from psibench.config.sources import FilesSource, PythonDocsSource
 from psibench.errors import InputError
 from psibench.generate.sample import run_sample
 from psibench.generate.sampling import Passages, Sample, is_current, sample_params
-from psibench.tables import read_provenance, read_table
+from psibench.tables import read_provenance
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.domains import OfDomain
-from psibench.tables.io import each_domain
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 TEXTS = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(6)]
@@ -35,9 +35,9 @@ def folder(tmp_path, monkeypatch):
 def run(*, source=SOURCE, passages=None, sample=SAMPLE, **more):
     paths = {name: Path(f"{name}.parquet") for name in TABLES}
     params = sample_params(source, passages, sample, length_tokenizer="words", **more)
-    run_sample(json.loads(json.dumps(params)), language="eng-Latn", domain="law", **paths)
+    jobs.run(run_sample, {}, paths, domains={"law": json.loads(json.dumps(params))})
     specs = (DOCUMENTS, SAMPLING, ATTRITION)
-    return [read_table(paths[name], spec) for name, spec in zip(TABLES, specs, strict=True)]
+    return [jobs.rows(paths[name], spec) for name, spec in zip(TABLES, specs, strict=True)]
 
 
 def test_ids_get_their_prefix_also_where_something_was_left_out():
@@ -65,7 +65,8 @@ def test_a_sample_records_the_parameters_that_its_rule_is_given(unit):
     passages, sample = Passages(max_words=40), Sample(unit=unit, edges=[0, 50])
     run(passages=passages, sample=sample)
     params = sample_params(SOURCE, passages, sample, length_tokenizer="words")
-    assert read_provenance("documents.parquet")["params"] == params | {"length_tokenizer": "words"}
+    recorded = read_provenance("documents.parquet")["params"]
+    assert recorded == params | {"length_tokenizer": "words", "domains": ["law"]}
     # The interpreter's documentation is another under another Python.
     documentation = PythonDocsSource(kind="python_docs")
     python = sample_params(documentation, passages, sample, length_tokenizer="words").keys()
@@ -74,8 +75,7 @@ def test_a_sample_records_the_parameters_that_its_rule_is_given(unit):
 
 def test_a_sample_is_current_until_source_settings_or_files_change():
     params = sample_params(SOURCE, None, SAMPLE, length_tokenizer="words")
-    with each_domain(["law"], {name: f"{name}.parquet" for name in TABLES}) as (law,):
-        run_sample(params, language="eng-Latn", domain="law", **law.outputs)
+    jobs.run(run_sample, {}, {name: f"{name}.parquet" for name in TABLES}, domains={"law": params})
 
     def current(source=SOURCE, passages=None, sample=SAMPLE, domain="law"):
         table = OfDomain("documents.parquet", domain)

@@ -1,12 +1,12 @@
 import logging
 
+import jobs
 import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.filters.mixtures import Tiny
 from psibench.generate.recipes import run_subset
-from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables import Provenance, read_provenance, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.segments import POSITIONS
 
@@ -47,8 +47,8 @@ def draw(folder, queries, **section) -> dict[str, pl.DataFrame]:
         frame = pl.DataFrame(rows[name], infer_schema_length=None)
         write_table(frame, path, SPECS[name], provenance=SOURCE)
     made = {name: folder / "tiny" / f"{name}.parquet" for name in SPECS}
-    run_subset(Tiny.model_validate(section), **paths, outputs=made)
-    return {name: read_table(made[name], spec) for name, spec in SPECS.items()}
+    jobs.run(run_subset, paths, made, section=section)
+    return {name: jobs.rows(made[name], spec) for name, spec in SPECS.items()}
 
 
 # Four queries of each position; reading order goes round the positions.
@@ -64,7 +64,7 @@ def test_all_qrels_of_the_queries_drawn_are_kept_and_no_others(tmp_path):
     assert tiny["corpus"].height == 13
     record = read_provenance(tmp_path / "tiny" / "queries.parquet")
     assert (record["stage"], record["queries_by"]) == ("subset", "llm:stand-in/rules")
-    assert record["params"] == {"per_position": 1, "seed": 42}
+    assert record["params"] == {"per_position": 1, "seed": 42, "domains": ["general"]}
     assert read_provenance(tmp_path / "tiny" / "corpus.parquet")["params"] == {}
 
 

@@ -16,6 +16,7 @@ from psibench.llm.run import ask_all
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
 from psibench.tables import read_any_table
+from psibench.tables.job import Job
 
 KEY = "PSIBENCH_TEST_KEY"
 
@@ -55,17 +56,21 @@ def test_replies_to_every_task_of_the_three_recipes_fit_their_schemas(
         for task, asked in planned.tasks.items():
             outputs = {table: str(tmp_path / f"{name}.{task}.{table}.parquet")
                        for table in ("outcomes", "usage")}  # fmt: skip
-            ask_stage(
-                config=config,
-                benchmark=name,
-                task=task,
-                language="eng-Latn",
-                prompt=asked.path,
-                domains=planned.asked_about(task, "eng-Latn", ""),
-                inputs=planned.task_tables(task, "eng-Latn", ""),
-                store=str(tmp_path / "store"),
+            job = Job(
+                "ask",
+                0,
+                inputs={**planned.task_tables(task, "eng-Latn", ""), "prompt": asked.path},
                 outputs=outputs,
+                values={
+                    "benchmark": name,
+                    "task": task,
+                    "lang": "eng-Latn",
+                    "domains": planned.asked_about(task, "eng-Latn", ""),
+                    "store": str(tmp_path / "store"),
+                },
+                config=config,
             )
+            ask_stage(job)
             outcomes = read_any_table(outputs["outcomes"])
             assert outcomes.height, (name, task)
             asked_tasks.append(task)

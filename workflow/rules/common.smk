@@ -22,6 +22,7 @@ try:
     from psibench.plan.benchmarks import PlannedBenchmark
     from psibench.plan.config import load_config
     from psibench.plan.plan import Plan, make_plan
+    from psibench.tables.slices import SLICE
     from psibench.tables.stage import read_stages
 except ImportError as error:
     raise WorkflowError(
@@ -61,15 +62,14 @@ wildcard_constraints:
     lang=patterns["languages"],
     query_lang=patterns["languages"],
     corpus_lang=patterns["languages"],
-    domain=patterns["domains"],
     part=patterns["parts"],
-    portion=r"(?:/[0-9]+-of-[0-9]+)?",
+    portion=f"(?:/{SLICE})?",
     model=patterns["models"],
     task=patterns["tasks"],
     reranker=patterns["rerankers"],
     training=patterns["trainings"],
     trained=patterns["trained"],
-    shard=r"[0-9]+-of-[0-9]+",
+    shard=SLICE,
 
 
 # A model with a budget is asked by one job at a time, so that what is spent is known.
@@ -203,7 +203,6 @@ domains = per_job(paths.domains)
 on_empty = {"on_empty": per_job(PlannedBenchmark.on_empty, self=planned)}
 task_tables = per_job(PlannedBenchmark.task_tables, self=planned)
 task_domains = per_job(PlannedBenchmark.asked_about, self=planned)
-task_shards = per_job(PlannedBenchmark.task_shards, self=planned)
 recall_depth = setting("false_negatives.recall.top_k")
 largest_share = per_job(jobs.largest_share)
 # Of a job that runs a network. How work is cut, on what it runs: no reason to rerun, hence no params.

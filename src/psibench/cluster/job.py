@@ -16,12 +16,12 @@ from psibench.importing import importing
 from psibench.models.checkpoints import run_offline
 from psibench.stopping import STOPPED_STATUS, Stopped, signals_stop_job
 from psibench.tables.atomic import is_full
-from psibench.tables.stage import DECLARED, Job, StageVersion, call
+from psibench.tables.stage import DECLARED, RuleJob, StageVersion, call
 
 INPUT_ERROR_STATUS = 2
 
 
-def run_stage(asked: StageVersion, given: Job) -> None:
+def run_stage(asked: StageVersion, given: RuleJob) -> None:
     """Run a rule's stage as a job; of the stages, its module alone is imported."""
     with job(given.log[0], threads=given.threads):
         with importing():

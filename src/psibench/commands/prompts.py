@@ -10,7 +10,7 @@ from psibench.generate.ask import read_task_tables
 from psibench.llm.prompts import requests_of
 from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
 from psibench.plan.config import load_config, resolve_llms
-from psibench.tables.domains import TablePath, domain_table
+from psibench.tables.job import DomainJob, Job
 
 EXAMPLES = 3
 
@@ -58,16 +58,16 @@ def _rendered(args: argparse.Namespace) -> Iterator[str]:
     for planned in having:
         task, prompt = planned.tasks[args.task].task, planned.tasks[args.task].prompt
         assert prompt is not None
-        for language, domain, tables in _asked(planned, args.task):
-            if lacking := [str(path) for path in tables.values() if not Path(path).is_file()]:
+        for language, domain, lacking in _asked(planned, args.task):
+            if lacking:
                 missing.append(lacking)
                 continue
-            section, rows = planned.asked(args.task, language), read_task_tables(task, tables)
+            section, rows = planned.asked(args.task, language), read_task_tables(task, domain)
             for item, request in requests_of(task, section, prompt, llms[section.llm], rows):
                 known.append(item.id)
                 if item.id == args.row:
                     n_found += 1
-                    yield f"# {planned.id}, {language}, {domain}"
+                    yield f"# {planned.id}, {language}, {domain.name}"
                     for part in request.messages:
                         yield f"\n## {part.role}\n{part.content}"
     if n_found:
@@ -86,15 +86,17 @@ def _rendered(args: argparse.Namespace) -> Iterator[str]:
     )
 
 
-def _asked(planned: PlannedBenchmark, task: str) -> Iterator[tuple[str, str, dict[str, TablePath]]]:
-    """Yield each language (of a translation, that it is to) and domain with the task's tables."""
+def _asked(planned: PlannedBenchmark, task: str) -> Iterator[tuple[str, DomainJob, list[str]]]:
+    """Yield each language (of a translation, that it is to) and domain, and the tables it lacks."""
     languages = planned.translated if planned.tasks[task].translates else planned.native
     for language in languages:
         for part in planned.asked_in(task, language):
             given = planned.task_tables(task, language, part)
-            for number, domain in enumerate(planned.asked_about(task, language, part)):
-                tables = {read: domain_table(path, domain, number) for read, path in given.items()}
-                yield language, domain, tables
+            domains = planned.asked_about(task, language, part)
+            job = Job("ask", 0, inputs=given, values={"domains": domains, "lang": language})
+            for domain in job.domains():
+                tables = (str(table) for name in given for table in domain.tables(name))
+                yield language, domain, [path for path in tables if not Path(path).is_file()]
 
 
 DESCRIPTION = "The final text of one record, as a language model gets it."

@@ -25,10 +25,8 @@ from psibench.filters.mixtures import draw_order
 from psibench.filters.verify import MARGIN_THRESHOLDS, MARGINS
 from psibench.llm.tasks import LlmTaskSection
 from psibench.metrics.psi import wilson_ends
-from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, PAIRS, VERDICTS
-from psibench.tables.derived import derived
-from psibench.tables.domains import OutputPath, TablePath
+from psibench.tables.job import Job
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec, with_interval
 from psibench.tables.stage import stage
@@ -158,43 +156,36 @@ def wilson_interval(share: float, n: int) -> tuple[float, float]:
 # The stages.
 
 
-@stage("audit_pairs", version=1, each="domains")
-def run_audit_pairs(
-    section: Audit,
-    *,
-    documents: TablePath,
-    candidates: TablePath,
-    margins: TablePath,
-    output: OutputPath,
-) -> None:
+@stage("audit_pairs", version=1)
+def run_audit_pairs(job: Job) -> None:
     """Draw the queries to audit and write the PAIRS of each with the thirds of its document.
 
-    ``candidates`` are all of them, before the margin dropped any; ``margins`` has their MARGINS.
+    Inputs: ``candidates``, all of them, before the margin dropped any, their ``margins`` and
+    ``documents``.
     """
-    known = read_table(margins, MARGINS)
-    drawn = audit_sample(known, per_stratum=section.per_stratum, seed=section.seed)
-    pairs = part_pairs(
-        read_table(candidates, CANDIDATES),
-        read_table(documents, DOCUMENTS),
-        all_parts(drawn, POSITIONS),
-    )
+    section = job.section(Audit)
     drawing = section.model_dump(mode="json", include={"per_stratum", "seed"})
-    source = derived("audit_pairs", [candidates, documents, margins], params=drawing)
-    write_table(pairs, output, PAIRS, provenance=source)
+    for domain in job.domains():
+        known = domain.read("margins", MARGINS)
+        drawn = audit_sample(known, per_stratum=section.per_stratum, seed=section.seed)
+        pairs = part_pairs(
+            domain.read("candidates", CANDIDATES),
+            domain.read("documents", DOCUMENTS),
+            all_parts(drawn, POSITIONS),
+        )
+        domain.write("pairs", pairs, PAIRS, params=drawing)
 
 
-@stage("audit_table", version=2, each="domains")
-def run_audit_table(
-    *,
-    candidates: TablePath,
-    margins: TablePath,
-    verdicts: TablePath,
-    output: OutputPath,
-) -> None:
-    """Count the VERDICTS on the pairs drawn by stratum of the margin and write AUDIT_TABLE."""
-    asked = read_table(candidates, CANDIDATES)
-    table = audit_table(
-        read_table(verdicts, VERDICTS), evidence_targets(asked), read_table(margins, MARGINS)
-    )
-    source = derived("audit_table", [candidates, margins, verdicts], params={})
-    write_table(table, output, AUDIT_TABLE, provenance=source)
+@stage("audit_table", version=2)
+def run_audit_table(job: Job) -> None:
+    """Count the VERDICTS on the pairs drawn by stratum of the margin and write AUDIT_TABLE.
+
+    Inputs: ``candidates``, ``margins``, ``verdicts``.
+    """
+    for domain in job.domains():
+        table = audit_table(
+            domain.read("verdicts", VERDICTS),
+            evidence_targets(domain.read("candidates", CANDIDATES)),
+            domain.read("margins", MARGINS),
+        )
+        domain.write("table", table, AUDIT_TABLE)

@@ -5,17 +5,17 @@ later one scores it, and what a later one says of it is not read. Decisions are 
 whether everything was scored or only what was needed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import polars as pl
 
 from psibench.config.base import Section
-from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW
-from psibench.tables.domains import OutputPath
 from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import ATTRITION
 from psibench.tables.spec import TableSpec
 from psibench.text.segments import POSITIONS, equal_segments, tag_posq
@@ -31,9 +31,6 @@ class FilterSection(Section):
     """Which filter comes first, and the place in FLOW: the same whatever else a benchmark has, so
     that one that is taken out reruns nothing but what comes after it."""
 
-
-Outputs = Mapping[str, OutputPath]
-"""Where a stage writes, by the names that its rule gives them."""
 
 PROPOSE, LOCATE = "propose_questions", "locate_span"
 """PosIR's tasks before the evidence of a question is located."""
@@ -68,9 +65,11 @@ DECISIONS: Mapping[str, Any] = {
     "reason": pl.String,
     "score": pl.Float64,
     "decided_by": pl.String,
+    "detail": pl.String,
 }
 """What a rule says of queries or documents: the reason code is empty where one is kept; the score
-that decided and whose it is (a reranker's, a judge's, a document's) are null without one."""
+that decided and whose it is (a reranker's, a judge's, a document's) are null without one; so is
+``detail``, what else explains the reason."""
 
 
 def as_table(
@@ -155,7 +154,7 @@ def incomparable_reason(parts: Sequence[str]) -> pl.Expr:
 
 
 def make_decisions(outcome: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
-    """Make DECISIONS rows of ``item_id`` and, where known, ``score`` and ``decided_by``.
+    """Make DECISIONS rows of ``item_id`` and, where known, ``score``, ``decided_by``, ``detail``.
 
     ``reason`` is an item's reason code; null or empty where it is kept.
     """
@@ -182,8 +181,60 @@ class FlowStep:
 
     unit: str
     step: int
-    language: str
-    domain: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one rule of a filter decided: its name in the ledger, DECISIONS, and the items' facts.
+
+    ``facts`` has ``_id``, ``doc_id`` and what is known of ``target_position`` and ``char_length``.
+    ``unit`` is what an item is called where that is not the filter's unit.
+    """
+
+    name: str
+    decisions: pl.DataFrame
+    facts: pl.DataFrame
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What a filter makes of one domain.
+
+    Attributes
+    ----------
+    rules
+        What its rules decided, in order; those of one unit have consecutive places in FLOW.
+    tables
+        The tables it writes, by output: those it keeps, and what else it counts.
+    """
+
+    rules: Sequence[Rule]
+    tables: Mapping[str, tuple[pl.DataFrame, TableSpec]]
+
+
+def run_filter(job: Job, decide: Callable[[DomainJob], Filtered], **record: Any) -> None:
+    """Run a filter in every domain of a job: write what it keeps, what it drops, and the counts.
+
+    ``record`` is what provenance has of every table: the ``params`` that decide the rows, and what
+    else `Job.record` takes. The outputs ``dropped`` and ``flow`` are written here, those in
+    `Filtered.tables` as they are.
+    """
+    place = job.value("place", FlowStep)
+    for domain in job.domains():
+        found = decide(domain)
+        dropped, counts, n_rules = [], [], Counter[str]()
+        for rule in found.rules:
+            unit = rule.unit or place.unit
+            left_out, count = ledger_rows(rule, step=place.step + n_rules[unit], unit=unit)
+            n_rules[unit] += 1
+            dropped.append(left_out)
+            counts.append(count)
+        rows = as_attrition(pl.concat(dropped), language=domain.language, domain=domain.name)
+        domain.write("dropped", rows, ATTRITION, **record)
+        domain.write("flow", pl.concat(counts), FLOW, **record)
+        for name, (frame, spec) in found.tables.items():
+            domain.write(name, frame, spec, **record)
 
 
 def candidate_facts(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
@@ -213,34 +264,21 @@ def single_positions(items: pl.DataFrame, length: str) -> pl.Series:
     return pl.Series("target_position", found, dtype=pl.String)
 
 
-def ledger_rows(
-    decisions: pl.DataFrame, facts: pl.DataFrame, *, stage: str, step: int, unit: str
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Turn decisions into what a stage dropped (`DROPPED_SCHEMA`), in their order, and a FLOW row.
+def ledger_rows(rule: Rule, *, step: int, unit: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Turn decisions into what a rule dropped (`DROPPED_SCHEMA`), in their order, and a FLOW row.
 
-    ``facts`` has ``_id``, ``doc_id`` and what is known of ``target_position`` and ``char_length``;
-    ``detail`` says whose score decided.
+    ``detail`` says whose score decided where the decision has no detail of its own.
     """
+    facts, decisions = rule.facts, rule.decisions
     known = [name for name in ("doc_id", "target_position", "char_length") if name in facts.columns]
     dropped = (
         decisions.filter(~pl.col("kept"))
         .join(facts.select(*known, item_id="_id"), on="item_id", how="left", maintain_order="left")
         .with_columns(
-            stage=pl.lit(stage), unit=pl.lit(unit), detail=pl.lit("by ") + pl.col("decided_by")
+            stage=pl.lit(rule.name),
+            unit=pl.lit(unit),
+            detail=pl.coalesce("detail", pl.lit("by ") + pl.col("decided_by")),
         )
     )
     counts = Flow(unit, decisions.height, decisions.height - dropped.height)
-    return with_schema(dropped, DROPPED_SCHEMA), flow_frame(stage, step, [counts])
-
-
-def write_ledger(
-    ledger: Iterable[tuple[pl.DataFrame, pl.DataFrame]],
-    place: FlowStep,
-    outputs: Outputs,
-    source: Provenance,
-) -> None:
-    """Write ``dropped`` and ``flow`` of all rules of a stage, as `ledger_rows` makes them."""
-    dropped, flow = zip(*ledger, strict=True)
-    rows = as_attrition(pl.concat(dropped), language=place.language, domain=place.domain)
-    write_table(rows, outputs["dropped"], ATTRITION, provenance=source)
-    write_table(pl.concat(flow), outputs["flow"], FLOW, provenance=source)
+    return with_schema(dropped, DROPPED_SCHEMA), flow_frame(rule.name, step, [counts])

@@ -12,7 +12,7 @@ then, for candidates still undecided, the other parts. A part without text is sh
 has no grade.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import polars as pl
@@ -23,18 +23,17 @@ from psibench.filters.decide import (
     GRADE_NOT_ABOVE,
     NO_GRADE,
     SPAN_PARTS,
+    Filtered,
     FilterSection,
-    FlowStep,
-    Outputs,
+    Rule,
     all_parts,
     candidate_facts,
     incomparable_reason,
     kept_items,
-    ledger_rows,
     make_decisions,
     part_text,
+    run_filter,
     target_parts,
-    write_ledger,
 )
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
@@ -46,10 +45,8 @@ from psibench.llm.tasks import (
     TaskItem,
     with_judgements,
 )
-from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, GRADES, PAIRS, VERDICTS
-from psibench.tables.derived import derived, read_all
-from psibench.tables.domains import OutputPath, TablePath
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
@@ -284,53 +281,37 @@ def _judging_task(
 # The stages.
 
 
-@stage("grade_pairs", version=1, each="domains")
-def run_grade_pairs(
-    section: Grade,
-    *,
-    documents: TablePath,
-    candidates: TablePath,
-    first: TablePath | None,
-    output: OutputPath,
-) -> None:
+@stage("grade_pairs", version=1)
+def run_grade_pairs(job: Job) -> None:
     """Write the PAIRS that a round of grading asks about, in order of the candidates and parts.
 
-    ``section`` has its rule filled in; ``first`` has the GRADES of the first round, None in it.
+    Inputs: ``candidates``, ``documents``, and ``first``, the GRADES of the first round, where this
+    is the second. ``section`` has its rule filled in.
     """
-    asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
-    rounds = [] if first is None else [first]
-    known = known_grades(section, asked, texts, read_all(rounds, GRADES))
-    pairs = part_pairs(asked, texts, wanted_gradings(section, known, asked))
-    inputs = [documents, *rounds]
+    section = job.section(Grade)
     decided_by = section.model_dump(mode="json", exclude_unset=True)
-    params = decided_by | {"round": len(inputs)}
-    source = derived("grade_pairs", [candidates, *inputs], params=params)
-    write_table(pairs, output, PAIRS, provenance=source)
+    params = decided_by | {"round": 1 + job.has("first")}
+    for domain in job.domains():
+        asked, texts = domain.read("candidates", CANDIDATES), domain.read("documents", DOCUMENTS)
+        known = known_grades(section, asked, texts, domain.read("first", GRADES))
+        pairs = part_pairs(asked, texts, wanted_gradings(section, known, asked))
+        domain.write("pairs", pairs, PAIRS, params=params)
 
 
-@stage("grade", version=2, each="domains")
-def run_grade(
-    section: Grade,
-    *,
-    place: FlowStep,
-    documents: TablePath,
-    candidates: TablePath,
-    grades: Sequence[TablePath],
-    outputs: Outputs,
-) -> None:
+@stage("grade", version=2)
+def run_grade(job: Job) -> None:
     """Decide on every candidate and write those kept, the dropped, the counts.
 
-    ``section`` has its rule filled in; ``grades`` has the GRADES of the rounds; ``outputs`` are
-    rows, dropped, flow.
+    Inputs: ``candidates``, ``documents``, and ``grades``, the GRADES of both rounds. ``section``
+    has its rule filled in. Outputs: rows, dropped, flow.
     """
-    asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
-    known = known_grades(section, asked, texts, read_all(grades, GRADES))
-    decisions = decide_grades(section, known, asked)
-    decided_by = section.model_dump(mode="json", exclude_unset=True)
-    source = derived("grade", [candidates, documents, *grades], params=decided_by)
-    facts = candidate_facts(asked, texts)
-    ledger = ledger_rows(
-        decisions, facts, stage=section.rule_label, step=place.step, unit=place.unit
-    )
-    write_ledger([ledger], place, outputs, source)
-    write_table(kept_items(asked, decisions), outputs["rows"], CANDIDATES, provenance=source)
+    section = job.section(Grade)
+
+    def decide(domain: DomainJob) -> Filtered:
+        asked, texts = domain.read("candidates", CANDIDATES), domain.read("documents", DOCUMENTS)
+        known = known_grades(section, asked, texts, domain.read("grades", GRADES))
+        decisions = decide_grades(section, known, asked)
+        rule = Rule(section.rule_label, decisions, candidate_facts(asked, texts))
+        return Filtered([rule], {"rows": (kept_items(asked, decisions), CANDIDATES)})
+
+    run_filter(job, decide, params=section.model_dump(mode="json", exclude_unset=True))

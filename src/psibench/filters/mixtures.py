@@ -22,9 +22,6 @@ from psibench.filters.decide import (
     REPEATED_TEXT,
     make_decisions,
 )
-from psibench.tables import read_table
-from psibench.tables.build_schemas import SAMPLING
-from psibench.tables.domains import TablePath
 from psibench.tables.dropped import OnEmpty, leave_empty
 from psibench.text.segments import POSITIONS
 
@@ -117,7 +114,6 @@ def _decide_draw(targets: pl.DataFrame, taken: pl.Series, why: pl.Expr) -> pl.Da
     return make_decisions(targets.with_columns(item_id="query_id"), reason)
 
 
-def read_length_bins(sampling: TablePath) -> list[str]:
-    """Read the names of the length bins, in order; documents outside of all of them are in none."""
-    bins = read_table(sampling, SAMPLING).filter(pl.col("low").is_not_null())
-    return bins.get_column("bin").to_list()
+def length_bins_of(sampling: pl.DataFrame) -> list[str]:
+    """List the length bins of SAMPLING, in order; documents outside of all of them are in none."""
+    return sampling.filter(pl.col("low").is_not_null()).get_column("bin").to_list()

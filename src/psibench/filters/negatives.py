@@ -14,7 +14,6 @@ makes up the number needed, or that leaves too few for it, decides, and no later
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
@@ -31,22 +30,19 @@ from psibench.filters.decide import (
     RAW_TEXT,
     SCORE_TEXT,
     UNUSABLE_VOTE,
-    FlowStep,
-    Outputs,
+    Filtered,
+    Rule,
     as_table,
     candidate_facts,
     kept_items,
-    ledger_rows,
     make_decisions,
-    write_ledger,
+    run_filter,
 )
 from psibench.filters.grade import document_pairs
 from psibench.filters.verify import Panel
-from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import GRADES, PAIRS
-from psibench.tables.derived import derived, read_all
-from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.dropped import OnEmpty, leave_empty
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN
 from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
 from psibench.tables.stage import stage
@@ -501,121 +497,96 @@ def make_judgements(
 # The stages; the rerankers' is in `psibench.filters.panel`.
 
 
-@stage("negatives", version=1, each="domains")
-def run_negatives(
-    section: PanelProtocol,
-    *,
-    qrels: TablePath,
-    queries: TablePath,
-    recall: str | Path,
-    scores: Sequence[TablePath],
-    output: OutputPath,
-    top_k: int | None = None,
-) -> None:
+@stage("negatives", version=1)
+def run_negatives(job: Job) -> None:
     """Decide on every recalled pair by the rerankers' scores and write PAIR_DECISIONS.
 
-    ``recall`` is the run of the model that recalls (`recalled_pairs`); ``scores`` are the tables of
-    the rerankers, in their order.
+    Inputs: ``queries``, ``qrels``, ``recall``, the run of the model that recalls
+    (`recalled_pairs`), and ``scores``, the tables of the rerankers in their order.
     """
-    recalled = recalled_pairs(
-        read_table(recall, RUN), read_table(queries, QUERIES), read_table(qrels, QRELS), top_k=top_k
-    )
-    decided = decide_candidates(section, recalled, read_all(scores, PAIR_SCORES))
-    source = derived("negatives", [recall, queries, qrels, *scores], params=section.panel())
-    write_table(decided, output, PAIR_DECISIONS, provenance=source)
+    section, top_k = job.section(PanelProtocol), job.value("top_k", int | None, default=None)
+    found = job.read("recall", RUN)
+    for domain in job.domains():
+        queries, qrels = domain.read("queries", QUERIES), domain.read("qrels", QRELS)
+        recalled = recalled_pairs(found, queries, qrels, top_k=top_k)
+        decided = decide_candidates(section, recalled, domain.read("scores", PAIR_SCORES))
+        domain.write("negatives", decided, PAIR_DECISIONS, params=section.panel())
 
 
-@stage("judge_pairs", version=1, each="domains")
-def run_judge_pairs(
-    section: FinewebNegatives,
-    *,
-    corpus: TablePath,
-    queries: TablePath,
-    negatives: TablePath,
-    earlier: Sequence[TablePath],
-    output: OutputPath,
-) -> None:
+@stage("judge_pairs", version=1)
+def run_judge_pairs(job: Job) -> None:
     """Write the PAIRS that a judge has to grade: whole documents, those still undecided.
 
-    ``negatives`` is what the rerankers decided; ``earlier`` has the GRADES of the judges before it.
+    Inputs: ``corpus``, ``queries``, ``negatives``, what the rerankers decided, and the GRADES of
+    the judges before it (`read_grades`).
     """
-    decided = read_table(negatives, PAIR_DECISIONS)
-    wanted = wanted_gradings(section, decided, read_grades(section, earlier))
-    pairs = document_pairs(wanted, read_table(queries, QUERIES), read_table(corpus, CORPUS))
-    source = derived(
-        "judge_pairs", [negatives, queries, corpus, *earlier], params=section.removal()
-    )
-    write_table(pairs, output, PAIRS, provenance=source)
+    section = job.section(FinewebNegatives)
+    for domain in job.domains():
+        decided = domain.read("negatives", PAIR_DECISIONS)
+        wanted = wanted_gradings(section, decided, read_grades(section, domain))
+        queries, corpus = domain.read("queries", QUERIES), domain.read("corpus", CORPUS)
+        pairs = document_pairs(wanted, queries, corpus)
+        domain.write("pairs", pairs, PAIRS, params=section.removal())
 
 
-def read_grades(
-    section: FinewebNegatives | PosirNegatives, paths: Sequence[TablePath]
-) -> pl.DataFrame:
-    """Read the GRADES of the first judges, one table each, with a column ``judge``."""
+def judge_name(number: int) -> str:
+    """Name the task of a judge of false negatives, the first one 1."""
+    return f"judge_{number}"
+
+
+def read_grades(section: FinewebNegatives | PosirNegatives, domain: DomainJob) -> pl.DataFrame:
+    """Read the GRADES of the judges that are inputs (judge_1, judge_2, ...), column ``judge``."""
     judges = section.judges if isinstance(section, FinewebNegatives) else []
     tables = [
-        read_table(path, GRADES).with_columns(judge=pl.lit(judge))
-        for judge, path in zip(judges, paths, strict=False)
+        domain.read(judge_name(number), GRADES).with_columns(judge=pl.lit(judge))
+        for number, judge in enumerate(judges, start=1)
+        if domain.job.has(judge_name(number))
     ]
     return pl.concat([GRADES.empty().with_columns(judge=pl.lit("")), *tables], how="diagonal")
 
 
 @stage("remove_negatives", version=2)
-def run_remove_negatives(
-    section: NegativesProtocol,
-    *,
-    place: FlowStep,
-    corpus: str | Path,
-    queries: str | Path,
-    qrels: str | Path,
-    negatives: TablePath,
-    scores: Sequence[TablePath],
-    judged: Sequence[TablePath],
-    on_empty: OnEmpty = "fail",
-    outputs: Outputs,
-) -> None:
+def run_remove_negatives(job: Job) -> None:
     """Remove what the protocol removes; write the benchmark, the judgements, the ledger.
 
-    ``negatives`` has the PAIR_DECISIONS by the rerankers, ``scores`` their tables and ``judged``
-    the GRADES of the judges, in their order (none for ``posir``); ``outputs`` are corpus, queries,
-    qrels, judgements, dropped, flow.
+    Inputs: ``corpus``, ``queries``, ``qrels``, ``negatives``, the PAIR_DECISIONS by the rerankers,
+    ``scores``, their tables, and the GRADES of the judges (`read_grades`; none for ``posir``).
+    Outputs: corpus, queries, qrels, judgements, dropped, flow.
 
     Raises
     ------
     InputError
-        If no query is left.
+        If no query is left, and ``on_empty`` is fail.
     """
-    documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
-    labelled, decided = read_table(qrels, QRELS), read_table(negatives, PAIR_DECISIONS)
-    scored, grades = read_all(scores, PAIR_SCORES), read_grades(section, judged)
+    section = job.section(NegativesProtocol)
+    params = section.model_dump(mode="json", exclude={"prompt", "recall"})
+    run_filter(job, lambda domain: remove_negatives(section, domain), params=params)
+
+
+def remove_negatives(section: FinewebNegatives | PosirNegatives, domain: DomainJob) -> Filtered:
+    """Remove the false negatives of one domain."""
+    documents, asked = domain.read("corpus", CORPUS), domain.read("queries", QUERIES)
+    labelled, decided = domain.read("qrels", QRELS), domain.read("negatives", PAIR_DECISIONS)
+    scored, grades = domain.read("scores", PAIR_SCORES), read_grades(section, domain)
     recalled = with_positives(decided, positives_of(labelled))
     found = decide_final(section, decided, grades)
     left = remove_false_negatives(section, found, corpus=documents, queries=asked, qrels=labelled)
     if left.queries.is_empty() and asked.height:
         leave_empty(
-            f"{queries}: false negatives (protocol {section.protocol}) leave none of "
-            f"{asked.height} queries; {section.keep_more}, choose other rerankers, recall fewer "
-            "documents (recall.top_k), or build on more documents. What was scored and judged is "
-            "kept",
-            on_empty,
+            f"{domain}: false negatives (protocol {section.protocol}) leave none of {asked.height} "
+            f"queries; {section.keep_more}, choose other rerankers, recall fewer documents "
+            "(recall.top_k), or build on more documents. What was scored and judged is kept",
+            domain.job.value("on_empty", OnEmpty, default="fail"),
         )
-    source = derived(
-        "remove_negatives",
-        [corpus, queries, qrels, negatives, *scores, *judged],
-        params=section.model_dump(mode="json", exclude={"prompt", "recall"}),
-    )
-    where: dict[str, Any] = {"stage": LEDGER_STAGE, "step": place.step}
-    facts = candidate_facts(asked, documents)
-    ledger = [ledger_rows(left.query_decisions, facts, unit=place.unit, **where)]
+    rules = [Rule(LEDGER_STAGE, left.query_decisions, candidate_facts(asked, documents))]
     if left.document_decisions is not None:
         facts = documents.select("_id", "char_length", doc_id="_id")
-        ledger.insert(0, ledger_rows(left.document_decisions, facts, unit="documents", **where))
-    write_ledger(ledger, place, outputs, source)
+        rules.insert(0, Rule(LEDGER_STAGE, left.document_decisions, facts, unit="documents"))
     judgements = make_judgements(section, found, recalled=recalled, scores=scored, grades=grades)
-    for frame, name, spec in (
-        (left.corpus, "corpus", CORPUS),
-        (left.queries, "queries", QUERIES),
-        (left.qrels, "qrels", QRELS),
-        (judgements, "judgements", JUDGEMENTS),
-    ):
-        write_table(frame, outputs[name], spec, provenance=source)
+    tables = {
+        "corpus": (left.corpus, CORPUS),
+        "queries": (left.queries, QUERIES),
+        "qrels": (left.qrels, QRELS),
+        "judgements": (judgements, JUDGEMENTS),
+    }
+    return Filtered(rules, tables)

@@ -5,10 +5,7 @@ are looked up in the pair store first, and kept there: no pair is scored twice. 
 gets null; it is not shown to the reranker.
 """
 
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import polars as pl
 from pydantic import TypeAdapter
@@ -26,80 +23,44 @@ from psibench.rerankers.scoring import (
     reranker_revision,
     score_texts,
 )
-from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
-from psibench.tables.derived import derived, read_all
-from psibench.tables.domains import OutputPath, TablePath
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QRELS, QUERIES, RUN
+from psibench.tables.slices import Slice
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
 
 
-@stage("score_parts", version=1, each="domains", offline=True)
-def run_score_parts(
-    scoring: Mapping[str, Any],
-    *,
-    documents: TablePath,
-    candidates: TablePath,
-    earlier: Sequence[TablePath],
-    store: str | Path,
-    device: str,
-    tokens_per_batch: int,
-    output: OutputPath,
-    portion: str = "",
-    load: Load = load_when_needed,
-) -> None:
+@stage("score_parts", version=1, offline=True)
+def run_score_parts(job: Job, load: Load = load_when_needed) -> None:
     """Score what verification needs of this reranker and write SEGMENT_SCORES.
 
-    ``scoring`` has ``section``, of which the reranker is the last one
-    (`VerifySection.score_params`), and its registry ``entry``; ``earlier`` are the score tables of
-    the rerankers before it, in order. ``portion``, as ``/2-of-3``, are the queries of a job that
-    shares the scores with others (`in_portion`). ``load`` (id, entry, device=...) -> reranker is
-    not called if there is nothing to score.
+    Inputs: ``documents``, ``candidates``, and ``earlier``, the tables of the rerankers before it,
+    in order. ``scoring`` has the ``section``, of which the reranker is the last one
+    (`VerifySection.score_params`), and its registry ``entry``. A job that shares the scores with
+    others has a ``portion`` of the queries, as ``/2-of-3``. ``load`` (id, entry, device=...) ->
+    reranker is not called if there is nothing to score.
 
     Raises
     ------
     InputError
         If a score is no number in [0, 1], or the reranker cannot be loaded.
     """
-    section = TypeAdapter(Verify).validate_python(scoring["section"])
-    asked = in_portion(read_table(candidates, CANDIDATES), "_id", portion)
-    wanted = parts_to_score(section, read_all(earlier, SEGMENT_SCORES), asked)
-    _score(
-        SEGMENT_SCORES,
-        wanted,
-        _part_blocks(wanted, asked, read_table(documents, DOCUMENTS)),
-        reranker=section.rerankers[-1],
-        scoring=scoring,
-        stage="score_parts",
-        inputs=[candidates, documents, *earlier],
-        output=output,
-        how={"load": load, "store": store, "device": device, "tokens_per_batch": tokens_per_batch},
-    )
+    section = TypeAdapter(Verify).validate_python(job.value("scoring")["section"])
+    for domain in job.domains():
+        asked = in_portion(domain.read("candidates", CANDIDATES), "_id", job)
+        wanted = parts_to_score(section, domain.read("earlier", SEGMENT_SCORES), asked)
+        blocks = _part_blocks(wanted, asked, domain.read("documents", DOCUMENTS))
+        _score(domain, wanted, blocks, SEGMENT_SCORES, reranker=section.rerankers[-1], load=load)
 
 
-@stage("score_pairs", version=1, each="domains", offline=True)
-def run_score_pairs(
-    scoring: Mapping[str, Any],
-    *,
-    reranker: str,
-    corpus: TablePath,
-    queries: TablePath,
-    qrels: TablePath,
-    recall: str | Path,
-    earlier: Sequence[TablePath],
-    store: str | Path,
-    device: str,
-    tokens_per_batch: int,
-    output: OutputPath,
-    top_k: int | None = None,
-    portion: str = "",
-    load: Load = load_when_needed,
-) -> None:
+@stage("score_pairs", version=1, offline=True)
+def run_score_pairs(job: Job, load: Load = load_when_needed) -> None:
     """Score what the protocol of false negatives needs of this reranker and write PAIR_SCORES.
 
-    As `run_score_parts`, with the ``section`` of `RerankerPanel.panel`. ``recall`` is the run of
-    the first-stage search (`recalled_pairs`).
+    As `run_score_parts`, with the ``section`` of `RerankerPanel.panel`. Inputs: ``corpus``,
+    ``queries``, ``qrels``, ``earlier`` and ``recall``, the run of the first-stage search
+    (`recalled_pairs`).
 
     Raises
     ------
@@ -107,63 +68,57 @@ def run_score_pairs(
         If the run does not fit the corpus, a score is no number in [0, 1], or the reranker cannot
         be loaded.
     """
-    panel = TypeAdapter(PanelProtocol).validate_python(scoring["section"])
-    asked = read_table(queries, QUERIES)
-    found, labelled = read_table(recall, RUN), read_table(qrels, QRELS)
-    recalled = in_portion(recalled_pairs(found, asked, labelled, top_k=top_k), "query_id", portion)
-    wanted = wanted_pairs(panel, recalled, read_all(earlier, PAIR_SCORES))
-    _score(
-        PAIR_SCORES,
-        wanted,
-        pair_blocks(wanted, asked, read_table(corpus, CORPUS), where=str(corpus)),
-        reranker=reranker,
-        scoring=scoring,
-        stage="score_pairs",
-        inputs=[recall, corpus, queries, qrels, *earlier],
-        output=output,
-        how={"load": load, "store": store, "device": device, "tokens_per_batch": tokens_per_batch},
-    )
+    panel = TypeAdapter(PanelProtocol).validate_python(job.value("scoring")["section"])
+    top_k, found = job.value("top_k", int | None, default=None), job.read("recall", RUN)
+    for domain in job.domains():
+        asked, labelled = domain.read("queries", QUERIES), domain.read("qrels", QRELS)
+        recalled = recalled_pairs(found, asked, labelled, top_k=top_k)
+        recalled = in_portion(recalled, "query_id", job)
+        wanted = wanted_pairs(panel, recalled, domain.read("earlier", PAIR_SCORES))
+        corpus = domain.read("corpus", CORPUS)
+        blocks = pair_blocks(wanted, asked, corpus, where=str(domain))
+        _score(domain, wanted, blocks, PAIR_SCORES, reranker=job.value("reranker"), load=load)
 
 
-def in_portion(rows: pl.DataFrame, column: str, portion: str) -> pl.DataFrame:
-    """Keep the rows of a job's own queries, all of them where ``portion`` is empty.
-
-    A query's portion depends on its id alone: other queries move none of it to another job.
-    """
-    if not portion:
-        return rows
-    number, count = map(int, portion.removeprefix("/").split("-of-"))
+def in_portion(rows: pl.DataFrame, column: str, job: Job) -> pl.DataFrame:
+    """Keep the rows of a job's own queries: all of them where it has no ``portion``."""
+    of_job = Slice.parse(job.value("portion", str, default=""))
     ids = rows.get_column(column).unique()
-    of_job = [one for one in ids if zlib.crc32(one.encode()) % count == number - 1]
-    return rows.filter(pl.col(column).is_in(of_job))
+    return rows.filter(pl.col(column).is_in([one for one in ids if of_job.has(one)]))
 
 
 def _score(
-    spec: TableSpec,
+    domain: DomainJob,
     wanted: pl.DataFrame,
     blocks: Iterator[list[Pair]],
+    spec: TableSpec,
     *,
     reranker: str,
-    scoring: Mapping[str, Any],
-    stage: str,
-    inputs: Sequence[TablePath],
-    output: OutputPath,
-    how: Mapping[str, Any],
+    load: Load,
 ) -> None:
     """Score the texts and write them beside what was wanted."""
+    job, scoring = domain.job, domain.job.value("scoring")
     entry = parse_reranker(scoring["entry"])
-    done, fingerprint = score_texts(reranker, entry, blocks, **how)
-    params = {"section": scoring["section"], "entry": reranker_params(entry)}
-    source = derived(
-        stage,
-        inputs,
-        params=params | {"fingerprint": fingerprint},
-        revisions=reranker_revision(reranker, entry, fingerprint),
+    done, fingerprint = score_texts(
+        reranker,
+        entry,
+        blocks,
+        load=load,
+        store=job.value("store"),
+        device=job.value("device"),
+        tokens_per_batch=job.value("tokens_per_batch"),
     )
     scored = wanted.with_columns(
         reranker=pl.lit(reranker), score=pl.Series(done.score), raw=pl.Series(done.raw)
     )
-    write_table(as_table(spec, scored), output, spec, provenance=source)
+    params = {"section": scoring["section"], "entry": reranker_params(entry)}
+    domain.write(
+        "scores",
+        as_table(spec, scored),
+        spec,
+        params=params | {"fingerprint": fingerprint},
+        revisions=reranker_revision(reranker, entry, fingerprint),
+    )
 
 
 def _part_blocks(

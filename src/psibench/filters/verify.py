@@ -36,19 +36,18 @@ from psibench.filters.decide import (
     SPAN_NOT_NEEDED,
     SPAN_PARTS,
     TARGET_NOT_FIRST,
+    Filtered,
     FilterSection,
-    FlowStep,
-    Outputs,
+    Rule,
     all_parts,
     as_table,
     candidate_facts,
     evidence_targets,
     incomparable_reason,
     kept_items,
-    ledger_rows,
     make_decisions,
+    run_filter,
     target_parts,
-    write_ledger,
 )
 from psibench.filters.margin_counts import (
     CELL_TABLE,
@@ -57,12 +56,10 @@ from psibench.filters.margin_counts import (
     count_by_position,
     margin_conditions,
 )
-from psibench.filters.mixtures import RULE_BALANCE, balance_positions, read_length_bins
-from psibench.tables import read_table, write_table
-from psibench.tables.build_schemas import CANDIDATES
-from psibench.tables.derived import derived, read_all
-from psibench.tables.domains import TablePath
+from psibench.filters.mixtures import RULE_BALANCE, balance_positions, length_bins_of
+from psibench.tables.build_schemas import CANDIDATES, SAMPLING
 from psibench.tables.dropped import OnEmpty
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import BOOL, FLOAT64, STRING, Column, TableSpec
 from psibench.tables.stage import stage
@@ -316,63 +313,55 @@ def parts_to_score(
 # The stage.
 
 
-@stage("verify", version=3, each="domains")
-def run_verify(
-    section: Verify,
-    *,
-    place: FlowStep,
-    documents: TablePath,
-    sampling: TablePath,
-    candidates: TablePath,
-    scores: Sequence[TablePath],
-    on_empty: OnEmpty = "fail",
-    outputs: Outputs,
-) -> None:
+@stage("verify", version=3)
+def run_verify(job: Job) -> None:
     """Decide on every candidate; write those kept, those dropped, and the counts of both.
 
-    ``place`` is where the rule is counted in FLOW; balancing is the step after it. ``scores`` are
-    the rerankers' SEGMENT_SCORES tables, in order. ``outputs`` are rows, dropped and flow; of the
-    margin rule also margins, margin_table (Controlled, table 6) and cell_table (table 8). A query
-    with two targets (Myopic) counts at both in margin_table, and in cell_table only at the position
-    that the single-tag rule gives it.
+    Inputs: ``candidates``, ``documents``, ``sampling``, and ``scores``, the SEGMENT_SCORES of the
+    rerankers in order. Outputs: rows, dropped and flow; of the margin rule also margins,
+    margin_table (Controlled, table 6) and cell_table (table 8).
 
     Raises
     ------
     InputError
         If balancing would leave nothing, and ``on_empty`` is fail.
     """
-    entered, all_scores = read_table(candidates, CANDIDATES), read_all(scores, SEGMENT_SCORES)
-    facts = candidate_facts(entered, read_table(documents, DOCUMENTS))
-    source = derived(
-        "verify",
-        [candidates, documents, sampling, *scores],
-        params=section.model_dump(mode="json"),
-    )
+    section = job.section(Verify)
+    params = section.model_dump(mode="json")
+    run_filter(job, lambda domain: verify(section, domain), params=params)
+
+
+def verify(section: VerifySection, domain: DomainJob) -> Filtered:
+    """Decide on the candidates of a domain, and balance those kept where the section says so.
+
+    A query with two targets (Myopic) counts at both in margin_table, and in cell_table only at the
+    position that the single-tag rule gives it.
+    """
+    entered, scores = domain.read("candidates", CANDIDATES), domain.read("scores", SEGMENT_SCORES)
+    facts = candidate_facts(entered, domain.read("documents", DOCUMENTS))
+    length_bins = length_bins_of(domain.read("sampling", SAMPLING))
     targets = target_parts(entered, section.parts)
-    deciding = deciding_leads(section, all_scores, targets)
-    decisions_by_rule = {section.rule_label: decide_verify(section, deciding)}
-    kept = kept_items(entered, decisions_by_rule[section.rule_label])
+    deciding = deciding_leads(section, scores, targets)
+    rules = [Rule(section.rule_label, decide_verify(section, deciding), facts)]
+    kept = kept_items(entered, rules[0].decisions)
     if section.balance:
+        on_empty = domain.job.value("on_empty", OnEmpty, default="fail")
         balanced = balance_positions(evidence_targets(kept), seed=section.seed, on_empty=on_empty)
-        decisions_by_rule[RULE_BALANCE] = balanced
+        rules.append(Rule(RULE_BALANCE, balanced, facts))
         kept = kept_items(kept, balanced)
-    ledger = [
-        ledger_rows(decisions, facts, stage=rule, step=place.step + offset, unit=place.unit)
-        for offset, (rule, decisions) in enumerate(decisions_by_rule.items())
-    ]
-    write_ledger(ledger, place, outputs, source)
-    tables = {}
+    tables: dict[str, tuple[pl.DataFrame, TableSpec]] = {}
     if isinstance(section, VerifyMargin):
         margins = consensus_margins(section, deciding)
-        tables = {"margins": (margins, MARGINS)}
         margin = margins.select("margin", "query_id")
         conditions = list(margin_conditions(sorted({*MARGIN_THRESHOLDS, section.threshold})))
         counts = count_by_position(margin.join(targets, on="query_id"), conditions)
-        tables["margin_table"] = as_table(MARGIN_TABLE, counts), MARGIN_TABLE
         one_target = evidence_targets(facts).join(margin, on="query_id")
-        cells = count_by_cell(one_target, conditions, length_bins=read_length_bins(sampling))
-        tables["cell_table"] = cells, CELL_TABLE
+        cells = count_by_cell(one_target, conditions, length_bins=length_bins)
+        tables = {
+            "margins": (margins, MARGINS),
+            "margin_table": (as_table(MARGIN_TABLE, counts), MARGIN_TABLE),
+            "cell_table": (cells, CELL_TABLE),
+        }
         by_id = margin.rename({"query_id": "_id"})
         kept = kept.join(by_id, on="_id", how="left", maintain_order="left")
-    for name, (frame, spec) in (tables | {"rows": (kept, CANDIDATES)}).items():
-        write_table(frame, outputs[name], spec, provenance=source)
+    return Filtered(rules, tables | {"rows": (kept, CANDIDATES)})

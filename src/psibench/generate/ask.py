@@ -1,9 +1,9 @@
-"""Stages ``ask`` and ``gather``: from documents to a language model's outcomes, and to a table.
+"""Stage ``ask``: from documents to a language model's outcomes, and to a task's table.
 
-A job asks one shard of one task about all domains of a language. How a model is asked (address,
-concurrency, patience, budget, prices) decides no answer, so it is no parameter of a rule and no
-reason to rerun: a job reads it from the config it was started with. The outcomes of all shards then
-become the task's table, domain by domain.
+A job asks one shard of one task about all domains of a language, and makes that shard's table of
+the outcomes. How a model is asked (address, concurrency, patience, budget, prices) decides no
+answer, so it is no parameter of a rule and no reason to rerun: a job reads it from the config it
+was started with.
 """
 
 import json
@@ -18,8 +18,8 @@ import polars as pl
 
 from psibench.config.files import composed
 from psibench.errors import InputError
-from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
-from psibench.generate.recipes import JUDGING, TASKS, step_spec, tasks_of
+from psibench.generate.benchmarks import GeneratedBenchmark, parse_benchmark
+from psibench.generate.recipes import step_spec, tasks_of
 from psibench.lines import read_records
 from psibench.llm.answer import REASKED, Outcome
 from psibench.llm.asking import Item, OutcomeSink
@@ -38,10 +38,8 @@ from psibench.llm.tasks import (
 from psibench.llm.usage import Usage
 from psibench.progress import Progress, warn
 from psibench.stopping import watched_stop
-from psibench.tables import hash_file, read_table, write_table
+from psibench.tables import hash_file
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
-from psibench.tables.derived import derived, read_all
-from psibench.tables.domains import Domain, OutputPath, TablePath
 from psibench.tables.dropped import (
     Dropped,
     Flow,
@@ -50,8 +48,9 @@ from psibench.tables.dropped import (
     flow_frame,
     reasons_text,
 )
-from psibench.tables.io import each_domain
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import ATTRITION
+from psibench.tables.slices import Slice
 from psibench.tables.stage import stage
 from psibench.translate.steps import translating_section, translation_task
 from psibench.translate.translate import TranslateSection
@@ -94,38 +93,27 @@ def task_params(section: LlmTaskSection, prompt: Prompt) -> dict[str, Any]:
     return params | {"prompt_hash": prompt.hash}
 
 
-def read_task_tables(task: LlmTask, paths: Mapping[str, TablePath]) -> dict[str, pl.DataFrame]:
+def read_task_tables(task: LlmTask, domain: DomainJob) -> dict[str, pl.DataFrame]:
     """Read the tables a task's items are made of, by name."""
     return {
-        name: read_table(
-            paths[name], task.documents if name == DOCUMENTS_TABLE else step_spec(name)
-        )
+        name: domain.read(name, task.documents if name == DOCUMENTS_TABLE else step_spec(name))
         for name in task.reads
     }
 
 
-@dataclass(frozen=True)
-class AskedDomain:
-    """What is asked about one domain: the tables the task reads, by name, and where it goes."""
-
-    tables: Mapping[str, TablePath]
-    outcomes: OutputPath
-    usage: OutputPath
-
-
-def run_ask(
+def ask_domains(
+    job: Job,
     asking: Asking,
-    domains: Sequence[AskedDomain],
     *,
-    shard: str,
+    step: int = 0,
     prices: Mapping[str, Price],
-    store: str | Path,
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Ask one shard of a task, of all domains at once; write outcomes and what they used.
+    """Ask a job's shard of a task, of all domains at once, and make its tables.
 
-    Answers are stored under ``store``/llm/ID as they arrive: an interrupted or failed job asks
-    nothing twice. ``shard`` is like ``2-of-8``. ``check_stop`` raises if the job has to end now.
+    Outputs: ``outcomes`` and what they used (``usage``), ``rows``, ``dropped`` and ``flow``;
+    ``step`` is the task's place in FLOW. Answers are stored under ``store``/llm/ID as they arrive:
+    a job that is stopped or fails asks nothing twice. ``check_stop`` raises if it has to end now.
 
     Raises
     ------
@@ -133,9 +121,9 @@ def run_ask(
         If requests remain without a reply for a reason that may pass, if the server refuses all
         requests, or if the budget is reached. Nothing is written then but the answers received.
     """
-    template = load_prompt(asking.prompt)
+    template, shard = load_prompt(asking.prompt), Slice.parse(job.value("portion", str, default=""))
     frames = [
-        shard_documents(read_task_tables(asking.task, domain.tables), shard) for domain in domains
+        shard_documents(read_task_tables(asking.task, domain), shard) for domain in job.domains()
     ]
 
     def requests() -> Iterator[Item]:  # ids are unique in a domain
@@ -161,7 +149,7 @@ def run_ask(
             totals = ask_all(
                 requests(),
                 asking.llm,
-                store=answer_folder(store, asking.llm_id),
+                store=answer_folder(job.value("store"), asking.llm_id),
                 on_outcome=keep,
                 prices=prices,
                 check_stop=check_stop,
@@ -181,23 +169,39 @@ def run_ask(
         f"llm:{asking.llm_id}": "@".join(filter(None, (asking.llm.model, asking.llm.revision))),
         f"prompt:{asking.task.name}": template.hash,
     }
-    for number, domain in enumerate(domains):
-        source = derived(
-            "ask",
-            list(domain.tables.values()),
-            params=asking.params | {"task": asking.task.name, "shard": shard},
-            files=files,
-            prompt_hash=template.hash,
-            revisions=judge if asking.task.judges else None,
-            llm_backend=asking.llm.backend,
-            queries_by=None if asking.task.judges else f"llm:{asking.llm.model}",
-        )
+    made: dict[str, Any] = {
+        "params": asking.params | {"task": asking.task.name, "shard": str(shard)},
+        "files": files,
+        "prompt_hash": template.hash,
+        "revisions": judge if asking.task.judges else None,
+        "llm_backend": asking.llm.backend,
+        "queries_by": None if asking.task.judges else f"llm:{asking.llm.model}",
+    }
+    for number, domain in enumerate(job.domains()):
         outcomes = [_outcome_row(item, found[f"{number}:{item.id}"]) for item in items[number]]
         rows = pl.DataFrame(outcomes, schema=OUTCOMES.empty().schema)
-        write_table(rows, domain.outcomes, OUTCOMES, provenance=source)
+        domain.write("outcomes", rows, OUTCOMES, **made)
         used = _usage_row(asking, template, rows)
         usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
-        write_table(usage, domain.usage, LLM_USAGE, provenance=source)
+        domain.write("usage", usage, LLM_USAGE, **made)
+        gathered = gather(asking.task, asking.section, frames[number], rows)
+        _warn_of_nothing(domain, asking.task, gathered)
+        domain.write("rows", gathered.rows, asking.task.spec, **made)
+        left_out = as_attrition(gathered.dropped, language=domain.language, domain=domain.name)
+        domain.write("dropped", left_out, ATTRITION, **made)
+        domain.write("flow", flow_frame(asking.task.name, step, gathered.flow), FLOW, **made)
+
+
+def _warn_of_nothing(domain: DomainJob, task: LlmTask, gathered: Gathered) -> None:
+    """Warn if a task keeps nothing of a domain."""
+    for counts in gathered.flow:
+        if counts.entered and not counts.kept:
+            reasons = reasons_text(gathered.dropped.filter(unit=counts.unit))
+            place = domain.job.outputs["dropped"]
+            warn(
+                f"{task.name} keeps none of {counts.entered} {counts.unit} of {domain.name}, "
+                f"{domain.language}: {reasons}. A row for each is in {place}"
+            )
 
 
 def _report_forms(asking: Asking, totals: OutcomeSink) -> None:
@@ -323,57 +327,7 @@ def _outcome_row(item: TaskItem, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-# Stage ``gather``
-
-
-def run_gather(
-    task: LlmTask,
-    section: LlmTaskSection,
-    *,
-    step: int,
-    language: str,
-    domain: str,
-    tables: Mapping[str, TablePath],
-    outcomes: Sequence[TablePath],
-    rows: OutputPath,
-    dropped: OutputPath,
-    flow: OutputPath,
-    usages: Sequence[TablePath] = (),
-    usage: OutputPath | None = None,
-) -> None:
-    """Gather a task's shards and write its table, what it dropped, its counts.
-
-    And what the shards used in all, where there is a place for it.
-    """
-    frames = read_task_tables(task, tables)
-    found = in_document_order(read_all(outcomes, OUTCOMES), frames["documents"])
-    gathered = gather(task, section, frames, found)
-    paths = [*tables.values(), *outcomes]
-    decides = section.model_dump(mode="json", exclude={"llm", "prompt"})
-    source = derived("gather", paths, params={"task": task.name, **decides})
-    for counts in gathered.flow:
-        if counts.entered and not counts.kept:
-            reasons = reasons_text(gathered.dropped.filter(unit=counts.unit))
-            warn(
-                f"{task.name} keeps none of {counts.entered} {counts.unit} of {domain}, "
-                f"{language}: {reasons}. A row for each is in {dropped}"
-            )
-    left_out = as_attrition(gathered.dropped, language=language, domain=domain)
-    write_table(gathered.rows, rows, task.spec, provenance=source)
-    write_table(left_out, dropped, ATTRITION, provenance=source)
-    write_table(flow_frame(task.name, step, gathered.flow), flow, FLOW, provenance=source)
-    if usage is not None:
-        names = ["stage", "llm", "model", "backend", "prompt_hash"]
-        of_shards = read_all(usages, LLM_USAGE).group_by(names, maintain_order=True)
-        total = of_shards.agg(pl.exclude(names).sum()).select(LLM_USAGE.column_names)
-        write_table(total, usage, LLM_USAGE, provenance=derived("gather", usages, params={}))
-
-
-def in_document_order(outcomes: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    """Sort outcomes by the order of their documents; within one, they keep their order."""
-    places = documents.select(doc_id="_id").with_row_index("place")
-    joined = outcomes.join(places, on="doc_id", how="left", maintain_order="left")
-    return joined.sort("place", maintain_order=True).drop("place")
+# What is made of outcomes
 
 
 def gather(
@@ -417,7 +371,7 @@ def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-# Both as jobs
+# The stage
 
 
 def asked_of(
@@ -438,100 +392,21 @@ def asked_of(
     return Asking(found, chosen, chosen.llm, llms[chosen.llm], Path(prompt)), prices
 
 
-def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskSection]:
-    """Return a ``gather`` job's task and its section, from its parameters."""
-    translating = translation_task(task)
-    if translating is not None:
-        return translating, TranslateSection.model_validate(params["section"])
-    if params["judging"] is not None:
-        return JUDGING[params["judging"]](task), LlmTaskSection.model_validate(params["section"])
-    (found,) = (one for one in TASKS[params["recipe"]] if one.name == task)
-    section: Any = GENERATED_RECIPES[params["recipe"]].model_fields[task].annotation
-    return found, section.model_validate(params["section"])
+@stage("ask", version=7)
+def ask(job: Job) -> None:
+    """Ask a shard of a task about all domains of a language, and make its tables.
 
-
-def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict[str, TablePath]:
-    """Return the tables that a task reads of one domain, from a job's inputs."""
-    return {name: domain.table(given[name]) for name in task.reads}
-
-
-@stage("ask", version=6)
-def ask(
-    *,
-    config: Mapping[str, Any],
-    benchmark: str,
-    task: str,
-    language: str,
-    prompt: str | Path,
-    domains: Sequence[str],
-    inputs: Mapping[str, Any],
-    store: str,
-    outputs: Mapping[str, str],
-    shard: str = "0-of-1",
-    made: Mapping[str, Any] | None = None,
-) -> None:
-    """Ask about all domains of a language at once; without shards, make the task's table, too.
-
-    ``config`` is what the workflow was started with, ``inputs`` has the tables that the task reads,
-    by name; ``outputs`` are ``outcomes`` and ``usage``, of a job that asks for all shards those of
-    `gather`, too, whose table ``made`` decides.
+    Inputs: the tables that the task reads, and ``prompt``. Outputs: see `ask_domains`.
     """
     asking, prices = asked_of(
-        config, benchmark=benchmark, task=task, language=language, prompt=prompt
+        job.config,
+        benchmark=job.value("benchmark"),
+        task=job.value("task"),
+        language=job.value("lang"),
+        prompt=job.path("prompt"),
     )
-    asked = {name: outputs[name] for name in ("outcomes", "usage")}
-    with each_domain(domains, asked) as every, watched_stop() as stop:
-        run_ask(
-            asking,
-            [AskedDomain(task_tables(one, asking.task, inputs), **one.outputs) for one in every],
-            shard=shard,
-            prices=prices,
-            store=store,
-            check_stop=stop.check,
-        )
-    if rest := {name: path for name, path in outputs.items() if name not in asked}:
-        assert made is not None
-        gather_task(
-            made=made,
-            domains=domains,
-            task=task,
-            language=language,
-            inputs=inputs,
-            outcomes=[asked["outcomes"]],
-            outputs=rest,
-        )
-
-
-@stage("gather", version=5)
-def gather_task(
-    *,
-    made: Mapping[str, Any],
-    domains: Sequence[str],
-    task: str,
-    language: str,
-    inputs: Mapping[str, Any],
-    outcomes: Sequence[str],
-    outputs: Mapping[str, str],
-    usages: Sequence[str] = (),
-) -> None:
-    """Gather a task's outcomes, domain by domain; ``inputs`` has the tables it reads.
-
-    ``usages``, of all shards, are added up where ``outputs`` has ``usage``.
-    """
-    found, section = gathered_of(made, task)
-    with each_domain(domains, outputs) as every:
-        for domain in every:
-            run_gather(
-                found,
-                section,
-                step=made["step"],
-                language=language,
-                domain=domain.name,
-                tables=task_tables(domain, found, inputs),
-                outcomes=domain.tables(outcomes),
-                usages=domain.tables(usages),
-                **domain.outputs,
-            )
+    with watched_stop() as stop:
+        ask_domains(job, asking, step=job.value("step"), prices=prices, check_stop=stop.check)
 
 
 def answer_folder(store: str | Path, llm: str) -> Path:

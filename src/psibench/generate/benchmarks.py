@@ -6,7 +6,6 @@ benchmark's queries or documents, evaluated under an id of its own.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
@@ -24,6 +23,7 @@ from psibench.generate.loaders.posir_release import PosirRelease
 from psibench.generate.loaders.squad_posq import SquadPosq
 from psibench.generate.posir import Posir
 from psibench.generate.sampling import Passages
+from psibench.tables.slices import Slice
 
 GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
     "fineweb_posq": FinewebPosq,
@@ -97,6 +97,8 @@ def places_of(section: Benchmark) -> list[Place]:
 
 DOCUMENTS_PER_PART = 150_000
 """Of 1,300 tokens each they are 0.8 GB of text: what a job of some gigabytes can hold."""
+RELEASE_DOMAINS_PER_PART = 3
+"""Of PosIR's release: a domain has 56,000 documents in the mean (17.3 million in 310)."""
 
 
 def parts_of(section: "Benchmark", domains: Sequence[str]) -> dict[str, list[str]]:
@@ -108,19 +110,15 @@ def parts_of(section: "Benchmark", domains: Sequence[str]) -> dict[str, list[str
     them all, else ``/1-of-2``, ``/2-of-2``.
     """
     count = section.parts
+    if count is None and isinstance(section, PosirRelease):
+        count = -(-len(domains) // RELEASE_DOMAINS_PER_PART)
     if count is None:
         sample = getattr(section, "sample", None)
         drawn = getattr(sample, "n_documents", None) or 0
         each = max(1, DOCUMENTS_PER_PART // drawn) if drawn else max(1, len(domains))
         count = -(-len(domains) // each)
     count = max(1, min(count, len(domains)))
-    if count == 1:
-        return {"": list(domains)}
-    edges = [number * len(domains) // count for number in range(count + 1)]
-    return {
-        f"/{number}-of-{count}": list(domains[low:high])
-        for number, (low, high) in enumerate(pairwise(edges), start=1)
-    }
+    return {one.folder: one.cut(domains) for one in Slice.every(count)}
 
 
 def section_at(section: Benchmark, place: Place) -> Benchmark:

@@ -6,8 +6,7 @@ exhaustively; what is heavy is imported when it runs.
 
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -21,10 +20,9 @@ from psibench.config.sources import FilesSource, RecordSource
 from psibench.errors import InputError
 from psibench.sources.documents import read_documents
 from psibench.sources.local import dataset_revisions
-from psibench.tables import hash_rows, read_table, write_table
+from psibench.tables import hash_rows
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
-from psibench.tables.derived import derived
-from psibench.tables.domains import OutputPath, TablePath
+from psibench.tables.job import Job
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.stage import stage
 
@@ -55,17 +53,9 @@ class Personas(Section):
     """Candidates per document (Controlled, section 3: 20)."""
 
 
-@stage("personas", version=4, each="domains")
-def run_personas(
-    section: Personas,
-    entry: Model,
-    *,
-    documents: TablePath,
-    store: str | Path,
-    settings: Encoding,
-    output: OutputPath,
-) -> None:
-    """Find each document's persona candidates and write them; ``entry`` is that of the model.
+@stage("personas", version=4)
+def run_personas(job: Job) -> None:
+    """Find the persona candidates of each of the ``documents``; ``entry`` is that of the model.
 
     Vectors go into the embedding store of the model, documents under the same keys as the
     evaluation's: what one of them has encoded, the other finds there.
@@ -82,13 +72,26 @@ def run_personas(
     from psibench.models.checkpoints import checkpoint_identity
     from psibench.stopping import watched_stop
 
-    model, source = section.model, section.source
-    dense = _dense_model(model, entry)
-    frame, personas = read_table(documents, DOCUMENTS), read_personas(section)
+    section, settings = job.section(Personas), job.settings(Encoding)
+    model, personas = section.model, read_personas(section)
+    dense = _dense_model(model, job.value("entry", Model))
     encoder, dtype = open_encoder(dense, settings)
     vectors = open_store(
-        model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
+        model, store=job.value("store"), fingerprint=encoder.fingerprint, storage=settings.storage
     )
+    made: dict[str, Any] = {
+        "params": {
+            **retrieval_params(dense),
+            "n_candidates": section.n_candidates,
+            "dtype": dtype,
+            "fingerprint": encoder.fingerprint,
+        },
+        "revisions": {
+            f"model:{model}": checkpoint_identity(dense.checkpoint, dense.revision),
+            **dataset_revisions(section.source),
+        },
+        "files": {"personas": hash_rows(pa.table({"persona": pa.array(personas, pa.string())}))},
+    }
     with watched_stop() as stop:
 
         def encode(texts: Sequence[str], role: "Role") -> np.ndarray:
@@ -105,22 +108,11 @@ def run_personas(
             salt = encoder.salt(role)
             return vectors.load([text_key(text, salt=salt) for text in texts]).values
 
-        rows = persona_candidates(frame, personas, encode=encode, n=section.n_candidates)
-    logger.info("%d documents, %d personas", frame.height, len(personas))
-    revisions = {f"model:{model}": checkpoint_identity(dense.checkpoint, dense.revision)}
-    written = derived(
-        "personas",
-        [documents],
-        params={
-            **retrieval_params(dense),
-            "n_candidates": section.n_candidates,
-            "dtype": dtype,
-            "fingerprint": encoder.fingerprint,
-        },
-        revisions=revisions | dataset_revisions(source),
-        files={"personas": hash_rows(pa.table({"persona": pa.array(personas, pa.string())}))},
-    )
-    write_table(rows, output, PERSONA_CANDIDATES, provenance=written)
+        for domain in job.domains():
+            frame = domain.read("documents", DOCUMENTS)
+            rows = persona_candidates(frame, personas, encode=encode, n=section.n_candidates)
+            logger.info("%d documents, %d personas", frame.height, len(personas))
+            domain.write("candidates", rows, PERSONA_CANDIDATES, **made)
 
 
 def persona_candidates(

@@ -9,7 +9,6 @@ corpus.
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -17,7 +16,7 @@ import polars as pl
 from psibench.filters.decide import NO_TARGET, REPEATED_TEXT, evidence_targets
 from psibench.filters.grade import grading_task, verdict_task
 from psibench.filters.mixtures import Tiny, tiny_subset
-from psibench.filters.negatives import FinewebNegatives
+from psibench.filters.negatives import FinewebNegatives, judge_name
 from psibench.generate.base import Build, complete_build, qrels_of_positives
 from psibench.generate.benchmarks import (
     Benchmark,
@@ -34,7 +33,7 @@ from psibench.generate.loaders import Loader, NothingLeftError
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.sources.local import interpreter_of
-from psibench.tables import content_hash, read_table, write_table
+from psibench.tables import content_hash
 from psibench.tables.build_schemas import (
     CANDIDATES,
     FLOW,
@@ -44,8 +43,6 @@ from psibench.tables.build_schemas import (
     TEXT_PARTS,
     TRANSLATED,
 )
-from psibench.tables.derived import derived
-from psibench.tables.domains import TablePath
 from psibench.tables.dropped import (
     OnEmpty,
     as_attrition,
@@ -54,6 +51,7 @@ from psibench.tables.dropped import (
     leave_empty,
     where_nothing_was_left,
 )
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
@@ -123,78 +121,70 @@ def build_params(
 
 
 @stage("build", version=7)
-def run_build(
-    section: Mapping[str, Any],
-    *,
-    on_empty: OnEmpty = "fail",
-    corpus: str | Path,
-    queries: str | Path,
-    qrels: str | Path,
-    dropped: str | Path,
-    flow: str | Path,
-) -> None:
-    """Build one domain of a benchmark; write its tables, what was dropped, and the counts.
+def run_build(job: Job) -> None:
+    """Build a benchmark domain by domain; write its tables, what was dropped, and the counts.
 
-    ``section`` is as of `build_params`; ids begin with its ``id_prefix``. Where no query is left,
-    see `leave_empty`.
+    ``domains`` has a section for each, as of `build_params`; ids begin with its ``id_prefix``.
+    Where no query is left, see `leave_empty`. Outputs: corpus, queries, qrels, dropped, flow.
     """
     from psibench.models.counting import token_counter
 
-    job = {"id_prefix": "", **section}
-    job.pop("python", None)  # there to rerun under another interpreter
-    length_tokenizer, id_prefix = job.pop("length_tokenizer"), job.pop("id_prefix")
-    recipe = parse_benchmark(job)
-    assert isinstance(recipe, Loader)
-    try:
-        built = recipe.build(token_counter(length_tokenizer))
-    except NothingLeftError as error:
-        leave_empty(str(error), on_empty)
-        built = error.build
-    built = built.with_id_prefix(id_prefix)
-    source = derived(
-        "build",
-        params=section,
-        files={path: content_hash(path) for path in recipe.files()},
-        revisions=recipe.revisions(),
-        queries_by=getattr(recipe, "queries_by", None),
-    )
-    left_out = as_attrition(built.dropped, language=recipe.language, domain=recipe.domain)
-    write_table(built.corpus, corpus, CORPUS, provenance=source)
-    write_table(built.queries, queries, QUERIES, provenance=source)
-    write_table(built.qrels, qrels, QRELS, provenance=source)
-    write_table(left_out, dropped, ATTRITION, provenance=source)
-    counts = [flow_frame(of, step, [one]) for step, (of, one) in enumerate(built.flow)]
-    write_table(pl.concat([FLOW.empty(), *counts]), flow, FLOW, provenance=source)
+    for domain in job.domains():
+        section = {"id_prefix": "", **domain.own}
+        section.pop("python", None)  # there to rerun under another interpreter
+        length_tokenizer, id_prefix = section.pop("length_tokenizer"), section.pop("id_prefix")
+        recipe = parse_benchmark(section)
+        assert isinstance(recipe, Loader)
+        try:
+            built = recipe.build(token_counter(length_tokenizer))
+        except NothingLeftError as error:
+            leave_empty(str(error), job.value("on_empty", OnEmpty, default="fail"))
+            built = error.build
+        built = built.with_id_prefix(id_prefix)
+        made: dict[str, Any] = {
+            "params": domain.own,
+            "files": {path: content_hash(path) for path in recipe.files()},
+            "revisions": recipe.revisions(),
+            "queries_by": getattr(recipe, "queries_by", None),
+        }
+        write_benchmark(domain, built, **made)
+        left_out = as_attrition(built.dropped, language=domain.language, domain=domain.name)
+        domain.write("dropped", left_out, ATTRITION, **made)
+        counts = [flow_frame(of, step, [one]) for step, (of, one) in enumerate(built.flow)]
+        domain.write("flow", pl.concat([FLOW.empty(), *counts]), FLOW, **made)
+
+
+def write_benchmark(domain: DomainJob, built: Build, **record: Any) -> None:
+    """Write a domain's corpus, queries and qrels."""
+    domain.write("corpus", built.corpus, CORPUS, **record)
+    domain.write("queries", built.queries, QUERIES, **record)
+    domain.write("qrels", built.qrels, QRELS, **record)
 
 
 # Stages ``assemble`` and ``subset``
 
 
 @stage("assemble", version=5)
-def run_assemble(
-    *,
-    documents: TablePath,
-    candidates: TablePath,
-    length_tokenizer: str,
-    on_empty: OnEmpty = "fail",
-    corpus: str | Path,
-    queries: str | Path,
-    qrels: str | Path,
-) -> None:
-    """Write corpus, queries and qrels; where no candidate is left, see `leave_empty`."""
+def run_assemble(job: Job) -> None:
+    """Write corpus, queries and qrels; where no candidate is left, see `leave_empty`.
+
+    Inputs: ``documents`` and ``candidates``.
+    """
     from psibench.models.counting import token_counter
 
-    texts, asked = read_table(documents, DOCUMENTS), read_table(candidates, CANDIDATES)
-    if asked.is_empty():
-        why = where_nothing_was_left(candidates)
-        leave_empty(f"{candidates}: no candidate query is left; {why}", on_empty)
-    built = assemble(texts, asked, count_tokens=token_counter(length_tokenizer))
-    source = derived(
-        "assemble", [documents, candidates], params={"length_tokenizer": length_tokenizer}
-    )
-    write_table(built.corpus, corpus, CORPUS, provenance=source)
-    write_table(built.queries, queries, QUERIES, provenance=source)
-    write_table(built.qrels, qrels, QRELS, provenance=source)
+    length_tokenizer = job.value("length_tokenizer")
+    count_tokens = token_counter(length_tokenizer)
+    for domain in job.domains():
+        texts, asked = domain.read("documents", DOCUMENTS), domain.read("candidates", CANDIDATES)
+        if asked.is_empty():
+            (candidates,) = domain.tables("candidates")
+            why = where_nothing_was_left(candidates)
+            leave_empty(
+                f"{candidates}: no candidate query is left; {why}",
+                job.value("on_empty", OnEmpty, default="fail"),
+            )
+        built = assemble(texts, asked, count_tokens=count_tokens)
+        write_benchmark(domain, built, params={"length_tokenizer": length_tokenizer})
 
 
 def assemble(
@@ -211,37 +201,26 @@ def assemble(
 
 
 @stage("subset", version=1)
-def run_subset(
-    section: Tiny,
-    *,
-    on_empty: OnEmpty = "fail",
-    corpus: str | Path,
-    queries: str | Path,
-    qrels: str | Path,
-    outputs: Mapping[str, str | Path],
-) -> None:
+def run_subset(job: Job) -> None:
     """Draw the subset and write it with its qrels and the whole corpus.
 
     The queries keep the order they are read in. A query whose chunk lies in two thirds (Myopic's
     column ``positions``) counts at both. Where there are queries and none has a target position,
-    see `leave_empty`.
+    see `leave_empty`. Inputs and outputs: corpus, queries, qrels.
     """
-    asked = read_table(queries, QUERIES)
-    drawn = _draw(asked, section, where=str(queries), on_empty=on_empty)
-    judged = read_table(qrels, QRELS)
-    of_drawn = judged.join(
-        drawn, left_on="query-id", right_on="_id", how="semi", maintain_order="left"
-    )
+    section, on_empty = job.section(Tiny), job.value("on_empty", OnEmpty, default="fail")
     drawn_by = section.model_dump(mode="json", exclude={"only_here"})
-    whole = derived("subset", [corpus], params={})
-    write_table(read_table(corpus, CORPUS), outputs["corpus"], CORPUS, provenance=whole)
-    source = derived("subset", [queries], params=drawn_by)
-    write_table(drawn, outputs["queries"], QUERIES, provenance=source)
-    source = derived("subset", [queries, qrels], params=drawn_by)
-    write_table(of_drawn, outputs["qrels"], QRELS, provenance=source)
+    for domain in job.domains():
+        drawn = _draw(domain.read("queries", QUERIES), section, str(domain), on_empty=on_empty)
+        of_drawn = domain.read("qrels", QRELS).join(
+            drawn, left_on="query-id", right_on="_id", how="semi", maintain_order="left"
+        )
+        domain.write("queries", drawn, QUERIES, params=drawn_by)
+        domain.write("qrels", of_drawn, QRELS, params=drawn_by)
+        domain.write("corpus", domain.read("corpus", CORPUS), CORPUS, params={})
 
 
-def _draw(queries: pl.DataFrame, section: Tiny, *, where: str, on_empty: OnEmpty) -> pl.DataFrame:
+def _draw(queries: pl.DataFrame, section: Tiny, where: str, *, on_empty: OnEmpty) -> pl.DataFrame:
     """Give the rows of the queries drawn, in their order; says where fewer are drawn than asked."""
     targets = evidence_targets(queries).with_columns(queries.get_column("text"))
     sizes = [targets["targets"].list.contains(name).sum() for name in POSITIONS]
@@ -294,11 +273,6 @@ class Judging:
     def task(self) -> LlmTask:
         """The task itself."""
         return JUDGING[self.kind](self.name)
-
-
-def judge_name(number: int) -> str:
-    """Name the step of a judge of false negatives, the first one 1."""
-    return f"judge_{number}"
 
 
 def judging_of(section: GeneratedBenchmark) -> Iterator[Judging]:

@@ -11,7 +11,7 @@ give for each process.
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
@@ -48,11 +48,10 @@ from psibench.sources.records import (
     portion_records,
     record_files,
 )
-from psibench.tables import atomic_path, content_hash, write_table
+from psibench.tables import atomic_path, content_hash
 from psibench.tables.build_schemas import SAMPLING
-from psibench.tables.derived import derived
-from psibench.tables.domains import OutputPath
 from psibench.tables.dropped import dropped_frame
+from psibench.tables.job import Job
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 from psibench.tables.stage import stage, version_of
 
@@ -67,60 +66,46 @@ WHICH_FILES = set(
 """Keys of a source that choose files and how much is read; a file's documents stay the same."""
 
 
-@stage("sample", version=6, each="sections")
-def run_sample(
-    section: Mapping[str, Any],
-    *,
-    language: str,
-    domain: str,
-    documents: OutputPath,
-    sampling: OutputPath,
-    dropped: OutputPath,
-    store: str = "store",
-    threads: int = 1,
-) -> Callable[[], None]:
-    """Draw a corpus' documents from its source and write them, the counts, and what was left out.
+@stage("sample", version=6)
+def run_sample(job: Job) -> None:
+    """Draw the documents of each domain from its source; write them, the counts, and the left out.
 
     Left out are what the source itself leaves out, pieces too short to keep, and documents that
-    repeat one drawn; not those that were not drawn. ``section`` is as of `sample_params`; its
-    ``id_prefix`` comes before every id, also where ids decide the draw. Files are read by as many
-    processes as there are ``threads``.
-
-    Returns
-    -------
-    What removes the parts of the files, for when the tables are there.
+    repeat one drawn; not those that were not drawn. ``domains`` has a section for each, as of
+    `sample_params`; its ``id_prefix`` comes before every id, also where ids decide the draw. Files
+    are read by as many processes as there are ``threads``. Outputs: documents, sampling, dropped.
     """
-    drawing = Drawing.model_validate(section)
-    source = drawing.source
     parts: list[Part] = []
-    if isinstance(source, FilesSource | HubSource):
-        folder = Path(store) / "samples"
-        parts = _write_parts(source, drawing, str(documents), folder=folder, processes=threads)
-        found, left_out = _joined(source, parts)
-    else:
-        read = read_documents(source)
-        found, pieces = drawing.candidates(read.batches)
-        left_out = pl.concat([drawing.with_prefix(read.dropped), pieces])
-    drawn = draw(found, where=f"sample of {language}, {domain}")
-    origin = derived(
-        "sample",
-        params={**section, "length_tokenizer": drawing.length_tokenizer},
-        files={path: content_hash(path) for path in local_files(source)},
-        revisions=dataset_revisions(source),
-    )
-    write_table(drawn.documents, documents, DOCUMENTS, provenance=origin)
-    write_table(drawn.sampling, sampling, SAMPLING, provenance=origin)
-    every = pl.concat([left_out, drawn.duplicates], how="diagonal").with_columns(
-        language=pl.lit(language), domain=pl.lit(domain)
-    )
-    write_table(every, dropped, ATTRITION, provenance=origin)
-
-    def remove_parts() -> None:
-        for part in parts:  # another draw has other parts
-            part.path.unlink(missing_ok=True)
-            part.pieces.unlink(missing_ok=True)
-
-    return remove_parts
+    for domain in job.domains():
+        drawing = Drawing.model_validate(domain.own)
+        source = drawing.source
+        if isinstance(source, FilesSource | HubSource):
+            folder = Path(job.value("store", default="store")) / "samples"
+            whose = f"{job.outputs['documents']}, domain {domain.name}"
+            written = _write_parts(
+                source, drawing, whose, folder=folder, processes=job.value("threads", default=1)
+            )
+            parts += written
+            found, left_out = _joined(source, written)
+        else:
+            read = read_documents(source)
+            found, pieces = drawing.candidates(read.batches)
+            left_out = pl.concat([drawing.with_prefix(read.dropped), pieces])
+        drawn = draw(found, where=f"sample of {domain.language}, {domain.name}")
+        every = pl.concat([left_out, drawn.duplicates], how="diagonal").with_columns(
+            language=pl.lit(domain.language), domain=pl.lit(domain.name)
+        )
+        origin: dict[str, Any] = {
+            "params": {**domain.own, "length_tokenizer": drawing.length_tokenizer},
+            "files": {path: content_hash(path) for path in local_files(source)},
+            "revisions": dataset_revisions(source),
+        }
+        domain.write("documents", drawn.documents, DOCUMENTS, **origin)
+        domain.write("sampling", drawn.sampling, SAMPLING, **origin)
+        domain.write("dropped", every, ATTRITION, **origin)
+    for part in parts:  # the tables are there; another draw has other parts
+        part.path.unlink(missing_ok=True)
+        part.pieces.unlink(missing_ok=True)
 
 
 class Drawing(Section):

@@ -6,7 +6,6 @@ which later tasks read under the task's name.
 """
 
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ import polars as pl
 from psibench.config.base import Id, Section
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.tables.schemas import DOCUMENTS, TableSpec
+from psibench.tables.slices import Slice
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -141,22 +141,15 @@ def refusal(
     )
 
 
-def shard_names(n_shards: int) -> list[str]:
-    """Name the shards: ``0-of-2``, ``1-of-2``."""
-    return [f"{number}-of-{n_shards}" for number in range(n_shards)]
+def shard_documents(tables: Mapping[str, pl.DataFrame], shard: Slice) -> dict[str, pl.DataFrame]:
+    """Return the tables with a run of the documents alone, and what belongs to these.
 
-
-def shard_documents(tables: Mapping[str, pl.DataFrame], shard: str) -> dict[str, pl.DataFrame]:
-    """Return the tables with the documents of one shard alone, and what belongs to these.
-
-    A table without ``doc_id`` or ``pos_corpus_id`` stays whole. A document's shard depends on its
-    id and the number of shards, not on the other documents: a longer or shorter corpus moves no
-    document.
+    A table without ``doc_id`` or ``pos_corpus_id`` stays whole. What the shards make, put together
+    in their order, is what one job would make.
     """
-    number, n_shards = map(int, shard.split("-of-"))
     documents = tables[DOCUMENTS_TABLE]
-    is_in_shard = [zlib.crc32(doc_id.encode()) % n_shards == number for doc_id in documents["_id"]]
-    kept = documents.filter(pl.Series(is_in_shard, dtype=pl.Boolean))
+    low, high = shard.bounds(documents.height)
+    kept = documents.slice(low, high - low)
     of_shard = dict(tables) | {DOCUMENTS_TABLE: kept}
     for name, frame in tables.items():
         column = next((key for key in ("doc_id", "pos_corpus_id") if key in frame.columns), None)

@@ -22,7 +22,7 @@ from psibench.config.models import RerankModel
 from psibench.config.paths import prompt_path
 from psibench.errors import InputError
 from psibench.generate.benchmarks import RAW, TINY, Controlled, GeneratedBenchmark
-from psibench.generate.recipes import NEGATIVES, TASKS
+from psibench.generate.recipes import NEGATIVES, TASKS, judging_of
 from psibench.llm.prompts import load_prompt
 from psibench.llm.sections import MILLION, LlmSettings, price_of
 from psibench.llm.usage import Usage
@@ -38,6 +38,7 @@ from psibench.plan.texts import (
     tokens_read,
 )
 from psibench.probes.settings import Probes, n_segments_of
+from psibench.tables.slices import Slice
 from psibench.text.segments import POSITIONS
 from psibench.train.sections import Pads
 
@@ -213,7 +214,7 @@ def portions(plan: Plan, benchmark: str, language: str, of: str) -> list[str]:
     first = getattr(planned.section, of).rerankers[0]
     row = by_config(plan).rows[SCORING[of], benchmark, language, first]
     count = row.jobs // len(planned.parts[language])
-    return [f"/{number}-of-{count}" for number in range(1, count + 1)] if count > 1 else [""]
+    return [one.folder for one in Slice.every(count)]
 
 
 def n_cores() -> int:
@@ -259,7 +260,7 @@ def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> I
     if language in planned.translated:
         yield from ask(name for name, task in planned.tasks.items() if task.translates)
     elif planned.is_generated:
-        judged = [name for name, task in planned.tasks.items() if task.judging is not None]
+        judged = [one.name for one in judging_of(planned.generated)]
         late = [name for name in judged if name.startswith("judge_")]
         yield documents("sample")
         if isinstance(section := planned.section, Controlled):

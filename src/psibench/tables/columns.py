@@ -1,21 +1,22 @@
 """Some columns or rows of a table, where its texts would not fit into memory."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from psibench.tables.io import conform, open_parquet, refuse_twice
+from psibench.tables.domains import DOMAIN, OfDomain, TablePath, with_labels
+from psibench.tables.io import conform, groups_of, open_parquet, refuse_twice
 from psibench.tables.spec import TableSpec
 
 BATCH_ROWS = 4096
+BUFFER_BYTES = 1 << 20
 
 
 def read_columns(
-    path: str | Path,
+    path: TablePath,
     spec: TableSpec,
     columns: Sequence[str],
     *,
@@ -30,7 +31,8 @@ def read_columns(
     Parameters
     ----------
     columns
-        Declared columns to read, in the order of the result.
+        Declared columns to read, in the order of the result; of a table of domains also
+        ``language`` and ``domain``.
     optional
         Further columns, read as they are where the table has them.
     ids
@@ -46,8 +48,12 @@ def read_columns(
         refuse_twice(file.schema_arrow.names, path)
         found = [*columns, *(name for name in optional if name in file.schema_arrow.names)]
         present = [name for name in found if name in file.schema_arrow.names]
-        rows = file.read(present) if ids is None else _matching(file, present, ids)
+        rows = pa.Table.from_batches(
+            _batches(file, path, present, ids),
+            schema=pa.schema([file.schema_arrow.field(name) for name in present]),
+        )
         whole = file.schema_arrow.remove_metadata().empty_table()
+        spec = with_labels(spec, whole.column_names)
     conform(pl.DataFrame(pl.from_arrow(whole)), spec, where=str(path))
     read = tuple(column for column in spec.columns if column.name in columns)
     key = spec.key if set(spec.key) <= set(columns) else ()
@@ -56,28 +62,37 @@ def read_columns(
     return pl.DataFrame(pl.from_arrow(conform(frame, part, where=str(path)))).select(found)
 
 
-def _matching(file: pq.ParquetFile, columns: list[str], ids: Sequence[str]) -> pa.Table:
-    """Read the rows whose ``_id`` is one of those given."""
-    wanted = pa.array(list(ids), pa.string())
-    schema = pa.schema([file.schema_arrow.field(name) for name in columns])
-    kept = (
-        batch.filter(pc.is_in(batch.column("_id").cast(pa.string()), value_set=wanted))
-        for batch in file.iter_batches(BATCH_ROWS, columns=columns)
-    )
-    return pa.Table.from_batches(kept, schema=schema)
+def read_batches(
+    path: TablePath, columns: Sequence[str], *, rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Read columns of a table, or of one domain's rows in it, few rows at a time.
 
-
-def rows_in(
-    side: pl.DataFrame, domains: Sequence[str], tables: Sequence[str | Path], spec: TableSpec
-) -> pl.DataFrame:
-    """Keep the rows of texts (``domain``, ``_id``) that are in the tables of their domains.
-
-    Without tables all are kept.
+    Raises
+    ------
+    InputError
+        If the file is missing, not Parquet or truncated.
     """
-    if not tables:
-        return side
-    ids = [
-        read_columns(path, spec, ("_id",)).select(pl.lit(domain).alias("domain"), "_id")
-        for domain, path in zip(domains, tables, strict=True)
-    ]
-    return side.join(pl.concat(ids), on=["domain", "_id"], how="semi", maintain_order="left")
+    with open_parquet(path, buffer_bytes=BUFFER_BYTES) as file:
+        yield from _batches(file, path, list(columns), None, rows=rows)
+
+
+def _batches(
+    file: pq.ParquetFile,
+    path: TablePath,
+    columns: list[str],
+    ids: Sequence[str] | None,
+    *,
+    rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a domain, where the path names one, and of ``ids``, where they are given."""
+    groups, read = list(range(file.num_row_groups)), columns
+    if isinstance(path, OfDomain):
+        groups, read = groups_of(file, path), [*dict.fromkeys([*columns, DOMAIN.name])]
+    wanted = None if ids is None else pa.array(list(ids), pa.string())
+    for batch in file.iter_batches(rows, row_groups=groups, columns=read):
+        kept = batch
+        if isinstance(path, OfDomain):
+            kept = kept.filter(pc.equal(kept.column(DOMAIN.name).cast(pa.string()), path.domain))
+        if wanted is not None:
+            kept = kept.filter(pc.is_in(kept.column("_id").cast(pa.string()), value_set=wanted))
+        yield kept.select(columns)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from psibench.tables.provenance import Provenance
 from psibench.tables.spec import STRING, Column, TableSpec
@@ -37,6 +38,14 @@ def by_place(spec: TableSpec) -> TableSpec:
     return with_labels(spec, [LANGUAGE.name, DOMAIN.name])
 
 
+def has_domains(path: str | Path) -> bool:
+    """Say whether a table has a column ``domain``."""
+    try:
+        return DOMAIN.name in pq.read_schema(path).names
+    except (OSError, pa.ArrowException):
+        return False  # reading it says what is wrong
+
+
 @dataclass(frozen=True)
 class OfDomain:
     """The rows of one domain in such a table; `read_table` takes it in place of a path."""
@@ -61,6 +70,7 @@ class DomainPart:
     """
 
     path: str
+    language: str | None
     domain: str
     written: dict[str, tuple[pa.Table, TableSpec, Provenance]]
 

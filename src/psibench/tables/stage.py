@@ -21,6 +21,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from psibench.tables.domains import Domain, OfDomain
 from psibench.tables.io import each_domain
+from psibench.tables.job import Job
 
 PACKAGE = Path(__file__).parents[1]
 DECLARATION = re.compile(r'^@stage\(\s*"([a-z_]+)",\s*version=([0-9]+)\b', re.MULTILINE)
@@ -102,7 +103,7 @@ def version_of(name: str) -> int:
     return DECLARED[name].version if name in DECLARED else int(read_stages()[name])
 
 
-class Job(Protocol):
+class RuleJob(Protocol):
     """What a script is given of its rule."""
 
     rule: str
@@ -116,7 +117,7 @@ class Job(Protocol):
     config: Mapping[str, Any]
 
 
-def call(declared: Stage, job: Job) -> None:
+def call(declared: Stage, job: RuleJob) -> None:
     """Call a stage with what its rule has under the names of the function's arguments.
 
     - ``inputs`` and ``outputs``: all of them by name; ``output``: the only one. Otherwise one of
@@ -134,8 +135,15 @@ def call(declared: Stage, job: Job) -> None:
         If the rule has nothing under a name that the function needs, or two of its resources,
         wildcards and parameters.
     """
-    values: dict[str, Any] = {"threads": job.threads, "config": job.config}
     needed = signature(declared.function).parameters.keys()
+    if "job" in needed:
+        of_rule = job_of(declared, job)
+        try:
+            declared.function(of_rule)
+        finally:
+            of_rule.close()
+        return
+    values: dict[str, Any] = {"threads": job.threads, "config": job.config}
     for group in (job.resources, job.wildcards, job.params):
         found = dict(group.items())
         if twice := needed & values.keys() & found.keys():
@@ -160,6 +168,31 @@ def call(declared: Stage, job: Job) -> None:
                 finish.append(declared.function(**made))
     for function in filter(callable, finish):
         function()
+
+
+def job_of(declared: Stage, rule: RuleJob) -> Job:
+    """Make a stage's job of what its rule has.
+
+    Raises
+    ------
+    TypeError
+        If two of its resources, wildcards and parameters have one name.
+    """
+    values: dict[str, Any] = {"threads": rule.threads}
+    for group in (rule.resources, rule.wildcards, rule.params):
+        found = dict(group.items())
+        if twice := values.keys() & found.keys():
+            raise TypeError(f"stage {declared.name}: its rule has two things named {min(twice)!r}")
+        values |= found
+    return Job(
+        declared.name,
+        declared.version,
+        inputs={name: _plain(given) for name, given in rule.input.items()},
+        outputs={name: _plain(given) for name, given in rule.output.items()},
+        values=values,
+        params=[name for name, _ in rule.params.items()],
+        config=rule.config,
+    )
 
 
 def _plain(given: Any) -> str | list[str]:

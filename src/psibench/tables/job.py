@@ -1,0 +1,301 @@
+"""What a stage is given: the tables of its job to read and to write, and the values that decide.
+
+A stage is a function of one `Job`. It reads with ``job.read("candidates", CANDIDATES)``, takes its
+config section with ``job.section(Verify)``, a value with ``job.value("top_k", int)``, and writes
+with ``job.write("rows", kept, CANDIDATES)``. What was read and what decided is written into each
+table as its provenance, by `Job` alone.
+
+A table holds all domains of a language, or of a slice of them, a row group for each. What works on
+one domain at a time goes through ``job.domains()``: a `DomainJob` reads the rows of its domain and
+writes them without naming it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, TypeVar
+
+import polars as pl
+import pyarrow as pa
+from pydantic import BaseModel, TypeAdapter
+
+from psibench.tables.columns import read_batches, read_columns
+from psibench.tables.domains import OfDomain, TablePath, has_domains
+from psibench.tables.io import (
+    DomainWriter,
+    content_hash,
+    read_provenance,
+    read_table,
+    write_table,
+)
+from psibench.tables.provenance import Provenance, joined_names
+from psibench.tables.spec import ALL, TableSpec
+
+Section = TypeVar("Section", bound=BaseModel)
+
+NOT_DECIDING = ("stage", "content", "store", "domains", "on_empty")
+"""Parameters of rules that provenance leaves out: they are in it otherwise, or decide no row."""
+
+
+@dataclass
+class Job:
+    """One job of a stage.
+
+    Attributes
+    ----------
+    stage, version
+        The stage and its version.
+    inputs, outputs
+        Files by the rule's names: of an input one or several, of an output one or several.
+    values
+        Parameters, wildcards and resources of the rule by name, and ``threads``.
+    params
+        The names of those values that are parameters: with the inputs, they decide the rows.
+    config
+        What the workflow was started with.
+    """
+
+    stage: str
+    version: int
+    inputs: Mapping[str, str | list[str]] = field(default_factory=dict)
+    outputs: Mapping[str, str | list[str]] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    params: Sequence[str] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.used: dict[str, None] = {}
+        """The tables read so far, in order: the inputs that provenance names."""
+        self.writers: dict[str, DomainWriter] = {}
+        """The tables that domains add rows to, by output."""
+
+    # Values
+
+    def value(self, name: str, kind: Any = None, default: Any = ...) -> Any:
+        """Return a parameter, wildcard or resource, checked to be of a kind.
+
+        Raises
+        ------
+        KeyError
+            If the rule has none of that name and there is no default.
+        """
+        if name not in self.values and default is not ...:
+            return default
+        if name not in self.values:
+            raise KeyError(f"stage {self.stage}: its rule gives no {name!r}; it has {self.known}")
+        given = self.values[name]
+        return given if kind is None else adapter(kind).validate_python(given)
+
+    def section(self, model: Any, name: str = "section") -> Any:
+        """Return a parameter that is a section of a config, as the model (or union of models)."""
+        return self.value(name, model)
+
+    def settings(self, model: type[Section]) -> Section:
+        """Return a section made of the values that have the names of its fields."""
+        given = {name: self.values[name] for name in model.model_fields if name in self.values}
+        return model.model_validate(given)
+
+    @property
+    def known(self) -> list[str]:
+        """The names that its rule gives, in alphabetical order."""
+        return sorted({*self.values, *self.inputs, *self.outputs})
+
+    # Tables
+
+    def has(self, name: str) -> bool:
+        """Say whether its rule gives an input, one that is not an empty list."""
+        return bool(self.inputs.get(name))
+
+    def paths(self, name: str) -> list[str]:
+        """List the files of an input; none of an input that the rule does not have."""
+        given = self.inputs.get(name, [])
+        return [given] if isinstance(given, str) else list(given)
+
+    def path(self, name: str) -> str:
+        """Return the only file of an input."""
+        (found,) = self.paths(name)
+        return found
+
+    def read(self, name: str, spec: TableSpec) -> pl.DataFrame:
+        """Read the tables of an input and stack them in order; columns only some have are null.
+
+        Raises
+        ------
+        InputError
+            If a file is missing, not Parquet, truncated, or does not fit ``spec``.
+        """
+        return self._stacked(self.paths(name), spec)
+
+    def read_each(self, name: str, spec: TableSpec) -> list[pl.DataFrame]:
+        """Read the tables of an input, one by one."""
+        return [self._stacked([path], spec) for path in self.paths(name)]
+
+    def _stacked(self, tables: Sequence[TablePath], spec: TableSpec) -> pl.DataFrame:
+        self.used |= dict.fromkeys(map(str, tables))
+        frames = [read_table(table, spec) for table in tables]
+        return frames[0] if len(frames) == 1 else pl.concat([spec.empty(), *frames], how="diagonal")
+
+    def columns(
+        self, name: str, spec: TableSpec, columns: Sequence[str], **chosen: Any
+    ) -> pl.DataFrame:
+        """Read columns of an input's tables and stack them; ``chosen`` as in `read_columns`."""
+        return self._columns(self.paths(name), spec, columns, **chosen)
+
+    def _columns(
+        self, tables: Sequence[TablePath], spec: TableSpec, columns: Sequence[str], **chosen: Any
+    ) -> pl.DataFrame:
+        self.used |= dict.fromkeys(map(str, tables))
+        frames = [read_columns(table, spec, columns, **chosen) for table in tables]
+        return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
+
+    def write(self, name: str, frame: pl.DataFrame, spec: TableSpec, **record: Any) -> None:
+        """Write a table, whole or not at all, with its provenance.
+
+        ``record`` is what provenance has beyond what was read and the parameters: see `record`.
+        """
+        write_table(frame, str(self.outputs[name]), spec, provenance=self.record(**record))
+
+    def record(
+        self,
+        *,
+        inputs: Sequence[str] = (),
+        params: Mapping[str, Any] | None = None,
+        revisions: Mapping[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
+        queries_by: str | None = None,
+        prompt_hash: str | None = None,
+        llm_backend: str | None = None,
+    ) -> Provenance:
+        """Make the provenance of a table written now.
+
+        Its inputs are the tables read until then and ``inputs``, tables that were read otherwise;
+        ``files`` are hashes of files that are no tables. ``params`` replaces the rule's. Revisions,
+        who wrote the queries and which backends answered are taken over from the tables read;
+        ``prompt_hash`` is this stage's own.
+        """
+        paths = list(dict.fromkeys([*self.used, *map(str, inputs)]))
+        records = [read_provenance(path) or {} for path in paths]
+        merged = {k: v for one in records for k, v in one.get("revisions", {}).items()}
+
+        def both(key: str, given: str | None) -> str | None:
+            return joined_names([given, *(one.get(key) for one in records)])
+
+        return Provenance(
+            self.stage,
+            self.version,
+            params=self.deciding if params is None else params,
+            inputs={path: content_hash(path) for path in paths} | dict(files or {}),
+            revisions=merged | dict(revisions or {}),
+            queries_by=both("queries_by", queries_by),
+            prompt_hash=prompt_hash,
+            llm_backend=both("llm_backend", llm_backend),
+        )
+
+    @cached_property
+    def deciding(self) -> dict[str, Any]:
+        """The parameters that decide the rows."""
+        return {name: self.values[name] for name in self.params if name not in NOT_DECIDING}
+
+    @cached_property
+    def domain_names(self) -> list[str]:
+        """The names of its domains, in order."""
+        return list(self.value("domains", default=None) or [self.value("domain")])
+
+    @property
+    def where(self) -> str:
+        """Where its tables are, for messages: the first file that it writes."""
+        return next((str(path) for path in self.outputs.values()), self.stage)
+
+    # Domains
+
+    def domains(self) -> Iterator["DomainJob"]:
+        """Go through the domains of the job; the tables they write are whole after the last one.
+
+        They are those of the parameter ``domains``, a list or values of each domain by its name,
+        or the wildcard ``domain``.
+        """
+        given = self.value("domains", default=None)
+        for number, name in enumerate(self.domain_names):
+            own = given[name] if isinstance(given, Mapping) else None
+            yield DomainJob(self, name, number, own)
+        for writer in self.writers.values():
+            writer.write()
+        self.close()
+
+    def close(self) -> None:
+        """Remove what domains have added to tables that were not written."""
+        for writer in self.writers.values():
+            writer.discard()
+        self.writers.clear()
+
+
+@dataclass(frozen=True)
+class DomainJob:
+    """A job's view of one domain.
+
+    Attributes
+    ----------
+    own
+        What the parameter ``domains`` has for it, where it has something.
+    """
+
+    job: Job
+    name: str
+    number: int
+    own: Any = None
+
+    def __str__(self) -> str:
+        return f"{self.job.where}, domain {self.name}"
+
+    @property
+    def language(self) -> str:
+        """The language of what is written."""
+        return str(self.job.value("lang"))
+
+    def tables(self, name: str) -> Sequence[TablePath]:
+        """List the tables of an input that have rows of the domain."""
+        paths = self.job.paths(name)
+        if len(self.job.domain_names) > 1 and not any(map(has_domains, paths)):
+            paths = paths[self.number : self.number + 1]  # a table for each domain
+        if self.name == ALL:
+            return paths
+        return [OfDomain(path, self.name) if has_domains(path) else path for path in paths]
+
+    def read(self, name: str, spec: TableSpec) -> pl.DataFrame:
+        """Read the domain's rows of an input, without the labels; see `Job.read`."""
+        return self.job._stacked(self.tables(name), spec)
+
+    def read_each(self, name: str, spec: TableSpec) -> list[pl.DataFrame]:
+        """Read the domain's rows of the tables of an input, one by one."""
+        return [self.job._stacked([table], spec) for table in self.tables(name)]
+
+    def columns(
+        self, name: str, spec: TableSpec, columns: Sequence[str], **chosen: Any
+    ) -> pl.DataFrame:
+        """Read columns of the domain's rows of an input; ``chosen`` as in `read_columns`."""
+        return self.job._columns(self.tables(name), spec, columns, **chosen)
+
+    def batches(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read columns of the domain's rows of an input, few rows at a time, unchecked."""
+        tables = self.tables(name)
+        self.job.used |= dict.fromkeys(map(str, tables))
+        for table in tables:
+            yield from read_batches(table, columns)
+
+    def write(self, name: str, frame: pl.DataFrame, spec: TableSpec, **record: Any) -> None:
+        """Write the domain's rows of an output; see `Job.write`."""
+        job = self.job
+        if name not in job.writers:
+            job.writers[name] = DomainWriter(str(job.outputs[name]), self.language)
+        is_last = self.number == len(job.domain_names) - 1
+        job.writers[name].add(self.name, frame, spec, job.record(**record), last=is_last)
+
+    def has_output(self, name: str) -> bool:
+        """Say whether its rule has an output of a name."""
+        return name in self.job.outputs
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what checks values of a kind."""
+    return TypeAdapter(kind)
