@@ -17,7 +17,7 @@ from psibench.generate.recipes import UNITS
 from psibench.generate.sampling import is_current
 from psibench.plan.sources import local_texts
 from psibench.plan.texts import Texts, tokens_per_unit
-from psibench.plan.work import Planned, Used, by_config
+from psibench.plan.work import Planned, Used
 from psibench.tables.columns import read_columns
 from psibench.tables.domains import OfDomain
 from psibench.tables.schemas import CORPUS, QUERIES
@@ -43,27 +43,20 @@ class Measured(Planned):
     """
 
     def __init__(self, plan: "Plan", results: Path) -> None:
-        super().__init__(plan, cut=by_config(plan))
+        super().__init__(plan)
         self.results = results
 
     # Texts
 
-    def find_texts(self, name: str, language: str) -> tuple[Texts, str] | None:
-        """Return the texts of a benchmark or view in a language, and what they rest on."""
-        tables = self._tables(name, language) if self._is_of_sample(name, language) else None
-        if tables is not None:
-            return tables, "tables"
-        return self.unfiltered(name, language)
-
-    def find_unfiltered(self, name: str, language: str) -> tuple[Texts, str] | None:
+    def find_asked_for(self, name: str, language: str) -> Texts | None:
         """Return the texts before any filter: those of local files, else of the config."""
         planned = self.plan.named[name]
         if language in planned.native:
             tokenizer = self.plan.config.length_tokenizer
             local = local_texts(planned, language, length_tokenizer=tokenizer)
             if local is not None:
-                return local, "source"
-        return super().find_unfiltered(name, language)
+                return local
+        return super().find_asked_for(name, language)
 
     def _is_of_sample(self, name: str, language: str) -> bool:
         """Say whether a run drew the documents that would be drawn now, as far as can be told."""
@@ -84,9 +77,14 @@ class Measured(Planned):
                     return False
         return True
 
-    def _tables(self, name: str, language: str) -> Texts | None:
-        """Read the tables of a benchmark or view; those of the benchmark stand for its views."""
+    def read_tables(self, name: str, language: str) -> Texts | None:
+        """Read the tables of a benchmark or view; a view without tables has its benchmark's.
+
+        None if a run drew other documents than would be drawn now.
+        """
         planned = self.plan.named[name]
+        if not self._is_of_sample(name, language):
+            return None
         for one in dict.fromkeys((name, planned.base)):
             folder = self.results / one / "data" / language
             corpora = sorted(folder.glob("*/corpus.parquet"))
@@ -100,7 +98,8 @@ class Measured(Planned):
             lengths.update(read_columns(path, CORPUS, ["token_length"])["token_length"])
         asked = pl.concat(read_columns(path, QUERIES, ["text"])["text"] for path in queries)
         n_tokens = int(asked.str.len_chars().sum()) * tokens_per_unit("chars", language)
-        return Texts(tuple(sorted(lengths.items())), len(asked), n_tokens / max(1, len(asked)))
+        n, by_length = len(asked), tuple(sorted(lengths.items()))
+        return Texts(by_length, n, n_tokens / max(1, n), basis="tables")
 
     # What filters left, what tasks used, what is encoded
 
