@@ -86,10 +86,12 @@ class Measured(Planned):
         if not self._is_of_sample(name, language):
             return None
         for one in dict.fromkeys((name, planned.base)):
-            folder = self.results / one / "data" / language
-            corpora = sorted(folder.glob("*/corpus.parquet"))
-            queries = sorted(folder.glob("*/queries.parquet"))
-            if min(len(corpora), len(queries)) >= max(1, len(planned.domains(language))):
+            of_one = self.plan.named[one]
+            corpora, queries = (
+                [self.results.parent / path for path in of_one.tables(language, table)]
+                for table in ("corpus", "queries")
+            )
+            if all(path.is_file() for path in (*corpora, *queries)):
                 break
         else:
             return None
@@ -105,9 +107,12 @@ class Measured(Planned):
 
     def kept(self, name: str, language: str, step: str) -> float | None:
         """Return the share of candidates that a step kept in a run; None before one."""
-        planned, folder = self.plan.benchmarks[name], self.results / name / "build"
-        places = [*planned.parts[language], *(f"/{one}" for one in planned.domains(language))]
-        paths = [folder / f"{language}{place}" / f"{step}.flow.parquet" for place in places]
+        planned = self.plan.benchmarks[name]
+        paths = [
+            self.results.parent / path
+            for part in planned.parts[language]
+            for path in planned.built(language, part, step, "flow")
+        ]
         rows = _read(paths, ["unit", "step", "entered", "kept"])
         rows = rows.filter(pl.col("unit") == UNITS[planned.generated.recipe])
         if rows.is_empty():
@@ -121,14 +126,13 @@ class Measured(Planned):
 
     def used(self, name: str, language: str, task: str) -> Used | None:
         """Return what a task used in a language, as far as its jobs are done; None before any."""
-        planned, paths, is_complete = self.plan.benchmarks[name], list[Path](), True
-        for part in planned.asked_in(task, language):
-            folder = self.results / name / "build" / f"{language}{part}"
-            whole = folder / f"{task}.usage.parquet"
-            is_complete &= whole.is_file()
-            shards = [f"{task}/{shard}" for shard in planned.task_shards(task, language)]
-            done = [task] if whole.is_file() else shards
-            paths += [folder / f"{one}.usage.parquet" for one in done]
+        planned = self.plan.benchmarks[name]
+        paths = [
+            self.results.parent / path
+            for part in planned.asked_in(task, language)
+            for path in planned.built(language, part, task, "usage")
+        ]
+        is_complete = all(path.is_file() for path in paths)
         rows = _read(paths, ["model", "prompt_hash", "n_items", "input_tokens", "output_tokens"])
         if rows.is_empty() or not (n := int(rows["n_items"].sum())):
             return None
