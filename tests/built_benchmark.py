@@ -12,9 +12,11 @@ from psibench.search.runs import run_lexical_search
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import by_place
+from psibench.tables.job import Job
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES, RUN
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
+TABLES = ("corpus", "queries", "qrels")
 LANGUAGES = ("deu-Latn", "eng-Latn")
 DOMAINS = ("game", "mining")
 THIRDS = ("beginning", "middle", "end")
@@ -33,9 +35,15 @@ def make_benchmark(
 ) -> Path:
     """Write `data/`, `runs/bm25/` and what the filters dropped; return the folder."""
     for language in languages:
-        for number, domain in enumerate(domains):
-            names = [f"{domain}/" + ids.format(n) for n in range(n_documents)]
-            _write_dataset(root, language, domain, [LANGUAGES.index(language), number], names)
+        job = Job(
+            "build",
+            2,
+            outputs={name: str(root / "data" / language / f"{name}.parquet") for name in TABLES},
+            values={"lang": language, "domains": list(domains)},
+        )
+        for domain in job.domains():
+            names = [f"{domain.name}/" + ids.format(n) for n in range(n_documents)]
+            _write_dataset(domain, [LANGUAGES.index(language), domain.number], names)
         for asking in languages:
             _write_run(root, asking, language, domains)
     places = [(language, domain) for language in languages for domain in domains]
@@ -58,7 +66,8 @@ def make_benchmark(
     return root
 
 
-def _write_dataset(root, language, domain, seed, names):
+def _write_dataset(place, seed, names):
+    language, domain = place.language, place.name
     made = np.random.default_rng(seed)
     documents, queries = [], []
     for document in names:
@@ -72,7 +81,6 @@ def _write_dataset(root, language, domain, seed, names):
             asked = f'{part[3]}  {part[7]}\t"{language}"'
             queries.append((query, asked, document, span, len(" ".join(texts)), 60, None))
             start += len(text) + 1
-    folder = root / "data" / language / domain
     corpus = pl.DataFrame(documents, schema={"_id": pl.String, "text": pl.String}, orient="row")
     asked = pl.DataFrame(queries, schema=QUERIES.empty().schema, orient="row")
     qrels = asked.select(
@@ -81,14 +89,13 @@ def _write_dataset(root, language, domain, seed, names):
         pl.lit(1, pl.Int32).alias("score"),
     )
     corpus = with_lengths(corpus, count_tokens=count_whitespace_tokens)
-    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=SOURCE)
-    write_table(asked, folder / "queries.parquet", QUERIES, provenance=SOURCE)
-    write_table(qrels, folder / "qrels.parquet", QRELS, provenance=SOURCE)
+    for frame, spec in ((corpus, CORPUS), (asked, QUERIES), (qrels, QRELS)):
+        place.write(spec.name, frame, spec, queries_by=SOURCE.queries_by)
 
 
 def _write_run(root, asking, language, domains):
     at = root / "data"
-    if not (at / asking / domains[-1] / "queries.parquet").exists():
+    if not (at / asking / "queries.parquet").exists():
         return
     path = root / "runs" / "bm25" / f"{asking}-{language}.parquet"
     jobs.run(
@@ -111,8 +118,9 @@ def _write_run(root, asking, language, domains):
 
 def table(root: Path, language: str, name: str, domain: str = "*") -> pl.DataFrame:
     """A table of a domain of a language, or of all, as it was built."""
-    paths = sorted((root / "data" / language).glob(f"{domain}/{name}.parquet"))
-    return pl.concat(pl.read_parquet(path) for path in paths)
+    rows = pl.read_parquet(root / "data" / language / f"{name}.parquet")
+    rows = rows if domain == "*" else rows.filter(domain=domain)
+    return rows.drop("language", "domain")
 
 
 def write_release(folder, **tables):

@@ -161,18 +161,20 @@ def test_an_empty_domain_of_a_users_run_is_skipped(tmp_path):
     language = Language(tmp_path / "x", {"a": (FULL, {}), "b": (FULL, ASKED)})
     for domain, rows in {"a": "", "b": "q1 Q0 d1 1 2.0 m\n"}.items():
         (tmp_path / f"{domain}.trec").write_text(rows)
-    run_import_run(
-        parse_model({"backend": "runs", "path": f"{tmp_path}/{{domain}}.trec"}),
+    queries = language.tables("queries")
+    jobs.run(
+        run_import_run,
+        {"queries": queries, "judged": queries},
+        {"run": tmp_path / "run.parquet"},
+        entry=parse_model({"backend": "runs", "path": f"{tmp_path}/{{domain}}.trec"}),
         model="m",
         benchmark="b",
         query_lang=LANGUAGE,
         corpus_lang=LANGUAGE,
         domains=language.domains,
-        queries=language.tables("queries"),
-        judged=language.tables("queries"),
         prefix_ids=False,
         top_k=9,
-        output=tmp_path / "run.parquet",
+        remove_identical_ids=False,
     )
     run = read_table(tmp_path / "run.parquet", RUN)
     assert run.select("query_id", "doc_id").rows() == [("q1", "d1")]

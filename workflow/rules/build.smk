@@ -6,16 +6,16 @@ use rule on_cpu as build with:
         outside(per_job(paths.sources_of)),
         tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
-        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
-        dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{domain}/flow.parquet",
+        **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
+        dropped="results/{benchmark}/build/{lang}{part}/dropped.parquet",
+        flow="results/{benchmark}/build/{lang}{part}/flow.parquet",
     wildcard_constraints:
         benchmark=patterns["native direct"],
     resources:
-        **needs(4000),
+        **needs(4000, minutes=lambda wildcards: 60 * len(domains(wildcards))),
         **on_empty,
     params:
-        section=per_job(jobs.build),
+        domains=per_job(jobs.build),
 
 
 use rule on_cpu as statistics with:

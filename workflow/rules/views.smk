@@ -3,15 +3,16 @@
 
 use rule on_cpu as tiny with:
     input:
-        **benchmark_tables("results/{benchmark}/data/{lang}/{domain}"),
+        **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
     output:
-        **benchmark_tables("results/{benchmark}-tiny/data/{lang}/{domain}"),
+        **benchmark_tables("results/{benchmark}-tiny/data/{lang}{part}"),
     wildcard_constraints:
         benchmark=patterns["having tiny"],
     resources:
         **needs(4000, 25),
         **on_empty,
     params:
+        domains=domains,
         section=setting("tiny", "only_here"),
         stage=STAGES["subset"],
 

@@ -158,7 +158,8 @@ def run_encode(job: Job) -> None:
     model, shard = job.value("model"), job.value("shard", default="")
     entry, settings = job.value("entry", EncoderEntry), job.settings(Encoding)
     if shard:
-        job = job.after(corpora=job.value("corpora"), queries=job.value("queries"))
+        tables = {name: job.value(name) for name in ("corpora", "queries")}
+        job = replace(job, inputs={**job.inputs, **tables})
     sources = list_sources(job)
     for source in sources:  # before a model is loaded: a GPU would wait
         source.ids()
@@ -176,7 +177,7 @@ def run_encode(job: Job) -> None:
         "dtype": dtype,
         "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
     }
-    salts = {role: encoder.salt(role) for role, *_ in TEXTS}
+    salts: dict[str, str] = {role: encoder.salt(role) for role, *_ in TEXTS}
     table, spec = encoded, SHARD_ENCODINGS
     if shard:
         params |= {"shard": shard, "salts": salts}

@@ -4,7 +4,7 @@ A dataset is one language and domain: its queries search its corpus and nothing 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from psibench.errors import InputError
 from psibench.formats.checks import IdenticalIds
 from psibench.tables import read_provenance, read_table
 from psibench.tables.columns import read_columns
+from psibench.tables.domains import DOMAIN, OfDomain, has_domains
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES, STATISTICS
 
 logger = logging.getLogger("psibench")
@@ -23,26 +24,48 @@ TABLES = {spec.name: spec for spec in (CORPUS, QUERIES, QRELS)}
 
 @dataclass(frozen=True)
 class Dataset:
-    """The folder of one language and domain of a benchmark."""
+    """One language and domain of a benchmark.
+
+    ``folder`` has the tables of the language, or of a part of its domains: data/LANGUAGE or
+    data/LANGUAGE/1-of-2.
+    """
 
     language: str
     domain: str
     folder: Path
 
+    @property
+    def name(self) -> str:
+        """Language and domain, for messages."""
+        return f"{self.language}/{self.domain}"
+
     def path(self, table: str) -> Path:
-        """Where one of its tables lies."""
+        """Where one of its tables lies, with the rows of other domains in it."""
         return self.folder / f"{table}.parquet"
 
-    def read(self, table: str) -> pl.DataFrame:
-        """Read one of its tables; InputError if it is not what its schema says."""
-        return read_table(self.path(table), TABLES[table])
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Read its rows of a table, all columns or some; InputError if they do not fit the schema.
+
+        ``language`` and ``domain`` are not among the columns.
+        """
+        rows = OfDomain(str(self.path(table)), self.domain)
+        if columns is None:
+            return read_table(rows, TABLES[table])
+        return read_columns(rows, TABLES[table], columns)
+
+    @property
+    def identical_ids(self) -> IdenticalIds:
+        """`identical_ids` of its benchmark; auto: not recorded."""
+        return identical_ids_of(self.path("queries"))
 
 
 def identical_ids_of(queries: Path) -> IdenticalIds:
     """Return `identical_ids` of the benchmark that a table of queries is of; auto: not recorded."""
     params = (read_provenance(queries) or {}).get("params") or {}
-    unset: IdenticalIds = "keep" if "recipe" in params else "auto"
-    return params.get("identical_ids", unset)
+    domains = params.get("domains")
+    each = list(domains.values()) if isinstance(domains, Mapping) else [params]
+    found = {one.get("identical_ids", "keep" if "recipe" in one else "auto") for one in each}
+    return found.pop() if len(found) == 1 else "auto"
 
 
 def find_datasets(
@@ -57,12 +80,18 @@ def find_datasets(
 
     Raises InputError if there is none, one that is named is not there, or one lacks a table.
     """
-    found = sorted((benchmark / "data").glob("*/*/"))
-    every = [Dataset(folder.parent.name, folder.name, folder) for folder in found]
+    data = benchmark / "data"
+    folders = sorted({path.parent for path in data.rglob("corpus.parquet")})
+    every = [
+        Dataset(folder.relative_to(data).parts[0], domain, folder)
+        for folder in folders
+        for domain in _domains_in(folder / "corpus.parquet")
+    ]
+    every.sort(key=lambda one: (one.language, one.domain))
     if not every:
         raise InputError(
-            f"{benchmark}: no folder data/LANGUAGE/DOMAIN in it; name the folder of a benchmark in "
-            "results/, as in results/python-docs"
+            f"{benchmark}: no table data/LANGUAGE/corpus.parquet in it; name the folder of a "
+            "benchmark in results/, as in results/python-docs"
         )
     datasets = [
         one
@@ -72,7 +101,7 @@ def find_datasets(
     ]
     for kind, wanted in (("language", languages), ("domain", domains)):
         if lost := sorted(set(wanted or ()) - {getattr(one, kind) for one in datasets}):
-            there = ", ".join(f"{one.language}/{one.domain}" for one in every)
+            there = ", ".join(one.name for one in every)
             raise InputError(
                 f"{kind}s: no dataset of {', '.join(lost)} among those chosen; the benchmark has "
                 f"{there}"
@@ -80,20 +109,30 @@ def find_datasets(
     counted = benchmark / "statistics.parquet"  # of the last run, where it had come so far
     if counted.is_file():
         last = set(read_columns(counted, STATISTICS, ["language", "domain"]).iter_rows())
-        if left := [one.folder for one in datasets if (one.language, one.domain) not in last]:
+        if left := [one.name for one in datasets if (one.language, one.domain) not in last]:
             logger.warning(
                 "left from an earlier run, and no part of the last one: %s; delete what does not "
                 "belong to the benchmark",
-                ", ".join(map(str, left)),
+                ", ".join(left),
             )
     for dataset in datasets:
         if lacking := [table for table in TABLES if not dataset.path(table).is_file()]:
-            place = Path("results", benchmark.resolve().name, "data", *dataset.folder.parts[-2:])
+            place = Path("results", benchmark.resolve().name, dataset.folder.relative_to(benchmark))
             raise InputError(
                 f"{dataset.folder}: no {', '.join(lacking)}; make what is lacking with `psibench "
                 f"run CONFIG {' '.join(f'{place}/{table}.parquet' for table in lacking)}`"
             )
     return datasets
+
+
+def _domains_in(corpus: Path) -> list[str]:
+    """List the domains of a table; InputError if it has none: an older version made it."""
+    if not has_domains(corpus):
+        raise InputError(
+            f"{corpus}: no column 'domain' in it; an older psibench wrote a table for each domain. "
+            "Make the benchmark again with `psibench run`"
+        )
+    return read_columns(corpus, CORPUS, [DOMAIN.name])[DOMAIN.name].unique().to_list()
 
 
 def prefixed_domains(datasets: Sequence[Dataset]) -> set[str]:
@@ -108,7 +147,7 @@ def _all_prefixed(dataset: Dataset) -> bool:
     return all(
         ids.str.starts_with(f"{dataset.domain}/").all()
         for table, names in columns.items()
-        for ids in read_columns(dataset.path(table), TABLES[table], names).iter_columns()
+        for ids in dataset.read(table, names).iter_columns()
     )
 
 

@@ -87,7 +87,9 @@ def run_score(job: Job) -> None:
     edges, metrics = edges_of(lengths), job.value("metrics", list[str])
     scored = [scores_of(one, sides, metrics, length_edges=edges) for one in models]
     read = [str(path) for one in models for path in (one.run, one.encodings, one.seen) if path]
-    place = [job.value(name) for name in ("benchmark", "query_lang", "corpus_lang")]
+    benchmark, asked, searched = (
+        job.value(name) for name in ("benchmark", "query_lang", "corpus_lang")
+    )
     author = job.record(inputs=read).queries_by or "not recorded"
     tables = result_tables(
         (
@@ -101,7 +103,7 @@ def run_score(job: Job) -> None:
             )
             for one, frame in zip(models, scored, strict=True)
         ),
-        labels=RowLabels(*place, queries_by=author),
+        labels=RowLabels(benchmark, asked, searched, author),
         metrics=job.value("psi_metrics"),
         schemes=job.value("schemes"),
         length_buckets=lengths is not False,

@@ -44,8 +44,6 @@ from psibench.translate.steps import (
     translation_task,
 )
 
-BY_DOMAIN = ("false_negatives", "clean_translations")
-"""Steps that write a benchmark's tables, in one job for each domain."""
 TRANSLATOR, JUDGE_TRANSLATOR = SAMPLED
 
 
@@ -79,14 +77,11 @@ class PlannedTask:
         Its template; None of one that is not there.
     shards
         Jobs that share it in a language, at least one in each of its parts.
-    judging
-        What a judging task of the recipe makes, grades or verdicts; None for any other task.
     """
 
     task: LlmTask
     section: LlmTaskSection
     shards: int
-    judging: str | None = None
     path: str = ""
     prompt: Prompt | None = None
 
@@ -164,10 +159,6 @@ class PlannedBenchmark:
         found = {lang: parts_of(self.section, domains) for lang, domains in self.native.items()}
         source = found.get(self.section.language, {})
         return found | dict.fromkeys(self.translated, source)
-
-    def part_of(self, lang: str, domain: str) -> str:
-        """Return the part of a language that has a domain."""
-        return next(part for part, domains in self.parts[lang].items() if domain in domains)
 
     def domains(
         self, lang: str, corpus_lang: str | None = None, part: str | None = None
@@ -272,30 +263,39 @@ class PlannedBenchmark:
         return [""] if is_about_sample(task) else list(self.parts[lang])
 
     def task_shards(self, task: str, lang: str) -> list[str]:
-        """Name the jobs that share a task in each part of a language."""
+        """Name the jobs that share a task in each part of a language, ``""`` for one."""
         count = -(-self.tasks[task].shards // len(self.asked_in(task, lang)))
-        return [str(one) for one in Slice.every(count)]
+        return [one.folder for one in Slice.every(count)]
+
+    def built(self, lang: str, part: str, name: str, kind: str = "") -> list[str]:
+        """List the files of a table on the way to the benchmark: one, or one of each shard.
+
+        ``name`` is a task or another table of the build, ``kind`` dropped, flow or usage of a step.
+        """
+        shards = self.task_shards(name, lang) if name in self.tasks else [""]
+        end = f".{kind}.parquet" if kind else ".parquet"
+        return [f"results/{self.base}/build/{lang}{part}/{name}{shard}{end}" for shard in shards]
 
     def tables(self, lang: str, table: str, *, domains: list[str] | None = None) -> list[str]:
-        """List one table in a language, domain by domain: of all, or of ``domains``."""
-        chosen = self.domains(lang) if domains is None else domains
-        return [f"results/{self.id}/data/{lang}/{domain}/{table}.parquet" for domain in chosen]
+        """List one table of a language: of all its parts, or of those with some of ``domains``."""
+        return [
+            f"results/{self.id}/data/{lang}{part}/{table}.parquet"
+            for part, of_part in self.parts[lang].items()
+            if domains is None or not set(domains).isdisjoint(of_part)
+        ]
 
-    def task_tables(self, task: str, lang: str, part: str = "") -> dict[str, str | list[str]]:
-        """Return the tables that a task's items are made of in a part of a language, by name.
-
-        A path of all domains, or a list of one of each.
-        """
-        planned, build = self.tasks[task], f"results/{self.id}/build"
+    def task_tables(self, task: str, lang: str, part: str = "") -> dict[str, list[str]]:
+        """Return the tables that a task's items are made of in a part of a language, by name."""
+        planned = self.tasks[task]
         if not planned.translates:
-            return {read: f"{build}/{lang}{part}/{read}.parquet" for read in planned.task.reads}
+            return {read: self.built(lang, part, read) for read in planned.task.reads}
         source, domains = self.section.language, self.domains(lang, part=part)
-        places: dict[str, str | list[str]] = {
+        places = {
             "documents": self.tables(source, "corpus", domains=domains),
             "queries": self.tables(source, "queries", domains=domains),
-            "text_parts": f"{build}/{source}{part}/text_parts.parquet",
-            "translated": f"{build}/{lang}{part}/translated.parquet",
-            "refusal_suspects": f"{build}/{lang}{part}/refusal_suspects.parquet",
+            "text_parts": self.built(source, part, "text_parts"),
+            "translated": self.built(lang, part, "translated"),
+            "refusal_suspects": self.built(lang, part, "refusal_suspects"),
         }
         if task == JUDGE_TRANSLATION.name:
             places["documents"] = [f"results/{self.id}/quality_sample.parquet"]
@@ -303,7 +303,7 @@ class PlannedBenchmark:
             places["documents"] = [f"results/{self.id}/translator_sample.parquet"]
         elif task.startswith(JUDGE_TRANSLATOR):
             number = task.removeprefix(JUDGE_TRANSLATOR)
-            places["documents"] = [f"{build}/{lang}/{TRANSLATOR}{number}.parquet"]
+            places["documents"] = self.built(lang, "", f"{TRANSLATOR}{number}")
         return {read: places[read] for read in planned.task.reads}
 
     def flow_step(self, step: str) -> int:
@@ -387,11 +387,10 @@ def _tasks(section: Benchmark) -> Iterator[tuple[str, PlannedTask]]:
     usual = 1
     if isinstance(section, GeneratedBenchmark):
         usual = section.shards
-        kinds = {one.name: one.kind for one in judging_of(section)}
+        judging = {one.name for one in judging_of(section)}
         for task, task_section in tasks_of(section):
-            few = task.name in kinds and not task.name.startswith("grade_")
-            planned = PlannedTask(task, task_section, 1 if few else usual, kinds.get(task.name))
-            yield _prompt_key(task.name), planned
+            few = task.name in judging and not task.name.startswith("grade_")
+            yield _prompt_key(task.name), PlannedTask(task, task_section, 1 if few else usual)
     for name, asked in asked_in_translation(section.translate).items():
         assert section.translate is not None
         shards = (section.translate.shards or usual) if name == "translate" else 1

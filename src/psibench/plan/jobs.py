@@ -32,14 +32,17 @@ READER_BYTES = 32 << 20
 # Parameters: from a source to a benchmark's tables
 
 
-def build(plan: Plan, benchmark: str, lang: str, domain: str) -> dict[str, Any]:
-    """Return what decides the tables of a domain that are made without a language model."""
+def build(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, dict[str, Any]]:
+    """Return what decides the tables of each domain that are made without a language model."""
     planned = plan.benchmarks[benchmark]
-    return build_params(
-        planned.section_at(lang, domain),
-        length_tokenizer=plan.config.length_tokenizer,
-        id_prefix=planned.id_prefix(domain),
-    )
+    return {
+        domain: build_params(
+            planned.section_at(lang, domain),
+            length_tokenizer=plan.config.length_tokenizer,
+            id_prefix=planned.id_prefix(domain),
+        )
+        for domain in planned.domains(lang, part=part)
+    }
 
 
 def sample(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, dict[str, Any]]:
@@ -70,21 +73,11 @@ def ask(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
     }
 
 
-def gather(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
-    """Return what decides what is made of a task's outcomes."""
-    planned = plan.benchmarks[benchmark]
-    return {
-        "recipe": planned.section.recipe,
-        "judging": planned.tasks[task].judging,
-        "section": planned.asked(task, lang).model_dump(mode="json") | {"prompt": None},
-        "step": planned.flow_step(task),
-    }
-
-
 def counted(plan: Plan, benchmark: str, *, step: str) -> dict[str, Any]:
     """Return where a filter's counts go in FLOW, and what a candidate is called there."""
     planned = plan.benchmarks[benchmark]
-    return {"unit": UNITS[planned.generated.recipe], "step": planned.flow_step(step)}
+    unit = UNITS.get(planned.section.recipe, "queries")
+    return {"unit": unit, "step": planned.flow_step(step)}
 
 
 def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any]:
@@ -98,20 +91,6 @@ def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any
     later = {"min_grade", "min_lead"} if task == "grade_first" else set()
     dumped = section.grade.model_dump(mode="json", exclude={"prompt", *later})
     return dumped | {"rule": grade_rule(section)}
-
-
-def clean(plan: Plan, benchmark: str) -> dict[str, Any]:
-    """Return what decides which translations stay, and what is found again in them."""
-    planned = plan.benchmarks[benchmark]
-    section = planned.section.translate
-    assert section is not None
-    outliers = section.clean.outliers
-    return {
-        "outliers": outliers and outliers.model_dump(mode="json"),
-        "relocate": section.relocate,
-        "length_tokenizer": plan.config.length_tokenizer,
-        "step": planned.flow_step("clean_translations"),
-    }
 
 
 # Parameters: models and rerankers
@@ -246,14 +225,11 @@ def largest_share(
     query_lang: str | None = None,
     corpus_lang: str | None = None,
     part: str = "",
-    domain: str | None = None,
 ) -> float:
     """Bound the share of the largest domain of a language or pair: three times an equal one.
 
-    Of a part of it, where a job has one; a job of one domain reads tables of the domain's part.
+    Of a part of it, where a job has one.
     """
-    if domain is not None:
-        part = plan.named[benchmark].part_of(str(lang), domain)
     return min(1, 3 / len(domains(plan, benchmark, lang, query_lang, corpus_lang, part)))
 
 
@@ -302,6 +278,22 @@ def encode_minutes(plan: Plan, benchmark: str, model: str, lang: str) -> int:
 def ask_minutes(plan: Plan, benchmark: str, task: str) -> int:
     """Return how long one job that asks a model may take: a batch alone takes up to a day."""
     return 2880 if plan.llm_of(benchmark, task).backend == "openai-batch" else 720
+
+
+def ask_mib(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the memory of a job that asks a model, MiB: a server of its own takes 32 GiB."""
+    return 32_000 if plan.llm_of(benchmark, task).backend == "vllm" else 4000
+
+
+def ask_threads(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the threads of a job that asks a model."""
+    return 4 if plan.llm_of(benchmark, task).backend == "vllm" else 1
+
+
+def ask_gpus(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the GPUs of a job that asks a model: those of a server of its own."""
+    llm = plan.llm_of(benchmark, task)
+    return llm.vllm.gpus if llm.backend == "vllm" else 0
 
 
 def budgeted(plan: Plan, benchmark: str, task: str = "", model: str = "") -> int:

@@ -1,7 +1,7 @@
 """The paths of a run: what wildcards may stand for, and the files that jobs read.
 
 The arguments of a function are the wildcards of a job: ``benchmark`` (or view), ``lang``,
-``query_lang``, ``corpus_lang``, ``domain``, ``model``, ``reranker``, ``task``, ``training``,
+``query_lang``, ``corpus_lang``, ``model``, ``reranker``, ``task``, ``training``,
 ``trained``, ``probe``, and ``number`` (of a judge). ``part`` is a slice of a language's domains and
 ``portion`` a slice of a filter's queries, both written ``/N-of-M``, or ``""`` for all; ``shard``,
 written ``N-of-M``, is a slice of a task or an encoding. A table that a function returns or lists is
@@ -17,21 +17,21 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.models import Bm25Model, FusionModel, RerankModel, RunFilesModel
 from psibench.config.rerankers import BiEncoderReranker, RerankerBase
-from psibench.filters.negatives import FinewebNegatives
+from psibench.filters.negatives import FinewebNegatives, judge_name
 from psibench.filters.verify import VerifyMargin, VerifySection
 from psibench.generate.benchmarks import (
     RAW,
     Benchmark,
     view_id,
 )
-from psibench.generate.recipes import judge_name
+from psibench.generate.recipes import GRADE_ROUNDS
 from psibench.models.checkpoints import checkpoint_files, tokenizer_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
 from psibench.plan.plan import WORDS, Plan, downloads_of
 from psibench.plan.work import by_config, encoding_jobs, portions
 from psibench.probes.settings import OF_QUERIES, SEARCHING
-from psibench.tables.slices import SLICE, Slice
+from psibench.tables.slices import Slice
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 SCORE_FOLDERS = {"verify": "scores", "false_negatives": "pair_scores"}
@@ -54,7 +54,6 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
 
     - ``native ...`` and ``translations``: the languages that it is read in, or translated to;
     - ``encoded ...``: the encodings that one job makes, or several in shards;
-    - ``asked ...``: the tasks that one job asks, or several in shards;
     - ``searched`` and ``shared``: the language pairs with runs of their own, or another view's.
     """
     # The longer of two ids that begin alike comes first.
@@ -78,13 +77,6 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
     )
     patterns["encoded in shards"] = in_shards
     patterns["encoded whole"] = f"(?!{in_shards}){benchmark}"
-    in_shards = _at_tasks(plan, lambda one, task, lang: len(one.task_shards(task, lang)) > 1)
-    by_vllm = _at_tasks(plan, lambda one, task, _: plan.llm_of(one.id, task).backend == "vllm")
-    patterns["asked in shards"] = in_shards
-    patterns["asked in shards by vllm"] = f"(?={in_shards})(?:{by_vllm})"
-    patterns["asked in shards without vllm"] = f"(?!{by_vllm})(?:{in_shards})"
-    patterns["asked whole by vllm"] = f"(?!{in_shards})(?:{by_vllm})"
-    patterns["asked whole without vllm"] = f"(?!{in_shards})(?!{by_vllm}){benchmark}"
     patterns["shared"] = _with_lookahead(
         (planned.id, f"(?:runs/[^/]+|scores|tables)/{language}-{language}[.]")
         for planned in plan.evaluated
@@ -111,7 +103,6 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "benchmarks": list(plan.named),
         "not views": list(plan.benchmarks),
         "languages": [language for one in every for language in one.languages],
-        "domains": [place.domain for planned in every for place in planned.places],
         "parts": [
             part for planned in every for parts in planned.parts.values() for part in parts if part
         ],
@@ -176,21 +167,7 @@ def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
     )
 
 
-def _at_tasks(plan: Plan, applies: Callable[[PlannedBenchmark, str, str], bool]) -> str:
-    """Match a benchmark only before /build/{lang}{part}/{task} of tasks that ``applies`` names.
-
-    ``applies`` is called with the benchmark, the task and the language.
-    """
-    ends = []
-    for name, planned in plan.benchmarks.items():
-        for lang in planned.languages:
-            if tasks := [task for task in planned.tasks if applies(planned, task, lang)]:
-                parts = f"(?:/{SLICE})?"
-                ends.append((name, f"build/{re.escape(lang)}{parts}/(?:{_any_of(tasks)})[./]"))
-    return _with_lookahead(ends)
-
-
-# Tables of a benchmark, domain by domain
+# Tables of a benchmark, part by part of a language's domains
 
 
 def domains(
@@ -216,22 +193,16 @@ def domain_tables(
     table: str,
     view: str = "",
 ) -> list[str]:
-    """List one table of each of the `domains`, in ``lang``; with ``view``, of this view."""
+    """List one table of the parts with the `domains`, in ``lang``; with ``view``, of this view."""
     name = view_id(benchmark, view) if view else benchmark
     among = domains(plan, name, lang, query_lang, corpus_lang, part)
     return plan.named[name].tables(lang, table, domains=among)
 
 
-def domain_table(plan: Plan, benchmark: str, lang: str, domain: str, *, table: str) -> str:
-    """Return one table of one domain of a benchmark or view."""
-    (path,) = plan.named[benchmark].tables(lang, table, domains=[domain])
-    return path
-
-
 def language_tables(
     plan: Plan, benchmark: str, *, table: str, translated: bool = False
 ) -> list[str]:
-    """List one table of the domains of all languages of a benchmark, or of its translations."""
+    """List one table of all languages of a benchmark, or of its translations."""
     planned = plan.named[benchmark]
     languages = planned.translated if translated else planned.languages
     return [path for lang in languages for path in planned.tables(lang, table)]
@@ -250,36 +221,23 @@ def places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
     ]
 
 
-def build_table(
-    plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None, *, table: str
-) -> str:
-    """Return a table of a benchmark's build, of one part of a language.
-
-    The part is ``part`` or, with ``domain``, the one that has this domain.
-    """
-    if domain is not None:
-        part = plan.named[benchmark].part_of(lang, domain)
-    return f"results/{plan.named[benchmark].base}/build/{lang}{part}/{table}.parquet"
+def built(plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str) -> list[str]:
+    """List the files of a table of a benchmark's build, of one part of a language."""
+    return plan.named[benchmark].built(lang, part, table)
 
 
-def text_parts_of_domains(plan: Plan, benchmark: str) -> list[str]:
-    """List, for each domain, the table with its texts to translate: one table for each part."""
+def built_of_all(plan: Plan, benchmark: str, lang: str, *, table: str) -> list[str]:
+    """List the files of a table of a benchmark's build, of all parts of a language."""
     planned = plan.named[benchmark]
-    lang = planned.section.language
-    return [
-        build_table(plan, benchmark, lang, domain=domain, table="text_parts")
-        for domain in planned.domains(lang)
-    ]
+    return [path for part in planned.parts[lang] for path in planned.built(lang, part, table)]
 
 
 # External inputs: sources, checkpoints, runs
 
 
-def sources_of(
-    plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None
-) -> list[str]:
-    """List the local files that the domains of a language, or one domain, are read from."""
-    chosen = [domain] if domain is not None else domains(plan, benchmark, lang, part=part)
+def sources_of(plan: Plan, benchmark: str, lang: str, part: str = "") -> list[str]:
+    """List the local files that the domains of a language, or of a part of it, are read from."""
+    chosen = domains(plan, benchmark, lang, part=part)
     files_of_each = (plan.sources[benchmark, lang, name] for name in chosen)
     return list(dict.fromkeys(path for files in files_of_each for path in files))
 
@@ -366,10 +324,10 @@ def base_inputs(plan: Plan, trained: str) -> list[str]:
 # A benchmark's build: tasks, scores, judges
 
 
-def task_table(plan: Plan, benchmark: str, lang: str, domain: str, *, task: str) -> str | list[str]:
-    """Return the table of a task in a domain; empty if the benchmark has no such task."""
-    has = task in plan.benchmarks[benchmark].tasks
-    return build_table(plan, benchmark, lang, domain=domain, table=task) if has else []
+def of_task(plan: Plan, benchmark: str, lang: str, part: str = "", *, task: str) -> list[str]:
+    """List the files of a task's table; none if the benchmark has no such task."""
+    planned = plan.benchmarks[benchmark]
+    return planned.built(lang, part, task) if task in planned.tasks else []
 
 
 def translators_of(planned: PlannedBenchmark) -> list[str]:
@@ -379,30 +337,23 @@ def translators_of(planned: PlannedBenchmark) -> list[str]:
     return list((quality and quality.translators) or ())
 
 
-def translator_grades(plan: Plan, benchmark: str) -> dict[str, list[str]]:
-    """Return, by translator, the tables with the grades of its sample, one per language."""
-    planned, folder = plan.benchmarks[benchmark], f"results/{benchmark}/build"
-    return {
-        translator: [
-            f"{folder}/{language}/{JUDGE_TRANSLATOR}{number}.parquet"
-            for language in planned.translated
-        ]
-        for number, translator in enumerate(translators_of(planned), start=1)
-    }
+def translator_grades(plan: Plan, benchmark: str) -> list[str]:
+    """List the tables with the grades of each translator's sample, of each one per language."""
+    planned = plan.benchmarks[benchmark]
+    return [
+        path
+        for number, _ in enumerate(translators_of(planned), start=1)
+        for language in planned.translated
+        for path in planned.built(language, "", f"{JUDGE_TRANSLATOR}{number}")
+    ]
 
 
 def candidates_before(
-    plan: Plan,
-    benchmark: str,
-    lang: str,
-    part: str = "",
-    domain: str | None = None,
-    *,
-    step: str | None = None,
-) -> str:
-    """Return the candidates that ``step`` reads; without a step, those that become queries."""
-    name = plan.benchmarks[benchmark].candidates_before(step)
-    return build_table(plan, benchmark, lang, part, domain, table=name)
+    plan: Plan, benchmark: str, lang: str, part: str = "", *, step: str | None = None
+) -> list[str]:
+    """List the candidates that ``step`` reads; without a step, those that become queries."""
+    planned = plan.benchmarks[benchmark]
+    return planned.built(lang, part, planned.candidates_before(step))
 
 
 def score_tables(
@@ -410,7 +361,6 @@ def score_tables(
     benchmark: str,
     lang: str,
     part: str = "",
-    domain: str | None = None,
     reranker: str | None = None,
     portion: str | None = None,
     *,
@@ -424,12 +374,13 @@ def score_tables(
     panel = getattr(plan.benchmarks[benchmark].section, of).rerankers
     if reranker is not None:
         panel = panel[: panel.index(reranker)]
-    folder = SCORE_FOLDERS[of]
+    folder, planned = SCORE_FOLDERS[of], plan.benchmarks[benchmark]
     chosen = portions(plan, benchmark, lang, of) if portion is None else [portion]
     return [
-        build_table(plan, benchmark, lang, part, domain, table=f"{folder}/{name}{one}")
+        path
         for name in panel
         for one in chosen
+        for path in planned.built(lang, part, f"{folder}/{name}{one}")
     ]
 
 
@@ -440,20 +391,25 @@ def recall_table(plan: Plan, benchmark: str, lang: str, part: str = "") -> str:
     return f"results/{benchmark}-raw/{folder}/{model}/{lang}-{lang}{part}.parquet"
 
 
-def judge_tables(
-    plan: Plan,
-    benchmark: str,
-    lang: str,
-    part: str = "",
-    domain: str | None = None,
-    number: str | None = None,
+def grades(
+    plan: Plan, benchmark: str, lang: str, part: str = "", task: str | None = None
 ) -> list[str]:
-    """List the grades of the judges of false negatives; with ``number``, of earlier judges."""
-    section = plan.benchmarks[benchmark].negatives
+    """List the grades of the rounds of grading; with ``task``, of the rounds before it."""
+    rounds = GRADE_ROUNDS if task is None else GRADE_ROUNDS[: GRADE_ROUNDS.index(task)]
+    planned = plan.benchmarks[benchmark]
+    return [path for one in rounds for path in planned.built(lang, part, one)]
+
+
+def judge_tables(
+    plan: Plan, benchmark: str, lang: str, part: str = "", number: str | None = None
+) -> dict[str, list[str]]:
+    """Return the grades of the judges of false negatives, by judge; up to the one of ``number``."""
+    planned = plan.benchmarks[benchmark]
+    section = planned.negatives
     n_judges = len(section.judges) if isinstance(section, FinewebNegatives) else 0
     until = n_judges if number is None else min(int(number) - 1, n_judges)
     names = map(judge_name, range(1, until + 1))
-    return [build_table(plan, benchmark, lang, part, domain, table=name) for name in names]
+    return {name: planned.built(lang, part, name) for name in names}
 
 
 # Vectors and runs
@@ -490,7 +446,7 @@ def text_filter_tables(
     """List the tables whose texts are looked up in an encodings table that has more of them.
 
     Empty if the table is the benchmark's own, and no part of a language is asked for. A pair has
-    the domains that are in both languages, a part its own.
+    the parts with the domains that are in both languages, a part its own.
     """
     if plan.encoding_source(benchmark, model, lang) == benchmark and not part:
         return []

@@ -6,9 +6,9 @@ from typing import Any
 from psibench.config.models import RerankModel
 from psibench.config.paths import PUBLISHED
 from psibench.filters.verify import VerifyMargin
-from psibench.plan.benchmarks import BY_DOMAIN, PlannedBenchmark
+from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.paths import (
-    build_table,
+    built_of_all,
     encodings,
     first_stage,
     translators_of,
@@ -93,9 +93,8 @@ def evaluated_pairs(plan: Plan) -> list[dict[str, str]]:
 def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
     """List the parts of a benchmark's languages with what its ledger joins of them, in order.
 
-    Translations come last. ``lang`` and ``domains``; ``documents``, ``dropped``, ``flow``,
-    ``usage`` and ``queries``: tables of all domains, or lists of one of each; no queries of
-    documents alone.
+    Translations come last. ``lang`` and ``domains``, and lists of the tables of these:
+    ``documents``, ``dropped``, ``flow``, ``usage`` and ``queries``; no queries of documents alone.
     """
     planned, places = plan.benchmarks[benchmark], []
     every = [(lang, *part) for lang in planned.languages for part in planned.parts[lang].items()]
@@ -103,22 +102,21 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
         folder = f"results/{benchmark}/build/{lang}"
         place: dict[str, Any] = {"lang": lang, "domains": domains, "documents": []}
         asked = planned.tables(lang, "queries", domains=domains)
-        place["queries"] = [asked] if planned.has_queries else []
+        place["queries"] = asked if planned.has_queries else []
         if planned.asks(lang):
             native = planned.section.language if lang in planned.translated else lang
             if planned.is_generated:
-                place["documents"] = [build_table(plan, benchmark, native, part, table="documents")]
+                place["documents"] = planned.built(native, part, "documents")
             for table in ("dropped", "flow", "usage"):
                 place[table] = [
-                    [f"{folder}/{domain}/{step}.{table}.parquet" for domain in domains]
-                    if step in BY_DOMAIN
-                    else f"{folder}{part}/{step}.{table}.parquet"
+                    path
                     for step in planned.steps(lang, table)
+                    for path in planned.built(lang, part, step, table)
                 ]
         else:
             place["usage"] = []
             for table in ("dropped", "flow"):
-                place[table] = [[f"{folder}/{domain}/{table}.parquet" for domain in domains]]
+                place[table] = [f"{folder}{part}/{table}.parquet"]
         places.append(place)
     return places
 
@@ -156,26 +154,17 @@ def verification_files(plan: Plan) -> list[dict[str, Any]]:
 
 def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
     name, lang = labels["benchmark"], labels["lang"]
-    section = plan.benchmarks[name].generated
-    whole = f"results/{name}"
-
-    def of_parts(table: str) -> list[str]:
-        parts = (
-            build_table(plan, name, lang, domain=one, table=table) for one in labels["domains"]
-        )
-        return list(dict.fromkeys(parts))
-
-    def of_domains(folder: str, table: str) -> list[str]:
-        return [f"{whole}/{folder}/{lang}/{one}/{table}.parquet" for one in labels["domains"]]
-
+    planned = plan.benchmarks[name]
     files: dict[str, Any] = dict(labels)
-    files |= {"queries": of_domains("data", "queries")}
-    if isinstance(section.verify, VerifyMargin):
-        files |= {table: of_parts(table) for table in ("margin_table", "cell_table")}
-    if section.audit is not None:
-        files["audit_table"] = of_parts("audit_table")
-    if section.false_negatives is not None:
-        files["judgements"] = of_domains("data", "judgements")
+    files["queries"] = planned.tables(lang, "queries")
+    built = []
+    if isinstance(planned.generated.verify, VerifyMargin):
+        built += ["margin_table", "cell_table"]
+    if planned.generated.audit is not None:
+        built += ["audit_table"]
+    files |= {table: built_of_all(plan, name, lang, table=table) for table in built}
+    if planned.generated.false_negatives is not None:
+        files["judgements"] = planned.tables(lang, "judgements")
     return files
 
 
@@ -215,8 +204,10 @@ def example_files(plan: Plan) -> list[dict[str, str]]:
     for name, planned in plan.queried.items():
         for lang in planned.languages:
             domain = planned.domains(lang)[0]
-            folder = f"results/{name}/data/{lang}/{domain}"
-            tables = {table: f"{folder}/{table}.parquet" for table in ("corpus", "queries")}
+            tables = {
+                table: planned.tables(lang, table, domains=[domain])[0]
+                for table in ("corpus", "queries")
+            }
             found.append({"benchmark": name, "lang": lang, "domain": domain, **tables})
     return found
 

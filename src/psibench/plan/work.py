@@ -23,7 +23,7 @@ from psibench.config.paths import prompt_path
 from psibench.config.sections import Encoding
 from psibench.errors import InputError
 from psibench.generate.benchmarks import RAW, TINY, Controlled, GeneratedBenchmark
-from psibench.generate.recipes import NEGATIVES, TASKS
+from psibench.generate.recipes import NEGATIVES, TASKS, judging_of
 from psibench.llm.prompts import load_prompt
 from psibench.llm.sections import MILLION, LlmSettings, price_of
 from psibench.llm.usage import Usage
@@ -257,7 +257,7 @@ def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> I
     if language in planned.translated:
         yield from ask(name for name, task in planned.tasks.items() if task.translates)
     elif planned.is_generated:
-        judged = [name for name, task in planned.tasks.items() if task.judging is not None]
+        judged = [one.name for one in judging_of(planned.generated)]
         late = [name for name in judged if name.startswith("judge_")]
         yield documents("sample")
         if isinstance(section := planned.section, Controlled):

@@ -16,7 +16,6 @@ import yaml
 from psibench import __version__
 from psibench.errors import InputError
 from psibench.formats.built import TABLES, Dataset
-from psibench.formats.tabular import read_parquet
 from psibench.metrics.buckets import third_of_span
 from psibench.publish.layouts import Written
 from psibench.report.tables import Columns, Table, table_of
@@ -26,7 +25,7 @@ from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.derived import read_all
 from psibench.tables.domains import by_place
-from psibench.tables.schemas import ATTRITION, PSI_TABLE, QUERIES
+from psibench.tables.schemas import ATTRITION, PSI_TABLE
 from psibench.tables.spec import ALL
 
 EXPORT_VERSION = 3
@@ -100,7 +99,7 @@ def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_position
 
 
 def _count(dataset: Dataset) -> dict[str, Any]:
-    queries = read_table(dataset.path("queries"), QUERIES)
+    queries = dataset.read("queries")
     aimed = queries.drop_nulls(["target_position", "pos_char_span"])
     ends = pl.col("pos_char_span").cast(pl.List(pl.Int64))
     length = pl.col("pos_char_length").cast(pl.Int64)
@@ -108,9 +107,9 @@ def _count(dataset: Dataset) -> dict[str, Any]:
     return {
         "language": dataset.language,
         "domain": dataset.domain,
-        "documents": read_parquet(dataset.path("corpus"), ["_id"]).height,
+        "documents": dataset.read("corpus", ["_id"]).height,
         "queries": queries.height,
-        "qrels": read_parquet(dataset.path("qrels"), ["query-id"]).height,
+        "qrels": dataset.read("qrels", ["query-id"]).height,
         "elsewhere": aimed.filter(third != pl.col("target_position").cast(pl.String)).height,
     }
 

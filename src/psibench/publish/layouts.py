@@ -30,7 +30,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
-from psibench.formats.built import Dataset, Run, find_runs, identical_ids_of
+from psibench.formats.built import Dataset, Run, find_runs
 from psibench.formats.checks import identical_ids_removed
 from psibench.formats.posir import COLUMNS
 from psibench.formats.tabular import ID_COLUMNS
@@ -122,7 +122,7 @@ class Export:
         queries = dataset.read("queries").with_columns(domain=pl.lit(dataset.domain))
         queries = _columns_of(queries, "queries")
         if queries.is_empty():
-            logger.warning("%s: no query; only its documents are exported", dataset.folder)
+            logger.warning("%s: no query; only its documents are exported", dataset.name)
             return
         yield Subset(name, dataset.language, dataset, queries, qrels)
         pairs = {(run.query_language, run.corpus_language) for run in self.runs}
@@ -191,13 +191,13 @@ def _refuse_lost_evidence(dataset: Dataset, *, extra: bool) -> None:
     lengths = queries.get_column("pos_token_length")
     if lengths.null_count():
         raise InputError(
-            f"{dataset.path('queries')}: {lengths.null_count()} queries have no pos_token_length, "
+            f"{dataset.name}: {lengths.null_count()} queries have no pos_token_length, "
             "which the layout needs"
         )
     without = queries.get_column("pos_char_span").null_count()
     if without and not extra:
         raise InputError(
-            f"{dataset.path('queries')}: the evidence of {without} queries is not one span, and "
+            f"{dataset.name}: the evidence of {without} queries is not one span, and "
             "the layout has no other place for it; use --extra"
         )
 
@@ -224,7 +224,7 @@ def write_mteb(export: Export) -> list[Written]:
             frames = {"queries": asked.drop(left_out), "qrels": subset.qrels}
             if any(asked.get_column(name).count() for name in left_out):
                 frames["evidence"] = asked.drop("text")
-            setting = identical_ids_of(one.path("queries"))
+            setting = one.identical_ids
             is_asked = subset.queries["_id"].is_in(corpus["_id"].implode()).any()
             is_removed = str(is_asked and identical_ids_removed(setting, subset.qrels))
             written += [

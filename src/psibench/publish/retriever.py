@@ -14,7 +14,7 @@ from typing import Protocol
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.built import Dataset, find_datasets, identical_ids_of
+from psibench.formats.built import Dataset, find_datasets
 from psibench.formats.checks import IdenticalIds, identical_ids_removed
 from psibench.formats.runs import rank_file, read_results
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
@@ -40,18 +40,17 @@ Results = Mapping[str, Mapping[str | Chunk, float]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """The documents that a call searches: one language and domain; `path` is a Parquet file."""
+    """The documents that a call searches: those of one language and domain."""
 
     benchmark: str
     language: str
     domain: str
-    path: Path
+    dataset: Dataset
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The text of every document, by id, in the order of the file."""
-        frame = pl.read_parquet(self.path, columns=["_id", "text"])
-        return dict(frame.select("_id", "text").iter_rows())
+        """The text of every document, by id, in the order of the table."""
+        return dict(self.dataset.read("corpus", ["_id", "text"]).iter_rows())
 
 
 class Search(Protocol):
@@ -194,12 +193,12 @@ def _ask(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Let each retriever search a dataset: per-query scores and rankings, `model` in front."""
     queries, qrels = dataset.read("queries"), dataset.read("qrels")
-    corpus = Corpus(benchmark, dataset.language, dataset.domain, dataset.path("corpus"))
+    corpus = Corpus(benchmark, dataset.language, dataset.domain, dataset)
     texts = dict(queries.select("_id", "text").iter_rows())
-    documents = pl.read_parquet(corpus.path, columns=["_id", "char_length"])
+    documents = dataset.read("corpus", ["_id", "char_length"])
     documents = documents.select(doc_id="_id", length="char_length")
     relevant = qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
-    setting = identical_ids or identical_ids_of(dataset.path("queries"))
+    setting = identical_ids or dataset.identical_ids
     is_removed = identical_ids_removed(setting, qrels)
     is_removed &= queries["_id"].is_in(documents["doc_id"].implode()).any()
     scores, runs = [], []

@@ -25,7 +25,7 @@ from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count, p_value, percent
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.domains import by_place, with_labels
+from psibench.tables.domains import by_place
 from psibench.tables.schemas import ATTRITION, QUERIES
 from psibench.tables.spec import ALL, TableSpec
 from psibench.text.segments import POSITIONS
@@ -80,10 +80,7 @@ def _ledger(paths: Mapping[str, str], spec: TableSpec, keys: Sequence[str]) -> p
 
 def _of_language(paths: Sequence[str], spec: TableSpec, language: str) -> pl.DataFrame:
     """Read tables of one sort; of one language, over its domains."""
-    frames = [
-        read_table(path, with_labels(spec, list(pl.read_parquet_schema(path)))) for path in paths
-    ]
-    rows = pl.concat(frames, how="diagonal")
+    rows = pl.concat((read_table(path, spec) for path in paths), how="diagonal")
     if "language" in rows.columns:
         rows = rows.filter(language=language)
     return rows.select(spec.column_names)

@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.tables import TableSpec
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.domains import DOMAIN, LANGUAGE, by_place
 from psibench.tables.dropped import OnEmpty, reasons_text
@@ -31,8 +30,8 @@ def run_ledger(job: Job) -> None:
     """Join what all steps to a benchmark dropped, counted and used, and check that it agrees.
 
     ``places`` are the parts of its languages in order: ``lang``, ``domains``, and lists of tables
-    of all these domains, or of lists of one of each: ``documents`` (DOCUMENTS of the sample, whose
-    ``length_bin``, where it has one, goes to the items; empty where there is no sample),
+    of these domains: ``documents`` (DOCUMENTS of the sample, whose ``length_bin``, where it has
+    one, goes to the items; empty where there is no sample),
     ``dropped`` (ATTRITION), ``flow`` (FLOW) and ``usage`` (LLM_USAGE) of the steps, and the
     benchmark's ``queries``, none of documents alone; each may be empty.
 
@@ -63,36 +62,34 @@ def run_ledger(job: Job) -> None:
 
 
 def _of_place(job: Job, place: Mapping[str, Any]) -> Job:
-    """Return the job of a place; its inputs are "dropped 0", "dropped 1" and so on."""
-    inputs = {f"{kind} {n}": files for kind in KINDS for n, files in enumerate(place[kind])}
+    """Return the job of a place."""
+    inputs = {kind: place[kind] for kind in KINDS}
     return replace(job, inputs=inputs, values={name: place[name] for name in ("lang", "domains")})
 
 
 def _of_domain(domain: DomainJob) -> dict[str, pl.DataFrame]:
     """Stack what the steps of one domain dropped, counted and used, and check it."""
-
-    def read(kind: str, spec: TableSpec) -> pl.DataFrame:
-        frames = [domain.read(name, spec) for name in _inputs(domain, kind)]
-        return pl.concat([spec.empty(), *frames], how="diagonal")
-
-    left_out = read("dropped", ATTRITION)
-    if _inputs(domain, "documents"):
-        left_out = with_length_bins(left_out, read("documents", DOCUMENTS))
-    counts = read("flow", FLOW).sort("step", maintain_order=True)
+    left_out = domain.read("dropped", ATTRITION)
+    if domain.job.has("documents"):
+        left_out = with_length_bins(left_out, domain.read("documents", DOCUMENTS))
+    counts = _summed(domain.read("flow", FLOW), ["stage", "step", "unit"])
+    counts = counts.sort("step", maintain_order=True)
     check_balance(left_out, counts)
     place = {LANGUAGE.name: domain.language, DOMAIN.name: domain.name}
     labels = (*(pl.lit(label).alias(name) for name, label in place.items()), pl.all())
-    used = read("usage", LLM_USAGE)
+    names = ["stage", "llm", "model", "backend", "prompt_hash"]
+    used = _summed(domain.read("usage", LLM_USAGE), names)
     return {"dropped": left_out, "flow": counts.select(labels), "usage": used.select(labels)}
 
 
+def _summed(counts: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """Add up the counts of a task's shards, in the order of the steps."""
+    summed = counts.group_by(names, maintain_order=True).agg(pl.exclude(names).sum())
+    return summed.select(counts.columns)
+
+
 def _n_queries(domain: DomainJob) -> int:
-    names = _inputs(domain, "queries")
-    return sum(domain.columns(name, QUERIES, ("_id",)).height for name in names)
-
-
-def _inputs(domain: DomainJob, kind: str) -> list[str]:
-    return [name for name in domain.job.inputs if name.startswith(f"{kind} ")]
+    return domain.columns("queries", QUERIES, ("_id",)).height
 
 
 def with_length_bins(dropped: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
