@@ -20,7 +20,7 @@ from psibench.models.dtypes import has_gpus
 from psibench.models.protocols import MODEL_VERSIONS
 from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
-from psibench.plan.work import SCORING, by_config
+from psibench.plan.work import SCORING, UNCERTAINTY, by_config
 from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 READERS = 4
@@ -205,12 +205,12 @@ def scoring_mib(plan: Plan, reranker: str) -> int:
 
 
 def scoring_minutes(plan: Plan, benchmark: str, lang: str, reranker: str, *, of: str) -> int:
-    """Return the minutes that a job of a filter's scores asks for: half more than planned.
+    """Return the minutes that a job of a filter's scores asks for: half more than are likely.
 
-    At least four hours, and a day where nobody can tell.
+    These are `UNCERTAINTY` times the expected ones. At least four hours, and a day if unknown.
     """
     planned = by_config(plan).rows[SCORING[of], benchmark, lang, reranker].job_minutes
-    return 1440 if planned is None else max(240, int(1.5 * planned))
+    return 1440 if planned is None else max(240, int(1.5 * UNCERTAINTY * planned))
 
 
 def recall_mib(plan: Plan, benchmark: str) -> int:
@@ -317,7 +317,7 @@ def threads(
     found = by_config(plan).texts(benchmark, str(lang or corpus_lang))
     if found is None:
         return 2
-    return 1 if found[0].n_texts < SMALL_JOB_TEXTS else 8
+    return 1 if found.n_texts < SMALL_JOB_TEXTS else 8
 
 
 def chain_threads(plan: Plan, benchmark: str, lang: str) -> int:
