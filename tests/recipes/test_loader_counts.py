@@ -171,7 +171,7 @@ def test_rows_dropped_while_loading_are_counted(tmp_path, recipe, counts):
     assert all(entered == kept + dropped for entered, kept, dropped in found.values())
     if counts is not None:
         assert found == counts
-    place = {name: [[str(paths[name])]] for name in ("dropped", "flow")}
+    place = {name: [str(paths[name])] for name in ("dropped", "flow")}
     place |= {"lang": "eng-Latn", "domains": ["general"]}
     place |= {name: [] for name in ("documents", "usage", "queries")}
     specs = {"attrition": ATTRITION, "flow": by_place(FLOW), "usage": by_place(LLM_USAGE)}

@@ -47,7 +47,7 @@ class Domain:
         names = ("attrition", "flow", "usage")
         outputs = {name: self.folder / f"{name}.parquet" for name in names}
         tables = {"documents": [self.documents], "dropped": self.dropped, "flow": self.flow}
-        place = {name: [[str(path)] for path in paths] for name, paths in tables.items()}
+        place = {name: [*map(str, paths)] for name, paths in tables.items()}
         more = {"usage": [], "queries": [], "lang": "eng-Latn", "domains": ["law"]}
         tables["flows"] = tables.pop("flow")
         jobs.run(run_ledger, tables, outputs, places=[place | more])
@@ -116,7 +116,7 @@ def test_a_row_lost_doubled_or_moved_is_caught():
 def write_cells(folder, n_queries):
     """Tables of two domains of a language, with so many queries of two each."""
     place = {"lang": "eng-Latn", "domains": list(n_queries), "documents": [], "usage": []}
-    place |= {"dropped": [[]], "flow": [[]], "queries": [[]]}
+    place |= {"dropped": [], "flow": [], "queries": []}
     for domain, n in n_queries.items():
         rows = [
             Dropped("load", "queries", f"{domain}{i}", None, "no_positive") for i in range(2 - n)
@@ -133,9 +133,9 @@ def write_cells(folder, n_queries):
         for name, (frame, spec) in frames.items():
             path = folder / f"{domain}.{name}.parquet"
             write_table(frame, path, spec, provenance=SOURCE)
-            place[name][0].append(str(path))
+            place[name].append(str(path))
     outputs = {name: folder / f"{name}.parquet" for name in ("attrition", "flow", "usage")}
-    tables = {"dropped": place["dropped"][0], "flows": place["flow"][0]}
+    tables = {"dropped": place["dropped"], "flows": place["flow"]}
     return tables, [place], outputs
 
 

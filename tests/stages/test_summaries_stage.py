@@ -52,6 +52,7 @@ def summed_up(folder, *boards, notice=""):
     ]
     out = folder / "results"
     out.mkdir()
+    written_names = [*NAMES, "leaderboards"]
     jobs.run(
         run_summaries,
         {
@@ -59,11 +60,8 @@ def summed_up(folder, *boards, notice=""):
             "buckets": [written(folder / "buckets.parquet", BUCKET_SCORES, buckets)],
             "comparisons": [written(folder / "comparisons.parquet", COMPARISONS, [])],
         },
-        {
-            "tables": [
-                out / f"{name}.{suffix}" for name in [*NAMES, "leaderboards"] for suffix in FORMS
-            ]
-        },
+        {name: out / f"{name}.parquet" for name in written_names}
+        | {f"{name}_csv": out / f"{name}.csv" for name in written_names},
         boards=[board.model_dump() for board in boards],
         notice=notice,
     )

@@ -6,7 +6,11 @@ use rule on_cpu as summaries with:
         **{name: per_pair(scored[name]) for name in ("psi", "buckets", "comparisons")},
         board_files=outside([board.path for board in settings.leaderboards]),
     output:
-        tables=tables_and_csv(summaries.summary_names(plan)),
+        **{name: f"results/{name}.parquet" for name in summaries.summary_names(plan)},
+        **{
+            f"{name}_csv": in_report(f"results/{name}.csv")
+            for name in summaries.summary_names(plan)
+        },
     params:
         boards=[dump(board) for board in settings.leaderboards],
         notice=settings.report.notice,

@@ -256,14 +256,6 @@ def in_report(path):
     return report(path, category=kind, labels={what: Path(path).stem})
 
 
-def tables_and_csv(names):
-    """The files of tables over all benchmarks."""
-    files = []
-    for name in names:
-        files += [f"results/{name}.parquet", in_report(f"results/{name}.csv")]
-    return files
-
-
 def complete_rules(named):
     """Set what follows from a rule's name and inputs: its log, benchmark, stage and `content`.
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,7 +14,7 @@ from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
 from psibench.metrics.correlation import correlate_rows, spearman
 from psibench.reading import number
-from psibench.tables import hash_file, read_any_table, write_csv, write_table
+from psibench.tables import hash_file, read_any_table, write_csv
 from psibench.tables.job import Job
 from psibench.tables.schemas import (
     BUCKET_SCORES,
@@ -34,7 +33,7 @@ logger = logging.getLogger("psibench")
 
 @stage("summaries", version=1)
 def run_summaries(job: Job) -> None:
-    """Write each table NAME of all language pairs as NAME.parquet and NAME.csv of ``tables``.
+    """Write each table NAME of all language pairs as the outputs NAME and NAME_csv.
 
     psi_table, bucket_scores and comparisons are those of the pairs in the order given;
     position_trend (slope and correlations of score on position) is made of the buckets;
@@ -47,18 +46,19 @@ def run_summaries(job: Job) -> None:
     InputError
         If a table or a leaderboard is not what it should be.
     """
-    files_of = {Path(path).name: path for path in job.outputs["tables"]}
     boards, notice = job.value("boards", list[Leaderboard]), job.value("notice", default="")
 
     def write(frame: pl.DataFrame, spec: TableSpec, made_of: str) -> pl.DataFrame:
         sources = boards if spec is LEADERBOARDS else []
-        source = replace(job).record(  # of all that the job reads, only what this table is made of
+        replace(job).write(  # of all that the job reads, its record has only what it is made of
+            spec.name,
+            frame,
+            spec,
             inputs=job.paths(made_of),
             files={board.path: hash_file(board.path) for board in sources},
             params={"table": spec.name} | ({"notice": notice} if notice else {}),
         )
-        write_table(frame, files_of[f"{spec.name}.parquet"], spec, provenance=source)
-        write_csv(frame, files_of[f"{spec.name}.csv"])
+        write_csv(frame, str(job.outputs[f"{spec.name}_csv"]))
         return frame
 
     table = write(job.read("psi", PSI_TABLE), PSI_TABLE, "psi")

@@ -12,7 +12,6 @@ from psibench.tables.io import conform, groups_of, open_parquet, refuse_twice
 from psibench.tables.spec import TableSpec
 
 BATCH_ROWS = 4096
-BUFFER_BYTES = 1 << 20
 
 
 def read_columns(
@@ -72,7 +71,7 @@ def read_batches(
     InputError
         If the file is missing, not Parquet or truncated.
     """
-    with open_parquet(path, buffer_bytes=BUFFER_BYTES) as file:
+    with open_parquet(path) as file:
         yield from _batches(file, path, list(columns), None, rows=rows)
 
 

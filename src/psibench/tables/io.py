@@ -355,10 +355,8 @@ def refuse_twice(names: Sequence[str], path: TablePath) -> None:
 
 
 @contextmanager
-def open_parquet(path: TablePath, *, buffer_bytes: int = 0) -> Iterator[pq.ParquetFile]:
+def open_parquet(path: TablePath) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; errors of it, also those of reading, become InputError.
-
-    A column of a row group is in memory as it is stored, or ``buffer_bytes`` of it at a time.
 
     Raises
     ------
@@ -368,7 +366,7 @@ def open_parquet(path: TablePath, *, buffer_bytes: int = 0) -> Iterator[pq.Parqu
     if Path(path).exists():
         require_file(Path(path), expected="a Parquet table")
     try:
-        yield pq.ParquetFile(path, buffer_size=buffer_bytes, page_checksum_verification=True)
+        yield pq.ParquetFile(path, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
 
