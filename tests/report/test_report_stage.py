@@ -184,8 +184,9 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
             | {"queries": write("asked", frame(QUERIES, [asked]), QUERIES)}
             | {"corpus": write("corpus", frame(CORPUS, [document]), CORPUS)}
         ],
-        published_page=["published.html"],
-        probes_page=["probes.html"],
+        published=[],
+        references=[],
+        links={"published.html": "Beside others", "probes.html": "Probes"},
         training=[],
         title="Page",
         output=tmp_path / "report.html",

@@ -2,8 +2,8 @@ import polars as pl
 import pytest
 from tiny_training import write_rows as table
 
-from psibench.config.paths import PUBLISHED
 from psibench.errors import InputError
+from psibench.papers.figures import PUBLISHED
 from psibench.tables import read_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.segments import POSITIONS

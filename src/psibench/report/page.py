@@ -20,6 +20,7 @@ from psibench.generate.benchmarks import (
     SquadPosq,
 )
 from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX, START_PREFIX
+from psibench.report.beside import Reference, beside_panel, read_references
 from psibench.report.examples import read_examples
 from psibench.report.filters import (
     Facts,
@@ -82,8 +83,9 @@ class ReportInput(Scored):
     is not shown.
 
     ``languages`` are tables by benchmark and name, ``generation`` tables of all benchmarks by name,
-    ``training`` TRAINING_BUCKETS rows, ``examples`` as of `read_examples`; ``published`` and
-    ``probes`` are the addresses of other pages, relative to this one, or empty.
+    ``training`` TRAINING_BUCKETS rows, ``examples`` as of `read_examples`, ``references`` tables
+    from elsewhere that stand beside the run's; ``links`` are the addresses of other pages, relative
+    to this one, each with its name.
     """
 
     statistics: pl.DataFrame
@@ -95,8 +97,8 @@ class ReportInput(Scored):
     languages: Mapping[str, LanguageTables] = field(default_factory=dict)
     training: pl.DataFrame = field(default_factory=TRAINING_BUCKETS.empty)
     examples: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    published: str = ""
-    probes: str = ""
+    references: Sequence[Reference] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @stage("report", version=10)
@@ -114,8 +116,9 @@ def run_report(
     verification: Sequence[Mapping[str, Any]],
     languages: Sequence[Mapping[str, Any]],
     examples: Sequence[Mapping[str, str]],
-    published_page: Sequence[str],
-    probes_page: Sequence[str],
+    published: Sequence[str | Path],
+    references: Sequence[Mapping[str, Any]],
+    links: Mapping[str, str],
     training: Sequence[str],
     title: str,
     notice: str = "",
@@ -129,8 +132,11 @@ def run_report(
         The ledger of each benchmark, in the order of ``benchmarks``.
     verification, languages, examples
         As `read_verification`, `read_languages` and `read_examples` take them.
-    published_page, probes_page
-        Addresses of the pages of published figures and of probes, or none.
+    published, references
+        Tables from elsewhere, and where they stand beside the run's: files and entries of
+        `read_references`.
+    links
+        Addresses of further pages, each with its name.
     training
         TRAINING_BUCKETS of what was trained; none where nothing was.
     notice
@@ -175,8 +181,8 @@ def run_report(
         ),
         languages=read_languages(languages),
         examples=read_examples(examples),
-        published="".join(published_page),
-        probes="".join(probes_page),
+        references=read_references(references, published),
+        links=links,
         training=read_all(training, TRAINING_BUCKETS),
         provenance=made_of,
         title=title,
@@ -220,8 +226,7 @@ def render_report(inputs: ReportInput) -> str:
         "data": [(info, _data(inputs, info)) for info in benchmarks],
         "training": training_figures(inputs.training, benchmarks, metric=metric),
         "examples": inputs.examples,
-        "published": inputs.published,
-        "probes": inputs.probes,
+        "links": inputs.links.items(),
     }
     return render_page("report.html", **found)
 
@@ -236,10 +241,10 @@ def _data(inputs: ReportInput, info: BenchmarkInfo) -> list[Block]:
         *_statistics_tables(inputs.statistics, info.id),
         *_left_out(inputs.left_out.get(info.id)),
         *_histograms(inputs.position_histogram.filter(benchmark=info.id)),
-        *language_blocks(inputs.statistics, info, tables),
+        *language_blocks(inputs.statistics, info, tables, inputs.references),
         *made[:1],
-        *verification_tables(inputs.verification, info),
-        *quality_blocks(tables),
+        *verification_tables(inputs.verification, info, inputs.references),
+        *quality_blocks(tables, beside_panel(inputs.references, "agreement", info.recipe)),
         *made[1:],
     ]
 
