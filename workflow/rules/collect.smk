@@ -76,7 +76,9 @@ use rule on_cpu as report with:
         # What was probed before is linked; `make probes` comes after the report, or never.
         links=lambda wildcards: {
             Path(page).name: name
-            for page, name in (linked_pages | {"results/probes.html": "Probes"}).items()
+            for page, name in (
+                linked_pages | {"results/probes.html": "Probes"}
+            ).items()
             if page in linked_pages or Path(page).exists()
         },
         title=settings.report.title,
