@@ -143,38 +143,38 @@ def by_stages(benchmark: Path, out: Path) -> float:
     import polars as pl
 
     from psibench.config.models import SentenceTransformerModel
-    from psibench.config.sections import Encoding, Uncertainty
     from psibench.encode.job import run_encode
-    from psibench.metrics.aggregate import RowLabels
     from psibench.metrics.scoring import ScoredModel, run_score
     from psibench.search.runs import run_vector_search
+    from psibench.tables.job import Job
+    from psibench.tables.stage import DECLARED
 
     entry = SentenceTransformerModel(
         backend="sentence-transformers", checkpoint=CHECKPOINT, max_tokens=MAX_TOKENS
     )
-    settings = Encoding(device="cpu", tokens_per_batch=BATCH * MAX_TOKENS)
     corpus, queries, qrels = (
-        [benchmark / PLACE / f"{table}.parquet"] for table in ("corpus", "queries", "qrels")
+        str(benchmark / PLACE / f"{table}.parquet") for table in ("corpus", "queries", "qrels")
     )
-    encodings, run, store = out / "encodings.parquet", out / "run.parquet", out / "store"
-    name, domains = "all-minilm-l6-v2", ["python"]
-    run_encode(
-        entry, model=name, domains=domains, corpora=corpus, queries=queries,
-        store=store, settings=settings, output=encodings,
-    )  # fmt: skip
-    run_vector_search(
-        entry, model=name, domains=domains, query_encodings=encodings, corpus_encodings=encodings,
-        store=store, top_k=100, block_mib=256, output=run,
-    )  # fmt: skip
-    run_score(
-        [ScoredModel(name, "dense", run, encodings)],
-        domains=domains, asked=queries, queries=queries, qrels=qrels,
-        labels=RowLabels("bench", "eng-Latn", "eng-Latn"),
-        metrics=["ndcg@10"], psi_metrics=["ndcg@10"], schemes=["thirds"], length_buckets=False,
-        uncertainty=Uncertainty(), control=None, windows=[],
-        scores=out / "scores.parquet", buckets=out / "buckets.parquet", psi=out / "psi.parquet",
-        comparisons=out / "comparisons.parquet",
-    )  # fmt: skip
+    encodings, run = str(out / "encodings.parquet"), str(out / "run.parquet")
+    values: dict[str, Any] = {
+        "entry": entry, "model": "all-minilm-l6-v2", "domains": ["python"], "store": out / "store",
+        "device": "cpu", "tokens_per_batch": BATCH * MAX_TOKENS, "top_k": 100, "block_mib": 256,
+        "models": [ScoredModel("all-minilm-l6-v2", "dense", run, encodings)],
+        "benchmark": "bench", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn",
+        "metrics": ["ndcg@10"], "psi_metrics": ["ndcg@10"], "schemes": ["thirds"],
+        "length_buckets": False, "uncertainty": {}, "control": None, "windows": [],
+    }  # fmt: skip
+
+    def job(stage: str, inputs: dict[str, str], outputs: dict[str, str]) -> Job:
+        version = DECLARED[stage].version
+        return Job(stage, version, inputs=inputs, outputs=outputs, values=values)
+
+    run_encode(job("encode", {"corpora": corpus, "queries": queries}, {"encodings": encodings}))
+    sides = dict.fromkeys(("query_encodings", "corpus_encodings"), encodings)
+    run_vector_search(job("search_vectors", sides, {"run": run}))
+    asked = {"asked": queries, "queries": queries, "qrels": qrels}
+    tables = ("scores", "buckets", "psi", "comparisons")
+    run_score(job("score", asked, {name: str(out / f"{name}.parquet") for name in tables}))
     return float(pl.read_parquet(out / "scores.parquet")["ndcg@10"].to_numpy().mean())
 
 

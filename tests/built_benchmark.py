@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jobs
 import numpy as np
 import polars as pl
 
@@ -97,14 +98,18 @@ def _write_run(root, asking, language, domains):
     if not (at / asking / "queries.parquet").exists():
         return
     path = root / "runs" / "bm25" / f"{asking}-{language}.parquet"
-    run_lexical_search(
-        Bm25Model(backend="bm25s"),
+    jobs.run(
+        run_lexical_search,
+        {
+            "corpora": [at / language / domain / "corpus.parquet" for domain in domains],
+            "queries": [at / asking / domain / "queries.parquet" for domain in domains],
+        },
+        {"run": path},
+        entry=Bm25Model(backend="bm25s"),
         model="bm25",
-        corpora=[at / language / domain / "corpus.parquet" for domain in domains],
-        queries=[at / asking / domain / "queries.parquet" for domain in domains],
+        domains=list(domains),
         corpus_lang=language,
         top_k=8,
-        output=path,
     )
     # No two scores tie: that is what tools order in their own ways.
     apart = read_table(path, RUN).with_columns(pl.col("score") - pl.col("rank") / 1000)

@@ -26,7 +26,11 @@ def run(
     ``given`` are arguments of the function besides its job. All ``values`` are parameters.
     """
     (name,) = (name for name, one in DECLARED.items() if one.function is function)
-    function(made(name, inputs, outputs, **values), **(given or {}))
+    job = made(name, inputs, outputs, **values)
+    try:
+        function(job, **(given or {}))
+    finally:
+        job.close()
 
 
 def made(name: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any], **values: Any) -> Job:

@@ -31,7 +31,7 @@ from psibench.models.checkpoints import EMBEDDED_PREFIX
 from psibench.plan.config import Config, load_config, resolve_rerankers
 from psibench.plan.measured import Measured
 from psibench.plan.plan import Plan, make_plan
-from psibench.plan.work import summed, work_table
+from psibench.plan.work import UNCERTAINTY, summed, work_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "config" / "published"
@@ -175,26 +175,23 @@ def work(plan: Plan, recipe: Mapping[str, Any]) -> str:
     names = [task for one in plan.benchmarks.values() for task in one.tasks]
     requests = table.filter(pl.col("stage").is_in(names))
     said = []
-    if total["gpu_minutes_high"]:
-        said.append(f"GPU hours {between(total, 'gpu_minutes', 60)}")
+    if total["gpu_minutes"]:
+        said.append(f"GPU hours {rounded(total['gpu_minutes'] / 60)}")
     if requests.height:
         (sums,) = summed(requests.with_columns(stage=pl.lit("asked")), ["stage"]).to_dicts()
-        said += [
-            f"requests {between(sums, 'items')}",
-            f"million tokens in {between(sums, 'tokens_in', 1e6)}, "
-            f"out {between(sums, 'tokens_out', 1e6)}",
-        ]
-    said += [f"USD {between(total, 'usd')}"] if total["usd_high"] else []
-    not_counted = list(dict.fromkeys(table.filter(pl.col("items_high").is_null())["benchmark"]))
+        tokens = [rounded(sums[name] / 1e6) for name in ("tokens_in", "tokens_out")]
+        said.append(f"requests {rounded(sums['items'])}")
+        said.append(f"million tokens in {tokens[0]}, out {tokens[1]}")
+    said += [f"USD {rounded(total['usd'])}"] if total["usd"] else []
+    not_counted = list(dict.fromkeys(table.filter(pl.col("items").is_null())["benchmark"]))
     rest = f"not counted before the data are there: {', '.join(not_counted)}" if not_counted else ""
     return "; ".join(filter(None, (", ".join(said), recipe.get("takes", rest))))
 
 
-def between(row: Mapping[str, Any], name: str, per: float = 1) -> str:
-    """Return both ends of a figure with two digits each; one if they are equal."""
-    values = (float(f"{row[f'{name}_{end}'] / per:.2g}") for end in ("low", "high"))
-    ends = [f"{value:,.0f}" if value >= 10 else f"{value:g}" for value in values]
-    return " to ".join(dict.fromkeys(ends))
+def rounded(value: float) -> str:
+    """Return a figure with two digits."""
+    value = float(f"{value:.2g}")
+    return f"{value:,.0f}" if value >= 10 else f"{value:g}"
 
 
 # --- the page
@@ -291,8 +288,9 @@ def page(recipes: list[dict[str, Any]]) -> str:
         "Written by `tools/reproduce_page.py` from "
         "[recipes.yaml](../config/published/recipes.yaml), the presets and the registries. What "
         "the work takes is by `psibench plan` (100 TFLOPS a GPU, `encoding.gpu_tflops`; prices of "
-        "`config/prices.yaml`), or by hand (November 2026) where the plan cannot count before the "
-        "data are there.",
+        "`config/prices.yaml`; expected values, actual ones are mostly "
+        f"1/{UNCERTAINTY} to {UNCERTAINTY} times these), or by hand (November 2026) where the plan "
+        "cannot count before the data are there.",
         "An empty cell: not yet run.",
         "| | preset | obtained at the paper's size | with --small |\n|---|---|---|---|\n"
         + "\n".join(map(status, recipes)),

@@ -3,6 +3,7 @@
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from planted_set import Planted, PlantedSet
@@ -16,18 +17,20 @@ from psibench.tables.build_schemas import (
     TRANSLATED,
     TRANSLATIONS,
 )
+from psibench.tables.job import Job
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
+from psibench.tables.stage import version_of
 from psibench.text.lengths import with_lengths
 from psibench.text.phrases import fold
 from psibench.translate.clean import (
-    CleanParams,
+    PREFIXES,
     Measure,
     Outliers,
     run_clean_translations,
     run_mark_translations,
 )
-from psibench.translate.refusals import read_refusals
+from psibench.translate.refusals import REFUSALS, read_refusals
 
 TOKENIZER = "embedded:all-MiniLM-L6-v2"
 JUDGED_CHARS = 200
@@ -61,26 +64,17 @@ class Cleaner:
     def outcomes(self, bounds: Bounds, *, of: Measure = "length") -> list[Outcome]:
         """Clean with bounds (low, high) of a measure; tell what became of documents and queries."""
         dropped = self.folder / "clean.dropped.parquet"
-        run_clean_translations(
-            language=self.target,
-            domain="xquad",
-            source_corpus=self._path("corpus"),
-            source_queries=self._path("queries"),
-            source_qrels=self._path("qrels"),
-            translated=self._path("translated"),
-            verdicts=self._path("verdicts"),
-            clean=CleanParams(
-                relocate=False,
-                outliers=Outliers(of=of, low=bounds[0], high=bounds[1]),
-                length_tokenizer=TOKENIZER,
-                step=1,
-            ),
-            corpus=self._path("clean_corpus"),
-            queries=self._path("clean_queries"),
-            qrels=self._path("clean_qrels"),
-            dropped=dropped,
-            flow=self._path("clean.flow"),
+        inputs = {f"source_{name}": name for name in ("corpus", "queries", "qrels")}
+        outputs = {name: f"clean_{name}" for name in ("corpus", "queries", "qrels")}
+        job = self._job(
+            "clean_translations",
+            inputs | {name: name for name in ("translated", "verdicts")},
+            outputs | {name: f"clean.{name}" for name in ("dropped", "flow")},
+            relocate=False,
+            outliers=Outliers(of=of, low=bounds[0], high=bounds[1]),
+            length_tokenizer=TOKENIZER,
         )
+        run_clean_translations(job)
         gone = read_table(dropped, ATTRITION).select("unit", "item_id", "reason").rows()
         reasons = {(unit, item_id): reason for unit, item_id, reason in gone}
         marked = {
@@ -103,6 +97,19 @@ class Cleaner:
 
     def _translated(self) -> pl.DataFrame:
         return read_table(self._path("translated"), TRANSLATED)
+
+    def _job(
+        self, stage: str, inputs: dict[str, str], outputs: dict[str, str], **values: Any
+    ) -> Job:
+        """Make a stage's job on tables of the folder, which are given without their suffix."""
+        place = {"lang": self.target, "domains": ["xquad"], "place": {"unit": "queries", "step": 0}}
+        return Job(
+            stage,
+            version_of(stage),
+            inputs={name: str(self._path(file)) for name, file in inputs.items()},
+            outputs={name: str(self._path(file)) for name, file in outputs.items()},
+            values=place | values,
+        )
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.parquet"
@@ -147,21 +154,17 @@ class Cleaner:
         self._write("translations", frame.select("_id", text="reply"), TRANSLATIONS)
 
     def _mark(self) -> None:
-        run_mark_translations(
-            language=self.target,
-            domain="xquad",
-            corpus=self._path("corpus"),
-            queries=self._path("queries"),
-            text_parts=self._path("text_parts"),
-            translations=self._path("translations"),
+        inputs = ("corpus", "queries", "text_parts", "translations")
+        job = self._job(
+            "mark_translations",
+            {name: name for name in inputs},
+            {name: name for name in ("translated", "suspects")}
+            | {name: f"mark.{name}" for name in ("dropped", "flow")},
             prefixes=True,
             refusals=True,
-            step=0,
-            translated=self._path("translated"),
-            suspects=self._path("suspects"),
-            dropped=self._path("mark.dropped"),
-            flow=self._path("mark.flow"),
         )
+        lists = {"prefix_list": str(PREFIXES), "refusal_list": str(REFUSALS)}
+        run_mark_translations(job.after(**lists))
 
     def _judge(self) -> None:
         """Judge as a program can: by a phrase at the beginning, or by the language."""

@@ -131,8 +131,9 @@ def score_pair(plan, row, folder: Path) -> dict[str, object]:  # type: ignore[no
     """Score one pair as the workflow's job does; return the seconds it took."""
     import pyarrow.parquet as pq
 
-    from psibench.metrics.aggregate import RowLabels
     from psibench.metrics.scoring import ScoredModel, run_score
+    from psibench.tables.job import Job
+    from psibench.tables.stage import version_of
 
     name, asking, searched = row["benchmark"], row["query_lang"], row["corpus_lang"]
     planned, settings = plan.named[name], plan.config
@@ -141,31 +142,38 @@ def score_pair(plan, row, folder: Path) -> dict[str, object]:  # type: ignore[no
     def tables(language: str, table: str) -> list[str]:
         return [f"results/{name}/data/{language}/{domain}/{table}.parquet" for domain in domains]
 
-    scores = folder / "scores.parquet"
     run = f"results/{name}/runs/{row['model']}/{asking}-{searched}.parquet"
-    start = time.perf_counter()
-    run_score(
-        [ScoredModel(row["model"], plan.models[row["model"]].kind, run)],
-        domains=domains,
-        asked=tables(asking, "queries"),
-        queries=tables(searched, "queries"),
-        qrels=tables(searched, "qrels"),
-        labels=RowLabels(name, asking, searched),
-        metrics=settings.metrics,
-        psi_metrics=settings.psi_metrics,
-        schemes=section.buckets,
-        length_buckets=section.length_buckets,
-        uncertainty=settings.uncertainty,
-        control=None,
-        windows=[],
-        scores=scores,
-        buckets=folder / "buckets.parquet",
-        psi=folder / "psi.parquet",
-        comparisons=folder / "comparisons.parquet",
+    outputs = {
+        kind: str(folder / f"{kind}.parquet")
+        for kind in ("scores", "buckets", "psi", "comparisons")
+    }
+    job = Job(
+        "score",
+        version_of("score"),
+        inputs={
+            "asked": tables(asking, "queries"),
+            "queries": tables(searched, "queries"),
+            "qrels": tables(searched, "qrels"),
+        },
+        outputs=outputs,
+        values={
+            **{"benchmark": name, "query_lang": asking, "corpus_lang": searched},
+            "models": [ScoredModel(row["model"], plan.models[row["model"]].kind, run)],
+            "domains": domains,
+            "metrics": settings.metrics,
+            "psi_metrics": settings.psi_metrics,
+            "schemes": section.buckets,
+            "length_buckets": section.length_buckets,
+            "uncertainty": settings.uncertainty,
+            "control": None,
+            "windows": [],
+        },
     )
+    start = time.perf_counter()
+    run_score(job)
     return {
         "pair": f"{asking}-{searched}",
-        "n_queries": pq.read_metadata(scores).num_rows,
+        "n_queries": pq.read_metadata(outputs["scores"]).num_rows,
         "score_s": round(time.perf_counter() - start, 3),
     }
 

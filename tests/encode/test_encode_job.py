@@ -2,6 +2,7 @@
 
 import logging
 
+import jobs
 import numpy as np
 import pytest
 import torch
@@ -9,7 +10,6 @@ from closeness import assert_vectors_close
 from language_tables import write_texts
 
 from psibench.config.models import SentenceTransformerModel, StaticModel
-from psibench.config.sections import Encoding
 from psibench.encode import job
 from psibench.encode.job import run_encode, run_join_shards
 from psibench.encode.store import open_store, text_key
@@ -39,27 +39,34 @@ def paths(tmp_path):
     return tuple(zip(*written, strict=True))
 
 
-def tables(paths):
-    return {"model": "m", "domains": DOMAINS, "corpora": paths[0], "queries": paths[1]}
-
-
 def encode(paths, entry, folder, *, shard=None, **settings):
     """Encode all texts, or those of a shard, into a folder's store; return the table's path."""
     output = folder / f"{shard or 'encodings'}.parquet"
-    run_encode(
-        entry,
-        **tables(paths),
+    tables = {"corpora": [*map(str, paths[0])], "queries": [*map(str, paths[1])]}
+    jobs.run(
+        run_encode,
+        {} if shard else tables,
+        {"encodings": output},
+        entry=entry,
+        model="m",
+        domains=DOMAINS,
         store=folder / "store",
-        settings=Encoding(device="cpu", **settings),
-        shard=shard,
-        output=output,
+        device="cpu",
+        **({"shard": shard} | tables if shard else {}),
+        **settings,
     )
     return output
 
 
 def join(paths, entry, folder, shards):
-    output = folder / "encodings.parquet"
-    run_join_shards(entry, **tables(paths), shards=shards, output=output)
+    jobs.run(
+        run_join_shards,
+        {"corpora": paths[0], "queries": paths[1], "shards": shards},
+        {"encodings": folder / "encodings.parquet"},
+        entry=entry,
+        model="m",
+        domains=DOMAINS,
+    )
 
 
 def read_back(folder):
@@ -92,11 +99,9 @@ def test_blocks_that_are_not_read_yet_are_part_of_the_total(
     documents = {f"d{n}": text for n, text in enumerate(words[:40])}
     questions = {f"q{n}": text for n, text in enumerate(words[40:])}
     written = write_texts(tmp_path / "a", documents, questions)
-    run_encode(
-        STATIC, model="m", domains=["a"], corpora=[written[0]], queries=[written[1]],
-        store=tmp_path / "store", settings=Encoding(device="cpu"), output=tmp_path / "e.parquet",
-    )  # fmt: skip
-    tokens = read_table(tmp_path / "e.parquet", ENCODINGS)["n_tokens"].sum()
+    empty = write_texts(tmp_path / "b", {}, {})
+    encode(tuple(zip(written, empty, empty, strict=True)), STATIC, tmp_path)
+    tokens = read_table(tmp_path / "encodings.parquet", ENCODINGS)["n_tokens"].sum()
     assert len(totals) > 20
     assert totals == pytest.approx([tokens] * len(totals), rel=0.15)
     assert totals[-1] == tokens

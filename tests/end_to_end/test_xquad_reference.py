@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,11 +13,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import jobs
 
 from psibench.config.registry import load_registry
-from psibench.config.sections import Encoding, Uncertainty
+from psibench.config.sections import Uncertainty
 from psibench.encode.job import run_encode
 from psibench.generate.benchmarks import SquadPosq
 from psibench.generate.recipes import build_params, run_build
-from psibench.metrics.aggregate import RowLabels
 from psibench.metrics.scoring import ScoredModel, run_score
 from psibench.search.runs import run_lexical_search, run_vector_search
 from psibench.tables import read_table
@@ -43,45 +43,27 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = {name: out / f"{name}.parquet" for name in names}
     jobs.run(run_build, {}, made, domains={"general": params})
     registry = load_registry()
-    tables = {"corpora": [out / "corpus.parquet"], "queries": [out / "queries.parquet"]}
-    run_lexical_search(
-        registry["bm25"],
-        model="bm25",
-        **tables,
-        corpus_lang="eng-Latn",
-        top_k=100,
-        output=out / "bm25.run.parquet",
-    )
-    model = "all-minilm-l6-v2"
-    encodings = out / "encodings.parquet"
-    run_encode(
-        registry[model],
-        model=model,
-        domains=["general"],
-        **tables,
-        store=out / "store",
-        settings=Encoding(),
-        output=encodings,
-    )
-    run_vector_search(
-        registry[model],
-        model=model,
-        domains=["general"],
-        query_encodings=encodings,
-        corpus_encodings=encodings,
-        store=out / "store",
-        top_k=100,
-        block_mib=64,
-        output=out / f"{model}.run.parquet",
-    )
+    model, encodings = "all-minilm-l6-v2", out / "encodings.parquet"
+    tables = {"corpora": out / "corpus.parquet", "queries": out / "queries.parquet"}
+    values = {"benchmark": "xquad", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
+    values |= {"store": out / "store", "top_k": 100, "block_mib": 64}
+
+    def run(function: Any, inputs: Any, outputs: dict[str, str], **more: Any) -> None:
+        files = {name: out / f"{file}.parquet" for name, file in outputs.items()}
+        jobs.run(function, inputs, files, **values, **more)
+
+    run(run_lexical_search, tables, {"run": "bm25.run"}, model="bm25", entry=registry["bm25"])
+    static = {"model": model, "entry": registry[model]}
+    run(run_encode, tables, {"encodings": "encodings"}, **static)
+    sides = {"query_encodings": encodings, "corpus_encodings": encodings}
+    run(run_vector_search, sides, {"run": f"{model}.run"}, **static)
     for name, seen in (("bm25", None), (model, encodings)):
-        run_score(
-            [ScoredModel(name, "any", out / f"{name}.run.parquet", encodings=seen)],
-            domains=["general"],
-            asked=tables["queries"],
-            queries=tables["queries"],
-            qrels=[out / "qrels.parquet"],
-            labels=RowLabels("xquad", "eng-Latn", "eng-Latn"),
+        run(
+            run_score,
+            {"asked": tables["queries"], "queries": tables["queries"]}
+            | {"qrels": out / "qrels.parquet"},
+            {kind: f"{name}.{kind}" for kind in ("scores", "buckets", "psi", "comparisons")},
+            models=[ScoredModel(name, "any", out / f"{name}.run.parquet", encodings=seen)],
             metrics=["ndcg@10", TIE_AVERAGED, "recall@100", "mrr@10"],
             psi_metrics=["ndcg@10", TIE_AVERAGED],
             schemes=["squad"],
@@ -89,10 +71,6 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             uncertainty=Uncertainty(),
             control=None,
             windows=[],
-            scores=out / f"{name}.scores.parquet",
-            buckets=out / f"{name}.buckets.parquet",
-            psi=out / f"{name}.psi.parquet",
-            comparisons=out / f"{name}.comparisons.parquet",
         )
     return out
 

@@ -105,28 +105,28 @@ class Chain(Folder):
 
     def remove(self, grades=None) -> None:
         """Ask every judge in turn, {(judge, query, document): grade}, and remove."""
-        judged = []
-        for judge in self.section.judges if grades else ():
+        judged: dict = {}
+        for number, judge in enumerate(self.section.judges if grades else (), start=1):
             run(
                 run_judge_pairs,
                 {
                     **self.raw("corpus", "queries"),
                     "negatives": self.path("negatives"),
-                    "earlier": list(judged),
+                    **judged,
                 },
                 {"pairs": self.path(f"{judge}_pairs")},
                 section=self.section.removal(),
             )
             of_judge = {f"{q}--{d}": grade for (by, q, d), grade in grades.items() if by == judge}
             self.judge(judge, of_judge)
-            judged.append(self.path(judge))
+            judged[f"judge_{number}"] = self.path(judge)
         run(
             run_remove_negatives,
             {
                 **self.raw("corpus", "queries", "qrels"),
                 "negatives": self.path("negatives"),
                 "scores": self.scores,
-                "judged": judged,
+                **judged,
             },
             {name: self.path(name) for name in OUTPUTS},
             section=self.section.removal(),

@@ -1,5 +1,6 @@
 """Learned sparse retrievers: their weights are sentence-transformers' own, however batched."""
 
+import jobs
 import numpy as np
 import pytest
 import torch
@@ -7,7 +8,6 @@ from encoder_references import vectors_of
 from language_tables import write_texts
 from tiny_sparse import save_inference_free, save_splade, sparse_entry, weights_of
 
-from psibench.config.sections import Encoding
 from psibench.encode.job import run_encode
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
@@ -108,23 +108,22 @@ def test_a_model_is_encoded_stored_and_searched_by_the_terms_texts_share(tmp_pat
     corpus, queries = write_texts(tmp_path, words, asked)
     entry = sparse_entry(splade)
     encodings = tmp_path / "encodings.parquet"
-    paths = {"store": tmp_path / "store", "model": "m", "domains": ["a"]}
-    run_encode(
-        entry,
-        corpora=[corpus],
-        queries=[queries],
-        settings=Encoding(device="cpu", storage=storage),
-        output=encodings,
-        **paths,
+    values = {"entry": entry, "store": tmp_path / "store", "model": "m", "domains": ["a"]}
+    jobs.run(
+        run_encode,
+        {"corpora": corpus, "queries": queries},
+        {"encodings": encodings},
+        device="cpu",
+        storage=storage,
+        **values,
     )
-    run_vector_search(
-        entry,
-        query_encodings=encodings,
-        corpus_encodings=encodings,
+    jobs.run(
+        run_vector_search,
+        {"query_encodings": encodings, "corpus_encodings": encodings},
+        {"run": tmp_path / "run.parquet"},
         top_k=3,
         block_mib=8,
-        output=tmp_path / "run.parquet",
-        **paths,
+        **values,
     )
     run = read_table(tmp_path / "run.parquet", RUN)
     encoder = load_encoder(entry, device="cpu")

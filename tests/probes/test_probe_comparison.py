@@ -1,5 +1,6 @@
 """Probes of two models on the same documents, as pairs."""
 
+import jobs
 import numpy as np
 import polars as pl
 import pytest
@@ -97,13 +98,12 @@ def test_the_stage_writes_pairs_with_their_labels_and_what_sums_them_up(tmp_path
         both = pl.concat([rows("insertion", values, path.stem), small])
         write_table(both, path, spec, provenance=Provenance("test", 1))
     pair = {"probe": "insertion", "benchmark": "b", "lang": "eng-Latn"}
-    run_probe_comparison(
-        [pair | {"model": "after", "other": "before"}],
-        rows=paths[:1],
-        others=paths[1:],
+    jobs.run(
+        run_probe_comparison,
+        {"rows": paths[:1], "others": paths[1:]},
+        {"parquet": tmp_path / "c.parquet", "csv": tmp_path / "c.csv"},
+        compared=[pair | {"model": "after", "other": "before"}],
         level=0.95,
-        parquet=tmp_path / "c.parquet",
-        csv=tmp_path / "c.csv",
     )
     written = read_table(tmp_path / "c.parquet", PROBE_COMPARISON)
     assert written.select("model", "other", "probe").unique().rows() == [

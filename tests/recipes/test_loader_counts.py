@@ -172,8 +172,9 @@ def test_rows_dropped_while_loading_are_counted(tmp_path, recipe, counts):
     if counts is not None:
         assert found == counts
     place = {name: [[str(paths[name])]] for name in ("dropped", "flow")}
-    place |= {"lang": "eng-Latn", "domains": ["game"], "documents": [], "usage": []}
+    place |= {"lang": "eng-Latn", "domains": ["general"]}
+    place |= {name: [] for name in ("documents", "usage", "queries")}
     specs = {"attrition": ATTRITION, "flow": by_place(FLOW), "usage": by_place(LLM_USAGE)}
     made = {name: tmp_path / f"all-{name}.parquet" for name in specs}
-    run_ledger([place], **made)  # which refuses rows that no stage counted
+    jobs.run(run_ledger, {}, made, places=[place])  # which refuses rows that no stage counted
     assert read_table(made["flow"], specs["flow"]).height == len(found)

@@ -97,13 +97,13 @@ def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp
             queries = QUERIES.empty()
             cut = text_parts(corpus, queries, max_tokens=5, count_tokens=count_whitespace_tokens)
             write_table(cut, domain.outputs["parts"], TEXT_PARTS, provenance=SOURCE)
-    run_translator_sample(
+    jobs.run(
+        run_translator_sample,
+        {"corpora": corpora, "text_parts": [path]},
+        {"sample": tmp_path / "sample.parquet"},
         domains=domains,
-        corpora=corpora,
-        text_parts=[path] * 2,
         per_stratum=1,
         seed=3,
-        output=tmp_path / "sample.parquet",
     )
     frame = read_table(tmp_path / "sample.parquet", DOCUMENTS)
     assert frame.select("_id", "origin", "domain", "doc_id", "length_bin").rows() == [
@@ -121,17 +121,23 @@ def test_translators_stand_side_by_side_in_the_order_of_the_config(tmp_path):
         "one": {"deu-Latn": [5, 3], "ara-Arab": [4, None]},
         "two": {"deu-Latn": [1, 2], "ara-Arab": [2, 2]},
     }
-    paths: dict[str, list] = {}
+    paths = []
     for name, languages in grades.items():
         for language, given in languages.items():
             rows = [
                 (f"{language}/law/{i}", "law", str(i), "Q1", *[g] * 4) for i, g in enumerate(given)
             ]
             frame = pl.DataFrame(rows, schema=TRANSLATION_GRADES.empty().schema, orient="row")
-            paths.setdefault(name, []).append(tmp_path / f"{name}-{language}.parquet")
-            write_table(frame, paths[name][-1], TRANSLATION_GRADES, provenance=SOURCE)
+            paths.append(tmp_path / f"{name}-{language}.parquet")
+            write_table(frame, paths[-1], TRANSLATION_GRADES, provenance=SOURCE)
     output = tmp_path / "translator_quality.parquet"
-    run_translator_quality(translators=paths, languages=["deu-Latn", "ara-Arab"], output=output)
+    jobs.run(
+        run_translator_quality,
+        {"grades": paths},
+        {"quality": output},
+        translators=list(grades),
+        languages=["deu-Latn", "ara-Arab"],
+    )
     table = read_table(output, TRANSLATOR_QUALITY)
     whole = table.filter(domain="all", length_bin="all", dimension="overall")
     assert whole.select("translator", "language", "n", "n_unjudged", "mean").rows() == [
@@ -147,6 +153,9 @@ def test_translators_stand_side_by_side_in_the_order_of_the_config(tmp_path):
 # A translator that is a file
 
 
+OUTPUTS = ("outcomes", "usage", "rows", "dropped", "flow")
+
+
 def asked_of_file(folder, *lines, task=TRANSLATING):
     """Ask for the sample's translations in a file of (id, language, translation); the outcomes."""
     path = folder / "made.jsonl"
@@ -156,11 +165,11 @@ def asked_of_file(folder, *lines, task=TRANSLATING):
     )
     write_table(sample(), folder / "sample.parquet", DOCUMENTS, provenance=SOURCE)
     llm = LlmSettings(backend="file", model="file/mine", file=str(path))
-    outcomes, usage = folder / "outcomes.parquet", folder / "usage.parquet"
+    outcomes = folder / "outcomes.parquet"
     job = jobs.made(
         "ask",
         {"documents": folder / "sample.parquet"},
-        {"outcomes": outcomes, "usage": usage},
+        {name: folder / f"{name}.parquet" for name in OUTPUTS},
         domains=["all"],
         store=folder / "store",
     )

@@ -1,7 +1,9 @@
 """The table of mitigations: what changed, at what cost, and what may be said of it."""
 
+from dataclasses import asdict
 from typing import Any
 
+import jobs
 import numpy as np
 import polars as pl
 import pytest
@@ -158,12 +160,13 @@ def test_the_stage_writes_the_table_twice_with_its_provenance(tmp_path):
         spec = PSI_TABLE if name == "psi_table" else COMPARISONS
         write_table(table, tmp_path / name, spec, provenance=Provenance("test", 1))
     encodings = encoded(tmp_path, "after", {"d1": 2}, [40])
-    run_mitigations(
-        **{name: tmp_path / name for name in paths},
-        costs=[Costly(*PLACE, "base"), Costly(*PLACE, "after", {"after": encodings})],
+    costs = [Costly(*PLACE, "base"), Costly(*PLACE, "after", {"after": encodings})]
+    jobs.run(
+        run_mitigations,
+        {name: tmp_path / name for name in paths} | {"read": [encodings]},
+        {name: tmp_path / f"mitigations.{name}" for name in ("parquet", "csv")},
+        costs=[asdict(one) for one in costs],
         store=tmp_path / "store",
-        parquet=tmp_path / "mitigations.parquet",
-        csv=tmp_path / "mitigations.csv",
     )
     (row,) = read_table(tmp_path / "mitigations.parquet", MITIGATIONS).iter_rows(named=True)
     assert (row["vectors_before"], row["vectors_after"], row["tokens_after"]) == (None, 2.0, 40.0)

@@ -12,6 +12,7 @@ from psibench.plan.plan import Plan, make_plan
 from psibench.plan.summaries import example_files, language_files, summary_names
 from psibench.report.examples import read_examples
 from psibench.tables import Provenance, write_table
+from psibench.tables.job import Job
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import TableSpec
 
@@ -47,16 +48,20 @@ def domain(folder: Path, name: str, n: int, *, language: str = "eng-Latn", **mor
     }
 
 
+def examples_of(*files: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+    return read_examples(Job("report", 1, values={"examples": files}))
+
+
 @pytest.mark.parametrize(("n", "shown"), [(5, 3), (2, 2), (0, 0)])
 def test_three_queries_of_a_language_are_shown(tmp_path: Path, n: int, shown: int) -> None:
-    found = read_examples([domain(tmp_path, "law", n)])
+    found = examples_of(domain(tmp_path, "law", n))
     examples = [one for groups in found.values() for group in groups for one in group["examples"]]
     assert [one["evidence"] for one in examples] == ["The lid is blue."] * shown
 
 
 def test_the_same_queries_are_shown_in_every_language(tmp_path: Path) -> None:
     translated = {"language": "ara-Arab", "pos_translated_char_length": 32}
-    found = read_examples([domain(tmp_path, "law", 9), domain(tmp_path, "law", 9, **translated)])
+    found = examples_of(domain(tmp_path, "law", 9), domain(tmp_path, "law", 9, **translated))
     _, arabic = found["b"]
     assert [(one["name"], one["tag"]) for one in found["b"]] == [
         ("English", "en"),

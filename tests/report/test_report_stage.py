@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jobs
 import polars as pl
 import pytest
 from report_tables import frame
@@ -15,7 +16,6 @@ from verification_tables import (
     verified_input,
 )
 
-from psibench.config.models import Bm25Model
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.negatives import JUDGEMENTS
@@ -160,21 +160,25 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
     ledger = {"flow": by_place(FLOW), "usage": by_place(LLM_USAGE), "attrition": ATTRITION}
     margins = write("margins", MARGIN_FACTS["margin_table"], MARGIN_TABLE)
     queries = write("none", QUERIES.empty(), QUERIES)
-    run_report(
-        psi_table=write("psi_table", inputs.psi_table, PSI_TABLE),
-        bucket_scores=write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
-        statistics=[write("statistics", inputs.statistics, STATISTICS)],
-        histograms=[write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
+    tables = {
+        "psi_table": write("psi_table", inputs.psi_table, PSI_TABLE),
+        "bucket_scores": write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
+        "statistics": [write("statistics", inputs.statistics, STATISTICS)],
+        "histograms": [write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
         **{
             name: [write(name, spec.empty(), spec)] * len(sections())
             for name, spec in ledger.items()
         },
+        "published": [],
+        "training": [],
+    }
+    jobs.run(
+        run_report,
+        tables,
+        {"page": tmp_path / "report.html"},
         verification=[LABELS | {"margin_table": [margins], "queries": [queries]}],
-        benchmarks=sections(),
-        models={
-            model.id: Bm25Model.model_validate({"backend": "bm25s", "description": "d"})
-            for model in MODELS
-        },
+        benchmarks={name: one.model_dump(mode="json") for name, one in sections().items()},
+        models={model.id: {"backend": "bm25s", "description": "d"} for model in MODELS},
         languages=[
             {"benchmark": "fineweb", "quality": [write("quality", quality, TRANSLATION_QUALITY)]}
             | {"relocation": [write(name, moved(name), RELOCATION) for name in ("deu", "ara")]}
@@ -184,12 +188,9 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
             | {"queries": write("asked", frame(QUERIES, [asked]), QUERIES)}
             | {"corpus": write("corpus", frame(CORPUS, [document]), CORPUS)}
         ],
-        published=[],
         references=[],
         links={"published.html": "Beside others", "probes.html": "Probes"},
-        training=[],
         title="Page",
-        output=tmp_path / "report.html",
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     for text in (

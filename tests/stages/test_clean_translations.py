@@ -1,10 +1,11 @@
 """The two stages that turn replies of a translator into a translated benchmark."""
 
+import jobs
 import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables import Provenance, read_provenance, write_table
 from psibench.tables.build_schemas import (
     FLOW,
     REFUSAL_SUSPECTS,
@@ -15,15 +16,12 @@ from psibench.tables.build_schemas import (
 )
 from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
-from psibench.translate.clean import (
-    CleanParams,
-    Outliers,
-    run_clean_translations,
-    run_mark_translations,
-)
+from psibench.translate.clean import PREFIXES, run_clean_translations, run_mark_translations
+from psibench.translate.refusals import REFUSALS
 
 SOURCE = Provenance("assemble", 1, queries_by="llm:stand-in/rules")
-LABELS = {"language": "rus-Cyrl", "domain": "law"}
+PLACE = {"lang": "rus-Cyrl", "domains": ["law"]}
+LISTS = {"prefix_list": PREFIXES, "refusal_list": REFUSALS}
 SENTENCE = "Река течёт через город и впадает в море."
 REFUSAL = "Извините, но я не могу перевести этот текст."
 
@@ -47,10 +45,16 @@ class Domain:
         write_table(frame, self.path(name), spec, provenance=SOURCE)
 
     def read(self, name, spec):
-        return read_table(self.path(name), spec)
+        return jobs.rows(self.path(name), spec)
 
     def paths(self, *names):
         return {name: self.path(name) for name in names}
+
+    def run(self, function, inputs, outputs, *, name, step, **values):
+        """Run a stage that counts what it dropped; the tables of both are of a name."""
+        outputs |= {kind: self.path(f"{name}.{kind}") for kind in ("dropped", "flow")}
+        place = {"unit": "queries", "step": step}
+        jobs.run(function, inputs, outputs, **PLACE, **values, place=place, on_empty=self.on_empty)
 
     def _write_source(self, documents, queries):
         texts = [self.originals[i] for i in documents]
@@ -98,18 +102,16 @@ class Domain:
             self.write(name, frame, spec)
 
     def mark(self, *, prefixes=True, refusals=True):
-        run_mark_translations(
-            **LABELS,
-            corpus=self.path("source_corpus"),
-            queries=self.path("source_queries"),
-            **self.paths("text_parts", "translations", "translated"),
+        source = {name: self.path(f"source_{name}") for name in ("corpus", "queries")}
+        outputs = self.paths("translated") | {"suspects": self.path("refusal_suspects")}
+        self.run(
+            run_mark_translations,
+            source | self.paths("text_parts", "translations") | LISTS,
+            outputs,
+            name="mark",
+            step=7,
             prefixes=prefixes,
             refusals=refusals,
-            step=7,
-            on_empty=self.on_empty,
-            suspects=self.path("refusal_suspects"),
-            dropped=self.path("mark.dropped"),
-            flow=self.path("mark.flow"),
         )
         return self.read("translated", TRANSLATED)
 
@@ -119,20 +121,16 @@ class Domain:
         self.write("verdicts", verdicts, REFUSAL_VERDICTS)
 
     def clean(self, *, judged=True, relocate=False, outliers=None):
-        run_clean_translations(
-            **LABELS,
-            **self.paths("source_corpus", "source_queries", "source_qrels", "translated"),
-            verdicts=self.path("verdicts") if judged else None,
-            clean=CleanParams(
-                relocate,
-                None if outliers is None else Outliers.model_validate(outliers),
-                length_tokenizer="words",
-                step=8,
-            ),
-            **self.paths("corpus", "queries", "qrels"),
-            on_empty=self.on_empty,
-            dropped=self.path("clean.dropped"),
-            flow=self.path("clean.flow"),
+        names = ["source_corpus", "source_queries", "source_qrels", "translated"]
+        self.run(
+            run_clean_translations,
+            self.paths(*names, *(["verdicts"] if judged else [])),
+            self.paths("corpus", "queries", "qrels"),
+            name="clean",
+            step=8,
+            relocate=relocate,
+            outliers=outliers,
+            length_tokenizer="words",
         )
         specs = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
         return [self.read(name, spec) for name, spec in specs.items()]
@@ -227,7 +225,8 @@ def test_an_item_that_lacks_a_part_is_dropped_and_queries_with_their_document(tm
 def test_no_translated_query_is_an_error_that_says_why(tmp_path):
     domain = Domain(tmp_path, {0: [None], 1: [SENTENCE]}, asked(2, q1=[None]))
     message = (
-        r"none of 2 queries of law is left in rus-Cyrl; documents dropped: untranslated 1 \(.*\); "
+        r"domain law: none of 2 queries is left in rus-Cyrl; "
+        r"documents dropped: untranslated 1 \(.*\); "
         r"queries dropped: positive_removed 1 \(.*'document d0'\), untranslated 1 \(.*\)"
     )
     with pytest.raises(InputError, match=message):

@@ -3,6 +3,7 @@
 import csv
 import json
 
+import jobs
 import polars as pl
 import pytest
 
@@ -12,7 +13,7 @@ from psibench.metrics.summaries import run_csv
 
 def written(tmp_path, frame: pl.DataFrame) -> list[dict[str, str]]:
     frame.write_parquet(tmp_path / "any.parquet")
-    run_csv(tmp_path / "any.parquet", tmp_path / "any.csv")
+    jobs.run(run_csv, {"parquet": tmp_path / "any.parquet"}, {"csv": tmp_path / "any.csv"})
     with (tmp_path / "any.csv").open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
@@ -62,5 +63,5 @@ def test_what_is_no_parquet_table_is_refused_and_nothing_written(tmp_path, name,
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
-        run_csv(tmp_path / name, tmp_path / "out.csv")
+        jobs.run(run_csv, {"parquet": tmp_path / name}, {"csv": tmp_path / "out.csv"})
     assert not (tmp_path / "out.csv").exists()

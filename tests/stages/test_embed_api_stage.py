@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import jobs
 import numpy as np
 import pytest
 from embedding_standin import STYLES, EmbeddingServer, EmbeddingStandIn
@@ -73,17 +75,19 @@ def config_of(entry):
 
 def embed_all(folder, entry, *, domains=("a",), storage="float32"):
     """Run the stage on domains whose tables lie in ``folder``; returns both of its tables."""
-    run_embed_api(
-        config_of(entry),
+    job = jobs.made(
+        "embed_api",
+        {
+            "corpora": [folder / domain / "corpus.parquet" for domain in domains],
+            "queries": [folder / domain / "queries.parquet" for domain in domains],
+        },
+        {name: folder / f"{name}.parquet" for name in ("encodings", "usage")},
         model="m",
-        domains=domains,
-        corpora=[folder / domain / "corpus.parquet" for domain in domains],
-        queries=[folder / domain / "queries.parquet" for domain in domains],
+        domains=list(domains),
         store=folder / "store",
         storage=storage,
-        encodings=folder / "encodings.parquet",
-        usage=folder / "usage.parquet",
     )
+    run_embed_api(replace(job, config=config_of(entry)))
     used = read_table(folder / "usage.parquet", EMBEDDING_USAGE).row(0, named=True)
     return read_table(folder / "encodings.parquet", ENCODINGS), used
 

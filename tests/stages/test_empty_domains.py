@@ -1,15 +1,15 @@
 """A domain without queries, or without documents too: no stage stops, no figure changes."""
 
+import jobs
 import pytest
 from fake_reranker import ENTRY, PairReranker
 from language_tables import SOURCE, write_texts
 
 from psibench.config.models import Bm25Model, FusionModel, RerankModel, StaticModel
 from psibench.config.registry import parse_model
-from psibench.config.sections import Encoding, Uncertainty
+from psibench.config.sections import Uncertainty
 from psibench.encode.job import run_encode
 from psibench.formats.import_run import run_import_run
-from psibench.metrics.aggregate import RowLabels
 from psibench.metrics.scoring import ScoredModel, run_score
 from psibench.metrics.similarity import run_similarity
 from psibench.metrics.statistics import run_statistics
@@ -56,69 +56,45 @@ class Language:
     def path(self, name):
         return self.folder / f"{name}.parquet"
 
+    def run(self, function, inputs, outputs, *, given=None, **values):
+        """Run a stage that writes ``outputs``: by name, the name of the file."""
+        written = {name: self.path(file) for name, file in outputs.items()}
+        place = {"domains": self.domains, "query_lang": LANGUAGE, "corpus_lang": LANGUAGE}
+        place |= {"benchmark": "b", "store": self.folder / "store"}
+        jobs.run(function, inputs, written, given=given, **place | values)
+
     def search(self):
         texts = {"corpora": self.tables("corpus"), "queries": self.tables("queries")}
-        given = {"domains": self.domains, "store": self.folder / "store"}
-        run_lexical_search(
-            BM25, model="bm25", corpus_lang=LANGUAGE, top_k=9, output=self.path("bm25"), **texts
-        )
-        run_encode(
-            STATIC,
-            model="static",
-            settings=Encoding(device="cpu"),
-            output=self.path("encodings"),
-            **texts,
-            **given,
-        )
-        run_vector_search(
-            STATIC,
-            model="static",
-            query_encodings=self.path("encodings"),
-            corpus_encodings=self.path("encodings"),
-            top_k=9,
-            block_mib=8,
-            output=self.path("static"),
-            **given,
-        )
-        run_fuse(
-            FUSED,
-            domains=self.domains,
-            runs=[self.path("bm25"), self.path("static")],
-            encodings=[self.path("encodings")],
-            reads_all=True,
-            judged=self.tables("queries"),
-            top_k=9,
-            run=self.path("fused"),
-            seen=self.path("fused.seen"),
-            **texts,
-        )
-        run_rerank(
-            RERANKED,
-            ENTRY,
-            first_stage=self.path("static"),
-            judged=self.tables("queries"),
-            store=self.folder / "store",
+        both = texts | {"judged": self.tables("queries")}
+        encodings = self.path("encodings")
+        sides = {"query_encodings": encodings, "corpus_encodings": encodings}
+        runs = {"runs": [self.path("bm25"), self.path("static")], "encodings": [encodings]}
+        static = {"entry": STATIC, "model": "static"}
+        self.run(run_lexical_search, texts, {"run": "bm25"}, entry=BM25, model="bm25", top_k=9)
+        self.run(run_encode, texts, {"encodings": "encodings"}, device="cpu", **static)
+        self.run(run_vector_search, sides, {"run": "static"}, top_k=9, block_mib=8, **static)
+        fused = {"run": "fused", "seen": "fused.seen"}
+        self.run(run_fuse, runs | both, fused, entry=FUSED, reads_all=True, top_k=9)
+        self.run(
+            run_rerank,
+            {"first_stage": self.path("static")} | both,
+            {"run": "reranked", "seen": "reranked.seen"},
+            given={"load": lambda name, entry, *, device: PairReranker("a", lambda *_: 0.5)},
+            entry=RERANKED,
+            reranker=ENTRY,
             device="cpu",
             tokens_per_batch=64,
-            run=self.path("reranked"),
-            seen=self.path("reranked.seen"),
-            load=lambda name, entry, *, device: PairReranker("a", lambda *_: 0.5),
-            **texts,
         )
-        run_similarity(
-            STATIC,
-            benchmark="b",
-            language=LANGUAGE,
-            model="static",
-            encodings=self.path("encodings"),
-            output=self.path("similarity"),
-            **given,
-        )
+        self.run(run_similarity, {"encodings": encodings}, {"similarity": "similarity"}, **static)
 
     def score(self):
-        run_score(
-            [ScoredModel(m, "any", self.path(m)) for m in ("bm25", "static", "fused", "reranked")],
-            labels=RowLabels("b", LANGUAGE, LANGUAGE),
+        queries = self.tables("queries")
+        models = ("bm25", "static", "fused", "reranked")
+        self.run(
+            run_score,
+            {"asked": queries, "queries": queries, "qrels": self.tables("qrels")},
+            {name: name for name in ("scores", "buckets", "psi", "comparisons")},
+            models=[ScoredModel(model, "any", self.path(model)) for model in models],
             metrics=["ndcg@10"],
             psi_metrics=["ndcg@10"],
             schemes=["thirds"],
@@ -126,24 +102,19 @@ class Language:
             uncertainty=Uncertainty(),
             control="bm25",
             windows=[],
-            domains=self.domains,
-            asked=self.tables("queries"),
-            queries=self.tables("queries"),
-            qrels=self.tables("qrels"),
-            **{name: self.path(name) for name in ("scores", "buckets", "psi", "comparisons")},
         )
         return read_table(self.path("psi"), PSI_TABLE)
 
     def statistics(self):
-        run_statistics(
-            benchmark="b",
-            domains={LANGUAGE: self.domains},
+        kinds = {"corpora": "corpus", "queries": "queries", "qrels": "qrels"}
+        tables = {name: [*map(str, self.tables(kind))] for name, kind in kinds.items()}
+        self.run(
+            run_statistics,
+            tables,
+            {name: name for name in ("statistics", "histogram", "relocation")},
+            places=[{"lang": LANGUAGE, "domains": self.domains, **tables}],
             schemes=["thirds"],
             length_tokenizer="words",
-            corpora=self.tables("corpus"),
-            queries=self.tables("queries"),
-            qrels=self.tables("qrels"),
-            **{n: self.path(n) for n in ("statistics", "histogram", "relocation")},
         )
         table = read_table(self.path("statistics"), STATISTICS)
         return {(domain, name): value for _, _, domain, name, value in table.iter_rows()}
@@ -190,18 +161,20 @@ def test_an_empty_domain_of_a_users_run_is_skipped(tmp_path):
     language = Language(tmp_path / "x", {"a": (FULL, {}), "b": (FULL, ASKED)})
     for domain, rows in {"a": "", "b": "q1 Q0 d1 1 2.0 m\n"}.items():
         (tmp_path / f"{domain}.trec").write_text(rows)
-    run_import_run(
-        parse_model({"backend": "runs", "path": f"{tmp_path}/{{domain}}.trec"}),
+    queries = language.tables("queries")
+    jobs.run(
+        run_import_run,
+        {"queries": queries, "judged": queries},
+        {"run": tmp_path / "run.parquet"},
+        entry=parse_model({"backend": "runs", "path": f"{tmp_path}/{{domain}}.trec"}),
         model="m",
         benchmark="b",
         query_lang=LANGUAGE,
         corpus_lang=LANGUAGE,
         domains=language.domains,
-        queries=language.tables("queries"),
-        judged=language.tables("queries"),
         prefix_ids=False,
         top_k=9,
-        output=tmp_path / "run.parquet",
+        remove_identical_ids=False,
     )
     run = read_table(tmp_path / "run.parquet", RUN)
     assert run.select("query_id", "doc_id").rows() == [("q1", "d1")]

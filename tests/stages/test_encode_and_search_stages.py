@@ -1,11 +1,11 @@
 """Stages encode and search on tiny tables: the real embedded model."""
 
+import jobs
 import polars as pl
 import pytest
 from language_tables import DOCUMENTS, QUESTIONS, write_texts
 
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
-from psibench.config.sections import Encoding
 from psibench.encode.job import run_encode
 from psibench.search.runs import run_lexical_search, run_vector_search
 from psibench.tables import read_provenance, read_table
@@ -24,15 +24,16 @@ STATIC = StaticModel(backend="static-embeddings", checkpoint=MINILM)
 
 def encode(tmp_path, entry, *, domains=("a",), output="encodings.parquet", **settings):
     corpora, queries = zip(*(write_paths(tmp_path / d) for d in domains), strict=True)
-    run_encode(
-        entry,
+    jobs.run(
+        run_encode,
+        {"corpora": corpora, "queries": queries},
+        {"encodings": tmp_path / output},
+        entry=entry,
         model="m",
-        domains=domains,
-        corpora=corpora,
-        queries=queries,
+        domains=list(domains),
         store=tmp_path / "store",
-        settings=Encoding(device="cpu", **settings),
-        output=tmp_path / output,
+        device="cpu",
+        **settings,
     )
     return read_table(tmp_path / output, ENCODINGS)
 
@@ -42,18 +43,34 @@ def write_paths(folder):
     return paths if paths[0].exists() else write_texts(folder)
 
 
-def search(tmp_path, entry, *, domains=("a",), top_k=10, block_mib=8, **own) -> pl.DataFrame:
-    run_vector_search(
-        entry,
+def search(tmp_path, entry, *, domains=("a",), own=None, **values) -> pl.DataFrame:
+    encodings = tmp_path / "encodings.parquet"
+    jobs.run(
+        run_vector_search,
+        {"query_encodings": encodings, "corpus_encodings": encodings} | (own or {}),
+        {"run": tmp_path / "run.parquet"},
+        entry=entry,
         model="m",
-        domains=domains,
-        query_encodings=tmp_path / "encodings.parquet",
-        corpus_encodings=tmp_path / "encodings.parquet",
+        domains=list(domains),
         store=tmp_path / "store",
+        **{"top_k": 10, "block_mib": 8} | values,
+    )
+    return read_table(tmp_path / "run.parquet", RUN)
+
+
+def search_by_terms(tmp_path, *, top_k=10, **values) -> pl.DataFrame:
+    jobs.run(
+        run_lexical_search,
+        {
+            "corpora": tmp_path / "a" / "corpus.parquet",
+            "queries": tmp_path / "a" / "queries.parquet",
+        },
+        {"run": tmp_path / "run.parquet"},
+        entry=Bm25Model(backend="bm25s"),
+        model="bm25",
+        corpus_lang="eng-Latn",
         top_k=top_k,
-        block_mib=block_mib,
-        output=tmp_path / "run.parquet",
-        **own,
+        **values,
     )
     return read_table(tmp_path / "run.parquet", RUN)
 
@@ -121,7 +138,7 @@ def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
     other = write_texts(tmp_path / "own-b", {"d1": "Rivers."}, {"q9": "river"})
     corpora, queries = zip(one, other, strict=True)
     own = {"own_corpus": corpora, "own_queries": queries}
-    run = search(tmp_path, STATIC, domains=("a", "b"), block_mib=block_mib, **own)
+    run = search(tmp_path, STATIC, domains=("a", "b"), block_mib=block_mib, own=own)
     # d1 is gone in one domain and there in the other.
     assert ranking(run, "q1") == ["d0", "d2", "d3"]
     assert ranking(run, "q9") == ["d1"]
@@ -135,17 +152,8 @@ def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
 
 
 def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_path):
-    corpus, queries = write_texts(tmp_path / "a")
-    run_lexical_search(
-        Bm25Model(backend="bm25s"),
-        model="bm25",
-        corpora=[corpus],
-        queries=[queries],
-        corpus_lang="eng-Latn",
-        top_k=10,
-        output=tmp_path / "run.parquet",
-    )
-    run = read_table(tmp_path / "run.parquet", RUN)
+    write_texts(tmp_path / "a")
+    run = search_by_terms(tmp_path)
     assert ranking(run, "q1") == ["d1", "d0"]
     assert ranking(run, "q2") == ["d3"]
     assert read_provenance(tmp_path / "run.parquet")["revisions"]["model:bm25"].startswith("bm25s ")
@@ -155,19 +163,9 @@ def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_
 def test_a_query_in_the_corpus_takes_no_rank_of_its_own_ranking(tmp_path, is_lexical):
     # Queries q1 and d2 are documents of the corpus, as ArguAna's; each shares "river" with all.
     texts = {"q1": "river one", "d2": "river two", "d3": "river three", "d4": "river four"}
-    corpus, queries = write_texts(tmp_path / "a", texts, {key: texts[key] for key in ("q1", "d2")})
+    write_texts(tmp_path / "a", texts, {key: texts[key] for key in ("q1", "d2")})
     if is_lexical:
-        run_lexical_search(
-            Bm25Model(backend="bm25s"),
-            model="m",
-            corpora=[corpus],
-            queries=[queries],
-            corpus_lang="eng-Latn",
-            top_k=2,
-            output=tmp_path / "run.parquet",
-            remove_identical_ids=True,
-        )
-        run = read_table(tmp_path / "run.parquet", RUN)
+        run = search_by_terms(tmp_path, top_k=2, remove_identical_ids=True)
     else:
         encode(tmp_path, STATIC)
         run = search(tmp_path, STATIC, top_k=2, remove_identical_ids=True)

@@ -1,9 +1,11 @@
 """Runs of several models as one, and what these read of the documents."""
 
+import jobs
 import polars as pl
 import pytest
 from language_tables import write_texts
 
+from psibench.config.model_params import retrieval_params
 from psibench.config.models import FusionModel
 from psibench.search.fusion import fuse, run_fuse
 from psibench.tables import Provenance, read_provenance, read_table, write_table
@@ -72,23 +74,23 @@ def fuse_files(folder, *, reads_all: bool) -> dict[str, int]:
         write_texts(folder / "two", {"e1": "x" * 80, "e2": "x" * 90}, two, positives=two),
         strict=True,
     )
-    run_fuse(
-        PAIR,
+    runs = [
+        written("a", run_of(("q", "d1", 2.0), ("q", "d2", 1.0), ("r", "e1", 1.0)), RUN),
+        written("b", run_of(("q", "d2", 2.0), ("q", "d1", 1.0), ("q", "d3", 0.5)), RUN),
+    ]
+    encodings = [
+        written("ea", encodings_of(first), ENCODINGS),
+        written("eb", encodings_of(second), ENCODINGS),
+    ]
+    jobs.run(
+        run_fuse,
+        {"runs": runs, "encodings": encodings, "corpora": corpora}
+        | dict.fromkeys(("queries", "judged"), queries),
+        paths,
+        entry=retrieval_params(PAIR),
         domains=["one", "two"],
-        runs=[
-            written("a", run_of(("q", "d1", 2.0), ("q", "d2", 1.0), ("r", "e1", 1.0)), RUN),
-            written("b", run_of(("q", "d2", 2.0), ("q", "d1", 1.0), ("q", "d3", 0.5)), RUN),
-        ],
-        encodings=[
-            written("ea", encodings_of(first), ENCODINGS),
-            written("eb", encodings_of(second), ENCODINGS),
-        ],
         reads_all=reads_all,
-        corpora=corpora,
-        queries=queries,
-        judged=queries,
         top_k=2,
-        **paths,
     )
     return dict(read_table(paths["seen"], SEEN).select("query_id", "visible_char_end").iter_rows())
 
@@ -100,5 +102,5 @@ def test_of_a_positive_is_seen_what_any_of_the_models_saw_and_the_run_is_cut_at_
     found = run.select("query_id", "doc_id", "rank").rows()
     assert found == [("q", "d2", 1), ("q", "d1", 2), ("r", "e1", 1)]
     record = read_provenance(tmp_path / "run.parquet")
-    assert record["params"]["of"] == ["a", "b"]
+    assert record["params"]["entry"]["of"] == ["a", "b"]
     assert {path.rpartition("/")[2] for path in record["inputs"]} >= {"a.parquet", "b.parquet"}

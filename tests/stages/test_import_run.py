@@ -3,6 +3,7 @@
 import json
 import logging
 
+import jobs
 import polars as pl
 import pytest
 from language_tables import write_texts
@@ -49,18 +50,21 @@ def imported(
 ):
     entry = parse_model({"backend": "runs", "path": f"{tmp_path}/{path}", **fields})
     own = queries_of(tmp_path / "asked", asked)
-    run_import_run(
-        entry,
+    jobs.run(
+        run_import_run,
+        {
+            "queries": own,
+            "judged": queries_of(tmp_path / "judged", judged) if judged else own,
+        },
+        {"run": tmp_path / "run.parquet"},
+        entry=entry,
         model="m",
         benchmark="b",
         query_lang="eng-Latn",
         corpus_lang="eng-Latn",
         domains=list(asked),
-        queries=own,
-        judged=queries_of(tmp_path / "judged", judged) if judged else own,
         prefix_ids=prefix_ids,
         top_k=top_k,
-        output=tmp_path / "run.parquet",
         remove_identical_ids=remove_identical_ids,
     )
     return read_table(tmp_path / "run.parquet", RUN).drop("score").rows()

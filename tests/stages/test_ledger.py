@@ -1,5 +1,6 @@
 """The ledger: what the steps of a domain dropped, against what they counted."""
 
+import jobs
 import polars as pl
 import pytest
 
@@ -47,8 +48,9 @@ class Domain:
         outputs = {name: self.folder / f"{name}.parquet" for name in names}
         tables = {"documents": [self.documents], "dropped": self.dropped, "flow": self.flow}
         place = {name: [[str(path)] for path in paths] for name, paths in tables.items()}
-        more = {"usage": [], "lang": "eng-Latn", "domains": ["law"]}
-        run_ledger([place | more], **outputs)
+        more = {"usage": [], "queries": [], "lang": "eng-Latn", "domains": ["law"]}
+        tables["flows"] = tables.pop("flow")
+        jobs.run(run_ledger, tables, outputs, places=[place | more])
         specs = (ATTRITION, by_place(FLOW), by_place(LLM_USAGE))
         return [read_table(path, spec) for path, spec in zip(outputs.values(), specs, strict=True)]
 
@@ -113,9 +115,8 @@ def test_a_row_lost_doubled_or_moved_is_caught():
 
 def write_cells(folder, n_queries):
     """Tables of two domains of a language, with so many queries of two each."""
-    places = {"lang": "eng-Latn", "domains": list(n_queries), "documents": [], "usage": []}
-    queries = []
-    places |= {"dropped": [[]], "flow": [[]]}
+    place = {"lang": "eng-Latn", "domains": list(n_queries), "documents": [], "usage": []}
+    place |= {"dropped": [[]], "flow": [[]], "queries": [[]]}
     for domain, n in n_queries.items():
         rows = [
             Dropped("load", "queries", f"{domain}{i}", None, "no_positive") for i in range(2 - n)
@@ -132,9 +133,10 @@ def write_cells(folder, n_queries):
         for name, (frame, spec) in frames.items():
             path = folder / f"{domain}.{name}.parquet"
             write_table(frame, path, spec, provenance=SOURCE)
-            (queries if name == "queries" else places[name][0]).append(str(path))
+            place[name][0].append(str(path))
     outputs = {name: folder / f"{name}.parquet" for name in ("attrition", "flow", "usage")}
-    return [places], queries, outputs
+    tables = {"dropped": place["dropped"][0], "flows": place["flow"][0]}
+    return tables, [place], outputs
 
 
 @pytest.mark.parametrize(
@@ -145,15 +147,15 @@ def write_cells(folder, n_queries):
     ],
 )
 def test_nothing_left_is_refused_with_what_each_step_kept(tmp_path, n_queries, on_empty, message):
-    places, queries, outputs = write_cells(tmp_path, n_queries)
+    tables, places, outputs = write_cells(tmp_path, n_queries)
     said = r"\n  eng-Latn, law: load 2 -> 0 queries \(no_positive 2\)"
     with pytest.raises(InputError, match=message + said):
-        run_ledger(places, queries=queries, on_empty=on_empty, **outputs)
+        jobs.run(run_ledger, tables, outputs, places=places, on_empty=on_empty)
 
 
 def test_cells_without_figures_are_listed_with_the_step_that_emptied_them(tmp_path):
-    places, queries, outputs = write_cells(tmp_path, {"law": 0, "art": 1})
-    run_ledger(places, queries=queries, **outputs)
+    tables, places, outputs = write_cells(tmp_path, {"law": 0, "art": 1})
+    jobs.run(run_ledger, tables, outputs, places=places)
     counts = [("eng-Latn", "law", 0), ("eng-Latn", "art", 1), ("eng-Latn", "all", 1)]
     counts += [("ara-Arab", "law", 3)]
     rows = [("b", lang, domain, "n_queries", float(n)) for lang, domain, n in counts]

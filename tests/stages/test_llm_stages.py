@@ -13,7 +13,6 @@ from psibench.generate.ask import (
     Asking,
     ask_domains,
     gather,
-    gather_domains,
 )
 from psibench.generate.recipes import run_assemble
 from psibench.llm.answer_store import stored_answers
@@ -96,25 +95,40 @@ RETIRED = {"retired": {"since": "2020-01-01", "instead": "take another"}}
 def test_a_retired_model_is_not_asked_and_its_stored_answers_count(folder):
     with pytest.raises(InputError, match="'stand-in/rules' is not served since 2020-01-01: take"):
         ask(folder, **RETIRED)
-    assert not (folder / "1-of-1.outcomes.parquet").exists()
+    assert not (table(folder, "outcomes")).exists()
     assert not list(stored_answers(folder / "store" / "llm" / "it"))
     before = ask(folder)
     assert ask(folder, **RETIRED).equals(before)
 
 
-def ask(folder, *, shard="1-of-1", prices=None, **changes):
+ASKED = {
+    "outcomes": OUTCOMES,
+    "usage": LLM_USAGE,
+    "rows": VERDICTS,
+    "dropped": ATTRITION,
+    "flow": FLOW,
+}
+"""What a job writes, below the folder of its shard."""
+
+
+def ask(folder, *, shard="", prices=None, **changes):
+    """Ask a shard of the task; return its outcomes."""
     fields = {"backend": "stand-in", "model": "stand-in/rules"}
     llm = LlmSettings.model_validate(fields | {"asking": {"max_tries": 2}} | changes)
     job = jobs.made(
         "ask",
         {"documents": folder / "documents.parquet"},
-        {name: folder / f"{shard}.{name}.parquet" for name in ("outcomes", "usage")},
-        shard=shard,
+        {name: table(folder, name, shard) for name in ASKED},
+        portion=shard,
         store=folder / "store",
     )
     asking = Asking(TASK, SECTION, "it", llm, folder / "prompt.md")
-    ask_domains(job, asking, prices=prices or {})
-    return jobs.rows(folder / f"{shard}.outcomes.parquet", OUTCOMES)
+    ask_domains(job, asking, step=1, prices=prices or {})
+    return jobs.rows(table(folder, "outcomes", shard), OUTCOMES)
+
+
+def table(folder, name, shard=""):
+    return folder / f"judge_segment{shard}.{name}.parquet"
 
 
 def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
@@ -122,11 +136,11 @@ def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
     assert outcomes["item_id"].to_list() == ["a-x", "b-x", "c-x", "d-x"]
     verdicts = [json.loads(value)["verdict"] for value in outcomes["value"]]
     assert verdicts == ["yes", "no", "yes", "yes"]
-    (used,) = read_table(folder / "1-of-1.usage.parquet", LLM_USAGE).to_dicts()
+    (used,) = read_table(table(folder, "usage"), LLM_USAGE).to_dicts()
     assert used["n_items"] == used["n_ok"] == 4
     assert used["n_requests"] == 3  # a and d ask the same
     assert (used["input_tokens"], used["output_tokens"]) == (60, 27)  # words and single marks
-    record = read_provenance(folder / "1-of-1.outcomes.parquet")
+    record = read_provenance(table(folder, "outcomes"))
     assert record["queries_by"] == "llm:stand-in/rules"
     assert record["llm_backend"] == "stand-in"
     assert len(record["prompt_hash"]) == 64
@@ -167,12 +181,12 @@ def test_requests_without_a_reply_fail_the_job_and_leave_no_table(folder):
         InputError, match=r"4 of 4 requests .* got no reply \(connection.*run again to ask the rest"
     ):
         ask(folder, base_url="http://127.0.0.1:9/v1")
-    assert not (folder / "1-of-1.outcomes.parquet").exists()
+    assert not (table(folder, "outcomes")).exists()
 
 
 def test_the_budget_counts_what_the_store_holds(folder):
     ask(folder)
-    (used,) = read_table(folder / "1-of-1.usage.parquet", LLM_USAGE).to_dicts()
+    (used,) = read_table(table(folder, "usage"), LLM_USAGE).to_dicts()
     (folder / "prompt.md").write_text(TEMPLATE + "!")
     price = Price(input_usd=1e6, output_usd=0, as_of="2026-01-01")  # a dollar a token
     limited = {"budget_usd": used["input_tokens"] + 1, "sampling": {"max_output_tokens": 9}}
@@ -232,58 +246,50 @@ def test_all_that_is_dropped_is_counted_once(folder):
     assert refused["detail"] == "why: raw words"
 
 
-def gather_outcomes(folder, outcomes, usages=()):
-    names = {name: folder / f"judge_segment.{name}.parquet" for name in ("dropped", "flow")}
-    inputs = {"documents": folder / "documents.parquet", "outcomes": outcomes, "usages": usages}
-    outputs = {**names, "rows": folder / "rows.parquet", "usage": folder / "usage.parquet"}
-    gather_domains(jobs.made("gather", inputs, outputs), TASK, SECTION, step=1)
-    return names["dropped"]
-
-
-def test_two_shards_gather_into_the_rows_of_one(folder):
-    """And each document is in one of them."""
-
-    def gathered(*shards):
-        for shard in shards:
-            ask(folder, shard=shard)
-        outcomes, usages = (
-            [folder / f"{shard}.{name}.parquet" for shard in shards]
-            for name in ("outcomes", "usage")
-        )
-        gather_outcomes(folder, outcomes, usages)
-        assert read_table(folder / "usage.parquet", LLM_USAGE)["n_items"].to_list() == [4]
-        specs = {"rows": VERDICTS, "judge_segment.dropped": ATTRITION, "judge_segment.flow": FLOW}
-        return [jobs.rows(folder / f"{name}.parquet", spec) for name, spec in specs.items()]
-
-    one = gathered("1-of-1")
-    two = gathered("1-of-2", "2-of-2")
-    assert all(left.equals(right) for left, right in zip(one, two, strict=True))
+def test_two_shards_make_the_rows_of_one_job_in_their_order(folder):
+    ask(folder)
+    shards = [one.folder for one in Slice.every(2)]
+    for shard in shards:
+        (folder / f"judge_segment{shard}").parent.mkdir(exist_ok=True)
+        ask(folder, shard=shard)
+    for name in ("outcomes", "rows", "dropped"):
+        whole = pl.read_parquet(table(folder, name))
+        parts = pl.concat(pl.read_parquet(table(folder, name, shard)) for shard in shards)
+        assert parts.equals(whole), name
+    for name in ("usage", "flow"):
+        counts = [pl.read_parquet(table(folder, name, shard)) for shard in shards]
+        summed = pl.concat(counts).select(pl.col(pl.Int64, pl.Int32).exclude("step").sum())
+        whole = pl.read_parquet(table(folder, name)).select(summed.columns)
+        # Documents a and d have one text: a shard asks about each, one job about both at once.
+        same = [one for one in summed.columns if "tokens" not in one and one != "n_requests"]
+        assert summed.select(same).rows() == whole.select(same).rows(), name
 
 
 def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_queries(
-    folder, capsys
+    folder, monkeypatch, capsys
 ):
-    no_json = outcome_frame(*(outcome(f"{name}-x", status="malformed") for name in "abcd"))
-    source = derived("ask", params={})
-    write_table(no_json, folder / "outcomes.parquet", OUTCOMES, provenance=source)
-    place = gather_outcomes(folder, [folder / "outcomes.parquet"])
-    none = "none of 4 segments"
-    reasons = "malformed 4 (one of them: 'why: raw words')"
-    assert (
-        f"judge_segment keeps {none} of general, eng-Latn: {reasons}. A row for each is in {place}"
-        in capsys.readouterr().err
-    )
+    reply_with(monkeypatch, "{} No, wait: {}")
+    documents = pl.DataFrame({"_id": list("ac"), "text": ["A copper mine."] * 2, "origin": "x"})
+    source = derived("sample", params={})
+    write_table(documents, folder / "documents.parquet", DOCUMENTS, provenance=source)
+    ask(folder)
+    place = table(folder, "dropped")
+    none = "none of 2 segments"
+    told = capsys.readouterr().err
+    assert f"judge_segment keeps {none} of general, eng-Latn: malformed 2" in told
+    assert f"A row for each is in {place}" in told
     later = flow_frame("generate", 2, [Flow("queries", 0, 0)])
     write_table(later, folder / "generate.flow.parquet", FLOW, provenance=source)
     write_table(CANDIDATES.empty(), folder / "end.parquet", CANDIDATES, provenance=source)
     made = {name: folder / f"{name}.parquet" for name in ("corpus", "queries", "qrels")}
     read = {"documents": folder / "documents.parquet", "candidates": folder / "end.parquet"}
-    with pytest.raises(InputError, match="no candidate query is left") as told:
+    with pytest.raises(InputError, match="no candidate query is left") as refused:
         jobs.run(run_assemble, read, made, length_tokenizer="words")
-    assert f"judge_segment kept {none}: {reasons}. A row for each is in {place}" in str(told.value)
+    assert f"judge_segment kept {none}: malformed 2" in str(refused.value)
+    assert f"A row for each is in {place}" in str(refused.value)
     jobs.run(run_assemble, read, made, length_tokenizer="words", on_empty="drop")
     heights = {name: pl.read_parquet(path).height for name, path in made.items()}
-    assert heights == {"corpus": 4, "queries": 0, "qrels": 0}
+    assert heights == {"corpus": 2, "queries": 0, "qrels": 0}
 
 
 def refusing(n_refused):

@@ -1,5 +1,6 @@
 """From translated corpora to the tables of translation quality, on tiny tables."""
 
+import jobs
 import polars as pl
 import pytest
 
@@ -10,6 +11,7 @@ from psibench.tables.build_schemas import (
     TRANSLATION_GRADES,
     TRANSLATION_QUALITY,
 )
+from psibench.tables.domains import by_place
 from psibench.tables.schemas import CORPUS, DOCUMENTS
 from psibench.translate.quality import DIMENSIONS, run_quality, run_quality_sample
 
@@ -17,41 +19,64 @@ SOURCE = Provenance(stage="build", stage_version=1)
 LENGTHS = {"a": 100, "b": 300, "c": 600, "d": 5000}
 
 
-def write_corpus(path, lengths, text):
-    names = list(lengths)
-    rows = {
-        "_id": names,
-        "text": [text.format(name) for name in names],
-        "char_length": [9] * len(names),
-        "word_count": [2] * len(names),
-        "token_length": list(lengths.values()),
-    }
-    write_table(pl.DataFrame(rows), path, CORPUS, provenance=SOURCE)
+DOMAINS = ["law", "game"]
+
+
+def write_corpora(path, language, lengths):
+    """Write a corpus of both domains."""
+    rows = [
+        (language, domain, name, f"{domain} {name}, {language}", 9, 2, n_tokens)
+        for domain in DOMAINS
+        for name, n_tokens in lengths.items()
+    ]
+    spec = by_place(CORPUS)
+    frame = pl.DataFrame(rows, schema=spec.empty().schema, orient="row")
+    write_table(frame, path, spec, provenance=SOURCE)
     return path
 
 
-def draw(tmp_path, kept=("a", "b", "c", "d"), **changes):
-    domains = ["law", "game"]
-    sources = [write_corpus(tmp_path / f"{d}-src", LENGTHS, f"{d} {{}}") for d in domains]
+def draw(tmp_path, kept):
+    """Draw one document of each stratum; ``kept`` are those of each language."""
+    source = write_corpora(tmp_path / "eng.parquet", "eng-Latn", LENGTHS)
     # Lengths of the translation say nothing: those of the source make the strata.
-    shorter = dict.fromkeys(reversed(kept), 1)
-    corpora = [write_corpus(tmp_path / f"{d}-deu", shorter, f"{d} auf {{}}") for d in domains]
-    values = {"per_stratum": 1, "seed": 3, "output": tmp_path / "sample.parquet"} | changes
-    run_quality_sample(
-        languages=["deu-Latn"], domains=domains, source_corpora=sources, corpora=corpora, **values
+    corpora = [
+        write_corpora(tmp_path / f"{lang}.parquet", lang, dict.fromkeys(reversed(names), 1))
+        for lang, names in kept.items()
+    ]
+    output = tmp_path / "sample.parquet"
+    jobs.run(
+        run_quality_sample,
+        {"source_corpora": [source], "corpora": corpora},
+        {"sample": output},
+        languages=list(kept),
+        domains=DOMAINS,
+        per_stratum=1,
+        seed=3,
     )
-    return read_table(values["output"], DOCUMENTS)
+    return read_table(output, DOCUMENTS)
 
 
 def test_a_sample_has_documents_of_every_domain_and_length_beside_their_translations(tmp_path):
-    frame = draw(tmp_path, kept=("b", "c", "d"))  # cleaning removed a
-    assert frame["doc_id"].to_list() == ["b", "c", "d"] * 2
-    assert frame["length_bin"].to_list() == ["Q1", "Q2", "Q4"] * 2
+    # cleaning removed a from one language, d from the other
+    frame = draw(tmp_path, {"fra-Latn": "bcd", "deu-Latn": "bc"})
+    assert frame.select("language", "domain", "doc_id", "length_bin").rows() == [
+        ("fra-Latn", "law", "b", "Q1"),
+        ("fra-Latn", "law", "c", "Q2"),
+        ("fra-Latn", "law", "d", "Q4"),
+        ("fra-Latn", "game", "b", "Q1"),
+        ("fra-Latn", "game", "c", "Q2"),
+        ("fra-Latn", "game", "d", "Q4"),
+        ("deu-Latn", "law", "b", "Q1"),
+        ("deu-Latn", "law", "c", "Q2"),
+        ("deu-Latn", "game", "b", "Q1"),
+        ("deu-Latn", "game", "c", "Q2"),
+    ]
     for row in frame.iter_rows(named=True):
-        assert row["_id"] == f"deu-Latn/{row['domain']}/{row['doc_id']}"
-        assert row["origin"] == row["domain"]
-        assert row["text"] == f"{row['domain']} {row['doc_id']}"
-        assert row["translation"] == f"{row['domain']} auf {row['doc_id']}"
+        language, domain, name = row["language"], row["domain"], row["doc_id"]
+        assert row["_id"] == f"{language}/{domain}/{name}"
+        assert row["origin"] == domain
+        assert row["text"] == f"{domain} {name}, eng-Latn"
+        assert row["translation"] == f"{domain} {name}, {language}"
 
 
 HUMAN = "language,domain,doc_id,fluency,accuracy,completeness,style\n"
@@ -79,7 +104,7 @@ def assess(tmp_path, *human):
         files[-1].write_text(HUMAN + text)
     specs = {"quality": TRANSLATION_QUALITY, "agreement": TRANSLATION_AGREEMENT}
     outputs = {name: tmp_path / f"{name}.parquet" for name in specs}
-    run_quality(languages=list(GIVEN), grades=paths, human=files, **outputs)
+    jobs.run(run_quality, {"grades": paths, "human": files}, outputs, languages=list(GIVEN))
     return [read_table(outputs[name], spec) for name, spec in specs.items()]
 
 

@@ -1,11 +1,14 @@
 """A first stage's best documents in the order of a reranker."""
 
+import jobs
 import polars as pl
 import pytest
 from fake_reranker import ENTRY, PairReranker
 from language_tables import write_texts
 
+from psibench.config.model_params import retrieval_params
 from psibench.config.models import RerankModel
+from psibench.config.rerankers import reranker_params
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores, sigmoid
 from psibench.rerankers.rerank import run_rerank
@@ -48,19 +51,25 @@ class Project:
             reranker.n_loads += 1
             return reranker
 
-        run_rerank(
-            RerankModel(backend="rerank", reranker="a", depth=depth),
-            ENTRY,
-            first_stage=self.folder / "first",
-            corpora=[self.folder / name / "corpus.parquet" for name in self.domains],
-            queries=[self.folder / name / "queries.parquet" for name in self.domains],
-            judged=[self.folder / judged / name / "queries.parquet" for name in self.domains],
+        def tables(table, folder=self.folder):
+            return [folder / name / f"{table}.parquet" for name in self.domains]
+
+        jobs.run(
+            run_rerank,
+            {
+                "first_stage": self.folder / "first",
+                "corpora": tables("corpus"),
+                "queries": tables("queries"),
+                "judged": tables("queries", self.folder / judged),
+            },
+            {name: self.folder / name for name in ("run", "seen")},
+            given={"load": load},
+            entry=retrieval_params(RerankModel(backend="rerank", reranker="a", depth=depth)),
+            reranker=reranker_params(ENTRY),
+            domains=list(self.domains),
             store=self.folder / "store",
             device="cpu",
             tokens_per_batch=64,
-            run=self.folder / "run",
-            seen=self.folder / "seen",
-            load=load,
         )
         return read_table(self.folder / "run", RUN)
 
@@ -74,7 +83,7 @@ def test_the_best_are_reranked_and_the_others_follow_in_their_order(tmp_path):
     )
     for name in ("run", "seen"):
         provenance = read_provenance(tmp_path / name)
-        assert provenance["params"]["reranker"] == "a"
+        assert provenance["params"]["entry"]["reranker"] == "a"
         assert "reranker:a" in provenance["revisions"]
 
 

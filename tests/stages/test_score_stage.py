@@ -1,10 +1,11 @@
+from dataclasses import asdict
+
+import jobs
 import polars as pl
 import pytest
 
-from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics import scoring
-from psibench.metrics.aggregate import RowLabels
 from psibench.metrics.scoring import ScoredModel, run_score, take_runs
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import ENCODINGS, PSI_TABLE, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN
@@ -58,23 +59,25 @@ def score(folder, domains, run, *, read=None, pairs=None, asking=None, lengths=T
         seen = write(folder / "seen", SEEN, [dict(zip(names, row, strict=True)) for row in pairs])
     run_path = write(folder / "run.parquet", RUN, ranked)
     controls = {"on_filter_panel": True, "is_truncating": True}
-    model = ScoredModel("m", "any", run_path, encodings, seen, **controls)
-    run_score(
-        [model],
-        labels=RowLabels("b", "eng-Latn", "eng-Latn"),
+    model = ScoredModel("m", "any", str(run_path), encodings, seen, **controls)
+    queries = [one["queries"] for one in domains.values()]
+    jobs.run(
+        run_score,
+        {"asked": asking or queries, "queries": queries}
+        | {"qrels": [one["qrels"] for one in domains.values()]},
+        {name: folder / f"{name}.parquet" for name in ("scores", "buckets", "psi", "comparisons")},
+        models=[asdict(model)],
+        benchmark="b",
+        query_lang="spa-Latn" if asking else "eng-Latn",
+        corpus_lang="eng-Latn",
         metrics=METRICS,
         psi_metrics=METRICS[:1],
         schemes=["thirds"],
         length_buckets=lengths,
-        uncertainty=Uncertainty(),
+        uncertainty={},
         control=None,
         windows=[],
         domains=list(domains),
-        asked=asking or [one["queries"] for one in domains.values()],
-        queries=[one["queries"] for one in domains.values()],
-        qrels=[one["qrels"] for one in domains.values()],
-        scores=folder / "scores.parquet",
-        **{name: folder / f"{name}.parquet" for name in ("buckets", "psi", "comparisons")},
     )
     return read_table(folder / "scores.parquet", QUERY_SCORES)
 
@@ -207,7 +210,8 @@ def test_a_wider_views_runs_are_taken_by_the_rows_of_the_own_queries(tmp_path):
     seen = write(tmp_path / "wide.seen.parquet", SEEN, saw)
     outputs = [tmp_path / "own.parquet", tmp_path / "own.seen.parquet"]
     queries = [domain(tmp_path, name)["queries"] for name in "ab"]
-    take_runs([run, seen], queries, outputs=outputs)
+    given = {"wider": [run, seen], "asked": queries}
+    take_runs(jobs.made("score", given, {"runs": outputs}, domains=["a", "b"]))
     own = read_table(outputs[0], RUN)
     assert own.to_dicts() == [row for row in rows if row["query_id"] != "gone"]
     assert read_table(outputs[1], SEEN)["query_id"].to_list() == ["qb"]

@@ -1,14 +1,13 @@
+import jobs
 import numpy as np
 import polars as pl
 import pytest
 
-from psibench.config.models import StaticModel
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.metrics.similarity import run_similarity
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.schemas import DOMAIN_SIMILARITY, ENCODINGS
 
-ENTRY = StaticModel(backend="static-embeddings", checkpoint="embedded:all-MiniLM-L6-v2")
 FINGERPRINT = "a" * 64
 # text -> vectors; the text "shared" is in both domains
 VECTORS = {
@@ -36,15 +35,14 @@ def similarity(tmp_path, *, domains=("law", "game")):
     source = Provenance("encode", 1, params={"fingerprint": FINGERPRINT})
     path = tmp_path / "encodings.parquet"
     write_table(pl.DataFrame(rows, schema=schema, orient="row"), path, ENCODINGS, provenance=source)
-    run_similarity(
-        ENTRY,
+    jobs.run(
+        run_similarity,
+        {"encodings": path},
+        {"similarity": tmp_path / "similarity.parquet"},
         benchmark="b",
-        language="eng-Latn",
         model="m",
         domains=domains,
-        encodings=path,
         store=tmp_path / "store",
-        output=tmp_path / "similarity.parquet",
     )
     return read_table(tmp_path / "similarity.parquet", DOMAIN_SIMILARITY)
 

@@ -1,8 +1,9 @@
+import jobs
 import polars as pl
 import pytest
 from psi_rows import frame
 
-from psibench.metrics.statistics import run_statistics
+from psibench.metrics.statistics import TABLES, run_statistics
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
@@ -57,15 +58,15 @@ def run(tmp_path, domains, *, language="eng-Latn"):
         for (kind, spec), own in zip(KINDS.items(), frames, strict=True):
             write_table(own, paths[kind][place], spec, provenance=SOURCE)
     outputs = {name: tmp_path / name for name in ("statistics", "histogram", "relocation")}
-    run_statistics(
+    tables = {name: [*map(str, own)] for name, own in zip(TABLES, paths.values(), strict=True)}
+    jobs.run(
+        run_statistics,
+        tables,
+        outputs,
         benchmark="b",
-        domains={language: list(domains)},
+        places=[{"lang": language, "domains": list(domains), **tables}],
         schemes=["thirds"],
         length_tokenizer="words",
-        corpora=paths["corpus"],
-        queries=paths["queries"],
-        qrels=paths["qrels"],
-        **outputs,
     )
     table = read_table(outputs["statistics"], STATISTICS)
     assert set(table.select("benchmark", "language").rows()) == {("b", language)}

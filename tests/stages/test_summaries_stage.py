@@ -1,5 +1,6 @@
 import csv
 
+import jobs
 import polars as pl
 import pytest
 
@@ -51,13 +52,20 @@ def summed_up(folder, *boards, notice=""):
     ]
     out = folder / "results"
     out.mkdir()
-    run_summaries(
-        psi=[written(folder / "psi.parquet", PSI_TABLE, rows)],
-        buckets=[written(folder / "buckets.parquet", BUCKET_SCORES, buckets)],
-        comparisons=[written(folder / "comparisons.parquet", COMPARISONS, [])],
-        boards=boards,
+    jobs.run(
+        run_summaries,
+        {
+            "psi": [written(folder / "psi.parquet", PSI_TABLE, rows)],
+            "buckets": [written(folder / "buckets.parquet", BUCKET_SCORES, buckets)],
+            "comparisons": [written(folder / "comparisons.parquet", COMPARISONS, [])],
+        },
+        {
+            "tables": [
+                out / f"{name}.{suffix}" for name in [*NAMES, "leaderboards"] for suffix in FORMS
+            ]
+        },
+        boards=[board.model_dump() for board in boards],
         notice=notice,
-        tables=[out / f"{name}.{suffix}" for name in [*NAMES, "leaderboards"] for suffix in FORMS],
     )
     return out
 

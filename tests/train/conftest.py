@@ -10,8 +10,9 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 sys.path.append(str(Path(__file__).parents[1] / "models"))
 
+import jobs
 from tiny_checkpoints import save_bert
-from tiny_training import base_of, write_rows
+from tiny_training import base_of, write_domains
 
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.segments import POSITIONS, equal_segments
@@ -42,15 +43,16 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> dict:
             queries.append((query, words, f"d{number}", span, len(text), 1, position))
             qrels.append((query, f"d{number}", 1))
     tables = {"queries": (QUERIES, queries), "corpus": (CORPUS, documents), "qrels": (QRELS, qrels)}
-    paths = {name: [write_rows(folder / name, *table)] for name, table in tables.items()}
+    paths = {
+        name: [write_domains(folder / name, spec, {"d": rows})]
+        for name, (spec, rows) in tables.items()
+    }
     section = Training.model_validate(
         {"benchmark": "b", "edges": [0, 60, 200], "bases": {"m": base_of("x")}}
     )
-    run_sample_training(
-        domains=["d"], **paths, held_out=[], held_out_qrels=[], edges=section.edges,
+    outputs = {name: folder / f"{name}.parquet" for name in ("pairs", "counts")}
+    jobs.run(
+        run_sample_training, paths, outputs, domains=["d"], edges=section.edges,
         distributions=section.distributions, budget=None, sampling_seed=42, same_article=None,
-        pairs=str(folder / "pairs.parquet"), counts=str(folder / "counts.parquet"),
     )  # fmt: skip
-    return {"domains": ["d"], "queries": paths["queries"], "corpus": paths["corpus"]} | {
-        "pairs": str(folder / "pairs.parquet")
-    }
+    return paths | {"pairs": str(outputs["pairs"])}

@@ -1,6 +1,9 @@
+from pathlib import Path
+
+import jobs
 import polars as pl
 import pytest
-from tiny_training import write_rows as table
+from tiny_training import write_domains
 
 from psibench.errors import InputError
 from psibench.papers.figures import PUBLISHED
@@ -110,20 +113,34 @@ def benchmark(tmp_path):
         ("outside", "nine", "long", [0, 5], 121, 1, None),
     ]
     qrels = [(row[0], row[2], 1) for row in queries] + [("two", "d1", 2), ("q1", "d2", 0)]
-    found = {"domains": ["x", "y"], "queries": [], "corpus": [], "qrels": []}
-    for domain in found["domains"]:
-        folder = tmp_path / domain
-        found["queries"].append(table(folder / "queries.parquet", QUERIES, queries))
-        found["corpus"].append(table(folder / "corpus.parquet", CORPUS, documents))
-        found["qrels"].append(table(folder / "qrels.parquet", QRELS, qrels))
-    other = tmp_path / "other.parquet"
-    found["held_out"] = [table(other, CORPUS, [("z", texts["held"], 90, 1, 1)])]
-    judged = [("t", "z", 1)]
-    found["held_out_qrels"] = [table(tmp_path / "judged.parquet", QRELS, judged)]
-    return found
+    return tables(
+        tmp_path,
+        dict.fromkeys("xy", queries),
+        dict.fromkeys("xy", documents),
+        dict.fromkeys("xy", qrels),
+        {"z": [("z", texts["held"], 90, 1, 1)]},
+        {"z": [("t", "z", 1)]},
+    )
 
 
-def sample(benchmark, tmp_path, **changes):
+INPUTS = {
+    "queries": QUERIES,
+    "corpus": CORPUS,
+    "qrels": QRELS,
+    "held_out": CORPUS,
+    "held_out_qrels": QRELS,
+}
+
+
+def tables(folder, *rows):
+    """Write the inputs of a sample, each of rows by domain."""
+    return {
+        name: [write_domains(folder / f"{name}.parquet", spec, of)]
+        for (name, spec), of in zip(INPUTS.items(), rows, strict=True)
+    }
+
+
+def sample(benchmark, tmp_path, domains=("x", "y"), **changes):
     outputs = {name: str(tmp_path / f"{name}.parquet") for name in ("pairs", "counts")}
     settings = {
         "edges": [80, 120],
@@ -132,7 +149,8 @@ def sample(benchmark, tmp_path, **changes):
         "sampling_seed": 42,
         "same_article": 0.5,
     }
-    run_sample_training(**benchmark, **(settings | changes), **outputs)
+    values = settings | changes | {"domains": list(domains)}
+    jobs.run(run_sample_training, benchmark, outputs, **values)
     pairs = read_table(outputs["pairs"], TRAINING_PAIRS)
     return pairs, read_table(outputs["counts"], TRAINING_COUNTS)
 
@@ -173,23 +191,23 @@ ARTICLE = f"An article. {PARAGRAPH}. And more is told in it."
     ],
 )
 def test_an_article_that_a_test_query_is_about_is_not_trained_on(
-    benchmark, tmp_path, tested, same_article, is_left_out
+    tmp_path, tested, same_article, is_left_out
 ):
     documents = [("d1", ARTICLE, len(ARTICLE), 1, 1), ("d2", "b" * 90, 90, 1, 1)]
     queries = [("q1", "one", "d1", [0, 9], len(ARTICLE), 1, "end")]
     queries += [("q2", "two", "d2", [0, 9], 90, 1, "beginning")]
     tests = [("x", tested, 9, 1, 1), ("y", ARTICLE[3:], 9, 1, 1)]
-    changes = {
-        "queries": [table(tmp_path / "q.parquet", QUERIES, queries)],
-        "corpus": [table(tmp_path / "c.parquet", CORPUS, documents)],
-        "qrels": [table(tmp_path / "r.parquet", QRELS, [("q1", "d1", 1), ("q2", "d2", 1)])],
-        "held_out": [table(tmp_path / "t.parquet", CORPUS, tests)],
-        # nobody asks about y
-        "held_out_qrels": [table(tmp_path / "j.parquet", QRELS, [("t", "x", 1), ("t", "y", 0)])],
-        "domains": ["x"],
-    }
+    given = tables(
+        tmp_path,
+        {"x": queries},
+        {"x": documents},
+        {"x": [("q1", "d1", 1), ("q2", "d2", 1)]},
+        {"t": tests, "u": [("y", ARTICLE[3:], 9, 1, 1)]},
+        # nobody asks about y, of either domain
+        {"t": [("t", "x", 1), ("t", "y", 0)], "u": [("t", "x", 1)]},
+    )
     pairs, counts = sample(
-        benchmark | changes, tmp_path, same_article=same_article, edges=[80, 140], budget=1,
+        given, tmp_path, ["x"], same_article=same_article, edges=[80, 140], budget=1,
         distributions={"begin": {"beginning": 1}},
     )  # fmt: skip
     pool = pairs.filter(distribution="pool")["query_id"].to_list()
@@ -207,8 +225,8 @@ def test_a_stage_draws_across_domains(benchmark, tmp_path):
 
 
 def test_documents_without_queries_are_a_pool_without_positions_and_draws(benchmark, tmp_path):
-    for path in benchmark["queries"]:
-        table(path, QUERIES, [])
+    (path,) = benchmark["queries"]
+    write_domains(Path(path), QUERIES, {})
     pairs, counts = sample(benchmark, tmp_path)
     assert pairs.select("distribution", "domain", "query_id", "doc_id", "position").rows() == [
         ("pool", domain, name, name, None) for domain in "xy" for name in ("d1", "d2")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jobs
 import numpy as np
 import polars as pl
 import pytest
@@ -55,13 +56,15 @@ def scores_of(model: str, values: np.ndarray) -> pl.DataFrame:
 def results(folder: Path, out: Path, runs: list[TrainedRun]) -> None:
     """Make the three tables of some runs, from the scores and PSIs of a folder."""
     models = [run.model for run in runs]
-    run_training_results(
-        psi_table=folder / "psi.parquet",
+    outputs = {spec.name: out / f"{spec.name}.parquet" for spec in TABLES}
+    jobs.run(
+        run_training_results,
+        {"psi_table": folder / "psi.parquet"},
+        outputs | {f"{spec.name}_csv": out / f"{spec.name}.csv" for spec in TABLES},
         trained=runs,
         evaluations=[Evaluation(*PAIR, str(folder / "s.parquet"), ["thirds"], models)],
         psi_metrics=[METRIC],
         uncertainty=Uncertainty(),
-        tables=[out / f"{spec.name}.{end}" for spec in TABLES for end in ("parquet", "csv")],
     )
 
 

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import jobs
 import polars as pl
 
 from psibench.tables import Provenance, TableSpec, write_table
+from psibench.tables.domains import by_place
 from psibench.train.finetune import run_train_model
-from psibench.train.sections import Base, Settings
 
 SETTINGS = {"epochs": 3, "batch_size": 8, "mini_batch_size": 4}
 
@@ -23,6 +24,12 @@ def write_rows(path: Path, spec: TableSpec, rows: list[tuple[Any, ...]]) -> str:
     return str(path)
 
 
+def write_domains(path: Path, spec: TableSpec, rows: dict[str, list[tuple[Any, ...]]]) -> str:
+    """Write the rows of each domain to one table."""
+    labelled = [("eng-Latn", domain, *row) for domain, of in rows.items() for row in of]
+    return write_rows(path, by_place(spec), labelled)
+
+
 def train(
     pool: dict[str, Any],
     tmp_path: Path,
@@ -34,15 +41,16 @@ def train(
     **settings: Any,
 ) -> Path:
     """Train a base of the pool's examples, and return its folder."""
-    run_train_model(
-        Base.model_validate(base),
-        Settings.model_validate(SETTINGS | settings),
+    jobs.run(
+        run_train_model,
+        {name: pool[name] for name in ("pairs", "queries", "corpus")},
+        {"model": tmp_path / name / "model.json"},
+        entry=base,
+        settings=SETTINGS | settings,
         distribution=distribution,
         seed=seed,
         sampling_seed=42,
         device="cpu",
-        **pool,
         work=str(tmp_path / "work"),
-        model=str(tmp_path / name / "model.json"),
     )
     return tmp_path / name

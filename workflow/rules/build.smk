@@ -33,10 +33,7 @@ use rule on_cpu as statistics with:
     resources:
         **needs(4000, 0.2, minutes=240),
     params:
-        domains=lambda wildcards: {
-            lang: planned(wildcards).domains(lang)
-            for lang in planned(wildcards).languages
-        },
+        places=per_job(paths.places),
         schemes=setting("buckets"),
         length_tokenizer=settings.length_tokenizer,
 

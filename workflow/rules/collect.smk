@@ -33,7 +33,7 @@ use rule on_cpu as ledger with:
         dropped=per_job(summaries.ledger_tables, kind="dropped"),
         flows=per_job(summaries.ledger_tables, kind="flow"),
         usages=per_job(summaries.ledger_tables, kind="usage"),
-        queries=per_job(summaries.ledger_queries),
+        queries=per_job(summaries.ledger_tables, kind="queries"),
     output:
         attrition="results/{benchmark}/attrition.parquet",
         flow="results/{benchmark}/flow.parquet",

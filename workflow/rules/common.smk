@@ -202,7 +202,6 @@ domains = per_job(paths.domains)
 on_empty = {"on_empty": per_job(PlannedBenchmark.on_empty, self=planned)}
 task_tables = per_job(PlannedBenchmark.task_tables, self=planned)
 task_domains = per_job(PlannedBenchmark.asked_about, self=planned)
-task_shards = per_job(PlannedBenchmark.task_shards, self=planned)
 recall_depth = setting("false_negatives.recall.top_k")
 largest_share = per_job(jobs.largest_share)
 # Of a job that runs a network. How work is cut, on what it runs: no reason to rerun, hence no params.

@@ -48,8 +48,9 @@ use rule on_gpu as personas with:
         store=settings.store,
 
 
-# One job asks a task about all documents of a language and makes its table. The task is the `LlmTask`
-# of its name in generate/RECIPE.py (or filters/, translate/), its template config/prompts/TASK.md.
+# One job asks a task about the documents of a language, or a shard of them, and makes its tables.
+# The task is the `LlmTask` of its name in generate/RECIPE.py (or filters/, translate/), its template
+# config/prompts/TASK.md. A vLLM server lives as long as the job that asks it.
 # `resources.budgeted_llm`: of a model with a budget one job at a time.
 use rule on_cpu as ask with:
     input:
@@ -57,73 +58,24 @@ use rule on_cpu as ask with:
         # What a template sends decides the reruns (params.prompt_hash): its comments ask nothing.
         prompt=lambda wildcards: ancient(planned(wildcards).tasks[wildcards.task].path),
     output:
-        **step_tables("{task}", "dropped", "flow", "usage", "outcomes"),
-    wildcard_constraints:
-        benchmark=patterns["asked whole without vllm"],
+        **step_tables("{task}{portion}", "dropped", "flow", "usage", "outcomes"),
+    conda:
+        "../../envs/gpu.yaml"
+    threads: per_job(jobs.ask_threads)
     resources:
-        **needs(4000, 25, minutes=per_job(jobs.ask_minutes)),
+        **needs(per_job(jobs.ask_mib), 25, minutes=per_job(jobs.ask_minutes)),
+        gpu=per_job(jobs.ask_gpus),
         budgeted_llm=per_job(jobs.budgeted),
     params:
         domains=task_domains,
         asked=per_job(jobs.ask),
-        made=per_job(jobs.gather),
+        step=lambda wildcards: planned(wildcards).flow_step(wildcards.task),
         store=settings.store,
-        stage=STAGES["ask"],
-        gather_version=STAGES["gather"],
-
-
-# The same with a server of its own, which lives as long as the job.
-use rule ask as ask_vllm with:
-    wildcard_constraints:
-        benchmark=patterns["asked whole by vllm"],
-    conda:
-        "../../envs/gpu.yaml"
-    threads: 4
-    resources:
-        **needs(32000, minutes=720),
-        gpu=lambda wildcards: plan.llm_of(wildcards.benchmark, wildcards.task).vllm.gpus,
-        budgeted_llm=per_job(jobs.budgeted),
-
-
-# Several jobs share a task: each asks about its own documents.
-use rule ask as ask_shard with:
-    output:
-        outcomes="results/{benchmark}/build/{lang}{part}/{task}/{shard}.outcomes.parquet",
-        usage="results/{benchmark}/build/{lang}{part}/{task}/{shard}.usage.parquet",
-    wildcard_constraints:
-        benchmark=patterns["asked in shards without vllm"],
-
-
-use rule ask_vllm as ask_shard_vllm with:
-    output:
-        outcomes="results/{benchmark}/build/{lang}{part}/{task}/{shard}.outcomes.parquet",
-        usage="results/{benchmark}/build/{lang}{part}/{task}/{shard}.usage.parquet",
-    wildcard_constraints:
-        benchmark=patterns["asked in shards by vllm"],
-
-
-task_shard = (
-    "results/{{benchmark}}/build/{{lang}}{{part}}/{{task}}/{shard}.{table}.parquet"
-)
-
-
-use rule on_cpu as gather with:
-    input:
-        unpack(task_tables),
-        outcomes=expand(task_shard, shard=task_shards, table="outcomes"),
-        usages=expand(task_shard, shard=task_shards, table="usage"),
-    output:
-        **step_tables("{task}", "dropped", "flow", "usage"),
-    wildcard_constraints:
-        benchmark=patterns["asked in shards"],
-    params:
-        domains=task_domains,
-        made=per_job(jobs.gather),
 
 
 use rule on_cpu as assemble with:
     input:
-        documents=per_job(paths.build_table, table="documents"),
+        documents=per_job(paths.built, table="documents"),
         candidates=per_job(paths.candidates_before),
         tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:

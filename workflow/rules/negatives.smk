@@ -83,11 +83,11 @@ use rule on_cpu as negatives with:
 
 use rule on_cpu as judge_pairs with:
     input:
+        # Nobody is asked what the judges before have decided.
+        unpack(per_job(paths.judge_tables)),
         corpus=per_job(paths.domain_tables, table="corpus", view="raw"),
         queries=per_job(paths.domain_tables, table="queries", view="raw"),
         negatives="results/{benchmark}/build/{lang}{part}/negatives.parquet",
-        # Nobody is asked what the judges before have decided.
-        earlier=per_job(paths.judge_tables),
     output:
         pairs="results/{benchmark}/build/{lang}{part}/judge_{number}_pairs.parquet",
     wildcard_constraints:
@@ -100,10 +100,10 @@ use rule on_cpu as judge_pairs with:
 
 use rule on_cpu as remove_negatives with:
     input:
+        unpack(per_job(paths.judge_tables)),
         **benchmark_tables("results/{benchmark}-raw/data/{lang}{part}"),
-        negatives=per_job(paths.build_table, table="negatives"),
+        negatives=per_job(paths.built, table="negatives"),
         scores=per_job(paths.score_tables, of="false_negatives"),
-        judged=per_job(paths.judge_tables),
     output:
         **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
         judgements="results/{benchmark}/data/{lang}{part}/judgements.parquet",

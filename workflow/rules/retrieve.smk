@@ -122,6 +122,7 @@ use rule on_cpu as search_lexical with:
     params:
         entry=per_job(jobs.entry),
         model_version=per_job(jobs.model_version),
+        domains=domains,
         top_k=settings.search.top_k,
         remove_identical_ids=per_job(jobs.remove_identical_ids),
         stage=STAGES["search_lexical"],
@@ -178,6 +179,7 @@ use rule on_gpu as rerank with:
     params:
         entry=per_job(jobs.entry),
         reranker=per_job(jobs.reranker_entry, reranker=own_reranker),
+        domains=domains,
         store=settings.store,
 
 

@@ -1,4 +1,5 @@
 # Bases trained under distributions of where the evidence is; evaluated as any other model.
+TRAINING_TABLES = ("training_table", "training_reduction", "training_buckets")
 
 
 use rule on_cpu as sample_training with:
@@ -58,9 +59,8 @@ use rule on_cpu as training_results with:
         scores=[one["scores"] for one in summaries.training_evaluations(plan)],
         alone=paths.unevaluated_model_manifests(plan),
     output:
-        tables=tables_and_csv(
-            ["training_table", "training_reduction", "training_buckets"]
-        ),
+        **{name: f"results/{name}.parquet" for name in TRAINING_TABLES},
+        **{f"{name}_csv": in_report(f"results/{name}.csv") for name in TRAINING_TABLES},
     params:
         trained=summaries.training_runs(plan),
         evaluations=summaries.training_evaluations(plan),

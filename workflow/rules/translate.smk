@@ -21,8 +21,8 @@ use rule on_cpu as mark_translations with:
     input:
         corpus=per_job(paths.domain_tables, lang=source_lang, table="corpus"),
         queries=per_job(paths.domain_tables, lang=source_lang, table="queries"),
-        text_parts=per_job(paths.build_table, lang=source_lang, table="text_parts"),
-        translations="results/{benchmark}/build/{lang}{part}/translate.parquet",
+        text_parts=per_job(paths.built, lang=source_lang, table="text_parts"),
+        translations=per_job(paths.built, table="translate"),
         prefix_list=outside(str(CLEANING / "prefixes.yaml")),
         refusal_list=outside(str(CLEANING / "refusals.yaml")),
     output:
@@ -41,7 +41,7 @@ use rule on_cpu as mark_translations with:
         refusals=lambda wildcards: (
             planned(wildcards).section.translate.clean.refusals is not None
         ),
-        step=lambda wildcards: planned(wildcards).flow_step("mark_translations"),
+        place=per_job(jobs.counted, step="mark_translations"),
 
 
 use rule on_cpu as clean_translations with:
@@ -49,8 +49,8 @@ use rule on_cpu as clean_translations with:
         source_corpus=per_job(paths.domain_tables, lang=source_lang, table="corpus"),
         source_queries=per_job(paths.domain_tables, lang=source_lang, table="queries"),
         source_qrels=per_job(paths.domain_tables, lang=source_lang, table="qrels"),
-        translated=per_job(paths.build_table, table="translated"),
-        verdicts=per_job(paths.task_table, task="judge_refusals"),
+        translated=per_job(paths.built, table="translated"),
+        verdicts=per_job(paths.of_task, task="judge_refusals"),
         tokenizer=outside(paths.tokenizer_inputs(plan)),
     output:
         **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
@@ -63,7 +63,10 @@ use rule on_cpu as clean_translations with:
         **on_empty,
     params:
         domains=domains,
-        clean=per_job(jobs.clean),
+        relocate=setting("translate.relocate"),
+        outliers=setting("translate.clean.outliers"),
+        length_tokenizer=settings.length_tokenizer,
+        place=per_job(jobs.counted, step="clean_translations"),
 
 
 use rule on_cpu as quality_sample with:
@@ -103,7 +106,7 @@ use rule on_cpu as quality with:
 use rule on_cpu as translator_sample with:
     input:
         corpora=per_job(paths.domain_tables, lang=source_lang, table="corpus"),
-        text_parts=per_job(paths.build_tables, lang=source_lang, table="text_parts"),
+        text_parts=per_job(paths.built_of_all, lang=source_lang, table="text_parts"),
     output:
         sample="results/{benchmark}/translator_sample.parquet",
     wildcard_constraints:
@@ -118,13 +121,11 @@ use rule on_cpu as translator_sample with:
 
 use rule on_cpu as translator_quality with:
     input:
-        grades=lambda wildcards: sum(
-            paths.translator_grades(plan, wildcards.benchmark).values(), []
-        ),
+        grades=per_job(paths.translator_grades),
     output:
         quality="results/{benchmark}/translator_quality.parquet",
     wildcard_constraints:
         benchmark=patterns["compared_translators"],
     params:
-        translators=per_job(paths.translator_grades),
+        translators=lambda wildcards: paths.translators_of(planned(wildcards)),
         languages=setting("translate.to"),

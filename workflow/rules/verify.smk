@@ -63,29 +63,22 @@ use rule on_cpu as grade_pairs with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.candidates_before, step="grade"),
-        first=lambda wildcards: (
-            []
-            if wildcards.round == "grade_first"
-            else "results/{benchmark}/build/{lang}{part}/grade_first.parquet"
-        ),
+        first=per_job(paths.grades),
     output:
-        pairs="results/{benchmark}/build/{lang}{part}/{round}_pairs.parquet",
+        pairs="results/{benchmark}/build/{lang}{part}/{task}_pairs.parquet",
     wildcard_constraints:
         benchmark=patterns["having grade"],
-        round="grade_first|grade_rest",
+        task="grade_first|grade_rest",
     params:
         domains=domains,
-        section=lambda wildcards: jobs.grade(plan, wildcards.benchmark, wildcards.round),
+        section=per_job(jobs.grade),
 
 
 use rule on_cpu as grade with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.candidates_before, step="grade"),
-        grades=[
-            "results/{benchmark}/build/{lang}{part}/grade_first.parquet",
-            "results/{benchmark}/build/{lang}{part}/grade_rest.parquet",
-        ],
+        grades=per_job(paths.grades),
     output:
         **step_tables("grade", "dropped", "flow"),
     wildcard_constraints:
@@ -114,7 +107,7 @@ use rule on_cpu as audit_table with:
     input:
         candidates=per_job(paths.candidates_before, step="verify"),
         margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
-        verdicts="results/{benchmark}/build/{lang}{part}/audit.parquet",
+        verdicts=per_job(paths.built, table="audit"),
     output:
         table="results/{benchmark}/build/{lang}{part}/audit_table.parquet",
     wildcard_constraints:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import add_config, read_given
-from psibench.commands.plan import RESULTS, ends, number
-from psibench.commands.text_table import aligned
+from psibench.commands.plan import RESULTS, money, number, print_rows, unknown_counts
 from psibench.errors import InputError
 from psibench.plan.config import load_config
 
@@ -19,15 +18,14 @@ if TYPE_CHECKING:
 
 NONE = "This config asks no language model and no embedding API."
 LABELS = ("stage", "benchmark", "language", "by", "basis")
-HEAD = (*LABELS[:-1], "from", "requests", "answered", "tokens in", "out", "USD")
-NOTE = (
-    "Requests are counted in a run's tables, else planned; tokens are a run's means, else those of "
-    "docs/running.md (What a plan rests on)."
-)
-UNKNOWN = (
-    "A dash for requests: nobody can tell how many texts there will be (no sample.n_documents); "
-    "`psibench plan` says what to run first."
-)
+COLUMNS = {
+    "requests": ("items", 1),
+    "answered": ("answered", 1),
+    "tokens in": ("tokens_in", 1),
+    "out": ("tokens_out", 1),
+    "USD": ("usd", 1),
+}
+"""Heading -> column of the table of work, and what its numbers are divided by."""
 
 
 def run(args: argparse.Namespace) -> None:
@@ -48,34 +46,12 @@ def run(args: argparse.Namespace) -> None:
     if paid.is_empty():
         print(NONE)
         return
-    lines: list[tuple[str, ...]] = [HEAD]
-    for row in paid.iter_rows(named=True):
-        lines.append((*(row[name] or "" for name in LABELS), *_cells(row)))
-    payers = summed(paid, ["by"]).to_dicts()
-    lines += [("total", "", "", row["by"], "", *_cells(row)) for row in payers]
-    print("\n".join(aligned(lines, n_text=len(LABELS))))
+    payers = summed(paid, ["by"]).with_columns(stage=pl.lit("total")).to_dicts()
+    print_rows([*paid.iter_rows(named=True), *payers], LABELS, COLUMNS)
     for row in payers:
-        for line in _payer(plan, row):
-            print(line)
-    for line in _designs(measured):
+        print("\n".join(_payer(plan, row)))
+    for line in (*_designs(measured), *unknown_counts(paid, plan)):
         print(line)
-    print(NOTE)
-    if paid["items_high"].null_count():
-        print(UNKNOWN)
-
-
-def money(usd: float) -> str:
-    """Write US dollars: cents up to a hundred, whole dollars above."""
-    if 0 < usd < 0.01:
-        return "<0.01"
-    return f"{usd:,.2f}" if usd < 100 else f"{usd:,.0f}"
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    items, *tokens = (
-        ends(row, name, "{:,}".format) for name in ("items", "tokens_in", "tokens_out")
-    )
-    return (items, f"{row['answered'] or 0:,}", *tokens, ends(row, "usd", money))
 
 
 def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
@@ -84,6 +60,7 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
     from psibench.llm.answer_store import AnswerStore
     from psibench.llm.ledger import Ledger
     from psibench.llm.sections import price_of
+    from psibench.plan.work import THOUGHT_TOKENS, UNCERTAINTY
 
     name, spent, price = row["by"], None, None
     if name in plan.llms:
@@ -91,6 +68,11 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
         yield f"{name}: {entry.model}, backend {entry.backend}"
         if (retired := entry.retirement()) is not None:
             yield f"  {retired[1]}"
+        if entry.thinks:
+            yield (
+                f"  thinks: {THOUGHT_TOKENS:,} tokens a reply are assumed, and may be several "
+                "times as many; a trial run measures them"
+            )
         how = f"`prices: {{{entry.model}: {{input_usd: ..., output_usd: ..., as_of: ...}}}}`"
         with suppress(InputError):
             price = price_of(entry.model, plan.prices)
@@ -103,9 +85,9 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
                 f"  {price.input_usd:g} USD per million input tokens, {price.output_usd:g} output"
                 f"{share}; as of {price.as_of} ({price.source or 'no source given'})"
             )
-        if row["gpu_minutes_high"] is not None:
-            hours = ends(row, "gpu_minutes", lambda minutes: number(minutes / 60))
-            yield f"  {hours} GPU hours, if it is served by you (`psibench plan`)"
+        if row["gpu_minutes"] is not None:
+            hours = number(row["gpu_minutes"] / 60)
+            yield f"  {hours} GPU hours, if you serve it (`psibench plan`)"
     else:
         entry = plan.models[name]
         yield f"{name}: {entry.model}; tokens by the documents' lengths"
@@ -116,16 +98,16 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
             yield f"  {entry.price:g} USD per million tokens"
     if spent is None:
         yield f"  no price: set {how} to see money"
-    elif entry.budget_usd is not None and row["usd_high"] is not None:
-        lows = [entry.budget_usd - spent - row[f"usd_{end}"] for end in ("high", "low")]
-        left = " to ".join(dict.fromkeys(f"{one:,.2f}" for one in lows))
-        lack = f": it {'will' if lows[1] < 0 else 'may'} stop before the end" * (lows[0] < 0)
-        told = f"  budget {entry.budget_usd:g} USD, spent {money(spent)}, left after this {left}"
-        yield f"{told}{lack}"
+    elif entry.budget_usd is not None and row["usd"] is not None:
+        left = entry.budget_usd - spent - row["usd"]
+        at_worst = left - (UNCERTAINTY - 1) * row["usd"]
+        lack = f": it {'will probably' if left < 0 else 'may'} stop before the end" * (at_worst < 0)
+        told = f"  budget {entry.budget_usd:g} USD, spent {money(spent)}, left after this"
+        yield f"{told} {left:,.2f}{lack}"
 
 
 def _designs(measured: "Measured") -> Iterator[str]:
-    """Say of each benchmark that is written which PSI it finds, at the fewest and most queries."""
+    """Say of each benchmark that is written which PSI its expected queries show."""
     from psibench.generate.benchmarks import Posir
     from psibench.metrics.design import evenly_spread, smallest_psi_text
 
@@ -133,25 +115,20 @@ def _designs(measured: "Measured") -> Iterator[str]:
         for language in planned.native if planned.is_generated else ():
             if (counts := measured.counts(planned.id, language)) is None:
                 continue
-            n_held = 1 if isinstance(planned.section, Posir) else 3  # it draws a document's third
-            ends = dict(zip(map(round, counts.left), ("fewest", "most"), strict=True))
-            for n, end in ends.items():
-                of = f", {end} queries" if len(ends) == 2 else ""
-                table = evenly_spread(
-                    n,
-                    round(counts.texts.n_documents),
-                    n_candidates=round(counts.candidates),
-                    n_held=n_held,
-                )
-                said = smallest_psi_text(table, spread=" (taken to be spread evenly)")
-                yield f"{planned.id}, {language}{of}: {said}"
+            table = evenly_spread(
+                round(counts.left),
+                round(counts.texts.n_documents),
+                n_candidates=round(counts.candidates),
+                n_held=1 if isinstance(planned.section, Posir) else 3,  # of a document's thirds
+            )
+            said = smallest_psi_text(table, spread=" (expected, and taken to be spread evenly)")
+            yield f"{planned.id}, {language}: {said}"
 
 
 add_arguments = partial(add_config, bare=True)
 DESCRIPTION = (
     "Print requests, those already answered, tokens and money per task, benchmark and "
     "language model, of translations per language, and of embedding APIs: the part of `psibench "
-    "plan` that is paid, as ranges (its --csv has the numbers). What a run has measured takes the "
-    "place of the config's numbers. Run it where you run the workflow: it uses the tables made so "
-    "far."
+    "plan` that is paid (its --csv has the numbers). What a run has measured replaces the "
+    "config's numbers. Run it where you run the workflow: it uses the tables made so far."
 )

@@ -1,7 +1,7 @@
 """`psibench plan`: what every stage of a config has to do, takes and costs."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 RESULTS = Path("results")
 BY = {"stage": None, "model": "by", "language": "language", "benchmark": "benchmark"}
 """What rows are summed by -> the column beside the stage."""
-HEADINGS = ("items", "M tokens in", "out", "GPU h", "CPU h", "jobs", "longest, min", "store GB")
+COLUMNS = {
+    "items": ("items", 1),
+    "M tokens in": ("tokens_in", 1e6),
+    "out": ("tokens_out", 1e6),
+    "GPU h": ("gpu_minutes", 60),
+    "CPU h": ("cpu_minutes", 60),
+    "jobs": ("jobs", 1),
+    "longest, min": ("job_minutes", 1),
+    "store GB": ("store_bytes", 1e9),
+    "USD": ("usd", 1),
+}
+"""Heading -> column of the table of work, and what its numbers are divided by."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,10 +67,9 @@ def run(args: argparse.Namespace) -> None:
         return
     names = [name for name in ("stage", BY[args.by]) if name is not None]
     (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
-    total |= {"items_high": None}  # documents, requests and pairs are no sum
+    total["items"] = None  # documents, requests and pairs are no sum
     rows = [*summed(table, names).iter_rows(named=True), total]
-    cells = [(*(row.get(name) or "" for name in names), *_cells(row)) for row in rows]
-    print("\n".join(aligned([(*names, *HEADINGS, "USD"), *cells], n_text=len(names))))
+    print_rows(rows, names, COLUMNS)
     for line in (*long_jobs(known), *_notes(table, plan)):
         print(line)
     if args.csv is not None:
@@ -67,30 +77,46 @@ def run(args: argparse.Namespace) -> None:
             table.write_csv(temporary)
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    def one(name: str, per: float = 1.0) -> str:
-        return UNDEFINED if row[name] is None else number(row[name] / per)
+def print_rows(
+    rows: Iterable[Mapping[str, Any]],
+    labels: Sequence[str],
+    columns: Mapping[str, tuple[str, float]],
+) -> None:
+    """Print rows of the table of work, and how uncertain their numbers are."""
+    from psibench.plan.work import UNCERTAINTY
 
-    def between(name: str, per: float = 1.0) -> str:
-        return ends(row, name, lambda value: number(value / per))
+    cells = [
+        (
+            *(row.get(name) or "" for name in labels),
+            *(_cell(name, row[name], per) for name, per in columns.values()),
+        )
+        for row in rows
+    ]
+    print("\n".join(aligned([(*labels, *columns), *cells], n_text=len(labels))))
+    print(
+        f"Expected values: actual ones are mostly 1/{UNCERTAINTY} to {UNCERTAINTY} times these. "
+        "After a trial run its measurements replace assumptions."
+    )
 
-    tokens = (between("tokens_in", 1e6), between("tokens_out", 1e6))
-    hours = (between("gpu_minutes", 60), one("cpu_minutes", 60))
-    jobs = (f"{row['jobs']:,}", one("job_minutes"))
-    return (between("items"), *tokens, *hours, *jobs, one("store_bytes", 1e9), between("usd"))
 
-
-def ends(row: dict[str, Any], name: str, write: Callable[[float], str]) -> str:
-    """Write a range, one number where both ends are alike."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return UNDEFINED if high is None else " to ".join(dict.fromkeys((write(low), write(high))))
+def _cell(name: str, value: float | None, per: float) -> str:
+    if value is None:
+        return UNDEFINED
+    return money(value) if name == "usd" else number(value / per)
 
 
 def number(value: float) -> str:
-    """Write a number: three digits behind the point below 1, one up to 100, then none."""
-    if value == int(value) or value >= 100:
+    """Write a number: three digits behind the point below 1, one up to 10, then none."""
+    if value == int(value) or value >= 10:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 1 else f"{value:.3f}"
+
+
+def money(usd: float) -> str:
+    """Write US dollars: cents up to a hundred, whole dollars above."""
+    if 0 < usd < 0.01:
+        return "<0.01"
+    return f"{usd:,.2f}" if usd < 100 else f"{usd:,.0f}"
 
 
 def _notes(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
@@ -100,54 +126,57 @@ def _notes(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
     from psibench.plan.work import CPU_GFLOPS, n_cores
 
     encoding = plan.config.encoding
-    if table["gpu_minutes_high"].count():
+    if table["gpu_minutes"].count():
         yield (
             f"GPU hours by {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), language models "
             f"that write by {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s). CPU hours are "
-            "the same work without a GPU, at most: hours of this machine (cores: "
-            f"{n_cores()}, of {CPU_GFLOPS} GFLOPS each)."
+            f"the same work without a GPU: hours of this machine (cores: {n_cores()}, of "
+            f"{CPU_GFLOPS} GFLOPS each)."
         )
-    yield "`psibench estimate` has what is paid."
-    known = pl.col("basis") != "unknown"
-    if len(unknown := table.filter(~known)):
-        for name in dict.fromkeys(plan.named[one].base for one in unknown["benchmark"]):
-            yield (
-                f"Not counted: {name}. {_why_unknown(plan.benchmarks[name])}: `psibench run CONFIG "
-                "-- --until sample build` first, which asks nobody. encoding.shards: NUMBER cuts "
-                "its encodings into so many jobs."
-            )
-    reads = table.filter(known, pl.col("tokens_in_high") > 0)
-    no_time = reads.filter(
-        pl.all_horizontal(pl.col("cpu_minutes", "gpu_minutes_high", "usd_high").is_null())
-    )
+    yield "`psibench estimate` lists what is paid."
+    yield from unknown_counts(table, plan)
+    reads = table.filter(pl.col("tokens_in") > 0)
+    times = pl.col("cpu_minutes", "gpu_minutes", "usd")
+    no_time = reads.filter(pl.all_horizontal(times.is_null()))
     no_room = reads.filter(pl.col("store_bytes").is_null(), stage="encode")
-    for what, rows, keys in (
-        ("hours", no_time, "parameters_m; vllm: parameters_b or, on a CPU, tokens_per_s; price"),
-        ("room", no_room, "dim, max_terms"),
+    sizes = "size (parameters_m; vllm: parameters_b or, on a CPU, tokens_per_s) or price"
+    for what, rows, missing in (
+        ("Time", no_time, sizes),
+        ("Disk use", no_room, "dimensions (dim, max_terms)"),
     ):
         if len(rows):
             names = ", ".join(rows["by"].unique(maintain_order=True))
-            yield f"No {what} of {names}: its entry does not say its size ({keys})."
+            yield f"{what} of {names} unknown: its entry has no {missing}."
+
+
+def unknown_counts(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
+    """Say which benchmarks' texts cannot be counted yet, why, and which run counts them."""
+    names = table.filter(basis="unknown")["benchmark"]
+    for name in dict.fromkeys(plan.named[one].base for one in names):
+        yield (
+            f"Text count of {name} unknown: {_why_unknown(plan.benchmarks[name])}. Run `psibench "
+            "run CONFIG -- --until sample build` (makes no paid calls). Until then its encodings "
+            "are one job each, or `encoding.shards: NUMBER` jobs."
+        )
 
 
 def _why_unknown(planned: "PlannedBenchmark") -> str:
-    """Say why nobody can tell how many texts a benchmark will have."""
     from psibench.config.sources import BeirSource, HubSource
     from psibench.plan.sources import MOST_DOCUMENTS
 
     if planned.is_generated:
-        return "Its section does not say how many documents are drawn (sample.n_documents)"
+        return "its section has no sample.n_documents"
     if any(isinstance(place.source, BeirSource) for place in planned.places):
-        return "Datasets in BEIR's layout are counted when they are read"
+        return "datasets in BEIR's layout are counted when they are read"
     if any(isinstance(place.source, HubSource) for place in planned.places):
-        return "Its texts are on the hub"
-    return f"Its source has {MOST_DOCUMENTS:,} documents or more, or cannot be read"
+        return "its texts are on the hub"
+    return f"its source has {MOST_DOCUMENTS:,} documents or more, or cannot be read"
 
 
 DESCRIPTION = (
     "Print what each stage of a config has to do: items, tokens, GPU and CPU hours, "
-    "jobs and the longest of them, room in the store, money. Counts are those of the tables "
-    "that a run made, else of local files, else of the config's numbers (documents of a sample "
-    "spread over its length bins, queries by what filters left in a run or in the papers). "
-    "Two operations per parameter (input embeddings aside) and token. Nothing is run."
+    "jobs and the longest of them, disk use, money. Counts are those of the tables that a run "
+    "made, else of local files, else of the config (documents of a sample spread over its length "
+    "bins, queries by the share that filters left in a run or in the papers). Two operations per "
+    "parameter (input embeddings aside) and token. Nothing is run."
 )

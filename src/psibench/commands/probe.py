@@ -14,7 +14,6 @@ from psibench.commands.base import refuse_below, refuse_unwritable, whole
 from psibench.commands.show import probe_lines
 from psibench.config.models import Model, SentenceTransformerModel
 from psibench.config.registry import load_registry
-from psibench.config.sections import Encoding
 from psibench.errors import InputError, nearest
 from psibench.formats.beir import read_queries, read_texts
 from psibench.models.checkpoints import transformer_folder
@@ -22,12 +21,14 @@ from psibench.models.counting import token_counter
 from psibench.models.declared import POSITIONS, declared_length, declared_number
 from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
-from psibench.probes.tables import PROBE_TABLE, ProbeRun
+from psibench.probes.tables import PROBE_TABLE
 from psibench.sources.documents import read_document_files
 from psibench.sources.files import SUPPORTED
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import derived
+from psibench.tables.job import Job
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.tables.stage import version_of
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
 DOMAIN = "corpus"
@@ -73,21 +74,22 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"model {args.model!r} cannot be probed: {reason}")
     with tempfile.TemporaryDirectory(prefix="psibench-probe-") as folder:
         place = Path(folder)
-        asked = ProbeRun(
-            probe=args.name,
-            entry=entry,
-            model=Path(args.model).name,
-            benchmark=args.corpus.name,
-            language="und",
-            domains=[DOMAIN],
-            probes=Probes(n_documents=args.n),
-            length_tokenizer=TOKENIZER,
-            level=0.95,
-            store=str(place / "store"),
-        )
+        values = {
+            "probe": args.name,
+            "entry": entry,
+            "model": Path(args.model).name,
+            "benchmark": args.corpus.name,
+            "lang": "und",
+            "domains": [DOMAIN],
+            "probes": Probes(n_documents=args.n),
+            "length_tokenizer": TOKENIZER,
+            "level": 0.95,
+            "store": str(place / "store"),
+        }
         rows, table = place / "rows.parquet", place / "table.parquet"
-        written = _as_tables(args, place)
-        run_probe(asked, Encoding(), **written, rows=rows, table=table)
+        outputs = {"rows": str(rows), "table": str(table)}
+        inputs = _as_tables(args, place)
+        run_probe(Job("probe", version_of("probe"), inputs, outputs, values))
         found = read_table(table, PROBE_TABLE)
         if args.out is not None:
             if args.out.suffix == ".csv":
@@ -155,14 +157,14 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError(f"--queries: {args.name} has no queries; leave it out")
 
 
-def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, str]:
     """Write what is given as a benchmark's tables, which the stage reads: files by name."""
     origin = derived("probe", params={})
     documents = read_document_files([args.corpus], text_column=args.text_column)
     corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
     write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=origin)
     if args.queries is None:
-        return {"corpora": [folder / "corpus.parquet"]}
+        return {"corpora": str(folder / "corpus.parquet")}
     asked = read_queries(args.queries)
     texts = read_texts([args.queries], asked["_id"]).select("_id", "text")
     queries = asked.join(texts, on="_id", maintain_order="left")
@@ -176,7 +178,7 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     qrels = queries.select(**{name: pl.col(of) for name, of in pairs.items()}, score=1)
     write_table(qrels, folder / "qrels.parquet", QRELS, provenance=origin)
     names = {"corpora": "corpus", "queries": "queries", "qrels": "qrels"}
-    return {given: [folder / f"{name}.parquet"] for given, name in names.items()}
+    return {given: str(folder / f"{name}.parquet") for given, name in names.items()}
 
 
 def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) -> None:

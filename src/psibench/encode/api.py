@@ -6,9 +6,8 @@ It writes the table of encodings that the stage ``encode`` writes, and what was 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,7 +16,7 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_params import registry_entry, retrieval_params
 from psibench.config.sections import Storage
 from psibench.encode.api_texts import load_api_texts
-from psibench.encode.job import ENCODED, Source, list_sources, read_ids, read_texts
+from psibench.encode.job import ENCODED, Source, list_sources
 from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError
 from psibench.llm.asking import run_workers
@@ -27,8 +26,7 @@ from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, StopCheck, TokenizedText
 from psibench.progress import Progress
 from psibench.stopping import watched_stop
-from psibench.tables import write_table
-from psibench.tables.derived import derived
+from psibench.tables.job import Job
 from psibench.tables.schemas import EMBEDDING_USAGE, ENCODINGS
 from psibench.tables.stage import stage
 from psibench.text.lengths import in_blocks
@@ -44,37 +42,16 @@ SECONDS_PER_PART = 20.0
 
 
 @stage("embed_api", version=2)
-def run_embed_api(
-    config: Mapping[str, Any],
-    *,
-    model: str,
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    store: str | Path,
-    storage: Storage,
-    encodings: str | Path,
-    usage: str | Path,
-) -> None:
+def run_embed_api(job: Job) -> None:
     """Ask a service for the vectors of all domains of a language that the store lacks.
 
     Vectors are stored while they come: a job that is killed, stopped or out of budget asks only the
     rest when it runs again.
 
-    Parameters
-    ----------
-    config, model
-        The config that the workflow was started with, and the model's id: its registry entry also
-        says what decides no vector, and is no parameter of the rule (address, budget, patience).
-    domains, corpora, queries
-        Names of the domains and their tables, one each.
-    store
-        Folder of stores; this model's vectors are under ``embeddings/MODEL``, and its spending.
-    storage
-        Number format of the stored vectors.
-    encodings, usage
-        Tables written: ENCODINGS, EMBEDDING_USAGE. ``encodings`` is also the name under which this
-        job's spending is kept.
+    Inputs: ``corpora`` and ``queries``. Outputs: ``encodings`` (ENCODINGS), also the name under
+    which this job's spending is kept, and ``usage`` (EMBEDDING_USAGE). The config that the workflow
+    was started with says of the model what decides no vector, and is no parameter of the rule:
+    address, budget, patience.
 
     Raises
     ------
@@ -84,31 +61,28 @@ def run_embed_api(
     Stopped
         If the job has to end early; what was answered is stored.
     """
-    entry = registry_entry(config, model)
+    model, storage = job.value("model"), job.value("storage", Storage)
+    entry = registry_entry(job.config, model)
     assert isinstance(entry, EmbeddingApiModel)
-    sources = list_sources(domains, corpora, queries)
-    id_columns = [read_ids(source) for source in sources]
-    service = EmbeddingService(entry, model, store=store, storage=storage, job=str(encodings))
-    with watched_stop() as stop:
-        frames = [service.source(source, stop=stop) for source in sources]
-    service.finish()
-    provenance = derived(
-        "embed_api",
-        [*corpora, *queries],
-        params=retrieval_params(entry)
-        | {"fingerprint": store_fingerprint(service.texts.fingerprint, storage)},
-        revisions=service_revision(model, entry),
+    sources = list_sources(job)
+    for source in sources:  # before anything is asked
+        source.ids()
+    spending = str(job.outputs["encodings"])
+    service = EmbeddingService(
+        entry, model, store=job.value("store"), storage=storage, job=spending
     )
-    tables = [
-        rows.select(
-            pl.lit(source.role).alias("role"), pl.lit(source.domain).alias("domain"), ids, "*"
-        )
-        for source, ids, rows in zip(sources, id_columns, frames, strict=True)
-    ]
-    write_table(pl.concat(tables), encodings, ENCODINGS, provenance=provenance)
+    with watched_stop() as stop:
+        frames = [source.labelled(service.source(source, stop=stop)) for source in sources]
+    service.finish()
+    fingerprint = store_fingerprint(service.texts.fingerprint, storage)
+    record = {
+        "params": retrieval_params(entry) | {"fingerprint": fingerprint},
+        "revisions": service_revision(model, entry),
+    }
+    job.write("encodings", pl.concat(frames), ENCODINGS, **record)
     used = {"model": model} | service.ledger.spending()
     frame = pl.DataFrame([used], EMBEDDING_USAGE.empty().schema)
-    write_table(frame, usage, EMBEDDING_USAGE, provenance=provenance)
+    job.write("usage", frame, EMBEDDING_USAGE, **record)
 
 
 def service_revision(model: str, entry: EmbeddingApiModel) -> dict[str, str]:
@@ -149,9 +123,9 @@ class EmbeddingService:
 
     def source(self, source: Source, *, stop: StopCheck) -> pl.DataFrame:
         """Ask for a source; returns its columns of the encodings table."""
-        frames, title = [pl.DataFrame(schema=ENCODED)], f"{source.domain}, {source.role}"
+        frames, title = [pl.DataFrame(schema=ENCODED)], f"{source.domain.name}, {source.role}"
         salt = self.texts.salt(source.role)
-        for texts in in_blocks(read_texts(source), len, BLOCK_CHARS):
+        for texts in in_blocks(source.texts(), len, BLOCK_CHARS):
             items = self.block(texts, source.role, title=title, stop=stop)
             rows = [
                 (text_key(text, salt=salt), item.n_tokens, item.visible_char_end)

@@ -9,19 +9,16 @@ language do not fit into memory. Where there are many, several jobs share them b
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import EncoderEntry, EncoderModel
 from psibench.config.sections import Encoding
 from psibench.encode.batches import TextEncoding
-from psibench.encode.store import open_store, store_fingerprint, text_key
+from psibench.encode.store import EmbeddingStore, open_store, store_fingerprint, text_key
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.dtypes import fast_dtype, pick_device
@@ -29,21 +26,24 @@ from psibench.models.load import load_encoder
 from psibench.models.protocols import Encoder, Role, TokenizedText
 from psibench.progress import Progress
 from psibench.stopping import watched_stop
-from psibench.tables import read_provenance, read_table, write_table
+from psibench.tables import read_provenance
 from psibench.tables.atomic import write_text
-from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
 from psibench.tables.hashing import hash_file
-from psibench.tables.io import read_any_table
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, SHARD_ENCODINGS
 from psibench.tables.slices import Slice
 from psibench.tables.spec import TableSpec
-from psibench.tables.stage import stage
+from psibench.tables.stage import stage, version_of
 from psibench.text.lengths import in_blocks
 
 logger = logging.getLogger("psibench")
 
 ENCODED = SHARD_ENCODINGS.empty().schema
+TEXTS: tuple[tuple[Role, str, TableSpec], ...] = (
+    ("document", "corpora", CORPUS),
+    ("query", "queries", QUERIES),
+)
+"""What is encoded: role, input, its tables."""
 BLOCK_CHARS = 4_000_000
 """Characters of a block: about 30 MB with their tokens, three of which are in memory."""
 
@@ -53,39 +53,33 @@ BLOCK_CHARS = 4_000_000
 
 @dataclass(frozen=True)
 class Source:
-    """Where the texts of one role in one domain are."""
+    """The texts of one role in one domain, and the input that has them."""
 
     role: Role
-    domain: str
-    path: Path
+    domain: DomainJob
+    table: str
     spec: TableSpec
 
+    def ids(self) -> pl.Series:
+        """Read the ids; InputError if the table does not fit its schema."""
+        return self.domain.columns(self.table, self.spec, ("_id",)).get_column("_id")
 
-def list_sources(
-    domains: Sequence[str], corpora: Sequence[str | Path], queries: Sequence[str | Path]
-) -> list[Source]:
-    """List the job's texts in the order of the encodings table."""
-    sources = []
-    for domain, corpus, asked in zip(domains, corpora, queries, strict=True):
-        sources.append(Source("document", domain, Path(corpus), CORPUS))
-        sources.append(Source("query", domain, Path(asked), QUERIES))
-    return sources
+    def labelled(self, encoded: pl.DataFrame) -> pl.DataFrame:
+        """Return ENCODINGS rows of the ``ENCODED`` columns of all texts, in order."""
+        role, domain = pl.lit(self.role).alias("role"), pl.lit(self.domain.name).alias("domain")
+        return encoded.select(role, domain, self.ids(), *ENCODED)
 
-
-def read_ids(source: Source) -> pl.Series:
-    """Read the ids of a source; InputError if its table does not fit the schema."""
-    return read_columns(source.path, source.spec, ["_id"]).get_column("_id")
-
-
-def read_texts(source: Source) -> Iterator[str]:
-    """Read the texts of a source in order, few at a time."""
-    try:
-        file = pq.ParquetFile(source.path, page_checksum_verification=True, buffer_size=1 << 20)
-        for batch in file.iter_batches(4096, columns=["text"]):
+    def texts(self) -> Iterator[str]:
+        """Read the texts in order, few at a time."""
+        for batch in self.domain.batches(self.table, ("text",)):
             yield from batch.column("text").to_pylist()
-    except (OSError, pa.ArrowException):
-        read_any_table(source.path)  # says what is wrong with the file
-        raise
+
+
+def list_sources(job: Job) -> list[Source]:
+    """List the job's texts in the order of the encodings table."""
+    return [
+        Source(role, domain, table, spec) for domain in job.domains() for role, table, spec in TEXTS
+    ]
 
 
 Block = tuple[list[bytes], list[TokenizedText], int]
@@ -114,7 +108,7 @@ def _new_texts(
 
     And with the characters of all texts up to it, ``n_chars`` of them in earlier sources.
     """
-    for text in read_texts(source):
+    for text in source.texts():
         n_chars += len(text)
         key = text_key(text, salt=salt)
         if key not in seen and shard.has(key):
@@ -127,10 +121,10 @@ def count_chars(sources: Sequence[Source]) -> int:
     total = 0
     for source in sources:
         if source.role == "document":
-            lengths = read_columns(source.path, source.spec, ["char_length"])
+            lengths = source.domain.columns(source.table, source.spec, ("char_length",))
             total += int(lengths.get_column("char_length").sum())
         else:
-            total += sum(map(len, read_texts(source)))
+            total += sum(map(len, source.texts()))
     return total
 
 
@@ -147,26 +141,12 @@ def prefetched(blocks: Iterator[Block]) -> Iterator[Block]:
 
 
 @stage("encode", version=3, offline=True)
-def run_encode(
-    entry: EncoderEntry,
-    *,
-    model: str,
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    store: str | Path,
-    settings: Encoding,
-    output: str | Path,
-    shard: str | None = None,
-) -> None:
+def run_encode(job: Job) -> None:
     """Encode all domains of a language into the store and write where each text's vectors are.
 
-    Parameters
-    ----------
-    output
-        An ENCODINGS table; of a shard SHARD_ENCODINGS, see `run_join_shards`.
-    shard
-        As ``2-of-7``; None: all texts. A text belongs to the shard that has its address.
+    Inputs: ``corpora`` and ``queries``. Writes an ENCODINGS table. A job with a ``shard``, as
+    ``2-of-7``, encodes the texts whose address falls to it; it has the paths of the tables as
+    values, and writes SHARD_ENCODINGS, see `run_join_shards`.
 
     Raises
     ------
@@ -175,20 +155,53 @@ def run_encode(
     Stopped
         If the job has to end early; what it finished is stored.
     """
-    sources = list_sources(domains, corpora, queries)
-    part = Slice.parse(shard or "")
+    model, shard = job.value("model"), job.value("shard", default="")
+    entry, settings = job.value("entry", EncoderEntry), job.settings(Encoding)
+    if shard:
+        tables = {name: job.value(name) for name in ("corpora", "queries")}
+        job = replace(job, inputs={**job.inputs, **tables})
+    sources = list_sources(job)
     for source in sources:  # before a model is loaded: a GPU would wait
-        read_ids(source)
-    n_chars, read_chars = max(1, count_chars(sources)), 0
+        source.ids()
     encoder, dtype = open_encoder(entry, settings)
     vectors = open_store(
-        model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
+        model,
+        store=job.value("store"),
+        fingerprint=encoder.fingerprint,
+        storage=settings.storage,
     )
+    encoded = encode_texts(
+        encoder, vectors, sources, settings, shard=Slice.parse(shard), title=f"encoding {model}"
+    )
+    params = retrieval_params(entry) | {
+        "dtype": dtype,
+        "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
+    }
+    salts: dict[str, str] = {role: encoder.salt(role) for role, *_ in TEXTS}
+    table, spec = encoded, SHARD_ENCODINGS
+    if shard:
+        params |= {"shard": shard, "salts": salts}
+    else:
+        table, spec = _rows_of(sources, encoded, salts), ENCODINGS
+    job.write("encodings", table, spec, params=params, revisions=revisions_of(model, entry))
+
+
+def encode_texts(
+    encoder: Encoder,
+    vectors: EmbeddingStore,
+    sources: Sequence[Source],
+    settings: Encoding,
+    *,
+    shard: Slice,
+    title: str,
+) -> pl.DataFrame:
+    """Encode the texts of a shard that the store lacks, block by block.
+
+    Returns SHARD_ENCODINGS rows of all texts of the shard, each once.
+    """
+    n_chars, read_chars = max(1, count_chars(sources)), 0
     frames = [pl.DataFrame(schema=ENCODED)]
-    with (
-        watched_stop() as stop,
-        Progress(f"encoding {model}", total=0, unit="tokens") as progress,
-    ):
+    with watched_stop() as stop, Progress(title, total=0, unit="tokens") as progress:
         encoding = TextEncoding(
             encoder,
             vectors,
@@ -199,7 +212,7 @@ def run_encode(
             advance=progress.advance,
         )
         try:
-            for keys, items, until in prefetched(read_blocks(encoder, sources, part)):
+            for keys, items, until in prefetched(read_blocks(encoder, sources, shard)):
                 read_chars = until
                 rows = [
                     (key, item.n_tokens, item.visible_char_end)
@@ -211,20 +224,7 @@ def run_encode(
             progress.expect(0)
         finally:
             encoding.stats.log()
-    params = retrieval_params(entry) | {
-        "dtype": dtype,
-        "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
-    }
-    salts = {role: encoder.salt(role) for role in ("query", "document")}
-    table, spec = pl.concat(frames), SHARD_ENCODINGS
-    if shard is None:
-        table, spec = _rows_of(sources, table, salts), ENCODINGS
-    else:
-        params |= {"shard": shard, "salts": salts}
-    provenance = derived(
-        "encode", [*corpora, *queries], params=params, revisions=revisions_of(model, entry)
-    )
-    write_table(table, output, spec, provenance=provenance)
+    return pl.concat(frames)
 
 
 def open_encoder(entry: EncoderModel, settings: Encoding) -> tuple[Encoder, str]:
@@ -252,48 +252,36 @@ def revisions_of(model: str, entry: EncoderModel) -> dict[str, str]:
 
 
 @stage("list_texts", version=1)
-def run_list_texts(
-    corpora: Sequence[str | Path], queries: Sequence[str | Path], *, output: str | Path
-) -> None:
+def run_list_texts(job: Job) -> None:
     """Write a line per table: sha256, a tab, path. It changes when any of their contents does."""
-    lines = [f"{hash_file(path)}\t{path}\n" for path in (*corpora, *queries)]
-    write_text("".join(lines), output)
+    paths = [path for _, table, _ in TEXTS for path in job.paths(table)]
+    lines = [f"{hash_file(path)}\t{path}\n" for path in paths]
+    write_text("".join(lines), str(job.outputs["texts"]))
 
 
 @stage("join_shards", version=3)
-def run_join_shards(
-    entry: EncoderEntry,
-    *,
-    model: str,
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    shards: Sequence[str | Path],
-    output: str | Path,
-) -> None:
+def run_join_shards(job: Job) -> None:
     """Write the table that encoding everything in one job would have written.
 
-    Parameters
-    ----------
-    shards
-        SHARD_ENCODINGS tables, all of 1-of-n to n-of-n, in any order.
+    Inputs: ``corpora``, ``queries`` and ``shards``, the SHARD_ENCODINGS of all of 1-of-n to n-of-n,
+    in any order.
 
     Raises
     ------
     InputError
         If shards are missing or were encoded in different ways, or a text is in none of them.
     """
-    params = _common_params(shards)
-    salts, decided = params.pop("salts"), ("dtype", "fingerprint")
-    rows = pl.concat([read_table(path, SHARD_ENCODINGS) for path in shards])
-    sources = list_sources(domains, corpora, queries)
-    provenance = derived(
-        "encode",  # as if one job had made it
-        [*corpora, *queries],
-        params=retrieval_params(entry) | {name: params[name] for name in decided},
-        revisions=revisions_of(model, entry),
+    params = _common_params(job.paths("shards"))
+    salts, entry = params.pop("salts"), job.value("entry", EncoderEntry)
+    encoded = job.read("shards", SHARD_ENCODINGS)
+    whole = replace(job, stage="encode", version=version_of("encode"))  # as if it had made it
+    whole.write(
+        "encodings",
+        _rows_of(list_sources(whole), encoded, salts),
+        ENCODINGS,
+        params=retrieval_params(entry) | {name: params[name] for name in ("dtype", "fingerprint")},
+        revisions=revisions_of(job.value("model"), entry),
     )
-    write_table(_rows_of(sources, rows, salts), output, ENCODINGS, provenance=provenance)
 
 
 def _rows_of(
@@ -303,20 +291,20 @@ def _rows_of(
     frames = []
     for source in sources:
         salt = salts[source.role]
-        keys = pl.Series("key", (text_key(t, salt=salt) for t in read_texts(source)), pl.Binary)
+        keys = pl.Series("key", (text_key(t, salt=salt) for t in source.texts()), pl.Binary)
         found = keys.to_frame().join(encoded, on="key", how="left", maintain_order="left")
         n_missing = found.get_column("n_tokens").null_count()
         if n_missing:
             raise InputError(
-                f"{source.path}: {n_missing} of {found.height} texts are in no shard; the table "
-                "was made anew after encoding. Delete the shards' tables and run again."
+                f"{source.domain}, {source.table}: {n_missing} of {found.height} texts are in no "
+                "shard; the table was made anew after encoding. Delete the shards' tables and run "
+                "again."
             )
-        role, domain = pl.lit(source.role).alias("role"), pl.lit(source.domain).alias("domain")
-        frames.append(found.select(role, domain, read_ids(source), *ENCODED))
+        frames.append(source.labelled(found.select(*ENCODED)))
     return pl.concat(frames)
 
 
-def _common_params(shards: Sequence[str | Path]) -> dict[str, Any]:
+def _common_params(shards: Sequence[str]) -> dict[str, Any]:
     """Return the parameters of the shards, which have to be the same; InputError if not."""
     records = [dict((read_provenance(path) or {}).get("params", {})) for path in shards]
     found = [Slice.parse(params.pop("shard", "0-of-0")) for params in records]

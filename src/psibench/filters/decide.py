@@ -65,9 +65,11 @@ DECISIONS: Mapping[str, Any] = {
     "reason": pl.String,
     "score": pl.Float64,
     "decided_by": pl.String,
+    "detail": pl.String,
 }
 """What a rule says of queries or documents: the reason code is empty where one is kept; the score
-that decided and whose it is (a reranker's, a judge's, a document's) are null without one."""
+that decided and whose it is (a reranker's, a judge's, a document's) are null without one; so is
+``detail``, what else explains the reason."""
 
 
 def as_table(
@@ -152,7 +154,7 @@ def incomparable_reason(parts: Sequence[str]) -> pl.Expr:
 
 
 def make_decisions(outcome: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
-    """Make DECISIONS rows of ``item_id`` and, where known, ``score`` and ``decided_by``.
+    """Make DECISIONS rows of ``item_id`` and, where known, ``score``, ``decided_by``, ``detail``.
 
     ``reason`` is an item's reason code; null or empty where it is kept.
     """
@@ -211,13 +213,12 @@ class Filtered:
     tables: Mapping[str, tuple[pl.DataFrame, TableSpec]]
 
 
-def run_filter(
-    job: Job, decide: Callable[[DomainJob], Filtered], *, params: Mapping[str, Any]
-) -> None:
+def run_filter(job: Job, decide: Callable[[DomainJob], Filtered], **record: Any) -> None:
     """Run a filter in every domain of a job: write what it keeps, what it drops, and the counts.
 
-    ``params`` decide the rows, and are recorded. The outputs ``dropped`` and ``flow`` are written
-    here, those in `Filtered.tables` as they are.
+    ``record`` is what provenance has of every table: the ``params`` that decide the rows, and what
+    else `Job.record` takes. The outputs ``dropped`` and ``flow`` are written here, those in
+    `Filtered.tables` as they are.
     """
     place = job.value("place", FlowStep)
     for domain in job.domains():
@@ -230,10 +231,10 @@ def run_filter(
             dropped.append(left_out)
             counts.append(count)
         rows = as_attrition(pl.concat(dropped), language=domain.language, domain=domain.name)
-        domain.write("dropped", rows, ATTRITION, params=params)
-        domain.write("flow", pl.concat(counts), FLOW, params=params)
+        domain.write("dropped", rows, ATTRITION, **record)
+        domain.write("flow", pl.concat(counts), FLOW, **record)
         for name, (frame, spec) in found.tables.items():
-            domain.write(name, frame, spec, params=params)
+            domain.write(name, frame, spec, **record)
 
 
 def candidate_facts(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
@@ -266,7 +267,7 @@ def single_positions(items: pl.DataFrame, length: str) -> pl.Series:
 def ledger_rows(rule: Rule, *, step: int, unit: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Turn decisions into what a rule dropped (`DROPPED_SCHEMA`), in their order, and a FLOW row.
 
-    ``detail`` says whose score decided.
+    ``detail`` says whose score decided where the decision has no detail of its own.
     """
     facts, decisions = rule.facts, rule.decisions
     known = [name for name in ("doc_id", "target_position", "char_length") if name in facts.columns]
@@ -274,7 +275,9 @@ def ledger_rows(rule: Rule, *, step: int, unit: str) -> tuple[pl.DataFrame, pl.D
         decisions.filter(~pl.col("kept"))
         .join(facts.select(*known, item_id="_id"), on="item_id", how="left", maintain_order="left")
         .with_columns(
-            stage=pl.lit(rule.name), unit=pl.lit(unit), detail=pl.lit("by ") + pl.col("decided_by")
+            stage=pl.lit(rule.name),
+            unit=pl.lit(unit),
+            detail=pl.coalesce("detail", pl.lit("by ") + pl.col("decided_by")),
         )
     )
     counts = Flow(unit, decisions.height, decisions.height - dropped.height)

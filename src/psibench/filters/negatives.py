@@ -517,26 +517,30 @@ def run_negatives(job: Job) -> None:
 def run_judge_pairs(job: Job) -> None:
     """Write the PAIRS that a judge has to grade: whole documents, those still undecided.
 
-    Inputs: ``corpus``, ``queries``, ``negatives``, what the rerankers decided, and ``earlier``, the
-    GRADES of the judges before it.
+    Inputs: ``corpus``, ``queries``, ``negatives``, what the rerankers decided, and the GRADES of
+    the judges before it (`read_grades`).
     """
     section = job.section(FinewebNegatives)
     for domain in job.domains():
         decided = domain.read("negatives", PAIR_DECISIONS)
-        wanted = wanted_gradings(section, decided, read_grades(section, domain, "earlier"))
+        wanted = wanted_gradings(section, decided, read_grades(section, domain))
         queries, corpus = domain.read("queries", QUERIES), domain.read("corpus", CORPUS)
         pairs = document_pairs(wanted, queries, corpus)
         domain.write("pairs", pairs, PAIRS, params=section.removal())
 
 
-def read_grades(
-    section: FinewebNegatives | PosirNegatives, domain: DomainJob, name: str
-) -> pl.DataFrame:
-    """Read the GRADES of the first judges, one table each, with a column ``judge``."""
+def judge_name(number: int) -> str:
+    """Name the task of a judge of false negatives, the first one 1."""
+    return f"judge_{number}"
+
+
+def read_grades(section: FinewebNegatives | PosirNegatives, domain: DomainJob) -> pl.DataFrame:
+    """Read the GRADES of the judges that are inputs (judge_1, judge_2, ...), column ``judge``."""
     judges = section.judges if isinstance(section, FinewebNegatives) else []
     tables = [
-        grades.with_columns(judge=pl.lit(judge))
-        for judge, grades in zip(judges, domain.read_each(name, GRADES), strict=False)
+        domain.read(judge_name(number), GRADES).with_columns(judge=pl.lit(judge))
+        for number, judge in enumerate(judges, start=1)
+        if domain.job.has(judge_name(number))
     ]
     return pl.concat([GRADES.empty().with_columns(judge=pl.lit("")), *tables], how="diagonal")
 
@@ -546,8 +550,8 @@ def run_remove_negatives(job: Job) -> None:
     """Remove what the protocol removes; write the benchmark, the judgements, the ledger.
 
     Inputs: ``corpus``, ``queries``, ``qrels``, ``negatives``, the PAIR_DECISIONS by the rerankers,
-    ``scores``, their tables, and ``judged``, the GRADES of the judges in their order (none for
-    ``posir``). Outputs: corpus, queries, qrels, judgements, dropped, flow.
+    ``scores``, their tables, and the GRADES of the judges (`read_grades`; none for ``posir``).
+    Outputs: corpus, queries, qrels, judgements, dropped, flow.
 
     Raises
     ------
@@ -563,7 +567,7 @@ def remove_negatives(section: FinewebNegatives | PosirNegatives, domain: DomainJ
     """Remove the false negatives of one domain."""
     documents, asked = domain.read("corpus", CORPUS), domain.read("queries", QUERIES)
     labelled, decided = domain.read("qrels", QRELS), domain.read("negatives", PAIR_DECISIONS)
-    scored, grades = domain.read("scores", PAIR_SCORES), read_grades(section, domain, "judged")
+    scored, grades = domain.read("scores", PAIR_SCORES), read_grades(section, domain)
     recalled = with_positives(decided, positives_of(labelled))
     found = decide_final(section, decided, grades)
     left = remove_false_negatives(section, found, corpus=documents, queries=asked, qrels=labelled)

@@ -1,9 +1,9 @@
-"""Stages ``ask`` and ``gather``: from documents to a language model's outcomes, and to a table.
+"""Stage ``ask``: from documents to a language model's outcomes, and to a task's table.
 
-A job asks one shard of one task about all domains of a language. How a model is asked (address,
-concurrency, patience, budget, prices) decides no answer, so it is no parameter of a rule and no
-reason to rerun: a job reads it from the config it was started with. The outcomes of all shards then
-become the task's table, domain by domain.
+A job asks one shard of one task about all domains of a language, and makes that shard's table of
+the outcomes. How a model is asked (address, concurrency, patience, budget, prices) decides no
+answer, so it is no parameter of a rule and no reason to rerun: a job reads it from the config it
+was started with.
 """
 
 import json
@@ -18,8 +18,8 @@ import polars as pl
 
 from psibench.config.files import composed
 from psibench.errors import InputError
-from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
-from psibench.generate.recipes import JUDGING, TASKS, step_spec, tasks_of
+from psibench.generate.benchmarks import GeneratedBenchmark, parse_benchmark
+from psibench.generate.recipes import step_spec, tasks_of
 from psibench.lines import read_records
 from psibench.llm.answer import REASKED, Outcome
 from psibench.llm.asking import Item, OutcomeSink
@@ -105,13 +105,15 @@ def ask_domains(
     job: Job,
     asking: Asking,
     *,
+    step: int = 0,
     prices: Mapping[str, Price],
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Ask a job's shard of a task, of all domains at once; write outcomes and what they used.
+    """Ask a job's shard of a task, of all domains at once, and make its tables.
 
-    Answers are stored under ``store``/llm/ID as they arrive: an interrupted or failed job asks
-    nothing twice. ``check_stop`` raises if the job has to end now.
+    Outputs: ``outcomes`` and what they used (``usage``), ``rows``, ``dropped`` and ``flow``;
+    ``step`` is the task's place in FLOW. Answers are stored under ``store``/llm/ID as they arrive:
+    a job that is stopped or fails asks nothing twice. ``check_stop`` raises if it has to end now.
 
     Raises
     ------
@@ -119,10 +121,9 @@ def ask_domains(
         If requests remain without a reply for a reason that may pass, if the server refuses all
         requests, or if the budget is reached. Nothing is written then but the answers received.
     """
-    template, shard = load_prompt(asking.prompt), job.value("shard", str, default="1-of-1")
+    template, shard = load_prompt(asking.prompt), Slice.parse(job.value("portion", str, default=""))
     frames = [
-        shard_documents(read_task_tables(asking.task, domain), Slice.parse(shard))
-        for domain in job.domains()
+        shard_documents(read_task_tables(asking.task, domain), shard) for domain in job.domains()
     ]
 
     def requests() -> Iterator[Item]:  # ids are unique in a domain
@@ -169,7 +170,7 @@ def ask_domains(
         f"prompt:{asking.task.name}": template.hash,
     }
     made: dict[str, Any] = {
-        "params": asking.params | {"task": asking.task.name, "shard": shard},
+        "params": asking.params | {"task": asking.task.name, "shard": str(shard)},
         "files": files,
         "prompt_hash": template.hash,
         "revisions": judge if asking.task.judges else None,
@@ -183,6 +184,24 @@ def ask_domains(
         used = _usage_row(asking, template, rows)
         usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
         domain.write("usage", usage, LLM_USAGE, **made)
+        gathered = gather(asking.task, asking.section, frames[number], rows)
+        _warn_of_nothing(domain, asking.task, gathered)
+        domain.write("rows", gathered.rows, asking.task.spec, **made)
+        left_out = as_attrition(gathered.dropped, language=domain.language, domain=domain.name)
+        domain.write("dropped", left_out, ATTRITION, **made)
+        domain.write("flow", flow_frame(asking.task.name, step, gathered.flow), FLOW, **made)
+
+
+def _warn_of_nothing(domain: DomainJob, task: LlmTask, gathered: Gathered) -> None:
+    """Warn if a task keeps nothing of a domain."""
+    for counts in gathered.flow:
+        if counts.entered and not counts.kept:
+            reasons = reasons_text(gathered.dropped.filter(unit=counts.unit))
+            place = domain.job.outputs["dropped"]
+            warn(
+                f"{task.name} keeps none of {counts.entered} {counts.unit} of {domain.name}, "
+                f"{domain.language}: {reasons}. A row for each is in {place}"
+            )
 
 
 def _report_forms(asking: Asking, totals: OutcomeSink) -> None:
@@ -308,43 +327,7 @@ def _outcome_row(item: TaskItem, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-# Stage ``gather``
-
-
-def gather_domains(job: Job, task: LlmTask, section: LlmTaskSection, *, step: int) -> None:
-    """Gather a task's outcomes and write its table, what it dropped, its counts, domain by domain.
-
-    And what the shards used in all, where the job has their ``usages``.
-    """
-    decides = section.model_dump(mode="json", exclude={"llm", "prompt"})
-    params = {"task": task.name, **decides}
-    for domain in job.domains():
-        frames = read_task_tables(task, domain)
-        found = in_document_order(domain.read("outcomes", OUTCOMES), frames["documents"])
-        gathered = gather(task, section, frames, found)
-        for counts in gathered.flow:
-            if counts.entered and not counts.kept:
-                reasons = reasons_text(gathered.dropped.filter(unit=counts.unit))
-                warn(
-                    f"{task.name} keeps none of {counts.entered} {counts.unit} of {domain.name}, "
-                    f"{domain.language}: {reasons}. A row for each is in {job.outputs['dropped']}"
-                )
-        domain.write("rows", gathered.rows, task.spec, params=params)
-        left_out = as_attrition(gathered.dropped, language=domain.language, domain=domain.name)
-        domain.write("dropped", left_out, ATTRITION, params=params)
-        domain.write("flow", flow_frame(task.name, step, gathered.flow), FLOW, params=params)
-        if job.has("usages"):
-            names = ["stage", "llm", "model", "backend", "prompt_hash"]
-            of_shards = domain.read("usages", LLM_USAGE).group_by(names, maintain_order=True)
-            total = of_shards.agg(pl.exclude(names).sum()).select(LLM_USAGE.column_names)
-            domain.write("usage", total, LLM_USAGE, params={})
-
-
-def in_document_order(outcomes: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    """Sort outcomes by the order of their documents; within one, they keep their order."""
-    places = documents.select(doc_id="_id").with_row_index("place")
-    joined = outcomes.join(places, on="doc_id", how="left", maintain_order="left")
-    return joined.sort("place", maintain_order=True).drop("place")
+# What is made of outcomes
 
 
 def gather(
@@ -388,7 +371,7 @@ def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-# Both as jobs
+# The stage
 
 
 def asked_of(
@@ -409,24 +392,11 @@ def asked_of(
     return Asking(found, chosen, chosen.llm, llms[chosen.llm], Path(prompt)), prices
 
 
-def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskSection]:
-    """Return a ``gather`` job's task and its section, from its parameters."""
-    translating = translation_task(task)
-    if translating is not None:
-        return translating, TranslateSection.model_validate(params["section"])
-    if params["judging"] is not None:
-        return JUDGING[params["judging"]](task), LlmTaskSection.model_validate(params["section"])
-    (found,) = (one for one in TASKS[params["recipe"]] if one.name == task)
-    section: Any = GENERATED_RECIPES[params["recipe"]].model_fields[task].annotation
-    return found, section.model_validate(params["section"])
-
-
-@stage("ask", version=6)
+@stage("ask", version=7)
 def ask(job: Job) -> None:
-    """Ask about all domains of a language at once; without shards, make the task's table, too.
+    """Ask a shard of a task about all domains of a language, and make its tables.
 
-    Inputs: the tables that the task reads, and ``prompt``. Outputs: ``outcomes`` and ``usage``, of
-    a job that asks for all shards those of `gather_task`, too, whose table ``made`` decides.
+    Inputs: the tables that the task reads, and ``prompt``. Outputs: see `ask_domains`.
     """
     asking, prices = asked_of(
         job.config,
@@ -436,21 +406,7 @@ def ask(job: Job) -> None:
         prompt=job.path("prompt"),
     )
     with watched_stop() as stop:
-        ask_domains(job, asking, prices=prices, check_stop=stop.check)
-    if "rows" in job.outputs:
-        gather_task(job.after(outcomes=job.outputs["outcomes"]))
-
-
-@stage("gather", version=5)
-def gather_task(job: Job) -> None:
-    """Gather a task's outcomes, domain by domain.
-
-    Inputs: the tables that the task reads, ``outcomes``, and ``usages`` of shards to add up.
-    ``made`` decides what becomes of the outcomes.
-    """
-    made = job.value("made")
-    task, section = gathered_of(made, job.value("task"))
-    gather_domains(job, task, section, step=made["step"])
+        ask_domains(job, asking, step=job.value("step"), prices=prices, check_stop=stop.check)
 
 
 def answer_folder(store: str | Path, llm: str) -> Path:

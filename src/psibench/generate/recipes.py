@@ -16,7 +16,7 @@ import polars as pl
 from psibench.filters.decide import NO_TARGET, REPEATED_TEXT, evidence_targets
 from psibench.filters.grade import grading_task, verdict_task
 from psibench.filters.mixtures import Tiny, tiny_subset
-from psibench.filters.negatives import FinewebNegatives
+from psibench.filters.negatives import FinewebNegatives, judge_name
 from psibench.generate.base import Build, complete_build, qrels_of_positives
 from psibench.generate.benchmarks import (
     Benchmark,
@@ -273,11 +273,6 @@ class Judging:
     def task(self) -> LlmTask:
         """The task itself."""
         return JUDGING[self.kind](self.name)
-
-
-def judge_name(number: int) -> str:
-    """Name the step of a judge of false negatives, the first one 1."""
-    return f"judge_{number}"
 
 
 def judging_of(section: GeneratedBenchmark) -> Iterator[Judging]:

@@ -105,8 +105,8 @@ class LlmSettings(Section):
     """Money that may be spent on this model, answers in the store included; the run stops before it
     is passed."""
     thinks: bool = False
-    """Whether replies are billed with thoughts before them: estimates then reach to
-    `max_output_tokens`, until a run has measured it."""
+    """Whether replies are billed with thoughts before them: estimates then add 1,000
+    tokens to each reply, up to `max_output_tokens`, until a run has measured it."""
     batch: BatchPolicy = BatchPolicy()
     """Of the openai-batch backend."""
     vllm: LlmServer = LlmServer()

@@ -142,13 +142,14 @@ def refusal(
 
 
 def shard_documents(tables: Mapping[str, pl.DataFrame], shard: Slice) -> dict[str, pl.DataFrame]:
-    """Return the tables with the documents of one shard alone, and what belongs to these.
+    """Return the tables with a run of the documents alone, and what belongs to these.
 
-    A table without ``doc_id`` or ``pos_corpus_id`` stays whole.
+    A table without ``doc_id`` or ``pos_corpus_id`` stays whole. What the shards make, put together
+    in their order, is what one job would make.
     """
     documents = tables[DOCUMENTS_TABLE]
-    is_in_shard = [shard.has(doc_id) for doc_id in documents["_id"]]
-    kept = documents.filter(pl.Series(is_in_shard, dtype=pl.Boolean))
+    low, high = shard.bounds(documents.height)
+    kept = documents.slice(low, high - low)
     of_shard = dict(tables) | {DOCUMENTS_TABLE: kept}
     for name, frame in tables.items():
         column = next((key for key in ("doc_id", "pos_corpus_id") if key in frame.columns), None)

@@ -6,7 +6,7 @@ the change costs. Differences come from the paired comparison of the two models 
 holds 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ import polars as pl
 
 from psibench.encode.store import fingerprint_of, key_array, open_store
 from psibench.metrics.comparison import psi_difference_columns
-from psibench.tables import read_table, write_csv, write_table
+from psibench.tables import write_csv
 from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
+from psibench.tables.job import Job
 from psibench.tables.schemas import COMPARISONS, ENCODINGS, MITIGATIONS, PSI_TABLE, RUN
 from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
@@ -50,23 +50,12 @@ class Costly:
 
 
 @stage("mitigations", version=3)
-def run_mitigations(
-    *,
-    psi_table: str | Path,
-    comparisons: str | Path,
-    costs: Sequence[Costly],
-    store: str | Path,
-    parquet: str | Path,
-    csv: str | Path,
-) -> None:
+def run_mitigations(job: Job) -> None:
     """Write the table of mitigations, as Parquet and CSV.
 
-    Parameters
-    ----------
-    costs
-        Of every model and base that is compared, by language pair.
-    store
-        Where the vectors are: it is counted how many a document has.
+    Inputs: ``psi_table``, ``comparisons``, and ``read``, the tables that ``costs`` name: `Costly`
+    of every model and base that is compared, by language pair. In ``store`` it is counted how many
+    vectors a document has.
 
     Raises
     ------
@@ -74,17 +63,16 @@ def run_mitigations(
         If a table is not what it should be, or vectors are not in the store.
     """
     counted = {
-        (one.benchmark, one.query_lang, one.corpus_lang, one.model): cost_of(one, store=store)
-        for one in costs
+        (one.benchmark, one.query_lang, one.corpus_lang, one.model): cost_of(
+            one, store=job.value("store")
+        )
+        for one in job.value("costs", list[Costly])
     }
-    rows = mitigation_rows(
-        read_table(psi_table, PSI_TABLE), read_table(comparisons, COMPARISONS), counted
-    )
+    psi, comparisons = job.read("psi_table", PSI_TABLE), job.read("comparisons", COMPARISONS)
+    rows = mitigation_rows(psi, comparisons, counted)
     frame = pl.DataFrame(rows, schema=MITIGATIONS.empty().schema)
-    read = [path for one in costs for path in (*one.encodings.values(), one.reranked) if path]
-    paths = [psi_table, comparisons, *dict.fromkeys(read)]
-    write_table(frame, parquet, MITIGATIONS, provenance=derived("mitigations", paths, params={}))
-    write_csv(frame, csv)
+    job.write("parquet", frame, MITIGATIONS, inputs=job.paths("read"))
+    write_csv(frame, str(job.outputs["csv"]))
 
 
 def cost_of(model: Costly, *, store: str | Path) -> dict[str, float | None]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -17,8 +17,8 @@ from psibench.metrics.ranking import TIE_AVERAGED, parse_metrics
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
 from psibench.tables.io import conform, open_parquet
+from psibench.tables.job import Job
 from psibench.tables.ranking import with_ties
 from psibench.tables.schemas import (
     BUCKET_SCORES,
@@ -61,77 +61,36 @@ class ScoredModel:
 
 
 @stage("score", version=14)
-def run_score(
-    models: Sequence[ScoredModel],
-    *,
-    domains: Sequence[str],
-    asked: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    qrels: Sequence[str | Path],
-    labels: RowLabels,
-    metrics: Sequence[str],
-    psi_metrics: Sequence[str],
-    schemes: Sequence[str],
-    length_buckets: bool | Sequence[int],
-    uncertainty: Uncertainty,
-    control: str | None,
-    windows: Sequence[tuple[str, str]],
-    mitigations: Sequence[tuple[str, str]] = (),
-    scores: str | Path,
-    buckets: str | Path,
-    psi: str | Path,
-    comparisons: str | Path,
-    wider: Sequence[str | Path] = (),
-    runs: Sequence[str | Path] = (),
-) -> None:
+def run_score(job: Job) -> None:
     """Score the runs of a language pair query by query, and make its result tables of that.
 
     Who wrote the queries is taken from the provenance of the runs. Of a model without
     ``reading_known`` (what it read of a document is not known) there are rows of all evidence
-    alone. ``control``, ``windows`` and ``mitigations`` are those of `result_tables`.
+    alone.
 
-    Parameters
-    ----------
-    asked
-        QUERIES tables of the queries' language, domain by domain: who asks.
-    queries, qrels
-        QUERIES and QRELS tables of the documents' language: positives, spans and lengths of the
-        same query ids. In one language ``asked`` and ``queries`` are the same tables. Queries that
-        one of the two lacks are left out, and counted in the log.
-    length_buckets
-        Whether there are rows of each length, or the edges between lengths, in tokens.
-    metrics, psi_metrics
-        Metrics of the per-query scores; those of the result tables.
-    wider, runs
-        Runs of a wider view that are the benchmark's too, and where `take_runs` writes them before
-        they are scored.
+    Inputs: ``asked``, the QUERIES of the queries' language: who asks; ``queries`` and ``qrels`` of
+    the documents' language: positives, spans and lengths of the same query ids. In one language
+    ``asked`` and ``queries`` are the same tables. Queries that one of the two lacks are left out,
+    and counted in the log. ``wider`` as of `take_runs`. ``models`` are `ScoredModel`, whose tables
+    are the other inputs; ``control``, ``windows`` and ``mitigations`` are those of `result_tables`;
+    ``length_buckets`` says whether there are rows of each length, or the edges between lengths, in
+    tokens. ``metrics`` are those of the per-query scores, ``psi_metrics`` of the result tables.
 
     Raises
     ------
     InputError
         If a table is not what it should be, or a query id occurs in two domains.
     """
-    take_runs(wider, asked, outputs=runs)
-    sides = _read_sides(domains, asked, queries, qrels)
-    edges = edges_of(length_buckets)
+    take_runs(job)
+    models, sides = job.value("models", list[ScoredModel]), _read_sides(job)
+    lengths = job.value("length_buckets", bool | list[int])
+    edges, metrics = edges_of(lengths), job.value("metrics", list[str])
     scored = [scores_of(one, sides, metrics, length_edges=edges) for one in models]
-    read = [path for one in models for path in (one.run, one.encodings, one.seen) if path]
-    asking = [path for path in asked if path not in queries]
-    source = derived(
-        "score",
-        [*read, *asking, *queries, *qrels],
-        params={
-            "labels": asdict(labels),
-            "models": [asdict(replace(one, run="", encodings=None, seen=None)) for one in models],
-            "metrics": list(metrics),
-            "psi_metrics": list(psi_metrics),
-            "schemes": list(schemes),
-            "settings": uncertainty.model_dump(),
-            "control": control,
-            "windows": [list(pair) for pair in windows],
-            "mitigations": [list(pair) for pair in mitigations],
-        },
+    read = [str(path) for one in models for path in (one.run, one.encodings, one.seen) if path]
+    benchmark, asked, searched = (
+        job.value(name) for name in ("benchmark", "query_lang", "corpus_lang")
     )
+    author = job.record(inputs=read).queries_by or "not recorded"
     tables = result_tables(
         (
             Evaluated(
@@ -144,38 +103,36 @@ def run_score(
             )
             for one, frame in zip(models, scored, strict=True)
         ),
-        labels=replace(labels, queries_by=source.queries_by or "not recorded"),
-        metrics=psi_metrics,
-        schemes=schemes,
-        length_buckets=length_buckets is not False,
+        labels=RowLabels(benchmark, asked, searched, author),
+        metrics=job.value("psi_metrics"),
+        schemes=job.value("schemes"),
+        length_buckets=lengths is not False,
         domains=True,
-        control=control,
-        windows=windows,
-        mitigations=mitigations,
-        settings=uncertainty,
+        control=job.value("control"),
+        windows=job.value("windows", list[tuple[str, str]]),
+        mitigations=job.value("mitigations", list[tuple[str, str]], default=()),
+        settings=job.value("uncertainty", Uncertainty),
     )
-    for frame, path, spec in (
-        (pl.concat(scored), scores, QUERY_SCORES),
-        (tables.buckets, buckets, BUCKET_SCORES),
-        (tables.psi, psi, PSI_TABLE),
-        (tables.comparisons, comparisons, COMPARISONS),
-    ):
-        write_table(frame, path, spec, provenance=source)
+    job.write("scores", pl.concat(scored), QUERY_SCORES, inputs=read)
+    job.write("buckets", tables.buckets, BUCKET_SCORES, inputs=read)
+    job.write("psi", tables.psi, PSI_TABLE, inputs=read)
+    job.write("comparisons", tables.comparisons, COMPARISONS, inputs=read)
 
 
-def take_runs(
-    runs: Sequence[str | Path], queries: Sequence[str | Path], *, outputs: Sequence[str | Path]
-) -> None:
+def take_runs(job: Job) -> None:
     """Write the rows of a benchmark's own queries of a wider view's runs over the same documents.
 
-    ``runs`` are RUN tables, or SEEN ones (``*.seen.parquet``): what a reranker saw.
+    ``wider`` are RUN tables, or SEEN ones (``*.seen.parquet``): what a reranker saw; ``runs`` are
+    the files that their rows go to, in their order. Nothing is read without any.
     """
-    asked = pl.concat(read_columns(path, QUERIES, ("_id",)) for path in queries)
+    if not job.has("wider"):
+        return
+    asked = pl.concat(domain.columns("asked", QUERIES, ("_id",)) for domain in job.domains())
     asked = asked.rename({"_id": "query_id"})
-    for run, output in zip(runs, outputs, strict=True):
-        spec = SEEN if str(run).endswith(".seen.parquet") else RUN
+    for run, output in zip(job.paths("wider"), job.outputs["runs"], strict=True):
+        spec = SEEN if run.endswith(".seen.parquet") else RUN
         rows = read_table(run, spec).join(asked, on="query_id", how="semi", maintain_order="left")
-        source = derived("score", [run, *queries], params={"rows_of": str(run)})
+        source = job.record(inputs=[run], params={"rows_of": run})
         write_table(rows, output, spec, provenance=source)
 
 
@@ -210,20 +167,14 @@ def scores_of(
     return scores.select(pl.lit(model.model).alias("model"), pl.all())
 
 
-def _read_sides(
-    domains: Sequence[str],
-    asked: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    qrels: Sequence[str | Path],
-) -> list[tuple[str, pl.DataFrame, pl.DataFrame]]:
+def _read_sides(job: Job) -> list[tuple[str, pl.DataFrame, pl.DataFrame]]:
     """Read queries and qrels of each domain, of a cross-lingual pair those of both languages."""
-    sides = []
-    paths = zip(domains, asked, queries, qrels, strict=True)
-    for domain, asked_path, queries_path, qrels_path in paths:
-        known, judged = read_table(queries_path, QUERIES), read_table(qrels_path, QRELS)
-        if asked_path != queries_path:
-            known, judged = _of_both(read_table(asked_path, QUERIES), known, judged, domain)
-        sides.append((domain, known.drop("text"), judged))
+    is_cross_lingual, sides = job.value("query_lang") != job.value("corpus_lang"), []
+    for domain in job.domains():
+        known, judged = domain.read("queries", QUERIES), domain.read("qrels", QRELS)
+        if is_cross_lingual:
+            known, judged = _of_both(domain.read("asked", QUERIES), known, judged, domain.name)
+        sides.append((domain.name, known.drop("text"), judged))
     return sides
 
 

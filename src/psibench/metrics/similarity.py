@@ -2,18 +2,14 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from psibench.config.model_params import retrieval_params
-from psibench.config.models import EmbeddingApiModel, EncoderEntry
+from psibench.encode.rows import own_rows
 from psibench.encode.store import EmbeddingStore, fingerprint_of, open_store
-from psibench.tables import write_table
-from psibench.tables.columns import read_columns, rows_in
-from psibench.tables.derived import derived
-from psibench.tables.schemas import CORPUS, DOMAIN_SIMILARITY, ENCODINGS
+from psibench.tables.job import Job
+from psibench.tables.schemas import CORPUS, DOMAIN_SIMILARITY
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
@@ -76,50 +72,37 @@ BLOCK_BYTES = 64 << 20
 
 
 @stage("similarity", version=1)
-def run_similarity(
-    entry: EncoderEntry | EmbeddingApiModel,
-    *,
-    benchmark: str,
-    language: str,
-    model: str,
-    domains: Sequence[str],
-    encodings: str | Path,
-    store: str | Path,
-    output: str | Path,
-    own: Sequence[str | Path] = (),
-) -> None:
+def run_similarity(job: Job) -> None:
     """Average the stored vectors of every domain's documents and compare the domains.
 
     The store is read part by part: memory is that of the ids and of one part. A document with
-    several vectors (windows, or the tokens of late interaction) counts by their mean. ``own`` are
-    CORPUS tables, domain by domain, where the encodings have documents besides.
+    several vectors (windows, or the tokens of late interaction) counts by their mean.
+
+    Inputs: ``encodings``; ``own``, the CORPUS tables where the encodings have documents besides.
 
     Raises
     ------
     InputError
         If vectors are not in the store.
     """
-    columns = ("role", "domain", "_id", "key")
-    frame = read_columns(encodings, ENCODINGS, columns).filter(pl.col("role") == "document")
-    frame = rows_in(frame, domains, own, CORPUS)
-    found = set(frame.get_column("domain"))
+    domains, language, model = job.domain_names, job.value("lang"), job.value("model")
+    documents = own_rows(job, "encodings", "document", own="own", spec=CORPUS)
+    found = set(documents.get_column("domain"))
     if lacking := [name for name in domains if name not in found]:
         logger.warning("%s: no documents of %s: its cosines are null", language, ", ".join(lacking))
-    stored = open_store(model, store=store, fingerprint=fingerprint_of(encodings))
-    means = domain_means(_documents(stored, frame, domains), len(domains))
+    fingerprint = fingerprint_of(job.path("encodings"))
+    stored = open_store(model, store=job.value("store"), fingerprint=fingerprint)
+    means = domain_means(_blocks(stored, documents, domains), len(domains))
     rows = similarity_rows(domains, cosine_matrix(means))
-    labels = {"benchmark": benchmark, "language": language, "model": model}
+    labels = {"benchmark": job.value("benchmark"), "language": language, "model": model}
     named = [pl.lit(value).alias(name) for name, value in labels.items()]
-    params = {**retrieval_params(entry), "domains": list(domains)}
-    origin = derived("similarity", [encodings, *own], params=params)
-    write_table(rows.select(*named, pl.all()), output, DOMAIN_SIMILARITY, provenance=origin)
+    job.write("similarity", rows.select(*named, pl.all()), DOMAIN_SIMILARITY)
 
 
-def _documents(
-    stored: EmbeddingStore, frame: pl.DataFrame, domains: Sequence[str]
+def _blocks(
+    stored: EmbeddingStore, documents: pl.DataFrame, domains: Sequence[str]
 ) -> Iterator[Documents]:
     """Yield blocks of documents; a text counts in each domain that has it."""
-    inside = frame.filter(pl.col("domain").is_in(domains))
-    members = inside["domain"].replace_strict(domains, range(len(domains))).to_numpy()
-    for places, vectors in stored.blocks(inside["key"].to_list(), BLOCK_BYTES):
+    members = documents["domain"].replace_strict(domains, range(len(domains))).to_numpy()
+    for places, vectors in stored.blocks(documents["key"].to_list(), BLOCK_BYTES):
         yield vectors.values, vectors.counts, members[places]

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import islice
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,7 +10,6 @@ import polars as pl
 from psibench.metrics.buckets import MIXED, THIRDS, UNKNOWN, BucketScheme, assign, bucket_scheme
 from psibench.metrics.query_scores import EVIDENCE_LISTS, evidence_positions
 from psibench.models.counting import token_counter
-from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import (
     LOCATED_FROM,
     LOCATED_SPAN,
@@ -19,8 +17,7 @@ from psibench.tables.build_schemas import (
     RELOCATION,
     TRANSLATED_LENGTH,
 )
-from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
 from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
@@ -241,70 +238,57 @@ def _relative(span: pl.Expr, length: str) -> pl.Expr:
     return pl.min_horizontal(middle, size) / size
 
 
+TABLES = ("corpora", "queries", "qrels")
 Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""
 
 
 @stage("statistics", version=7)
-def run_statistics(
-    *,
-    benchmark: str,
-    domains: Mapping[str, Sequence[str]],
-    schemes: Sequence[str],
-    length_tokenizer: str,
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    qrels: Sequence[str | Path],
-    statistics: str | Path,
-    histogram: str | Path,
-    relocation: str | Path,
-) -> None:
+def run_statistics(job: Job) -> None:
     """Write statistics and position histogram of every domain of every language of a benchmark.
 
     Several domains are also pooled, as domain ``all``. No document's text is read. ``relocation``
-    has rows of the languages whose evidence was looked for again.
-
-    Parameters
-    ----------
-    domains
-        Those of each language; the tables are in their order, language by language.
-    length_tokenizer
-        Counts the tokens of queries, as it did those of documents.
+    has rows of the languages whose evidence was looked for again. ``places`` are the languages in
+    order: ``lang``, ``domains``, and their tables ``corpora``, ``queries`` and ``qrels``.
+    ``length_tokenizer`` counts the tokens of queries, as it did those of documents.
     """
-    count_tokens = token_counter(length_tokenizer)
-    paths = zip(corpora, queries, qrels, strict=True)
+    params = {name: job.value(name) for name in ("schemes", "length_tokenizer")}
+    count_tokens = token_counter(params["length_tokenizer"])
     found: dict[str, list[pl.DataFrame]] = {"statistics": [], "histogram": [], "relocation": []}
-    for language, names in domains.items():
-        tables = [_read(*triple) for triple in islice(paths, len(names))]
-        groups = dict(zip(names, tables, strict=True))
-        pooled = _pooled(tables)
+    for place in job.value("places"):
+        language = place["lang"]
+        tables = {name: place[name] for name in TABLES}
+        of_language = replace(job, inputs=tables, values={"domains": place["domains"]})
+        groups = {domain.name: _read(domain) for domain in of_language.domains()}
+        pooled = _pooled(list(groups.values()))
         if len(groups) > 1:
             groups[ALL] = pooled
         sizes = (pooled[0].height, pooled[1].height)
-        for domain, group in groups.items():
-            labels = {"benchmark": benchmark, "language": language, "domain": domain}
-            named = [pl.lit(value).alias(name) for name, value in labels.items()]
+        for name, group in groups.items():
+            labels = {"benchmark": job.value("benchmark"), "language": language, "domain": name}
+            named = [pl.lit(value).alias(label) for label, value in labels.items()]
             positions = evidence_positions(group[1])
-            values = _statistics(group, positions, language, schemes, *sizes, count_tokens)
+            values = _statistics(
+                group, positions, language, params["schemes"], *sizes, count_tokens
+            )
             found["statistics"].append(values.select(*named, pl.all()))
             found["histogram"].append(position_histogram(positions).select(*named, pl.all()))
         asked = {name: group[1] for name, group in groups.items()}
         found["relocation"].append(relocation_table(asked, language=language))
-    params = {"schemes": list(schemes), "length_tokenizer": length_tokenizer}
-    source = derived("statistics", [*corpora, *queries, *qrels], params=params)
-    for name, path, spec in (
-        ("statistics", statistics, STATISTICS),
-        ("histogram", histogram, POSITION_HISTOGRAM),
-        ("relocation", relocation, RELOCATION),
+    read = [path for name in TABLES for path in job.paths(name)]
+    for name, spec in (
+        ("statistics", STATISTICS),
+        ("histogram", POSITION_HISTOGRAM),
+        ("relocation", RELOCATION),
     ):
-        write_table(pl.concat(found[name]), path, spec, provenance=source)
+        job.write(name, pl.concat(found[name]), spec, inputs=read, params=params)
 
 
-def _read(corpus: str | Path, queries: str | Path, qrels: str | Path) -> Tables:
-    lengths = read_columns(corpus, CORPUS, ["_id", "word_count", "token_length"])
+def _read(domain: DomainJob) -> Tables:
+    lengths = domain.columns("corpora", CORPUS, ["_id", "word_count", "token_length"])
     further = (*EVIDENCE_LISTS, *RELOCATED_COLUMNS)
-    asked = read_columns(queries, QUERIES, QUERIES.column_names, optional=further)
-    return lengths.drop("_id"), asked, read_table(qrels, QRELS).select("query-id")
+    asked = domain.columns("queries", QUERIES, QUERIES.column_names, optional=further)
+    return lengths.drop("_id"), asked, domain.read("qrels", QRELS).select("query-id")
 
 
 def _pooled(tables: Sequence[Tables]) -> Tables:

@@ -3,7 +3,8 @@
 import csv as csv_files
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from psibench.errors import InputError
 from psibench.metrics.correlation import correlate_rows, spearman
 from psibench.reading import number
 from psibench.tables import hash_file, read_any_table, write_csv, write_table
-from psibench.tables.derived import derived, read_all
+from psibench.tables.job import Job
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     COMPARISONS,
@@ -30,19 +31,9 @@ from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
-Paths = Sequence[str | Path]
-
 
 @stage("summaries", version=1)
-def run_summaries(
-    *,
-    psi: Paths,
-    buckets: Paths,
-    comparisons: Paths,
-    boards: Sequence[Leaderboard],
-    notice: str = "",
-    tables: Paths,
-) -> None:
+def run_summaries(job: Job) -> None:
     """Write each table NAME of all language pairs as NAME.parquet and NAME.csv of ``tables``.
 
     psi_table, bucket_scores and comparisons are those of the pairs in the order given;
@@ -56,25 +47,28 @@ def run_summaries(
     InputError
         If a table or a leaderboard is not what it should be.
     """
-    files_of = {Path(path).name: path for path in tables}
+    files_of = {Path(path).name: path for path in job.outputs["tables"]}
+    boards, notice = job.value("boards", list[Leaderboard]), job.value("notice", default="")
 
-    def write(frame: pl.DataFrame, spec: TableSpec, paths: Paths) -> pl.DataFrame:
+    def write(frame: pl.DataFrame, spec: TableSpec, made_of: str) -> pl.DataFrame:
         sources = boards if spec is LEADERBOARDS else []
-        files = {board.path: hash_file(board.path) for board in sources}
-        params = {"table": spec.name} | ({"notice": notice} if notice else {})
-        source = derived("summaries", paths, params=params, files=files)
+        source = replace(job).record(  # of all that the job reads, only what this table is made of
+            inputs=job.paths(made_of),
+            files={board.path: hash_file(board.path) for board in sources},
+            params={"table": spec.name} | ({"notice": notice} if notice else {}),
+        )
         write_table(frame, files_of[f"{spec.name}.parquet"], spec, provenance=source)
         write_csv(frame, files_of[f"{spec.name}.csv"])
         return frame
 
-    table = write(read_all(psi, PSI_TABLE), PSI_TABLE, psi)
-    scores = write(read_all(buckets, BUCKET_SCORES), BUCKET_SCORES, buckets)
-    write(read_all(comparisons, COMPARISONS), COMPARISONS, comparisons)
-    write(position_trend(scores), POSITION_TREND, buckets)
-    averages = write(language_averages(table), LANGUAGE_AVERAGES, psi)
+    table = write(job.read("psi", PSI_TABLE), PSI_TABLE, "psi")
+    scores = write(job.read("buckets", BUCKET_SCORES), BUCKET_SCORES, "buckets")
+    write(job.read("comparisons", COMPARISONS), COMPARISONS, "comparisons")
+    write(position_trend(scores), POSITION_TREND, "buckets")
+    averages = write(language_averages(table), LANGUAGE_AVERAGES, "psi")
     if boards:
         found = pl.concat(_correlations(averages, board) for board in boards)
-        write(found, LEADERBOARDS, psi)
+        write(found, LEADERBOARDS, "psi")
 
 
 def _correlations(averages: pl.DataFrame, board: Leaderboard) -> pl.DataFrame:
@@ -140,7 +134,7 @@ def _score(text: str, where: str, column: str) -> float:
 
 
 @stage("table_csv", version=1)
-def run_csv(parquet: str | Path, output: str | Path) -> None:
+def run_csv(job: Job) -> None:
     """Write any table as CSV; lists as JSON, bytes as hexadecimal digits.
 
     Raises
@@ -148,7 +142,7 @@ def run_csv(parquet: str | Path, output: str | Path) -> None:
     InputError
         If the file is not Parquet.
     """
-    frame = read_any_table(parquet)
+    frame = read_any_table(job.path("parquet"))
     plain = []
     for name, kind in frame.schema.items():
         if kind.is_nested():
@@ -159,7 +153,7 @@ def run_csv(parquet: str | Path, output: str | Path) -> None:
             plain.append(pl.Series(name, texts, dtype=pl.String))
         elif kind == pl.Binary:
             plain.append(frame[name].bin.encode("hex").alias(name))
-    write_csv(frame.with_columns(plain), output)
+    write_csv(frame.with_columns(plain), str(job.outputs["csv"]))
 
 
 # --- Position: how a score changes along the document ---

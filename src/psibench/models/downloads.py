@@ -7,6 +7,7 @@ from pathlib import Path
 
 from psibench.errors import InputError
 from psibench.models.manifests import MAIN, Manifest, Part, file_sizes
+from psibench.tables.job import Job
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
@@ -32,9 +33,7 @@ NOT_OF_A_TOKENIZER = ["*/*", "*.safetensors", "*.bin", "*.pt", "*.pth"]
 
 
 @stage("download", version=1)
-def run_download(
-    repo: str, revision: str | None, *, output: str | Path, part: Part = "model"
-) -> None:
+def run_download(job: Job) -> None:
     """Download a checkpoint (or its tokenizer) and write its manifest: where it lies.
 
     Raises
@@ -42,12 +41,13 @@ def run_download(
     InputError
         As `download_checkpoint`.
     """
-    manifest = download_checkpoint(repo, revision, part=part)
-    manifest.write(output)
+    part = job.value("part", Part, default="model")
+    manifest = download_checkpoint(job.value("repo"), job.value("revision"), part=part)
+    manifest.write(str(job.outputs["manifest"]))
     megabytes = sum(manifest.files.values()) / 1e6
     logger.info(
         "%s at %s: %d files, %.1f MB in %s",
-        *(repo, manifest.commit, len(manifest.files), megabytes, manifest.folder),
+        *(manifest.repo, manifest.commit, len(manifest.files), megabytes, manifest.folder),
     )
 
 

@@ -77,14 +77,11 @@ class PlannedTask:
         Its template; None of one that is not there.
     shards
         Jobs that share it in a language, at least one in each of its parts.
-    judging
-        What a judging task of the recipe makes, grades or verdicts; None for any other task.
     """
 
     task: LlmTask
     section: LlmTaskSection
     shards: int
-    judging: str | None = None
     path: str = ""
     prompt: Prompt | None = None
 
@@ -266,9 +263,18 @@ class PlannedBenchmark:
         return [""] if is_about_sample(task) else list(self.parts[lang])
 
     def task_shards(self, task: str, lang: str) -> list[str]:
-        """Name the jobs that share a task in each part of a language."""
+        """Name the jobs that share a task in each part of a language, ``""`` for one."""
         count = -(-self.tasks[task].shards // len(self.asked_in(task, lang)))
-        return [str(one) for one in Slice.every(count)]
+        return [one.folder for one in Slice.every(count)]
+
+    def built(self, lang: str, part: str, name: str, kind: str = "") -> list[str]:
+        """List the files of a table on the way to the benchmark: one, or one of each shard.
+
+        ``name`` is a task or another table of the build, ``kind`` dropped, flow or usage of a step.
+        """
+        shards = self.task_shards(name, lang) if name in self.tasks else [""]
+        end = f".{kind}.parquet" if kind else ".parquet"
+        return [f"results/{self.base}/build/{lang}{part}/{name}{shard}{end}" for shard in shards]
 
     def tables(self, lang: str, table: str, *, domains: list[str] | None = None) -> list[str]:
         """List one table of a language: of all its parts, or of those with some of ``domains``."""
@@ -278,18 +284,18 @@ class PlannedBenchmark:
             if domains is None or not set(domains).isdisjoint(of_part)
         ]
 
-    def task_tables(self, task: str, lang: str, part: str = "") -> dict[str, str | list[str]]:
+    def task_tables(self, task: str, lang: str, part: str = "") -> dict[str, list[str]]:
         """Return the tables that a task's items are made of in a part of a language, by name."""
-        planned, build = self.tasks[task], f"results/{self.id}/build"
+        planned = self.tasks[task]
         if not planned.translates:
-            return {read: f"{build}/{lang}{part}/{read}.parquet" for read in planned.task.reads}
+            return {read: self.built(lang, part, read) for read in planned.task.reads}
         source, domains = self.section.language, self.domains(lang, part=part)
-        places: dict[str, str | list[str]] = {
+        places = {
             "documents": self.tables(source, "corpus", domains=domains),
             "queries": self.tables(source, "queries", domains=domains),
-            "text_parts": f"{build}/{source}{part}/text_parts.parquet",
-            "translated": f"{build}/{lang}{part}/translated.parquet",
-            "refusal_suspects": f"{build}/{lang}{part}/refusal_suspects.parquet",
+            "text_parts": self.built(source, part, "text_parts"),
+            "translated": self.built(lang, part, "translated"),
+            "refusal_suspects": self.built(lang, part, "refusal_suspects"),
         }
         if task == JUDGE_TRANSLATION.name:
             places["documents"] = [f"results/{self.id}/quality_sample.parquet"]
@@ -297,7 +303,7 @@ class PlannedBenchmark:
             places["documents"] = [f"results/{self.id}/translator_sample.parquet"]
         elif task.startswith(JUDGE_TRANSLATOR):
             number = task.removeprefix(JUDGE_TRANSLATOR)
-            places["documents"] = [f"{build}/{lang}/{TRANSLATOR}{number}.parquet"]
+            places["documents"] = self.built(lang, "", f"{TRANSLATOR}{number}")
         return {read: places[read] for read in planned.task.reads}
 
     def flow_step(self, step: str) -> int:
@@ -381,11 +387,10 @@ def _tasks(section: Benchmark) -> Iterator[tuple[str, PlannedTask]]:
     usual = 1
     if isinstance(section, GeneratedBenchmark):
         usual = section.shards
-        kinds = {one.name: one.kind for one in judging_of(section)}
+        judging = {one.name for one in judging_of(section)}
         for task, task_section in tasks_of(section):
-            few = task.name in kinds and not task.name.startswith("grade_")
-            planned = PlannedTask(task, task_section, 1 if few else usual, kinds.get(task.name))
-            yield _prompt_key(task.name), planned
+            few = task.name in judging and not task.name.startswith("grade_")
+            yield _prompt_key(task.name), PlannedTask(task, task_section, 1 if few else usual)
     for name, asked in asked_in_translation(section.translate).items():
         assert section.translate is not None
         shards = (section.translate.shards or usual) if name == "translate" else 1

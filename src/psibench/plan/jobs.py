@@ -20,7 +20,7 @@ from psibench.models.dtypes import has_gpus
 from psibench.models.protocols import MODEL_VERSIONS
 from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
-from psibench.plan.work import SCORING, by_config
+from psibench.plan.work import SCORING, UNCERTAINTY, by_config
 from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 READERS = 4
@@ -73,21 +73,11 @@ def ask(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
     }
 
 
-def gather(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
-    """Return what decides what is made of a task's outcomes."""
-    planned = plan.benchmarks[benchmark]
-    return {
-        "recipe": planned.section.recipe,
-        "judging": planned.tasks[task].judging,
-        "section": planned.asked(task, lang).model_dump(mode="json") | {"prompt": None},
-        "step": planned.flow_step(task),
-    }
-
-
 def counted(plan: Plan, benchmark: str, *, step: str) -> dict[str, Any]:
     """Return where a filter's counts go in FLOW, and what a candidate is called there."""
     planned = plan.benchmarks[benchmark]
-    return {"unit": UNITS[planned.generated.recipe], "step": planned.flow_step(step)}
+    unit = UNITS.get(planned.section.recipe, "queries")
+    return {"unit": unit, "step": planned.flow_step(step)}
 
 
 def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any]:
@@ -101,20 +91,6 @@ def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any
     later = {"min_grade", "min_lead"} if task == "grade_first" else set()
     dumped = section.grade.model_dump(mode="json", exclude={"prompt", *later})
     return dumped | {"rule": grade_rule(section)}
-
-
-def clean(plan: Plan, benchmark: str) -> dict[str, Any]:
-    """Return what decides which translations stay, and what is found again in them."""
-    planned = plan.benchmarks[benchmark]
-    section = planned.section.translate
-    assert section is not None
-    outliers = section.clean.outliers
-    return {
-        "outliers": outliers and outliers.model_dump(mode="json"),
-        "relocate": section.relocate,
-        "length_tokenizer": plan.config.length_tokenizer,
-        "step": planned.flow_step("clean_translations"),
-    }
 
 
 # Parameters: models and rerankers
@@ -229,12 +205,12 @@ def scoring_mib(plan: Plan, reranker: str) -> int:
 
 
 def scoring_minutes(plan: Plan, benchmark: str, lang: str, reranker: str, *, of: str) -> int:
-    """Return the minutes that a job of a filter's scores asks for: half more than planned.
+    """Return the minutes that a job of a filter's scores asks for: half more than are likely.
 
-    At least four hours, and a day where nobody can tell.
+    These are `UNCERTAINTY` times the expected ones. At least four hours, and a day if unknown.
     """
     planned = by_config(plan).rows[SCORING[of], benchmark, lang, reranker].job_minutes
-    return 1440 if planned is None else max(240, int(1.5 * planned))
+    return 1440 if planned is None else max(240, int(1.5 * UNCERTAINTY * planned))
 
 
 def recall_mib(plan: Plan, benchmark: str) -> int:
@@ -304,6 +280,22 @@ def ask_minutes(plan: Plan, benchmark: str, task: str) -> int:
     return 2880 if plan.llm_of(benchmark, task).backend == "openai-batch" else 720
 
 
+def ask_mib(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the memory of a job that asks a model, MiB: a server of its own takes 32 GiB."""
+    return 32_000 if plan.llm_of(benchmark, task).backend == "vllm" else 4000
+
+
+def ask_threads(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the threads of a job that asks a model."""
+    return 4 if plan.llm_of(benchmark, task).backend == "vllm" else 1
+
+
+def ask_gpus(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the GPUs of a job that asks a model: those of a server of its own."""
+    llm = plan.llm_of(benchmark, task)
+    return llm.vllm.gpus if llm.backend == "vllm" else 0
+
+
 def budgeted(plan: Plan, benchmark: str, task: str = "", model: str = "") -> int:
     """Return the units of `budgeted_llm` that a job takes: 1 if what it asks has a budget.
 
@@ -325,7 +317,7 @@ def threads(
     found = by_config(plan).texts(benchmark, str(lang or corpus_lang))
     if found is None:
         return 2
-    return 1 if found[0].n_texts < SMALL_JOB_TEXTS else 8
+    return 1 if found.n_texts < SMALL_JOB_TEXTS else 8
 
 
 def chain_threads(plan: Plan, benchmark: str, lang: str) -> int:

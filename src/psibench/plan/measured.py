@@ -17,7 +17,7 @@ from psibench.generate.recipes import UNITS
 from psibench.generate.sampling import is_current
 from psibench.plan.sources import local_texts
 from psibench.plan.texts import Texts, tokens_per_unit
-from psibench.plan.work import Planned, Used, by_config
+from psibench.plan.work import Planned, Used
 from psibench.tables.columns import read_columns
 from psibench.tables.domains import OfDomain
 from psibench.tables.schemas import CORPUS, QUERIES
@@ -43,27 +43,20 @@ class Measured(Planned):
     """
 
     def __init__(self, plan: "Plan", results: Path) -> None:
-        super().__init__(plan, cut=by_config(plan))
+        super().__init__(plan)
         self.results = results
 
     # Texts
 
-    def find_texts(self, name: str, language: str) -> tuple[Texts, str] | None:
-        """Return the texts of a benchmark or view in a language, and what they rest on."""
-        tables = self._tables(name, language) if self._is_of_sample(name, language) else None
-        if tables is not None:
-            return tables, "tables"
-        return self.unfiltered(name, language)
-
-    def find_unfiltered(self, name: str, language: str) -> tuple[Texts, str] | None:
+    def find_asked_for(self, name: str, language: str) -> Texts | None:
         """Return the texts before any filter: those of local files, else of the config."""
         planned = self.plan.named[name]
         if language in planned.native:
             tokenizer = self.plan.config.length_tokenizer
             local = local_texts(planned, language, length_tokenizer=tokenizer)
             if local is not None:
-                return local, "source"
-        return super().find_unfiltered(name, language)
+                return local
+        return super().find_asked_for(name, language)
 
     def _is_of_sample(self, name: str, language: str) -> bool:
         """Say whether a run drew the documents that would be drawn now, as far as can be told."""
@@ -84,14 +77,21 @@ class Measured(Planned):
                     return False
         return True
 
-    def _tables(self, name: str, language: str) -> Texts | None:
-        """Read the tables of a benchmark or view; those of the benchmark stand for its views."""
+    def read_tables(self, name: str, language: str) -> Texts | None:
+        """Read the tables of a benchmark or view; a view without tables has its benchmark's.
+
+        None if a run drew other documents than would be drawn now.
+        """
         planned = self.plan.named[name]
+        if not self._is_of_sample(name, language):
+            return None
         for one in dict.fromkeys((name, planned.base)):
-            folder = self.results / one / "data" / language
-            corpora = sorted(folder.glob("*/corpus.parquet"))
-            queries = sorted(folder.glob("*/queries.parquet"))
-            if min(len(corpora), len(queries)) >= max(1, len(planned.domains(language))):
+            of_one = self.plan.named[one]
+            corpora, queries = (
+                [self.results.parent / path for path in of_one.tables(language, table)]
+                for table in ("corpus", "queries")
+            )
+            if all(path.is_file() for path in (*corpora, *queries)):
                 break
         else:
             return None
@@ -100,15 +100,19 @@ class Measured(Planned):
             lengths.update(read_columns(path, CORPUS, ["token_length"])["token_length"])
         asked = pl.concat(read_columns(path, QUERIES, ["text"])["text"] for path in queries)
         n_tokens = int(asked.str.len_chars().sum()) * tokens_per_unit("chars", language)
-        return Texts(tuple(sorted(lengths.items())), len(asked), n_tokens / max(1, len(asked)))
+        n, by_length = len(asked), tuple(sorted(lengths.items()))
+        return Texts(by_length, n, n_tokens / max(1, n), basis="tables")
 
     # What filters left, what tasks used, what is encoded
 
     def kept(self, name: str, language: str, step: str) -> float | None:
         """Return the share of candidates that a step kept in a run; None before one."""
-        planned, folder = self.plan.benchmarks[name], self.results / name / "build"
-        places = [*planned.parts[language], *(f"/{one}" for one in planned.domains(language))]
-        paths = [folder / f"{language}{place}" / f"{step}.flow.parquet" for place in places]
+        planned = self.plan.benchmarks[name]
+        paths = [
+            self.results.parent / path
+            for part in planned.parts[language]
+            for path in planned.built(language, part, step, "flow")
+        ]
         rows = _read(paths, ["unit", "step", "entered", "kept"])
         rows = rows.filter(pl.col("unit") == UNITS[planned.generated.recipe])
         if rows.is_empty():
@@ -122,14 +126,13 @@ class Measured(Planned):
 
     def used(self, name: str, language: str, task: str) -> Used | None:
         """Return what a task used in a language, as far as its jobs are done; None before any."""
-        planned, paths, is_complete = self.plan.benchmarks[name], list[Path](), True
-        for part in planned.asked_in(task, language):
-            folder = self.results / name / "build" / f"{language}{part}"
-            whole = folder / f"{task}.usage.parquet"
-            is_complete &= whole.is_file()
-            shards = [f"{task}/{shard}" for shard in planned.task_shards(task, language)]
-            done = [task] if whole.is_file() else shards
-            paths += [folder / f"{one}.usage.parquet" for one in done]
+        planned = self.plan.benchmarks[name]
+        paths = [
+            self.results.parent / path
+            for part in planned.asked_in(task, language)
+            for path in planned.built(language, part, task, "usage")
+        ]
+        is_complete = all(path.is_file() for path in paths)
         rows = _read(paths, ["model", "prompt_hash", "n_items", "input_tokens", "output_tokens"])
         if rows.is_empty() or not (n := int(rows["n_items"].sum())):
             return None

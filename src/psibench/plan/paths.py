@@ -11,26 +11,27 @@ lists all paths.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.models import Bm25Model, FusionModel, RerankModel, RunFilesModel
 from psibench.config.rerankers import BiEncoderReranker, RerankerBase
-from psibench.filters.negatives import FinewebNegatives
+from psibench.filters.negatives import FinewebNegatives, judge_name
 from psibench.filters.verify import VerifyMargin, VerifySection
 from psibench.generate.benchmarks import (
     RAW,
     Benchmark,
     view_id,
 )
-from psibench.generate.recipes import judge_name
+from psibench.generate.recipes import GRADE_ROUNDS
 from psibench.models.checkpoints import checkpoint_files, tokenizer_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
 from psibench.plan.plan import WORDS, Plan, downloads_of
 from psibench.plan.work import by_config, encoding_jobs, portions
 from psibench.probes.settings import OF_QUERIES, SEARCHING
-from psibench.tables.slices import SLICE, Slice
+from psibench.tables.slices import Slice
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 SCORE_FOLDERS = {"verify": "scores", "false_negatives": "pair_scores"}
@@ -53,7 +54,6 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
 
     - ``native ...`` and ``translations``: the languages that it is read in, or translated to;
     - ``encoded ...``: the encodings that one job makes, or several in shards;
-    - ``asked ...``: the tasks that one job asks, or several in shards;
     - ``searched`` and ``shared``: the language pairs with runs of their own, or another view's.
     """
     # The longer of two ids that begin alike comes first.
@@ -77,13 +77,6 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
     )
     patterns["encoded in shards"] = in_shards
     patterns["encoded whole"] = f"(?!{in_shards}){benchmark}"
-    in_shards = _at_tasks(plan, lambda one, task, lang: len(one.task_shards(task, lang)) > 1)
-    by_vllm = _at_tasks(plan, lambda one, task, _: plan.llm_of(one.id, task).backend == "vllm")
-    patterns["asked in shards"] = in_shards
-    patterns["asked in shards by vllm"] = f"(?={in_shards})(?:{by_vllm})"
-    patterns["asked in shards without vllm"] = f"(?!{by_vllm})(?:{in_shards})"
-    patterns["asked whole by vllm"] = f"(?!{in_shards})(?:{by_vllm})"
-    patterns["asked whole without vllm"] = f"(?!{in_shards})(?!{by_vllm}){benchmark}"
     patterns["shared"] = _with_lookahead(
         (planned.id, f"(?:runs/[^/]+|scores|tables)/{language}-{language}[.]")
         for planned in plan.evaluated
@@ -174,20 +167,6 @@ def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
     )
 
 
-def _at_tasks(plan: Plan, applies: Callable[[PlannedBenchmark, str, str], bool]) -> str:
-    """Match a benchmark only before /build/{lang}{part}/{task} of tasks that ``applies`` names.
-
-    ``applies`` is called with the benchmark, the task and the language.
-    """
-    ends = []
-    for name, planned in plan.benchmarks.items():
-        for lang in planned.languages:
-            if tasks := [task for task in planned.tasks if applies(planned, task, lang)]:
-                parts = f"(?:/{SLICE})?"
-                ends.append((name, f"build/{re.escape(lang)}{parts}/(?:{_any_of(tasks)})[./]"))
-    return _with_lookahead(ends)
-
-
 # Tables of a benchmark, part by part of a language's domains
 
 
@@ -229,15 +208,28 @@ def language_tables(
     return [path for lang in languages for path in planned.tables(lang, table)]
 
 
-def build_table(plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str) -> str:
-    """Return a table of a benchmark's build, of one part of a language."""
-    return f"results/{plan.named[benchmark].base}/build/{lang}{part}/{table}.parquet"
+def places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
+    """List a benchmark's languages in order: ``lang``, ``domains`` and the tables of these."""
+    planned = plan.named[benchmark]
+    return [
+        {"lang": lang, "domains": planned.domains(lang)}
+        | {
+            name: planned.tables(lang, table)
+            for name, table in (("corpora", "corpus"), ("queries", "queries"), ("qrels", "qrels"))
+        }
+        for lang in planned.languages
+    ]
 
 
-def build_tables(plan: Plan, benchmark: str, lang: str, *, table: str) -> list[str]:
-    """List a table of a benchmark's build, part by part of a language."""
-    parts = plan.named[benchmark].parts[lang]
-    return [build_table(plan, benchmark, lang, part, table=table) for part in parts]
+def built(plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str) -> list[str]:
+    """List the files of a table of a benchmark's build, of one part of a language."""
+    return plan.named[benchmark].built(lang, part, table)
+
+
+def built_of_all(plan: Plan, benchmark: str, lang: str, *, table: str) -> list[str]:
+    """List the files of a table of a benchmark's build, of all parts of a language."""
+    planned = plan.named[benchmark]
+    return [path for part in planned.parts[lang] for path in planned.built(lang, part, table)]
 
 
 # External inputs: sources, checkpoints, runs
@@ -332,12 +324,10 @@ def base_inputs(plan: Plan, trained: str) -> list[str]:
 # A benchmark's build: tasks, scores, judges
 
 
-def task_table(
-    plan: Plan, benchmark: str, lang: str, part: str = "", *, task: str
-) -> str | list[str]:
-    """Return the table of a task; empty if the benchmark has no such task."""
-    has = task in plan.benchmarks[benchmark].tasks
-    return build_table(plan, benchmark, lang, part, table=task) if has else []
+def of_task(plan: Plan, benchmark: str, lang: str, part: str = "", *, task: str) -> list[str]:
+    """List the files of a task's table; none if the benchmark has no such task."""
+    planned = plan.benchmarks[benchmark]
+    return planned.built(lang, part, task) if task in planned.tasks else []
 
 
 def translators_of(planned: PlannedBenchmark) -> list[str]:
@@ -347,29 +337,23 @@ def translators_of(planned: PlannedBenchmark) -> list[str]:
     return list((quality and quality.translators) or ())
 
 
-def translator_grades(plan: Plan, benchmark: str) -> dict[str, list[str]]:
-    """Return, by translator, the tables with the grades of its sample, one per language."""
-    planned, folder = plan.benchmarks[benchmark], f"results/{benchmark}/build"
-    return {
-        translator: [
-            f"{folder}/{language}/{JUDGE_TRANSLATOR}{number}.parquet"
-            for language in planned.translated
-        ]
-        for number, translator in enumerate(translators_of(planned), start=1)
-    }
+def translator_grades(plan: Plan, benchmark: str) -> list[str]:
+    """List the tables with the grades of each translator's sample, of each one per language."""
+    planned = plan.benchmarks[benchmark]
+    return [
+        path
+        for number, _ in enumerate(translators_of(planned), start=1)
+        for language in planned.translated
+        for path in planned.built(language, "", f"{JUDGE_TRANSLATOR}{number}")
+    ]
 
 
 def candidates_before(
-    plan: Plan,
-    benchmark: str,
-    lang: str,
-    part: str = "",
-    *,
-    step: str | None = None,
-) -> str:
-    """Return the candidates that ``step`` reads; without a step, those that become queries."""
-    name = plan.benchmarks[benchmark].candidates_before(step)
-    return build_table(plan, benchmark, lang, part, table=name)
+    plan: Plan, benchmark: str, lang: str, part: str = "", *, step: str | None = None
+) -> list[str]:
+    """List the candidates that ``step`` reads; without a step, those that become queries."""
+    planned = plan.benchmarks[benchmark]
+    return planned.built(lang, part, planned.candidates_before(step))
 
 
 def score_tables(
@@ -390,12 +374,13 @@ def score_tables(
     panel = getattr(plan.benchmarks[benchmark].section, of).rerankers
     if reranker is not None:
         panel = panel[: panel.index(reranker)]
-    folder = SCORE_FOLDERS[of]
+    folder, planned = SCORE_FOLDERS[of], plan.benchmarks[benchmark]
     chosen = portions(plan, benchmark, lang, of) if portion is None else [portion]
     return [
-        build_table(plan, benchmark, lang, part, table=f"{folder}/{name}{one}")
+        path
         for name in panel
         for one in chosen
+        for path in planned.built(lang, part, f"{folder}/{name}{one}")
     ]
 
 
@@ -406,19 +391,25 @@ def recall_table(plan: Plan, benchmark: str, lang: str, part: str = "") -> str:
     return f"results/{benchmark}-raw/{folder}/{model}/{lang}-{lang}{part}.parquet"
 
 
-def judge_tables(
-    plan: Plan,
-    benchmark: str,
-    lang: str,
-    part: str = "",
-    number: str | None = None,
+def grades(
+    plan: Plan, benchmark: str, lang: str, part: str = "", task: str | None = None
 ) -> list[str]:
-    """List the grades of the judges of false negatives; with ``number``, of earlier judges."""
-    section = plan.benchmarks[benchmark].negatives
+    """List the grades of the rounds of grading; with ``task``, of the rounds before it."""
+    rounds = GRADE_ROUNDS if task is None else GRADE_ROUNDS[: GRADE_ROUNDS.index(task)]
+    planned = plan.benchmarks[benchmark]
+    return [path for one in rounds for path in planned.built(lang, part, one)]
+
+
+def judge_tables(
+    plan: Plan, benchmark: str, lang: str, part: str = "", number: str | None = None
+) -> dict[str, list[str]]:
+    """Return the grades of the judges of false negatives, by judge; up to the one of ``number``."""
+    planned = plan.benchmarks[benchmark]
+    section = planned.negatives
     n_judges = len(section.judges) if isinstance(section, FinewebNegatives) else 0
     until = n_judges if number is None else min(int(number) - 1, n_judges)
     names = map(judge_name, range(1, until + 1))
-    return [build_table(plan, benchmark, lang, part, table=name) for name in names]
+    return {name: planned.built(lang, part, name) for name in names}
 
 
 # Vectors and runs

@@ -1,117 +1,144 @@
-"""What language models will be asked: requests of each task, and mean tokens of one and its reply.
+"""Expected counts along a benchmark's chain: candidates, what filters leave, and requests.
 
-No prompt is rendered and no document read: a template's characters, the mean tokens of the texts
-that go into it, and the mean tokens of a reply.
+No prompt is rendered and no document is read: tokens are a template's characters, the mean tokens
+of the texts in a prompt, and the mean tokens of a reply.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from psibench.config.sections import Encoding
 from psibench.filters.verify import MARGIN_THRESHOLDS
+from psibench.generate.benchmarks import GeneratedBenchmark
 from psibench.generate.recipes import AUDIT, GRADE, GRADE_ROUNDS, NEGATIVES, grade_rule
 from psibench.llm.sections import LlmSettings
 from psibench.metrics.buckets import LENGTH_EDGES
 from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.texts import (
     CHARS_PER_TOKEN,
-    LEAST_SHARE,
     QUERY_TOKENS,
     REPLY_TOKENS,
     TRANSLATION_GROWTH,
-    Counts,
-    Range,
-    times,
+    Texts,
     tokens_per_unit,
     writing,
 )
 from psibench.text.segments import POSITIONS
 from psibench.translate.refusals import READ_CHARS
 
-TOKENS_RANGE = (0.6, 1.6)
-"""Tokens of a model for a token that is planned. Tokenizers differ by a third either way, and texts
-are not spread evenly over a bin; the tasks of the embedded default had 0.66 to 1.1."""
-SUSPECT_SHARE = 0.02
-"""Share of the translations that are suspect at most: 20 of 1,602 in the embedded default. PosIR
-(appendix B.5.2) found 2,249 refusals among 14 million texts, and does not say how many suspects
-were judged."""
-JUDGED_SHARE = 854 / 26_356
-"""Candidates for false negatives per question (PosQ, appendix A.2): at least so many, and one per
-question at most."""
+KEPT_SHARE = 0.25
+"""Share of the candidates that all filters together leave: 0.10 in FineWeb-PosQ (26,356 of 265,865;
+PosQ, appendix A.2), about 0.15 in PosIR (421,708 queries), 0.39 in the embedded default."""
+JUDGED_SHARE = 0.1
+"""Share of the queries with a document that is judged as a false negative: 0.03 in FineWeb-PosQ
+(854 of 26,356; PosQ, appendix A.2), 0.30 in the embedded default."""
+SPLIT_SHARE = 0.5
+"""Share of these where the judges so far do not agree, so that one more is asked: 0.44 in the
+embedded default."""
+SUSPECT_SHARE = 0.01
+"""Share of the translations that look like refusals and are judged: 20 of 1,602 in the embedded
+default."""
 STRATA = len(MARGIN_THRESHOLDS) + 1
 """Strata of the margin that the audit draws from."""
 
 
 @dataclass(frozen=True)
-class Requests:
+class Counts:
+    """Expected counts of one benchmark in one language.
+
+    Attributes
+    ----------
+    texts
+        The documents and their lengths.
+    candidates
+        Queries that the writing tasks make; of a benchmark that is read, its queries.
+    left
+        Queries that the filters leave.
+    entering
+        Queries that each filter is given, by its name.
+    """
+
+    texts: Texts
+    candidates: float
+    left: float
+    entering: Mapping[str, float] = field(default_factory=dict)
+
+
+class Requests(NamedTuple):
     """The requests of a task, and the mean tokens of the texts in one and of its reply."""
 
-    items: Range
+    items: float
     text_tokens: float
     reply_tokens: float
+
+
+def filtered(
+    section: GeneratedBenchmark, candidates: float, kept: Callable[[str], float | None]
+) -> tuple[dict[str, float], float]:
+    """Return the queries that each filter of a benchmark is given, and those left in the end.
+
+    ``kept`` returns the share that a filter was measured to leave. Where it is None, all filters
+    leave alike, and ``KEPT_SHARE`` together; the one of false negatives then leaves all queries,
+    because it drops documents.
+    """
+    entering, now = dict[str, float](), candidates
+    guess = KEPT_SHARE ** (1 / max(1, len(section.filters)))
+    for step in [*section.filters] + [NEGATIVES] * (section.false_negatives is not None):
+        entering[step], share = now, kept(step)
+        now *= share if share is not None else 1.0 if step == NEGATIVES else guess
+    return entering, now
 
 
 def requests_of(planned: PlannedBenchmark, language: str, task: str, counts: Counts) -> Requests:
     """Return what a task asks in a language, by counts and means."""
     section: Any = planned.section
-    template = planned.tasks[task].task.template
     document, query = counts.texts.mean_tokens(), float(QUERY_TOKENS)
     if planned.tasks[task].translates:
         return _of_translation(planned, language, task, counts)
     if (written := writing(section, document).get(task)) is not None:
         each, *tokens = written
-        n_items = each * counts.texts.n_documents
-        return Requests((n_items, n_items), *tokens)
-    reply = REPLY_TOKENS[template]
+        return Requests(each * counts.texts.n_documents, *tokens)
+    reply, n_segments = REPLY_TOKENS[planned.tasks[task].task.template], len(POSITIONS)
     if task in GRADE_ROUNDS:
-        is_span = grade_rule(section) == "span"
-        n_others, share = (1, 1.0) if is_span else (len(POSITIONS) - 1, 1 / len(POSITIONS))
-        pair, entering = query + share * document, counts.entering[GRADE]
-        if task == GRADE_ROUNDS[0]:
-            return Requests(entering, pair, reply)
-        open_yet = min(entering[0], LEAST_SHARE * counts.candidates), entering[1]
-        return Requests(times(open_yet, n_others), pair, reply)
+        others, share = (1, 1.0) if grade_rule(section) == "span" else (n_segments - 1, 1 / 3)
+        n = counts.entering[GRADE] * (1 if task == GRADE_ROUNDS[0] else others)
+        return Requests(n, query + share * document, reply)
     if task == AUDIT:
         most = STRATA * section.audit.per_stratum * len(planned.domains(language))
-        drawn = min(most, LEAST_SHARE * counts.candidates), min(most, counts.candidates)
-        n_segments = len(POSITIONS)
-        return Requests(times(drawn, n_segments), query + document / n_segments, reply)
-    low, high = counts.entering[NEGATIVES]
-    is_sure = int(task.rpartition("_")[2]) <= section.false_negatives.needed
-    return Requests((JUDGED_SHARE * low if is_sure else 0.0, high), query + document, reply)
+        n = n_segments * min(most, counts.candidates)
+        return Requests(n, query + document / n_segments, reply)
+    is_always_asked = int(task.rpartition("_")[2]) <= section.false_negatives.needed
+    share = JUDGED_SHARE * (1.0 if is_always_asked else SPLIT_SHARE)
+    return Requests(share * counts.entering[NEGATIVES], query + document, reply)
 
 
 def _of_translation(
     planned: PlannedBenchmark, language: str, task: str, counts: Counts
 ) -> Requests:
     """Return what a task of a translation asks; the texts of ``counts`` are translated ones."""
-    section: Any = planned.section
-    translate, texts, n_queries = section.translate, counts.texts, counts.left
-    grown = texts.mean_tokens()
+    translate: Any = planned.section.translate
+    texts, n_queries, grown = counts.texts, counts.left, counts.texts.mean_tokens()
     source, n_domains = grown / TRANSLATION_GROWTH, max(1, len(planned.domains(language)))
     reply = REPLY_TOKENS.get(planned.tasks[task].task.template, 0.0)
     if task == "judge_refusals":
-        most = SUSPECT_SHARE * (texts.n_documents + n_queries[1])
         read = min(grown, READ_CHARS * tokens_per_unit("chars", language))
-        return Requests((0, most), read, reply)
+        return Requests(SUSPECT_SHARE * (texts.n_documents + n_queries), read, reply)
     n_parts = texts.pieces(round(TRANSLATION_GROWTH * translate.max_part_tokens))
     if task == "translate":
-        items = n_parts + n_queries[0], n_parts + n_queries[1]
-        all_tokens = source * texts.n_documents + n_queries[1] * QUERY_TOKENS
-        mean = all_tokens / max(1, items[1])
-        return Requests(items, mean, TRANSLATION_GROWTH * mean)
-    most, drawn = translate.quality.per_stratum, (0.0, 0.0)
+        n = n_parts + n_queries
+        mean = (source * texts.n_documents + n_queries * QUERY_TOKENS) / max(1, n)
+        return Requests(n, mean, TRANSLATION_GROWTH * mean)
+    drawn = 0.0
     for low, high in pairwise((*LENGTH_EDGES, math.inf)):
         of_stratum = (n for tokens, n in texts.lengths if low <= tokens / TRANSLATION_GROWTH < high)
-        n = sum(of_stratum) / n_domains
-        full = most * (n >= most)  # lengths are not spread evenly: one that is not may be empty
-        drawn = drawn[0] + n_domains * full, drawn[1] + n_domains * min(most, n)
+        drawn += min(n_domains * translate.quality.per_stratum, sum(of_stratum))
     if task.startswith("judge_"):
         return Requests(drawn, source + grown, reply)
     each = n_parts / max(1, texts.n_documents)
-    return Requests(times(drawn, each), source / each, grown / each)
+    return Requests(drawn * each, source / each, grown / each)
 
 
 def prompt_tokens(messages: tuple[tuple[str, str], ...]) -> float:

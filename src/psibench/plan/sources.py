@@ -80,7 +80,8 @@ def local_texts(planned: PlannedBenchmark, language: str, *, length_tokenizer: s
         for length, n in found.lengths:
             lengths[length] += n  # type: ignore[assignment]
         n_queries += found.n_queries
-    return Texts(tuple(sorted(lengths.items())), n_queries) if places else None
+    by_length = tuple(sorted(lengths.items()))
+    return Texts(by_length, n_queries, basis="source") if places else None
 
 
 def _local_texts(section: Benchmark, place: Place, length_tokenizer: str) -> Texts | None:

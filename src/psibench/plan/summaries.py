@@ -6,8 +6,7 @@ from typing import Any
 from psibench.config.models import RerankModel
 from psibench.filters.verify import VerifyMargin
 from psibench.plan.paths import (
-    build_table,
-    build_tables,
+    built_of_all,
     encodings,
     first_stage,
     translators_of,
@@ -91,21 +90,25 @@ def evaluated_pairs(plan: Plan) -> list[dict[str, str]]:
 def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
     """List the parts of a benchmark's languages with what its ledger joins of them, in order.
 
-    Translations come last. ``lang`` and ``domains``; ``documents``, ``dropped``, ``flow`` and
-    ``usage``: lists of tables.
+    Translations come last. ``lang`` and ``domains``, and lists of the tables of these:
+    ``documents``, ``dropped``, ``flow``, ``usage`` and ``queries``; no queries of documents alone.
     """
     planned, places = plan.benchmarks[benchmark], []
     every = [(lang, *part) for lang in planned.languages for part in planned.parts[lang].items()]
     for lang, part, domains in every:
         folder = f"results/{benchmark}/build/{lang}"
         place: dict[str, Any] = {"lang": lang, "domains": domains, "documents": []}
+        asked = planned.tables(lang, "queries", domains=domains)
+        place["queries"] = asked if planned.has_queries else []
         if planned.asks(lang):
             native = planned.section.language if lang in planned.translated else lang
             if planned.is_generated:
-                place["documents"] = [build_table(plan, benchmark, native, part, table="documents")]
+                place["documents"] = planned.built(native, part, "documents")
             for table in ("dropped", "flow", "usage"):
                 place[table] = [
-                    f"{folder}{part}/{step}.{table}.parquet" for step in planned.steps(lang, table)
+                    path
+                    for step in planned.steps(lang, table)
+                    for path in planned.built(lang, part, step, table)
                 ]
         else:
             place["usage"] = []
@@ -118,18 +121,6 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
 def ledger_tables(plan: Plan, benchmark: str, *, kind: str) -> list[str]:
     """List the tables that a benchmark's ledger joins, of one kind."""
     return [path for place in ledger_places(plan, benchmark) for path in paths_in(place[kind])]
-
-
-def ledger_queries(plan: Plan, benchmark: str) -> list[str]:
-    """List the queries of a benchmark in the order of `ledger_places`; none of documents alone."""
-    planned = plan.benchmarks[benchmark]
-    if not planned.has_queries:
-        return []
-    return [
-        path
-        for place in ledger_places(plan, benchmark)
-        for path in planned.tables(place["lang"], "queries", domains=place["domains"])
-    ]
 
 
 def asked_languages(plan: Plan) -> list[dict[str, Any]]:
@@ -168,7 +159,7 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
         built += ["margin_table", "cell_table"]
     if planned.generated.audit is not None:
         built += ["audit_table"]
-    files |= {table: build_tables(plan, name, lang, table=table) for table in built}
+    files |= {table: built_of_all(plan, name, lang, table=table) for table in built}
     if planned.generated.false_negatives is not None:
         files["judgements"] = planned.tables(lang, "judgements")
     return files

@@ -5,8 +5,8 @@ the same answer every time.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from psibench.config.encoders import ColbertModel
@@ -22,11 +22,7 @@ from psibench.generate.benchmarks import (
     Posir,
     PosirRelease,
 )
-from psibench.generate.recipes import NEGATIVES
 from psibench.text.segments import POSITIONS
-
-Range = tuple[float, float]
-"""The least and the most."""
 
 TOKENS_PER_WORD = 4 / 3
 """100 tokens are about 75 English words (OpenAI help, "What are tokens and how to count them")."""
@@ -68,13 +64,6 @@ PERSONA_TOKENS = 30
 """About as long as a persona of PersonaHub."""
 LENGTHS_PER_BIN = 8
 """Lengths that the documents of a bin have, evenly spaced: what is cut off is counted by them."""
-LEAST_SHARE, KEPT_SHARE = 0.1, 0.5
-"""Candidates that all filters leave, at least and at most: in FineWeb-PosQ 26,356 of 265,865 (PosQ,
-appendix A.2), in the embedded default 561 of 1,440; PosIR's 421,708 queries are some 0.15 of what
-the shipped preset asks for. Jobs are cut by the second."""
-MOST_SHARDS = 64
-SHORTEST_SHARD_MINUTES = 10
-"""Starting a job and loading a model have to stay small beside a shard."""
 EMBEDDED = {"parameters_m": 22.7, "embedding_parameters_m": 11.7, "dim": 384}
 """Sizes of all-MiniLM-L6-v2: of its 22.7 M parameters 30,522 x 384 are input embeddings."""
 
@@ -83,17 +72,19 @@ EMBEDDED = {"parameters_m": 22.7, "embedding_parameters_m": 11.7, "dim": 384}
 class Texts:
     """The texts of a benchmark in one language: documents by length, queries at most.
 
-    ``lengths`` are pairs of a length in tokens and the number of documents that have it.
+    ``lengths`` are pairs of a length in tokens and the number of documents that have it. ``basis``
+    is where the counts come from: ``plan`` (the config), ``source`` files, or ``tables`` of a run.
     """
 
     lengths: tuple[tuple[float, float], ...]
     n_queries: float
     query_tokens: float = QUERY_TOKENS
+    basis: str = "plan"
 
     @property
     def n_documents(self) -> float:
         """Count the documents."""
-        return sum(n for _, n in self.lengths)
+        return round(sum(n for _, n in self.lengths), 6)  # of shares: without their rounding error
 
     @property
     def n_texts(self) -> float:
@@ -135,7 +126,7 @@ def tokens_read(entry: ModelBase, texts: Texts) -> float:
 
 
 def store_bytes(entry: ModelBase, texts: Texts, encoding: Encoding) -> float | None:
-    """Return the bytes of the vectors that encoding stores, at most; None where nobody can tell.
+    """Return the bytes of the vectors that encoding stores, at most; None without dimensions.
 
     One vector per text, window or chunk, of late interaction one per token, times ``dimensions`` or
     else ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``. Learned sparse vectors
@@ -189,18 +180,6 @@ def pair_tokens(entry: RerankerBase, texts: Texts, share: float = 1.0) -> float:
     scorer = entry.encoder if isinstance(entry, BiEncoderReranker) else entry
     longest = float(getattr(scorer, "max_tokens", math.inf))
     return min(longest, share * texts.mean_tokens(longest / share) + texts.query_tokens)
-
-
-def shards_of_minutes(encoding: Encoding, minutes: float | None) -> int:
-    """Cut GPU minutes into jobs: what ``encoding.shards`` says, one where they are not known.
-
-    With ``auto`` as many as leave each up to ``minutes_per_shard``, and none below ten minutes.
-    """
-    if encoding.shards != "auto":
-        return encoding.shards
-    wanted = math.ceil((minutes or 0) / encoding.minutes_per_shard)
-    longest = int((minutes or 0) // SHORTEST_SHARD_MINUTES)
-    return max(1, min(wanted, longest, MOST_SHARDS))
 
 
 # Counts of the sample
@@ -301,60 +280,3 @@ def queries_per_document(section: GeneratedBenchmark) -> float:
     *_, (items, _, _) = writing(section).values()
     is_fineweb = isinstance(section, FinewebPosq)
     return items * (section.generate_questions.n_questions if is_fineweb else 1)  # type: ignore[attr-defined]
-
-
-# What filters leave
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What one benchmark has in one language.
-
-    Attributes
-    ----------
-    texts, basis
-        The documents, and queries at most; what they rest on: ``tables`` or ``plan``.
-    candidates
-        Queries that the writing tasks make; of a benchmark that is read, its queries.
-    left
-        Those that become queries, at least and at most.
-    entering
-        Those that each filter is given, by its name.
-    """
-
-    texts: Texts
-    basis: str
-    candidates: float
-    left: Range
-    entering: Mapping[str, Range] = field(default_factory=dict)
-
-
-def filtered_counts(
-    section: GeneratedBenchmark,
-    texts: Texts,
-    basis: str,
-    candidates: float,
-    kept: Callable[[str], float | None],
-) -> Counts:
-    """Count what a benchmark's filters are given and leave.
-
-    A filter leaves the share that ``kept`` has of it. Where that is None, LEAST_SHARE of all
-    candidates get past it at least and all at most, and KEPT_SHARE past all filters.
-    """
-    now, is_known, entering = (candidates, candidates), True, dict[str, Range]()
-    for step in [*section.filters] + [NEGATIVES] * (section.false_negatives is not None):
-        if step == NEGATIVES and not is_known:
-            now = now[0], min(now[1], KEPT_SHARE * candidates)
-        entering[step] = now
-        if (share := kept(step)) is not None:
-            now = times(now, share)
-        else:
-            now, is_known = (min(now[0], LEAST_SHARE * candidates), now[1]), False
-    left = now if is_known else (now[0], min(now[1], KEPT_SHARE * candidates))
-    return Counts(texts, basis, candidates, left, entering)
-
-
-def times(items: Range, each: float | Range) -> Range:
-    """Multiply both ends."""
-    low, high = each if isinstance(each, tuple) else (each, each)
-    return items[0] * low, items[1] * high

@@ -6,15 +6,14 @@ difference, with the interval and the test of a pair (Controlled, section 6.3, a
 5, print the two figures side by side).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import polars as pl
 
 from psibench.probes.run import ALL_PROBES, Probe
 from psibench.probes.tables import ABOUT, PROBE_TABLE, Row
-from psibench.tables import read_table, write_csv, write_table
-from psibench.tables.derived import derived
+from psibench.tables import read_table, write_csv
+from psibench.tables.job import Job
 from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
 from psibench.tables.stage import stage
 
@@ -102,28 +101,21 @@ def _identity(row: Row) -> tuple[object, ...]:
 
 
 @stage("probe_comparison", version=2)
-def run_probe_comparison(
-    compared: Sequence[Mapping[str, str]],
-    *,
-    rows: Sequence[str | Path],
-    others: Sequence[str | Path],
-    level: float,
-    parquet: str | Path,
-    csv: str | Path,
-) -> None:
+def run_probe_comparison(job: Job) -> None:
     """Compare the probes of pairs of models.
 
-    ``compared`` has probe, benchmark, lang, model and other of each pair; ``rows`` and ``others``
-    are the probes' own tables, in that order.
+    ``compared`` has probe, benchmark, lang, model and other of each pair; the inputs ``rows`` and
+    ``others`` are the probes' own tables, in that order.
     """
+    level, rows, others = job.value("level", float), job.paths("rows"), job.paths("others")
     found: list[Row] = []
-    for labels, path, other in zip(compared, rows, others, strict=True):
-        probe = ALL_PROBES[labels["probe"]]  # type: ignore[index]
+    for labels, *paths in zip(job.value("compared"), rows, others, strict=True):
+        probe = ALL_PROBES[labels["probe"]]
         names = {name: labels[name] for name in ("benchmark", "model", "other", "probe")}
         names["language"] = labels["lang"]
-        pair = (read_table(one, probe.spec) for one in (path, other))
+        pair = (read_table(path, probe.spec) for path in paths)
         found += [row | names for row in compare(probe, *pair, level=level)]
     frame = pl.from_dicts(found, schema=PROBE_COMPARISON.empty().schema)
-    origin = derived("probe_comparison", [*rows, *others], params={"level": level})
-    write_table(frame, parquet, PROBE_COMPARISON, provenance=origin)
-    write_csv(frame, csv)
+    record = {"inputs": [*rows, *others], "params": {"level": level}}
+    job.write("parquet", frame, PROBE_COMPARISON, **record)
+    write_csv(frame, str(job.outputs["csv"]))

@@ -20,8 +20,6 @@ from psibench.probes.tables import (
     ABOUT,
     DOCUMENT,
     LABELS,
-    ProbeFiles,
-    ProbeRun,
     Row,
     Texts,
     mean_row,
@@ -37,6 +35,7 @@ from psibench.probes.variants import (
     removals,
     segments,
 )
+from psibench.tables.job import Job
 from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
 from psibench.text.lengths import TokenCounter
 from psibench.text.segments import POSITIONS
@@ -266,13 +265,18 @@ def _profile(probe: ProbeName, kept: pl.DataFrame, measure: str, *, level: float
         yield row | {"read_share": read[row["place"]] if "place" in row else None}
 
 
-def probe_cosines(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
+def probe_cosines(job: Job, encoder: ProbeEncoder) -> pl.DataFrame:
     """Run a cosine probe; moved evidence is also searched for in its whole corpus, with qrels."""
-    texts = read_sample(run, files)
-    count_tokens = token_counter(run.length_tokenizer)
-    rows = measure(run.probe, texts, encoder, settings=run.probes, count_tokens=count_tokens)
-    if run.probe != "moving" or not files.qrels:
+    texts, probe = read_sample(job), job.value("probe", ProbeName)
+    rows = measure(
+        probe,
+        texts,
+        encoder,
+        settings=job.section(Probes, "probes"),
+        count_tokens=token_counter(job.value("length_tokenizer", str)),
+    )
+    if probe != "moving" or not job.has("qrels"):
         return rows
-    collection = Collection.read(run.domains, files)
+    collection = Collection.read(job)
     ndcg = ndcg_with_variants(rows, texts.queries, collection, encoder)
     return rows.with_columns(ndcg.alias(METRIC))

@@ -14,11 +14,9 @@ import numpy as np
 import polars as pl
 
 from psibench.probes.encoding import ProbeEncoder
-from psibench.probes.settings import priority
+from psibench.probes.settings import Probes, priority
 from psibench.probes.tables import (
     ABOUT,
-    ProbeFiles,
-    ProbeRun,
     Row,
     effect_row,
     influence_of_documents,
@@ -28,6 +26,7 @@ from psibench.probes.tables import (
     rows_frame,
 )
 from psibench.probes.variants import Permuted, permuted
+from psibench.tables.job import Job
 from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
 from psibench.text.alignment import sentence_spans
 
@@ -97,11 +96,11 @@ def decompose(document: np.ndarray, sentences: np.ndarray) -> Decomposition:
     return Decomposition(coefficients, r2, float(np.abs(rest).mean()))
 
 
-def probe_regression(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
+def probe_regression(job: Job, encoder: ProbeEncoder) -> pl.DataFrame:
     """Decompose the vectors of a sample of documents, as they are and with sentences shuffled."""
+    seed = job.section(Probes, "probes").seed
     return pl.concat(
-        measure_regression(part.documents, encoder, seed=run.probes.seed)
-        for part in read_sample(run, files).parts()
+        measure_regression(part.documents, encoder, seed=seed) for part in read_sample(job).parts()
     )
 
 

@@ -17,10 +17,9 @@ from psibench.formats.checks import identical_ids_removed
 from psibench.metrics.ranking import ranking_metrics
 from psibench.models.dtypes import pick_device
 from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.settings import Probes
 from psibench.probes.tables import (
     ABOUT,
-    ProbeFiles,
-    ProbeRun,
     Row,
     effect_row,
     influence_of_documents,
@@ -35,8 +34,7 @@ from psibench.probes.variants import (
     reversed_segments,
 )
 from psibench.search.exact import BLOCK_BYTES, search_vectors
-from psibench.tables import read_table
-from psibench.tables.columns import read_columns
+from psibench.tables.job import Job
 from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import CORPUS, QRELS
 from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
@@ -62,21 +60,23 @@ class Collection:
     remove_identical_ids: bool = False
 
     @classmethod
-    def read(cls, domains: Sequence[str], files: ProbeFiles) -> "Collection":
-        """Read CORPUS and QRELS tables; the texts of all documents are in memory."""
+    def read(cls, job: Job) -> "Collection":
+        """Read the inputs ``corpora`` and ``qrels``; the texts of all documents are in memory."""
         documents = pl.concat(
-            read_columns(path, CORPUS, ["_id", "text"])
+            domain.columns("corpora", CORPUS, ["_id", "text"])
             .sort("_id", descending=True)  # as ties rank
-            .select(pl.lit(domain).alias("domain"), pl.col("_id").alias("document_id"), "text")
-            for domain, path in zip(domains, files.corpora, strict=True)
+            .select(pl.lit(domain.name).alias("domain"), pl.col("_id").alias("document_id"), "text")
+            for domain in job.domains()
         )
         judged = pl.concat(
-            read_table(path, QRELS).select(pl.lit(domain).alias("domain"), *QRELS.column_names)
-            for domain, path in zip(domains, files.qrels, strict=True)
+            domain.read("qrels", QRELS).select(
+                pl.lit(domain.name).alias("domain"), *QRELS.column_names
+            )
+            for domain in job.domains()
         )
-        recorded = {identical_ids_of(Path(path)) for path in files.queries}
+        recorded = {identical_ids_of(Path(path)) for path in job.paths("queries")}
         is_removed = any(identical_ids_removed(setting, judged) for setting in recorded)
-        return cls(tuple(domains), documents, judged, is_removed)
+        return cls(tuple(job.domain_names), documents, judged, is_removed)
 
     def search(
         self, asked: pl.DataFrame, documents: np.ndarray, encoder: ProbeEncoder, k: int
@@ -180,13 +180,11 @@ REVERSAL_SCORES = TableSpec(
 )
 
 
-def probe_reversal(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
+def probe_reversal(job: Job, encoder: ProbeEncoder) -> pl.DataFrame:
     """Reverse every document of a benchmark, ask all queries before and after."""
-    asked = pl.concat(
-        read_queries(path, domain) for domain, path in zip(run.domains, files.queries, strict=True)
-    )
-    is_exact = run.probes.reversal_cuts == "exact"
-    return measure_reversal(Collection.read(run.domains, files), asked, encoder, is_exact=is_exact)
+    asked = pl.concat(map(read_queries, job.domains()))
+    is_exact = job.section(Probes, "probes").reversal_cuts == "exact"
+    return measure_reversal(Collection.read(job), asked, encoder, is_exact=is_exact)
 
 
 def measure_reversal(

@@ -6,16 +6,14 @@ tables is the same for all of them.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from psibench.config.model_params import registry_entry, retrieval_params
-from psibench.config.models import EmbeddingApiModel
+from psibench.config.models import EmbeddingApiModel, EncoderEntry
 from psibench.config.sections import Encoding
 from psibench.encode.api import service_revision
 from psibench.encode.job import revisions_of
@@ -34,19 +32,16 @@ from psibench.probes.retrieval import (
     reversal_figures,
 )
 from psibench.probes.saliency import SALIENCY, probe_saliency, saliency_figures
-from psibench.probes.settings import ProbeName
+from psibench.probes.settings import ProbeName, Probes
 from psibench.probes.tables import (
     LABELS,
     PROBE_TABLE,
-    ProbeFiles,
-    ProbeRun,
     Row,
     by_domain,
     by_reading,
     rows_frame,
 )
-from psibench.tables import write_table
-from psibench.tables.derived import derived
+from psibench.tables.job import Job
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
 
@@ -64,7 +59,7 @@ class Probe:
     """
 
     spec: TableSpec
-    measure: Callable[[ProbeRun, ProbeFiles, ProbeEncoder], pl.DataFrame]
+    measure: Callable[[Job, ProbeEncoder], pl.DataFrame]
     figures: Callable[..., Iterator[Row]]
     values: tuple[str, ...]
     groups: Callable[[pl.DataFrame], Iterable[tuple[Row, pl.DataFrame]]] = lambda rows: [({}, rows)]
@@ -109,51 +104,47 @@ ALL_PROBES: Mapping[ProbeName, Probe] = {
 
 
 @stage("probe", version=8, offline=True)
-def run_probe(
-    run: ProbeRun,
-    settings: Encoding,
-    *,
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path] = (),
-    qrels: Sequence[str | Path] = (),
-    rows: str | Path,
-    table: str | Path,
-    config: Mapping[str, Any] | None = None,
-) -> None:
-    """Run a probe and write its own table and its PROBE_TABLE.
+def run_probe(job: Job) -> None:
+    """Run a probe and write its own table, ``rows``, and its PROBE_TABLE, ``table``.
 
-    With qrels moved evidence is also searched for in its whole corpus. ``config`` is the one that
-    the workflow was started with: a service's entry also says what decides no vector.
+    Inputs: ``corpora``, and ``queries`` and ``qrels`` for a probe that asks; with qrels moved
+    evidence is also searched for in its whole corpus. Parameters: ``probe``, ``model`` and
+    its ``entry``, ``benchmark``, ``lang``; of the section ``probes`` only what the probe goes by
+    counts; ``length_tokenizer`` counts the tokens that the lengths of fillers go by; ``level`` is
+    that of the intervals; vectors are kept in ``store``, made as `Encoding` says.
 
     Raises
     ------
     InputError
         If the model cannot be probed or loaded, or a table does not fit its schema.
     """
-    if config is not None and isinstance(run.entry, EmbeddingApiModel):
-        whole = registry_entry(config, run.model)
-        assert isinstance(whole, EmbeddingApiModel)
-        run = replace(run, entry=whole)
-    entry = run.entry
-    encoder = ProbeEncoder(entry, model=run.model, store=run.store, settings=settings)
-    probe = ALL_PROBES[run.probe]
-    found = probe.measure(run, ProbeFiles(corpora, queries, qrels), encoder)
+    name, model = job.value("probe", ProbeName), job.value("model", str)
+    entry = job.value("entry", EncoderEntry | EmbeddingApiModel)
+    if isinstance(entry, EmbeddingApiModel):  # it also says what decides no vector
+        entry = registry_entry(job.config, model)
+    store, settings = job.value("store", str), job.settings(Encoding)
+    encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
+    probe, level = ALL_PROBES[name], job.value("level", float)
+    found = probe.measure(job, encoder)
     _log_left_out(found["left_out"])
-    origin = derived(
-        "probe",
-        [*corpora, *queries, *qrels],
-        params=retrieval_params(entry)
-        | {"dtype": encoder.dtype, "probe": run.probe, "level": run.level}
-        | run.probes.of(run.probe),
-        revisions=service_revision(run.model, entry)
+    record = {
+        "params": retrieval_params(entry)
+        | {"dtype": encoder.dtype, "probe": name, "level": level}
+        | job.section(Probes, "probes").of(name),
+        "revisions": service_revision(model, entry)
         if isinstance(entry, EmbeddingApiModel)
-        else revisions_of(run.model, entry),
-    )
-    summary = rows_frame(PROBE_TABLE, probe.summarise(found, level=run.level))
-    for frame, path, spec in ((found, rows, probe.spec), (summary, table, PROBE_TABLE)):
-        labels = (pl.lit(getattr(run, name)).alias(name) for name in LABELS)
-        named = frame.with_columns(labels).select(spec.column_names)
-        write_table(named, path, spec, provenance=origin)
+        else revisions_of(model, entry),
+    }
+    summary = rows_frame(PROBE_TABLE, probe.summarise(found, level=level))
+    labels = {
+        "benchmark": job.value("benchmark", str),
+        "language": job.value("lang", str),
+        "model": model,
+        "probe": name,
+    }
+    for output, frame, spec in (("rows", found, probe.spec), ("table", summary, PROBE_TABLE)):
+        named = frame.with_columns(pl.lit(labels[one]).alias(one) for one in LABELS)
+        job.write(output, named.select(spec.column_names), spec, **record)
 
 
 def _log_left_out(reasons: pl.Series) -> None:

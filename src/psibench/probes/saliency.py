@@ -18,8 +18,6 @@ from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.tables import (
     ABOUT,
     DOCUMENT,
-    ProbeFiles,
-    ProbeRun,
     Row,
     Texts,
     mean_row,
@@ -27,6 +25,7 @@ from psibench.probes.tables import (
     read_sample,
     rows_frame,
 )
+from psibench.tables.job import Job
 from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
 
 SALIENCY = TableSpec(
@@ -67,9 +66,9 @@ def normalised(norms: np.ndarray) -> np.ndarray:
     return found
 
 
-def probe_saliency(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
+def probe_saliency(job: Job, encoder: ProbeEncoder) -> pl.DataFrame:
     """Take queries of the documents whose evidence is in the middle, and their gradients."""
-    return measure_saliency(read_sample(run, files), encoder)
+    return measure_saliency(read_sample(job), encoder)
 
 
 def measure_saliency(texts: Texts, encoder: ProbeEncoder) -> pl.DataFrame:

@@ -2,20 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from psibench.config.models import EmbeddingApiModel, EncoderEntry
 from psibench.metrics.constants import FEWEST_DOCUMENTS
 from psibench.metrics.effects import clustered_effect
 from psibench.metrics.inference import DocumentTable, within_documents
 from psibench.probes.settings import OF_QUERIES, ProbeName, Probes, priority
-from psibench.tables import write_csv, write_table
-from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived, read_all
+from psibench.tables import write_csv
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import ALL, FLOAT64, INT32, STRING, Column, TableSpec
 from psibench.tables.stage import stage
@@ -88,39 +85,6 @@ PART_DOCUMENTS = 500
 Row = dict[str, Any]
 
 
-# --- A probe ---
-
-
-@dataclass(frozen=True)
-class ProbeRun:
-    """One probe of one model on a benchmark's documents in one language.
-
-    ``domains`` are in the order of the files; of ``probes`` only what the probe goes by counts;
-    ``length_tokenizer`` counts the tokens that the lengths of fillers go by; ``level`` is that of
-    the intervals; vectors are kept in ``store``.
-    """
-
-    probe: ProbeName
-    entry: EncoderEntry | EmbeddingApiModel
-    model: str
-    benchmark: str
-    language: str
-    domains: Sequence[str]
-    probes: Probes
-    length_tokenizer: str
-    level: float
-    store: str
-
-
-@dataclass(frozen=True)
-class ProbeFiles:
-    """CORPUS, QUERIES and QRELS tables, domain by domain; no queries for a probe of documents."""
-
-    corpora: Sequence[str | Path]
-    queries: Sequence[str | Path] = ()
-    qrels: Sequence[str | Path] = ()
-
-
 LABELS = ("benchmark", "language", "model", "probe")
 """Columns that are the same in all rows of a probe's tables."""
 
@@ -156,40 +120,43 @@ class Texts:
             yield Texts(documents, asked)
 
 
-def read_sample(run: ProbeRun, files: ProbeFiles) -> Texts:
+def read_sample(job: Job) -> Texts:
     """Read the documents of a sample over all domains, with queries of each where the probe asks.
 
     Only the sample's texts are read. A document is drawn by a hash of seed, domain and id, its
     queries, of those whose evidence it holds, likewise; a document without one is left out where
     the probe asks queries. Saliency takes queries of evidence in the middle of long documents.
     """
-    section, seed = run.probes, run.probes.seed
+    probe, section = job.value("probe", ProbeName), job.section(Probes, "probes")
     documents = pl.concat(
-        read_columns(path, CORPUS, ["_id"]).select(domain=pl.lit(domain), document_id="_id")
-        for domain, path in zip(run.domains, files.corpora, strict=True)
+        domain.columns("corpora", CORPUS, ["_id"]).select(
+            domain=pl.lit(domain.name), document_id="_id"
+        )
+        for domain in job.domains()
     )
     asked = EMPTY_QUERIES
-    if run.probe in OF_QUERIES:
+    if probe in OF_QUERIES:
         narrowed: dict[str, Any] = {}
-        if run.probe == "saliency":
+        if probe == "saliency":
             narrowed = {"positions": (0.4, 0.6), "min_tokens": section.saliency_min_tokens}
         asked = pl.concat(
             first_by_hash(
-                read_queries(path, domain, **narrowed),
+                read_queries(domain, **narrowed),
                 "query_id",
-                seed=seed,
+                seed=section.seed,
                 n=section.queries_per_document,
                 of=["document_id"],
             )
-            for domain, path in zip(run.domains, files.queries, strict=True)
+            for domain in job.domains()
         )
         documents = documents.join(asked, on=DOCUMENT, how="semi")
-    drawn = first_by_hash(documents, "document_id", seed=seed, n=section.n_documents)
+    drawn = first_by_hash(documents, "document_id", seed=section.seed, n=section.n_documents)
     texts = pl.concat(
-        read_columns(
-            path, CORPUS, ["_id", "text"], ids=drawn.filter(domain=domain)["document_id"].to_list()
-        ).select(pl.lit(domain).alias("domain"), pl.col("_id").alias("document_id"), "text")
-        for domain, path in zip(run.domains, files.corpora, strict=True)
+        domain.columns("corpora", CORPUS, ["_id", "text"], ids=own["document_id"].to_list()).select(
+            pl.lit(domain.name).alias("domain"), pl.col("_id").alias("document_id"), "text"
+        )
+        for domain in job.domains()
+        for own in [drawn.filter(domain=domain.name)]
     )
     return Texts(texts, asked.join(texts, on=DOCUMENT, how="semi", maintain_order="left"))
 
@@ -203,19 +170,15 @@ EMPTY_QUERIES = pl.DataFrame(
 
 
 def read_queries(
-    path: str | Path,
-    domain: str,
-    *,
-    positions: Sequence[float] = (0, 1),
-    min_tokens: int = 0,
+    domain: DomainJob, *, positions: Sequence[float] = (0, 1), min_tokens: int = 0
 ) -> pl.DataFrame:
-    """Read a QUERIES table: domain, query_id, document_id, text, span.
+    """Read a domain's queries: domain, query_id, document_id, text, span.
 
     Only those of evidence whose middle is between ``positions``, shares of the length, in documents
     of ``min_tokens``; the defaults take all, also without a span.
     """
     columns = ("_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length")
-    found = read_columns(path, QUERIES, [*columns, "pos_token_length"])
+    found = domain.columns("queries", QUERIES, [*columns, "pos_token_length"])
     span = pl.col("pos_char_span").cast(pl.List(pl.Int64))
     if min_tokens or tuple(positions) != (0, 1):
         middle = span.list.mean() / pl.col("pos_char_length")
@@ -224,7 +187,7 @@ def read_queries(
             & (pl.col("pos_token_length") >= min_tokens)
         )
     return found.select(
-        pl.lit(domain).alias("domain"),
+        pl.lit(domain.name).alias("domain"),
         pl.col("_id").alias("query_id"),
         pl.col("pos_corpus_id").alias("document_id"),
         "text",
@@ -380,9 +343,8 @@ def by_reading(
 
 
 @stage("probe_table", version=3)
-def run_probe_table(tables: Sequence[str | Path], *, parquet: str | Path, csv: str | Path) -> None:
+def run_probe_table(job: Job) -> None:
     """Stack the PROBE_TABLE tables of all probes, models and languages."""
-    found = read_all(tables, PROBE_TABLE)
-    origin = derived("probe_table", tables, params={})
-    write_table(found, parquet, PROBE_TABLE, provenance=origin)
-    write_csv(found, csv)
+    found = job.read("tables", PROBE_TABLE)
+    job.write("parquet", found, PROBE_TABLE)
+    write_csv(found, str(job.outputs["csv"]))

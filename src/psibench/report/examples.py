@@ -1,14 +1,14 @@
 """Some queries with the text around their evidence, so that a reader sees whether spans fit."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from psibench.metrics.query_scores import PAGE, SEVERAL_SPANS
 from psibench.report.wording import count, cut
 from psibench.tables.build_schemas import LOCATED_SPAN, TRANSLATED_LENGTH
-from psibench.tables.columns import read_columns
-from psibench.tables.domains import OfDomain
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.languages import english_name, html_lang
 
@@ -24,38 +24,38 @@ Example = dict[str, Any]
 """A query and the text around its evidence, which is empty where it is not known: see `example`."""
 
 
-def read_examples(files: Sequence[Mapping[str, str]]) -> dict[str, list[dict[str, Any]]]:
+def read_examples(job: Job) -> dict[str, list[dict[str, Any]]]:
     """Read three queries per language and the documents that hold their evidence.
 
-    ``files`` are plain data as `psibench.plan.summaries.example_files` gives them, one domain per
-    language. Ids are read first, then the rows needed.
+    The value ``examples`` of the job is plain data as `psibench.plan.summaries.example_files` gives
+    them, one domain per language. Ids are read first, then the rows needed.
 
     Returns by benchmark a group for each language in the order given: its ``name``, ``language``,
     the ``tag`` that HTML has for it, and ``examples``. Raises InputError if a table cannot be read.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    for one in files:
+    for one in job.value("examples", list[dict[str, str]]):
         language = one["lang"]
         group = {"name": english_name(language), "language": language, "tag": html_lang(language)}
-        if examples := _read(one):
+        of_language = replace(job, inputs=one, values={"domain": one["domain"]})
+        if examples := [row for domain in of_language.domains() for row in _read(domain)]:
             found.setdefault(one["benchmark"], []).append(group | {"examples": examples})
     return found
 
 
-def _read(files: Mapping[str, str]) -> list[Example]:
+def _read(domain: DomainJob) -> list[Example]:
     """Read the queries with the smallest hash: the same in every run and every language."""
-    domain = files["domain"]
-    asked, searched = (OfDomain(files[name], domain) for name in ("queries", "corpus"))
-    every = read_columns(asked, QUERIES, ["_id"])["_id"]
+    every = domain.columns("queries", QUERIES, ["_id"])["_id"]
     hashed = sorted(every, key=lambda name: hashlib.blake2b(name.encode(), digest_size=8).digest())
-    ids = hashed[:N_EXAMPLES]
-    names = QUERIES.column_names
-    queries = read_columns(asked, QUERIES, names, optional=EXTRA_COLUMNS, ids=ids)
+    ids, names = hashed[:N_EXAMPLES], QUERIES.column_names
+    queries = domain.columns("queries", QUERIES, names, optional=EXTRA_COLUMNS, ids=ids)
     documents = queries["pos_corpus_id"].unique().to_list()
-    found = read_columns(searched, CORPUS, ["_id", "text"], ids=documents)
+    found = domain.columns("corpus", CORPUS, ["_id", "text"], ids=documents)
     texts = dict(found.iter_rows())
     rows = {row["_id"]: row for row in queries.iter_rows(named=True)}
-    return [example(rows[name], texts[rows[name]["pos_corpus_id"]], domain=domain) for name in ids]
+    return [
+        example(rows[name], texts[rows[name]["pos_corpus_id"]], domain=domain.name) for name in ids
+    ]
 
 
 def example(row: Mapping[str, Any], text: str, *, domain: str) -> Example:

@@ -6,7 +6,6 @@ Data is read once, each part of the page is made of it (`scores`, `languages`, `
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -45,8 +44,8 @@ from psibench.report.wording import STATISTIC_TEXTS, count
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.build_schemas import FLOW
-from psibench.tables.derived import read_all
 from psibench.tables.domains import by_place
+from psibench.tables.job import Job
 from psibench.tables.ledger import uneven_cells
 from psibench.tables.provenance import now
 from psibench.tables.schemas import (
@@ -102,94 +101,69 @@ class ReportInput(Scored):
 
 
 @stage("report", version=10)
-def run_report(
-    *,
-    psi_table: str | Path,
-    bucket_scores: str | Path,
-    statistics: Sequence[str | Path],
-    histograms: Sequence[str | Path],
-    flow: Sequence[str | Path],
-    usage: Sequence[str | Path],
-    attrition: Sequence[str | Path],
-    benchmarks: Mapping[str, Benchmark],
-    models: Mapping[str, Model],
-    verification: Sequence[Mapping[str, Any]],
-    languages: Sequence[Mapping[str, Any]],
-    examples: Sequence[Mapping[str, str]],
-    published: Sequence[str | Path],
-    references: Sequence[Mapping[str, Any]],
-    links: Mapping[str, str],
-    training: Sequence[str],
-    title: str,
-    notice: str = "",
-    output: str | Path,
-) -> None:
+def run_report(job: Job) -> None:
     """Write the report.
 
-    Parameters
-    ----------
-    flow, usage, attrition
-        The ledger of each benchmark, in the order of ``benchmarks``.
-    verification, languages, examples
-        As `read_verification`, `read_languages` and `read_examples` take them.
-    published, references
-        Tables from elsewhere, and where they stand beside the run's: files and entries of
-        `read_references`.
-    links
-        Addresses of further pages, each with its name.
-    training
-        TRAINING_BUCKETS of what was trained; none where nothing was.
-    notice
-        What the page begins with; empty: nothing.
+    Inputs: ``psi_table`` and ``bucket_scores``; ``statistics`` and ``histograms``; the ledger of
+    each benchmark in the order of ``benchmarks``: ``flow``, ``usage`` and ``attrition``;
+    ``training``, TRAINING_BUCKETS of what was trained.
+
+    ``verification``, ``languages`` and ``examples`` are as `read_verification`, `read_languages`
+    and `read_examples` take them; ``references`` what `read_references` takes of the files in
+    ``published``; ``links`` the addresses of further pages, each with its name; ``notice`` what the
+    page begins with.
     """
-    table = read_table(psi_table, PSI_TABLE)
+    table, benchmarks = (
+        job.read("psi_table", PSI_TABLE),
+        job.value("benchmarks", dict[str, Benchmark]),
+    )
     authors = dict(table.select("benchmark", "queries_by").iter_rows())
-    record = read_provenance(psi_table) or {}
+    record = read_provenance(job.path("psi_table")) or {}
     made_of = {"rows of the PSI table": str(record.get("rows_hash", ""))}
     made_of["queries by"] = str(record.get("queries_by") or "not recorded")
     made_of |= {name: str(value) for name, value in record.get("revisions", {}).items()}
-    ledger = {"flow": flow, "usage": usage, "attrition": attrition}
-    of_benchmark = {
-        name: dict(zip(benchmarks, map(str, paths), strict=True)) for name, paths in ledger.items()
+    ledger = {
+        name: dict(zip(benchmarks, job.paths(name), strict=True))
+        for name in ("flow", "usage", "attrition")
     }
-    generation = read_generation(**of_benchmark)
-    counted = read_all(statistics, STATISTICS)
+    generation = read_generation(**ledger)
+    counted = job.read("statistics", STATISTICS)
     inputs = ReportInput(
         psi_table=table,
-        bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
+        bucket_scores=job.read("bucket_scores", BUCKET_SCORES),
         statistics=counted,
-        position_histogram=read_all(histograms, POSITION_HISTOGRAM),
+        position_histogram=job.read("histograms", POSITION_HISTOGRAM),
         benchmarks=[
             benchmark_info(name, section, queries_by=authors.get(name, ""))
             for name, section in benchmarks.items()
         ],
         models=[
             ModelInfo(name, entry.kind, entry.description, entry.control)
-            for name, entry in models.items()
+            for name, entry in job.value("models", dict[str, Model]).items()
         ],
         generation=generation,
         left_out={
             name: uneven_cells(
                 counted.filter(benchmark=name),
-                read_table(of_benchmark["flow"][name], by_place(FLOW)),
-                read_table(of_benchmark["attrition"][name], ATTRITION),
+                read_table(ledger["flow"][name], by_place(FLOW)),
+                read_table(ledger["attrition"][name], ATTRITION),
             )
             for name in benchmarks
         },
         verification=read_verification(
-            verification, flow=generation["flow"], attrition=of_benchmark["attrition"]
+            job.value("verification"), flow=generation["flow"], attrition=ledger["attrition"]
         ),
-        languages=read_languages(languages),
-        examples=read_examples(examples),
-        references=read_references(references, published),
-        links=links,
-        training=read_all(training, TRAINING_BUCKETS),
+        languages=read_languages(job.value("languages")),
+        examples=read_examples(job),
+        references=read_references(job.value("references"), job.paths("published")),
+        links=job.value("links"),
+        training=job.read("training", TRAINING_BUCKETS),
         provenance=made_of,
-        title=title,
-        notice=notice,
+        title=job.value("title"),
+        notice=job.value("notice", default=""),
         created=now(),
     )
-    write_text(render_report(inputs), output)
+    write_text(render_report(inputs), str(job.outputs["page"]))
 
 
 def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> BenchmarkInfo:

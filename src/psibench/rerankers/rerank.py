@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
-from pathlib import Path
 
 import polars as pl
 
-from psibench.config.model_params import retrieval_params
 from psibench.config.models import RerankModel
-from psibench.config.rerankers import RerankerModel, reranker_params
+from psibench.config.rerankers import RerankerModel
 from psibench.rerankers.protocols import Pair, Reranker, has_text
 from psibench.rerankers.scoring import (
     FloatArray,
@@ -19,9 +17,7 @@ from psibench.rerankers.scoring import (
     reranker_revision,
     score_texts,
 )
-from psibench.tables import read_table, write_table
-from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.ranking import positives_of, rank_documents
 from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
 from psibench.tables.stage import stage
@@ -31,21 +27,7 @@ FLOAT32_STEP = 2.0**-20
 
 
 @stage("rerank", version=3, offline=True)
-def run_rerank(
-    entry: RerankModel,
-    reranker: RerankerModel,
-    *,
-    first_stage: str | Path,
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    judged: Sequence[str | Path],
-    store: str | Path,
-    device: str,
-    tokens_per_batch: int,
-    run: str | Path,
-    seen: str | Path,
-    load: Load = load_when_needed,
-) -> None:
+def run_rerank(job: Job, load: Load = load_when_needed) -> None:
     """Rerank the first ``entry.depth`` documents of each query and write the run.
 
     A reranked document has the reranker's raw score, a logit with most of them: its score in
@@ -57,18 +39,11 @@ def run_rerank(
     Beside the run it is written what the reranker reads of each query's positive together with the
     query, whether or not the first stage found it: what it would have been given.
 
-    Parameters
-    ----------
-    first_stage
-        RUN of all domains, the same for every reranker.
-    corpora, queries
-        CORPUS and QUERIES tables, domain by domain.
-    judged
-        QUERIES tables in the documents' language, domain by domain: each query's positive. In one
-        language they are ``queries``.
-    load
-        (id, entry, device=...) -> reranker. Called once for all domains, also if all pairs are in
-        the store: its fingerprint says where they lie. Not called if no pair has text.
+    Inputs: ``first_stage``, the RUN of all domains, the same for every reranker; ``corpora``;
+    ``queries``; ``judged``, the QUERIES in the documents' language, which name each query's
+    positive. ``load`` (id, entry, device=...) -> reranker is called once for all domains, also if
+    all pairs are in the store: its fingerprint says where they lie. It is not called if no pair has
+    text.
 
     Raises
     ------
@@ -76,45 +51,40 @@ def run_rerank(
         If the run has a document that its domain's corpus has not, a score is no number in [0, 1],
         or the reranker cannot be loaded.
     """
+    entry = job.value("entry", RerankModel)
+    reranker, device = job.value("reranker", RerankerModel), job.value("device")
     frames, readings, fingerprint = [], [], None
-    found_first = read_table(first_stage, RUN)
-    load = cache(load)
-    for corpus, asked_path, judged_path in zip(corpora, queries, judged, strict=True):
-        asked = read_table(asked_path, QUERIES)
-        positives = positives_of(asked, read_table(judged_path, QUERIES))
-        ranked = found_first.join(asked.select(query_id="_id"), on="query_id", how="semi")
+    first, load = job.read("first_stage", RUN), cache(load)
+    for domain in job.domains():
+        asked, where = domain.read("queries", QUERIES), str(domain)
+        positives = positives_of(asked, domain.read("judged", QUERIES))
+        ranked = first.join(asked.select(query_id="_id"), on="query_id", how="semi")
         wanted = ranked.filter(pl.col("rank") <= entry.depth)
-        found = _texts_of(corpus, [wanted, positives])
+        texts = _texts_of(domain, [wanted, positives])
         scores, scored_by = score_texts(
             entry.reranker,
             reranker,
-            pair_blocks(wanted, asked, found, where=str(corpus)),
+            pair_blocks(wanted, asked, texts, where=where),
             load=load,
-            store=store,
+            store=job.value("store"),
             device=device,
-            tokens_per_batch=tokens_per_batch,
+            tokens_per_batch=job.value("tokens_per_batch"),
         )
         frames.append(_reranked(ranked, wanted, scores.raw))
         fingerprint = scored_by or fingerprint
-        pairs = chain.from_iterable(pair_blocks(positives, asked, found, where=str(corpus)))
+        pairs = chain.from_iterable(pair_blocks(positives, asked, texts, where=where))
         readings.append(
             _read(positives, list(pairs), lambda: load(entry.reranker, reranker, device=device))
         )
-    known = [path for path in judged if path not in queries]
-    origin = derived(
-        "rerank",
-        [first_stage, *corpora, *queries, *known],
-        params=retrieval_params(entry) | {"entry": reranker_params(reranker)},
-        revisions=reranker_revision(entry.reranker, reranker, fingerprint),
-    )
-    write_table(pl.concat(readings).sort("query_id"), seen, SEEN, provenance=origin)
-    write_table(rank_documents(pl.concat(frames)), run, RUN, provenance=origin)
+    revisions = reranker_revision(entry.reranker, reranker, fingerprint)
+    job.write("seen", pl.concat(readings).sort("query_id"), SEEN, revisions=revisions)
+    job.write("run", rank_documents(pl.concat(frames)), RUN, revisions=revisions)
 
 
-def _texts_of(corpus: str | Path, wanted: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _texts_of(domain: DomainJob, wanted: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Read the documents of pairs: few of a large corpus."""
     ids = pl.concat([pairs.get_column("doc_id") for pairs in wanted]).unique().to_list()
-    return read_columns(corpus, CORPUS, ("_id", "text"), ids=ids)
+    return domain.columns("corpora", CORPUS, ("_id", "text"), ids=ids)
 
 
 def _read(

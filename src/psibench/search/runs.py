@@ -1,15 +1,14 @@
-"""Stage ``search``: a run of one model on all domains of a language pair."""
+"""Stages ``search_lexical`` and ``search_vectors``: a model's run on a language pair."""
 
 import logging
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from psibench.config.model_params import retrieval_params
 from psibench.config.models import Bm25Model, EmbeddingApiModel, EncoderEntry
+from psibench.encode.rows import own_rows
 from psibench.encode.store import fingerprint_of, key_array, open_store
 from psibench.models.dtypes import pick_device
 from psibench.search.bm25 import search_bm25
@@ -17,110 +16,75 @@ from psibench.search.exact import search_vectors
 from psibench.search.ranking import DocumentVectors, TopK
 from psibench.search.sparse import search_sparse_vectors
 from psibench.store.vectors import Vectors
-from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.columns import read_columns, rows_in
-from psibench.tables.derived import derived
+from psibench.tables.job import Job
 from psibench.tables.ranking import (
     NOTHING_FOUND,
     rank_documents,
     removed_text,
     without_identical_ids,
 )
-from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
+from psibench.tables.schemas import CORPUS, QUERIES, RUN
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
 
 @stage("search_lexical", version=5)
-def run_lexical_search(
-    entry: Bm25Model,
-    *,
-    model: str,
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    corpus_lang: str,
-    top_k: int,
-    output: str | Path,
-    remove_identical_ids: bool = False,
-) -> None:
+def run_lexical_search(job: Job) -> None:
     """Search every domain with BM25 and write the run.
 
-    With ``remove_identical_ids`` a query's ranking is without the document of the same id, and
-    has ``top_k`` others (`without_identical_ids`).
+    Inputs: ``corpora`` and ``queries``. With ``remove_identical_ids`` a query's ranking is without
+    the document of the same id, and has ``top_k`` others (`without_identical_ids`).
     """
+    entry, language = job.value("entry", Bm25Model), job.value("corpus_lang", str)
     frames = []
-    depth = top_k + remove_identical_ids
-    for corpus_path, queries_path in zip(corpora, queries, strict=True):
-        documents = read_table(corpus_path, CORPUS).sort("_id", descending=True)
-        asked = read_table(queries_path, QUERIES)
+    for domain in job.domains():
+        documents = domain.read("corpora", CORPUS).sort("_id", descending=True)
+        asked = domain.read("queries", QUERIES)
         texts, questions = (f.get_column("text").to_list() for f in (documents, asked))
         if texts and questions:
-            best = search_bm25(entry, texts, questions, k=depth, language=corpus_lang)
+            best = search_bm25(entry, texts, questions, k=_depth(job), language=language)
             frames.append(best.frame(asked["_id"], documents["_id"]))
-    source = derived(
-        "search_lexical",
-        [*corpora, *queries],
-        params={
-            **retrieval_params(entry),
-            "top_k": top_k,
-            "language": corpus_lang,
-            "remove_identical_ids": remove_identical_ids,
-        },
-        revisions={f"model:{model}": f"bm25s {version('bm25s')}, PyStemmer {version('PyStemmer')}"},
-    )
-    _write_run(frames, output, source, top_k=top_k, remove_identical_ids=remove_identical_ids)
+    made_by = f"bm25s {version('bm25s')}, PyStemmer {version('PyStemmer')}"
+    _write_run(job, frames, revisions={f"model:{job.value('model')}": made_by})
 
 
 @stage("search_vectors", version=4)
-def run_vector_search(
-    entry: EncoderEntry | EmbeddingApiModel,
-    *,
-    model: str,
-    domains: Sequence[str],
-    query_encodings: str | Path,
-    corpus_encodings: str | Path,
-    store: str | Path,
-    top_k: int,
-    block_mib: int,
-    output: str | Path,
-    own_queries: Sequence[str | Path] = (),
-    own_corpus: Sequence[str | Path] = (),
-    device: str = "cpu",
-    remove_identical_ids: bool = False,
-) -> None:
+def run_vector_search(job: Job) -> None:
     """Search every domain with a model's stored vectors and write the run.
+
+    Inputs: ``query_encodings`` and ``corpus_encodings``; where these have more texts than the
+    benchmark, ``own_queries`` and ``own_corpus``: only their texts take part. The ``device`` is
+    cpu, cuda, or auto: cuda where there is one. ``remove_identical_ids`` as of
+    `run_lexical_search`.
 
     Documents are read once for all domains where their vectors fit half of ``block_mib``; else for
     each domain, block by block, so that memory does not depend on the size of the corpus.
-
-    Parameters
-    ----------
-    own_queries, own_corpus
-        QUERIES and CORPUS tables, domain by domain: only their texts take part. Without any, all
-        that the encodings have.
-    device
-        cpu, cuda, or auto: cuda where there is one.
-    remove_identical_ids
-        As of `run_lexical_search`.
 
     Raises
     ------
     InputError
         If an encodings table names no model, or vectors are not in the store.
     """
-    asked = rows_in(_side("query", query_encodings, domains), domains, own_queries, QUERIES)
-    documents = rows_in(_side("document", corpus_encodings, domains), domains, own_corpus, CORPUS)
+    entry = job.value("entry", EncoderEntry | EmbeddingApiModel)
+    asked = own_rows(job, "query_encodings", "query", own="own_queries", spec=QUERIES)
+    documents = own_rows(job, "corpus_encodings", "document", own="own_corpus", spec=CORPUS)
+    asked, documents = (side.sort("_id", descending=True) for side in (asked, documents))
     query_store, document_store = (
-        open_store(model, store=store, fingerprint=fingerprint_of(path))
-        for path in (query_encodings, corpus_encodings)
+        open_store(
+            job.value("model"),
+            store=job.value("store"),
+            fingerprint=fingerprint_of(job.path(encodings)),
+        )
+        for encodings in ("query_encodings", "corpus_encodings")
     )
-    block_bytes = block_mib * 1024 * 1024
+    block_bytes = job.value("block_mib", int) * 1024 * 1024
+    device = pick_device(job.value("device", default="cpu"))
     questions = query_store.load(asked["key"].to_list())
     keys = key_array(documents["key"].to_list())
     corpus = document_store.documents(keys, block_bytes=block_bytes // 2)
     frames = []
-    for domain in domains:
+    for domain in job.domain_names:
         mine, inside = ((side["domain"] == domain).arg_true() for side in (asked, documents))
         if mine.is_empty() or inside.is_empty():
             continue
@@ -128,27 +92,17 @@ def run_vector_search(
             entry.scores_by,
             questions.take(mine.to_numpy()),
             corpus.take(inside.to_numpy()),
-            k=top_k + remove_identical_ids,
+            k=_depth(job),
             block_bytes=block_bytes,
-            device=pick_device(device),
+            device=device,
         )
         frames.append(best.frame(asked["_id"].gather(mine), documents["_id"].gather(inside)))
-    paths = sorted({str(query_encodings), str(corpus_encodings), *map(str, own_queries)})
-    paths += map(str, own_corpus)
-    params = {
-        **retrieval_params(entry),
-        "top_k": top_k,
-        "remove_identical_ids": remove_identical_ids,
-    }
-    source = derived("search_vectors", paths, params=params)
-    _write_run(frames, output, source, top_k=top_k, remove_identical_ids=remove_identical_ids)
+    _write_run(job, frames)
 
 
-def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
-    """Read the keys of a role's texts in the domains, the last id first."""
-    frame = read_columns(path, ENCODINGS, ("role", "domain", "_id", "key"))
-    rows = frame.filter(pl.col("domain").is_in(domains), role=role)
-    return rows.sort("_id", descending=True)
+def _depth(job: Job) -> int:
+    """Return how many documents a query is searched for, its own among them where it is removed."""
+    return int(job.value("top_k", int)) + bool(job.value("remove_identical_ids", default=False))
 
 
 def _search(
@@ -161,16 +115,9 @@ def _search(
     return search_vectors(queries, source, k=k, mean=scores_by == "mean-maxsim", **options)
 
 
-def _write_run(
-    frames: Sequence[pl.DataFrame],
-    output: str | Path,
-    source: Provenance,
-    *,
-    top_k: int,
-    remove_identical_ids: bool,
-) -> None:
+def _write_run(job: Job, frames: Sequence[pl.DataFrame], **record: Any) -> None:
     found = pl.concat([NOTHING_FOUND, *frames], how="vertical_relaxed")
-    if remove_identical_ids:
+    if job.value("remove_identical_ids", default=False):
         found, n_removed = without_identical_ids(found)
-        logger.info("%s: %s", output, removed_text(n_removed))
-    write_table(rank_documents(found, top_k), output, RUN, provenance=source)
+        logger.info("%s: %s", job.where, removed_text(n_removed))
+    job.write("run", rank_documents(found, job.value("top_k", int)), RUN, **record)

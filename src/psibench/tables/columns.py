@@ -1,7 +1,6 @@
 """Some columns or rows of a table, where its texts would not fit into memory."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -13,6 +12,7 @@ from psibench.tables.io import conform, groups_of, open_parquet, refuse_twice
 from psibench.tables.spec import TableSpec
 
 BATCH_ROWS = 4096
+BUFFER_BYTES = 1 << 20
 
 
 def read_columns(
@@ -72,7 +72,7 @@ def read_batches(
     InputError
         If the file is missing, not Parquet or truncated.
     """
-    with open_parquet(path) as file:
+    with open_parquet(path, buffer_bytes=BUFFER_BYTES) as file:
         yield from _batches(file, path, list(columns), None, rows=rows)
 
 
@@ -96,19 +96,3 @@ def _batches(
         if wanted is not None:
             kept = kept.filter(pc.is_in(kept.column("_id").cast(pa.string()), value_set=wanted))
         yield kept.select(columns)
-
-
-def rows_in(
-    side: pl.DataFrame, domains: Sequence[str], tables: Sequence[str | Path], spec: TableSpec
-) -> pl.DataFrame:
-    """Keep the rows of texts (``domain``, ``_id``) that are in the tables of their domains.
-
-    Without tables all are kept.
-    """
-    if not tables:
-        return side
-    ids = [
-        read_columns(path, spec, ("_id",)).select(pl.lit(domain).alias("domain"), "_id")
-        for domain, path in zip(domains, tables, strict=True)
-    ]
-    return side.join(pl.concat(ids), on=["domain", "_id"], how="semi", maintain_order="left")

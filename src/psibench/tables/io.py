@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from textwrap import shorten
 from typing import Any
 
@@ -24,7 +25,7 @@ from psibench.tables.domains import (
     TablePath,
     with_labels,
 )
-from psibench.tables.hashing import hash_file, hash_rows
+from psibench.tables.hashing import hash_file, hash_rows, hash_run, hash_runs
 from psibench.tables.provenance import METADATA_KEY, Provenance, joined
 from psibench.tables.spec import Column, TableSpec
 
@@ -134,6 +135,90 @@ def _write(
             writer.write_table(part.cast(schema))
 
 
+class DomainWriter:
+    """Writes a table domain by domain, a row group each: whole or not at all.
+
+    Of several domains each waits in a file beside the table, so that one is in memory at a time;
+    `write` puts them together, `discard` removes the files.
+
+    Parameters
+    ----------
+    path
+        The table.
+    language
+        The label of all rows.
+    """
+
+    def __init__(self, path: str | Path, language: str) -> None:
+        self.path, self.language = Path(path), language
+        self._waiting: dict[str, Path | pa.Table] = {}
+        self._sources: dict[str, Provenance] = {}
+        self._spec: TableSpec | None = None
+
+    def add(
+        self,
+        domain: str,
+        frame: pl.DataFrame,
+        spec: TableSpec,
+        provenance: Provenance,
+        *,
+        last: bool,
+    ) -> None:
+        """Add the rows of a domain; the ``last`` one stays in memory.
+
+        Raises
+        ------
+        InputError
+            If they do not fit ``spec``.
+        """
+        labels = {LANGUAGE.name: self.language, DOMAIN.name: domain}
+        if DOMAIN.name not in spec.column_names:  # an undeclared column of that name gives way
+            others = frame.drop(*labels, strict=False)
+            labelled = (pl.lit(label).alias(name) for name, label in labels.items())
+            frame = others.select(*labelled, pl.all())
+        self._spec = with_labels(spec, list(labels))
+        self._sources[domain] = provenance
+        table = conform(frame, self._spec, where=f"{self.path}, domain {domain}")
+        self._waiting[domain] = table
+        if not last:
+            self._waiting[domain] = self.path.with_name(f".{self.path.name}.{token_hex(4)}.tmp")
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(self._waiting[domain]) as temporary:
+                pq.write_table(table, temporary, compression="zstd")
+
+    def write(self) -> None:
+        """Write the table; columns that only some domains have are null in the others."""
+        assert self._spec is not None
+        schema = pa.unify_schemas([_schema_of(one) for one in self._waiting.values()])
+        provenance = joined(self._sources)
+        runs, n_rows = list[str](), 0
+        options = {"compression": "zstd", "write_page_checksum": True}
+        with (
+            atomic_path(self.path) as temporary,
+            pq.ParquetWriter(temporary, schema, **options) as writer,
+        ):
+            for one in self._waiting.values():
+                table = pq.read_table(one) if isinstance(one, Path) else one
+                runs.append(hash_run(table))
+                n_rows += table.num_rows
+                whole = pa.concat_tables([schema.empty_table(), table], promote_options="default")
+                writer.write_table(whole.cast(schema))
+            record = provenance.to_json(
+                table=self._spec.name, rows_hash=hash_runs(filter(None, runs)), n_rows=n_rows
+            )
+            writer.add_key_value_metadata({METADATA_KEY: record.encode()})
+
+    def discard(self) -> None:
+        """Remove the rows that wait in files."""
+        for one in self._waiting.values():
+            if isinstance(one, Path):
+                one.unlink(missing_ok=True)
+
+
+def _schema_of(waiting: Path | pa.Table) -> pa.Schema:
+    return pq.read_schema(waiting) if isinstance(waiting, Path) else waiting.schema
+
+
 def write_csv(frame: pl.DataFrame, path: str | Path) -> None:
     """Write the CSV that stands beside a result table; floats with six decimals.
 
@@ -201,7 +286,7 @@ def read_provenance(path: TablePath) -> dict[str, Any] | None:
         If the file is missing or not Parquet, or its record is not one that psibench writes.
     """
     with open_parquet(path) as file:
-        metadata = file.schema_arrow.metadata or {}
+        metadata = file.metadata.metadata or {}
     text = metadata.get(METADATA_KEY)
     if text is None:
         return None
@@ -270,8 +355,10 @@ def refuse_twice(names: Sequence[str], path: TablePath) -> None:
 
 
 @contextmanager
-def open_parquet(path: TablePath) -> Iterator[pq.ParquetFile]:
+def open_parquet(path: TablePath, *, buffer_bytes: int = 0) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; errors of it, also those of reading, become InputError.
+
+    A column of a row group is in memory as it is stored, or ``buffer_bytes`` of it at a time.
 
     Raises
     ------
@@ -281,7 +368,7 @@ def open_parquet(path: TablePath) -> Iterator[pq.ParquetFile]:
     if Path(path).exists():
         require_file(Path(path), expected="a Parquet table")
     try:
-        yield pq.ParquetFile(path, page_checksum_verification=True)
+        yield pq.ParquetFile(path, buffer_size=buffer_bytes, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
 

@@ -11,7 +11,7 @@ writes them without naming it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -20,12 +20,12 @@ import pyarrow as pa
 from pydantic import BaseModel, TypeAdapter
 
 from psibench.tables.columns import read_batches, read_columns
-from psibench.tables.domains import DomainPart, OfDomain, TablePath, has_domains
+from psibench.tables.domains import OfDomain, TablePath, has_domains
 from psibench.tables.io import (
+    DomainWriter,
     content_hash,
     read_provenance,
     read_table,
-    write_domains,
     write_table,
 )
 from psibench.tables.provenance import Provenance, joined_names
@@ -66,8 +66,8 @@ class Job:
     def __post_init__(self) -> None:
         self.used: dict[str, None] = {}
         """The tables read so far, in order: the inputs that provenance names."""
-        self.written: dict[str, dict[str, Any]] = {}
-        """What domains have written, by output."""
+        self.writers: dict[str, DomainWriter] = {}
+        """The tables that domains add rows to, by output."""
 
     # Values
 
@@ -201,10 +201,6 @@ class Job:
         """The names of its domains, in order."""
         return list(self.value("domains", default=None) or [self.value("domain")])
 
-    def after(self, **inputs: str | list[str]) -> "Job":
-        """Return the job of a further step, which also reads what this one has written."""
-        return replace(self, inputs={**self.inputs, **inputs})
-
     @property
     def where(self) -> str:
         """Where its tables are, for messages: the first file that it writes."""
@@ -222,9 +218,15 @@ class Job:
         for number, name in enumerate(self.domain_names):
             own = given[name] if isinstance(given, Mapping) else None
             yield DomainJob(self, name, number, own)
-        for output, parts in self.written.items():
-            write_domains(str(self.outputs[output]), parts)
-        self.written.clear()
+        for writer in self.writers.values():
+            writer.write()
+        self.close()
+
+    def close(self) -> None:
+        """Remove what domains have added to tables that were not written."""
+        for writer in self.writers.values():
+            writer.discard()
+        self.writers.clear()
 
 
 @dataclass(frozen=True)
@@ -282,9 +284,11 @@ class DomainJob:
 
     def write(self, name: str, frame: pl.DataFrame, spec: TableSpec, **record: Any) -> None:
         """Write the domain's rows of an output; see `Job.write`."""
-        path, written = str(self.job.outputs[name]), self.job.written.setdefault(name, {})
-        part = DomainPart(path, self.language, self.name, written)
-        write_table(frame, part, spec, provenance=self.job.record(**record))
+        job = self.job
+        if name not in job.writers:
+            job.writers[name] = DomainWriter(str(job.outputs[name]), self.language)
+        is_last = self.number == len(job.domain_names) - 1
+        job.writers[name].add(self.name, frame, spec, job.record(**record), last=is_last)
 
     def has_output(self, name: str) -> bool:
         """Say whether its rule has an output of a name."""

@@ -1,51 +1,39 @@
 """Stage ``ledger``: what all steps to a benchmark dropped, checked against what they counted."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.tables import TableSpec, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.derived import derived, read_all
-from psibench.tables.domains import DOMAIN, LANGUAGE, by_place, domain_table
+from psibench.tables.domains import DOMAIN, LANGUAGE, by_place
 from psibench.tables.dropped import OnEmpty, reasons_text
-from psibench.tables.io import open_parquet
-from psibench.tables.schemas import ATTRITION, DOCUMENTS
+from psibench.tables.job import DomainJob, Job
+from psibench.tables.schemas import ATTRITION, DOCUMENTS, QUERIES
 from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
+KINDS = ("documents", "dropped", "flow", "usage", "queries")
+"""The tables of a place, see `run_ledger`."""
 COUNTED = ["stage", "unit"]
 """Columns that join a dropped item with its count in FLOW."""
 
 
 @stage("ledger", version=2)
-def run_ledger(
-    places: Sequence[Mapping[str, Any]],
-    *,
-    queries: Sequence[str | Path] = (),
-    on_empty: OnEmpty = "drop",
-    attrition: str | Path,
-    flow: str | Path,
-    usage: str | Path,
-) -> None:
+def run_ledger(job: Job) -> None:
     """Join what all steps to a benchmark dropped, counted and used, and check that it agrees.
 
-    Parameters
-    ----------
-    places
-        Its languages in order: ``lang``, ``domains``, and lists of tables of all domains, or of
-        lists of one of each: ``documents`` (DOCUMENTS of the sample, whose ``length_bin``, where it
-        has one, goes to the items; empty where there is no sample), ``dropped`` (ATTRITION),
-        ``flow`` (FLOW) and ``usage`` (LLM_USAGE) of the steps; each may be empty.
-    queries
-        QUERIES tables in the order of the places, domain by domain; none of documents alone.
+    ``places`` are the parts of its languages in order: ``lang``, ``domains``, and lists of tables
+    of these domains: ``documents`` (DOCUMENTS of the sample, whose ``length_bin``, where it has
+    one, goes to the items; empty where there is no sample),
+    ``dropped`` (ATTRITION), ``flow`` (FLOW) and ``usage`` (LLM_USAGE) of the steps, and the
+    benchmark's ``queries``, none of documents alone; each may be empty.
 
     Raises
     ------
@@ -57,42 +45,51 @@ def run_ledger(
     """
     specs = {"flow": by_place(FLOW), "usage": by_place(LLM_USAGE)}
     every = {"dropped": [ATTRITION.empty()]} | {n: [spec.empty()] for n, spec in specs.items()}
-    for place in places:
-        for number, domain in enumerate(place["domains"]):
-            for name, frame in _of_domain(place, domain, number).items():
+    n_queries: dict[tuple[str, str], int] = {}
+    for place in job.value("places"):
+        for domain in _of_place(job, place).domains():
+            for name, frame in _of_domain(domain).items():
                 every[name].append(frame)
-    paths = {
-        name: [path for place in places for one in place[name] for path in _paths(one)]
-        for name in ("documents", *every)
-    }
-    source = derived("ledger", [*dict.fromkeys(paths["documents"]), *paths["dropped"]], params={})
-    left_out = pl.concat(every["dropped"], how="diagonal")
-    write_table(left_out, attrition, ATTRITION, provenance=source)
-    counts = pl.concat(every["flow"])
-    _check_queries(_n_queries(places, queries), counts, left_out, on_empty)
-    for name, path in (("flow", flow), ("usage", usage)):
-        source = derived("ledger", paths[name], params={})
-        write_table(pl.concat(every[name]), path, specs[name], provenance=source)
+            if place["queries"]:
+                n_queries[domain.language, domain.name] = _n_queries(domain)
+    left_out, counts = pl.concat(every["dropped"], how="diagonal"), pl.concat(every["flow"])
+    _check_queries(n_queries, counts, left_out, job.value("on_empty", OnEmpty, default="drop"))
+    read = [*job.paths("documents"), *job.paths("dropped")]
+    job.write("attrition", left_out, ATTRITION, inputs=read, params={})
+    job.write("flow", counts, specs["flow"], inputs=job.paths("flows"), params={})
+    used = pl.concat(every["usage"])
+    job.write("usage", used, specs["usage"], inputs=job.paths("usages"), params={})
 
 
-def _of_domain(place: Mapping[str, Any], domain: str, number: int) -> dict[str, pl.DataFrame]:
+def _of_place(job: Job, place: Mapping[str, Any]) -> Job:
+    """Return the job of a place."""
+    inputs = {kind: place[kind] for kind in KINDS}
+    return replace(job, inputs=inputs, values={name: place[name] for name in ("lang", "domains")})
+
+
+def _of_domain(domain: DomainJob) -> dict[str, pl.DataFrame]:
     """Stack what the steps of one domain dropped, counted and used, and check it."""
-
-    def read(name: str, spec: TableSpec) -> pl.DataFrame:
-        return read_all([domain_table(one, domain, number) for one in place[name]], spec)
-
-    language, left_out = place["lang"], read("dropped", ATTRITION)
-    if place["documents"]:
-        left_out = with_length_bins(left_out, read("documents", DOCUMENTS))
-    counts = read("flow", FLOW).sort("step", maintain_order=True)
+    left_out = domain.read("dropped", ATTRITION)
+    if domain.job.has("documents"):
+        left_out = with_length_bins(left_out, domain.read("documents", DOCUMENTS))
+    counts = _summed(domain.read("flow", FLOW), ["stage", "step", "unit"])
+    counts = counts.sort("step", maintain_order=True)
     check_balance(left_out, counts)
-    labels = (pl.lit(language).alias(LANGUAGE.name), pl.lit(domain).alias(DOMAIN.name), pl.all())
-    used = read("usage", LLM_USAGE)
+    place = {LANGUAGE.name: domain.language, DOMAIN.name: domain.name}
+    labels = (*(pl.lit(label).alias(name) for name, label in place.items()), pl.all())
+    names = ["stage", "llm", "model", "backend", "prompt_hash"]
+    used = _summed(domain.read("usage", LLM_USAGE), names)
     return {"dropped": left_out, "flow": counts.select(labels), "usage": used.select(labels)}
 
 
-def _paths(given: str | Sequence[str]) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
+def _summed(counts: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """Add up the counts of a task's shards, in the order of the steps."""
+    summed = counts.group_by(names, maintain_order=True).agg(pl.exclude(names).sum())
+    return summed.select(counts.columns)
+
+
+def _n_queries(domain: DomainJob) -> int:
+    return domain.columns("queries", QUERIES, ("_id",)).height
 
 
 def with_length_bins(dropped: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
@@ -148,18 +145,6 @@ def check_balance(dropped: pl.DataFrame, flow: pl.DataFrame) -> None:
             raise AssertionError(
                 f"stage {name}, {unit}: {n_dropped} counted as dropped, but {n_found} rows"
             )
-
-
-def _n_queries(
-    places: Sequence[Mapping[str, Any]], queries: Sequence[str | Path]
-) -> dict[tuple[str, str], int]:
-    """Count the queries of each (language, domain), of the footers alone."""
-    cells = [(place["lang"], domain) for place in places for domain in place["domains"]]
-    found = {}
-    for cell, path in zip(cells, queries, strict=bool(queries)):
-        with open_parquet(path) as file:
-            found[cell] = file.metadata.num_rows
-    return found
 
 
 def _check_queries(

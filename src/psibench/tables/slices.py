@@ -44,7 +44,11 @@ class Slice:
         data = key.encode() if isinstance(key, str) else key
         return zlib.crc32(data) % self.of == self.number - 1
 
+    def bounds(self, n: int) -> tuple[int, int]:
+        """Return where its run of ``n`` items begins and ends; runs differ by one item at most."""
+        return (self.number - 1) * n // self.of, self.number * n // self.of
+
     def cut(self, items: Sequence[Item]) -> list[Item]:
-        """Return its run of consecutive items; runs differ by one item in length at most."""
-        low, high = ((self.number - 1) * len(items) // self.of, self.number * len(items) // self.of)
+        """Return its run of consecutive items."""
+        low, high = self.bounds(len(items))
         return list(items[low:high])

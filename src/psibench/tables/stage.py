@@ -137,7 +137,11 @@ def call(declared: Stage, job: RuleJob) -> None:
     """
     needed = signature(declared.function).parameters.keys()
     if "job" in needed:
-        declared.function(job_of(declared, job))
+        of_rule = job_of(declared, job)
+        try:
+            declared.function(of_rule)
+        finally:
+            of_rule.close()
         return
     values: dict[str, Any] = {"threads": job.threads, "config": job.config}
     for group in (job.resources, job.wildcards, job.params):

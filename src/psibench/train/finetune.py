@@ -9,7 +9,6 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -39,19 +38,20 @@ from psibench.models.tokenizing import refuse_left_truncation
 from psibench.models.weights import check_files, check_tokenizer, checking_weights, quiet
 from psibench.reading import shown
 from psibench.stopping import watched_stop
-from psibench.tables import content_hash, hash_file, hash_rows, read_table
+from psibench.tables import content_hash, hash_file, hash_rows
 from psibench.tables.atomic import write_text
-from psibench.tables.columns import read_columns
+from psibench.tables.job import Job
 from psibench.tables.provenance import hash_params
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import ALL
-from psibench.tables.stage import stage, version_of
+from psibench.tables.stage import stage
 from psibench.train.pads import pads_pairs
 from psibench.train.sampling import TRAINING_PAIRS
 from psibench.train.sections import Base, Examples, Pads, Settings
 
 logger = logging.getLogger("psibench")
 
+Device = Literal["auto", "cpu", "cuda"]
 LIBRARIES = ("psibench", "sentence-transformers", "transformers", "torch", "accelerate")
 NO_POSITIONS = (
     "No positional encoding: the parameters of the rotary embedding in config.json make it the "
@@ -60,40 +60,17 @@ NO_POSITIONS = (
 
 
 @stage("train_model", version=3, offline=True)
-def run_train_model(
-    entry: Base,
-    settings: Settings,
-    *,
-    distribution: str,
-    seed: int,
-    sampling_seed: int,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    domains: list[str],
-    pairs: str,
-    queries: list[str],
-    corpus: list[str],
-    work: str,
-    model: str,
-    save_minutes: int | None = None,
-) -> None:
-    """Train a base and write the checkpoint's folder; ``model`` is its model.json, written last.
+def run_train_model(job: Job) -> None:
+    """Train a base and write the checkpoint's folder; output ``model`` is its model.json, the last.
 
-    Parameters
-    ----------
-    entry, settings
-        Of the config section `training.ID`: one of ``bases``, and ``settings``.
-    distribution
-        One that ``pairs`` (TRAINING_PAIRS) has; ``pool`` for PADS.
-    sampling_seed
-        Decides which documents PADS takes.
-    domains, queries, corpus
-        The pool's benchmark in one language; a table of each domain, in order.
-    work
-        Folder for the checkpoints of unfinished runs; this one's has a name by all that decides
-        its result.
-    model
-        The manifest in the folder of the checkpoint. What else is in that folder is deleted, but
-        for the weights of a finished run on the same examples: they are kept.
+    What else is in that folder is deleted, but for the weights of a finished run on the same
+    examples: they are kept.
+
+    Inputs: ``pairs``, TRAINING_PAIRS, and ``queries`` and ``corpus`` of the pool's benchmark.
+    Parameters: ``entry`` and ``settings`` of the config section `training.ID`; ``distribution``,
+    one that the pairs have (``pool`` for PADS); ``seed``; ``sampling_seed``, which decides which
+    documents PADS takes; ``work``, a folder for the checkpoints of unfinished runs, where this
+    one's has a name by all that decides its result.
 
     Raises
     ------
@@ -103,10 +80,16 @@ def run_train_model(
     Stopped
         If the job is told to end; run again, it goes on.
     """
-    if save_minutes is not None:
+    entry, settings = job.section(Base, "entry"), job.section(Settings, "settings")
+    if (save_minutes := job.value("save_minutes", int | None, default=None)) is not None:
         settings = settings.model_copy(update={"save_minutes": save_minutes})
-    rows = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
-    drawn = with_texts(rows, domains, queries, corpus)
+    distribution, model = job.value("distribution", str), str(job.outputs["model"])
+    seed, sampling_seed = job.value("seed", int), job.value("sampling_seed", int)
+    pairs = job.read("pairs", TRAINING_PAIRS).filter(distribution=distribution)
+    columns = ["domain", "_id", "text"]
+    drawn = with_texts(
+        pairs, job.columns("queries", QUERIES, columns), job.columns("corpus", CORPUS, columns)
+    )
     run: dict[str, Any] = {
         "entry": entry.model_dump(mode="json", exclude={"licence", "parameters_m"})
         | {"learning_rate": entry.rate},
@@ -117,8 +100,8 @@ def run_train_model(
     }
     base = checkpoint_identity(entry.checkpoint, entry.revision)
     decides = run | {"base": base, "examples": hash_rows(drawn.to_arrow()), "model": model}
-    decides["version"] = version_of("train_model")
-    unfinished = Path(work) / hash_params(decides)[:32]
+    decides["version"] = job.version
+    unfinished = Path(job.value("work", str)) / hash_params(decides)[:32]
     folder, done = Path(model).parent, unfinished.with_suffix(".json")
     if done.is_file() and (found := finished(done, folder)) is not None:
         logger.info("trained before on the same examples: %s is kept", folder)
@@ -126,10 +109,10 @@ def run_train_model(
         return
     from psibench.train.trainer import train  # takes two libraries along
 
-    used = pick_device(device)
-    dtype = forward_dtype(entry, used)
+    device = pick_device(job.value("device", Device, default="auto"))
+    dtype = forward_dtype(entry, device)
     with watched_stop() as stop, quiet():
-        network = load_base(entry, device=used)
+        network = load_base(entry, device=device)
         examples = make_examples(
             drawn,
             entry,
@@ -156,8 +139,7 @@ def run_train_model(
         "dtype": dtype,
     }
     named = {"checkpoint": entry.checkpoint, "revision": entry.revision, "identity": base}
-    inputs = {path: content_hash(path) for path in (pairs, *queries, *corpus)}
-    found = run | facts | {"base": named, "inputs": inputs}
+    found = run | facts | {"base": named, "inputs": {path: content_hash(path) for path in job.used}}
     save_model(network, folder, found, licence=entry.licence)
     shutil.copyfile(model, done)
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -216,28 +198,16 @@ def finished(done: Path, folder: Path) -> dict[str, Any] | None:
     return found if found["weights"] == weight_hashes(folder) else None
 
 
-def with_texts(
-    pairs: pl.DataFrame, domains: Sequence[str], queries: Sequence[str], corpora: Sequence[str]
-) -> pl.DataFrame:
+def with_texts(pairs: pl.DataFrame, queries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
     """Give TRAINING_PAIRS rows the columns ``query`` and ``document``, in their order.
 
-    Documents alone have an empty query and position.
+    ``queries`` and ``corpus`` have ``domain, _id, text``. Documents alone have an empty query and
+    position.
     """
-    asked, documents = (
-        pl.concat(
-            read_columns(path, spec, ["_id", "text"]).select(
-                pl.lit(domain).alias("domain"), pl.col("_id").alias(key), pl.col("text").alias(name)
-            )
-            for domain, path in zip(domains, paths, strict=True)
-        )
-        for paths, spec, key, name in (
-            (queries, QUERIES, "query_id", "query"),
-            (corpora, CORPUS, "doc_id", "document"),
-        )
-    )
-    found = pairs.join(asked, on=["domain", "query_id"], how="left", maintain_order="left").join(
-        documents, on=["domain", "doc_id"], how="left", maintain_order="left"
-    )
+    found = pairs
+    for key, name, texts in (("query_id", "query", queries), ("doc_id", "document", corpus)):
+        named = texts.rename({"_id": key, "text": name})
+        found = found.join(named, on=["domain", key], how="left", maintain_order="left")
     return found.with_columns(pl.col("query", "position").fill_null(""))
 
 

@@ -10,7 +10,6 @@ one's).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,8 @@ from psibench.metrics.aggregate import (
     result_tables,
 )
 from psibench.metrics.comparison import psi_difference_columns
-from psibench.tables import read_table, write_csv, write_table
-from psibench.tables.derived import derived, read_all
+from psibench.tables import read_table, write_csv
+from psibench.tables.job import Job
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
 from psibench.tables.spec import (
     ALL,
@@ -153,40 +152,35 @@ class Evaluation:
 
 
 @stage("training_results", version=5)
-def run_training_results(
-    *,
-    psi_table: str | Path,
-    trained: Sequence[TrainedRun],
-    evaluations: Sequence[Evaluation],
-    psi_metrics: Sequence[str],
-    uncertainty: Uncertainty,
-    tables: Sequence[str | Path],
-) -> None:
+def run_training_results(job: Job) -> None:
     """Write training_table, training_reduction and training_buckets, as Parquet and as CSV.
 
-    ``psi_table`` has each seed's own figures; ``evaluations`` say where the QUERY_SCORES tables of
-    the pairs are; ``tables`` are NAME.parquet and NAME.csv of each.
+    Inputs: ``psi_table``, which has each seed's own figures, and the QUERY_SCORES that the
+    ``evaluations`` name. Outputs: NAME and NAME_csv of each.
     """
-    files = {Path(path).name: path for path in tables}
-    seed_psi = read_all([psi_table], PSI_TABLE)
+    metrics = job.value("psi_metrics", list[str])
+    uncertainty = job.section(Uncertainty, "uncertainty")
+    trained = job.value("trained", list[TrainedRun])
+    evaluations = job.value("evaluations", list[Evaluation])
+    seed_psi = job.read("psi_table", PSI_TABLE)
     made: dict[TableSpec, list[pl.DataFrame]] = {spec: [spec.empty()] for spec in TABLES}
     for one in evaluations:
         runs = [run for run in trained if run.model in one.models]
-        found = _results(one, runs, psi_metrics, uncertainty)
+        found = _results(one, runs, metrics, uncertainty)
         for spec, frame in (
             (TRAINING_TABLE, _table(runs, found, seed_psi)),
             (TRAINING_REDUCTION, _reductions(runs, found)),
             (TRAINING_BUCKETS, _pooled(found.buckets).join(_systems(runs), on="model")),
         ):
             made[spec].append(frame.select(spec.column_names).cast(spec.empty().schema))
-    source = derived(
-        "training_results",
-        [psi_table, *(one.scores for one in evaluations)],
-        params={"uncertainty": uncertainty.model_dump(), "metrics": list(psi_metrics)},
-    )
+    record: dict[str, Any] = {
+        "inputs": [one.scores for one in evaluations],
+        "params": {"uncertainty": uncertainty.model_dump(), "metrics": metrics},
+    }
     for spec, frames in made.items():
-        write_table(pl.concat(frames), files[f"{spec.name}.parquet"], spec, provenance=source)
-        write_csv(pl.concat(frames), files[f"{spec.name}.csv"])
+        table = pl.concat(frames)
+        job.write(spec.name, table, spec, **record)
+        write_csv(table, str(job.outputs[f"{spec.name}_csv"]))
 
 
 def _results(

@@ -27,9 +27,8 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.filters.mixtures import draw_order
 from psibench.generate.sampling import bin_numbers
-from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
+from psibench.tables.job import Job
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.tables.spec import ALL, INT64, STRING, Column, TableSpec
 from psibench.tables.stage import stage
@@ -273,83 +272,56 @@ def _count(examples: pl.DataFrame) -> tuple[int, ...]:
 
 
 @stage("sample_training", version=3)
-def run_sample_training(
-    *,
-    domains: list[str],
-    queries: list[str],
-    corpus: list[str],
-    qrels: list[str],
-    held_out: list[str],
-    held_out_qrels: list[str],
-    edges: list[int],
-    distributions: dict[str, Ratio],
-    budget: int | None,
-    sampling_seed: int,
-    same_article: float | None,
-    pairs: str,
-    counts: str,
-) -> None:
-    """Draw the training sets of all distributions: TRAINING_PAIRS and TRAINING_COUNTS.
+def run_sample_training(job: Job) -> None:
+    """Draw the training sets of all distributions and write TRAINING_PAIRS and TRAINING_COUNTS.
 
-    ``domains``, ``queries``, ``corpus`` and ``qrels`` are those of the pool's benchmark in one
-    language, a table of each domain, in order; ``held_out`` the corpora that models are evaluated
-    on, ``held_out_qrels`` their qrels in the same order; the other settings are as in the config
-    section `training.ID`.
+    Inputs: ``queries``, ``corpus`` and ``qrels`` of the pool's benchmark in one language;
+    ``held_out``, the corpora that models are evaluated on, and ``held_out_qrels``, their qrels in
+    the same order. The parameters are as in the config section `training.ID`. Outputs: ``pairs``
+    and ``counts``.
 
     Raises
     ------
     InputError
         If a cell of length and position has too few examples.
     """
-    texts = [read_columns(path, CORPUS, ["text"]).get_column("text") for path in held_out]
-    unseen = pl.concat(texts).unique() if texts else pl.Series("text", [], dtype=pl.String)
-    tested = KnownTexts(_tested_texts(held_out, held_out_qrels) if same_article else [])
+    edges, same_article = job.value("edges", list[int]), job.value("same_article", float | None)
+    unseen, tested = held_out_texts(job)
+    known = KnownTexts(tested if same_article else [])
     found = pl.concat(
         training_pool(
-            read_table(own_queries, QUERIES),
-            read_table(own_corpus, CORPUS),
-            read_table(own_qrels, QRELS),
+            domain.read("queries", QUERIES),
+            domain.read("corpus", CORPUS),
+            domain.read("qrels", QRELS),
             edges=edges,
             held_out=unseen,
-            tested=tested,
+            tested=known,
             same_article=same_article,
-        ).with_columns(domain=pl.lit(domain))
-        for domain, own_queries, own_corpus, own_qrels in zip(
-            domains, queries, corpus, qrels, strict=True
-        )
+        ).with_columns(domain=pl.lit(domain.name))
+        for domain in job.domains()
     )
     left_out = found.filter(pl.col("reason") != "")
     for reason, n_left_out in left_out.get_column("reason").value_counts(sort=True).iter_rows():
         logger.info("training pool: %d queries left out: %s", n_left_out, reason)
-    drawn, per_bin = draw_distributions(
+    drawn, budget = draw_distributions(
         found.filter(pl.col("reason") == ""),
         edges=edges,
-        distributions=distributions,
-        budget=budget,
-        seed=sampling_seed,
+        distributions=job.value("distributions", dict[str, Ratio]),
+        budget=job.value("budget", int | None),
+        seed=job.value("sampling_seed", int),
     )
-    origin = derived(
-        "sample_training",
-        [*queries, *corpus, *qrels, *held_out, *held_out_qrels],
-        params={
-            "domains": domains,
-            "edges": edges,
-            "distributions": distributions,
-            "budget": budget,
-            "sampling_seed": sampling_seed,
-            "same_article": same_article,
-        },
-    )
-    write_table(drawn, pairs, TRAINING_PAIRS, provenance=origin)
-    table = count_examples(drawn, left_out, edges=edges, budget=per_bin)
-    write_table(table, counts, TRAINING_COUNTS, provenance=origin)
+    counts = count_examples(drawn, left_out, edges=edges, budget=budget)
+    job.write("pairs", drawn, TRAINING_PAIRS, inputs=job.paths("held_out"))
+    job.write("counts", counts, TRAINING_COUNTS, inputs=job.paths("held_out"))
 
 
-def _tested_texts(corpora: Sequence[str], qrels: Sequence[str]) -> pl.Series:
-    """Return the texts of the documents that some query of a test is about, each once."""
-    texts = []
-    for documents, judged in zip(corpora, qrels, strict=True):
-        relevant = read_columns(judged, QRELS, ["corpus-id", "score"]).filter(pl.col("score") > 0)
-        every = read_columns(documents, CORPUS, ["_id", "text"])
-        texts.append(every.join(relevant, left_on="_id", right_on="corpus-id", how="semi")["text"])
-    return pl.concat(texts).unique(maintain_order=True) if texts else pl.Series([], dtype=pl.String)
+def held_out_texts(job: Job) -> tuple[pl.Series, pl.Series]:
+    """Return the texts of all documents held out, and of those a test query is about; each once."""
+    every, tested = [CORPUS.empty()["text"]], [CORPUS.empty()["text"]]
+    judged = job.read_each("held_out_qrels", QRELS)
+    for path, qrels in zip(job.paths("held_out"), judged, strict=True):
+        documents = read_columns(path, CORPUS, ["domain", "_id", "text"])
+        relevant = qrels.filter(pl.col("score") > 0).select("domain", _id="corpus-id")
+        every.append(documents["text"])
+        tested.append(documents.join(relevant, on=["domain", "_id"], how="semi")["text"])
+    return pl.concat(every).unique(), pl.concat(tested).unique(maintain_order=True)

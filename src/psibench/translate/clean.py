@@ -9,8 +9,7 @@ the original.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,34 +21,30 @@ from psibench.config.base import Section
 from psibench.config.files import read_yaml, validated
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
-from psibench.filters.decide import POSITIVE_REMOVED
-from psibench.tables import hash_file, read_table, write_table
+from psibench.filters.decide import (
+    POSITIVE_REMOVED,
+    Filtered,
+    Rule,
+    kept_items,
+    make_decisions,
+    run_filter,
+)
+from psibench.tables import hash_file
 from psibench.tables.build_schemas import (
-    FLOW,
     REFUSAL_SUSPECTS,
     REFUSAL_VERDICTS,
     TEXT_PARTS,
     TRANSLATED,
     TRANSLATIONS,
 )
-from psibench.tables.derived import derived
-from psibench.tables.domains import OutputPath, TablePath
-from psibench.tables.dropped import (
-    DROPPED_SCHEMA,
-    OnEmpty,
-    as_attrition,
-    flow_frame,
-    flow_of,
-    leave_empty,
-    reasons_text,
-)
-from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
+from psibench.tables.dropped import OnEmpty, leave_empty, reasons_text
+from psibench.tables.job import DomainJob, Job
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.tables.stage import stage
 from psibench.text.languages import english_name, split_code
-from psibench.text.lengths import with_lengths
+from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.text.prefixes import PrefixList, compile_prefixes, remove_prefix
 from psibench.translate.refusals import (
-    REFUSALS,
     Refusals,
     find_suspect,
     read_refusals,
@@ -143,28 +138,8 @@ LEAVING_SCHEMA = {
     "score": pl.Float64,
 }
 """Why a document or query (``kind``) leaves."""
-
-
-@dataclass(frozen=True)
-class Remaining:
-    """A benchmark that is consistent again.
-
-    ``documents`` and ``queries`` are the ids of what is left, in their order, ``qrels`` the rows
-    whose document and query are both left; ``dropped`` are ``DROPPED_SCHEMA`` rows of what left,
-    each once, documents first (``detail`` of a query that left with its positive names that;
-    ``char_length`` is that of the original document).
-    """
-
-    documents: pl.Series
-    queries: pl.Series
-    qrels: pl.DataFrame
-    dropped: pl.DataFrame
-
-    def flow(self, stage: str, step: int) -> pl.DataFrame:
-        """Count documents and queries: FLOW rows."""
-        kept = {"documents": len(self.documents), "queries": len(self.queries)}
-        counts = [flow_of(unit, n, self.dropped) for unit, n in kept.items()]
-        return flow_frame(stage, step, counts)
+UNITS = {"document": "documents", "query": "queries"}
+"""Kind of an item in the tables -> what it is called in FLOW."""
 
 
 def cascade(
@@ -175,7 +150,7 @@ def cascade(
     *,
     originals: pl.DataFrame,
     stage: str,
-) -> Remaining:
+) -> dict[str, Rule]:
     """Remove documents and queries, and whatever would point to nothing.
 
     A query leaves for its own reason, else with any of its positives that is not among the
@@ -184,7 +159,10 @@ def cascade(
 
     ``documents`` are the ids there are, ``queries`` has ``_id, pos_corpus_id, target_position`` of
     the queries there are; ``qrels`` and ``leaving`` (``LEAVING_SCHEMA``) of others are ignored.
-    ``originals`` are the CORPUS rows translated from.
+    ``originals`` are the CORPUS rows translated from, which ``char_length`` is of.
+
+    Returns what is decided on each document and each query, in their order, by kind; ``detail`` of
+    a query that left with its positive names that.
     """
     out = leaving.filter(kind="document").get_column("item_id")
     kept_documents = documents.filter(~documents.is_in(out.implode()))
@@ -201,33 +179,44 @@ def cascade(
     first = pl.concat([leaving, with_positive]).unique(
         ["kind", "item_id"], keep="first", maintain_order=True
     )
-    items = pl.concat(
-        [
-            pl.DataFrame({"item_id": documents, "doc_id": documents}).with_columns(
-                kind=pl.lit("document"),
-                unit=pl.lit("documents"),
-                target_position=pl.lit(None, pl.String),
-            ),
-            evidence.with_columns(
-                queries.get_column("target_position"), kind=pl.lit("query"), unit=pl.lit("queries")
-            ),
-        ],
-        how="diagonal",
-    )
     sizes = originals.select(doc_id="_id", char_length="char_length")
-    gone = items.join(first, on=["kind", "item_id"], maintain_order="left").join(
-        sizes, on="doc_id", how="left", maintain_order="left"
-    )
-    dropped = gone.with_columns(stage=pl.lit(stage)).select(
-        pl.col(name).cast(kind) for name, kind in DROPPED_SCHEMA.items()
-    )
-    ids = queries.get_column("_id")
-    kept_queries = ids.filter(~ids.is_in(dropped.filter(unit="queries")["item_id"].implode()))
-    left = qrels.filter(
-        pl.col("query-id").is_in(kept_queries.implode())
-        & pl.col("corpus-id").is_in(kept_documents.implode())
-    )
-    return Remaining(kept_documents, kept_queries, left, dropped)
+    items = {
+        "document": pl.DataFrame({"_id": documents, "doc_id": documents}),
+        "query": queries.select("_id", "target_position", doc_id="pos_corpus_id"),
+    }
+    return {
+        kind: Rule(
+            stage,
+            make_decisions(
+                frame.select(item_id="_id").join(
+                    first.filter(kind=kind), on="item_id", how="left", maintain_order="left"
+                ),
+                pl.col("reason"),
+            ),
+            frame.join(sizes, on="doc_id", how="left", maintain_order="left"),
+            UNITS[kind],
+        )
+        for kind, frame in items.items()
+    }
+
+
+def left_with_queries(rules: Mapping[str, Rule], domain: DomainJob, remedy: str) -> list[Rule]:
+    """Return the rules of a `cascade`, documents first; where no query is left, see `leave_empty`.
+
+    ``remedy`` says what to do about it.
+    """
+    decided = rules["query"].decisions
+    if decided.height and not decided["kept"].any():
+        reasons = (
+            f"{rule.unit} dropped: {reasons_text(rule.decisions.filter(~pl.col('kept'))) or 'none'}"
+            for rule in rules.values()
+        )
+        leave_empty(
+            f"{domain}: none of {decided.height} queries is left in {domain.language}; "
+            f"{'; '.join(reasons)}. {remedy}",
+            domain.job.value("on_empty", OnEmpty, default="fail"),
+        )
+    return list(rules.values())
 
 
 # Documents of unusual length
@@ -275,44 +264,46 @@ def unusual_lengths(corpus: pl.DataFrame, source: pl.DataFrame, section: Outlier
 # Stage ``mark_translations``
 
 
-@stage("mark_translations", version=2, each="domains")
-def run_mark_translations(
-    *,
-    language: str,
-    domain: str,
-    corpus: TablePath,
-    queries: TablePath,
-    text_parts: TablePath,
-    translations: TablePath,
-    prefixes: bool,
-    refusals: bool,
-    step: int,
-    on_empty: OnEmpty = "fail",
-    translated: OutputPath,
-    suspects: OutputPath,
-    dropped: OutputPath,
-    flow: OutputPath,
-    prefix_list: str | Path = PREFIXES,
-    refusal_list: str | Path = REFUSALS,
-) -> None:
+@stage("mark_translations", version=2)
+def run_mark_translations(job: Job) -> None:
     """Join the parts of documents and queries, mend them, and say which may be refusals.
 
-    A document or query that lacks a part is dropped, and a query whose document is. ``corpus`` and
-    ``queries`` are in the language translated from; ``prefixes`` and ``refusals`` say whether
-    prefixes are removed and suspects looked for; the lists are written as those in config/cleaning.
+    Inputs: ``corpus`` and ``queries`` in the language translated from, ``text_parts``,
+    ``translations``, and the lists of config/cleaning, ``prefix_list`` and ``refusal_list``; the
+    parameters ``prefixes`` and ``refusals`` say whether prefixes are removed and suspects looked
+    for. Outputs: ``translated``, ``suspects``, and dropped and flow: a document or query that lacks
+    a part is dropped, and a query whose document is.
 
     Raises
     ------
     InputError
         If a list cannot be read; where no query is left, see `leave_empty`.
     """
-    name = "mark_translations"
-    documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
+    language = job.value("lang", str)
+    switches = {name: job.value(name, bool) for name in ("prefixes", "refusals")}
+    lists = {"prefixes": "prefix_list", "refusals": "refusal_list"}
+    used = {name: job.path(lists[name]) for name, is_on in switches.items() if is_on}
+    listed = read_prefixes(language, used["prefixes"]) if "prefixes" in used else None
+    patterns = read_refusals(used["refusals"]) if "refusals" in used else None
+    clean = _cleaner(language, listed)
+    run_filter(
+        job,
+        lambda domain: mark(domain, clean=clean, patterns=patterns),
+        params={"language": language, **switches},
+        files={Path(path).name: hash_file(path) for path in used.values()},
+    )
+
+
+def mark(
+    domain: DomainJob, *, clean: Clean, patterns: Sequence[re.Pattern[str]] | None
+) -> Filtered:
+    """Join, mend and mark a domain's translations; without ``patterns`` none is suspect."""
+    documents = domain.read("corpus", CORPUS)
     joined, lost = join_items(
-        read_table(text_parts, TEXT_PARTS),
-        read_table(translations, TRANSLATIONS),
-        language=language,
-        clean=_cleaner(language, read_prefixes(language, prefix_list) if prefixes else None),
+        domain.read("text_parts", TEXT_PARTS),
+        domain.read("translations", TRANSLATIONS),
+        language=domain.language,
+        clean=clean,
     )
     untranslated = lost.select(
         "kind",
@@ -321,49 +312,28 @@ def run_mark_translations(
         detail="detail",
         score=pl.lit(None, pl.Float64),
     )
-    left = cascade(
+    rules = cascade(
         documents.get_column("_id"),
-        asked,
+        domain.read("queries", QUERIES),
         QRELS.empty(),
         untranslated,
         originals=documents,
-        stage=name,
+        stage=domain.job.stage,
     )
-    if left.queries.is_empty() and asked.height:
-        leave_empty(_nothing_left(left, asked, domain, language, translations, ASK_AGAIN), on_empty)
-    items = _with_suspects(
-        _items_of(joined, left), language, read_refusals(refusal_list) if refusals else None
-    )
-    suspects_found = items.drop_nulls("suspect").select(
+    kept = [kept_items(joined.filter(kind=kind), rule.decisions) for kind, rule in rules.items()]
+    items = _with_suspects(pl.concat(kept), domain.language, patterns)
+    suspects = items.drop_nulls("suspect").select(
         pl.format("{}:{}", pl.col("kind").str.head(1), "_id").alias("_id"),
         "doc_id",
         pl.col("_id").alias("item_id"),
         "kind",
         pl.col("shown").alias("text"),
     )
-    lists = ((prefixes, prefix_list), (refusals, refusal_list))
-    source = derived(
-        name,
-        [corpus, queries, text_parts, translations],
-        params={"language": language, "prefixes": prefixes, "refusals": refusals},
-        files={Path(path).name: hash_file(path) for is_used, path in lists if is_used},
-    )
-    for frame, path, spec in (
-        (items.select(TRANSLATED.column_names), translated, TRANSLATED),
-        (suspects_found, suspects, REFUSAL_SUSPECTS),
-        (as_attrition(left.dropped, language=language, domain=domain), dropped, ATTRITION),
-        (left.flow(name, step), flow, FLOW),
-    ):
-        write_table(frame, path, spec, provenance=source)
-
-
-def _items_of(items: pl.DataFrame, left: Remaining) -> pl.DataFrame:
-    """Give the items that are left, documents first."""
-    kept = pl.concat(
-        pl.DataFrame({"_id": ids}).with_columns(kind=pl.lit(kind))
-        for kind, ids in (("document", left.documents), ("query", left.queries))
-    )
-    return kept.join(items, on=["kind", "_id"], how="left", maintain_order="left")
+    tables = {
+        "translated": (items.select(TRANSLATED.column_names), TRANSLATED),
+        "suspects": (suspects, REFUSAL_SUSPECTS),
+    }
+    return Filtered(left_with_queries(rules, domain, ASK_AGAIN), tables)
 
 
 def _with_suspects(
@@ -392,125 +362,79 @@ def _cleaner(language: str, listed: PrefixList | None) -> Clean:
     )
 
 
-def _nothing_left(
-    left: Remaining,
-    queries: pl.DataFrame,
-    domain: str,
-    language: str,
-    path: TablePath,
-    remedy: str,
-) -> str:
-    reasons = (
-        f"{unit} dropped: {reasons_text(left.dropped.filter(unit=unit)) or 'none'}"
-        for unit in ("documents", "queries")
-    )
-    return (
-        f"{path}: none of {queries.height} queries of {domain} is left in {language}; "
-        f"{'; '.join(reasons)}. {remedy}"
-    )
-
-
 # Stage ``clean_translations``
 
 
-@dataclass(frozen=True)
-class CleanParams:
-    """Decides which translations stay, and whether evidence is found again.
-
-    ``relocate``: evidence is found again in the translation; ``outliers`` are the lengths that are
-    kept, None: every one; ``step`` the place in FLOW.
-    """
-
-    relocate: bool
-    outliers: Outliers | None
-    length_tokenizer: str
-    step: int
-
-
 @stage("clean_translations", version=2)
-def run_clean_translations(
-    *,
-    language: str,
-    domain: str,
-    source_corpus: str | Path,
-    source_queries: str | Path,
-    source_qrels: str | Path,
-    translated: TablePath,
-    verdicts: TablePath | None,
-    clean: CleanParams,
-    on_empty: OnEmpty = "fail",
-    corpus: str | Path,
-    queries: str | Path,
-    qrels: str | Path,
-    dropped: str | Path,
-    flow: str | Path,
-) -> None:
-    """Write a translated domain: its tables, what was dropped, the counts.
+def run_clean_translations(job: Job) -> None:
+    """Write the tables of a translation, what was dropped, and the counts, domain by domain.
 
-    First refusals leave, then documents whose length is unusual among those left. ``verdicts`` are
-    None where suspects were not looked for; a suspect without a usable verdict leaves, too
-    (`refused` says why).
+    First refusals leave, then documents whose length is unusual among those left. A suspect without
+    a usable verdict leaves, too (`refused` says why).
+
+    Inputs: ``source_corpus``, ``source_queries``, ``source_qrels``, ``translated``, and
+    ``verdicts``, where suspects were looked for. Parameters: ``outliers``, which lengths are kept
+    (null: every one), and ``relocate``, whether evidence is found again in the translation.
+    Outputs: corpus, queries, qrels, dropped, flow.
 
     Raises
     ------
     InputError
-        If no query is left.
+        Where no query is left, see `leave_empty`.
     """
     from psibench.models.counting import token_counter
 
-    name = "clean_translations"
-    originals = read_table(source_corpus, CORPUS)
-    questions = read_table(source_queries, QUERIES)
-    items = read_table(translated, TRANSLATED)
-    count_tokens = token_counter(clean.length_tokenizer)
+    outliers = job.section(Outliers | None, "outliers")
+    relocate, length_tokenizer = job.value("relocate", bool), job.value("length_tokenizer", str)
+    count_tokens = token_counter(length_tokenizer)
+    run_filter(
+        job,
+        lambda domain: clean_domain(
+            domain, outliers=outliers, relocate=relocate, count_tokens=count_tokens
+        ),
+        params={
+            "relocate": relocate,
+            "outliers": outliers and outliers.model_dump(mode="json"),
+            "length_tokenizer": length_tokenizer,
+        },
+    )
+
+
+def clean_domain(
+    domain: DomainJob, *, outliers: Outliers | None, relocate: bool, count_tokens: TokenCounter
+) -> Filtered:
+    """Remove refusals and unusual lengths from a domain's translations."""
+    originals = domain.read("source_corpus", CORPUS)
+    questions, qrels = domain.read("source_queries", QUERIES), domain.read("source_qrels", QRELS)
+    items = domain.read("translated", TRANSLATED)
     documents = with_lengths(items.filter(kind="document"), count_tokens=count_tokens)
-    judged = read_table(verdicts, REFUSAL_VERDICTS) if verdicts else REFUSAL_VERDICTS.empty()
-    refusals = refused(items, judged)
-    leaving = refusals
-    if clean.outliers:
-        refused_ones = refusals.filter(kind="document").get_column("item_id")
+    leaving = refused(items, domain.read("verdicts", REFUSAL_VERDICTS))
+    if outliers:
+        refused_ones = leaving.filter(kind="document").get_column("item_id")
         rest = documents.filter(~pl.col("_id").is_in(refused_ones.implode()))
-        leaving = pl.concat([refusals, unusual_lengths(rest, originals, clean.outliers)])
+        leaving = pl.concat([leaving, unusual_lengths(rest, originals, outliers)])
     known = questions.select("_id", "pos_corpus_id", "target_position")
     asked = items.filter(kind="query").select("_id")
-    left = cascade(
+    rules = cascade(
         documents.get_column("_id"),
         asked.join(known, on="_id", how="left", maintain_order="left"),
-        read_table(source_qrels, QRELS),
+        qrels,
         leaving,
         originals=originals,
-        stage=name,
+        stage=domain.job.stage,
     )
-    if left.queries.is_empty() and asked.height:
-        leave_empty(_nothing_left(left, asked, domain, language, translated, KEEP_MORE), on_empty)
-    kept = _in_order(documents, left.documents)
-    made = _translated_queries(_in_order(questions, left.queries), items, kept)
-    if clean.relocate:
+    of_documents, of_queries = (rule.decisions for rule in rules.values())
+    kept = kept_items(documents, of_documents)
+    made = _translated_queries(kept_items(questions, of_queries), items, kept)
+    if relocate:
         made = relocated(made, originals, kept)
-    decides = {
-        "relocate": clean.relocate,
-        "outliers": clean.outliers and clean.outliers.model_dump(mode="json"),
-        "length_tokenizer": clean.length_tokenizer,
+    left_qrels = kept_items(qrels, of_queries, key="query-id")
+    tables = {
+        "corpus": (kept, CORPUS),
+        "queries": (made, QUERIES),
+        "qrels": (kept_items(left_qrels, of_documents, key="corpus-id"), QRELS),
     }
-    read = [source_corpus, source_queries, source_qrels, translated]
-    source = derived(name, [*read, *([verdicts] if verdicts else [])], params=decides)
-    for frame, path, spec in (
-        (kept, corpus, CORPUS),
-        (made, queries, QUERIES),
-        (left.qrels, qrels, QRELS),
-        (as_attrition(left.dropped, language=language, domain=domain), dropped, ATTRITION),
-        (left.flow(name, clean.step), flow, FLOW),
-    ):
-        write_table(frame, path, spec, provenance=source)
-
-
-def _in_order(frame: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
-    """Give the rows of these ids, in the ids' order."""
-    return (
-        pl.DataFrame({"_id": ids})
-        .join(frame, on="_id", how="left", maintain_order="left")
-        .select(frame.columns)
-    )
+    return Filtered(left_with_queries(rules, domain, KEEP_MORE), tables)
 
 
 def _translated_queries(

@@ -9,7 +9,7 @@ what the model gave where a person gave 1, 2, ..., 5.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,13 @@ from psibench.llm.tasks import (
     with_judgements,
 )
 from psibench.metrics.buckets import LENGTH_BUCKETS, length_bucket
-from psibench.tables import hash_file, read_table, write_table
+from psibench.tables import hash_file
 from psibench.tables.build_schemas import (
     TRANSLATION_AGREEMENT,
     TRANSLATION_GRADES,
     TRANSLATION_QUALITY,
 )
-from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import CORPUS, DOCUMENTS
 from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
@@ -73,69 +72,51 @@ class Quality(LlmTaskSection):
 
 
 @stage("quality_sample", version=3)
-def run_quality_sample(
-    *,
-    languages: Sequence[str],
-    domains: Sequence[str],
-    source_corpora: Sequence[str | Path],
-    corpora: Sequence[str | Path],
-    per_stratum: int,
-    seed: int,
-    output: str | Path,
-) -> None:
+def run_quality_sample(job: Job) -> None:
     """Draw documents of every domain of every language and write them with their translations.
 
-    ``source_corpora`` are in the order of ``domains``, and ``corpora`` (translated, cleaned) too,
-    language by language; no text but those drawn is kept in memory. A document that cleaning
-    removed cannot be drawn.
+    Inputs: ``source_corpora`` and ``corpora``, translated and cleaned, of all ``languages``. No
+    text but those drawn is kept in memory. A document that cleaning removed cannot be drawn.
     """
-    made = iter(corpora)
-    frames = [
-        _draw(domain, source, translated, per_stratum=per_stratum, seed=seed).select(
-            pl.format("{}/{}", pl.lit(language), "_id").alias("_id"),
-            pl.lit(language).alias("language"),
-            pl.exclude("_id"),
+    languages = job.value("languages", list[str])
+    draw = {"per_stratum": job.value("per_stratum", int), "seed": job.value("seed", int)}
+    order = pl.col("language").cast(pl.Enum(languages))
+    frames = []
+    for domain in job.domains():
+        kept = domain.columns("corpora", CORPUS, ["language", "_id"])
+        documents = domain.columns("source_corpora", CORPUS, ["_id", "token_length"])
+        drawn = pl.concat(
+            draw_quality_sample(
+                documents.join(rows, on="_id", how="semi", maintain_order="left"),
+                domain=domain.name,
+                **draw,
+            ).with_columns(language=pl.lit(language))
+            for language in languages
+            for rows in [kept.filter(language=language)]
         )
-        for language in languages
-        for domain, source, translated in zip(
-            domains, source_corpora, islice(made, len(domains)), strict=True
+        ids = drawn["doc_id"].unique().to_list()
+        made = domain.columns("corpora", CORPUS, ["language", "_id", "text"], ids=ids).select(
+            "language", doc_id="_id", translation="text"
         )
-    ]
-    params = {"per_stratum": per_stratum, "seed": seed}
-    origin = derived("quality_sample", [*source_corpora, *corpora], params=params)
-    write_table(pl.concat(frames), output, DOCUMENTS, provenance=origin)
+        sample = with_source_texts(drawn, domain, "source_corpora")
+        frames.append(sample.join(made, on=["language", "doc_id"], maintain_order="left"))
+    every = pl.concat(frames).select(
+        pl.format("{}/{}", "language", "_id").alias("_id"),
+        "language",
+        pl.exclude("_id", "language"),
+    )
+    job.write("sample", every.sort(order, maintain_order=True), DOCUMENTS, params=draw)
 
 
-def _draw(
-    domain: str, source: str | Path, translated: str | Path, *, per_stratum: int, seed: int
-) -> pl.DataFrame:
-    """Return a domain's rows: DOCUMENTS with the columns of the draw and ``translation``."""
-    kept = read_columns(translated, CORPUS, ["_id"])
-    drawn = draw_documents(domain, source, per_stratum=per_stratum, seed=seed, kept=kept)
-    texts = read_columns(translated, CORPUS, ["_id", "text"], ids=drawn["doc_id"].to_list())
-    made = texts.select(doc_id="_id", translation="text")
-    return drawn.join(made, on="doc_id", maintain_order="left")
+def with_source_texts(drawn: pl.DataFrame, domain: DomainJob, corpora: str) -> pl.DataFrame:
+    """Give the documents drawn by `draw_quality_sample` their texts, out of an input of corpora.
 
-
-def draw_documents(
-    domain: str,
-    corpus: str | Path,
-    *,
-    per_stratum: int,
-    seed: int,
-    kept: pl.DataFrame | None = None,
-) -> pl.DataFrame:
-    """Draw documents of a domain's corpus (`draw_quality_sample`), of those ``kept`` (``_id``).
-
-    Returns ``_id, text, origin, domain, doc_id, length_bin``; no other text is read.
+    Returns ``_id, text, origin``, then what ``drawn`` has besides; no other text is read.
     """
-    documents = read_columns(corpus, CORPUS, ["_id", "token_length"])
-    if kept is not None:
-        documents = documents.join(kept, on="_id", how="semi", maintain_order="left")
-    drawn = draw_quality_sample(documents, domain=domain, per_stratum=per_stratum, seed=seed)
-    texts = read_columns(corpus, CORPUS, ["_id", "text"], ids=drawn["doc_id"].to_list())
-    return drawn.join(texts.rename({"_id": "doc_id"}), on="doc_id", maintain_order="left").select(
-        "_id", "text", pl.col("domain").alias("origin"), "domain", "doc_id", "length_bin"
+    ids = drawn["doc_id"].unique().to_list()
+    texts = domain.columns(corpora, CORPUS, ["_id", "text"], ids=ids).rename({"_id": "doc_id"})
+    return drawn.join(texts, on="doc_id", maintain_order="left").select(
+        "_id", "text", pl.col("domain").alias("origin"), pl.exclude("_id", "text")
     )
 
 
@@ -213,38 +194,31 @@ JUDGE_TRANSLATION = LlmTask(
 
 
 @stage("quality", version=2)
-def run_quality(
-    *,
-    languages: Sequence[str],
-    grades: Sequence[str | Path],
-    human: Sequence[str | Path],
-    quality: str | Path,
-    agreement: str | Path,
-) -> None:
+def run_quality(job: Job) -> None:
     """Write the quality table and how the grades agree with people's.
 
-    ``grades`` has one TRANSLATION_GRADES table per language, in their order; ``human`` are CSV
-    files as `read_human_grades` takes them. Without any, agreement has no rows.
+    Inputs: ``grades``, a TRANSLATION_GRADES table per language, in the order of ``languages``, and
+    ``human``, CSV files as `read_human_grades` takes them. Without any, agreement has no rows.
+    Outputs: ``quality`` and ``agreement``.
 
     Raises
     ------
     InputError
         If a CSV does not fit, or none of its documents was graded by the language model.
     """
-    every = read_grades(languages, grades)
+    languages, human = job.value("languages", list[str]), job.paths("human")
+    every = grades_of(languages, job.read_each("grades", TRANSLATION_GRADES))
     people = _people(human, every)
-    files = {str(path): hash_file(path) for path in human}
-    origin = derived("quality", grades, params={}, files=files)
-    write_table(quality_table(every), quality, TRANSLATION_QUALITY, provenance=origin)
-    table = agreement_table(every, people)
-    write_table(table, agreement, TRANSLATION_AGREEMENT, provenance=origin)
+    record: dict[str, Any] = {"params": {}, "files": {path: hash_file(path) for path in human}}
+    job.write("quality", quality_table(every), TRANSLATION_QUALITY, **record)
+    job.write("agreement", agreement_table(every, people), TRANSLATION_AGREEMENT, **record)
 
 
-def read_grades(languages: Sequence[str], paths: Sequence[str | Path]) -> pl.DataFrame:
-    """Stack the TRANSLATION_GRADES tables of languages, one each in their order, and `graded`."""
+def grades_of(languages: Sequence[str], tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Stack the TRANSLATION_GRADES of languages, one table each in their order, and `graded`."""
     frames = (
-        read_table(path, TRANSLATION_GRADES).with_columns(language=pl.lit(name))
-        for name, path in zip(languages, paths, strict=True)
+        table.with_columns(language=pl.lit(name))
+        for name, table in zip(languages, tables, strict=True)
     )
     return graded(pl.concat(frames))
 

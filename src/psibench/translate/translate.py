@@ -22,10 +22,9 @@ from psibench.llm.tasks import (
     TaskItem,
     refusal,
 )
-from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import TEXT_PARTS, TRANSLATIONS
-from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.dropped import Dropped, dropped_frame, flow_of
+from psibench.tables.job import Job
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.stage import stage
 from psibench.text.languages import english_name, spaces_sentences
@@ -64,28 +63,21 @@ def of_documents(tables: Tables, name: str, *columns: str) -> pl.DataFrame:
 # Stage ``text_parts``
 
 
-@stage("text_parts", version=1, each="domains")
-def run_text_parts(
-    *,
-    corpus: TablePath,
-    queries: TablePath,
-    length_tokenizer: str,
-    max_part_tokens: int,
-    output: OutputPath,
-) -> None:
+@stage("text_parts", version=1)
+def run_text_parts(job: Job) -> None:
     """Write the parts of a domain's documents, then its queries, each of these whole."""
     from psibench.models.counting import token_counter
-    from psibench.tables.derived import derived
 
-    params = {"length_tokenizer": length_tokenizer, "max_part_tokens": max_part_tokens}
-    parts = text_parts(
-        read_table(corpus, CORPUS),
-        read_table(queries, QUERIES),
-        max_tokens=max_part_tokens,
-        count_tokens=token_counter(length_tokenizer),
-    )
-    source = derived("text_parts", (corpus, queries), params=params)
-    write_table(parts, output, TEXT_PARTS, provenance=source)
+    count_tokens = token_counter(job.value("length_tokenizer", str))
+    max_tokens = job.value("max_part_tokens", int)
+    for domain in job.domains():
+        parts = text_parts(
+            domain.read("corpus", CORPUS),
+            domain.read("queries", QUERIES),
+            max_tokens=max_tokens,
+            count_tokens=count_tokens,
+        )
+        domain.write("parts", parts, TEXT_PARTS)
 
 
 def text_parts(

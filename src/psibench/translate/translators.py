@@ -8,9 +8,8 @@ graded is the reply as it is. The tasks of translator N are ``translator_N`` and
 ``judge_translator_N``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import polars as pl
 
@@ -22,24 +21,24 @@ from psibench.llm.tasks import (
     Tables,
     TaskItem,
 )
-from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import (
     SAMPLE_TRANSLATIONS,
     TEXT_PARTS,
+    TRANSLATION_GRADES,
     TRANSLATOR_QUALITY,
 )
-from psibench.tables.derived import derived
-from psibench.tables.domains import OfDomain
 from psibench.tables.dropped import flow_of
-from psibench.tables.schemas import DOCUMENTS
+from psibench.tables.job import Job
+from psibench.tables.schemas import CORPUS, DOCUMENTS
 from psibench.tables.stage import stage
 from psibench.text.languages import spaces_sentences
 from psibench.text.parts import join_parts
 from psibench.translate.quality import (
     JUDGE_TRANSLATION,
-    draw_documents,
+    draw_quality_sample,
+    grades_of,
     quality_table,
-    read_grades,
+    with_source_texts,
 )
 from psibench.translate.translate import (
     KINDS,
@@ -53,34 +52,27 @@ from psibench.translate.translate import (
 
 
 @stage("translator_sample", version=2)
-def run_translator_sample(
-    *,
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    text_parts: Sequence[str],
-    per_stratum: int,
-    seed: int,
-    output: str | Path,
-) -> None:
+def run_translator_sample(job: Job) -> None:
     """Draw documents of every domain of the source and write them with the parts they are cut into.
 
-    ``corpora`` and ``text_parts`` are in the order of ``domains``. The draw is
-    `draw_quality_sample`'s, from all documents of the source.
+    Inputs: ``corpora`` and ``text_parts``. The draw is `draw_quality_sample`'s, from all documents
+    of the source.
     """
+    draw = {"per_stratum": job.value("per_stratum", int), "seed": job.value("seed", int)}
     frames = []
-    for domain, corpus, parts_path in zip(domains, corpora, text_parts, strict=True):
-        drawn = draw_documents(domain, corpus, per_stratum=per_stratum, seed=seed)
+    for domain in job.domains():
+        documents = domain.columns("corpora", CORPUS, ["_id", "token_length"])
+        drawn = draw_quality_sample(documents, domain=domain.name, **draw)
         parts = (
-            read_table(OfDomain(parts_path, domain), TEXT_PARTS)
+            domain.read("text_parts", TEXT_PARTS)
             .filter(kind="document")
             .sort("number", maintain_order=True)
             .group_by("doc_id", maintain_order=True)
             .agg(parts="text", separators="separator")
         )
-        frames.append(drawn.join(parts, on="doc_id", maintain_order="left"))
-    params = {"per_stratum": per_stratum, "seed": seed}
-    source = derived("translator_sample", [*corpora, *dict.fromkeys(text_parts)], params=params)
-    write_table(pl.concat(frames), output, DOCUMENTS, provenance=source)
+        sample = with_source_texts(drawn, domain, "corpora")
+        frames.append(sample.join(parts, on="doc_id", maintain_order="left"))
+    job.write("sample", pl.concat(frames), DOCUMENTS, params=draw)
 
 
 # Tasks ``translator_N`` and ``judge_translator_N``
@@ -144,22 +136,19 @@ def judging_task(name: str) -> LlmTask:
 
 
 @stage("translator_quality", version=1)
-def run_translator_quality(
-    *,
-    translators: Mapping[str, Sequence[str | Path]],
-    languages: Sequence[str],
-    output: str | Path,
-) -> None:
+def run_translator_quality(job: Job) -> None:
     """Write the translators' grades side by side.
 
-    ``translators`` has the TRANSLATION_GRADES tables of each, one per language in their order.
+    Input: ``grades``, the TRANSLATION_GRADES tables of each of the ``translators``, of each one per
+    language in the order of ``languages``.
     """
+    translators, languages = job.value("translators", list[str]), job.value("languages", list[str])
+    tables, n = job.read_each("grades", TRANSLATION_GRADES), len(languages)
     frames = [
-        quality_table(read_grades(languages, paths)).select(
+        quality_table(grades_of(languages, tables[number * n : (number + 1) * n])).select(
             pl.lit(name).alias("translator"), pl.all()
         )
-        for name, paths in translators.items()
+        for number, name in enumerate(translators)
     ]
-    every = [path for paths in translators.values() for path in paths]
-    source = derived("translator_quality", every, params={"translators": list(translators)})
-    write_table(pl.concat(frames), output, TRANSLATOR_QUALITY, provenance=source)
+    params = {"translators": translators}
+    job.write("quality", pl.concat(frames), TRANSLATOR_QUALITY, params=params)

@@ -1,0 +1,39 @@
+"""The rows of an encodings table that a job asks about."""
+
+import polars as pl
+
+from psibench.models.protocols import Role
+from psibench.tables.job import Job
+from psibench.tables.schemas import ENCODINGS
+from psibench.tables.spec import TableSpec
+
+
+def own_rows(job: Job, encodings: str, role: Role, *, own: str, spec: TableSpec) -> pl.DataFrame:
+    """Read where the vectors of a role's texts are, of the job's domains.
+
+    Parameters
+    ----------
+    encodings
+        The input with the ENCODINGS table.
+    own
+        The input with the tables of the benchmark's own texts, of ``spec``, where the encodings are
+        of a wider view. Without tables all texts that were encoded are read.
+
+    Returns
+    -------
+    (n_texts, 4) frame role, domain, _id, key, in the order of the table.
+
+    Raises
+    ------
+    InputError
+        If a table cannot be read, or does not fit its schema.
+    """
+    frame = job.columns(encodings, ENCODINGS, ("role", "domain", "_id", "key"))
+    rows = frame.filter(pl.col("domain").is_in(job.domain_names), role=role)
+    if not job.has(own):
+        return rows
+    ids = [
+        domain.columns(own, spec, ("_id",)).select(pl.lit(domain.name).alias("domain"), "_id")
+        for domain in job.domains()
+    ]
+    return rows.join(pl.concat(ids), on=["domain", "_id"], how="semi", maintain_order="left")
