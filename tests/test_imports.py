@@ -16,11 +16,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sources", "formats", "llm", "vllm", "models", "rerankers", "encode", "search", "metrics"),
     ("generate", "filters", "translate", "train", "probes"),
     ("all_tables", "report", "publish"),
+    ("papers",),
     # The whole config, and what follows from it.
     ("plan",),
     ("cluster", "commands", "cli"),
 )
 """Lowest first. A module imports from its own layer and those below."""
+PAGES = ("report", "publish", "papers")
+"""Packages that the plan does not need: how results are shown decides nothing about jobs."""
+WITH_PAPERS = {"commands.publish"}
+"""Modules outside of papers that import it: the command whose example are the papers' figures."""
 
 
 def modules() -> dict[str, Path]:
@@ -90,3 +95,13 @@ def test_no_package_imports_itself_by_a_detour(graph):
 def test_no_module_imports_from_a_layer_above(graph):
     up = {(name, o) for name, others in graph.items() for o in others if layer(o) > layer(name)}
     assert up == set()
+
+
+def test_only_a_command_imports_papers(graph):
+    users = {name for name, others in graph.items() if "papers" in map(package, others)}
+    assert {name for name in users if package(name) != "papers"} == WITH_PAPERS
+
+
+def test_the_plan_imports_no_pages(graph):
+    found = {(n, o) for n, others in graph.items() for o in others if package(n) == "plan"}
+    assert {(name, other) for name, other in found if package(other) in PAGES} == set()

@@ -11,7 +11,7 @@ from psibench.commands.run import cores
 from psibench.errors import InputError
 from psibench.formats.tabular import read_scored_pairs
 from psibench.llm.embeddings import values_at
-from psibench.metrics.definitions import parse_metric
+from psibench.metrics.ranking import parse_metric
 from psibench.reading import number, whole_number
 from psibench.sources.convert import read_html
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.paths import PUBLISHED
+from psibench.papers.figures import PUBLISHED
 from psibench.plain_yaml import parse_yaml
 
 RECORD = Path(__file__).with_suffix(".json")

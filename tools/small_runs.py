@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from psibench.config.paths import PUBLISHED
+from psibench.papers.figures import PUBLISHED
 from psibench.plain_yaml import parse_yaml
 
 TABLES = ("psi_table", "probe_table", "training_table")

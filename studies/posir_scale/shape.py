@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from psibench.config.paths import PUBLISHED
+from psibench.papers.figures import PUBLISHED
 
 ENGLISH, CHINESE = "eng-Latn", "cmn-Hans"
 TOKENS_PER_BIN = 256

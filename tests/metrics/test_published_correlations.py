@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from psibench.config.paths import PUBLISHED
 from psibench.metrics.summaries import language_averages, leaderboard_correlations
+from psibench.papers.figures import PUBLISHED
 from psibench.tables.schemas import PSI_TABLE
 
 SECTIONS = {"all": "all", "q1": "Q1", "q2": "Q2", "q3": "Q3", "q4": "Q4"}

@@ -7,8 +7,7 @@ import pytrec_eval
 from sklearn.metrics import ndcg_score
 
 from psibench.errors import InputError
-from psibench.metrics.definitions import parse_metrics
-from psibench.metrics.ranking import ranking_metrics
+from psibench.metrics.ranking import parse_metrics, ranking_metrics
 from psibench.tables.ranking import rank_documents
 
 QRELS_SCHEMA = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32}

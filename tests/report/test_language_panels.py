@@ -2,8 +2,10 @@ import numpy as np
 import polars as pl
 import pytest
 from report_tables import by_title, texts
+from verification_tables import REFERENCES
 
 from psibench.metrics.similarity import similarity_rows
+from psibench.report.beside import beside_panel
 from psibench.report.languages import language_blocks, quality_blocks
 from psibench.report.tables import FigureView
 from psibench.report.views import BenchmarkInfo
@@ -42,7 +44,7 @@ GERMAN = {
 
 
 def blocks_in(table, *, recipe="controlled", **more):
-    return language_blocks(table, BenchmarkInfo("b", recipe), more)
+    return language_blocks(table, BenchmarkInfo("b", recipe), more, REFERENCES)
 
 
 def blocks_of(found, **more):
@@ -88,7 +90,9 @@ def test_domains_of_several_languages_are_added_up():
 def test_sizes_stand_beside_those_of_both_papers(recipe, subset, column, words):
     found = statistics({("eng-Latn", "all"): sizes(5, 2, 3.0) | {"bucket:500-3120": 2}})
     info = BenchmarkInfo("b", recipe, subset=subset)
-    table = by_title(language_blocks(found, info, {}))["Sizes beside the published ones"]
+    table = by_title(language_blocks(found, info, {}, REFERENCES))[
+        "Sizes beside the published ones"
+    ]
     assert [name.split(", ")[-1] for name in table.header] == ["size", "this run", column, column]
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["queries"][0] == "2"
@@ -174,7 +178,12 @@ PEOPLE = pl.DataFrame(
 
 
 def quality_of(**tables):
-    return by_title(quality_blocks({"quality": quality_table(GRADES), **tables}))
+    return by_title(
+        quality_blocks(
+            {"quality": quality_table(GRADES), **tables},
+            beside_panel(REFERENCES, "agreement", "controlled"),
+        )
+    )
 
 
 def test_languages_have_their_means_and_what_was_not_graded():

@@ -9,14 +9,25 @@ import pytest
 from report_tables import frame, psi_row
 
 from psibench.config.sections import Report
+from psibench.papers.figures import probe_figures
 from psibench.probes.tables import PROBE_TABLE, profile_rows
-from psibench.report.probes import agreement, run_probe_page
-from psibench.report.published import probes_beside
+from psibench.report.probes import (
+    PrintedFigure,
+    agreement,
+    beside_printed,
+    run_probe_page,
+)
+from psibench.report.tables import Table
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import PSI_TABLE
 
 ABOUT = {"benchmark": "squad", "language": "eng-Latn", "domain": "all", "read": "all"}
 ABOUT |= {"n_left_out": 0}
+
+
+def probes_beside(found: pl.DataFrame, benchmark: str) -> list[Table]:
+    figures = [PrintedFigure(**one) for one in probe_figures([benchmark])]
+    return beside_printed(found, benchmark, figures)
 
 
 def rows(model: str, gap: float) -> list[dict[str, Any]]:
@@ -59,6 +70,7 @@ def page(tmp_path: Path) -> str:
     run_probe_page(
         table=tmp_path / "probe_table.parquet",
         psi=[tmp_path / "psi.parquet"],
+        beside=[],
         run_title="A & B",
         html=tmp_path / "probes.html",
     )
@@ -149,17 +161,21 @@ def test_probes_stand_beside_figures_of_the_same_data(benchmark: str, beside: st
     assert all(len(one.rows) == 2 for one in tables)
 
 
-def test_a_small_run_says_so_and_has_no_figure_of_a_paper(tmp_path: Path) -> None:
+def test_the_page_has_the_figures_it_is_given_and_the_notice(tmp_path: Path) -> None:
     model = "modernbert-base-begin-s42"
     found = table(reversal(model, front_original=0.44, gap=0.194))
     found = found.with_columns(benchmark=pl.lit("posir-release"))
     source = Provenance("test", 1)
     write_table(found, tmp_path / "probe_table.parquet", PROBE_TABLE, provenance=source)
+    figures = [PrintedFigure(**one) for one in probe_figures(["posir-release"])]
     pages = {}
-    for name, notice in (("small", Report(is_small=True).notice), ("whole", Report().notice)):
+    for name, notice, beside in (
+        ("small", Report(is_small=True).notice, []),
+        ("whole", Report().notice, figures),
+    ):
         page = tmp_path / f"{name}.html"
         files = {"table": tmp_path / "probe_table.parquet", "psi": [], "html": page}
-        run_probe_page(**files, run_title="A run", notice=notice)
+        run_probe_page(**files, beside=beside, run_title="A run", notice=notice)
         pages[name] = page.read_text(encoding="utf-8")
     assert "Small run: other texts" in pages["small"]
     assert "the paper" not in pages["small"].partition("<main>")[2]

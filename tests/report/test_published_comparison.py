@@ -7,13 +7,8 @@ import pytest
 from report_tables import bucket_rows, frame, psi_row
 
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.report.published import (
-    OWN_TEXT,
-    compare,
-    published_facts,
-    published_figures,
-    sections,
-)
+from psibench.papers.comparison import OWN_TEXT, compare, published_facts, sections
+from psibench.papers.figures import published_figures
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
 SQUAD = {"data": "squad_posq", "differs": ""}

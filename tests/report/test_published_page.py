@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from report_tables import bucket_rows, frame, psi_row
 
-from psibench.config.paths import PUBLISHED
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.report.published import run_published
+from psibench.papers.comparison import run_published
+from psibench.papers.figures import PUBLISHED
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARISON
 

@@ -169,6 +169,7 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
             name: [write(name, spec.empty(), spec)] * len(sections())
             for name, spec in ledger.items()
         },
+        "published": [],
         "training": [],
     }
     jobs.run(
@@ -187,8 +188,8 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
             | {"queries": write("asked", frame(QUERIES, [asked]), QUERIES)}
             | {"corpus": write("corpus", frame(CORPUS, [document]), CORPUS)}
         ],
-        published_page=["published.html"],
-        probes_page=["probes.html"],
+        references=[],
+        links={"published.html": "Beside others", "probes.html": "Probes"},
         title="Page",
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

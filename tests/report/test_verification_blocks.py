@@ -6,6 +6,7 @@ from verification_tables import (
     INFOS,
     MARGIN_FACTS,
     POSQ_FACTS,
+    REFERENCES,
     audit,
     cells,
     flow,
@@ -13,6 +14,7 @@ from verification_tables import (
     shifts,
 )
 
+from psibench.report.beside import beside_panel
 from psibench.report.filters import (
     audit_table,
     cell_table,
@@ -25,6 +27,10 @@ from psibench.report.tables import Table
 
 POOLS = ((0.0, (360, 300, 310)), (0.3, (180, 50, 70)))
 EVEN = (400, 400, 400)
+STAGES, MARGINS, CELLS, AUDIT = (
+    beside_panel(REFERENCES, panel, "fineweb_posq")
+    for panel in ("stages", "margins", "cells", "audit")
+)
 
 
 def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
@@ -32,7 +38,7 @@ def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
 
 
 def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
-    table = margin_table(margins(*POOLS))
+    table = margin_table(margins(*POOLS), MARGINS)
     kept = rows_of(table)["m>=0.3"]
     # of 1,200 candidates 300; of these 180, 50, 70
     assert kept[:4] == ("300\n25.00 %", "180\n60.00 %", "50\n16.67 %", "70\n23.33 %")
@@ -44,7 +50,7 @@ def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
 
 
 def test_what_is_not_published_or_not_there_has_dashes_or_no_row() -> None:
-    table = margin_table(margins((-0.1, (380, 380, 380)), (0.25, (0, 0, 0))))
+    table = margin_table(margins((-0.1, (380, 380, 380)), (0.25, (0, 0, 0))), MARGINS)
     assert rows_of(table)["m>=0.25"] == ("0\n0.00 %", *("0\n–",) * 3, *("–",) * 4)
     # failed means below -0.1 here, below 0 in the paper
     assert rows_of(table)["failed: m<-0.1"][4:] == ("–",) * 4
@@ -55,11 +61,11 @@ def test_what_is_not_published_or_not_there_has_dashes_or_no_row() -> None:
 
 
 def test_cells_of_the_same_bins_have_the_published_ones_beside() -> None:
-    (table,) = cell_table(cells(0.3), threshold=0.3, unit="chars")
+    (table,) = cell_table(cells(0.3), CELLS, threshold=0.3, unit="chars")
     published = ("105,652", "13,934", "21,405", "8,189")
     assert rows_of(table)["256-512"] == ("chars", "0.300", *("10", "4", "5", "4"), *published)
     assert rows_of(table)["all"][5] == "20"  # 4 in each of five bins
-    (table,) = cell_table(cells(0.3), threshold=0.3, unit="words")
+    (table,) = cell_table(cells(0.3), CELLS, threshold=0.3, unit="words")
     assert {row[-4:] for row in table.rows} == {("–",) * 4}
 
 
@@ -74,7 +80,10 @@ def test_pool_shown_is_that_of_the_run_else_the_highest(wanted, shown) -> None:
 
 def test_audit_has_intervals_and_the_published_shares_of_the_same_stratum() -> None:
     table = audit_table(
-        audit((None, None, 0, 0.0), (None, 0.0, 100, 0.5), (0.3, 0.5, 0, 0.9), (0.3, None, 20, 0.9))
+        audit(
+            (None, None, 0, 0.0), (None, 0.0, 100, 0.5), (0.3, 0.5, 0, 0.9), (0.3, None, 20, 0.9)
+        ),
+        AUDIT,
     )
     rows = rows_of(table)
     assert rows["m<0"][:3] == ("100", "2", "0.500\n[0.460, 0.530]")
@@ -89,7 +98,7 @@ def test_stages_stand_beside_the_published_counts() -> None:
         "flow": flow(("agreement", "questions", 600, 500)),
         "shift": shifts(("agreement", (150, 300, 150), (100, 260, 140)), unit="questions"),
     }
-    found = rows_of(stage_table(facts))
+    found = rows_of(stage_table(facts, STAGES))
     assert found["agreement"][1:5] == ("500", "100\n20.00 %", "260\n52.00 %", "140\n28.00 %")
     assert found["agreement"][5:7] == ("117,008", "13,061\n11.16 %")
     assert found["majority_of_judges"] == ("pairs", "11", "–", "–", "–", "661", "–", "–", "–")
@@ -125,13 +134,20 @@ def test_what_is_no_test_has_no_p(stage) -> None:
 
 
 def test_tables_are_those_a_benchmark_has_and_say_of_which_domain_they_are() -> None:
-    names = [table.name for table in verification_tables((MARGIN_FACTS, POSQ_FACTS), INFOS[0])]
+    names = [
+        table.name
+        for table in verification_tables((MARGIN_FACTS, POSQ_FACTS), INFOS[0], REFERENCES)
+    ]
     assert [name.split()[0] for name in names] == ["Do", "Margin:", "Queries", "Audit"]
-    two = verification_tables((MARGIN_FACTS, MARGIN_FACTS | {"domain": "news"}), INFOS[0])
+    two = verification_tables(
+        (MARGIN_FACTS, MARGIN_FACTS | {"domain": "news"}), INFOS[0], REFERENCES
+    )
     assert len({table.name for table in two}) == 8
     assert two[-1].name.endswith(" · eng-Latn · news")
-    posq = [table.name for table in verification_tables((POSQ_FACTS,), INFOS[1])]
+    posq = [table.name for table in verification_tables((POSQ_FACTS,), INFOS[1], REFERENCES)]
     assert posq == ["Stages beside the published ones", names[0]]
+    (alone,) = verification_tables((POSQ_FACTS,), INFOS[1])
+    assert alone.name == names[0]
 
 
 def test_the_page_has_the_tables_in_the_flow_of_their_benchmark_and_no_view(verified_page) -> None:

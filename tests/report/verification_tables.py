@@ -9,6 +9,8 @@ from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.negatives import JUDGEMENTS
 from psibench.filters.position_shift import shift_table
+from psibench.papers.figures import figure_files, report_references
+from psibench.report.beside import read_references
 from psibench.report.page import ReportInput
 from psibench.report.views import BenchmarkInfo, ModelInfo
 from psibench.tables.build_schemas import FLOW
@@ -125,6 +127,7 @@ POSQ_FACTS: dict[str, Any] = {
     "judgements": judged(14, 11),
 }
 
+REFERENCES = read_references(report_references(), figure_files(report_references()))
 MODELS = (ModelInfo("alpha", "dense"), ModelInfo("beta", "sparse"), ModelInfo("blind", "dense"))
 INFOS = (
     BenchmarkInfo("controlled", "controlled", length_unit="chars", margin_threshold=0.3),
@@ -167,5 +170,6 @@ def verified_input(**more: Any) -> ReportInput:
         models=MODELS,
         generation={"flow": flows(MARGIN_FACTS, POSQ_FACTS)},
         verification=(MARGIN_FACTS, POSQ_FACTS),
+        references=REFERENCES,
         **more,
     )

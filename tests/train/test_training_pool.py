@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from tiny_training import write_domains
 
-from psibench.config.paths import PUBLISHED
 from psibench.errors import InputError
+from psibench.papers.figures import PUBLISHED
 from psibench.tables import read_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.segments import POSITIONS

@@ -30,23 +30,6 @@ use rule on_cpu as mitigations with:
         store=settings.store,
 
 
-use rule on_cpu as published with:
-    input:
-        psi_table="results/psi_table.parquet",
-        bucket_scores="results/bucket_scores.parquet",
-        published=outside(summaries.published_tables()),
-    output:
-        parquet="results/published_comparison.parquet",
-        csv=in_report("results/published_comparison.csv"),
-        html=in_report("results/published.html"),
-    params:
-        benchmarks={
-            name: dump(b.section)
-            for name, b in summaries.compared_benchmarks(plan).items()
-        },
-        run_title=settings.report.title,
-
-
 # What every step left out, counted and used, checked against each other.
 use rule on_cpu as ledger with:
     input:
@@ -80,8 +63,8 @@ use rule on_cpu as report with:
         verification_tables=summaries.paths_in(summaries.verification_files(plan)),
         language_tables=summaries.paths_in(summaries.language_files(plan)),
         example_tables=summaries.paths_in(summaries.example_files(plan)),
-        published=outside(summaries.published_tables()),
-        comparison_page=published_page,
+        published=outside(figure_files(references)),
+        pages=[*linked_pages],
         training=["results/training_buckets.parquet"] if training_tables else [],
     output:
         page=in_report("results/report.html"),
@@ -93,10 +76,14 @@ use rule on_cpu as report with:
         verification=summaries.verification_files(plan),
         languages=summaries.language_files(plan),
         examples=summaries.example_files(plan),
-        published_page=[Path(path).name for path in published_page],
+        references=references,
         # What was probed before is linked; `make probes` comes after the report, or never.
-        probes_page=lambda wildcards: [
-            path.name for path in [Path("results/probes.html")] if path.exists()
-        ],
+        links=lambda wildcards: {
+            Path(page).name: name
+            for page, name in (
+                linked_pages | {"results/probes.html": "Probes"}
+            ).items()
+            if page in linked_pages or Path(page).exists()
+        },
         title=settings.report.title,
         notice=settings.report.notice,

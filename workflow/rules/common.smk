@@ -53,7 +53,6 @@ STAGES = read_stages()
 
 set_environment(settings.store)
 patterns = paths.wildcard_patterns(plan)
-published_page = summaries.published_page(plan)
 training_tables = summaries.training_tables(plan)
 
 

@@ -84,9 +84,9 @@ use rule on_cpu as probe_page with:
     input:
         table="results/probe_table.parquet",
         psi=paths.probe_psi(plan),
-        published=outside(summaries.published_tables()),
     output:
         html=in_report("results/probes.html"),
     params:
+        beside=probe_figures(compared),
         run_title=settings.report.title,
         notice=settings.report.notice,

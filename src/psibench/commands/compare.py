@@ -26,10 +26,10 @@ from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
 from psibench.metrics.chunks import SPAN_KINDS
 from psibench.metrics.comparison import step_down_p
 from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
-from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.inference import IntArray
 from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import CLUSTER, document_numbers, unit_numbers
+from psibench.metrics.ranking import parse_metrics
 from psibench.report.comparison import (
     MEANS_NOTE,
     PROFILES_NOTE,
@@ -39,12 +39,13 @@ from psibench.report.comparison import (
     render_comparison,
     section,
 )
-from psibench.report.wording import ALPHA, change, p_text, p_value, split_pair
+from psibench.report.wording import ALPHA, change, p_text, p_value
 from psibench.tables import Provenance, content_hash, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import queries_by
 from psibench.tables.schemas import COMPARED, COMPARISONS, PSI_TABLE, QUERY_SCORES
+from psibench.text.languages import split_pair
 
 WIDTH = 100
 FILES = "comparison"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from psibench.commands.base import refuse_unwritable
 from psibench.errors import InputError
+from psibench.papers.figures import published_rows
 from psibench.report.leaderboard import all_rows, render_leaderboard, runs_of
 from psibench.tables import write_text
 from psibench.tables.schemas import PSI_TABLE
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
     refuse_unwritable("--out", args.out)
     name = f"{PSI_TABLE.name}.parquet"
     runs = runs_of([one.parent if one.name == name else one for one in args.results])
-    rows = all_rows(runs, published=args.example or not runs)
+    rows = all_rows(runs, more=published_rows() if args.example or not runs else None)
     if rows.is_empty():
         raise InputError(f"{', '.join(map(str, args.results))}: no row to show")
     twice = rows.filter("is_twice").select("benchmark", "model", "source")

@@ -45,10 +45,9 @@ from psibench.metrics.chunks import (
     document_metrics,
     score_queries,
 )
-from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
 from psibench.metrics.labels import corrected_scores, human_qrels, label_agreement, sampling_doubt
 from psibench.metrics.query_scores import evidence_documents, name_some
-from psibench.metrics.ranking import ranking_metrics
+from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics, ranking_metrics
 from psibench.report.views import author_texts
 from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text

@@ -13,8 +13,8 @@ from psibench.formats.beir import NEEDED, read_texts
 from psibench.formats.checks import IdenticalIds
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.chunks import SPAN_KINDS, SPAN_METRICS
-from psibench.metrics.definitions import HEADLINE_METRICS
 from psibench.metrics.query_scores import evidence_documents, name_some
+from psibench.metrics.ranking import HEADLINE_METRICS, METRICS
 from psibench.reading import shown, whole_number
 
 
@@ -112,7 +112,7 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         "--metrics",
         nargs="+",
         metavar="METRIC",
-        help="ndcg@K, recall@K, mrr@K, ndcg-tie-averaged@K; of the evidence in the first K chunks "
+        help=f"{', '.join(f'{kind}@K' for kind in METRICS)}; of the evidence in the first K chunks "
         f"{', '.join(f'{kind}@K' for kind in SPAN_KINDS)} (default: {' '.join(HEADLINE_METRICS)}; "
         f"of runs of chunks also {' '.join(SPAN_METRICS)})",
     )

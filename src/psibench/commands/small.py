@@ -40,7 +40,7 @@ from psibench.plan.config import (
     upstream_models,
 )
 from psibench.plan.plan import make_plan
-from psibench.report.wording import split_pair
+from psibench.text.languages import split_pair
 from psibench.train.sections import Training
 
 EMBEDDED = "embedded:all-MiniLM-L6-v2"

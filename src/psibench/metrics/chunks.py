@@ -27,8 +27,8 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
+from psibench.metrics.ranking import parse_metrics
 from psibench.tables.ranking import rank_documents, with_ties
 from psibench.text.lengths import MOST_CHARS
 

@@ -7,9 +7,8 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.buckets import LENGTH_EDGES, MIXED, length_bucket, third_of_span
-from psibench.metrics.definitions import DEFAULT_METRICS
 from psibench.metrics.inference import units_of
-from psibench.metrics.ranking import ranking_metrics
+from psibench.metrics.ranking import DEFAULT_METRICS, ranking_metrics
 
 SEVERAL_SPANS = "pos_char_spans"
 """Column of queries with several evidence spans: list of [start, end), in order; null for others,

@@ -1,18 +1,140 @@
-"""nDCG@k, recall@k and MRR@k of a whole ranked run: one row per query of the qrels.
+"""Metrics of a whole ranked run (nDCG@k, recall@k, MRR@k): one row per query of the qrels.
 
 The definitions are trec_eval's (linear gain, discount log2(1 + rank), ideal ranking over all
 positives); grades of 0 or less are no gain and no positive. A run is joined with the positives
-first, so that everything after the join works on the few rows that are hits.
+first, so that everything after the join works on the few rows that are hits. A metric is a function
+of those rows and its entry in `METRICS`; all that names metrics follows from that.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.metrics.definitions import DEFAULT_METRICS, TIE_AVERAGED, parse_metrics
+from psibench.reading import shown, whole_number
 from psibench.tables.ranking import pair_key, place_in_query, repeated_pairs, with_ties
+
+# --- the metrics: of the positives found and of the ideal ranking to (n_queries,) scores in [0, 1]
+
+
+def _first(judged: pl.DataFrame, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return query, rank and grade of the rows up to rank k, ordered by query and rank."""
+    kept = judged.filter(pl.col("rank") <= k)
+    query, rank, grade = (kept.get_column(name).to_numpy() for name in ("query", "rank", "grade"))
+    return query, rank, grade
+
+
+def _discounted_gain(judged: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:
+    query, rank, grade = _first(judged, k)
+    discount = np.log2(np.arange(1.0, k + 2.0))  # by rank; rank 0 does not occur
+    return np.bincount(query, weights=grade / discount[rank], minlength=n_queries)
+
+
+def _ndcg(found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:
+    return _discounted_gain(found, n_queries, k) / _discounted_gain(ideal, n_queries, k)
+
+
+def _tie_averaged_ndcg(
+    found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int
+) -> np.ndarray:
+    query, grade, first, last = (
+        found.get_column(name).to_numpy() for name in ("query", "grade", "tied_from", "tied_to")
+    )
+    discounts = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2.0, k + 2.0)))])
+    total = discounts[np.minimum(last, k)] - discounts[np.minimum(first - 1, k)]
+    mean = total / (last - first + 1)
+    gain = np.bincount(query, weights=grade * mean, minlength=n_queries)
+    return gain / _discounted_gain(ideal, n_queries, k)
+
+
+def _recall(found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:
+    n_positives = np.bincount(ideal.get_column("query").to_numpy(), minlength=n_queries)
+    return np.bincount(_first(found, k)[0], minlength=n_queries) / n_positives
+
+
+def _mrr(found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:  # noqa: ARG001
+    query, rank, _ = _first(found, k)
+    scores = np.zeros(n_queries)
+    # Best rank first inside a query: assigned in reverse, a query keeps its best hit.
+    scores[query[::-1]] = 1.0 / rank[::-1]
+    return scores
+
+
+TIE_AVERAGED = "ndcg-tie-averaged"
+"""nDCG, the mean over all orders of documents of equal score (McSherry and Najork, ECIR 2008): as
+scikit-learn's ``ndcg_score``, and so the published figures of SQuAD-PosQ and FineWeb-PosQ."""
+METRICS: dict[str, Callable[[pl.DataFrame, pl.DataFrame, int, int], np.ndarray]] = {
+    "ndcg": _ndcg,
+    "recall": _recall,
+    "mrr": _mrr,
+    TIE_AVERAGED: _tie_averaged_ndcg,
+}
+"""Kind of metric -> its scores, from the rows of `_find_positives` and of `_ranked_positives`, the
+number of queries, and k."""
+
+# --- their names
+
+MOST_RESULTS = 999_999
+"""The deepest cut-off: arrays of so many discounts are made."""
+METRIC_PATTERN = rf"({'|'.join(METRICS)})@[1-9][0-9]{{0,5}}"
+"""A regular expression for names of metrics of documents."""
+DEFAULT_METRICS = (
+    "ndcg@10",
+    "recall@5",
+    "recall@10",
+    "recall@20",
+    "recall@30",
+    "recall@50",
+    "recall@100",
+    "mrr@10",
+)
+HEADLINE_METRICS = ("ndcg@10", "recall@10", "mrr@10")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric with its cut-off: kind is one of `METRICS`, k the documents that count."""
+
+    kind: str
+    k: int
+
+    @property
+    def name(self) -> str:
+        """The column name, e.g. ``ndcg@10``."""
+        return f"{self.kind}@{self.k}"
+
+
+def parse_metric(name: str, *, also: Sequence[str] = ()) -> Metric:
+    """Read a metric name such as ``ndcg@10``; InputError if it names none.
+
+    ``also``: kinds that are allowed beside `METRICS`.
+    """
+    kind, _, cut_off = name.partition("@")
+    k = whole_number(cut_off, least=1, most=MOST_RESULTS)
+    if k is None or cut_off.startswith("0") or kind not in (*METRICS, *also):
+        allowed = ", ".join(f"{kind}@K" for kind in (*METRICS, *also))
+        raise InputError(
+            f"unknown metric {shown(name)}; allowed: {allowed} with K from 1 to {MOST_RESULTS:,}"
+        )
+    return Metric(kind, k)
+
+
+def parse_metrics(names: Sequence[str], *, also: Sequence[str] = ()) -> tuple[Metric, ...]:
+    """Read metric names; InputError if there is none, an unknown one or one given twice.
+
+    ``also``: as of `parse_metric`.
+    """
+    if not names:
+        raise InputError("no metric asked for; name at least one, e.g. ndcg@10")
+    repeated = sorted({name for name in names if list(names).count(name) > 1})
+    if repeated:
+        raise InputError(f"metrics given twice: {', '.join(repeated)}; name each once")
+    return tuple(parse_metric(name, also=also) for name in names)
+
+
+# --- a run scored by them
 
 
 def ranking_metrics(
@@ -52,7 +174,7 @@ def ranking_metrics(
     found = _find_positives(run, ideal, depth=max((m.k for m in wanted), default=0))
     query_ids = ideal.get_column("query_id").unique(maintain_order=True)
     n_queries = len(query_ids)
-    columns = {m.name: _TABLE_FORMS[m.kind](found, ideal, n_queries, m.k) for m in wanted}
+    columns = {m.name: METRICS[m.kind](found, ideal, n_queries, m.k) for m in wanted}
     return pl.DataFrame({"query_id": query_ids, **columns})
 
 
@@ -102,54 +224,3 @@ def _find_positives(
                 "rank_documents"
             )
     return hits
-
-
-def _first(judged: pl.DataFrame, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return query, rank and grade of the rows up to rank k, ordered by query and rank."""
-    kept = judged.filter(pl.col("rank") <= k)
-    query, rank, grade = (kept.get_column(name).to_numpy() for name in ("query", "rank", "grade"))
-    return query, rank, grade
-
-
-def _discounted_gain(judged: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:
-    query, rank, grade = _first(judged, k)
-    discount = np.log2(np.arange(1.0, k + 2.0))  # by rank; rank 0 does not occur
-    return np.bincount(query, weights=grade / discount[rank], minlength=n_queries)
-
-
-def _ndcg(found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:
-    return _discounted_gain(found, n_queries, k) / _discounted_gain(ideal, n_queries, k)
-
-
-def _tie_averaged_ndcg(
-    found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int
-) -> np.ndarray:
-    query, grade, first, last = (
-        found.get_column(name).to_numpy() for name in ("query", "grade", "tied_from", "tied_to")
-    )
-    discounts = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2.0, k + 2.0)))])
-    total = discounts[np.minimum(last, k)] - discounts[np.minimum(first - 1, k)]
-    mean = total / (last - first + 1)
-    gain = np.bincount(query, weights=grade * mean, minlength=n_queries)
-    return gain / _discounted_gain(ideal, n_queries, k)
-
-
-def _recall(found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:
-    n_positives = np.bincount(ideal.get_column("query").to_numpy(), minlength=n_queries)
-    return np.bincount(_first(found, k)[0], minlength=n_queries) / n_positives
-
-
-def _mrr(found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:  # noqa: ARG001
-    query, rank, _ = _first(found, k)
-    scores = np.zeros(n_queries)
-    # Best rank first inside a query: assigned in reverse, a query keeps its best hit.
-    scores[query[::-1]] = 1.0 / rank[::-1]
-    return scores
-
-
-_TABLE_FORMS: dict[str, Callable[[pl.DataFrame, pl.DataFrame, int, int], np.ndarray]] = {
-    "ndcg": _ndcg,
-    TIE_AVERAGED: _tie_averaged_ndcg,
-    "recall": _recall,
-    "mrr": _mrr,
-}

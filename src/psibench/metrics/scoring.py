@@ -12,8 +12,8 @@ from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import LENGTH_EDGES, edges_of
-from psibench.metrics.definitions import TIE_AVERAGED, parse_metrics
 from psibench.metrics.query_scores import query_scores
+from psibench.metrics.ranking import TIE_AVERAGED, parse_metrics
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns

@@ -30,10 +30,10 @@ from psibench.generate.recipes import TASKS, judging_of, place_of, steps_of, tas
 from psibench.llm.prompts import Prompt, load_prompt
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.plan.config import Config
-from psibench.report.wording import split_pair
 from psibench.tables.dropped import OnEmpty
 from psibench.tables.slices import Slice
 from psibench.tables.spec import ALL
+from psibench.text.languages import split_pair
 from psibench.translate.quality import JUDGE_TRANSLATION
 from psibench.translate.steps import (
     LEDGER_ORDER,

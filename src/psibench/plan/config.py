@@ -21,7 +21,7 @@ from psibench.filters.negatives import FinewebNegatives
 from psibench.generate.benchmarks import Benchmark, view_id, view_names
 from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.llm.tasks import LlmTaskSection
-from psibench.metrics.definitions import DEFAULT_METRICS, METRIC_PATTERN
+from psibench.metrics.ranking import DEFAULT_METRICS, METRIC_PATTERN
 from psibench.probes.settings import Probes, why_not
 from psibench.train.sections import Base, Training
 

@@ -1,12 +1,10 @@
 """What the tables and the page over all benchmarks are made of: plain data and paths."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from psibench.config.models import RerankModel
-from psibench.config.paths import PUBLISHED
 from psibench.filters.verify import VerifyMargin
-from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.paths import (
     built_of_all,
     encodings,
@@ -14,7 +12,6 @@ from psibench.plan.paths import (
     translators_of,
 )
 from psibench.plan.plan import Plan
-from psibench.report.published import published_facts
 from psibench.text.segments import POSITIONS
 from psibench.train.results import TABLES
 from psibench.translate.quality import JUDGE_TRANSLATION
@@ -210,25 +207,6 @@ def example_files(plan: Plan) -> list[dict[str, str]]:
             }
             found.append({"benchmark": name, "lang": lang, "domain": domain, **tables})
     return found
-
-
-def published_tables() -> list[str]:
-    """List the papers' figures that stand beside one's own, and what is said of them."""
-    return sorted(str(path) for kind in ("*.csv", "*.yaml") for path in PUBLISHED.glob(kind))
-
-
-def published_page(plan: Plan) -> list[str]:
-    """Return the page of the papers' figures, where a benchmark stands for a paper's data."""
-    sections = {name: planned.section for name, planned in compared_benchmarks(plan).items()}
-    return ["results/published.html"] if published_facts(sections) and plan.runs else []
-
-
-def compared_benchmarks(plan: Plan) -> Mapping[str, PlannedBenchmark]:
-    """Return the benchmarks whose figures stand beside the papers'; none of a small run.
-
-    Its texts and models are stand-ins.
-    """
-    return {} if plan.config.report.is_small else plan.queried
 
 
 def paths_in(files: Any) -> list[str]:

@@ -24,7 +24,7 @@ from psibench.metrics.chunks import (
     SPAN_METRICS,
     score_queries,
 )
-from psibench.metrics.definitions import HEADLINE_METRICS, parse_metrics
+from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics
 from psibench.tables.derived import queries_by
 from psibench.tables.ranking import removed_text
 

@@ -1,4 +1,4 @@
-"""How generated queries came about and what the filters left of them, beside published counts."""
+"""How generated queries came about, what the filters left of them, and counts beside it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from psibench.filters.mixtures import RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
 from psibench.filters.position_shift import position_shift
 from psibench.metrics.aggregate import holm
-from psibench.report.published import read_published
+from psibench.report.beside import Reference, beside_panel
 from psibench.report.tables import (
     Columns,
     Form,
@@ -169,54 +169,64 @@ def read_verification(
     return found
 
 
-def verification_tables(facts: Sequence[Facts], info: BenchmarkInfo) -> list[Table]:
+def verification_tables(
+    facts: Sequence[Facts], info: BenchmarkInfo, references: Sequence[Reference] = ()
+) -> list[Table]:
     """Return a benchmark's tables of verification, in page order; none without facts."""
     mine = [fact for fact in facts if fact["benchmark"] == info.id]
     found = []
     for fact in mine:
         where = f" · {fact['language']} · {fact['domain']}" if len(mine) > 1 else ""
-        found += [replace(one, name=one.name + where) for one in _tables(fact, info)]
+        found += [replace(one, name=one.name + where) for one in _tables(fact, info, references)]
     return found
 
 
-def _tables(fact: Facts, info: BenchmarkInfo) -> Iterator[Table]:
-    if info.recipe == "fineweb_posq":
-        yield stage_table(fact)
+def _tables(fact: Facts, info: BenchmarkInfo, references: Sequence[Reference]) -> Iterator[Table]:
+    stages, margins, cells, audits = (
+        beside_panel(references, panel, info.recipe)
+        for panel in ("stages", "margins", "cells", "audit")
+    )
+    if stages:
+        yield stage_table(fact, stages)
     yield from shift_table(fact["shift"])
     if "margin_table" in fact:
-        yield margin_table(fact["margin_table"])
+        yield margin_table(fact["margin_table"], margins)
     if "cell_table" in fact:
         cut, unit = info.margin_threshold, info.length_unit
-        yield from cell_table(fact["cell_table"], threshold=cut, unit=unit)
+        yield from cell_table(fact["cell_table"], cells, threshold=cut, unit=unit)
     if "audit_table" in fact:
-        yield audit_table(fact["audit_table"])
+        yield audit_table(fact["audit_table"], audits)
 
 
-# --- counts beside the papers'
+# --- counts beside those of references
 
 
 def _beside(
     title: str,
     ours: pl.DataFrame,
-    published: str,
+    references: Sequence[Reference],
     on: Sequence[str],
     cells: Callable[[str], Columns],
     *,
     our_cells: Columns | None = None,
     start: str = "ours",
 ) -> Table:
-    """Return a run's rows with a published table's beside them, joined on columns.
+    """Return a run's rows with those of references beside them, joined on columns.
 
     ``cells`` are the columns of one side, whose names begin with its argument; ``our_cells`` take
     their place for the run. ``start`` is the side, ours or theirs, whose rows there are.
     """
-    paper = read_published(published)
-    theirs = paper.rows.select(*on, pl.exclude(on).name.prefix("their "))
+    rows, sides = ours, {"this run": our_cells or cells("")}
     how: Any = {"ours": "left", "theirs": "right"}[start]
-    rows = ours.join(theirs, on=on, how=how, maintain_order="left_right", nulls_equal=True)
-    sides = (("this run", our_cells or cells("")), (f"published: {paper.source}", cells("their ")))
+    for printed in (one.printed for one in references):
+        side = f"{printed.source}: "
+        theirs = printed.rows.select(*on, pl.exclude(on).name.prefix(side))
+        rows = rows.join(theirs, on=on, how=how, maintain_order="left_right", nulls_equal=True)
+        sides[f"published: {printed.source}"] = cells(side)
     shown: Columns = {name: name for name in on}
-    shown |= {f"{side}|{name}": cell for side, found in sides for name, cell in found.items()}
+    shown |= {
+        f"{side}|{name}": cell for side, found in sides.items() for name, cell in found.items()
+    }
     return table_of(title, rows, shown, n_names=len(on))
 
 
@@ -231,8 +241,8 @@ def _kept(side: str, share: pl.Expr) -> Columns:
     }
 
 
-def stage_table(fact: Facts) -> Table:
-    """Return the stages of FineWeb-PosQ beside the published counts (PosQ, appendix A.2)."""
+def stage_table(fact: Facts, references: Sequence[Reference]) -> Table:
+    """Return the stages that references count, with the run's counts of the same ones."""
     ours = fact["flow"].select("stage", "unit", n="kept")
     if "judgements" in fact:
         pairs = fact["judgements"].select("query_id", "doc_id", "is_false_negative").unique()
@@ -249,14 +259,14 @@ def stage_table(fact: Facts) -> Table:
     return _beside(
         "Stages beside the published ones",
         ours,
-        "fineweb_posq_counts",
+        references,
         ("stage", "unit"),
         lambda side: _kept(side, none),
         start="theirs",
     )
 
 
-def margin_table(table: pl.DataFrame) -> Table:
+def margin_table(table: pl.DataFrame, references: Sequence[Reference] = ()) -> Table:
     """Return queries kept by threshold and position, as in Controlled's Table 6.
 
     ``table`` holds MARGIN_TABLE rows. Below another lowest threshold other queries failed.
@@ -273,13 +283,19 @@ def margin_table(table: pl.DataFrame) -> Table:
     return _beside(
         "Margin: queries kept by threshold",
         shown,
-        "controlled_table6",
+        references,
         ("condition",),
         cells,
     )
 
 
-def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> list[Table]:
+def cell_table(
+    table: pl.DataFrame,
+    references: Sequence[Reference] = (),
+    *,
+    threshold: float | None,
+    unit: str,
+) -> list[Table]:
     """Return the pool of one threshold by length bin and position, as in Controlled's Table 8.
 
     ``table`` holds CELL_TABLE rows; without a pool there is no table. ``threshold`` is that of the
@@ -301,10 +317,10 @@ def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> li
 
     title = "Queries kept by length and position"
     on = ("length_bin", "unit", "threshold")
-    return [_beside(title, mine, "controlled_table8", on, cells)]
+    return [_beside(title, mine, references, on, cells)]
 
 
-def audit_table(table: pl.DataFrame) -> Table:
+def audit_table(table: pl.DataFrame, references: Sequence[Reference] = ()) -> Table:
     """Return the audit by stratum of the margin, as in Controlled's Table 7.
 
     ``table`` holds AUDIT_TABLE rows. The stratum without a margin is left out where nothing of it
@@ -316,7 +332,7 @@ def audit_table(table: pl.DataFrame) -> Table:
     return _beside(
         "Audit of the margin by a language model",
         table.filter(~is_empty),
-        "controlled_table7",
+        references,
         ("stratum",),
         lambda side: {name.replace("_", " "): f"{side}{name}" for name in RATES},
         our_cells=ours,

@@ -9,8 +9,8 @@ import polars as pl
 
 from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.statistics import QUERY_TYPE_PREFIX
+from psibench.report.beside import Reference, beside_panel
 from psibench.report.plots import as_image, draw_heat_map
-from psibench.report.published import read_published
 from psibench.report.tables import (
     Block,
     Columns,
@@ -40,7 +40,6 @@ LANGUAGE_SPECS: Mapping[str, TableSpec] = {
     "agreement": TRANSLATION_AGREEMENT,
     "translators": TRANSLATOR_QUALITY,
 }
-POSIR_RECIPES = ("posir", "posir_release")
 LanguageTables = Mapping[str, pl.DataFrame]
 """Rows of those tables of `LANGUAGE_SPECS` that a benchmark has, by name."""
 
@@ -61,13 +60,13 @@ def read_languages(files: Sequence[Mapping[str, Any]]) -> dict[str, LanguageTabl
 # --- what a benchmark holds by language and domain, as in PosIR's Tables 4 to 6 and Figure 6
 
 TOKENS = ("min", "q1", "median", "q3", "max", "mean")
-PUBLISHED_COLUMNS = {"eng": "english", "cmn": "chinese", "zho": "chinese"}
-SIZED = {"squad_posq": "squad", "fineweb_posq": "fineweb", "fineweb_posq_release": "fineweb"}
-SIZE_TABLES = ("posq_table2", "myopic_table2")
 
 
 def language_blocks(
-    statistics: pl.DataFrame, info: BenchmarkInfo, tables: LanguageTables
+    statistics: pl.DataFrame,
+    info: BenchmarkInfo,
+    tables: LanguageTables,
+    references: Sequence[Reference] = (),
 ) -> list[Block]:
     """Return the tables and figures of a benchmark's languages and domains.
 
@@ -84,7 +83,9 @@ def language_blocks(
     # the pooled rows of each language, or those of its only domain
     whole = sizes.filter(is_of_all | ~is_of_all.any().over("language"))
     parts = sizes.filter(~is_of_all)
-    blocks: list[Block] = [*_sizes_beside(mine, info)]
+    blocks: list[Block] = [
+        *_sizes_beside(mine, info, beside_panel(references, "sizes", info.recipe))
+    ]
     if whole.height > 1:
         blocks.append(_size_table("Languages", whole, "language", whole))
     if parts["domain"].n_unique() > 1:
@@ -95,7 +96,7 @@ def language_blocks(
             "domain", "language", mean / mean.first().over("domain", order_by=pl.row_index())
         )
         blocks += _heat_map("Length beside the first language", ratios, caption, is_folded=True)
-    blocks += _query_type_table(mine, whole, info)
+    blocks += _query_type_table(mine, whole, beside_panel(references, "query types", info.recipe))
     if "relocation" in tables and tables["relocation"].height:
         blocks.append(_relocation_table(tables["relocation"]))
     if "similarity" in tables:
@@ -104,27 +105,30 @@ def language_blocks(
     return blocks
 
 
-def _sizes_beside(mine: pl.DataFrame, info: BenchmarkInfo) -> list[Block]:
-    """Return a benchmark's sizes beside PosQ's and Myopic's Table 2; nothing where it is another's.
+def _sizes_beside(
+    mine: pl.DataFrame, info: BenchmarkInfo, references: Sequence[Reference]
+) -> list[Block]:
+    """Return a benchmark's sizes beside those of references; nothing where there are none.
 
     The column of the full or of the tiny data is taken by the benchmark's subset.
     """
-    data = SIZED.get(info.recipe)
-    if data is None or mine.is_empty():
+    if not references or mine.is_empty():
         return []
-    column = f"{data}_{info.subset.lower() or 'full'}"
     whole = mine.sort(pl.col("domain") != ALL, maintain_order=True)
     rows = whole.unique("statistic", keep="first").select("statistic", here="value")
     shown: Columns = {
         "size": pl.col("statistic").replace(STATISTIC_TEXTS).str.replace("bucket:", "queries: "),
         "this run": "here",
     }
-    for name in SIZE_TABLES:
-        paper = read_published(name)
-        printed = paper.texts.select("statistic", pl.col(column).replace("", None).alias(name))
+    for one in references:
+        column = f"{one.recipes[info.recipe]}_{info.subset.lower() or 'full'}"
+        name = f"{one.printed.source}, {column}"
+        printed = one.printed.texts.select(
+            "statistic", pl.col(column).replace("", None).alias(name)
+        )
         rows = rows.join(printed, on="statistic", how="right", maintain_order="right")
-        shown[f"{paper.source}, {column}"] = name
-    rows = rows.filter(pl.any_horizontal(pl.col(SIZE_TABLES).is_not_null()))
+        shown[name] = name
+    rows = rows.filter(pl.any_horizontal(pl.exclude("statistic", "here").is_not_null()))
     title, forms = "Sizes beside the published ones", {"this run": count}
     return [table_of(title, rows, shown, forms=forms, n_names=1)]
 
@@ -171,7 +175,9 @@ def _size_table(title: str, rows: pl.DataFrame, by: str, whole: pl.DataFrame) ->
     return table_of(title, found.fill_nan(None), shown, forms=forms, n_names=1)
 
 
-def _query_type_table(mine: pl.DataFrame, whole: pl.DataFrame, info: BenchmarkInfo) -> list[Block]:
+def _query_type_table(
+    mine: pl.DataFrame, whole: pl.DataFrame, references: Sequence[Reference]
+) -> list[Block]:
     """Return queries by type, as PosIR's Table 6; none without English or Chinese queries."""
     named = mine.join(whole.select("language", "domain", "n_queries"), on=["language", "domain"])
     typed = named.filter(pl.col("statistic").str.starts_with(QUERY_TYPE_PREFIX)).select(
@@ -187,11 +193,11 @@ def _query_type_table(mine: pl.DataFrame, whole: pl.DataFrame, info: BenchmarkIn
     rows = typed.pivot("language", index="type", values=sides)
     shown: Columns = {"type": "type"}
     shown |= {f"{name}|{side}": f"{side}_{name}" for name in languages for side in sides}
-    if info.recipe in POSIR_RECIPES:
-        paper = read_published("posir_table6")
-        rows = rows.join(paper.rows, left_on="type", right_on="query_type", maintain_order="left")
-        columns = dict.fromkeys(PUBLISHED_COLUMNS[name.partition("-")[0]] for name in languages)
-        shown |= {f"published: {paper.source}|{name}": name for name in columns}
+    for one in references:
+        theirs = one.printed.rows
+        rows = rows.join(theirs, left_on="type", right_on="query_type", maintain_order="left")
+        columns = dict.fromkeys(one.languages[name.partition("-")[0]] for name in languages)
+        shown |= {f"published: {one.printed.source}|{name}": name for name in columns}
     forms = {name: partial(percent, decimals=2) for name in shown if not name.endswith("queries")}
     title = "What queries ask"
     return [table_of(title, rows, shown, forms=forms, n_names=1)]
@@ -269,15 +275,16 @@ GRADED = (*DIMENSIONS, OVERALL)
 GRADE: Form = "{:.2f}".format
 
 
-def quality_blocks(tables: LanguageTables) -> list[Block]:
+def quality_blocks(tables: LanguageTables, references: Sequence[Reference] = ()) -> list[Block]:
     """Return the tables and heat maps of a benchmark's translations; none without grades."""
     quality = tables.get("quality")
     if quality is None or quality.is_empty():
         return []
     blocks: list[Block] = [_quality_table(quality)]
-    for name, made in (("translators", _translator_blocks), ("agreement", _agreement_blocks)):
-        if name in tables and tables[name].height:
-            blocks += made(tables[name])
+    if "translators" in tables and tables["translators"].height:
+        blocks += _translator_blocks(tables["translators"])
+    if "agreement" in tables and tables["agreement"].height:
+        blocks += _agreement_blocks(tables["agreement"], references)
     return blocks
 
 
@@ -332,20 +339,14 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
     return [table, *_heat_map("Overall grade by translator and language family", by_family)]
 
 
-def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
-    """Return how grades by people and by the language model agree, PosIR's Table 9 beside it.
+def _agreement_blocks(agreement: pl.DataFrame, references: Sequence[Reference]) -> list[Block]:
+    """Return how grades by people and by the language model agree, references beside it.
 
-    Published figures stand beside the same dimensions of all languages. Then the
-    mean grades of both by language and dimension, as PosIR's Figure 8 draws them.
+    These stand beside the same dimensions of all languages. Then the mean grades of both by
+    language and dimension, as PosIR's Figure 8 draws them.
     """
-    published = read_published("posir_table9").rows.select(
-        "dimension", published_within="agreement", published_mae="mae"
-    )
     is_whole = pl.col("language") == ALL
-    rows = agreement.with_columns(beside=pl.when(is_whole).then("dimension")).join(
-        published, left_on="beside", right_on="dimension", how="left", maintain_order="left"
-    )
-    theirs = "published: PosIR, table 9"
+    rows = agreement.with_columns(beside=pl.when(is_whole).then("dimension"))
     shown: Columns = {
         "language": EVERY_LANGUAGE,
         "dimension": pl.col("dimension").replace(ALL, "the four together"),
@@ -355,9 +356,15 @@ def _agreement_blocks(agreement: pl.DataFrame) -> list[Block]:
         "this run|MAE": "mae",
         "this run|people": "mean_human",
         "this run|language model": "mean_llm",
-        f"{theirs}|within 1": "published_within",
-        f"{theirs}|MAE": "published_mae",
     }
+    for printed in (one.printed for one in references):
+        side = f"published: {', '.join(printed.place)}"
+        theirs = {f"{side}|within 1": "agreement", f"{side}|MAE": "mae"}
+        named = printed.rows.select("dimension", **theirs)
+        rows = rows.join(
+            named, left_on="beside", right_on="dimension", how="left", maintain_order="left"
+        )
+        shown |= {name: name for name in theirs}
     forms = {name: percent if name.endswith("within 1") else GRADE for name in [*shown][4:]}
     table = table_of("Agreement with people", rows, shown, forms=forms)
     of_language = agreement.filter(pl.col("language") != ALL, pl.col("dimension").is_in(DIMENSIONS))

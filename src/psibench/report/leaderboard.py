@@ -15,14 +15,12 @@ from urllib.parse import quote
 import polars as pl
 from markupsafe import Markup
 
-from psibench.config.registry import load_registry
 from psibench.errors import InputError
 from psibench.metrics.psi import FLAGS
-from psibench.report.published import DATA_TEXTS, EVERY, published_figures
 from psibench.report.scores import PSI_FORMS, word_chip
 from psibench.report.tables import Columns, Table, chip, render_page, table_of
 from psibench.report.verdict import WORDS, finding_of, has_flag, is_beyond, shown_psis, word_of
-from psibench.report.views import PAIR, PREFERRED_METRIC, headline_metric, simulation_note
+from psibench.report.views import PAIR, headline_metric, simulation_note
 from psibench.report.wording import MISSING, SCHEME_TEXTS
 from psibench.tables import read_provenance, read_table
 from psibench.tables.io import read_any_table
@@ -110,54 +108,17 @@ def runs_of(folders: Sequence[Path]) -> list[Run]:
     return [Run(*one) for one in zip(folders, names, strict=True)]
 
 
-def published_rows() -> pl.DataFrame:
-    """Return the papers' models as rows, without intervals and what rests on single queries.
-
-    Where a paper prints scores by position alone, mean and PSI are those of its buckets. What has
-    no PSI (BEIR) is left out, and Myopic's SQuAD-PosQ, which is PosQ's figure for figure.
-    """
-    kinds = {name: entry.kind for name, entry in load_registry().items()}
-    is_twice = (pl.col("paper") == "Myopic") & (pl.col("data") == "squad_posq")
-    of = {q: pl.col("published").filter(quantity=q) for q in ("mean", "mean_of_buckets", "psi")}
-    buckets = pl.col("published").filter(quantity="bucket_mean")
-    trained = pl.format("{}, trained: {}", "model_name", "column")
-    key = ("data", "query_lang", "corpus_lang", "length_bucket", "buckets", "n_published")
-    return (
-        published_figures()
-        .filter(pl.col("data") != "", ~pl.col("data").str.starts_with("beir-"), ~is_twice)
-        .with_columns(
-            model_name=pl.when(paper="Controlled").then(trained).otherwise("model_name"),
-            kind=pl.col("model").replace_strict(kinds, default="dense"),  # Controlled's, trained
-        )
-        .group_by(*key, "paper", "model_name", "kind", maintain_order=True)
-        .agg(
-            mean=pl.coalesce(of["mean"].first(), of["mean_of_buckets"].first(), buckets.mean()),
-            psi=pl.coalesce(of["psi"].first(), 1 - buckets.min() / buckets.max()),
-            tables=pl.col("table").unique(maintain_order=True).str.join(", "),
-        )
-        .with_columns(
-            benchmark=pl.col("data").replace(DATA_TEXTS),
-            metric=pl.lit(PREFERRED_METRIC),
-            source=pl.format("{}, {}", "paper", "tables"),
-            is_published=True,
-        )
-        .rename({"model_name": "model", "n_published": "n_asked"})
-    )
-
-
-def all_rows(runs: Sequence[Run], *, published: bool) -> pl.DataFrame:
+def all_rows(runs: Sequence[Run], *, more: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the rows of a page in its order: benchmark, language pair, length, highest mean.
 
     Beside the columns of PSI_TABLE and `ASKED`: source, word, is_published, and is_twice where
-    several runs have a row of a model in one table.
+    several runs have a row of a model in one table. ``more``: rows of no run, in the same columns
+    as far as they have values; is_published is true.
     """
-    found = [run.rows() for run in runs]
-    if published:
-        found.append(published_rows())
+    found = [run.rows() for run in runs] + ([] if more is None else [more])
     empty = PSI_TABLE.empty().with_columns(word=pl.lit(None, pl.String))
     rows = pl.concat([empty, *found], how="diagonal_relaxed").with_row_index("place")
-    pair = PAIR.str.replace(f"^{EVERY}\\b", "mean over languages")
-    pair = pair.replace("und", "no language named").alias("pair")
+    pair = PAIR.replace("und", "no language named").alias("pair")
     is_twice = ~pl.col("is_published") & (pl.len().over(*ASKED, "model", "is_published") > 1)
     n_asked, is_crossed = pl.col("n_asked"), pl.col("query_lang") != pl.col("corpus_lang")
     order = [

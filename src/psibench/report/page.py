@@ -19,6 +19,7 @@ from psibench.generate.benchmarks import (
     SquadPosq,
 )
 from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX, START_PREFIX
+from psibench.report.beside import Reference, beside_panel, read_references
 from psibench.report.examples import read_examples
 from psibench.report.filters import (
     Facts,
@@ -81,8 +82,9 @@ class ReportInput(Scored):
     is not shown.
 
     ``languages`` are tables by benchmark and name, ``generation`` tables of all benchmarks by name,
-    ``training`` TRAINING_BUCKETS rows, ``examples`` as of `read_examples`; ``published`` and
-    ``probes`` are the addresses of other pages, relative to this one, or empty.
+    ``training`` TRAINING_BUCKETS rows, ``examples`` as of `read_examples`, ``references`` tables
+    from elsewhere that stand beside the run's; ``links`` are the addresses of other pages, relative
+    to this one, each with its name.
     """
 
     statistics: pl.DataFrame
@@ -94,8 +96,8 @@ class ReportInput(Scored):
     languages: Mapping[str, LanguageTables] = field(default_factory=dict)
     training: pl.DataFrame = field(default_factory=TRAINING_BUCKETS.empty)
     examples: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    published: str = ""
-    probes: str = ""
+    references: Sequence[Reference] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @stage("report", version=10)
@@ -107,8 +109,9 @@ def run_report(job: Job) -> None:
     ``training``, TRAINING_BUCKETS of what was trained.
 
     ``verification``, ``languages`` and ``examples`` are as `read_verification`, `read_languages`
-    and `read_examples` take them; ``published_page`` and ``probes_page`` addresses of the pages of
-    published figures and of probes, or none; ``notice`` what the page begins with.
+    and `read_examples` take them; ``references`` what `read_references` takes of the files in
+    ``published``; ``links`` the addresses of further pages, each with its name; ``notice`` what the
+    page begins with.
     """
     table, benchmarks = (
         job.read("psi_table", PSI_TABLE),
@@ -152,8 +155,8 @@ def run_report(job: Job) -> None:
         ),
         languages=read_languages(job.value("languages")),
         examples=read_examples(job),
-        published="".join(job.value("published_page")),
-        probes="".join(job.value("probes_page")),
+        references=read_references(job.value("references"), job.paths("published")),
+        links=job.value("links"),
         training=job.read("training", TRAINING_BUCKETS),
         provenance=made_of,
         title=job.value("title"),
@@ -197,8 +200,7 @@ def render_report(inputs: ReportInput) -> str:
         "data": [(info, _data(inputs, info)) for info in benchmarks],
         "training": training_figures(inputs.training, benchmarks, metric=metric),
         "examples": inputs.examples,
-        "published": inputs.published,
-        "probes": inputs.probes,
+        "links": inputs.links.items(),
     }
     return render_page("report.html", **found)
 
@@ -213,10 +215,10 @@ def _data(inputs: ReportInput, info: BenchmarkInfo) -> list[Block]:
         *_statistics_tables(inputs.statistics, info.id),
         *_left_out(inputs.left_out.get(info.id)),
         *_histograms(inputs.position_histogram.filter(benchmark=info.id)),
-        *language_blocks(inputs.statistics, info, tables),
+        *language_blocks(inputs.statistics, info, tables, inputs.references),
         *made[:1],
-        *verification_tables(inputs.verification, info),
-        *quality_blocks(tables),
+        *verification_tables(inputs.verification, info, inputs.references),
+        *quality_blocks(tables, beside_panel(inputs.references, "agreement", info.recipe)),
         *made[1:],
     ]
 

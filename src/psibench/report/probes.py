@@ -6,6 +6,8 @@ probe_comparison.csv.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import polars as pl
 
 from psibench.probes.settings import PROBES
 from psibench.probes.tables import PROBE_TABLE
+from psibench.report.beside import grid, inside
 from psibench.report.plots import (
     SERIES,
     SMALL,
@@ -21,7 +24,6 @@ from psibench.report.plots import (
     as_image,
     draw_curves,
 )
-from psibench.report.published import probes_beside
 from psibench.report.scores import small_multiples
 from psibench.report.tables import FigureView, Panel, Table, render_page, slug
 from psibench.report.verdict import shown_psi
@@ -57,11 +59,37 @@ SIGNS = (
 sign that means the front."""
 
 
+@dataclass(frozen=True)
+class PrintedFigure:
+    """A figure of a probe from elsewhere, to stand beside a run's.
+
+    ``title`` and ``note`` are of its table, ``column`` and ``model_name`` its place there;
+    ``published`` is printed times ``scale``, with so many decimals. Its counterpart has
+    ``benchmark``, ``probe``, ``model`` and, where given, ``n_places``. ``figure`` is its measure
+    and, where it matters, condition; or highest or lowest, the place where the cosine with the
+    query is.
+    """
+
+    title: str
+    note: str
+    column: str
+    model_name: str
+    published: float
+    scale: int
+    decimals: int
+    benchmark: str
+    probe: str
+    model: str
+    n_places: int | None
+    figure: str | tuple[str, ...]
+
+
 @stage("probe_page", version=5)
 def run_probe_page(
     *,
     table: str | Path,
     psi: Sequence[str | Path],
+    beside: Sequence[PrintedFigure],
     run_title: str,
     notice: str = "",
     html: str | Path,
@@ -74,15 +102,16 @@ def run_probe_page(
         PROBE_TABLE of all probes.
     psi
         PSI_TABLE tables of the benchmarks that were probed.
+    beside
+        Figures from elsewhere, those of a table together.
     run_title, notice
-        What the config calls its report, and what its pages begin with. A small run, which has a
-        notice, is not compared with the papers.
+        What the config calls its report, and what its pages begin with.
     """
     rows = read_table(table, PROBE_TABLE).filter(domain=ALL)
     psi_rows = read_all(psi, PSI_TABLE)
     by_language = rows.group_by("benchmark", "language", maintain_order=True)
     shown = [
-        section(str(benchmark), str(language), mine, psi_rows, is_compared=not notice)
+        section(str(benchmark), str(language), mine, psi_rows, beside)
         for (benchmark, language), mine in by_language
     ]
     made_of = {
@@ -106,8 +135,7 @@ def section(
     language: str,
     rows: pl.DataFrame,
     psi: pl.DataFrame,
-    *,
-    is_compared: bool = True,
+    beside: Sequence[PrintedFigure],
 ) -> dict[str, Any]:
     """Return what the page shows of a benchmark in one language; rows are pooled."""
     tested = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
@@ -116,7 +144,7 @@ def section(
         "id": slug(benchmark, language),
         "title": f"{benchmark}, {language}",
         "agreement": agreement(rows, tested),
-        "beside": probes_beside(whole, benchmark) if is_compared else [],
+        "beside": beside_printed(whole, benchmark, beside),
         "figures": [*_by_size(whole), *_by_place(whole)],
     }
 
@@ -172,6 +200,52 @@ def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
         return MISSING, MISSING
     row = chosen.row(0, named=True)
     return shown_psi(row, separator="\n"), p_value(row["p_adjusted"])
+
+
+# --- Figures from elsewhere ---
+
+
+def beside_printed(
+    rows: pl.DataFrame, benchmark: str, figures: Sequence[PrintedFigure]
+) -> list[Table]:
+    """Return tables from elsewhere with a run's figures beneath the models that it has.
+
+    ``rows`` are PROBE_TABLE rows of one benchmark and language, over all domains and documents. A
+    table without a counterpart is left out.
+    """
+    names = ("benchmark", "model_name", "column", "published", "scale", "decimals")
+    found, of_benchmark = [], (one for one in figures if one.benchmark == benchmark)
+    for title, group in groupby(of_benchmark, key=lambda one: one.title):
+        shown, note = list[dict[str, Any]](), ""
+        for one in group:
+            note, mine = one.note, rows.filter(probe=one.probe, model=one.model)
+            if one.n_places is not None:
+                mine = mine.filter(n_places=one.n_places)
+            if mine.height:
+                place = {name: getattr(one, name) for name in names}
+                shown.append(place | {"group": ""} | _counterpart(mine, one.figure))
+        every = pl.DataFrame(shown, infer_schema_length=None)
+        if shown and every["own"].count():
+            measured = every.drop_nulls("own").with_columns(
+                difference=pl.col("own") - pl.col("published"), inside=inside()
+            )
+            found.append(replace(grid(title, every, measured), note=note))
+    return found
+
+
+def _counterpart(rows: pl.DataFrame, figure: str | tuple[str, ...]) -> dict[str, float | None]:
+    """Return a model's figure: own, low, high; null where it has none."""
+    nothing = dict.fromkeys(("own", "low", "high"))
+    if isinstance(figure, str):
+        places = rows.filter(pl.col("place") > 0, measure="cosine").sort(
+            "value", descending=figure == "highest", maintain_order=True
+        )
+        return nothing | ({"own": float(places["place"][0])} if places.height else {})
+    measure, *condition = figure
+    mine = rows.filter(pl.col("measure") == measure, *(pl.col("condition") == c for c in condition))
+    if mine.height != 1:
+        return nothing
+    return mine.select(own="value", low="low", high="high").row(0, named=True)
 
 
 # --- Figures ---

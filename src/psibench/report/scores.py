@@ -125,7 +125,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
 
 def render_scores(inputs: Scored) -> str:
     """Return a page of scores alone as HTML: the same inputs give the same text."""
-    absent = ("languages", "training", "data", "examples", "published", "probes")
+    absent = ("languages", "training", "data", "examples", "links")
     nothing: dict[str, Any] = dict.fromkeys(absent, ())
     return render_page("report.html", **score_context(inputs), **nothing)
 

@@ -134,7 +134,7 @@ def chip(text: str, css: str = "", title: str = "") -> Markup:
 
 
 def render_page(
-    template: str,
+    template: str | Path,
     *,
     title: str,
     created: str,
@@ -144,11 +144,13 @@ def render_page(
 ) -> str:
     """Return a page: text is escaped, a missing value is an error; ``made_of`` is its provenance.
 
+    ``template`` is a file of `TEMPLATES`, or the path of one that extends those.
     ``notice`` stands in a box at its top (`psibench.config.sections.Report.notice`).
     Only images, labels and style made here are unescaped.
     """
+    page = TEMPLATES / template
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader([page.parent, TEMPLATES]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -165,4 +167,4 @@ def render_page(
         "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         "provenance": Table("", (), tuple(facts.items()), 1, prose=(1,), css="provenance"),
     }
-    return made.get_template(template).render(**context) + "\n"
+    return made.get_template(page.name).render(**context) + "\n"

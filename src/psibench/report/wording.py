@@ -107,13 +107,6 @@ def isolate(text: str) -> str:
     return f"\u2068{text}\u2069"
 
 
-def split_pair(pair: str) -> tuple[str, str]:
-    """Return the two languages of ``qps-Latn-eng-Latn``: of the queries and of the documents."""
-    parts = pair.split("-")
-    middle = len(parts) // 2
-    return "-".join(parts[:middle]), "-".join(parts[middle:])
-
-
 def pair_text(query_lang: str, corpus_lang: str) -> str:
     """Return a language pair as shown: one name if both sides are the same."""
     return query_lang if query_lang == corpus_lang else f"{query_lang} → {corpus_lang}"

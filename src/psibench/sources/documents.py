@@ -88,8 +88,8 @@ def document_rows(
     Where ``cluster_column`` holds a value, that is its origin.
 
     The id is what ``id_column`` holds. Without it, local files may have it in ``_id`` or ``id``;
-    else it is made from file and record number (from 0; what ``where`` leaves out is counted): it
-    depends on no other file. A text file's is its path without suffix.
+    else it is made from file and record number (from 0): it depends on no other file. A text file's
+    is its path without suffix.
 
     A file that cannot be read is added to ``bad``.
 

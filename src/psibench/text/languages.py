@@ -86,6 +86,13 @@ def split_code(code: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
+def split_pair(pair: str) -> tuple[str, str]:
+    """Return the two languages of ``qps-Latn-eng-Latn``: of the queries and of the documents."""
+    parts = pair.split("-")
+    middle = len(parts) // 2
+    return "-".join(parts[:middle]), "-".join(parts[middle:])
+
+
 @cache
 def _language(code: str) -> "Language":
     """Read a code, in the form that Unicode's locale data (CLDR) prefers."""

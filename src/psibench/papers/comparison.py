@@ -1,0 +1,304 @@
+"""Stage ``published``: a run's figures beside the papers', as a table and a page.
+
+The comparison is one join: what a published figure and a figure of a run share is model, data,
+languages, length, buckets and quantity (`COUNTERPART`).
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench.generate.benchmarks import (
+    TINY,
+    Beir,
+    Benchmark,
+    FinewebPosq,
+    FinewebPosqRelease,
+    Posir,
+    PosirRelease,
+    SquadPosq,
+    evaluated_views,
+    view_id,
+)
+from psibench.papers.figures import (
+    COUNTERPART,
+    DATA_TEXTS,
+    ENGLISH,
+    EVERY,
+    EVERY_MODEL,
+    FOUR_DOMAINS,
+    PLACE,
+    SEED,
+    published_figures,
+    read_index,
+)
+from psibench.report.beside import grid, inside
+from psibench.report.tables import render_page
+from psibench.tables import hash_file, read_provenance, read_table, write_csv, write_table
+from psibench.tables.atomic import write_text
+from psibench.tables.derived import derived
+from psibench.tables.provenance import now
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARISON
+from psibench.tables.spec import ALL
+from psibench.tables.stage import stage
+
+PAGE = Path(__file__).with_name("published.html")
+
+# --- which benchmarks of a config are what the papers evaluated
+
+OWN_TEXT = "documents and questions of its own"
+NO_TITLES = "documents without their titles"
+CONTROLLED_DOMAINS = {
+    *("finance_economics", "law_judiciary", "news_media", "subject_education_education"),
+}
+"""Of PosIR, those that Controlled took (appendix E)."""
+Facts = Mapping[str, Mapping[str, str]]
+"""Benchmark id -> ``data`` and ``differs``, as of `published_facts`."""
+
+
+def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Map benchmark ids to the published data they stand for, and what is known to differ.
+
+    Recipes that no paper has a table of retrieval scores for are left out, and so is the view
+    before false negatives were removed; the view ``ID-tiny`` counts as a benchmark. ``data`` is one
+    of `DATA_TEXTS`; ``differs`` says what differs from the paper's data whatever its size, empty if
+    nothing does.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, section in benchmarks.items():
+        data, differs = section.recipe.removesuffix("_release"), ""
+        if isinstance(section, SquadPosq | FinewebPosqRelease):
+            text = "context" if isinstance(section, SquadPosq) else "passage"
+            if section.labels != "published":
+                differs = f"every {text} with the question counts (labels: all)"
+        elif isinstance(section, Posir | FinewebPosq):
+            differs = OWN_TEXT
+            if isinstance(section, FinewebPosq) and section.generate_questions.tagging == "myopic":
+                data = "fineweb_myopic"
+        elif isinstance(section, Beir):
+            data, differs = f"beir-{section.evidence.layout}", "" if section.titles else NO_TITLES
+            if data not in DATA_TEXTS:
+                continue
+        elif isinstance(section, PosirRelease):
+            data = FOUR_DOMAINS if set(section.named_domains()) == CONTROLLED_DOMAINS else "posir"
+        else:
+            continue
+        ids = [name, view_id(name, TINY)] if TINY in evaluated_views(section) else [name]
+        found |= {one: {"data": data, "differs": differs} for one in ids}
+    return found
+
+
+# --- a run's figures beside them
+
+METRIC, TIES_AVERAGED = "ndcg@10", "ndcg-tie-averaged@10"
+AVERAGES_TIES = ("squad_posq", "fineweb_posq", "fineweb_myopic")
+"""Data whose authors' nDCG gives documents of equal score the mean of their places."""
+_PAIR = ("benchmark", "model", "query_lang", "corpus_lang")
+
+
+def compare(
+    figures: pl.DataFrame,
+    *,
+    psi_table: pl.DataFrame,
+    bucket_scores: pl.DataFrame,
+    facts: Facts,
+) -> pl.DataFrame:
+    """Join published figures, as `published_figures` has them, with their counterparts in a run.
+
+    Of the run's PSI_TABLE and BUCKET_SCORES rows those over all domains and all queries count, of
+    benchmarks with `Facts`, by the metric of `compared_metrics`.
+
+    Returns the columns of PUBLISHED_COMPARISON, then place and printed form as in `FIGURES`: one
+    row per figure and benchmark with a counterpart, in the figures' order. All values are in
+    [0, 1]. ``inside`` grants the published figure half a unit of its last printed digit; it is
+    null where the own figure has no interval.
+    """
+    measured = _run_figures(psi_table, bucket_scores, facts)
+    means = (_language_means(measured, figures), _model_means(measured, figures))
+    measured = pl.concat([measured, *means], how="diagonal_relaxed")
+    found = figures.join(measured, on=COUNTERPART, how="inner", maintain_order="left_right")
+    size = pl.format(
+        "{} queries, the paper has {}", *(_thousands(n) for n in ("n_queries", "n_published"))
+    )
+    told = pl.concat_str(
+        pl.col("own_differs", "caveat").replace("", None),
+        pl.when(pl.col("n_queries") != pl.col("n_published")).then(size),
+        separator="; ",
+        ignore_nulls=True,
+    )
+    found = found.with_columns(
+        difference=pl.col("own") - pl.col("published"),
+        inside=inside(),
+        differs=told.replace("", None),
+    )
+    columns = dict.fromkeys([*PUBLISHED_COMPARISON.column_names, "spec", *PLACE])
+    return found.select(*columns, "scale", "decimals")
+
+
+def _thousands(name: str) -> pl.Expr:
+    """Return whole numbers as text, with commas."""
+    return pl.col(name).map_elements(lambda n: f"{int(n):,}" if n else "", return_dtype=pl.String)
+
+
+def _run_figures(
+    psi_table: pl.DataFrame, bucket_scores: pl.DataFrame, facts: Facts
+) -> pl.DataFrame:
+    """Return a run's figures one by one, in the terms of `FIGURES`; see `compare`.
+
+    Undefined values have no row. Columns: COUNTERPART, benchmark, own, low, high, n_queries (of
+    the benchmark in that language pair, any length), metric and own_differs.
+    """
+    metrics = compared_metrics(psi_table, facts)
+    known = pl.DataFrame(
+        [(name, fact["data"], fact["differs"], metrics[name]) for name, fact in facts.items()],
+        schema=dict.fromkeys(("benchmark", "data", "own_differs", "metric"), pl.String),
+        orient="row",
+    )
+    table, scores = (
+        rows.filter(domain=ALL, evidence="all").join(known, on=["benchmark", "metric"])
+        for rows in (psi_table, bucket_scores)
+    )
+    none = pl.lit(None, pl.Float64)  # of a mean there is no interval in the tables
+    columns = [*_PAIR, "length_bucket", "buckets", "bucket", "data", "own_differs", "metric"]
+    columns += ["quantity", "own", "low", "high"]
+    parts = [
+        table.with_columns(
+            bucket=pl.lit(""),
+            quantity=pl.lit(quantity),
+            own=quantity,
+            low="psi_low" if quantity == "psi" else none,
+            high="psi_high" if quantity == "psi" else none,
+        ).select(columns)
+        for quantity in ("mean", "mean_of_buckets", "psi")
+    ]
+    parts.append(scores.with_columns(quantity=pl.lit("bucket_mean"), own="mean").select(columns))
+    sizes = table.filter(length_bucket=ALL).group_by(_PAIR).agg(pl.col("n_queries").max())
+    return pl.concat(parts).drop_nulls("own").join(sizes, on=_PAIR, how="left")
+
+
+def compared_metrics(psi_table: pl.DataFrame, facts: Facts) -> dict[str, str]:
+    """Return which metric of each benchmark stands beside the papers' figures."""
+    averaged = set(psi_table.filter(metric=TIES_AVERAGED)["benchmark"])
+    return {
+        name: TIES_AVERAGED if name in averaged and fact["data"] in AVERAGES_TIES else METRIC
+        for name, fact in facts.items()
+    }
+
+
+def _language_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
+    """Average a run's figures over PosIR's languages, as tables 2 and 3 do.
+
+    It has no interval: the languages' queries are translations of one another, so their errors are
+    not independent.
+    """
+    posir = figures.filter(pl.col("data") == "posir", pl.col("query_lang") != EVERY)
+    is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
+    pairs = posir.select("query_lang", "corpus_lang", "data", group=is_crossed).unique()
+    means = _means_of_all(measured, pairs, pl.col("n_queries").sum())
+    corpus = pl.when("group").then(pl.lit(ENGLISH)).otherwise(pl.lit(EVERY))
+    return means.with_columns(query_lang=pl.lit(EVERY), corpus_lang=corpus).drop("group")
+
+
+def _model_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
+    """Average a run's figures over Controlled's eight bases of a training, as its Table 4 does."""
+    table = figures.filter(spec="controlled_table14")
+    bases = table.select("model", "data", group="column").unique()
+    means = _means_of_all(measured, bases, pl.col("n_queries").max())
+    model = pl.format("{}-{}-s{}", pl.lit(EVERY_MODEL), "group", pl.lit(SEED))
+    return means.with_columns(model=model).drop("group")
+
+
+def _means_of_all(measured: pl.DataFrame, wanted: pl.DataFrame, n_queries: pl.Expr) -> pl.DataFrame:
+    """Average a run's figures over all that is ``wanted`` of one data and group; no interval.
+
+    ``wanted``: data, group, and the columns averaged over. A benchmark that lacks one of them has
+    no mean: one over others is no counterpart.
+    """
+    over = [name for name in wanted.columns if name != "group"]
+    keys = ["benchmark", "data", *(name for name in COUNTERPART if name not in over)]
+    sizes = wanted.group_by("data", "group").agg(n=pl.len())
+    return (
+        measured.join(wanted, on=over)
+        .group_by(*keys, "metric", "own_differs", "group", maintain_order=True)
+        .agg(pl.len().alias("n"), pl.col("own").mean(), n_queries)
+        .join(sizes, on=["data", "group", "n"], how="semi", maintain_order="left")
+        .drop("n")
+    )
+
+
+# --- the page
+
+
+def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return a section per table of a paper that has a counterpart in ``found``.
+
+    ``panels``: those grids of the table that a run's rows are in.
+    """
+    index, shown = read_index(), []
+    for (name,), rows in found.group_by("spec", maintain_order=True):
+        printed = figures.filter(spec=name)
+        source = ", ".join(printed.select("paper", "table").row(0))
+        panels = [
+            grid(str(panel) or source, printed.filter(panel=panel), mine)
+            for (panel,), mine in rows.group_by("panel", maintain_order=True)
+        ]
+        about = {"title": index[name]["title"], "text": index[name]["text"]}
+        shown.append({"id": name, "source": source, "panels": panels, **about})
+    return shown
+
+
+@stage("published", version=5)
+def run_published(
+    *,
+    psi_table: str | Path,
+    bucket_scores: str | Path,
+    benchmarks: Mapping[str, Benchmark],
+    published: Sequence[str | Path],
+    run_title: str,
+    parquet: str | Path,
+    csv: str | Path,
+    html: str | Path,
+) -> None:
+    """Write the comparison as table and CSV, and the page.
+
+    Parameters
+    ----------
+    published
+        The papers' files.
+    run_title
+        What the config calls its report.
+    """
+    facts, figures = published_facts(benchmarks), published_figures()
+    psi = read_table(psi_table, PSI_TABLE)
+    found = compare(
+        figures,
+        psi_table=psi,
+        bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
+        facts=facts,
+    )
+    files = {str(path): hash_file(path) for path in published}
+    source = derived(
+        "published", [psi_table, bucket_scores], params={"benchmarks": facts}, files=files
+    )
+    table = found.select(PUBLISHED_COMPARISON.column_names)
+    write_table(table, parquet, PUBLISHED_COMPARISON, provenance=source)
+    write_csv(table, csv)
+    record = read_provenance(psi_table) or {}
+    made_of = {"rows of the PSI table": str(record.get("rows_hash", ""))}
+    made_of |= {f"published {Path(name).name}": text for name, text in sorted(files.items())}
+    metrics = compared_metrics(psi, facts)
+    page = render_page(
+        PAGE,
+        title="Published figures and this run's",
+        created=now(),
+        made_of=made_of,
+        run_title=run_title,
+        sections=sections(figures, found),
+        benchmarks=[
+            (name, DATA_TEXTS[fact["data"]], metrics[name], fact["differs"])
+            for name, fact in facts.items()
+        ],
+    )
+    write_text(page, html)

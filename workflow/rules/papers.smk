@@ -1,0 +1,36 @@
+# The papers' figures beside a run's: a page of them, and what the report and the page of the probes
+# show of them.
+from psibench.papers.comparison import published_facts
+from psibench.papers.figures import (
+    figure_files,
+    probe_figures,
+    published_files,
+    report_references,
+)
+
+# A small run has stand-ins for texts and models: its figures are compared with none.
+compared = {} if settings.report.is_small else plan.benchmarks
+compared_sections = {
+    name: planned.section for name, planned in compared.items() if planned.has_queries
+}
+# For the report: tables in its panels, and pages that it links, with their names.
+references = report_references()
+linked_pages = (
+    {"results/published.html": "Beside the papers’ figures"}
+    if plan.runs and published_facts(compared_sections)
+    else {}
+)
+
+
+use rule on_cpu as published with:
+    input:
+        psi_table="results/psi_table.parquet",
+        bucket_scores="results/bucket_scores.parquet",
+        published=outside(published_files()),
+    output:
+        parquet="results/published_comparison.parquet",
+        csv=in_report("results/published_comparison.csv"),
+        html=in_report("results/published.html"),
+    params:
+        benchmarks={name: dump(section) for name, section in compared_sections.items()},
+        run_title=settings.report.title,
