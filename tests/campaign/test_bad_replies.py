@@ -92,8 +92,8 @@ def test_a_damaged_line_of_the_spending_does_not_count_and_is_told(tmp_path, cap
     assert ledger.begin(call)
     ledger.end(call, Usage(8), is_usable=True)
     ledger.close()
+    (path,) = (tmp_path / "spending").glob("*.jsonl")
     (tmp_path / "spending" / "x.jsonl").mkdir()  # a folder is passed over
-    (path,) = (path for path in (tmp_path / "spending").iterdir() if path.is_file())
     path.write_text(path.read_text() + line + "\n")
     caplog.set_level(logging.WARNING)
     again = Ledger(tmp_path, job="j", usd_per_million=1.0, limit_usd=1.0)

@@ -1,7 +1,6 @@
 import logging
 import os
-import zlib
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from llm_helpers import answer, request, stored
@@ -10,6 +9,8 @@ from psibench.errors import InputError
 from psibench.llm import answer_store
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.usage import Usage
+from psibench.store import keyed
+from psibench.store.records import write_record
 
 KEYS = [request(number).key for number in range(600)]
 OF_TODAY_BEFORE = (  # a line as version 0.1.0 wrote it
@@ -150,7 +151,7 @@ def test_a_line_that_a_reader_met_half_written_is_found_when_it_is_whole(tmp_pat
     whole = log.read_bytes()
     log.write_bytes(whole[:-100])
     assert found(tmp_path) == [0]
-    shorter = answer_store.write_line(answer(2, "x"))
+    shorter = write_record(KEYS[2], asdict(answer(2, "x")))
     log.write_bytes(whole.splitlines(keepends=True)[0] + shorter)
     assert AnswerStore(tmp_path).get(KEYS[2]) == answer(2, "x")
 
@@ -168,39 +169,23 @@ def test_a_file_in_the_place_of_a_store_is_refused(tmp_path):
         AnswerStore(tmp_path / "store").get(KEYS[0])
 
 
-def test_an_index_that_cannot_be_read_costs_nothing(tmp_path, caplog):
-    begun(tmp_path, range(5)).close()
-    index = only(tmp_path, "*.index")
-    whole = index.read_bytes()
-    other = whole[8:16].replace(b"\x06", b"\x05") + whole[16:]
-    other = zlib.crc32(other).to_bytes(8, "little") + other  # of a version with other columns
-    cut = (b"", whole[:50], whole[:-48], bytes(100) + whole[100:], b"x" + whole[1:])
-    for damaged in (*cut, other):
-        index.write_bytes(damaged)
-        caplog.clear()
-        assert found(tmp_path) == [0, 1, 2, 3, 4]
-        assert f"{index}: damaged index" in caplog.text
-        assert AnswerStore(tmp_path).usage() == used(5)
-    assert index.read_bytes() == whole  # made anew
-    begun(tmp_path, [5]).close()
-    assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 2, 3, 4, 5], used(6))
-
-
 # What happens meanwhile
 
 
 def test_long_logs_are_indexed_while_their_job_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(answer_store, "LOG_BYTES", 1200)  # of lines of about 480
+    short = replace(answer_store.ANSWERS, log_bytes=1200)  # of lines of about 480
+    monkeypatch.setattr(answer_store, "ANSWERS", short)
     store = begun(tmp_path, range(10))
     assert len(list(tmp_path.glob("*.jsonl"))) == 4
-    assert len(list(tmp_path.glob("*.index"))) == 3
+    assert len(list(tmp_path.glob("*.keys"))) == 3
     assert [store.get(key) for key in KEYS[:11]] == [*map(answer, range(10)), None]
     assert (found(tmp_path, 11), AnswerStore(tmp_path).usage()) == ([*range(10)], used(10))
 
 
-def test_a_log_that_grows_after_a_reader_has_indexed_it_is_read_anew(tmp_path):
+def test_a_log_that_grows_after_a_reader_has_indexed_it_is_read_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(keyed, "LIVING_S", 0.0)
     writers = [begun(tmp_path, [number]) for number in range(3)]
-    assert (found(tmp_path), len(list(tmp_path.glob("*.index")))) == ([0, 1, 2], 3)
+    assert (found(tmp_path), len(list(tmp_path.glob("*.keys")))) == ([0, 1, 2], 1)
     writers[0].add(answer(3))  # this one lives
     assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 2, 3], used(4))
     for writer in writers:
@@ -239,7 +224,7 @@ def test_a_write_that_fails_halfway_leaves_no_trace(tmp_path, monkeypatch):
 def test_answers_are_made_durable_at_the_chosen_cadence(tmp_path, monkeypatch, every_s, n_calls):
     calls = []
     monkeypatch.setattr(os, "fsync", calls.append)
-    monkeypatch.setattr(answer_store, "SYNC_S", every_s)
+    monkeypatch.setattr(keyed, "SYNC_S", every_s)
     store = AnswerStore(tmp_path)
     for number in range(3):
         store.add(answer(number))

@@ -259,7 +259,8 @@ def test_a_killed_job_asks_nothing_again_but_what_was_under_way(tmp_path, number
     assert 3 * len(asked) <= used["tokens"] <= 3 * len(asked) + 3 * 2 * 5
     (folder,) = (tmp_path / "store" / "embeddings" / "m").glob("spending")
     lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
-    assert {json.loads(line)["job"] for line in lines} == {str(tmp_path / "encodings.parquet")}
+    jobs = {json.loads(line)["record"]["job"] for line in lines}
+    assert jobs == {str(tmp_path / "encodings.parquet")}
 
 
 def shipped() -> dict[str, EmbeddingApiModel]:

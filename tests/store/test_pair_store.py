@@ -1,10 +1,15 @@
+from dataclasses import replace
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.store.pairs import KEY, ROW, PairStore, pair_keys, read_journal
+from psibench.store import pairs
+from psibench.store.index import KEY
+from psibench.store.pairs import ROW, PairStore, pair_keys
 
 PAIRS = [("q1", "a"), ("q1", "b"), ("q2", "a")]
 KEYS = pair_keys(PAIRS)
@@ -16,8 +21,8 @@ def store(tmp_path):
     return PairStore(tmp_path, "f" * 64)
 
 
-def reopened(store: PairStore, **options) -> PairStore:
-    return PairStore(store.folder.parent, "f" * 64, **options)
+def reopened(store: PairStore) -> PairStore:
+    return PairStore(store.folder.parent, "f" * 64)
 
 
 def files(store: PairStore) -> list[str]:
@@ -51,7 +56,7 @@ def test_block_that_fails_seals_what_was_added(store):
 
     with pytest.raises(RuntimeError, match="stopped"):
         fail()
-    assert files(store) == [".parquet"]
+    assert files(store) == [".keys", ".scores"]
 
 
 def flipped(data: bytes) -> bytes:
@@ -70,10 +75,13 @@ def flipped(data: bytes) -> bytes:
     ],
     ids=["torn", "torn later", "torn near its end", "flipped bit"],
 )
-def test_damaged_rows_of_a_dead_writers_journal_are_not_believed(store, damage, known):
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_damaged_rows_are_not_believed(store, damage, known, is_sealed):
     store.add(KEYS, RAW, SCORE)
-    (journal,) = store.folder.glob("*.open")
-    journal.write_bytes(damage(journal.read_bytes()))
+    if is_sealed:
+        store.seal()
+    (log,) = store.folder.glob("*.scores")
+    log.write_bytes(damage(log.read_bytes()))
     found = reopened(store).find(KEYS)
     assert found.known.tolist() == known
     assert found.raw[found.known].tolist() == RAW[known].tolist()
@@ -99,27 +107,6 @@ def test_full_disk_leaves_no_half_batch(store, monkeypatch):
     assert reopened(store).find(KEYS).raw.tolist() == RAW.tolist()
 
 
-def test_journal_that_becomes_a_part_while_it_is_looked_for_is_not_missed(store, monkeypatch):
-    from psibench.store import pairs
-
-    store.add(KEYS, RAW, SCORE)
-
-    def sealed_meanwhile(path):
-        store.seal()
-        return read_journal(path)
-
-    monkeypatch.setattr(pairs, "read_journal", sealed_meanwhile)
-    assert reopened(store).find(KEYS).known.all()
-
-
-def test_writer_killed_between_part_and_journal_leaves_each_pair_found_once(store, monkeypatch):
-    store.add(KEYS, RAW, SCORE)
-    monkeypatch.setattr(store, "_discard_journal", lambda: None)
-    store.seal()
-    assert files(store) == [".open", ".parquet"]
-    assert reopened(store).find(KEYS).score.tolist() == SCORE.tolist()
-
-
 def test_first_of_two_scores_of_a_pair_counts(store):
     store.add(KEYS[[0, 0]], np.array([1.0, 2.0]), np.array([0.1, 0.2]))
     assert reopened(store).find(KEYS[:1]).raw.tolist() == [1.0]
@@ -131,10 +118,10 @@ def test_two_jobs_writing_at_once_do_not_clash(store):
     other = reopened(store)
     store.add(KEYS, RAW, SCORE)
     other.add(KEYS, RAW, SCORE)
-    assert files(store) == [".open", ".open"]
+    assert files(store) == [".scores", ".scores"]
     store.seal()
     other.seal()
-    assert files(store) == [".parquet"]  # equal pairs are one part
+    assert files(store).count(".scores") == 2
     assert reopened(store).find(KEYS).raw.tolist() == RAW.tolist()
 
 
@@ -166,13 +153,15 @@ def test_part_of_another_kind_of_store_is_named(store):
 @given(
     batches=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), max_size=8),
     asked=st.lists(st.integers(0, 40), max_size=20),
-    per_part=st.integers(1, 10),
+    per_log=st.integers(1, 10),
 )
 def test_store_is_a_dictionary_that_keeps_the_first_value(
-    tmp_path_factory, batches, asked, per_part
+    tmp_path_factory, batches, asked, per_log
 ):
     root = tmp_path_factory.mktemp("store")
-    store = PairStore(root, "f" * 64, pairs_per_part=per_part)
+    short = replace(pairs.SCORES, log_bytes=per_log * ROW.itemsize)
+    with mock.patch.object(pairs, "SCORES", short):
+        store = PairStore(root, "f" * 64)
     model: set[int] = set()
     for batch in batches:
         keys = pair_keys([("q", str(i)) for i in batch])

@@ -161,7 +161,7 @@ class EmbeddingService:
             try:
                 asyncio.run(self._ask(todo, role, title=title, stop=stop))
             finally:
-                self.ledger.close()
+                self.ledger.sync()
         return items
 
     async def _ask(
@@ -206,10 +206,11 @@ class EmbeddingService:
         self._dim = client.dim
 
     def finish(self) -> None:
-        """Store zeros, which are like nothing else, for texts that services refuse.
+        """End the ledger, and store zeros, which are like nothing else, for texts services refuse.
 
         Raises InputError if the service has given no vector, whose dimensions they would have.
         """
+        self.ledger.close()
         if not self._blank:
             return
         if self._dim is None:

@@ -22,16 +22,9 @@ import pyarrow as pa
 
 from psibench.config.sections import Storage
 from psibench.errors import InputError
-from psibench.store.parts import (
-    KEY,
-    content_key,
-    damaged_part,
-    is_key,
-    key_heads,
-    part_paths,
-    read_part,
-    write_part,
-)
+from psibench.store.index import KEY, content_key
+from psibench.store.keyed import KeyedStore, Kind, Records, Scan
+from psibench.store.parts import PART, damaged_part, is_key, key_column, read_part, write_part
 from psibench.store.vectors import Vectors, cuts, ragged_ranges
 from psibench.tables import read_provenance
 
@@ -40,8 +33,6 @@ PART_BYTES = 32 * 1024 * 1024
 """Vectors in one part, so that a part can be read into memory."""
 READ_AHEAD = 2
 """Parts read while the one before them is worked on."""
-HEAD_READERS = 8
-"""Files opened at once to learn their keys: a shared file system is slow to open."""
 
 
 def text_key(text: str, *, salt: str = "") -> bytes:
@@ -89,12 +80,9 @@ class EmbeddingStore:
 
     def missing(self, keys: Sequence[bytes]) -> list[int]:
         """Return the indices of the first occurrences of keys that are not stored."""
-        self._parts.refresh()
-        asked = key_array(keys)
-        absent = np.flatnonzero(self._parts.find(asked) < 0)
-        first = np.unique(asked[absent], return_index=True)[1]
-        found: list[int] = absent[np.sort(first)].tolist()
-        return found
+        asked, first = np.unique(key_array(keys), return_index=True)
+        absent: list[int] = np.sort(np.delete(first, self._parts.find(asked).which)).tolist()
+        return absent
 
     def add(self, keys: Sequence[bytes], vectors: Sequence[np.ndarray]) -> None:
         """Write parts of bounded size, each whole or not at all.
@@ -121,13 +109,11 @@ class EmbeddingStore:
             _write_part(self.folder, keys[first:], vectors[first:], self._storage)
 
     def count(self, keys: Sequence[bytes] | np.ndarray) -> np.ndarray:
-        """Count the vectors of texts, (n,) int32 in the order of ``keys``; none of them is read.
+        """Count the vectors of texts, (n,) int64 in the order of ``keys``; none of them is read.
 
         Raises InputError if a key is not stored, as `load` and `blocks` do.
         """
-        texts = self._parts.require(key_array(keys))  # learns of new parts
-        counts: np.ndarray = self._parts.counts[texts]
-        return counts
+        return self._parts.require(key_array(keys)).counts
 
     def documents(self, keys: np.ndarray, *, block_bytes: int) -> "Vectors | StoredDocuments":
         """Return a corpus: its vectors, where they fit one block, or those that are read anew."""
@@ -156,15 +142,15 @@ class EmbeddingStore:
             Memory of the vectors of one block as float32; a text that needs more comes alone.
         """
         texts = self._parts.require(key_array(keys))
-        order = np.argsort(texts, kind="stable")
-        texts, dim = texts[order], self._parts.dim
-        offsets = np.concatenate([[0], np.cumsum(self._parts.counts[texts], dtype=np.int64)])
+        order, dim = np.lexsort((texts.rows, texts.parts)), self._parts.dim
+        texts = texts.take(order)
+        offsets = np.concatenate([[0], np.cumsum(texts.counts)])
         # A text without vectors needs room for its place, too.
         runs = cuts(offsets + np.arange(len(offsets)) // dim, max(1, block_bytes // (4 * dim)))
         ends = iter(runs[1:])
         end, start = next(ends, 0), 0
         values = np.empty((0, dim), dtype=np.float32)
-        for run, found in self._parts.read(texts, runs[:-1]):
+        for run, found in texts.read(runs[:-1]):
             if run.start == start:
                 values = np.empty((offsets[end] - offsets[start], dim), dtype=np.float32)
             shift = offsets[start]
@@ -201,92 +187,68 @@ class StoredDocuments:
 
 
 class _Parts:
-    """Which text is where in a store's parts.
-
-    Texts are numbered part by part; `counts` has their vectors, (n_texts,) int32, and `dim` the
-    numbers of a vector. Keys are found in one array sorted by their first 8 bytes, read as a
-    number: tens of millions of them do not fit into a dictionary.
-    """
+    """Which text is where in a store's parts; `dim` has the numbers of a vector."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.dim = 1
-        self.counts = np.empty(0, dtype=np.int32)
-        self._paths: list[Path] = []
-        self._starts = [0]
-        self._heads, self._keys = np.empty(0, np.uint64), np.empty(0, KEY)
-        self._numbers = np.empty(0, np.int64)
+        self._stored = KeyedStore(folder, PARTS)
 
-    def refresh(self) -> None:
-        """Learn of the parts written since the last look."""
-        seen = set(self._paths)
-        new = [path for path in part_paths(self.folder) if path not in seen]
-        if not new:
-            return
-        with ThreadPoolExecutor(HEAD_READERS) as pool:
-            heads = list(pool.map(_read_head, new))
-        known = next((dim for dim in (self.dim, *(dim for _, _, dim in heads)) if dim > 1), 1)
-        for path, (_, _, dim) in zip(new, heads, strict=True):  # 1: of texts without vectors alone
-            if dim not in (1, known):
-                words = f"its vectors have {dim} dimensions, those of others {known}"
-                raise damaged_part(path, HOLDS, words)
-        self._paths += new
-        first = self._starts[-1]
-        for keys, _, dim in heads:
-            self._starts.append(self._starts[-1] + len(keys))
+    def find(self, keys: np.ndarray) -> Records:
+        """Return where keys, (n,) ascending, are, the first place if there are several."""
+        self._stored.refresh()
+        for name, dim in zip(self._stored.names, self._stored.summaries(), strict=True):
+            if dim not in (1, self.dim) and self.dim > 1:  # 1: of texts without vectors alone
+                words = f"its vectors have {dim} dimensions, those of others {self.dim}"
+                raise damaged_part(self.folder / name, HOLDS, words)
             self.dim = max(self.dim, dim)
-        self.counts = np.concatenate([self.counts, *(counts for _, counts, _ in heads)])
-        keys = np.concatenate([self._keys, *(keys for keys, _, _ in heads)])
-        numbers = np.concatenate([self._numbers, np.arange(first, self._starts[-1])])
-        order = np.argsort(key_heads(keys), kind="stable")  # merges what is sorted already
-        self._heads, self._keys = key_heads(keys)[order], keys[order]
-        self._numbers = numbers[order]
+        return self._stored.find(keys).first()
 
-    def find(self, keys: np.ndarray) -> np.ndarray:
-        """Return the number of each key's text, (n,) int64: the first, if several; -1 if none."""
-        found = np.full(len(keys), -1)
-        heads, left = key_heads(keys), np.arange(len(keys))
-        at = np.searchsorted(self._heads, heads)
-        while len(left):
-            # Keys that share their first 8 bytes follow each other: each is compared whole.
-            inside = at < len(self._heads)
-            left, at = left[inside], at[inside]
-            alike = self._heads[at] == heads[left]
-            left, at = left[alike], at[alike]
-            same = self._keys[at] == keys[left]
-            found[left[same]] = self._numbers[at[same]]
-            left, at = left[~same], at[~same] + 1
-        return found
-
-    def require(self, keys: np.ndarray) -> np.ndarray:
-        """Return the number of each key's text; InputError if one is not stored."""
-        self.refresh()
-        texts = self.find(keys)
-        absent = int(np.count_nonzero(texts < 0))
-        if absent:
+    def require(self, keys: np.ndarray) -> "_Texts":
+        """Return where the texts of keys are, in any order; InputError if one is not stored."""
+        wanted, places = np.unique(keys, return_inverse=True)
+        found = self.find(wanted)
+        if len(found.which) < len(wanted):
+            known = np.zeros(len(wanted), dtype=bool)
+            known[found.which] = True
             raise InputError(
-                f"{self.folder}: {absent} of {len(keys)} texts have no vectors here. The store was "
-                "deleted or moved after encoding; delete results/*/encodings and run again."
+                f"{self.folder}: {np.count_nonzero(~known[places])} of {len(keys)} texts have no "
+                "vectors here. The store was deleted or moved after encoding; delete "
+                "results/*/encodings and run again."
             )
-        return texts
+        paths = [self.folder / name for name in found.names]
+        return _Texts(paths, found.logs[places], found.places[places], found.sizes[places])
 
-    def read(self, texts: np.ndarray, cuts: Sequence[int]) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield runs of ``texts`` (ascending) with their vectors, (n_vectors, dim) float32.
+
+@dataclass(frozen=True)
+class _Texts:
+    """Where texts are: number of the part, row in it, and vectors there, each (n_texts,) int64."""
+
+    paths: list[Path]
+    parts: np.ndarray
+    rows: np.ndarray
+    counts: np.ndarray
+
+    def take(self, order: np.ndarray) -> "_Texts":
+        """Return them in another order."""
+        return _Texts(self.paths, self.parts[order], self.rows[order], self.counts[order])
+
+    def read(self, cuts: Sequence[int]) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield runs of texts, which ascend, with their vectors, (n_vectors, dim) float32.
 
         A run lies in one part and crosses no cut; a part is read once, ahead of its turn.
         """
-        part = np.searchsorted(self._starts, texts, side="right") - 1
-        turns = np.flatnonzero(np.diff(part)) + 1
+        turns = np.flatnonzero(np.diff(self.parts)) + 1
         edges = np.unique(np.concatenate([[0], turns, np.asarray(cuts, dtype=np.int64)]))
-        firsts = part[np.concatenate([[0], turns])] if len(part) else part
-        parts = _read_ahead([self._paths[number] for number in firsts])
+        firsts = self.parts[np.concatenate([[0], turns])] if len(self.parts) else self.parts
+        parts = _read_ahead([self.paths[number] for number in firsts])
         current = -1
-        for first, last in zip(edges, [*edges[1:], len(texts)], strict=True):
+        for first, last in zip(edges, [*edges[1:], len(self.parts)], strict=True):
             if first == last:
                 continue
-            if part[first] != current:
-                current, vectors = part[first], next(parts)
-            yield slice(first, last), _take(vectors, texts[first:last] - self._starts[current])
+            if self.parts[first] != current:
+                current, vectors = self.parts[first], next(parts)
+            yield slice(first, last), _take(vectors, self.rows[first:last])
 
 
 def _read_ahead(paths: Sequence[Path]) -> Iterator[Vectors]:
@@ -351,15 +313,14 @@ def _refuse(folder: Path, flat: np.ndarray, storage: Storage) -> None:
     )
 
 
-def _read_head(path: Path) -> tuple[np.ndarray, np.ndarray, int]:
-    """Read what a part holds but the vectors: keys, vectors per text (int32), dim."""
+def _scan(path: Path) -> Scan:
+    """Read what a part holds but the vectors; its summary is their dimensions."""
     table, dim = _read(path, "key", "n_vectors")
-    key = table.column("key").combine_chunks()
-    keys = np.frombuffer(key.buffers()[1], KEY)[: len(key)]
-    counts = np.ones(len(keys), dtype=np.int32)
+    keys = key_column(table.column("key"))
+    counts = np.ones(len(keys), dtype=np.int64)
     if "n_vectors" in table.column_names:
         counts = table.column("n_vectors").to_numpy()
-    return keys, counts, dim
+    return Scan(keys, np.arange(len(keys)), counts, dim)
 
 
 def _read_vectors(path: Path) -> Vectors:
@@ -405,6 +366,7 @@ HOLDS = "vectors"
 COLUMNS = {"key": is_key, "n_vectors": pa.types.is_int32, "values": _are_vectors}
 OPTIONAL = ("n_vectors",)
 MOST_DIM = 1 << 20
+PARTS = Kind("part", PART, _scan, grows=False)
 
 
 def fingerprint_of(encodings: str | Path) -> str:

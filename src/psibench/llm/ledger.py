@@ -1,33 +1,28 @@
-"""What requests for a model's vectors used: append-only files that outlive killed jobs.
+"""What requests for a model's vectors used: a keyed store of lines that outlive killed jobs.
 
-Each job appends to a file of its own in the folder ``spending`` beside the model's vectors: a line
-before a request leaves, with the most it can cost, and one when it is over, with what it did. Of a
-request whose job was killed the first line alone is there: it counts at its most, since the service
-may have done the work.
+Each job adds to the store ``spending`` beside the model's vectors (`psibench.store.keyed`) a line
+before a request leaves, with the most it can cost, and one when it is over, with what it did; their
+key is the request's number. Of a request whose job was killed the first line alone is there: it
+counts at its most, since the service may have done the work.
 """
 
-import json
-import logging
 import math
-import os
-import secrets
-import socket
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from psibench.errors import InputError
 from psibench.llm.limits import Budget, Call
 from psibench.llm.sections import MILLION, Price
 from psibench.llm.usage import Usage
 from psibench.reading import parse_json
-from psibench.tables.atomic import write_whole
-
-logger = logging.getLogger("psibench")
+from psibench.store.index import KEY
+from psibench.store.keyed import KeyedStore, Kind, Scan
+from psibench.store.records import START, read_record, read_records, write_record
 
 FOLDER = "spending"
 MOST = 1e15
@@ -76,12 +71,9 @@ class Ledger(Budget):
         usd = usd_per_million or 0.0
         price = Price(input_usd=usd, output_usd=0.0, as_of=datetime.now(UTC).date())
         self._usd_per_million = usd_per_million
-        self._job, self._folder = job, Path(folder) / FOLDER
-        spent = sum(map(self._usd, _lines(self._folder)))
+        self._job, self._stored = job, KeyedStore(Path(folder) / FOLDER, SPENDING)
+        spent = sum(map(self._usd, self._sums()))
         super().__init__(math.inf if limit_usd is None else limit_usd, price, spent_usd=spent)
-        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
-        self._path = self._folder / name
-        self._handle: int | None = None
         self._n_sent = 0
         self._per_token = 1.0
 
@@ -121,59 +113,78 @@ class Ledger(Budget):
         brought nothing; their cost, None if one was sent without a price; and the seconds they
         took, those at once added up.
         """
-        lines = [line for line in _lines(self._folder) if line["job"] == self._job]
-        done = [line for line in lines if line["state"] == "done"]
-        has_price = self._usd_per_million is not None
-        is_known = all(has_price or line.get("usd") is not None for line in lines)
+        sums = [one for one in self._sums() if one["job"] == self._job]
+        is_known = self._usd_per_million is not None or not any(one["unpriced"] for one in sums)
+        counts = ("requests", "texts", "tokens", "retries")
         return {
-            "requests": len(done),
-            "texts": sum(line["texts"] for line in done),
-            "tokens": sum(line["tokens"] for line in lines),
-            "retries": len(lines) - len(done),
-            "usd": sum(map(self._usd, lines)) if is_known else None,
-            "seconds": round(sum(line.get("seconds", 0.0) for line in lines), 3),
+            **{name: sum(one[name] for one in sums) for name in counts},
+            "usd": sum(map(self._usd, sums)) if is_known else None,
+            "seconds": round(sum(one["seconds"] for one in sums), 3),
         }
 
-    def close(self) -> None:
-        """Make the file durable and close it."""
-        if self._handle is not None:
-            os.fsync(self._handle)
-            os.close(self._handle)
-            self._handle = None
+    def sync(self) -> None:
+        """Make what was noted durable."""
+        self._stored.sync()
 
-    def _usd(self, line: dict[str, Any]) -> float:
-        """Return what a request cost; one noted without a price counts at today's, if any."""
-        usd = line.get("usd")
+    def close(self) -> None:
+        """Make what was noted durable and indexed."""
+        self._stored.seal()
+
+    def _sums(self) -> list[dict[str, Any]]:
+        """Return what the requests of all jobs add up to, job by job."""
+        self._stored.refresh()
+        return [one for sums in self._stored.summaries() for one in sums]
+
+    def _usd(self, sums: dict[str, Any]) -> float:
+        """Return what requests cost; those noted without a price count at today's, if any."""
         rate = (self._usd_per_million or 0.0) / MILLION
-        return float(line["tokens"] * rate if usd is None else usd)
+        return float(sums["usd"] + sums["unpriced_tokens"] * rate)
 
     def _note(self, call: EmbeddingCall, tokens: int, **fields: Any) -> None:
         rate = self._usd_per_million
         line = {"n": call.number, "job": self._job, "texts": call.n_texts, "tokens": tokens}
         line |= {"usd": None if rate is None else tokens * rate / MILLION} | fields
-        if self._handle is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        text = json.dumps(line, separators=(",", ":")) + "\n"
-        write_whole(self._handle, text.encode(), self._path)
+        self._stored.add(write_record(f"{call.number:08x}", line))
 
 
-def _lines(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the last line about each request, of all jobs, and tell of damaged ones."""
-    for path in sorted(folder.glob("*.jsonl")):
-        last, n_damaged = dict[int, dict[str, Any]](), 0
-        texts = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
-        for text in texts:
-            with suppress(InputError):
-                line = parse_json(text, where=str(path))
-                if _is_line(line):
-                    last[line["n"]] = line
-                    continue
-            n_damaged += text.endswith(b"\n")  # else broken off: it was not sent
-        if n_damaged:
-            words = "what they say was spent does not count; they are"
-            logger.warning("%s: %d damaged lines; %s passed over", path, n_damaged, words)
-        yield from last.values()
+def _read_line(text: bytes) -> dict[str, Any] | None:
+    """Read a line, or one of an earlier version, which is its record alone."""
+    record = read_record(text) if text.startswith(START) else text
+    try:
+        line = None if record is None else parse_json(record, where="")
+    except InputError:
+        return None
+    return line if _is_line(line) else None
+
+
+def _scan(log: Path) -> Scan:
+    """Read a log; its summary has, job by job, what the last lines about each request add up to."""
+    last, is_sound = dict[int, dict[str, Any]](), True
+    lost = "what they say was spent does not count; they are passed over"
+    for _, _, line in read_records(log, _read_line, lost=lost):
+        if line is None:
+            is_sound = False
+        else:
+            last[line["n"]] = line
+    nothing = {"requests": 0, "texts": 0, "tokens": 0, "retries": 0, "seconds": 0.0}
+    nothing |= {"usd": 0.0, "unpriced": 0, "unpriced_tokens": 0}
+    sums = dict[str, dict[str, Any]]()
+    for line in last.values():
+        one = sums.setdefault(line["job"], {"job": line["job"], **nothing})
+        is_done, usd = line["state"] == "done", line.get("usd")
+        one["requests"] += is_done
+        one["retries"] += not is_done
+        one["texts"] += line["texts"] * is_done
+        one["tokens"] += line["tokens"]
+        one["seconds"] += line.get("seconds") or 0.0
+        one["usd"] += usd or 0.0
+        one["unpriced"] += usd is None
+        one["unpriced_tokens"] += line["tokens"] * (usd is None)
+    nowhere = np.empty(0, np.int64)
+    return Scan(np.empty(0, KEY), nowhere, nowhere, [*sums.values()], is_sound)
+
+
+SPENDING = Kind("spending", ".jsonl", _scan)
 
 
 def _is_line(line: object) -> bool:

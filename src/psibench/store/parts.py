@@ -13,26 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
+from psibench.store.index import KEY, KEY_BYTES
 from psibench.tables.atomic import atomic_path
 
-KEY_BYTES = 16
-KEY = np.dtype(f"S{KEY_BYTES}")
-
-
-def content_key(first: str, second: str) -> bytes:
-    """Address of what two strings decide: 16 bytes of a sha256 that tells where one ends."""
-    payload = f"{len(first)}\0{first}\0{second}".encode("utf-8", errors="surrogatepass")
-    return hashlib.sha256(payload).digest()[:KEY_BYTES]
-
-
-def key_heads(keys: np.ndarray) -> np.ndarray:
-    """Return the first 8 bytes of keys as numbers in the keys' order."""
-    return np.ascontiguousarray(keys).view(">u8")[::2].astype(np.uint64)
+PART = ".parquet"
 
 
 def part_paths(folder: Path) -> Iterator[Path]:
     """List the parts of a store, in a fixed order."""
-    yield from sorted(folder.glob("part-*.parquet"))
+    yield from sorted(folder.glob(f"part-*{PART}"))
 
 
 def write_part(
@@ -46,7 +35,7 @@ def write_part(
     digest = hashlib.sha256(b"".join(keys)).hexdigest()[:32]
     table = pa.table({"key": pa.array(list(keys), pa.binary(KEY_BYTES)), **columns})
     table = table.replace_schema_metadata(dict(metadata))
-    with atomic_path(folder / f"part-{digest}.parquet") as temporary:
+    with atomic_path(folder / f"part-{digest}{PART}") as temporary:
         pq.write_table(
             table,
             temporary,
@@ -96,6 +85,15 @@ def read_part(
         if column.null_count or not columns[name](column.type):
             raise damaged_part(path, holds, f"no part: {name} is {column.type}")
     return table
+
+
+def key_column(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a part's keys, (n,) KEY."""
+    pieces = [
+        np.frombuffer(chunk.buffers()[1], KEY)[chunk.offset : chunk.offset + len(chunk)]
+        for chunk in column.chunks
+    ]
+    return np.concatenate(pieces) if pieces else np.empty(0, KEY)
 
 
 def is_key(kind: pa.DataType) -> bool:

@@ -1,0 +1,282 @@
+"""Indexes of a store: where in which log the record of a key is, in rows sorted by key.
+
+A file of the index is written whole, never changed, and made of the logs alone: it may be deleted
+at any time. Opening one reads its end, 20 bytes for each `BLOCK` rows; a key costs one block.
+
+    (n_rows,) ROW                         by the first 8 bytes of their keys
+    first 8 bytes of each block's first key, uint64; crc32 of each block, uint32
+    JSON of [name, bytes, summary] of each log
+    TRAILER                               n_rows, bytes and crc32 of the two before, MAGIC
+"""
+
+import hashlib
+import json
+import os
+import struct
+import weakref
+import zlib
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from psibench.store.vectors import ragged_ranges
+from psibench.tables.atomic import atomic_path
+
+KEY_BYTES = 16
+KEY = np.dtype(f"S{KEY_BYTES}")
+ROW = np.dtype([("key", KEY), ("place", "<u8"), ("size", "<u4"), ("log", "<u4")])
+"""`place` and `size` of a record in its log, in units of the kind of store; number of the log."""
+PLACE = struct.Struct("<QII")
+BLOCK = 64
+"""Rows that a look-up reads."""
+BLOCK_BYTES = BLOCK * ROW.itemsize
+RUN = 1024
+"""Blocks in memory at once where an index is read from its beginning to its end: 2 MiB."""
+DENSE = 200
+"""Rows read in order in the time that one key takes; fewer a key, and all rows are read."""
+TRAILER = struct.Struct("<QQQ8s")
+MAGIC = b"psikeys1"
+LAST_HEAD = 2**64 - 1
+
+
+def content_key(first: str, second: str) -> bytes:
+    """Address of what two strings decide: 16 bytes of a sha256 that tells where one ends."""
+    payload = f"{len(first)}\0{first}\0{second}".encode("utf-8", errors="surrogatepass")
+    return hashlib.sha256(payload).digest()[:KEY_BYTES]
+
+
+def key_heads(keys: np.ndarray) -> np.ndarray:
+    """Return the first 8 bytes of keys as numbers in the keys' order."""
+    return np.ascontiguousarray(keys).view(">u8")[::2].astype(np.uint64)
+
+
+class LostIndexError(Exception):
+    """An index is damaged, or gone from under its reader: ask the folder for others."""
+
+    def __init__(self, index: "Index | None", reason: object) -> None:
+        super().__init__(str(reason))
+        self.index = index
+
+
+class IndexedLog(NamedTuple):
+    """A log in an index: its bytes then, and what its records add up to (plain data)."""
+
+    name: str
+    size: int
+    summary: Any
+
+
+class Index:
+    """Rows of some logs, in a file (`open`) or in memory (`of`).
+
+    ``numbers``, one for each log, are what its user calls the logs; of those at -1 nothing is
+    found.
+    """
+
+    def __init__(self, foot: bytes, n_rows: int, read: Callable[[int, int], bytes]) -> None:
+        n_blocks = -(-n_rows // BLOCK)
+        self.n_rows = n_rows
+        self._heads, self._sums = array("Q"), array("I")
+        self._heads.frombytes(foot[: 8 * n_blocks])
+        self._sums.frombytes(foot[8 * n_blocks : 12 * n_blocks])
+        self.logs = [IndexedLog(*log) for log in json.loads(foot[12 * n_blocks :])]
+        self.numbers = [*range(len(self.logs))]
+        self._read = read
+
+    @classmethod
+    def open(cls, path: Path) -> "Index":
+        """Open a file.
+
+        Raises
+        ------
+        LostIndexError
+            If it is damaged or of another version.
+        OSError
+            If it cannot be read.
+        """
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            end = os.fstat(handle).st_size - TRAILER.size
+            trailer = os.pread(handle, TRAILER.size, max(0, end))
+            padded = trailer.ljust(TRAILER.size, b"\0")
+            n_rows, n_bytes, check, magic = TRAILER.unpack(padded)
+            is_whole = magic == MAGIC and n_rows * ROW.itemsize + n_bytes == end
+            foot = os.pread(handle, n_bytes, end - n_bytes) if is_whole else b""
+            if not is_whole or zlib.crc32(foot) != check:
+                raise LostIndexError(None, "damaged index")
+            index = cls(foot, n_rows, partial(_read_file, handle))
+        except BaseException:
+            os.close(handle)
+            raise
+        weakref.finalize(index, os.close, handle)
+        return index
+
+    @classmethod
+    def of(cls, logs: Sequence[IndexedLog], rows: np.ndarray) -> "Index":
+        """Keep rows (`ROW`, in any order) in memory."""
+        data = rows[np.argsort(key_heads(rows["key"]), kind="stable")].tobytes()
+        return cls(_foot(*_blocks_of(data), logs), len(rows), lambda n, at: data[at : at + n])
+
+    @property
+    def weight(self) -> int:
+        """What merging it costs."""
+        return self.n_rows + len(self.logs)
+
+    def places(self, key: bytes) -> list[tuple[int, int, int]]:
+        """Return the log, place and size of a key's records."""
+        head, found = int.from_bytes(key[:8], "big"), []
+        first, last = bisect_left(self._heads, head) - 1, bisect_right(self._heads, head)
+        for block in range(max(0, first), last):
+            data = self._data(block, block + 1)
+            at = data.find(key)
+            while at >= 0:
+                if at % ROW.itemsize == 0:
+                    place, size, log = PLACE.unpack_from(data, at + KEY_BYTES)
+                    found.append((self.numbers[log], place, size))
+                at = data.find(key, at + 1)
+        return [one for one in found if one[0] >= 0]
+
+    def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Look up many keys, ascending.
+
+        Returns
+        -------
+        For each record found its place in ``keys``, (n,) int64, and its row, (n,) `ROW` with the
+        number of the log.
+        """
+        found = [(np.empty(0, np.int64), np.empty(0, ROW))]
+        if len(keys) * DENSE < self.n_rows:
+            whole = keys.tobytes()
+            for number in range(len(keys)):
+                key = whole[number * KEY_BYTES : (number + 1) * KEY_BYTES]
+                places = [(key, place, size, log) for log, place, size in self.places(key)]
+                if places:
+                    found.append((np.full(len(places), number), np.array(places, ROW)))
+        else:
+            heads = key_heads(keys)
+            for first in range(0, len(self._heads), RUN):
+                low, high = self._heads[first], self._first_head(first + RUN)
+                asked = np.arange(
+                    np.searchsorted(heads, np.uint64(low)),
+                    np.searchsorted(heads, np.uint64(high), side="right"),
+                )
+                if len(asked):
+                    rows = self._rows(first, first + RUN, self.numbers)
+                    found.append(_matches(rows, asked, keys, heads))
+        which, rows = (np.concatenate(each) for each in zip(*found, strict=True))
+        return which, rows
+
+    def between(self, low: int, high: int, numbers: Sequence[int]) -> np.ndarray:
+        """Return the rows (`ROW`) whose keys begin with one of these heads or one between."""
+        first, last = bisect_left(self._heads, low) - 1, bisect_right(self._heads, high)
+        rows = self._rows(max(0, first), last, numbers)
+        heads = key_heads(rows["key"])
+        return rows[(heads >= np.uint64(low)) & (heads <= np.uint64(high))]
+
+    def edges(self) -> list[int]:
+        """Return where to cut all keys so that a `RUN` of this index is between two cuts."""
+        return [0, *self._heads[RUN::RUN], LAST_HEAD + 1]
+
+    def _first_head(self, block: int) -> int:
+        return self._heads[block] if block < len(self._heads) else LAST_HEAD
+
+    def _rows(self, first: int, last: int, numbers: Sequence[int]) -> np.ndarray:
+        """Return the rows of blocks, each with the number of its log; less those at -1."""
+        rows = np.frombuffer(self._data(first, last), ROW)
+        logs = np.array(numbers, np.int64)[rows["log"]]
+        rows = rows[logs >= 0]
+        rows["log"] = logs[logs >= 0]
+        return rows
+
+    def _data(self, first: int, last: int) -> bytes:
+        """Read blocks and check them."""
+        last = min(last, len(self._heads))
+        n_rows = min(last * BLOCK, self.n_rows) - first * BLOCK
+        try:
+            data = self._read(max(0, n_rows) * ROW.itemsize, first * BLOCK_BYTES)
+        except OSError as error:
+            raise LostIndexError(self, error) from error
+        for number, block in enumerate(range(first, last)):
+            start = number * BLOCK_BYTES
+            if zlib.crc32(data[start : start + BLOCK_BYTES]) != self._sums[block]:
+                raise LostIndexError(self, "damaged index")
+        return data
+
+
+def write_index(path: Path, indexes: Sequence[Index]) -> None:
+    """Merge indexes into one file; in memory is a `RUN` of the largest and its like of the others.
+
+    Of a log that two of them have, by its name, it takes the rows of the first.
+
+    Raises
+    ------
+    LostIndexError
+        If one of them is damaged or gone.
+    OSError
+        If it cannot be written; nothing is left then.
+    """
+    logs, taken = list[IndexedLog](), list[list[int]]()
+    for index in indexes:
+        known = {log.name for log in logs}
+        is_new = [
+            number >= 0 and log.name not in known
+            for number, log in zip(index.numbers, index.logs, strict=True)
+        ]
+        numbers = np.where(is_new, len(logs) + np.cumsum(is_new) - 1, -1)
+        taken.append(numbers.tolist())
+        logs += [log for log, is_one in zip(index.logs, is_new, strict=True) if is_one]
+    heads, sums, n_rows = array("Q"), array("I"), 0
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        for data in _merged(indexes, taken):
+            file.write(data)
+            for whole, part in zip((heads, sums), _blocks_of(data), strict=True):
+                whole.extend(part)
+            n_rows += len(data) // ROW.itemsize
+        foot = _foot(heads, sums, logs)
+        file.write(foot + TRAILER.pack(n_rows, len(foot), zlib.crc32(foot), MAGIC))
+
+
+def _merged(indexes: Sequence[Index], taken: Sequence[list[int]]) -> Iterator[bytes]:
+    """Yield the rows of all in the order of their keys: whole blocks, but for the last."""
+    edges, left = max(indexes, key=lambda index: index.n_rows).edges(), b""
+    for low, after in zip(edges, edges[1:], strict=False):
+        if low == after:
+            continue
+        both = zip(indexes, taken, strict=True)
+        rows = np.concatenate([one.between(low, after - 1, numbers) for one, numbers in both])
+        data = left + rows[np.argsort(key_heads(rows["key"]), kind="stable")].tobytes()
+        cut = len(data) - len(data) % BLOCK_BYTES
+        left = data[cut:]
+        yield data[:cut]
+    yield left
+
+
+def _matches(
+    rows: np.ndarray, asked: np.ndarray, keys: np.ndarray, heads: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of the keys asked for have which of the rows."""
+    stored = key_heads(rows["key"])
+    first, last = (np.searchsorted(stored, heads[asked], side=side) for side in ("left", "right"))
+    at, which = ragged_ranges(first, last - first), np.repeat(asked, last - first)
+    same = rows["key"][at] == keys[which]
+    return which[same], rows[at[same]]
+
+
+def _blocks_of(data: bytes) -> "tuple[array[int], array[int]]":
+    """Return the first head and the crc32 of each block of rows."""
+    starts = range(0, len(data), BLOCK_BYTES)
+    heads = array("Q", [int.from_bytes(data[at : at + 8], "big") for at in starts])
+    return heads, array("I", [zlib.crc32(data[at : at + BLOCK_BYTES]) for at in starts])
+
+
+def _foot(heads: "array[int]", sums: "array[int]", logs: Iterable[IndexedLog]) -> bytes:
+    return heads.tobytes() + sums.tobytes() + json.dumps([*logs]).encode()
+
+
+def _read_file(handle: int, n_bytes: int, at: int) -> bytes:
+    return os.pread(handle, n_bytes, at)

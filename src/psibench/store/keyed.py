@@ -1,0 +1,411 @@
+"""The keyed store: a folder of logs that jobs append records to, and of indexes of them.
+
+A log has one writer and is never rewritten: a record has left the process when `add` returns, and
+says by itself whether it is whole, so that a killed job loses none. An index (`store.index`) is
+made of logs alone. The job that ends a log writes one, merged with those that are not much larger:
+a store has a few, however many jobs wrote to it, and opening it costs their ends. Logs without
+one, of living and killed jobs, are read.
+
+Nothing is locked, and files appear whole: any number of jobs may read and write, on a shared file
+system, too. Two merges at once leave logs in two indexes, one of which counts. An index that has
+become needless is deleted some time later, as other machines may not see yet what took its place.
+A key's first record counts, in the order of the logs' names, which begin with the time.
+"""
+
+import logging
+import os
+import re
+import secrets
+import socket
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from psibench.errors import InputError
+from psibench.store.index import ROW, Index, IndexedLog, LostIndexError, write_index
+from psibench.tables.atomic import write_whole
+
+T = TypeVar("T")
+_Logs = dict[str, tuple[int, float]]
+"""Bytes and time of change by name; 0 of what does not grow."""
+
+logger = logging.getLogger("psibench")
+
+INDEX = ".keys"
+GROWTH = 4
+"""An index is merged with the next larger one if that has at most so many times its rows."""
+LIVING_S = 600.0
+"""A log added to since then may have a writer; what merged an index may not be seen yet."""
+FILES_AT_ONCE = 8
+"""Opened to learn what they hold: a shared file system is slow to open."""
+OPEN_LOGS = 64
+SYNC_S = 1.0
+"""Records are made to survive a power cut so often."""
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a log holds: ``keys``, (n,) KEY, and where, ``places`` and ``sizes``, (n,) int64.
+
+    ``summary`` is plain data. ``is_sound``: nothing is damaged; else it is not indexed, so that
+    each reader hears of it.
+    """
+
+    keys: np.ndarray
+    places: np.ndarray
+    sizes: np.ndarray
+    summary: Any = None
+    is_sound: bool = True
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a store's logs are.
+
+    ``scan`` reads one; ``log_bytes`` is when a job begins another. Logs that do not ``grow``
+    appear whole. ``migrate`` makes an earlier version's files in a folder into this one's.
+    """
+
+    prefix: str
+    suffix: str
+    scan: Callable[[Path], Scan]
+    grows: bool = True
+    log_bytes: int = 8 << 20
+    migrate: Callable[[Path], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Records:
+    """Where the records of some keys are, by key and then in the order of the logs.
+
+    ``which`` of the keys; ``logs`` are numbers of ``names``; ``places`` and ``sizes`` in the log.
+    All (n,) int64.
+    """
+
+    names: Sequence[str]
+    which: np.ndarray
+    logs: np.ndarray
+    places: np.ndarray
+    sizes: np.ndarray
+
+    def first(self) -> "Records":
+        """Return each key's first record."""
+        at = np.unique(self.which, return_index=True)[1]
+        columns = (self.which, self.logs, self.places, self.sizes)
+        return Records(self.names, *(column[at] for column in columns))
+
+
+class KeyedStore:
+    """Records by key in one folder; those of others as of the last `refresh`.
+
+    Not for use by several threads.
+    """
+
+    def __init__(self, folder: str | Path, kind: Kind) -> None:
+        self.folder, self._kind = Path(folder), kind
+        self.names: list[str] = []
+        self._listed: tuple[_Logs, set[str]] | None = None
+        self._bare: _Logs = {}
+        self._scans: dict[str, tuple[int, Scan]] = {}
+        self._indexes: dict[str, Index] = {}
+        self._passed_over: set[str] = set()
+        self._in_use: list[Index] = []
+        self._is_open = False
+        self._readers: dict[str, int] = {}
+        weakref.finalize(self, _close, self._readers)
+        self._handle: int | None = None
+        self._log = ""
+        self._size, self._synced_at = 0, 0.0
+
+    # Reading
+
+    def refresh(self) -> None:
+        """Learn of what others stored.
+
+        Raises
+        ------
+        InputError
+            If the folder or a log cannot be read.
+        """
+        try:
+            if not self._is_open:
+                self._kind.migrate(self.folder)
+            if not self._look():
+                return
+            self._scan(self._bare)
+        except OSError as error:
+            words = f"{error.filename or self.folder}: cannot be read ({error.strerror})"
+            raise InputError(words) from error
+        if not self._is_open:
+            self._is_open, before = True, time.time() - LIVING_S
+            if self._index([n for n, (_, changed) in self._bare.items() if changed < before]):
+                return self.refresh()
+        fresh = self._scanned([*self._bare])
+        ranks = {name: number for number, name in enumerate(self.names)}
+        fresh.numbers = [ranks[log.name] for log in fresh.logs]
+        self._in_use = [*filter(_has_any, self._indexes.values()), fresh]
+
+    def find(self, keys: np.ndarray) -> Records:
+        """Look up keys, (n,) KEY, ascending; of one stored twice all records come."""
+        found = self._ask(lambda index: index.find(keys))
+        which, rows = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.lexsort((rows["place"], rows["log"], which))
+        rows = rows[order]
+        columns = (rows[name].astype(np.int64) for name in ("log", "place", "size"))
+        return Records(self.names, which[order], *columns)
+
+    def records(self, key: bytes) -> list[tuple[str, int, int]]:
+        """Return log, place and size of a key's records, the one that counts first."""
+        found = sorted(chain.from_iterable(self._ask(lambda index: index.places(key))))
+        return [(self.names[log], at, size) for log, at, size in found]
+
+    def summaries(self) -> list[Any]:
+        """Return the summaries of all logs, in their order."""
+        logs = [
+            (number, log.summary)
+            for index in self._in_use
+            for number, log in zip(index.numbers, index.logs, strict=True)
+            if number >= 0
+        ]
+        return [summary for _, summary in sorted(logs, key=lambda log: log[0])]
+
+    def read(self, log: str, place: int, size: int) -> bytes:
+        """Read bytes of a log, fewer where it has no more; none if it is gone.
+
+        Raises
+        ------
+        InputError
+            If it cannot be read.
+        """
+        try:
+            if log not in self._readers:
+                if len(self._readers) >= OPEN_LOGS:
+                    _close(self._readers)
+                self._readers[log] = os.open(f"{self.folder}/{log}", os.O_RDONLY)
+            return os.pread(self._readers[log], size, place)
+        except (FileNotFoundError, IsADirectoryError):
+            return b""  # somebody removed it
+        except OSError as error:
+            words = f"{self.folder / log}: cannot be read ({error.strerror})"
+            raise InputError(words) from error
+
+    # Writing
+
+    def add(self, data: bytes) -> tuple[str, int]:
+        """Append to this job's log; it has left the process when this returns.
+
+        Returns
+        -------
+        The log, and the byte at which the data begin.
+
+        Raises
+        ------
+        OSError
+            If they cannot be written whole (a full disk, say). The log is cut back, or left for a
+            fresh one if even that fails.
+        """
+        handle = self._begin() if self._handle is None else self._handle
+        try:
+            write_whole(handle, data, self.folder / self._log)
+        except OSError:
+            try:
+                os.ftruncate(handle, self._size)
+            except OSError:
+                self.seal()
+            raise
+        added = self._log, self._size
+        self._size += len(data)
+        if time.monotonic() - self._synced_at >= SYNC_S:
+            self.sync()
+        if self._size >= self._kind.log_bytes:
+            self.seal()
+        return added
+
+    def sync(self) -> None:
+        """Make what is written durable."""
+        if self._handle is not None:
+            os.fsync(self._handle)
+            self._synced_at = time.monotonic()
+
+    def seal(self) -> None:
+        """End this job's log and index it; if that fails, whoever reads it does."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        with suppress(OSError):
+            store = KeyedStore(self.folder, self._kind)  # this one knows what it knew
+            store._look()
+            store._scan(store._bare.keys() & {self._log})
+            store._index([*store._scans])
+
+    def _begin(self) -> int:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        host = re.sub(r"\W", "-", socket.gethostname())[:32]
+        tail = f"{host}-{os.getpid()}-{secrets.token_hex(4)}{self._kind.suffix}"
+        self._log = f"{self._kind.prefix}-{_moment()}-{tail}"
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
+        self._handle = os.open(self.folder / self._log, flags, 0o666)
+        self._size, self._synced_at = 0, time.monotonic()
+        return self._handle
+
+    # Indexes
+
+    def _look(self) -> bool:
+        """List the folder, and say whether it has changed since the last time.
+
+        An index has a log if it knows as many bytes of it as there are; of two that have it, the
+        larger one counts. A bare log is in none.
+        """
+        for attempt in range(ATTEMPTS):
+            logs, indexes = listed = self._list()
+            if listed == self._listed and indexes - self._passed_over == self._indexes.keys():
+                return False
+            self._indexes = {name: self._indexes[name] for name in self._indexes if name in indexes}
+            try:
+                for name in sorted(indexes - self._indexes.keys() - self._passed_over):
+                    self._open(name)
+                break
+            except FileNotFoundError:  # deleted meanwhile: what took its place may be new
+                if attempt == ATTEMPTS - 1:
+                    raise
+        self._listed, self.names, self._bare = listed, sorted(logs), dict(logs)
+        ranks = {name: number for number, name in enumerate(self.names)}
+        for _, index in sorted(self._indexes.items(), key=lambda one: (-one[1].weight, one[0])):
+            index.numbers = [
+                ranks[name] if name in self._bare and logs[name][0] == size else -1
+                for name, size, _ in index.logs
+            ]  # fmt: skip
+            for log, number in zip(index.logs, index.numbers, strict=True):
+                if number >= 0:
+                    del self._bare[log.name]
+        self._scans = {name: scan for name, scan in self._scans.items() if name in self._bare}
+        return True
+
+    def _list(self) -> "tuple[_Logs, set[str]]":
+        logs, indexes = _Logs(), set[str]()
+        try:
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith(self._kind.suffix) and entry.is_file():
+                        with suppress(FileNotFoundError):
+                            stat = entry.stat() if self._kind.grows else None
+                            logs[entry.name] = (stat.st_size, stat.st_mtime) if stat else (0, 0.0)
+                    elif entry.name.endswith(INDEX) and entry.is_file():
+                        indexes.add(entry.name)
+        except FileNotFoundError:
+            pass
+        except NotADirectoryError as error:
+            words = f"{self.folder}: found a file, expected the folder of a store"
+            raise InputError(words) from error
+        return logs, indexes
+
+    def _open(self, name: str) -> None:
+        try:
+            self._indexes[name] = Index.open(self.folder / name)
+        except LostIndexError:
+            self._pass_over(name)
+
+    def _pass_over(self, name: str) -> None:
+        logger.warning("%s: damaged index; its logs are read anew", self.folder / name)
+        self._indexes.pop(name, None)
+        self._passed_over.add(name)
+        with suppress(OSError):
+            (self.folder / name).unlink()
+
+    def _ask(self, question: Callable[[Index], T]) -> list[T]:
+        """Ask all indexes; anew, after a look at the folder, if one is damaged or gone."""
+        for _ in range(ATTEMPTS):
+            try:
+                return [question(index) for index in self._in_use]
+            except LostIndexError as lost:
+                reason: Exception = lost
+                for name in [name for name, one in self._indexes.items() if one is lost.index]:
+                    if isinstance(lost.__cause__, OSError):
+                        del self._indexes[name]
+                    else:
+                        self._pass_over(name)
+                self.refresh()
+        raise InputError(f"{self.folder}: an index cannot be read ({reason})")
+
+    def _scan(self, names: Iterable[str]) -> None:
+        """Read bare logs, but for those that were read as they are."""
+        old = {name for name, (size, _) in self._scans.items() if size == self._bare[name][0]}
+        anew = [name for name in names if name not in old]
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            scans = pool.map(self._kind.scan, [self.folder / name for name in anew])
+            for name, scan in zip(anew, scans, strict=True):
+                self._scans[name] = self._bare[name][0], scan
+
+    def _scanned(self, names: Sequence[str]) -> Index:
+        """Return an index, in memory, of logs that were read."""
+        logs, parts = list[IndexedLog](), [np.empty(0, ROW)]
+        for number, name in enumerate(names):
+            size, scan = self._scans[name]
+            rows = np.empty(len(scan.keys), ROW)
+            rows["key"], rows["place"], rows["size"] = scan.keys, scan.places, scan.sizes
+            rows["log"] = number
+            logs.append(IndexedLog(name, size, scan.summary))
+            parts.append(rows)
+        return Index.of(logs, np.concatenate(parts))
+
+    def _index(self, names: Sequence[str]) -> bool:
+        """Merge sound logs and the small indexes into one index; say whether that was done."""
+        sound = [name for name in names if self._scans[name][1].is_sound]
+        if not sound:
+            return False
+        chosen = [self._scanned(sound)]
+        weight = chosen[0].weight
+        for index in sorted(filter(_has_any, self._indexes.values()), key=lambda one: one.weight):
+            if index.weight > GROWTH * weight:
+                break
+            chosen.append(index)
+            weight += index.weight
+        try:
+            write_index(self.folder / f"{_moment()}-{secrets.token_hex(4)}{INDEX}", chosen)
+        except (OSError, LostIndexError):
+            return False
+        merged = [name for name, index in self._indexes.items() if index in chosen]
+        for name in merged:
+            with suppress(OSError):
+                os.utime(self.folder / name)  # tells others since when it is needless
+        self._clear(time.time() - LIVING_S)
+        return True
+
+    def _clear(self, before: float) -> None:
+        """Delete what was left then: indexes whose logs are in others, and dead jobs' halves.
+
+        Who lists the folder from a cache may not see yet what took an index's place.
+        """
+        needless = [name for name, index in self._indexes.items() if not _has_any(index)]
+        halves = self.folder.glob(f".*{INDEX}.*.tmp")
+        for path in (*(self.folder / name for name in needless), *halves):
+            with suppress(OSError):
+                if path.stat().st_mtime < before:
+                    path.unlink()
+
+
+def _has_any(index: Index) -> bool:
+    """Say whether an index is that of any log as it is."""
+    return max(index.numbers, default=-1) >= 0
+
+
+def _close(readers: dict[str, int]) -> None:
+    while readers:
+        os.close(readers.popitem()[1])
+
+
+def _moment() -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())

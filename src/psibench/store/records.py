@@ -1,0 +1,66 @@
+"""Records as lines of JSON, each with a checksum: logs that can be read with `cat` and `jq`.
+
+{"sum":"<crc32, 8 hex, of all that follows>","key":"<hex>","record":{...}}
+"""
+
+import json
+import logging
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+logger = logging.getLogger("psibench")
+
+LINE = re.compile(
+    rb'\{"sum":"([0-9a-f]{8})(","key":"([0-9a-f]+)","record":(\{.*\})\})\n', re.DOTALL
+)
+START = b'{"sum":"'
+
+
+def write_record(key: str, record: Mapping[str, Any]) -> bytes:
+    """Return a record's line, as UTF-8 where it can be."""
+    try:
+        payload = json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        payload = json.dumps(record, separators=(",", ":")).encode()
+    tail = b'","key":"%s","record":%s}' % (key.encode(), payload)
+    return b'{"sum":"%08x%s\n' % (zlib.crc32(tail), tail)
+
+
+def read_record(line: bytes) -> bytes | None:
+    """Return the record of a line, as JSON; None if the line is damaged or not whole."""
+    found = LINE.fullmatch(line)
+    if found is None or int(found[1], 16) != zlib.crc32(found[2]):
+        return None
+    return found[4]
+
+
+def read_records(
+    log: Path, read: Callable[[bytes], T | None], *, lost: str
+) -> Iterator[tuple[int, int, T | None]]:
+    """Yield byte, length and content of a log's lines, but for a last one that is not whole.
+
+    Parameters
+    ----------
+    read
+        Reads a line; None for one that is damaged.
+    lost
+        What becomes of damaged lines, for the log of the process.
+    """
+    at = n_damaged = 0
+    with open(log, "rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                logger.info("%s: the last line is not whole and is passed over", log)
+                break
+            content = read(line)
+            if content is None:
+                n_damaged += max(1, line.count(START))  # as many as the damage has joined
+            yield at, len(line), content
+            at += len(line)
+    if n_damaged:
+        logger.warning("%s: %d damaged lines; %s", log, n_damaged, lost)
