@@ -49,12 +49,12 @@ def test_every_rule_that_loads_a_model_gets_a_gpu_on_a_cluster(rules) -> None:
     on_gpu = {name for name, own in given.items() if own.get("slurm_partition") == "gpu"}
     without = {"search_vectors", "recall_vectors"}  # exact search, blocked: threads instead
     loading = {name for name, rule in rules.items() if rule["environment"] == "gpu"}
-    assert {"encode", "encode_shard", "score_parts", "ask_vllm"} <= loading
-    assert on_gpu == loading - without
-    # A language model that vLLM runs has the GPUs of its entry.
-    named = {name for name in given if name.endswith("_vllm")}
-    assert named == {name for name in rules if name.endswith("_vllm")}
-    assert all("gpu" not in given[name] for name in named)
+    assert {"encode", "encode_shard", "score_parts", "ask"} <= loading
+    assert on_gpu == loading - without - {"ask"}
+    # A language model that vLLM runs has the GPUs of its entry, and four threads.
+    partition = given["ask"]["slurm_partition"]
+    assert [eval(partition, {"threads": n}) for n in (1, 4)] == ["cpu", "gpu"]
+    assert "gpu" not in given["ask"]
 
 
 @pytest.mark.parametrize("name", ["slurm", "local"])
