@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from psibench.tables import Provenance, TableSpec, write_table
-from psibench.tables.io import each_domain
+from psibench.tables.io import DomainWriter
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
@@ -23,9 +23,12 @@ def write_domains(
     frames: dict[str, pl.DataFrame], path: str | Path, spec: TableSpec, *, provenance: Provenance
 ) -> None:
     """Write the rows of each domain to one table."""
-    with each_domain(list(frames), {"table": str(path)}) as domains:
-        for domain in domains:
-            write_table(frames[domain.name], domain.outputs["table"], spec, provenance=provenance)
+    writer = DomainWriter(path, "eng-Latn")
+    *_, last = frames
+    for domain, frame in frames.items():
+        writer.add(domain, frame, spec, provenance, last=domain == last)
+    writer.write()
+    writer.discard()
 
 
 def write_texts(

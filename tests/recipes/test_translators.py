@@ -6,6 +6,7 @@ from dataclasses import replace
 import jobs
 import polars as pl
 import pytest
+from language_tables import write_domains
 
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
@@ -20,7 +21,6 @@ from psibench.tables.build_schemas import (
     TRANSLATION_GRADES,
     TRANSLATOR_QUALITY,
 )
-from psibench.tables.io import each_domain
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.translate.steps import translation_task
@@ -86,17 +86,18 @@ def test_parts_are_joined_and_a_document_that_lacks_one_keeps_its_row(last, whol
 def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp_path):
     domains, corpora = ["law", "art"], []
     path = str(tmp_path / "text_parts.parquet")
-    with each_domain(domains, {"parts": path}) as every:
-        for domain in every:
-            texts = {f"{domain.name}/d{i}": " ".join(["word"] * n) for i, n in enumerate((3, 9))}
-            corpus = pl.DataFrame({"_id": list(texts), "text": list(texts.values())}).with_columns(
-                char_length=9, word_count=2, token_length=pl.Series([3, 600])
-            )
-            corpora.append(tmp_path / f"{domain.name}.parquet")
-            write_table(corpus, corpora[-1], CORPUS, provenance=SOURCE)
-            queries = QUERIES.empty()
-            cut = text_parts(corpus, queries, max_tokens=5, count_tokens=count_whitespace_tokens)
-            write_table(cut, domain.outputs["parts"], TEXT_PARTS, provenance=SOURCE)
+    cut = {}
+    for domain in domains:
+        texts = {f"{domain}/d{i}": " ".join(["word"] * n) for i, n in enumerate((3, 9))}
+        corpus = pl.DataFrame({"_id": list(texts), "text": list(texts.values())}).with_columns(
+            char_length=9, word_count=2, token_length=pl.Series([3, 600])
+        )
+        corpora.append(tmp_path / f"{domain}.parquet")
+        write_table(corpus, corpora[-1], CORPUS, provenance=SOURCE)
+        cut[domain] = text_parts(
+            corpus, QUERIES.empty(), max_tokens=5, count_tokens=count_whitespace_tokens
+        )
+    write_domains(cut, path, TEXT_PARTS, provenance=SOURCE)
     jobs.run(
         run_translator_sample,
         {"corpora": corpora, "text_parts": [path]},

@@ -4,7 +4,7 @@ The comparison is one join: what a published figure and a figure of a run share 
 languages, length, buckets and quantity (`COUNTERPART`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,9 @@ from psibench.papers.figures import (
 )
 from psibench.report.beside import grid, inside
 from psibench.report.tables import render_page
-from psibench.tables import hash_file, read_provenance, read_table, write_csv, write_table
+from psibench.tables import hash_file, read_provenance, write_csv
 from psibench.tables.atomic import write_text
-from psibench.tables.derived import derived
+from psibench.tables.job import Job
 from psibench.tables.provenance import now
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARISON
 from psibench.tables.spec import ALL
@@ -250,42 +250,26 @@ def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]
 
 
 @stage("published", version=5)
-def run_published(
-    *,
-    psi_table: str | Path,
-    bucket_scores: str | Path,
-    benchmarks: Mapping[str, Benchmark],
-    published: Sequence[str | Path],
-    run_title: str,
-    parquet: str | Path,
-    csv: str | Path,
-    html: str | Path,
-) -> None:
+def run_published(job: Job) -> None:
     """Write the comparison as table and CSV, and the page.
 
-    Parameters
-    ----------
-    published
-        The papers' files.
-    run_title
-        What the config calls its report.
+    Inputs: ``psi_table``, ``bucket_scores``, and ``published``, the papers' files. ``benchmarks``
+    are the sections that are compared, ``run_title`` what the config calls its report.
     """
-    facts, figures = published_facts(benchmarks), published_figures()
-    psi = read_table(psi_table, PSI_TABLE)
+    facts = published_facts(job.value("benchmarks", Mapping[str, Benchmark]))
+    figures, psi = published_figures(), job.read("psi_table", PSI_TABLE)
     found = compare(
         figures,
         psi_table=psi,
-        bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
+        bucket_scores=job.read("bucket_scores", BUCKET_SCORES),
         facts=facts,
     )
-    files = {str(path): hash_file(path) for path in published}
-    source = derived(
-        "published", [psi_table, bucket_scores], params={"benchmarks": facts}, files=files
-    )
+    files = {path: hash_file(path) for path in job.paths("published")}
     table = found.select(PUBLISHED_COMPARISON.column_names)
-    write_table(table, parquet, PUBLISHED_COMPARISON, provenance=source)
-    write_csv(table, csv)
-    record = read_provenance(psi_table) or {}
+    params = {"benchmarks": facts}
+    job.write("parquet", table, PUBLISHED_COMPARISON, params=params, files=files)
+    write_csv(table, str(job.outputs["csv"]))
+    record = read_provenance(job.path("psi_table")) or {}
     made_of = {"rows of the PSI table": str(record.get("rows_hash", ""))}
     made_of |= {f"published {Path(name).name}": text for name, text in sorted(files.items())}
     metrics = compared_metrics(psi, facts)
@@ -294,11 +278,11 @@ def run_published(
         title="Published figures and this run's",
         created=now(),
         made_of=made_of,
-        run_title=run_title,
+        run_title=job.value("run_title"),
         sections=sections(figures, found),
         benchmarks=[
             (name, DATA_TEXTS[fact["data"]], metrics[name], fact["differs"])
             for name, fact in facts.items()
         ],
     )
-    write_text(page, html)
+    write_text(page, str(job.outputs["html"]))

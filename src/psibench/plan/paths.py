@@ -22,6 +22,7 @@ from psibench.filters.verify import VerifyMargin, VerifySection
 from psibench.generate.benchmarks import (
     RAW,
     Benchmark,
+    GeneratedBenchmark,
     view_id,
 )
 from psibench.generate.recipes import GRADE_ROUNDS
@@ -39,8 +40,6 @@ SCORE_FOLDERS = {"verify": "scores", "false_negatives": "pair_scores"}
 NEVER_MATCHES = r"(?!)none"
 """A pattern that matches nothing, not even the empty string."""
 PAIR = "{query_lang}-{corpus_lang}"
-SECTION_KEYS = ("false_negatives", "grade", "audit", "tiny")
-"""Keys of a benchmark's section that have a pattern ``having KEY``."""
 
 # Wildcards
 
@@ -121,7 +120,7 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "external runs": models(RunFilesModel),
         "generated": [planned.id for planned in every if planned.is_generated],
         "raw": [name for name, planned in plan.views.items() if planned.view == RAW],
-        **{f"having {key}": having(key) for key in SECTION_KEYS},
+        **{f"having {key}": having(key) for key in GeneratedBenchmark.model_fields},
         "margin": margin,
         "verified": [name for name in verified if name not in margin],  # by another rule
         "translated": having("translate"),

@@ -8,7 +8,6 @@ probe_comparison.csv.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -29,9 +28,9 @@ from psibench.report.tables import FigureView, Panel, Table, render_page, slug
 from psibench.report.verdict import shown_psi
 from psibench.report.views import headline_metric
 from psibench.report.wording import MISSING, estimate, p_value
-from psibench.tables import read_provenance, read_table
+from psibench.tables import read_provenance
 from psibench.tables.atomic import write_text
-from psibench.tables.derived import read_all
+from psibench.tables.job import Job
 from psibench.tables.provenance import now
 from psibench.tables.schemas import PSI_TABLE
 from psibench.tables.spec import ALL
@@ -85,49 +84,34 @@ class PrintedFigure:
 
 
 @stage("probe_page", version=5)
-def run_probe_page(
-    *,
-    table: str | Path,
-    psi: Sequence[str | Path],
-    beside: Sequence[PrintedFigure],
-    run_title: str,
-    notice: str = "",
-    html: str | Path,
-) -> None:
+def run_probe_page(job: Job) -> None:
     """Write the page.
 
-    Parameters
-    ----------
-    table
-        PROBE_TABLE of all probes.
-    psi
-        PSI_TABLE tables of the benchmarks that were probed.
-    beside
-        Figures from elsewhere, those of a table together.
-    run_title, notice
-        What the config calls its report, and what its pages begin with.
+    Inputs: ``table``, the PROBE_TABLE of all probes, and ``psi``, PSI_TABLE tables of the
+    benchmarks that were probed. ``beside`` are figures from elsewhere, those of a table together;
+    ``run_title`` and ``notice`` are what the config calls its report, and what its pages begin
+    with.
     """
-    rows = read_table(table, PROBE_TABLE).filter(domain=ALL)
-    psi_rows = read_all(psi, PSI_TABLE)
+    beside = job.value("beside", list[PrintedFigure])
+    rows = job.read("table", PROBE_TABLE).filter(domain=ALL)
+    psi_rows = job.read("psi", PSI_TABLE)
     by_language = rows.group_by("benchmark", "language", maintain_order=True)
     shown = [
         section(str(benchmark), str(language), mine, psi_rows, beside)
         for (benchmark, language), mine in by_language
     ]
-    made_of = {
-        str(path): str((read_provenance(path) or {}).get("rows_hash", "")) for path in (table, *psi)
-    }
+    made_of = {path: str((read_provenance(path) or {}).get("rows_hash", "")) for path in job.used}
     page = render_page(
         "probes.html",
         title="Probes: what the embeddings look at",
         created=now(),
         made_of=made_of,
-        run_title=run_title,
-        notice=notice,
+        run_title=job.value("run_title"),
+        notice=job.value("notice", default=""),
         probes={name: text for name, text in PROBES.items() if name in set(rows["probe"])},
         sections=shown,
     )
-    write_text(page, html)
+    write_text(page, str(job.outputs["html"]))
 
 
 def section(

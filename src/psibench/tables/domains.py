@@ -1,8 +1,7 @@
-"""Tables that hold all domains of a language, read and written one domain at a time.
+"""Tables that hold all domains of a language, or of a part of it, read one domain at a time.
 
-The tables on the way to a benchmark (results/*/build) have a column ``domain`` in front: one job
-goes through the domains of a language instead of one job each. What a stage does stays a function
-of one domain: it gets `OfDomain` for a table to read and `DomainPart` for one to write.
+The tables of a benchmark have the columns ``language`` and ``domain`` in front, and a row group for
+each domain. A job reads and writes them through `psibench.tables.job`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from psibench.tables.provenance import Provenance
 from psibench.tables.spec import STRING, Column, TableSpec
 
 DOMAIN = Column("domain", STRING, "domain of the benchmark")
@@ -62,51 +60,8 @@ class OfDomain:
         return self.path
 
 
-@dataclass(frozen=True)
-class DomainPart:
-    """Where one domain's rows go; `write_table` takes it in place of a path.
-
-    ``written`` belongs to the table: what each domain has written, until all are there.
-    """
-
-    path: str
-    language: str | None
-    domain: str
-    written: dict[str, tuple[pa.Table, TableSpec, Provenance]]
-
-    def __str__(self) -> str:
-        return f"{self.path}, domain {self.domain}"
-
-
 TablePath = str | Path | OfDomain
 """What `read_table` reads."""
-
-
-OutputPath = str | Path | DomainPart
-"""Where `write_table` writes."""
-
-
-@dataclass(frozen=True)
-class Domain:
-    """One domain of a job that goes through those of a language.
-
-    Attributes
-    ----------
-    outputs
-        Where its rows go, by the name of the output.
-    """
-
-    name: str
-    number: int
-    outputs: Mapping[str, DomainPart]
-
-    def table(self, given: str | Sequence[str]) -> TablePath:
-        """Return its rows of a table of all domains, or its own table out of a list."""
-        return domain_table(given, self.name, self.number)
-
-    def tables(self, paths: Sequence[str]) -> list[TablePath]:
-        """Return its rows of several tables of all domains."""
-        return [OfDomain(path, self.name) for path in paths]
 
 
 def domain_params(record: Mapping[str, Any], domain: str) -> Mapping[str, Any] | None:
@@ -117,8 +72,3 @@ def domain_params(record: Mapping[str, Any], domain: str) -> Mapping[str, Any] |
         found: Mapping[str, Any] | None = domains.get(domain)
         return found
     return params if domain in domains else None
-
-
-def domain_table(given: str | Sequence[str], domain: str, number: int) -> TablePath:
-    """Return one domain's rows of a table of all domains, or its own table out of a list."""
-    return OfDomain(given, domain) if isinstance(given, str) else given[number]

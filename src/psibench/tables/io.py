@@ -1,7 +1,7 @@
 """Checked reading and atomic writing of psibench tables."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -18,10 +18,7 @@ from psibench.tables.atomic import atomic_path
 from psibench.tables.domains import (
     DOMAIN,
     LANGUAGE,
-    Domain,
-    DomainPart,
     OfDomain,
-    OutputPath,
     TablePath,
     with_labels,
 )
@@ -72,67 +69,14 @@ def conform(frame: pl.DataFrame, spec: TableSpec, *, where: str) -> pa.Table:
 
 
 def write_table(
-    frame: pl.DataFrame, path: OutputPath, spec: TableSpec, *, provenance: Provenance
+    frame: pl.DataFrame, path: str | Path, spec: TableSpec, *, provenance: Provenance
 ) -> None:
-    """Write a frame as Parquet with its provenance, whole or not at all.
-
-    A `DomainPart` is written when the parts of all domains are there.
-    """
-    if isinstance(path, DomainPart):
-        labels = {LANGUAGE.name: path.language, DOMAIN.name: path.domain}
-        labels = {name: label for name, label in labels.items() if label is not None}
-        if DOMAIN.name not in spec.column_names:
-            # An undeclared column of that name gives way.
-            others = frame.drop(*labels, strict=False)
-            frame = others.select(
-                *(pl.lit(label).alias(n) for n, label in labels.items()), pl.all()
-            )
-        spec = with_labels(spec, list(labels))
-        path.written[path.domain] = conform(frame, spec, where=str(path)), spec, provenance
-        return
+    """Write a frame as Parquet with its provenance, whole or not at all."""
     table = conform(frame, spec, where=str(path))
-    _write(path, [table], spec, provenance)
-
-
-@contextmanager
-def each_domain(names: Sequence[str], outputs: Mapping[str, str]) -> Iterator[list[Domain]]:
-    """Give the domains of a job; at the end the outputs are written, each whole or not at all."""
-    tables: dict[str, dict[str, Any]] = {name: {} for name in outputs}
-    yield [
-        Domain(
-            domain,
-            number,
-            {name: DomainPart(path, None, domain, tables[name]) for name, path in outputs.items()},
-        )
-        for number, domain in enumerate(names)
-    ]
-    for name, path in outputs.items():
-        write_domains(path, tables[name])
-
-
-def write_domains(path: str, written: Mapping[str, tuple[pa.Table, TableSpec, Provenance]]) -> None:
-    """Write the rows of all domains, a row group each, in their order: whole or not at all."""
-    if not written:
-        raise AssertionError(f"{path}: no domain has written its rows")
-    tables, specs, sources = zip(*written.values(), strict=True)
-    schema = pa.unify_schemas([table.schema for table in tables])
-    parts = [
-        pa.concat_tables([schema.empty_table(), table], promote_options="default")
-        for table in tables
-    ]
-    _write(path, parts, specs[0], joined(dict(zip(written, sources, strict=True))))
-
-
-def _write(
-    path: str | Path, parts: Sequence[pa.Table], spec: TableSpec, provenance: Provenance
-) -> None:
-    table = pa.concat_tables(parts)
     record = provenance.to_json(table=spec.name, rows_hash=hash_rows(table), n_rows=table.num_rows)
-    schema = table.schema.with_metadata({METADATA_KEY: record.encode()})
-    options = {"compression": "zstd", "write_page_checksum": True}
-    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, schema, **options) as writer:
-        for part in parts:
-            writer.write_table(part.cast(schema))
+    labelled = table.replace_schema_metadata({METADATA_KEY: record.encode()})
+    with atomic_path(path) as temporary:
+        pq.write_table(labelled, temporary, compression="zstd", write_page_checksum=True)
 
 
 class DomainWriter:
