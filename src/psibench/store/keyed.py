@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.store.index import ROW, Index, IndexedLog, LostIndexError, write_index
+from psibench.store.index import ROW, Index, IndexedLog, LostIndexError, key_heads, write_index
 from psibench.tables.atomic import write_whole
 
 T = TypeVar("T")
@@ -44,6 +44,8 @@ GROWTH = 4
 """An index is merged with the next larger one if that has at most so many times its rows."""
 LIVING_S = 600.0
 """A log added to since then may have a writer; what merged an index may not be seen yet."""
+MOST_BARE = 1 << 18
+"""Records of logs without an index that a reader keeps in memory if it can write one."""
 FILES_AT_ONCE = 8
 """Opened to learn what they hold: a shared file system is slow to open."""
 OPEN_LOGS = 64
@@ -99,7 +101,7 @@ class Records:
 
     def first(self) -> "Records":
         """Return each key's first record."""
-        at = np.unique(self.which, return_index=True)[1]
+        at = np.flatnonzero(np.diff(self.which, prepend=-1))
         columns = (self.which, self.logs, self.places, self.sizes)
         return Records(self.names, *(column[at] for column in columns))
 
@@ -145,7 +147,8 @@ class KeyedStore:
         except OSError as error:
             words = f"{error.filename or self.folder}: cannot be read ({error.strerror})"
             raise InputError(words) from error
-        if not self._is_open:
+        n_bare = sum(len(self._scans[name][1].keys) for name in self._bare)
+        if not self._is_open or n_bare > MOST_BARE:
             self._is_open, before = True, time.time() - LIVING_S
             if self._index([n for n, (_, changed) in self._bare.items() if changed < before]):
                 return self.refresh()
@@ -155,10 +158,14 @@ class KeyedStore:
         self._in_use = [*filter(_has_any, self._indexes.values()), fresh]
 
     def find(self, keys: np.ndarray) -> Records:
-        """Look up keys, (n,) KEY, ascending; of one stored twice all records come."""
-        found = self._ask(lambda index: index.find(keys))
+        """Look up keys, (n,) KEY; of one stored twice all records come."""
+        ascending = np.argsort(key_heads(keys), kind="stable")
+        found = self._ask(lambda index: index.find(keys[ascending]))
         which, rows = (np.concatenate(each) for each in zip(*found, strict=True))
-        order = np.lexsort((rows["place"], rows["log"], which))
+        which = ascending[which]
+        order = np.argsort(which, kind="stable")
+        if np.any(np.diff(which[order]) == 0):
+            order = np.lexsort((rows["place"], rows["log"], which))
         rows = rows[order]
         columns = (rows[name].astype(np.int64) for name in ("log", "place", "size"))
         return Records(self.names, which[order], *columns)
@@ -377,10 +384,9 @@ class KeyedStore:
             write_index(self.folder / f"{_moment()}-{secrets.token_hex(4)}{INDEX}", chosen)
         except (OSError, LostIndexError):
             return False
-        merged = [name for name, index in self._indexes.items() if index in chosen]
-        for name in merged:
+        for name in [name for name, index in self._indexes.items() if index in chosen]:
             with suppress(OSError):
-                os.utime(self.folder / name)  # tells others since when it is needless
+                os.utime(self.folder / name)  # tells since when it is needless
         self._clear(time.time() - LIVING_S)
         return True
 
