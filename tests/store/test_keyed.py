@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,21 @@ def test_a_damaged_index_is_told_and_made_anew(tmp_path, monkeypatch, caplog, pl
     assert [one.read_bytes() for one in indexes(tmp_path)] == [whole]
 
 
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_damaged_index_that_cannot_be_deleted_is_passed_over(tmp_path, monkeypatch, place):
+    def refuse(*_, **__):
+        raise PermissionError
+
+    add_job(tmp_path, range(10))
+    (path,) = indexes(tmp_path)
+    damaged = bytearray(path.read_bytes())
+    damaged[place] ^= 1
+    path.write_bytes(damaged)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert found(tmp_path, 11) == [*range(10)]
+    assert indexes(tmp_path) == [path]
+
+
 @pytest.mark.parametrize("is_last", [False, True])
 def test_an_index_that_goes_while_it_is_in_use_is_replaced_by_what_took_its_place(
     tmp_path, monkeypatch, is_last
@@ -298,20 +314,26 @@ def write_until_killed(folder: Path) -> None:
 
 
 @pytest.mark.processes
-def test_kill_9_at_any_moment_loses_nothing_that_was_stored(tmp_path, monkeypatch):
+def test_kill_9_of_three_jobs_at_any_moment_loses_nothing_that_was_stored(tmp_path, monkeypatch):
     monkeypatch.undo()
-    rng = random.Random(0)
-    for round_number in range(6):
-        folder = tmp_path / str(round_number)
-        command = [sys.executable, __file__, str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
-            told = [int(child.stdout.readline()) for _ in range(rng.randrange(1, 60))]
-            time.sleep(rng.random() / 100)
+    rng, told = random.Random(0), Counter[int]()
+    for _ in range(3):
+        command = [sys.executable, __file__, str(tmp_path)]
+        children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        for child in children:
+            told.update(int(child.stdout.readline()) for _ in range(rng.randrange(1, 60)))
+        time.sleep(rng.random() / 100)
+        for child in children:
             child.send_signal(signal.SIGKILL)
-            told += [int(line) for line in child.stdout if line.endswith("\n")]
-        numbers = found(folder, len(told) + 1)
-        assert numbers[: len(told)] == told == [*range(len(told))]
+            told.update(int(line) for line in child.stdout if line.endswith("\n"))
+            child.wait()
+            child.stdout.close()
+    assert found(tmp_path, max(told) + 1) == sorted(told)
+    store = opened(tmp_path)
+    assert len(indexes(tmp_path)) > 3
+    for number, n_times in told.items():
+        assert n_times <= len(store.records(key(number))) <= 9
+    assert len(store.names) == len(store.summaries())
 
 
 if __name__ == "__main__":

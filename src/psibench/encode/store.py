@@ -1,8 +1,8 @@
 """The content-addressed store of vectors: a text is encoded once per model, whoever asks.
 
 A store is a folder ``{root}/{fingerprint}`` of Parquet parts (`psibench.store.parts`), written
-whole and never changed: any number of jobs may read and add at once. A text that two jobs encoded
-at once is in two parts, and the first one found counts.
+whole and never changed, which are the logs of a `psibench.store.keyed`: any number of jobs may read
+and add at once. A text that two jobs encoded at once is in two parts, and the first one counts.
 
 A part has the column `key` and, where each text has one vector, `values`: one fixed-size list of
 ``dim`` float32 or float16 numbers per text. Otherwise `values` holds one large list of such lists

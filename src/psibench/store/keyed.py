@@ -329,6 +329,7 @@ class KeyedStore:
         logger.warning("%s: damaged index; its logs are read anew", self.folder / name)
         self._indexes.pop(name, None)
         self._passed_over.add(name)
+        self._listed = None
         with suppress(OSError):
             (self.folder / name).unlink()
 
