@@ -81,6 +81,7 @@ def small(monkeypatch):
     monkeypatch.setattr(index, "BLOCK", 4)
     monkeypatch.setattr(index, "BLOCK_BYTES", 4 * index.ROW.itemsize)
     monkeypatch.setattr(index, "RUN", 3)
+    monkeypatch.setattr(keyed, "LOGS_AT_ONCE", 2)
 
 
 @settings(max_examples=60, deadline=None)
@@ -239,6 +240,21 @@ def test_two_jobs_that_merge_at_once_leave_each_log_counted_once(tmp_path, monke
     assert sum(store.summaries()) == sum(range(30))
     add_job(tmp_path, range(30, 40))
     assert found(tmp_path, 40) == [*range(40)]
+
+
+def test_a_store_without_any_index_is_indexed_some_logs_at_a_time(tmp_path, monkeypatch):
+    for job in range(9):
+        add_job(tmp_path, range(10 * job, 10 * job + 10))
+    for path in indexes(tmp_path):
+        path.unlink()
+    monkeypatch.setattr(keyed, "LIVING_S", 0.0)
+    most, of = [], keyed.Index.of
+    monkeypatch.setattr(
+        keyed.Index, "of", lambda logs, rows: most.append(len(rows)) or of(logs, rows)
+    )
+    assert found(tmp_path, 90) == [*range(90)]
+    assert max(most) == 20
+    assert indexes(tmp_path)
 
 
 def test_needless_indexes_are_deleted_when_all_can_see_what_took_their_place(tmp_path, monkeypatch):

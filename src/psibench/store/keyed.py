@@ -46,6 +46,8 @@ LIVING_S = 600.0
 """A log added to since then may have a writer; what merged an index may not be seen yet."""
 MOST_BARE = 1 << 18
 """Records of logs without an index that a reader keeps in memory if it can write one."""
+LOGS_AT_ONCE = 256
+"""Indexed together, so that an earlier version's store needs no memory for all its keys."""
 FILES_AT_ONCE = 8
 """Opened to learn what they hold: a shared file system is slow to open."""
 OPEN_LOGS = 64
@@ -143,15 +145,14 @@ class KeyedStore:
                 self._kind.migrate(self.folder)
             if not self._look():
                 return
+            n_bare = sum(len(scan.keys) for _, scan in self._scans.values())
+            if not self._is_open or n_bare > MOST_BARE:
+                self._index_ended()
+            self._is_open = True
             self._scan(self._bare)
         except OSError as error:
             words = f"{error.filename or self.folder}: cannot be read ({error.strerror})"
             raise InputError(words) from error
-        n_bare = sum(len(self._scans[name][1].keys) for name in self._bare)
-        if not self._is_open or n_bare > MOST_BARE:
-            self._is_open, before = True, time.time() - LIVING_S
-            if self._index([n for n, (_, changed) in self._bare.items() if changed < before]):
-                return self.refresh()
         fresh = self._scanned([*self._bare])
         ranks = {name: number for number, name in enumerate(self.names)}
         fresh.numbers = [ranks[log.name] for log in fresh.logs]
@@ -368,6 +369,16 @@ class KeyedStore:
             logs.append(IndexedLog(name, size, scan.summary))
             parts.append(rows)
         return Index.of(logs, np.concatenate(parts))
+
+    def _index_ended(self) -> None:
+        """Index the bare logs that have no writer any more, some at a time."""
+        before = time.time() - LIVING_S
+        ended = [name for name, (_, changed) in self._bare.items() if changed < before]
+        for first in range(0, len(ended), LOGS_AT_ONCE):
+            some = [name for name in ended[first : first + LOGS_AT_ONCE] if name in self._bare]
+            self._scan(some)
+            if self._index(some):
+                self._look()
 
     def _index(self, names: Sequence[str]) -> bool:
         """Merge sound logs and the small indexes into one index; say whether that was done."""

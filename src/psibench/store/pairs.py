@@ -6,6 +6,7 @@ once stands in it twice, and the first one found counts.
 """
 
 import logging
+import shutil
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -163,6 +164,7 @@ def _migrate(folder: Path) -> None:
         with atomic_path(path.with_suffix(SUFFIX)) as temporary:
             rows = _checked_rows(key_column(table.column("key")), raw, score)
             temporary.write_bytes(rows.tobytes())
+            shutil.copystat(path, temporary)  # its date says that nobody writes to it
         path.unlink(missing_ok=True)
     for path in folder.glob(f"*{EARLIER_JOURNAL}"):
         with suppress(FileNotFoundError):
