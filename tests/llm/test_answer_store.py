@@ -159,8 +159,10 @@ def test_a_line_that_a_reader_met_half_written_is_found_when_it_is_whole(tmp_pat
 def test_compressed_answers_of_an_earlier_version_are_refused_not_asked_again(tmp_path):
     begun(tmp_path, [0]).close()
     (tmp_path / "answers-1.jsonl.zst").write_bytes(b"")
-    with pytest.raises(InputError, match=r"answers-1.jsonl.zst: compressed .* unzstd --rm"):
-        AnswerStore(tmp_path).get(KEYS[0])
+    store = AnswerStore(tmp_path)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"answers-1.jsonl.zst: compressed .* unzstd --rm"):
+            store.get(KEYS[0])
 
 
 def test_a_file_in_the_place_of_a_store_is_refused(tmp_path):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -66,9 +67,7 @@ def found(folder, n: int) -> list[int]:
     store = opened(folder)
     numbers = [number for number in range(n) if values(store, number)[:1] == [number]]
     keys = np.array([key(number) for number in range(n)], KEY)
-    order = np.argsort(keys)
-    places = store.find(keys[order]).first()
-    assert sorted(order[places.which].tolist()) == numbers
+    assert store.find(keys).first().which.tolist() == numbers
     return numbers
 
 
@@ -82,6 +81,7 @@ def small(monkeypatch):
     monkeypatch.setattr(index, "BLOCK", 4)
     monkeypatch.setattr(index, "BLOCK_BYTES", 4 * index.ROW.itemsize)
     monkeypatch.setattr(index, "RUN", 3)
+    monkeypatch.setattr(keyed, "LOGS_AT_ONCE", 2)
 
 
 @settings(max_examples=60, deadline=None)
@@ -112,12 +112,9 @@ def test_all_records_are_found_in_the_order_of_the_logs(tmp_path_factory, steps,
         for number in range(27):
             expected = sorted((log, at) for one, log, at in added if one == number)
             assert [(log, at) for log, at, _ in store.records(key(number))] == expected
-        keys = np.unique(np.array([key(number) for number in range(27)], KEY))
-        places = store.find(keys)
+        places = store.find(np.array([key(number) for number in range(27)], KEY))
         rows = zip(places.which, places.logs, places.places, strict=True)
-        assert [(keys[which], places.names[log], at) for which, log, at in rows] == sorted(
-            (np.array(key(one), KEY)[()], log, at) for one, log, at in added
-        )
+        assert [(which, places.names[log], at) for which, log, at in rows] == sorted(added)
         assert sum(store.summaries()) == 7 * len(added)
 
 
@@ -162,6 +159,21 @@ def test_a_damaged_index_is_told_and_made_anew(tmp_path, monkeypatch, caplog, pl
     assert path not in indexes(tmp_path)
     assert found(tmp_path, 11) == [*range(10)]
     assert [one.read_bytes() for one in indexes(tmp_path)] == [whole]
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_damaged_index_that_cannot_be_deleted_is_passed_over(tmp_path, monkeypatch, place):
+    def refuse(*_, **__):
+        raise PermissionError
+
+    add_job(tmp_path, range(10))
+    (path,) = indexes(tmp_path)
+    damaged = bytearray(path.read_bytes())
+    damaged[place] ^= 1
+    path.write_bytes(damaged)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert found(tmp_path, 11) == [*range(10)]
+    assert indexes(tmp_path) == [path]
 
 
 @pytest.mark.parametrize("is_last", [False, True])
@@ -228,6 +240,21 @@ def test_two_jobs_that_merge_at_once_leave_each_log_counted_once(tmp_path, monke
     assert sum(store.summaries()) == sum(range(30))
     add_job(tmp_path, range(30, 40))
     assert found(tmp_path, 40) == [*range(40)]
+
+
+def test_a_store_without_any_index_is_indexed_some_logs_at_a_time(tmp_path, monkeypatch):
+    for job in range(9):
+        add_job(tmp_path, range(10 * job, 10 * job + 10))
+    for path in indexes(tmp_path):
+        path.unlink()
+    monkeypatch.setattr(keyed, "LIVING_S", 0.0)
+    most, of = [], keyed.Index.of
+    monkeypatch.setattr(
+        keyed.Index, "of", lambda logs, rows: most.append(len(rows)) or of(logs, rows)
+    )
+    assert found(tmp_path, 90) == [*range(90)]
+    assert max(most) == 20
+    assert indexes(tmp_path)
 
 
 def test_needless_indexes_are_deleted_when_all_can_see_what_took_their_place(tmp_path, monkeypatch):
@@ -303,20 +330,26 @@ def write_until_killed(folder: Path) -> None:
 
 
 @pytest.mark.processes
-def test_kill_9_at_any_moment_loses_nothing_that_was_stored(tmp_path, monkeypatch):
+def test_kill_9_of_three_jobs_at_any_moment_loses_nothing_that_was_stored(tmp_path, monkeypatch):
     monkeypatch.undo()
-    rng = random.Random(0)
-    for round_number in range(6):
-        folder = tmp_path / str(round_number)
-        command = [sys.executable, __file__, str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
-            told = [int(child.stdout.readline()) for _ in range(rng.randrange(1, 60))]
-            time.sleep(rng.random() / 100)
+    rng, told = random.Random(0), Counter[int]()
+    for _ in range(3):
+        command = [sys.executable, __file__, str(tmp_path)]
+        children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        for child in children:
+            told.update(int(child.stdout.readline()) for _ in range(rng.randrange(1, 60)))
+        time.sleep(rng.random() / 100)
+        for child in children:
             child.send_signal(signal.SIGKILL)
-            told += [int(line) for line in child.stdout if line.endswith("\n")]
-        numbers = found(folder, len(told) + 1)
-        assert numbers[: len(told)] == told == [*range(len(told))]
+            told.update(int(line) for line in child.stdout if line.endswith("\n"))
+            child.wait()
+            child.stdout.close()
+    assert found(tmp_path, max(told) + 1) == sorted(told)
+    store = opened(tmp_path)
+    assert len(indexes(tmp_path)) > 3
+    for number, n_times in told.items():
+        assert n_times <= len(store.records(key(number))) <= 9
+    assert len(store.names) == len(store.summaries())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The content-addressed store of vectors: a text is encoded once per model, whoever asks.
 
 A store is a folder ``{root}/{fingerprint}`` of Parquet parts (`psibench.store.parts`), written
-whole and never changed: any number of jobs may read and add at once. A text that two jobs encoded
-at once is in two parts, and the first one found counts.
+whole and never changed, which are the logs of a `psibench.store.keyed`: any number of jobs may read
+and add at once. A text that two jobs encoded at once is in two parts, and the first one counts.
 
 A part has the column `key` and, where each text has one vector, `values`: one fixed-size list of
 ``dim`` float32 or float16 numbers per text. Otherwise `values` holds one large list of such lists
@@ -80,9 +80,11 @@ class EmbeddingStore:
 
     def missing(self, keys: Sequence[bytes]) -> list[int]:
         """Return the indices of the first occurrences of keys that are not stored."""
-        asked, first = np.unique(key_array(keys), return_index=True)
-        absent: list[int] = np.sort(np.delete(first, self._parts.find(asked).which)).tolist()
-        return absent
+        asked = key_array(keys)
+        absent = np.delete(np.arange(len(asked)), self._parts.find(asked).which)
+        first = np.unique(asked[absent], return_index=True)[1]
+        found: list[int] = absent[np.sort(first)].tolist()
+        return found
 
     def add(self, keys: Sequence[bytes], vectors: Sequence[np.ndarray]) -> None:
         """Write parts of bounded size, each whole or not at all.
@@ -195,7 +197,7 @@ class _Parts:
         self._stored = KeyedStore(folder, PARTS)
 
     def find(self, keys: np.ndarray) -> Records:
-        """Return where keys, (n,) ascending, are, the first place if there are several."""
+        """Return where those of the keys that are stored are: in the first part that has one."""
         self._stored.refresh()
         for name, dim in zip(self._stored.names, self._stored.summaries(), strict=True):
             if dim not in (1, self.dim) and self.dim > 1:  # 1: of texts without vectors alone
@@ -205,19 +207,16 @@ class _Parts:
         return self._stored.find(keys).first()
 
     def require(self, keys: np.ndarray) -> "_Texts":
-        """Return where the texts of keys are, in any order; InputError if one is not stored."""
-        wanted, places = np.unique(keys, return_inverse=True)
-        found = self.find(wanted)
-        if len(found.which) < len(wanted):
-            known = np.zeros(len(wanted), dtype=bool)
-            known[found.which] = True
+        """Return where the text of each key is; InputError if one is not stored."""
+        found = self.find(keys)
+        absent = len(keys) - len(found.which)
+        if absent:
             raise InputError(
-                f"{self.folder}: {np.count_nonzero(~known[places])} of {len(keys)} texts have no "
-                "vectors here. The store was deleted or moved after encoding; delete "
-                "results/*/encodings and run again."
+                f"{self.folder}: {absent} of {len(keys)} texts have no vectors here. The store was "
+                "deleted or moved after encoding; delete results/*/encodings and run again."
             )
         paths = [self.folder / name for name in found.names]
-        return _Texts(paths, found.logs[places], found.places[places], found.sizes[places])
+        return _Texts(paths, found.logs, found.places, found.sizes)
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ class AnswerStore:
     def get(self, key: str) -> Answer | None:
         """Return the stored answer of a request, or None."""
         if not self._is_read:
-            self._is_read = True
             self._stored.refresh()
+            self._is_read = True
         added = [self._added[key]] if key in self._added else []
         for place in chain(self._stored.records(_index_key(key)), added):
             answer = read_line(self._stored.read(*place))

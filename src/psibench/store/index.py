@@ -142,7 +142,7 @@ class Index:
         return [one for one in found if one[0] >= 0]
 
     def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Look up many keys, ascending.
+        """Look up many keys, by their first 8 bytes ascending.
 
         Returns
         -------

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.store.index import ROW, Index, IndexedLog, LostIndexError, write_index
+from psibench.store.index import ROW, Index, IndexedLog, LostIndexError, key_heads, write_index
 from psibench.tables.atomic import write_whole
 
 T = TypeVar("T")
@@ -44,6 +44,10 @@ GROWTH = 4
 """An index is merged with the next larger one if that has at most so many times its rows."""
 LIVING_S = 600.0
 """A log added to since then may have a writer; what merged an index may not be seen yet."""
+MOST_BARE = 1 << 18
+"""Records of logs without an index that a reader keeps in memory if it can write one."""
+LOGS_AT_ONCE = 256
+"""Indexed together, so that an earlier version's store needs no memory for all its keys."""
 FILES_AT_ONCE = 8
 """Opened to learn what they hold: a shared file system is slow to open."""
 OPEN_LOGS = 64
@@ -99,7 +103,7 @@ class Records:
 
     def first(self) -> "Records":
         """Return each key's first record."""
-        at = np.unique(self.which, return_index=True)[1]
+        at = np.flatnonzero(np.diff(self.which, prepend=-1))
         columns = (self.which, self.logs, self.places, self.sizes)
         return Records(self.names, *(column[at] for column in columns))
 
@@ -141,24 +145,28 @@ class KeyedStore:
                 self._kind.migrate(self.folder)
             if not self._look():
                 return
+            n_bare = sum(len(scan.keys) for _, scan in self._scans.values())
+            if not self._is_open or n_bare > MOST_BARE:
+                self._index_ended()
+            self._is_open = True
             self._scan(self._bare)
         except OSError as error:
             words = f"{error.filename or self.folder}: cannot be read ({error.strerror})"
             raise InputError(words) from error
-        if not self._is_open:
-            self._is_open, before = True, time.time() - LIVING_S
-            if self._index([n for n, (_, changed) in self._bare.items() if changed < before]):
-                return self.refresh()
         fresh = self._scanned([*self._bare])
         ranks = {name: number for number, name in enumerate(self.names)}
         fresh.numbers = [ranks[log.name] for log in fresh.logs]
         self._in_use = [*filter(_has_any, self._indexes.values()), fresh]
 
     def find(self, keys: np.ndarray) -> Records:
-        """Look up keys, (n,) KEY, ascending; of one stored twice all records come."""
-        found = self._ask(lambda index: index.find(keys))
+        """Look up keys, (n,) KEY; of one stored twice all records come."""
+        ascending = np.argsort(key_heads(keys), kind="stable")
+        found = self._ask(lambda index: index.find(keys[ascending]))
         which, rows = (np.concatenate(each) for each in zip(*found, strict=True))
-        order = np.lexsort((rows["place"], rows["log"], which))
+        which = ascending[which]
+        order = np.argsort(which, kind="stable")
+        if np.any(np.diff(which[order]) == 0):
+            order = np.lexsort((rows["place"], rows["log"], which))
         rows = rows[order]
         columns = (rows[name].astype(np.int64) for name in ("log", "place", "size"))
         return Records(self.names, which[order], *columns)
@@ -322,6 +330,7 @@ class KeyedStore:
         logger.warning("%s: damaged index; its logs are read anew", self.folder / name)
         self._indexes.pop(name, None)
         self._passed_over.add(name)
+        self._listed = None
         with suppress(OSError):
             (self.folder / name).unlink()
 
@@ -361,6 +370,16 @@ class KeyedStore:
             parts.append(rows)
         return Index.of(logs, np.concatenate(parts))
 
+    def _index_ended(self) -> None:
+        """Index the bare logs that have no writer any more, some at a time."""
+        before = time.time() - LIVING_S
+        ended = [name for name, (_, changed) in self._bare.items() if changed < before]
+        for first in range(0, len(ended), LOGS_AT_ONCE):
+            some = [name for name in ended[first : first + LOGS_AT_ONCE] if name in self._bare]
+            self._scan(some)
+            if self._index(some):
+                self._look()
+
     def _index(self, names: Sequence[str]) -> bool:
         """Merge sound logs and the small indexes into one index; say whether that was done."""
         sound = [name for name in names if self._scans[name][1].is_sound]
@@ -377,10 +396,9 @@ class KeyedStore:
             write_index(self.folder / f"{_moment()}-{secrets.token_hex(4)}{INDEX}", chosen)
         except (OSError, LostIndexError):
             return False
-        merged = [name for name, index in self._indexes.items() if index in chosen]
-        for name in merged:
+        for name in [name for name, index in self._indexes.items() if index in chosen]:
             with suppress(OSError):
-                os.utime(self.folder / name)  # tells others since when it is needless
+                os.utime(self.folder / name)  # tells since when it is needless
         self._clear(time.time() - LIVING_S)
         return True
 

@@ -6,6 +6,7 @@ once stands in it twice, and the first one found counts.
 """
 
 import logging
+import shutil
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -87,10 +88,9 @@ class PairStore:
         InputError
             If the store cannot be read, or an earlier version's part of it is damaged.
         """
-        wanted, places = np.unique(keys, return_inverse=True)
-        found = nothing_found(wanted)
+        found = nothing_found(keys)
         self._stored.refresh()
-        records = self._stored.find(wanted)
+        records = self._stored.find(keys)
         # From the last to the first, so that of a pair stored twice the first one stays.
         order = np.lexsort((records.places, records.logs))[::-1]
         turns = np.flatnonzero(np.diff(records.logs[order])) + 1
@@ -99,15 +99,12 @@ class PairStore:
             log = records.names[records.logs[run[0]]]
             rows = _rows(self._stored.read(log, first, last - first + ROW.itemsize))
             at = (records.places[run] - first) // ROW.itemsize
-            run, at = run[at < len(rows)], at[at < len(rows)]
-            rows = rows[at]
-            is_right = (_checks(rows) == rows["check"]) & (
-                rows["key"] == wanted[records.which[run]]
-            )
-            which, rows = records.which[run][is_right], rows[is_right]
+            which, rows = records.which[run][at < len(rows)], rows[at[at < len(rows)]]
+            is_right = (_checks(rows) == rows["check"]) & (rows["key"] == keys[which])
+            which, rows = which[is_right], rows[is_right]
             found.known[which] = True
             found.raw[which], found.score[which] = rows["raw"], rows["score"]
-        return Found(found.known[places], found.raw[places], found.score[places])
+        return found
 
     def add(self, keys: np.ndarray, raw: np.ndarray, score: np.ndarray) -> None:
         """Store one batch; it has left the process when this returns.
@@ -167,6 +164,7 @@ def _migrate(folder: Path) -> None:
         with atomic_path(path.with_suffix(SUFFIX)) as temporary:
             rows = _checked_rows(key_column(table.column("key")), raw, score)
             temporary.write_bytes(rows.tobytes())
+            shutil.copystat(path, temporary)  # its date says that nobody writes to it
         path.unlink(missing_ok=True)
     for path in folder.glob(f"*{EARLIER_JOURNAL}"):
         with suppress(FileNotFoundError):
