@@ -101,8 +101,8 @@ def _write_run(root, asking, language, domains):
     jobs.run(
         run_lexical_search,
         {
-            "corpora": [at / language / domain / "corpus.parquet" for domain in domains],
-            "queries": [at / asking / domain / "queries.parquet" for domain in domains],
+            "corpora": [at / language / "corpus.parquet"],
+            "queries": [at / asking / "queries.parquet"],
         },
         {"run": path},
         entry=Bm25Model(backend="bm25s"),

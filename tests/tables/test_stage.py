@@ -2,24 +2,24 @@
 
 import pickle
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
 from psibench.config.base import Section
-from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.domains import OfDomain, OutputPath, TablePath
+from psibench.errors import InputError
+from psibench.tables import read_provenance
+from psibench.tables.job import Job
 from psibench.tables.spec import STRING, Column, TableSpec
 from psibench.tables.stage import DECLARED, PACKAGE, call, read_stages, stage
 
 WORDS = TableSpec("words", (Column("word", STRING, "a word"),), key=("word",))
-SOURCE = Provenance("test", 1)
 
 
 @dataclass
@@ -52,7 +52,7 @@ def package(folder: Path, **modules: str) -> Path:
 
 
 def test_declarations_are_read_without_an_import(tmp_path):
-    text = 'raise SystemExit("imported")\n@stage("one_two", version=3, each="domains")\n'
+    text = 'raise SystemExit("imported")\n@stage("one_two", version=3, offline=True)\n'
     text += '@stage(\n    "three",\n    version=12,\n)\ndef f(): ...\n'
     found = read_stages(package(tmp_path, part=text))
     assert found == {"one_two": 3, "three": 12}
@@ -75,48 +75,6 @@ def test_every_stage_of_the_package_is_found_where_it_is_declared():
         assert DECLARED[name].function.__module__ == version.module
 
 
-def test_a_stage_is_given_what_its_rule_has_under_its_names():
-    seen: dict[str, Any] = {}
-
-    def work(
-        documents: str,
-        runs: list,
-        lang: str,
-        language: str,
-        number: int,
-        pairs: tuple[tuple[str, str], ...],
-        threads: int,
-        output: str,
-        first: str | None,
-        depth: int = 7,
-    ) -> None:
-        seen.update(locals())
-
-    call(
-        declared(work),
-        Given(
-            input={"documents": "d.parquet", "runs": ["a", "b"], "first": [], "tokenizer": ["t"]},
-            output={"table": "t.parquet"},
-            params={"pairs": [["a", "b"]], "unused": 1},
-            wildcards={"lang": "eng-Latn", "number": "2"},
-            threads=3,
-        ),
-    )
-    seen.pop("seen")
-    assert seen == {
-        "documents": "d.parquet",
-        "runs": ["a", "b"],
-        "lang": "eng-Latn",
-        "language": "eng-Latn",
-        "number": 2,
-        "pairs": (("a", "b"),),
-        "threads": 3,
-        "output": "t.parquet",
-        "first": None,
-        "depth": 7,
-    }
-
-
 class Rule(Section):
     """A config section."""
 
@@ -124,91 +82,118 @@ class Rule(Section):
     depth: int = 3
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where something is."""
-
-    step: int
-    language: str
-    device: str = "cpu"
-
-
-def test_sections_and_dataclasses_are_made_and_validated():
+def test_a_job_has_what_its_rule_has_and_checks_it():
     seen: list[Any] = []
 
-    def work(section: Rule, place: Place, settings: Rule) -> None:
-        seen.extend((section, place, settings))
+    def work(job: Job) -> None:
+        seen.append((job.value("number", int), job.value("lang"), job.value("threads")))
+        seen.append((job.section(Rule), job.settings(Rule), job.value("other", default=7)))
+        seen.append((job.paths("runs"), job.path("documents"), job.has("first"), job.config))
 
     given = Given(
-        params={"section": {"kind": "a"}, "place": {"step": 4}, "kind": "b"},
-        wildcards={"lang": "eng-Latn"},
-        resources={"depth": 9, "device": "cuda"},
+        input={"documents": "d.parquet", "runs": ["a", "b"], "first": []},
+        output={"table": "t.parquet"},
+        params={"section": {"kind": "a"}, "kind": "b"},
+        wildcards={"lang": "eng-Latn", "number": "2"},
+        resources={"depth": 9},
+        threads=3,
+        config={"store": "s"},
     )
     call(declared(work), given)
-    # A section given under its own name takes nothing else; one that is not, what its fields name.
-    assert seen == [Rule(kind="a"), Place(4, "eng-Latn", "cuda"), Rule(kind="b", depth=9)]
+    assert seen == [
+        (2, "eng-Latn", 3),
+        (Rule(kind="a"), Rule(kind="b", depth=9), 7),
+        (["a", "b"], "d.parquet", False, {"store": "s"}),
+    ]
     given.params["section"] = {"kind": "c"}
     with pytest.raises(ValidationError, match="'a' or 'b'"):
         call(declared(work), given)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (Given(params={"other": 1}), r"stage tried: its rule gives no 'corpus'; it has .*'other'"),
-        (Given(params={"corpus": "a"}, wildcards={"corpus": "b"}), "two things named 'corpus'"),
-    ],
-)
-def test_a_rule_whose_names_do_not_fit_is_a_bug(given, message):
-    def work(corpus: str) -> None: ...
+def test_a_name_that_a_rule_lacks_or_has_twice_is_a_bug():
+    def work(job: Job) -> None:
+        job.value("corpus")
 
-    with pytest.raises(TypeError, match=message):
-        call(declared(work), given)
+    with pytest.raises(KeyError, match=r"stage tried: its rule gives no 'corpus'; it has.*'other'"):
+        call(declared(work), Given(params={"other": 1}))
+    with pytest.raises(TypeError, match="two things named .corpus):
+        call(declared(work), Given(params={"corpus": "a"}, wildcards={"corpus": "b"}))
 
 
-def copy_words(
-    domain: str, words: TablePath, raw: str | Path, more: list[TablePath], copied: OutputPath
-) -> None:
-    """Copy a domain's rows, and say in them what else was given."""
-    rows = read_table(words, WORDS)
-    others = [read_table(one, WORDS)["word"].to_list() for one in more]
-    said = pl.DataFrame({"word": [f"{domain} {rows['word'].to_list()} {others} {raw}"]})
-    write_table(said, copied, WORDS, provenance=SOURCE)
+def write_words(path: Path, *words: str, domains: bool = False) -> str:
+    frame = pl.DataFrame({"word": words})
+    made = Job(
+        "words",
+        1,
+        outputs={"words": str(path)},
+        values={"lang": "eng-Latn", "domains": ["law", "arts"]},
+    )
+    if not domains:
+        made.write("words", frame, WORDS, queries_by="people")
+    else:
+        for domain in made.domains():
+            domain.write("words", frame.with_columns(pl.col("word") + f" of {domain.name}"), WORDS)
+    return str(path)
 
 
-def test_a_stage_goes_through_the_domains_and_its_tables_are_of_all_of_them(tmp_path):
-    seen: list[tuple[str, bool]] = []
+def test_provenance_has_what_was_read_and_the_parameters_that_decide(tmp_path):
+    one, two = (write_words(tmp_path / name, name) for name in ("one.parquet", "two.parquet"))
+    table = str(tmp_path / "t.parquet")
 
-    def write(domain: str, section: int, copied: OutputPath) -> Callable[[], None]:
-        frame = pl.DataFrame({"word": [f"of {domain} {section}"]})
-        write_table(frame, copied, WORDS, provenance=SOURCE)
-        return lambda: seen.append((domain, Path(table).exists()))
+    def work(job: Job) -> None:
+        rows = job.read("words", WORDS)
+        assert rows["word"].to_list() == ["one.parquet", "two.parquet"]
+        job.write("table", rows, WORDS, revisions={"model:m": "3"})
 
-    table, copied = str(tmp_path / "table.parquet"), str(tmp_path / "copied.parquet")
-    # A mapping gives each domain its own value.
-    sections = {"sections": {"law": 1, "arts": 2}}
-    call(declared(write, each="sections"), Given(output={"copied": table}, params=sections))
-    # What a stage returns is called once all tables of the job are there.
-    assert seen == [("law", True), ("arts", True)]
-    domains = {"domains": ["law", "arts"]}
-    own = [str(tmp_path / f"{name}.parquet") for name in ("law", "arts")]
-    for path in own:
-        frame = pl.DataFrame({"word": [f"file {Path(path).stem}"]})
-        write_table(frame, path, WORDS, provenance=SOURCE)
-    given = Given({"words": own, "raw": "x", "more": [table]}, {"copied": copied}, domains)
-    call(declared(copy_words, each="domains"), given)
-    # A list of tables has one of each domain; of a table of all domains it is given its own rows.
-    assert [
-        read_table(OfDomain(copied, name), WORDS)["word"].item() for name in ("law", "arts")
-    ] == [
-        "law ['file law'] [['of law 1']] x",
-        "arts ['file arts'] [['of arts 2']] x",
+    params = {"seed": 3, "store": "store", "stage": 1, "on_empty": "drop"}
+    given = Given({"words": [one, two], "unread": one}, {"table": table}, params)
+    call(declared(work), given)
+    record = read_provenance(table)
+    assert (record["stage"], record["params"], record["queries_by"]) == (
+        "tried",
+        {"seed": 3},
+        "people",
+    )
+    assert list(record["inputs"]) == [one, two]
+    assert record["revisions"] == {"model:m": "3"}
+
+
+def test_a_job_goes_through_domains_and_its_tables_have_all_of_them(tmp_path):
+    words = write_words(tmp_path / "words.parquet", "a", domains=True)
+    plain = [write_words(tmp_path / f"{name}.parquet", name) for name in ("x", "y")]
+    table = str(tmp_path / "t.parquet")
+
+    def work(job: Job) -> None:
+        for domain in job.domains():
+            rows = [*domain.read("words", WORDS)["word"], *domain.read("plain", WORDS)["word"]]
+            said = pl.DataFrame({"word": [f"{domain.name} {domain.own} {rows}"]})
+            assert not Path(table).exists()
+            domain.write("table", said, WORDS)
+        assert Path(table).exists()
+
+    given = Given({"words": words, "plain": plain}, {"table": table})
+    given.params["domains"] = {"law": 1, "arts": 2}  # each domain has its own value
+    given.wildcards["lang"] = "eng-Latn"
+    call(declared(work), given)
+    assert pl.read_parquet(table).rows() == [
+        ("eng-Latn", "law", "law 1 ['a of law', 'x']"),
+        ("eng-Latn", "arts", "arts 2 ['a of arts', 'y']"),
     ]
-    # A job of one domain reads its own rows, too.
-    one = Given({"words": table, "raw": "x", "more": []}, {"copied": copied})
-    one.wildcards["domain"] = "arts"
-    call(declared(copy_words), one)
-    assert read_table(copied, WORDS)["word"].to_list() == ["arts ['of arts 2'] [] x"]
+    assert pq.ParquetFile(table).num_row_groups == 2
+
+
+def test_a_job_that_fails_between_domains_leaves_nothing(tmp_path):
+    def work(job: Job) -> None:
+        for domain in job.domains():
+            domain.write("table", pl.DataFrame({"word": ["a"]}), WORDS)
+            if domain.number == 1:
+                raise InputError("no")
+
+    given = Given(output={"table": str(tmp_path / "t.parquet")})
+    given.params["domains"], given.wildcards["lang"] = ["law", "arts", "game"], "eng-Latn"
+    with pytest.raises(InputError):
+        call(declared(work), given)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_version_is_what_the_script_finds_the_stage_by(tmp_path, monkeypatch):
@@ -221,10 +206,10 @@ def test_the_version_is_what_the_script_finds_the_stage_by(tmp_path, monkeypatch
             "from psibench.errors import InputError\n"
             "from psibench.tables.stage import stage\n\n\n"
             '@stage("greet", version=5)\n'
-            "def greet(name: str, output: str) -> None:\n"
-            "    if not name:\n"
+            "def greet(job) -> None:\n"
+            "    if not job.value('name'):\n"
             '        raise InputError("no name; give one")\n'
-            "    Path(output).write_text(name)\n"
+            "    Path(job.outputs['text']).write_text(job.value('name'))\n"
         ),
     )
     monkeypatch.syspath_prepend(tmp_path)
