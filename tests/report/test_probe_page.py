@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from jobs import run
 from report_tables import frame, psi_row
 
 from psibench.config.sections import Report
@@ -67,12 +68,12 @@ def page(tmp_path: Path) -> str:
     write_table(found, tmp_path / "probe_table.parquet", PROBE_TABLE, provenance=source)
     psi = frame(PSI_TABLE, [psi_row("<mine>", benchmark="squad")])
     write_table(psi, tmp_path / "psi.parquet", PSI_TABLE, provenance=source)
-    run_probe_page(
-        table=tmp_path / "probe_table.parquet",
-        psi=[tmp_path / "psi.parquet"],
+    run(
+        run_probe_page,
+        {"table": tmp_path / "probe_table.parquet", "psi": [tmp_path / "psi.parquet"]},
+        {"html": tmp_path / "probes.html"},
         beside=[],
         run_title="A & B",
-        html=tmp_path / "probes.html",
     )
     return (tmp_path / "probes.html").read_text(encoding="utf-8")
 
@@ -174,8 +175,9 @@ def test_the_page_has_the_figures_it_is_given_and_the_notice(tmp_path: Path) -> 
         ("whole", Report().notice, figures),
     ):
         page = tmp_path / f"{name}.html"
-        files = {"table": tmp_path / "probe_table.parquet", "psi": [], "html": page}
-        run_probe_page(**files, beside=beside, run_title="A run", notice=notice)
+        read = {"table": tmp_path / "probe_table.parquet", "psi": []}
+        given = {"beside": beside, "run_title": "A run", "notice": notice}
+        run(run_probe_page, read, {"html": page}, **given)
         pages[name] = page.read_text(encoding="utf-8")
     assert "Small run: other texts" in pages["small"]
     assert "the paper" not in pages["small"].partition("<main>")[2]

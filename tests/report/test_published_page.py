@@ -5,9 +5,9 @@ from typing import Any
 
 import polars as pl
 import pytest
+from jobs import run
 from report_tables import bucket_rows, frame, psi_row
 
-from psibench.generate.benchmarks import parse_benchmark
 from psibench.papers.comparison import run_published
 from psibench.papers.figures import PUBLISHED
 from psibench.tables import Provenance, read_provenance, read_table, write_table
@@ -24,15 +24,16 @@ def written(folder: Path, psi: list[dict[str, Any]], sections: dict[str, dict[st
     write_table(frame(PSI_TABLE, psi), folder / "psi.parquet", PSI_TABLE, provenance=source)
     scores = frame(BUCKET_SCORES, buckets)
     write_table(scores, folder / "buckets.parquet", BUCKET_SCORES, provenance=source)
-    run_published(
-        psi_table=folder / "psi.parquet",
-        bucket_scores=folder / "buckets.parquet",
-        benchmarks={name: parse_benchmark(one) for name, one in sections.items()},
-        published=FILES,
+    run(
+        run_published,
+        {
+            "psi_table": folder / "psi.parquet",
+            "bucket_scores": folder / "buckets.parquet",
+            "published": FILES,
+        },
+        {kind: folder / f"c.{kind}" for kind in ("parquet", "csv", "html")},
+        benchmarks=sections,
         run_title="A small run",
-        parquet=folder / "c.parquet",
-        csv=folder / "c.csv",
-        html=folder / "c.html",
     )
     return (folder / "c.html").read_text(encoding="utf-8")
 

@@ -65,7 +65,9 @@ def test_all_qrels_of_the_queries_drawn_are_kept_and_no_others(tmp_path):
     record = read_provenance(tmp_path / "tiny" / "queries.parquet")
     assert (record["stage"], record["queries_by"]) == ("subset", "llm:stand-in/rules")
     assert record["params"] == {"per_position": 1, "seed": 42, "domains": ["general"]}
-    assert read_provenance(tmp_path / "tiny" / "corpus.parquet")["params"] == {}
+    assert read_provenance(tmp_path / "tiny" / "corpus.parquet")["params"] == {
+        "domains": ["general"]
+    }
 
 
 def test_a_position_that_is_short_gives_all_it_has_and_a_warning_says_so(tmp_path, caplog):

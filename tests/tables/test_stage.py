@@ -116,7 +116,7 @@ def test_a_name_that_a_rule_lacks_or_has_twice_is_a_bug():
 
     with pytest.raises(KeyError, match=r"stage tried: its rule gives no 'corpus'; it has.*'other'"):
         call(declared(work), Given(params={"other": 1}))
-    with pytest.raises(TypeError, match="two things named .corpus):
+    with pytest.raises(TypeError, match="two things named 'corpus'"):
         call(declared(work), Given(params={"corpus": "a"}, wildcards={"corpus": "b"}))
 
 

@@ -87,7 +87,7 @@ def test_the_content_hash_of_a_foreign_file_is_that_of_its_bytes(tmp_path):
 def test_a_failed_write_leaves_the_old_table_and_no_other_file(table_path, monkeypatch):
     before = table_path.read_bytes()
 
-    def fail(writer, table):
+    def fail(writer, table, **_):
         raise OSError("disk full")
 
     monkeypatch.setattr(pq.ParquetWriter, "write_table", fail)
