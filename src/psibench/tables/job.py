@@ -290,10 +290,6 @@ class DomainJob:
         is_last = self.number == len(job.domain_names) - 1
         job.writers[name].add(self.name, frame, spec, job.record(**record), last=is_last)
 
-    def has_output(self, name: str) -> bool:
-        """Say whether its rule has an output of a name."""
-        return name in self.job.outputs
-
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
