@@ -31,7 +31,8 @@ from typing import Any
 
 CHECKPOINT = "embedded:all-MiniLM-L6-v2"
 MAX_TOKENS, BATCH = 256, 32
-PLACE = "data/eng-Latn/python"
+LANGUAGE, DOMAIN = "eng-Latn", "python"
+PLACE = f"data/{LANGUAGE}"
 QUERIES_EACH = 2
 TOLERANCE = 1e-3
 GOAL = 0.9
@@ -46,7 +47,7 @@ def make_benchmark(root: Path, n_documents: int) -> None:
     import polars as pl
 
     from psibench.sources.python_docs import read_python_docs
-    from psibench.tables import Provenance, write_table
+    from psibench.tables.job import Job
     from psibench.tables.schemas import CORPUS, QRELS, QUERIES
     from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
@@ -74,10 +75,13 @@ def make_benchmark(root: Path, n_documents: int) -> None:
         pl.col("pos_corpus_id").alias("corpus-id"),
         pl.lit(1, pl.Int32).alias("score"),
     )
-    made = Provenance(stage="build", stage_version=2, queries_by="cut from the documents")
     corpus = with_lengths(corpus, count_tokens=count_whitespace_tokens)
-    for frame, spec in ((corpus, CORPUS), (queries, QUERIES), (qrels, QRELS)):
-        write_table(frame, root / PLACE / f"{spec.name}.parquet", spec, provenance=made)
+    tables = {CORPUS: corpus, QUERIES: queries, QRELS: qrels}
+    outputs = {spec.name: str(root / PLACE / f"{spec.name}.parquet") for spec in tables}
+    job = Job("build", 2, outputs=outputs, values={"lang": LANGUAGE, "domains": [DOMAIN]})
+    for domain in job.domains():
+        for spec, frame in tables.items():
+            domain.write(spec.name, frame, spec, queries_by="cut from the documents")
 
 
 def load_model() -> Any:
@@ -157,10 +161,10 @@ def by_stages(benchmark: Path, out: Path) -> float:
     )
     encodings, run = str(out / "encodings.parquet"), str(out / "run.parquet")
     values: dict[str, Any] = {
-        "entry": entry, "model": "all-minilm-l6-v2", "domains": ["python"], "store": out / "store",
+        "entry": entry, "model": "all-minilm-l6-v2", "domains": [DOMAIN], "store": out / "store",
         "device": "cpu", "tokens_per_batch": BATCH * MAX_TOKENS, "top_k": 100, "block_mib": 256,
         "models": [ScoredModel("all-minilm-l6-v2", "dense", run, encodings)],
-        "benchmark": "bench", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn",
+        "benchmark": "bench", "query_lang": LANGUAGE, "corpus_lang": LANGUAGE,
         "metrics": ["ndcg@10"], "psi_metrics": ["ndcg@10"], "schemes": ["thirds"],
         "length_buckets": False, "uncertainty": {}, "control": None, "windows": [],
     }  # fmt: skip

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from psibench.config.models import Bm25Model
+from psibench.formats.built import TABLES
 from psibench.formats.posir import COLUMNS
 from psibench.search.runs import run_lexical_search
 from psibench.tables import Provenance, read_table, write_table
@@ -16,7 +17,6 @@ from psibench.tables.job import Job
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES, RUN
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
-TABLES = ("corpus", "queries", "qrels")
 LANGUAGES = ("deu-Latn", "eng-Latn")
 DOMAINS = ("game", "mining")
 THIRDS = ("beginning", "middle", "end")
@@ -121,6 +121,14 @@ def table(root: Path, language: str, name: str, domain: str = "*") -> pl.DataFra
     rows = pl.read_parquet(root / "data" / language / f"{name}.parquet")
     rows = rows if domain == "*" else rows.filter(domain=domain)
     return rows.drop("language", "domain")
+
+
+def change(root, language, name, domain, function, *, provenance=SOURCE):
+    """Put what a function makes of the rows of a domain in their place; the columns keep labels."""
+    path, spec = root / "data" / language / f"{name}.parquet", by_place(TABLES[name])
+    parts = pl.read_parquet(path).partition_by("domain", maintain_order=True)
+    made = [function(part) if part["domain"][0] == domain else part for part in parts]
+    write_table(pl.concat(made, how="diagonal"), path, spec, provenance=provenance)
 
 
 def write_release(folder, **tables):

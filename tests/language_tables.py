@@ -37,21 +37,27 @@ def write_texts(
     questions: dict[str, str] = QUESTIONS,
     *,
     positives: dict[str, str] | None = None,
+    domain: str | None = None,
 ) -> tuple[Path, Path]:
     """Write corpus and queries of one domain, by id; returns the two paths.
 
-    A query's positive is d1, or the document that ``positives`` says.
+    A query's positive is d1, or the document that ``positives`` says. Rows name the domain where
+    it is given, as those of a benchmark do.
     """
     folder.mkdir(parents=True, exist_ok=True)
     schema = {"_id": pl.String, "text": pl.String}
     texts = pl.DataFrame(list(documents.items()), schema=schema, orient="row")
     corpus = with_lengths(texts, count_tokens=count_whitespace_tokens)
-    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=SOURCE)
     asked = {"pos_char_span": [0, 3], "pos_char_length": 9, "pos_token_length": 3}
     rows = [
         {"_id": i, "text": t, "pos_corpus_id": (positives or {}).get(i, "d1")} | asked
         for i, t in questions.items()
     ]
     queries = pl.DataFrame(rows, schema=QUERIES.empty().schema)
-    write_table(queries, folder / "queries.parquet", QUERIES, provenance=SOURCE)
+    for frame, spec in ((corpus, CORPUS), (queries, QUERIES)):
+        path = folder / f"{spec.name}.parquet"
+        if domain is None:
+            write_table(frame, path, spec, provenance=SOURCE)
+        else:
+            write_domains({domain: frame}, path, spec, provenance=SOURCE)
     return folder / "corpus.parquet", folder / "queries.parquet"

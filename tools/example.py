@@ -36,17 +36,14 @@ def write_example(results: Path, folder: Path = FOLDER) -> None:
             stage_version=1,
             params={"benchmark": BENCHMARK, "depth": DEPTH},
             inputs={path.relative_to(results).as_posix(): content_hash(path) for path in paths},
-            queries_by=queries_by(tables["queries"][0]),
+            queries_by=queries_by(data / "queries.parquet"),
         )
 
-    data = sorted((results / BENCHMARK / "data" / LANGUAGE).iterdir())
-    tables = {
-        name: [domain / f"{name}.parquet" for domain in data] for name in ("queries", "qrels")
-    }
-    asked = pl.concat(read_table(path, QUERIES).select(FIELDS) for path in tables["queries"])
-    judged = pl.concat(read_table(path, QRELS) for path in tables["qrels"])
-    for name, frame, spec in (("queries", asked, QUERIES), ("qrels", judged, QRELS)):
-        write_table(frame, folder / f"{name}.parquet", spec, provenance=made_of(tables[name]))
+    data = results / BENCHMARK / "data" / LANGUAGE
+    for spec, fields in ((QUERIES, FIELDS), (QRELS, QRELS.column_names)):
+        path = data / f"{spec.name}.parquet"
+        frame = read_table(path, spec).sort("domain", maintain_order=True).select(fields)
+        write_table(frame, folder / path.name, spec, provenance=made_of([path]))
     rows = {
         row["model"]: row
         for row in read_table(results / "psi_table.parquet", PSI_TABLE)

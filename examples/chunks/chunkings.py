@@ -54,9 +54,12 @@ def main(data: Path, out: Path) -> None:
 
     model = SentenceTransformer(str(local_folder("embedded:all-MiniLM-L6-v2")))
     runs: dict[str, list[tuple[str, str, int, int, float]]] = {name: [] for name in CHUNKINGS}
-    for domain in sorted(data.iterdir()):
-        texts = pl.read_parquet(domain / "corpus.parquet", columns=["_id", "text"])
-        queries = pl.read_parquet(domain / "queries.parquet", columns=["_id", "text"])
+    corpus, every = (
+        pl.read_parquet(data / f"{name}.parquet", columns=["domain", "_id", "text"])
+        for name in ("corpus", "queries")
+    )
+    for domain in sorted(set(corpus["domain"])):
+        texts, queries = (t.filter(domain=domain).drop("domain") for t in (corpus, every))
         asked = model.encode(queries["text"].to_list(), normalize_embeddings=True)
         for name, cut in CHUNKINGS.items():
             chunks = [(i, *place, text) for i, text in texts.iter_rows() for place in cut(text)]

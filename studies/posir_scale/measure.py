@@ -139,9 +139,6 @@ def score_pair(plan, row, folder: Path) -> dict[str, object]:  # type: ignore[no
     planned, settings = plan.named[name], plan.config
     section, domains = planned.section, planned.domains(asking, searched)
 
-    def tables(language: str, table: str) -> list[str]:
-        return [f"results/{name}/data/{language}/{domain}/{table}.parquet" for domain in domains]
-
     run = f"results/{name}/runs/{row['model']}/{asking}-{searched}.parquet"
     outputs = {
         kind: str(folder / f"{kind}.parquet")
@@ -151,9 +148,9 @@ def score_pair(plan, row, folder: Path) -> dict[str, object]:  # type: ignore[no
         "score",
         version_of("score"),
         inputs={
-            "asked": tables(asking, "queries"),
-            "queries": tables(searched, "queries"),
-            "qrels": tables(searched, "qrels"),
+            "asked": planned.tables(asking, "queries", domains=domains),
+            "queries": planned.tables(searched, "queries", domains=domains),
+            "qrels": planned.tables(searched, "qrels", domains=domains),
         },
         outputs=outputs,
         values={

@@ -16,7 +16,9 @@ from psibench.generate.sample import run_sample
 from psibench.generate.sampling import Sample, sample_params
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
+from psibench.tables.job import Job
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
+from psibench.tables.stage import version_of
 from psibench.text.near_duplicates import NEAR_JACCARD, jaccard_of, normalise, shingle_hashes
 
 POSIR_EDGES = [0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048]
@@ -60,18 +62,19 @@ def draw(source: Path, folder: Path, *, unit: str, n_documents: int) -> None:
             "n_documents": n_documents,
         }
     )
-    documents, sampling, dropped = (folder / f"{name}.parquet" for name in TABLES)
-    run_sample(
-        sample_params(
-            FilesSource(kind="files", paths=[str(source)]), None, sample, length_tokenizer=TOKENIZER
-        ),
-        language="eng-Latn",
-        domain="generated",
-        documents=documents,
-        sampling=sampling,
-        dropped=dropped,
-        store=str(folder / "store"),  # of its own: a second run would find the first one's
+    files = FilesSource(kind="files", paths=[str(source)])
+    own = sample_params(files, None, sample, length_tokenizer=TOKENIZER)
+    job = Job(
+        "sample",
+        version_of("sample"),
+        outputs={name: str(folder / f"{name}.parquet") for name in TABLES},
+        values={
+            "lang": "eng-Latn",
+            "domains": {"generated": own},
+            "store": str(folder / "store"),  # of its own: a second run would find the first one's
+        },
     )
+    run_sample(job)
 
 
 def run_apart(source: Path, folder: Path, *, unit: str, n_documents: int) -> Run:

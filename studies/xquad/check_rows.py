@@ -94,7 +94,7 @@ def read_tables(results: Path, language: str, chosen: list[str]) -> dict[str, Ro
     from psibench.tables import read_table
     from psibench.tables.schemas import CORPUS, QUERIES
 
-    folder = results / "data" / language / "wikipedia"
+    folder = results / "data" / language
     queries = read_table(folder / "queries.parquet", QUERIES)
     texts = dict(read_table(folder / "corpus.parquet", CORPUS).select("_id", "text").iter_rows())
     scheme = bucket_scheme(f"relative-{N_BINS}")

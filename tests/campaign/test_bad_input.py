@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from language_tables import write_texts
+from language_tables import SOURCE, write_domains, write_texts
 
 from psibench.cli import main
 from psibench.errors import InputError
@@ -687,10 +687,10 @@ def full_disk():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys, request, qrels):
-    folder = tmp_path / "b" / "data" / "eng-Latn" / "law"
-    write_texts(folder, questions={"q1": "who?", "q2": "where?"})
-    qrels.rename(folder / "qrels.parquet")
+def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys, request):
+    folder = tmp_path / "b" / "data" / "eng-Latn"
+    write_texts(folder, questions={"q1": "who?", "q2": "where?"}, domain="law")
+    write_domains({"law": ROWS}, folder / "qrels.parquet", QRELS_TABLE, provenance=SOURCE)
     assert run("export", tmp_path / "b", tmp_path / "sound", "--licence", "cc0-1.0") == OK
     capsys.readouterr()
     request.getfixturevalue("full_disk")

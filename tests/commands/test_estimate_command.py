@@ -196,7 +196,7 @@ def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, ca
         "quality": {"llm": "free", "per_stratum": 2, "translators": {"a": one, "b": one}},
     }
     path = config(folder, benchmarks={"xq": SQUAD | {"translate": translate}, "known": SQUAD})
-    write_texts(folder / "results/xq/data/eng-Latn/general", DOCUMENTS, QUESTIONS)
+    write_texts(folder / "results/xq/data/eng-Latn", DOCUMENTS, QUESTIONS, domain="general")
     table = planned(capsys, path)
     german = table.filter(stage="translate", language="deu-Latn").row(0, named=True)
     assert (german["items"], german["basis"]) == (5, "tables")
@@ -215,7 +215,7 @@ def test_texts_of_tables_are_paid_for_until_they_are_encoded(folder, capsys):
     path = config(folder, api={"budget_usd": 0.00002}, **asked)
     assert row_of(capsys, path, by="api")["basis"] == "source"
     place = folder / "results" / "known"
-    write_texts(place / "data/eng-Latn/general", DOCUMENTS, QUESTIONS)
+    write_texts(place / "data/eng-Latn", DOCUMENTS, QUESTIONS, domain="general")
     row = row_of(capsys, path, by="api")
     # Nine words, and two queries of seven characters at four a token.
     assert (row["basis"], row["items"], row["answered"]) == ("tables", 5, 0)
@@ -234,7 +234,7 @@ def test_what_a_probe_has_a_service_read_is_paid_for(folder, capsys):
     probes = {"names": ["segments", "insertion"], "segments": [3, [0.5]], "models": ["api"]}
     probes |= {"insertion_sizes": [0.5, 1.0], "psi": False}
     path = config(folder, benchmarks={"known": SQUAD}, models=["api"], probes=probes)
-    write_texts(folder / "results/known/data/eng-Latn/general", DOCUMENTS, QUESTIONS)
+    write_texts(folder / "results/known/data/eng-Latn", DOCUMENTS, QUESTIONS, domain="general")
     found = {row["stage"]: row for row in planned(capsys, path).to_dicts()}
     probed, inserted = found["probe_segments"], found["probe_insertion"]
     assert probed["items"] == 3 * (1 + 3 + 2)  # documents, whole and in three and two parts

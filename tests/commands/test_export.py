@@ -3,24 +3,22 @@
 import polars as pl
 import pytest
 import yaml
-from built_benchmark import write_release
+from built_benchmark import change, table, write_release
 
 from psibench.cli import main
 from psibench.config.sources import PosirReleaseSource
+from psibench.formats.built import TABLES
 from psibench.formats.posir import COLUMNS
 from psibench.generate.loaders.posir_release import PosirRelease
-from psibench.tables import Provenance, write_table
-from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.tables.job import Job
 from psibench.text.lengths import count_whitespace_tokens
 
 PLACES = [("ara-Arab", "game"), ("eng-Latn", "game"), ("eng-Latn", "mining")]
-SOURCE = Provenance(
-    stage="build",
-    stage_version=2,
-    queries_by="llm:writer-1",
-    llm_backend="openai",
-    revisions={"dataset:owner/release": "abc123"},
-)
+SOURCE = {
+    "queries_by": "llm:writer-1",
+    "llm_backend": "openai",
+    "revisions": {"dataset:owner/release": "abc123"},
+}
 
 
 def release(root):
@@ -46,21 +44,27 @@ def release(root):
     return root
 
 
-def built(root, results, *, prefix_ids=True, places=PLACES):
+def built(root, results, *, prefix_ids=True):
     """The tables of results/ for a release."""
-    for language, domain in places:
-        section = PosirRelease(
-            recipe="posir_release",
-            source=PosirReleaseSource(path=str(root)),
-            language=language,
-            domain=domain,
-            prefix_ids=prefix_ids,
+    for language in dict.fromkeys(language for language, _ in PLACES):
+        folder = results / "data" / language
+        job = Job(
+            "build",
+            2,
+            outputs={name: str(folder / f"{name}.parquet") for name in TABLES},
+            values={"lang": language, "domains": [d for of, d in PLACES if of == language]},
         )
-        made = section.build(count_whitespace_tokens)
-        folder = results / "data" / language / domain
-        for name, spec in (("corpus", CORPUS), ("queries", QUERIES), ("qrels", QRELS)):
-            frame = getattr(made, name)
-            write_table(frame, folder / f"{name}.parquet", spec, provenance=SOURCE)
+        for domain in job.domains():
+            section = PosirRelease(
+                recipe="posir_release",
+                source=PosirReleaseSource(path=str(root)),
+                language=language,
+                domain=domain.name,
+                prefix_ids=prefix_ids,
+            )
+            made = section.build(count_whitespace_tokens)
+            for name, spec in TABLES.items():
+                domain.write(name, getattr(made, name), spec, **SOURCE)
     return results
 
 
@@ -99,10 +103,8 @@ def test_release_built_and_exported_equals_the_release(tmp_path, prefix_ids):
 def test_ids_stay_in_all_languages_where_one_language_has_an_id_without_the_domain(
     tmp_path, results
 ):
-    path = results / "data" / "ara-Arab" / "game" / "corpus.parquet"
-    corpus = pl.read_parquet(path)
-    odd = corpus.with_columns(_id=pl.Series(["game/9", "other"]))
-    write_table(odd, path, CORPUS, provenance=SOURCE)
+    odd = pl.Series(["game/9", "other"])
+    change(results, "ara-Arab", "corpus", "game", lambda rows: rows.with_columns(_id=odd))
     run(results, tmp_path / "out")
     after = tables_of(tmp_path / "out")
     assert after["eng-Latn", "game", "corpus"]["_id"][0] == "game/9"
@@ -137,23 +139,22 @@ def test_a_folder_that_holds_something_is_not_written_to(tmp_path, results, caps
 
 
 def test_an_incomplete_benchmark_leaves_nothing_behind(tmp_path, results, capsys):
-    (results / "data" / "eng-Latn" / "mining" / "qrels.parquet").unlink()
+    damaged = results / "data" / "eng-Latn" / "qrels.parquet"
+    damaged.unlink()
     assert run(results, tmp_path / "out") == 2
     assert (
-        "mining: no qrels; make what is lacking with `psibench run CONFIG "
+        "eng-Latn: no qrels; make what is lacking with `psibench run CONFIG "
         in capsys.readouterr().err
     )
-    damaged = results / "data" / "eng-Latn" / "mining" / "qrels.parquet"
-    damaged.write_bytes((results / "data/eng-Latn/game/corpus.parquet").read_bytes())
+    damaged.write_bytes(damaged.with_name("corpus.parquet").read_bytes())
     assert run(results, tmp_path / "out") == 2
     assert "missing columns: query-id, corpus-id" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["release", "results"]
 
 
 def test_lengths_that_the_layout_needs_and_the_benchmark_lacks_are_named(tmp_path, results, capsys):
-    path = results / "data" / "eng-Latn" / "game" / "queries.parquet"
-    unknown = pl.read_parquet(path).with_columns(pos_token_length=pl.lit(None, pl.Int32))
-    write_table(unknown, path, QUERIES, provenance=SOURCE)
+    unknown = pl.lit(None, pl.Int32).alias("pos_token_length")
+    change(results, "eng-Latn", "queries", "game", lambda rows: rows.with_columns(unknown))
     assert run(results, tmp_path / "out") == 2
     assert "2 queries have no pos_token_length" in capsys.readouterr().err
 
@@ -161,50 +162,49 @@ def test_lengths_that_the_layout_needs_and_the_benchmark_lacks_are_named(tmp_pat
 def test_evidence_that_is_no_one_span_needs_extra_and_survives_the_round_trip(
     tmp_path, results, capsys
 ):
-    path = results / "data" / "eng-Latn" / "game" / "queries.parquet"
-    queries = pl.read_parquet(path).with_columns(
-        pos_char_span=pl.lit(None, pl.Array(pl.Int32, 2)),
-        target_position=pl.Series(["mixed", None]),
-        positions=pl.Series([["beginning", "end"], None]),
-        pos_char_spans=pl.Series([None, [[0, 2], [6, 8]]], dtype=pl.List(pl.List(pl.Int64))),
-    )
-    write_table(queries, path, QUERIES, provenance=SOURCE)
+    odd = {
+        "pos_char_span": pl.lit(None, pl.Array(pl.Int32, 2)),
+        "target_position": pl.Series(["mixed", None]),
+        "positions": pl.Series([["beginning", "end"], None]),
+        "pos_char_spans": pl.Series([None, [[0, 2], [6, 8]]], dtype=pl.List(pl.List(pl.Int64))),
+    }
+    change(results, "eng-Latn", "queries", "game", lambda rows: rows.with_columns(**odd))
     assert run(results, tmp_path / "plain") == 2
     assert "evidence of 2 queries is not one span" in capsys.readouterr().err
     assert run(results, tmp_path / "out", "--extra") == 0
     built(tmp_path / "out", tmp_path / "again")
-    again = pl.read_parquet(tmp_path / "again/data/eng-Latn/game/queries.parquet")
-    assert again.select(queries.columns).equals(pl.read_parquet(path))
+    queries, again = (table(root, "eng-Latn", "queries") for root in (results, tmp_path / "again"))
+    assert again.select(queries.columns).equals(queries)
 
 
 def aimed(results):
     """Declare positions that are not the thirds of the spans' middles, and another positive."""
-    path = results / "data" / "eng-Latn" / "game" / "queries.parquet"
     # q2: [0, 3) of 12, beginning; q1: [2, 9) of 8, its middle in the end
-    queries = pl.read_parquet(path).with_columns(target_position=pl.Series(["end", "middle"]))
-    write_table(queries, path, QUERIES, provenance=SOURCE)
-    return queries
+    declared = pl.Series("target_position", ["end", "middle"])
+    change(results, "eng-Latn", "queries", "game", lambda rows: rows.with_columns(declared))
+    return table(results, "eng-Latn", "queries", "game")
 
 
 def test_declared_positions_and_positives_survive_the_round_trip_with_extra(tmp_path, results):
     queries = aimed(results)
     # q1 gets a second positive of the same grade that would be taken by its length
-    place = results / "data" / "eng-Latn" / "game"
-    more = pl.read_parquet(place / "qrels.parquet")
-    more = pl.concat([more, more.with_columns(pl.col("corpus-id").reverse(), score=3)])
-    more = more.with_columns(pl.col("score").cast(pl.Int32))
-    write_table(more, place / "qrels.parquet", QRELS, provenance=SOURCE)
+    second = (pl.col("corpus-id").reverse(), pl.lit(3, pl.Int32).alias("score"))
+    change(
+        *(results, "eng-Latn", "qrels", "game"),
+        lambda rows: pl.concat([rows, rows.with_columns(second)]),
+    )
     assert run(results, tmp_path / "out", "--extra") == 0
     built(tmp_path / "out", tmp_path / "again", prefix_ids=True)
     for language, domain in PLACES:
-        name = f"data/{language}/{domain}/queries.parquet"
-        before, after = pl.read_parquet(results / name), pl.read_parquet(tmp_path / "again" / name)
-        assert after.equals(before), name
+        before, after = (
+            table(root, language, "queries", domain) for root in (results, tmp_path / "again")
+        )
+        assert after.equals(before), (language, domain)
     assert queries["pos_corpus_id"].to_list() == ["game/10", "game/9"]
     # without, the qrels decide and positions are left to the spans
     assert run(results, tmp_path / "plain") == 0
     built(tmp_path / "plain", tmp_path / "third", prefix_ids=True)
-    lost = pl.read_parquet(tmp_path / "third" / "data/eng-Latn/game/queries.parquet")
+    lost = table(tmp_path / "third", "eng-Latn", "queries", "game")
     assert lost["target_position"].to_list() == [None, None]
     assert lost["pos_corpus_id"].to_list() == ["game/9", "game/10"]
 

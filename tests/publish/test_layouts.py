@@ -6,15 +6,13 @@ import shutil
 import polars as pl
 import pytest
 import yaml
-from built_benchmark import DOMAINS, LANGUAGES, SOURCE, make_benchmark, table
+from built_benchmark import DOMAINS, LANGUAGES, TABLES, change, make_benchmark, table
 
 import psibench
 from psibench.cli import main
 from psibench.formats.beir import read_qrels, read_queries
 from psibench.formats.runs import read_run
 from psibench.publish.mteb import FIGURES, position_scores
-from psibench.tables import write_table
-from psibench.tables.schemas import QUERIES
 
 
 def export(root, out, layout, *options):
@@ -104,7 +102,8 @@ def test_a_pair_has_the_queries_of_one_language_and_the_corpus_of_the_other(tmp_
 
 def test_a_pair_without_a_run_or_a_domain_of_the_queries_language_is_not_written(tmp_path, results):
     uneven = shutil.copytree(results, tmp_path / "uneven")
-    shutil.rmtree(uneven / "data" / "deu-Latn" / "mining")
+    for name in TABLES:
+        change(uneven, "deu-Latn", name, "mining", lambda rows: rows.clear())
     assert export(uneven, tmp_path / "out", "trec") == 0
     asked = {path.parent.name for path in (tmp_path / "out").glob("*/topics.tsv")}
     own = {"deu-Latn-game", "eng-Latn-game", "eng-Latn-mining"}
@@ -117,15 +116,13 @@ def test_a_pair_without_a_run_or_a_domain_of_the_queries_language_is_not_written
 def test_evidence_that_mteb_cannot_batch_has_a_config_of_its_own(tmp_path):
     """MTEB puts all columns of queries into batches, and fails at nulls and ragged lists."""
     results = make_benchmark(tmp_path / "odd", languages=["eng-Latn"], domains=("game",))
-    path = results / "data" / "eng-Latn" / "game" / "queries.parquet"
-    queries = pl.read_parquet(path)
     several = pl.lit([[0, 5], [300, 310]], pl.List(pl.List(pl.Int64)))
     first = pl.int_range(pl.len()) == 0
-    odd = queries.with_columns(
-        pos_char_span=pl.when(~first).then("pos_char_span"),
-        pos_char_spans=pl.when(first).then(several),
-    )
-    write_table(odd, path, QUERIES, provenance=SOURCE)
+    odd = {
+        "pos_char_span": pl.when(~first).then("pos_char_span"),
+        "pos_char_spans": pl.when(first).then(several),
+    }
+    change(results, "eng-Latn", "queries", "game", lambda rows: rows.with_columns(**odd))
     assert export(results, tmp_path / "out", "mteb") == 0
     folder = tmp_path / "out" / "eng-Latn"
     plain = pl.read_parquet(folder / "queries" / "test.parquet")
@@ -194,7 +191,7 @@ def test_a_run_scores_the_same_on_what_was_built_and_on_what_was_exported(tmp_pa
     """The figures of `psibench score`: the files of TREC and of BEIR against the built tables."""
     assert export(game, tmp_path / "trec", "trec") == 0
     assert export(game, tmp_path / "beir", "beir") == 0
-    data, run = game / "data" / "eng-Latn" / "game", game / "runs/bm25/eng-Latn-eng-Latn.parquet"
+    data, run = game / "data" / "eng-Latn", game / "runs/bm25/eng-Latn-eng-Latn.parquet"
     trec, beir = tmp_path / "trec" / "eng-Latn", tmp_path / "beir" / "eng-Latn"
     sources = {
         "built": (data / "queries.parquet", data / "qrels.parquet", run),

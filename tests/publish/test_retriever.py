@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import torch
-from built_benchmark import DOMAINS, make_benchmark, table
-from language_tables import write_texts
+from built_benchmark import DOMAINS, LANGUAGES, make_benchmark, table
+from language_tables import write_domains, write_texts
 from polars.testing import assert_frame_equal
 
 import psibench
@@ -19,6 +19,7 @@ from psibench.cli import main
 from psibench.errors import InputError
 from psibench.formats.runs import RunFile, doubts, read_results
 from psibench.tables import Provenance, read_table, write_table
+from psibench.tables.domains import by_place
 from psibench.tables.schemas import QRELS, QUERIES
 
 
@@ -53,8 +54,7 @@ def test_the_tables_are_those_that_score_makes_of_the_same_rankings(tmp_path, re
     run.write_parquet(tmp_path / "words.parquet")
     data = results / "data" / "eng-Latn"
     options = ["--run", tmp_path / "words.parquet", "--out", tmp_path / "out", "--queries"]
-    options += [data / domain / "queries.parquet" for domain in DOMAINS] + ["--qrels"]
-    options += [data / domain / "qrels.parquet" for domain in DOMAINS]
+    options += [data / "queries.parquet", "--qrels", data / "qrels.parquet"]
     assert main(["score", *map(str, options)]) == 0
     for name, frame in (("psi_table", found.psi), ("bucket_scores", found.buckets)):
         scored = pl.read_parquet(tmp_path / "out" / f"{name}.parquet")
@@ -84,9 +84,8 @@ def test_it_is_asked_domain_by_domain_with_that_domains_texts(results):
 
     def search(queries, corpus, *, k):
         calls.append((corpus.benchmark, corpus.language, corpus.domain, len(queries), k))
-        assert (
-            dict(pl.read_parquet(corpus.path, columns=["_id", "text"]).iter_rows()) == corpus.texts
-        )
+        own = table(results, corpus.language, "corpus", corpus.domain)
+        assert corpus.texts == dict(own.select("_id", "text").iter_rows())
         return {key: {f"{corpus.domain}/d0": 1.0} for key in queries}  # d0 has 3 of 108 queries
 
     options = {"languages": ["eng-Latn"], "metrics": ["ndcg@5", "mrr@2"], "by_domain": True}
@@ -121,8 +120,10 @@ def both_doors(tmp_path, results, rankings, *options, **given):
     else:
         path = tmp_path / "mine.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    folder = results / "data" / "eng-Latn" / "game"
-    files = ["--queries", folder / "queries.parquet", "--qrels", folder / "qrels.parquet"]
+    files = []
+    for name in ("queries", "qrels"):
+        files += [f"--{name}", tmp_path / f"{name}.parquet"]
+        table(results, "eng-Latn", name, "game").write_parquet(files[-1])
     code = main(["score", "--run", *map(str, [path, *files, *options])])
 
     def search(queries, corpus, *, k):
@@ -235,22 +236,22 @@ def test_scores_of_other_number_types_are_read(scalar):
 
 def test_what_an_earlier_run_left_behind_is_warned_of(tmp_path, caplog):
     results = make_benchmark(tmp_path / "renamed")
-    folders = sorted((results / "data").glob("*/*/"))
-    rows = [("renamed", f.parent.name, f.name, "n_queries", 1.0) for f in folders[1:]]
+    places = [(language, domain) for language in LANGUAGES for domain in DOMAINS]
+    rows = [("renamed", *place, "n_queries", 1.0) for place in places[1:]]
     columns = ["benchmark", "language", "domain", "statistic", "value"]
     pl.DataFrame(rows, columns, orient="row").write_parquet(results / "statistics.parquet")
     psibench.evaluate(shared_words, results)
     warnings = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    assert f"no part of the last one: {folders[0]}; delete" in warnings[0]
+    assert "no part of the last one: deu-Latn/game; delete" in warnings[0]
 
 
 def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
-    with pytest.raises(InputError, match="no folder data/LANGUAGE/DOMAIN"):
+    with pytest.raises(InputError, match=r"no table data/LANGUAGE/corpus.parquet"):
         psibench.evaluate(shared_words, tmp_path)
-    folder = tmp_path / "data" / "eng-Latn" / "law"
-    folder.mkdir(parents=True)
-    target = f"results/{tmp_path.name}/data/eng-Latn/law"  # as a config's folder has it
-    with pytest.raises(InputError, match=f"`psibench run CONFIG {target}/corpus.parquet {target}"):
+    _, queries = write_texts(tmp_path / "data" / "eng-Latn", domain="law")
+    queries.unlink()
+    target = f"results/{tmp_path.name}/data/eng-Latn"  # as a config's folder has it
+    with pytest.raises(InputError, match=f"`psibench run CONFIG {target}/queries.parquet {target}"):
         psibench.evaluate(shared_words, tmp_path)
     with pytest.raises(InputError, match="languages: no dataset of fra-Latn"):
         psibench.evaluate(shared_words, results, languages=["fra-Latn"])
@@ -291,16 +292,17 @@ def test_a_retriever_of_chunks_is_scored_by_spans_too(results):
 @pytest.mark.parametrize("recipe", ["beir", "posir_release"])
 def test_a_query_in_the_corpus_is_no_result_where_the_recipe_says_so(tmp_path, recipe):
     # Documents a and b are queries, too; a retriever finds each itself, then its answer.
-    folder = tmp_path / "argu" / "data" / "eng-Latn" / "general"
+    folder = tmp_path / "argu" / "data" / "eng-Latn"
     texts = {f"{q}{end}": f"text {q}{end}" for q in "ab" for end in ("", "-answer")}
-    write_texts(folder, texts, {"a": "a", "b": "b"}, positives={q: f"{q}-answer" for q in "ab"})
+    positives = {q: f"{q}-answer" for q in "ab"}
+    write_texts(folder, texts, {"a": "a", "b": "b"}, positives=positives, domain="general")
     params = {"recipe": recipe} | ({"identical_ids": "auto"} if recipe == "beir" else {})
     source = Provenance(stage="build", stage_version=1, params=params)
     queries = read_table(folder / "queries.parquet", QUERIES)
-    write_table(queries, folder / "queries.parquet", QUERIES, provenance=source)
+    write_table(queries, folder / "queries.parquet", by_place(QUERIES), provenance=source)
     rows = {"query-id": ["a", "b"], "corpus-id": ["a-answer", "b-answer"], "score": [1, 1]}
     qrels = pl.DataFrame(rows, schema_overrides={"score": pl.Int32})
-    write_table(qrels, folder / "qrels.parquet", QRELS, provenance=source)
+    write_domains({"general": qrels}, folder / "qrels.parquet", QRELS, provenance=source)
     depths = []
 
     def search(asked, corpus, *, k):
