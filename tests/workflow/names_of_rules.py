@@ -36,14 +36,19 @@ def lacking(rule, version: StageVersion) -> list[str]:
         {name for name, _ in group.items()} for group in (rule.input, rule.output, rule.params)
     )
     values = Counter([*params, *rule.wildcard_names, *rule.resources, "threads"])
+    known = inputs | asked.optional | OF_PLACES.get(version.stage, set())
     # Which inputs `unpack` gives is known of a job, not of its rule.
     unpacks = any(is_flagged(item, "unpack") for item in rule.input)
     return sorted(
-        [f"input {name}" for name in asked.inputs - inputs - asked.optional if not unpacks]
+        [f"input {name}" for name in asked.inputs - known if not unpacks]
         + [f"output {name}" for name in asked.outputs - outputs - asked.optional]
         + [f"value {name}" for name in asked.values - values.keys()]
         + [f"two values {name}" for name, n in values.items() if n > 1]
     )
+
+
+OF_PLACES = {"ledger": {"flow", "usage"}, "report": {"corpus", "queries"}}
+"""Inputs of the jobs that a stage makes of a parameter, one for each place (`places`, `examples`)."""
 
 
 class Asked:
