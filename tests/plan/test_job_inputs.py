@@ -44,21 +44,22 @@ def plan() -> Plan:
     return plan_of()
 
 
-def corpus(benchmark: str, lang: str, *domains: str) -> list[str]:
-    return [f"results/{benchmark}/data/{lang}/{domain}/corpus.parquet" for domain in domains]
-
-
 def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan):
     raw = "results/x-raw/encodings/minilm-static/eng-Latn.parquet"
     for name in ("x", "x-tiny", "x-raw"):
         assert paths.encodings(plan, name, "minilm-static", ENG) == raw
     static = "minilm-static"
-    assert paths.text_filter_tables(plan, "x", static, ENG, table="corpus") == corpus(
-        "x", ENG, "a", "b"
-    )
+    own = ["results/x/data/eng-Latn/corpus.parquet"]
+    assert paths.text_filter_tables(plan, "x", static, ENG, table="corpus") == own
     of_pair = paths.text_filter_tables(plan, "x", static, ENG, SPA, ENG, table="corpus")
-    assert of_pair == corpus("x", ENG, "b")
+    assert of_pair == own
     assert paths.text_filter_tables(plan, "x-raw", static, ENG, table="corpus") == []
+    # In parts, a pair has those with a domain that is in both languages.
+    parted = plan_of(parts=2)
+    of_parts = [f"results/x/data/eng-Latn/{part}/corpus.parquet" for part in ("1-of-2", "2-of-2")]
+    assert paths.text_filter_tables(parted, "x", static, ENG, table="corpus") == of_parts
+    of_pair = paths.text_filter_tables(parted, "x", static, ENG, SPA, ENG, table="corpus")
+    assert of_pair == of_parts[1:]
 
 
 def test_runs_of_the_raw_view_are_read_once_and_not_those_a_job_writes_itself():

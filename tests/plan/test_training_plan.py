@@ -52,7 +52,7 @@ def test_a_training_has_twenty_bytes_for_each_parameter():
 
 def test_documents_of_the_benchmarks_it_is_benchmarks_of_are_kept_out_of_the_pool():
     for table in ("corpus", "qrels"):
-        own = f"results/test/data/eng-Latn/general/{table}.parquet"
+        own = f"results/test/data/eng-Latn/{table}.parquet"
         assert paths.held_out(plan_of(), "t", table=table) == [own]
 
 
@@ -157,6 +157,6 @@ def test_pads_may_be_trained_on_documents_alone_and_tested_by_probes():
     assert {one["benchmark"] for one in plan.probed} == {"test"}
     assert paths.probe_psi(plan) == []
     held_out = paths.held_out(plan, "t", table="corpus")
-    assert held_out == ["results/test/data/eng-Latn/general/corpus.parquet"]
+    assert held_out == ["results/test/data/eng-Latn/corpus.parquet"]
     with pytest.raises(InputError, match="net are trained on queries, and benchmark 'pool' is doc"):
         plan_of({"pool": DOCUMENTS, "test": PLAIN})

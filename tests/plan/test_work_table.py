@@ -393,14 +393,14 @@ def write_usage(folder, task, n_items, *, model="paid-1", shard=None):
     }
     frame = pl.DataFrame([row], schema=LLM_USAGE.empty().schema)
     path = build(folder) / f"{f'{task}/{shard}' if shard else task}.usage.parquet"
-    write_domains({"general": frame}, path, LLM_USAGE, provenance=Provenance("gather", 1))
+    write_domains({"general": frame}, path, LLM_USAGE, provenance=Provenance("ask", 1))
 
 
 def write_flow(folder, step, entered, kept):
     rows = [(step, 1, "questions", entered, kept, entered - kept)]
     frame = pl.DataFrame(rows, schema=FLOW.empty().schema, orient="row")
     path = build(folder) / f"{step}.flow.parquet"
-    write_domains({"general": frame}, path, FLOW, provenance=Provenance("gather", 1))
+    write_domains({"general": frame}, path, FLOW, provenance=Provenance("ask", 1))
 
 
 def test_a_run_s_tables_take_the_place_of_guesses(folder):
@@ -478,7 +478,7 @@ def test_a_trial_run_measures_for_a_larger_sample(folder):
 
 def test_a_corpus_that_is_built_is_counted_and_so_are_its_queries(folder):
     documents = {"d1": "one two three", "d2": "four " * 300}
-    write_texts(folder / "results/mine/data/eng-Latn/general", documents, {"q": "Which one of it?"})
+    write_texts(folder / "results/mine/data/eng-Latn", documents, {"q": "Which one of it?"})
     found = rows_of(folder, models=["all-minilm-l6-v2"])
     encode = found["encode"]
     assert (encode["basis"], encode["items"]) == ("tables", 3)

@@ -120,8 +120,8 @@ def make_filter_project(folder: Path) -> Project:
 
 def table(project: Project, benchmark: str, name: str, spec: str | None = None) -> pl.DataFrame:
     """Read a table of a benchmark's or view's data folder."""
-    folder = project.folder / "results" / benchmark / "data" / "eng-Latn" / "general"
-    return read_table(folder / f"{name}.parquet", ALL_TABLES[spec or name])
+    path = project.folder / "results" / benchmark / "data" / "eng-Latn" / f"{name}.parquet"
+    return read_table(OfDomain(str(path), "general"), ALL_TABLES[spec or name])
 
 
 LEDGER = {"flow": "flow", "dropped": "attrition", "llm_usage": "llm_usage"}

@@ -1,15 +1,16 @@
-"""Prints of every rule: its stage, arguments it has nothing for, what it does not declare."""
+"""Prints of every rule: its stage, what that asks for and it has not, what it does not declare."""
 
+import ast
 import inspect
 import json
 import sys
+import textwrap
 from collections import Counter
-from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 
-from pydantic import BaseModel
 from snakemake.api import SnakemakeApi
+from snakemake.io import is_flagged
 from snakemake.settings.types import (
     ConfigSettings,
     OutputSettings,
@@ -17,42 +18,99 @@ from snakemake.settings.types import (
     StorageSettings,
 )
 
+from psibench.tables.job import DomainJob, Job
 from psibench.tables.stage import DECLARED, StageVersion
 
 BASES = ("on_cpu", "on_gpu")
 """What rules are made of."""
-ALWAYS = {"inputs", "outputs", "threads", "config"}
+READING = ("read", "read_each", "columns", "batches", "tables", "paths", "path")
+"""Methods of a job or domain whose first argument is an input."""
 
 
 def lacking(rule, version: StageVersion) -> list[str]:
-    """The arguments of the rule's stage that no name of the rule gives, or two give."""
+    """What the rule's stage asks of its job and the rule has not, and values that it has twice."""
     import_module(version.module)
-    declared = DECLARED[version.stage]
-    taken = inspect.signature(declared.function).parameters
-    named = [{name for name, _ in group.items()} for group in (rule.input, rule.params)]
-    outputs = {name for name, _ in rule.output.items()}
-    named += [set(rule.wildcard_names), set(rule.resources)]
-    named += [set()] if "outputs" in taken else [outputs]
-    given = Counter(name for names in named for name in names)
-    given.update(ALWAYS)
-    given.update(["output"] if len(outputs) == 1 else [])
-    given.update(["language"] if "lang" in given else [])
-    given.update({"domain", declared.each.removesuffix("s")} if declared.each else ())
-    return [
-        name
-        for name, argument in taken.items()
-        if given[name] > 1
-        # A dataclass or section is made of what the names of its fields give.
-        or (
-            given[name] == 0
-            and argument.default is inspect.Parameter.empty
-            and not is_made(argument.annotation)
+    asked = Asked()
+    asked.follow(DECLARED[version.stage].function)
+    inputs, outputs, params = (
+        {name for name, _ in group.items()} for group in (rule.input, rule.output, rule.params)
+    )
+    values = Counter([*params, *rule.wildcard_names, *rule.resources, "threads"])
+    known = inputs | asked.optional | OF_PLACES.get(version.stage, set())
+    # Which inputs `unpack` gives is known of a job, not of its rule.
+    unpacks = any(is_flagged(item, "unpack") for item in rule.input)
+    return sorted(
+        [f"input {name}" for name in asked.inputs - known if not unpacks]
+        + [f"output {name}" for name in asked.outputs - outputs - asked.optional]
+        + [f"value {name}" for name in asked.values - values.keys()]
+        + [f"two values {name}" for name, n in values.items() if n > 1]
+    )
+
+
+OF_PLACES = {"ledger": {"flow", "usage"}, "report": {"corpus", "queries"}}
+"""Inputs of the jobs that a stage makes of a parameter, one for each place (`places`, `examples`)."""
+
+
+class Asked:
+    """The names, those written out, that functions ask of their `job` or `domain`.
+
+    Of what these name, functions and classes of the package that take a job or a domain are
+    followed; functions that are looked up in a table, as those of probes, are not.
+    """
+
+    def __init__(self) -> None:
+        self.inputs: set[str] = set()
+        self.outputs: set[str] = set()
+        self.values: set[str] = set()
+        self.optional: set[str] = set()
+        """Inputs and outputs that they ask for only if the rule has them."""
+        self.followed: set[object] = set()
+
+    def follow(self, one) -> None:
+        """Add what a function or the methods of a class ask for, and what those ask that it names."""
+        self.followed.add(one)
+        module = vars(sys.modules[one.__module__])
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(one)))):
+            if isinstance(node, ast.Call):
+                self.add(node, module)
+            named = module.get(node.id) if isinstance(node, ast.Name) else None
+            if takes_job(named) and named not in self.followed:
+                self.follow(named)
+
+    def add(self, call: ast.Call, module: dict) -> None:
+        """Add what a call asks for, if it is one of a job's methods."""
+        whom, _, method = ast.unparse(call.func).rpartition(".")
+        if whom.rpartition(".")[2] not in ("job", "domain"):
+            return
+        if method == "settings":
+            fields = module[call.args[0].id].model_fields.items()
+            self.values |= {name for name, field in fields if field.is_required()}
+        elif method == "section":
+            self.values |= literals(call.args[1:]) or {"section"}
+        elif method == "value" and not any(given.arg == "default" for given in call.keywords):
+            self.values |= literals(call.args[:1])
+        elif method in READING:
+            self.inputs |= literals(call.args[:1])
+        elif method == "write":
+            self.outputs |= literals(call.args[:1])
+        elif method in ("has", "has_output"):
+            self.optional |= literals(call.args[:1])
+
+
+def literals(arguments: list[ast.expr]) -> set[str]:
+    return {one.value for one in arguments if isinstance(one, ast.Constant)}
+
+
+def takes_job(named) -> bool:
+    """Say whether something is a function of the package with a job or domain, or has such one."""
+    if inspect.isclass(named) and named.__module__.startswith("psibench."):
+        own = [getattr(one, "__func__", one) for one in [*vars(named).values()]]
+        return named not in (Job, DomainJob) and any(
+            inspect.isfunction(one) and takes_job(one) for one in own
         )
-    ]
-
-
-def is_made(kind) -> bool:
-    return is_dataclass(kind) or (inspect.isclass(kind) and issubclass(kind, BaseModel))
+    if not inspect.isfunction(named) or not named.__module__.startswith("psibench."):
+        return False
+    return bool({Job, DomainJob} & set(named.__annotations__.values()))
 
 
 def about(rule) -> dict:

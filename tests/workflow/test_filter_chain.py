@@ -205,6 +205,6 @@ def test_how_a_model_is_asked_and_comments_in_templates_rerun_nothing(chain_copy
 def test_new_documents_are_asked_about_alone(chain_copy: Project) -> None:
     write_doubled_corpus(chain_copy.folder / "corpus.jsonl", n_documents=N_DOCUMENTS + 3)
     started = time.time()
-    chain_copy.run(f"results/{CONTROLLED}/data/eng-Latn/general/queries.parquet")
+    chain_copy.run(f"results/{CONTROLLED}/data/eng-Latn/queries.parquet")
     counts = asked(chain_copy, since=started)
     assert counts == {"choose_configuration": 3, "generate_positional_query": 9}

@@ -83,7 +83,7 @@ def test_another_local_tokenizer_reruns_what_counts_tokens(tmp_path: Path) -> No
     save_checkpoint(tmp_path / "checkpoint")
     named = {"length_tokenizer": "checkpoint/tokenizer.json", "models": ["bm25"], "registry": {}}
     project.write_config(tiny_config() | named)
-    corpus = "results/tiny/data/eng-Latn/general/corpus.parquet"
+    corpus = "results/tiny/data/eng-Latn/corpus.parquet"
     project.run(corpus)
     assert project.planned(corpus) == {}
     path = tmp_path / "checkpoint" / "tokenizer.json"
@@ -112,14 +112,15 @@ def test_replaced_run_files_change_the_table(project: Project) -> None:
     config["models"] = ["bm25", "mine"]
     config["registry"] = {"mine": {"backend": "runs", "path": "mine.run"}}
     project.write_config(config)
-    qrels = pl.read_parquet(project.folder / "results/tiny/data/eng-Latn/general/qrels.parquet")
+    qrels = pl.read_parquet(project.folder / "results/tiny/data/eng-Latn/qrels.parquet")
+    pairs = qrels.select("query-id", "corpus-id").rows()
     means = []
     for above in ([], ["p00028", "p00029"]):
         ranking = project.folder / "mine.run"
         ranking.write_text(
             "".join(
                 f"{query} Q0 {document} 0 {score} mine\n"
-                for query, positive, _ in qrels.iter_rows()
+                for query, positive in pairs
                 for document, score in {**dict.fromkeys(above, 3), positive: 2}.items()
             )
         )
