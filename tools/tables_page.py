@@ -18,9 +18,9 @@ edit.
 
 Character offsets are 0-based indices into the text as Python counts characters; ends are
 exclusive. Every Parquet file carries its provenance: `psibench check FILE` prints and verifies it.
-Tables of `results/BENCHMARK/data/` and `build/`, and `flow` and `llm_usage` of a benchmark, have the
-columns `language` and `domain` in front; both are part of the key. A table has all domains of a
-language, or of a part of it (a folder as `1-of-16`), one row group each.
+Tables of `results/BENCHMARK/data/` and `build/`, and `flow` and `llm_usage` of a benchmark, have
+the columns `language` and `domain` in front; both are part of the key. A table has all domains of
+a language, or of a part of it (a folder as `1-of-16`), one row group each.
 """
 
 
