@@ -253,6 +253,12 @@ def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
     target = f"results/{tmp_path.name}/data/eng-Latn"  # as a config's folder has it
     with pytest.raises(InputError, match=f"`psibench run CONFIG {target}/queries.parquet {target}"):
         psibench.evaluate(shared_words, tmp_path)
+    write_texts(tmp_path / "data" / "eng-Latn" / "2-of-2", domain="law")
+    with pytest.raises(InputError, match="eng-Latn/law is in two tables"):
+        psibench.evaluate(shared_words, tmp_path)
+    write_texts(tmp_path / "data" / "eng-Latn" / "law")
+    with pytest.raises(InputError, match="an older psibench wrote a table for each domain"):
+        psibench.evaluate(shared_words, tmp_path)
     with pytest.raises(InputError, match="languages: no dataset of fra-Latn"):
         psibench.evaluate(shared_words, results, languages=["fra-Latn"])
     with pytest.raises(InputError, match="name of the control's rows"):

@@ -6,6 +6,7 @@ A dataset is one language and domain: its queries search its corpus and nothing 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -78,7 +79,8 @@ def find_datasets(
 
     Those of an earlier run that the last one did not have are there, too, with a warning.
 
-    Raises InputError if there is none, one that is named is not there, or one lacks a table.
+    Raises InputError if there is none, one that is named is not there, one is in the tables of two
+    folders, or one lacks a table.
     """
     data = benchmark / "data"
     folders = sorted({path.parent for path in data.rglob("corpus.parquet")})
@@ -88,6 +90,12 @@ def find_datasets(
         for domain in _domains_in(folder / "corpus.parquet")
     ]
     every.sort(key=lambda one: (one.language, one.domain))
+    for one, other in pairwise(every):
+        if one.name == other.name:
+            raise InputError(
+                f"{one.name} is in two tables, of runs that sliced the language otherwise: "
+                f"{one.path('corpus')}, {other.path('corpus')}; delete the folder of the older one"
+            )
     if not every:
         raise InputError(
             f"{benchmark}: no table data/LANGUAGE/corpus.parquet in it; name the folder of a "
