@@ -48,7 +48,7 @@ def lacking(rule, version: StageVersion) -> list[str]:
 
 
 OF_PLACES = {"ledger": {"flow", "usage"}, "report": {"corpus", "queries"}}
-"""Inputs of the jobs that a stage makes of a parameter, one for each place (`places`, `examples`)."""
+"""Inputs of the jobs that a stage makes of its own: one for each of `places`, or of `examples`."""
 
 
 class Asked:
@@ -67,7 +67,7 @@ class Asked:
         self.followed: set[object] = set()
 
     def follow(self, one) -> None:
-        """Add what a function or the methods of a class ask for, and what those ask that it names."""
+        """Add what a function or class asks for, and what those that it names ask for."""
         self.followed.add(one)
         module = vars(sys.modules[one.__module__])
         for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(one)))):
