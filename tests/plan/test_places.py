@@ -164,11 +164,11 @@ def test_patterns_tell_native_from_translated_languages():
     plan = plan_of(x=controlled(translate=translate("spa-Latn")), y=controlled(language="spa-Latn"))
     native = re.compile(f"results/(?:{wildcard_patterns(plan)['native unpurged']})/data/.*")
     translated = re.compile(f"results/(?:{wildcard_patterns(plan)['translations']})/build/.*")
-    assert native.fullmatch("results/x/data/eng-Latn/general/corpus.parquet")
-    assert native.fullmatch("results/y/data/spa-Latn/general/corpus.parquet")
-    assert not native.fullmatch("results/x/data/spa-Latn/general/corpus.parquet")
-    assert translated.fullmatch("results/x/build/spa-Latn/general/flow.parquet")
-    assert not translated.fullmatch("results/y/build/spa-Latn/general/flow.parquet")
+    assert native.fullmatch("results/x/data/eng-Latn/corpus.parquet")
+    assert native.fullmatch("results/y/data/spa-Latn/corpus.parquet")
+    assert not native.fullmatch("results/x/data/spa-Latn/corpus.parquet")
+    assert translated.fullmatch("results/x/build/spa-Latn/1-of-2/grade.flow.parquet")
+    assert not translated.fullmatch("results/y/build/spa-Latn/1-of-2/grade.flow.parquet")
 
 
 @pytest.mark.parametrize(

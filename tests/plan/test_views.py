@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from psibench.generate.recipes import judging_of
 from psibench.plan import jobs
 from psibench.plan.config import load_config
 from psibench.plan.paths import judge_tables, wildcard_patterns
@@ -133,8 +134,10 @@ def test_tasks_of_judges_have_their_own_models_and_one_template(plan):
     assert judge_tables(plan, "purged", ENG) == {}
     grading = {tasks[task].path for task in ("grade_first", "grade_rest", "judge_3")}
     assert {path.rsplit("/", 1)[-1] for path in grading} == {"grade_relevance.md"}
-    kinds = [tasks[task].judging for task in ("summarise", "grade_rest", "audit")]
-    assert kinds == [None, "grades", "verdicts"]
+    kinds = {one.name: one.kind for one in judging_of(plan.benchmarks["full"].generated)}
+    assert kinds == dict.fromkeys(judges, "grades") | {
+        **{"grade_first": "grades", "grade_rest": "grades", "audit": "verdicts"}
+    }
 
 
 @pytest.mark.parametrize(

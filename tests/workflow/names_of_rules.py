@@ -10,7 +10,6 @@ from importlib import import_module
 from pathlib import Path
 
 from snakemake.api import SnakemakeApi
-from snakemake.io import is_flagged
 from snakemake.settings.types import (
     ConfigSettings,
     OutputSettings,
@@ -25,6 +24,8 @@ BASES = ("on_cpu", "on_gpu")
 """What rules are made of."""
 READING = ("read", "read_each", "columns", "batches", "tables", "paths", "path")
 """Methods of a job or domain whose first argument is an input."""
+OF_PLACES = {"ledger": {"flow", "usage"}, "report": {"corpus", "queries"}}
+"""Inputs of the jobs that a stage makes of its own: one for each of `places`, or of `examples`."""
 
 
 def lacking(rule, version: StageVersion) -> list[str]:
@@ -37,18 +38,12 @@ def lacking(rule, version: StageVersion) -> list[str]:
     )
     values = Counter([*params, *rule.wildcard_names, *rule.resources, "threads"])
     known = inputs | asked.optional | OF_PLACES.get(version.stage, set())
-    # Which inputs `unpack` gives is known of a job, not of its rule.
-    unpacks = any(is_flagged(item, "unpack") for item in rule.input)
     return sorted(
-        [f"input {name}" for name in asked.inputs - known if not unpacks]
+        [f"input {name}" for name in asked.inputs - known]
         + [f"output {name}" for name in asked.outputs - outputs - asked.optional]
         + [f"value {name}" for name in asked.values - values.keys()]
         + [f"two values {name}" for name, n in values.items() if n > 1]
     )
-
-
-OF_PLACES = {"ledger": {"flow", "usage"}, "report": {"corpus", "queries"}}
-"""Inputs of the jobs that a stage makes of a parameter, one for each place (`places`, `examples`)."""
 
 
 class Asked:
@@ -67,7 +62,7 @@ class Asked:
         self.followed: set[object] = set()
 
     def follow(self, one) -> None:
-        """Add what a function or the methods of a class ask for, and what those ask that it names."""
+        """Add what a function or class asks for, and what those that it names ask for."""
         self.followed.add(one)
         module = vars(sys.modules[one.__module__])
         for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(one)))):

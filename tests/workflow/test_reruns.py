@@ -139,7 +139,7 @@ def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:
     assert record["queries_by"] == "people"
     assert set(record["revisions"]) == {"model:bm25", "model:one", "model:two"}
     part = read_provenance(next((results / "tiny/tables").glob("*.psi.parquet")))
-    assert part["params"]["settings"]["min_bucket_size"] == 5
+    assert part["params"]["uncertainty"]["min_bucket_size"] == 5
 
 
 def test_cutting_the_work_differently_reruns_nothing(project: Project) -> None:
