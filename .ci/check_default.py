@@ -93,8 +93,8 @@ def check_pairs(psi: pl.DataFrame) -> None:
 
 def counted(folder: Path, benchmark: str, language: str = ENGLISH) -> list[int]:
     """Count the queries of a benchmark or of its view, domain by domain."""
-    data = folder / benchmark / "data" / language
-    return [read_table(data / domain / "queries.parquet", QUERIES).height for domain in DOMAINS]
+    queries = str(folder / benchmark / "data" / language / "queries.parquet")
+    return [read_table(OfDomain(queries, domain), QUERIES).height for domain in DOMAINS]
 
 
 def check_ledger(folder: Path, dropped: pl.DataFrame, language: str, domain: str) -> None:
@@ -121,8 +121,8 @@ def check_judges(folder: Path, *, n_dropped: int) -> None:
     hit = 0
     rates: list[tuple[float, float]] = []
     for domain in DOMAINS:
-        data = folder / BENCHMARK / "data" / ENGLISH / domain
-        judged = read_table(data / "judgements.parquet", JUDGEMENTS)
+        judgements = folder / BENCHMARK / "data" / ENGLISH / "judgements.parquet"
+        judged = read_table(OfDomain(str(judgements), domain), JUDGEMENTS)
         hit += judged.filter("is_false_negative").get_column("query_id").n_unique()
         made = folder / BENCHMARK / "build" / ENGLISH / "audit_table.parquet"
         audit = read_table(OfDomain(str(made), domain), AUDIT_TABLE)

@@ -9,7 +9,7 @@ import pytest
 from psibench.commands.check import check_table
 from psibench.errors import InputError
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
-from psibench.tables.build_schemas import FLOW, SUMMARIES
+from psibench.tables.build_schemas import FLOW, SUMMARIES, TRANSLATION_GRADES
 from psibench.tables.domains import OfDomain, by_place, domain_params
 from psibench.tables.io import DomainWriter
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
@@ -136,3 +136,16 @@ def test_only_the_row_groups_of_a_domain_are_read(tmp_path, monkeypatch):
     )
     assert rows(path, "d3").equals(LAW)
     assert read == [3]
+
+
+@pytest.mark.parametrize("spec", [ATTRITION, TRANSLATION_GRADES], ids=lambda spec: spec.name)
+def test_a_table_that_names_places_itself_verifies(tmp_path, spec):
+    path, empty = tmp_path / "t.parquet", spec.empty()
+    texts = [name for name, kind in empty.schema.items() if kind == pl.String]
+    parts = {}
+    for number, domain in enumerate(("law", "art")):
+        rows = [dict.fromkeys(texts, f"{number}{n}") | {"domain": "abb"[n]} for n in range(3)]
+        rows = [row | {"language": "eng-Latn"} if "language" in texts else row for row in rows]
+        parts[domain] = pl.DataFrame(rows, schema=empty.schema)
+    write(path, parts, spec)
+    assert "6 rows, unchanged since written" in check_table(path)

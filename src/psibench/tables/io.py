@@ -98,6 +98,7 @@ class DomainWriter:
         self._waiting: dict[str, Path | pa.Table] = {}
         self._sources: dict[str, Provenance] = {}
         self._spec: TableSpec | None = None
+        self._is_labelled = False
 
     def add(
         self,
@@ -116,7 +117,8 @@ class DomainWriter:
             If they do not fit ``spec``.
         """
         labels = {LANGUAGE.name: self.language, DOMAIN.name: domain}
-        if DOMAIN.name not in spec.column_names:  # an undeclared column of that name gives way
+        self._is_labelled = DOMAIN.name not in spec.column_names
+        if self._is_labelled:  # an undeclared column of that name gives way
             others = frame.drop(*labels, strict=False)
             labelled = (pl.lit(label).alias(name) for name, label in labels.items())
             frame = others.select(*labelled, pl.all())
@@ -135,7 +137,7 @@ class DomainWriter:
         assert self._spec is not None
         schema = pa.unify_schemas([_schema_of(one) for one in self._waiting.values()])
         provenance = joined(self._sources)
-        runs, n_rows = list[str](), 0
+        runs, kept, n_rows = list[str](), list[pa.Table](), 0
         options = {"compression": "zstd", "write_page_checksum": True}
         with (
             atomic_path(self.path) as temporary,
@@ -143,13 +145,19 @@ class DomainWriter:
         ):
             for one in self._waiting.values():
                 table = pq.read_table(one) if isinstance(one, Path) else one
-                runs.append(hash_run(table))
                 n_rows += table.num_rows
                 whole = pa.concat_tables([schema.empty_table(), table], promote_options="default")
+                if self._is_labelled:
+                    runs.append(hash_run(table))
+                else:  # a table that names places itself has others in it
+                    kept.append(whole)
                 writer.write_table(whole.cast(schema))
-            record = provenance.to_json(
-                table=self._spec.name, rows_hash=hash_runs(filter(None, runs)), n_rows=n_rows
+            rows_hash = (
+                hash_runs(filter(None, runs))
+                if self._is_labelled
+                else hash_rows(pa.concat_tables(kept))
             )
+            record = provenance.to_json(table=self._spec.name, rows_hash=rows_hash, n_rows=n_rows)
             writer.add_key_value_metadata({METADATA_KEY: record.encode()})
 
     def discard(self) -> None:
