@@ -1,50 +1,26 @@
-"""Small helpers the stages share: provenance of an output, several inputs as one frame."""
+"""Provenance of tables that no job writes, and several tables as one frame."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from psibench.tables import Provenance, content_hash, read_provenance, read_table
+from psibench.tables import Provenance, read_provenance, read_table
 from psibench.tables.domains import TablePath
-from psibench.tables.provenance import joined_names
+from psibench.tables.job import Job
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import version_of
 
 
 def derived(
-    stage: str,
-    paths: Sequence[TablePath] = (),
-    *,
-    params: Mapping[str, Any],
-    revisions: Mapping[str, str] | None = None,
-    files: Mapping[str, str] | None = None,
-    queries_by: str | None = None,
-    prompt_hash: str | None = None,
-    llm_backend: str | None = None,
+    stage: str, paths: Sequence[TablePath] = (), *, params: Mapping[str, Any], **record: Any
 ) -> Provenance:
-    """Make the provenance of a stage's output, with the stage's current version.
+    """Make the provenance of a table that no job writes, with the stage's current version.
 
-    Content hashes, revisions, who wrote the queries and which backends answered are taken over
-    from the input tables. ``files`` are hashes of inputs that are no tables; ``queries_by`` and
-    ``llm_backend`` are added to what the inputs say, ``prompt_hash`` is this stage's own.
+    ``paths`` are the tables that it is made of; ``record`` is as in `Job.record`.
     """
-    records = [read_provenance(path) or {} for path in paths]
-    merged = {k: v for one in records for k, v in one.get("revisions", {}).items()}
-
-    def joined(field: str, given: str | None) -> str | None:
-        return joined_names([given, *(record.get(field) for record in records)])
-
-    return Provenance(
-        stage,
-        version_of(stage),
-        params=params,
-        inputs={str(path): content_hash(path) for path in paths} | dict(files or {}),
-        revisions=merged | dict(revisions or {}),
-        queries_by=joined("queries_by", queries_by),
-        prompt_hash=prompt_hash,
-        llm_backend=joined("llm_backend", llm_backend),
-    )
+    job = Job(stage, version_of(stage))
+    return job.record(inputs=[str(path) for path in paths], params=params, **record)
 
 
 def queries_by(path: TablePath) -> str:
