@@ -163,7 +163,7 @@ def by_stages(benchmark: Path, out: Path) -> float:
     values: dict[str, Any] = {
         "entry": entry, "model": "all-minilm-l6-v2", "domains": [DOMAIN], "store": out / "store",
         "device": "cpu", "tokens_per_batch": BATCH * MAX_TOKENS, "top_k": 100, "block_mib": 256,
-        "models": [ScoredModel("all-minilm-l6-v2", "dense", run, encodings)],
+        "models": [ScoredModel("all-minilm-l6-v2", "dense", run, [encodings])],
         "benchmark": "bench", "query_lang": LANGUAGE, "corpus_lang": LANGUAGE,
         "metrics": ["ndcg@10"], "psi_metrics": ["ndcg@10"], "schemes": ["thirds"],
         "length_buckets": False, "uncertainty": {}, "control": None, "windows": [],

@@ -26,7 +26,6 @@ from psibench.text.phrases import fold
 from psibench.translate.clean import (
     PREFIXES,
     Measure,
-    Outliers,
     run_clean_translations,
     run_mark_translations,
 )
@@ -70,8 +69,10 @@ class Cleaner:
             "clean_translations",
             inputs | {name: name for name in ("translated", "verdicts")},
             outputs | {name: f"clean.{name}" for name in ("dropped", "flow")},
-            relocate=False,
-            outliers=Outliers(of=of, low=bounds[0], high=bounds[1]),
+            section={
+                "relocate": False,
+                "outliers": {"of": of, "low": bounds[0], "high": bounds[1]},
+            },
             length_tokenizer=TOKENIZER,
         )
         run_clean_translations(job)

@@ -4,6 +4,7 @@ import logging
 
 import jobs
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from closeness import assert_vectors_close
@@ -11,8 +12,8 @@ from language_tables import write_texts
 
 from psibench.config.models import SentenceTransformerModel, StaticModel
 from psibench.encode import job
-from psibench.encode.job import run_encode, run_join_shards
-from psibench.encode.store import open_store, text_key
+from psibench.encode.job import run_encode
+from psibench.encode.store import fingerprint_of, open_store, text_key
 from psibench.errors import InputError
 from psibench.models import dtypes
 from psibench.tables import read_provenance, read_table
@@ -39,40 +40,31 @@ def paths(tmp_path):
     return tuple(zip(*written, strict=True))
 
 
-def encode(paths, entry, folder, *, shard=None, **settings):
-    """Encode all texts, or those of a shard, into a folder's store; return the table's path."""
-    output = folder / f"{shard or 'encodings'}.parquet"
-    tables = {"corpora": [*map(str, paths[0])], "queries": [*map(str, paths[1])]}
+def encode(paths, entry, folder, *, portion="", **settings):
+    """Encode all texts, or a slice of them, into a folder's store; return the table's path."""
+    output = folder / f"encodings{portion}.parquet"
     jobs.run(
         run_encode,
-        {} if shard else tables,
+        {"corpora": [*map(str, paths[0])], "queries": [*map(str, paths[1])]},
         {"encodings": output},
         entry=entry,
         model="m",
         domains=DOMAINS,
         store=folder / "store",
         device="cpu",
-        **({"shard": shard} | tables if shard else {}),
+        portion=portion,
         **settings,
     )
     return output
 
 
-def join(paths, entry, folder, shards):
-    jobs.run(
-        run_join_shards,
-        {"corpora": paths[0], "queries": paths[1], "shards": shards},
-        {"encodings": folder / "encodings.parquet"},
-        entry=entry,
-        model="m",
-        domains=DOMAINS,
-    )
-
-
 def read_back(folder):
-    """Return the encodings table and its vectors."""
-    frame = read_table(folder / "encodings.parquet", ENCODINGS)
-    fingerprint = read_provenance(folder / "encodings.parquet")["params"]["fingerprint"]
+    """Return the rows of all encodings tables below a folder, and their vectors."""
+    tables = sorted(map(str, folder.rglob("encodings*/*.parquet"))) or [
+        str(folder / "encodings.parquet")
+    ]
+    frame = pl.concat(read_table(path, ENCODINGS) for path in tables)
+    fingerprint = fingerprint_of(tables)
     store = open_store("m", store=folder / "store", fingerprint=fingerprint)
     return frame, store.load(frame["key"].to_list()).values
 
@@ -121,22 +113,17 @@ def test_blocks_give_the_rows_and_vectors_of_the_whole(tmp_path, paths, request,
     assert_vectors_close(again, vectors, dtype=fields.get("dtype", "float32"))
 
 
-@pytest.mark.parametrize(("entry", "n"), [(TRANSFORMER, 7), (STATIC, 1)], ids=["7", "1"])
-def test_shards_give_the_table_and_the_vectors_of_one_job(tmp_path, paths, small_blocks, entry, n):
+@pytest.mark.parametrize(("entry", "n"), [(TRANSFORMER, 7), (STATIC, 2)], ids=["7", "2"])
+def test_slices_have_the_rows_and_the_vectors_of_one_job(tmp_path, paths, small_blocks, entry, n):
     encode(paths, entry, tmp_path / "whole")
     whole, vectors = read_back(tmp_path / "whole")
-    names = [f"{number}-of-{n}" for number in range(n, 0, -1)]  # in any order
-    folder = tmp_path / "shards"
-    join(paths, entry, folder, [encode(paths, entry, folder, shard=name) for name in names])
-    joined, again = read_back(folder)
-    assert joined.equals(whole)
-    assert_vectors_close(again, vectors)
-    records = [
-        read_provenance(tmp_path / name / "encodings.parquet") for name in ("whole", "shards")
-    ]
-    for record in records:
-        del record["created"]
-    assert records[0] == records[1]
+    for number in range(n, 0, -1):  # in any order
+        encode(paths, entry, tmp_path / "sliced", portion=f"/{number}-of-{n}")
+    sliced, again = read_back(tmp_path / "sliced")
+    key = ("role", "domain", "_id")
+    order, whole_order = (frame.with_row_index("row").sort(key)["row"] for frame in (sliced, whole))
+    assert sliced[order].equals(whole[whole_order])
+    assert_vectors_close(again[order.to_numpy()], vectors[whole_order.to_numpy()])
 
 
 def test_shards_are_balanced_and_stay_when_texts_are_added():
@@ -148,27 +135,26 @@ def test_shards_are_balanced_and_stay_when_texts_are_added():
     assert (abs(sizes / 25_000 - 1) < 0.02).all()  # 3 standard deviations of 137 are 1.6 %
 
 
-def test_missing_or_repeated_shards_are_refused(tmp_path, paths):
-    for names in (["1-of-3", "3-of-3"], ["1-of-2", "1-of-2"], ["1-of-1", "2-of-2"]):
-        shards = [encode(paths, STATIC, tmp_path, shard=name) for name in names]
-        with pytest.raises(InputError, match="1-of-n to n-of-n are needed"):
-            join(paths, STATIC, tmp_path, shards)
-
-
-def test_shards_in_different_number_formats_are_refused(tmp_path, paths):
-    shards = [
-        encode(paths, TRANSFORMER, tmp_path, shard="1-of-2"),
-        encode(paths, TRANSFORMER, tmp_path, shard="2-of-2", dtype="bfloat16"),
+def test_slices_in_different_number_formats_are_refused(tmp_path, paths):
+    slices = [
+        encode(paths, TRANSFORMER, tmp_path, portion="/1-of-2"),
+        encode(paths, TRANSFORMER, tmp_path, portion="/2-of-2", dtype="bfloat16"),
     ]
-    with pytest.raises(InputError, match=r"formats float32 and bfloat16.*set encoding\.dtype"):
-        join(paths, TRANSFORMER, tmp_path, shards)
+    with pytest.raises(InputError, match=r"number formats.*set encoding\.dtype"):
+        fingerprint_of([*map(str, slices)])
 
 
-def test_a_text_that_no_shard_has_is_refused(tmp_path, paths):
-    shard = encode(paths, STATIC, tmp_path, shard="1-of-1")
-    write_texts(tmp_path / "a", {"a0": "something else"})
-    with pytest.raises(InputError, match="1 of 1 texts are in no shard"):
-        join(paths, STATIC, tmp_path, [shard])
+def test_a_text_that_changes_while_a_job_encodes_is_refused(tmp_path, paths, monkeypatch):
+    encode_texts = job.encode_texts
+
+    def changing(*args, **options):
+        found = encode_texts(*args, **options)
+        write_texts(tmp_path / "a", {"a0": "something else"})
+        return found
+
+    monkeypatch.setattr(job, "encode_texts", changing)
+    with pytest.raises(InputError, match="1 of 1 texts are not encoded"):
+        encode(paths, STATIC, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(run_encode, tables, {"encodings": "encodings"}, **static)
     sides = {"query_encodings": encodings, "corpus_encodings": encodings}
     run(run_vector_search, sides, {"run": f"{model}.run"}, **static)
-    for name, seen in (("bm25", None), (model, encodings)):
+    for name, seen in (("bm25", []), (model, [str(encodings)])):
         run(
             run_score,
             {"asked": tables["queries"], "queries": tables["queries"]}

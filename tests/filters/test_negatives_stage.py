@@ -12,13 +12,14 @@ from psibench.filters.negatives import (
     FinewebNegatives,
     PosirNegatives,
     run_judge_pairs,
+    run_judgements,
     run_negatives,
     run_remove_negatives,
 )
 from psibench.filters.panel import run_score_pairs
 from psibench.tables import read_provenance
 
-OUTPUTS = ("corpus", "queries", "qrels", "judgements", "dropped", "flow")
+OUTPUTS = ("corpus", "queries", "qrels", "dropped", "flow")
 FINEWEB = FinewebNegatives(
     protocol="fineweb_posq",
     recall={"model": "bm25"},
@@ -121,11 +122,21 @@ class Chain(Folder):
             self.judge(judge, of_judge)
             judged[f"judge_{number}"] = self.path(judge)
         run(
+            run_judgements,
+            {
+                **self.raw("qrels"),
+                "negatives": self.path("negatives"),
+                "scores": self.scores,
+                **judged,
+            },
+            {"judgements": self.path("judgements")},
+            section=self.section.removal(),
+        )
+        run(
             run_remove_negatives,
             {
                 **self.raw("corpus", "queries", "qrels"),
                 "negatives": self.path("negatives"),
-                "scores": self.scores,
                 **judged,
             },
             {name: self.path(name) for name in OUTPUTS},

@@ -6,10 +6,10 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.plan.config import load_config
-from psibench.plan.paths import compared_models, first_stage, wildcard_patterns
+from psibench.plan.paths import compared_models, encodings, first_stage, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
 from psibench.plan.summaries import mitigation_costs, mitigation_tables, paths_in
-from psibench.plan.work import encoding_jobs, needed_encodings
+from psibench.plan.work import needed_encodings
 
 LLM = {"llm": "stand-in"}
 SOURCE = {"source": {"kind": "python_docs"}}
@@ -111,7 +111,7 @@ def test_what_a_model_of_head_and_tail_read_is_known_only_of_one_that_reads_all(
     entries = {"ends": HEAD_TAIL, "fused": {"backend": "fusion", "of": of}}
     plan = plan_of({"b": PLAIN}, models=["ends", "fused"], registry=entries)
     ends, fused = compared_models(plan, "b", "eng-Latn", "eng-Latn")
-    assert (ends["reading_known"], ends["encodings"]) == (False, None)
+    assert (ends["reading_known"], ends["encodings"]) == (False, [])
     assert fused["reading_known"] is known
 
 
@@ -159,17 +159,13 @@ def test_models_that_differ_in_the_length_of_their_input_alone_are_a_pair():
     assert plan.input_lengths("b", "eng-Latn", "eng-Latn") == [("long", "short")]
 
 
-def test_each_encoding_has_one_rule():
+def test_jobs_share_the_texts_of_an_encoding():
     plan = plan_of({"b": PLAIN, "c": PLAIN}, encoding={"shards": 3})
-    whole, parts = (wildcard_patterns(plan)[f"encoded {how}"] for how in ("whole", "in shards"))
-    path = "b/encodings/all-minilm-l6-v2/eng-Latn"
-    for end in (".parquet", "/2-of-3.parquet"):
-        assert re.match(f"(?:{parts})", path + end)
-        assert not re.match(f"(?:{whole})", path + end)
-    assert encoding_jobs(plan, "b", "all-minilm-l6-v2", "eng-Latn") == 3
-    one = plan_of({"b": PLAIN})
-    assert re.match(f"(?:{wildcard_patterns(one)['encoded whole']})", path + ".parquet")
-    assert not re.match(f"(?:{wildcard_patterns(one)['encoded in shards']})", path + ".parquet")
+    model, path = "all-minilm-l6-v2", "results/b/encodings/all-minilm-l6-v2/eng-Latn"
+    assert encodings(plan, "b", model, "eng-Latn") == [
+        f"{path}/{number}-of-3.parquet" for number in (1, 2, 3)
+    ]
+    assert encodings(plan_of({"b": PLAIN}), "b", model, "eng-Latn") == [f"{path}.parquet"]
 
 
 def test_a_reranker_or_a_fusion_is_on_the_filter_panel_if_what_scores_is():

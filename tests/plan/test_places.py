@@ -160,15 +160,10 @@ def test_fewer_models_may_be_evaluated_on_translations():
     ]
 
 
-def test_patterns_tell_native_from_translated_languages():
+def test_a_language_is_native_in_one_benchmark_and_a_translation_in_another():
     plan = plan_of(x=controlled(translate=translate("spa-Latn")), y=controlled(language="spa-Latn"))
-    native = re.compile(f"results/(?:{wildcard_patterns(plan)['native unpurged']})/data/.*")
-    translated = re.compile(f"results/(?:{wildcard_patterns(plan)['translations']})/build/.*")
-    assert native.fullmatch("results/x/data/eng-Latn/corpus.parquet")
-    assert native.fullmatch("results/y/data/spa-Latn/corpus.parquet")
-    assert not native.fullmatch("results/x/data/spa-Latn/corpus.parquet")
-    assert translated.fullmatch("results/x/build/spa-Latn/1-of-2/grade.flow.parquet")
-    assert not translated.fullmatch("results/y/build/spa-Latn/1-of-2/grade.flow.parquet")
+    assert plan.data_stage("x", "eng-Latn") == plan.data_stage("y", "spa-Latn") == "assemble"
+    assert plan.data_stage("x", "spa-Latn") == "clean_translations"
 
 
 @pytest.mark.parametrize(

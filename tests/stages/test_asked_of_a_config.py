@@ -4,6 +4,8 @@ import pytest
 
 from psibench.config.paths import PROMPTS
 from psibench.generate.ask import asked_of
+from psibench.plan.config import load_config, plain_config
+from psibench.plan.plan import make_plan
 
 LLM = {"llm": "stand-in"}
 OWN = {"backend": "openai", "model": "mine", "asking": {"concurrency": 7}}
@@ -16,12 +18,20 @@ SECTION = {
 }
 LANGUAGES = {"source_language": "eng-Latn", "target_language": "deu-Latn"}
 PRICE = {"input_usd": 1.0, "output_usd": 2.0, "as_of": "2026-01-31"}
-CONFIG = {"benchmarks": {"b": SECTION}, "llms": {"own": OWN}, "prices": {"mine": PRICE}}
+CONFIG = {
+    "benchmarks": {"b": SECTION},
+    "models": ["bm25"],
+    "llms": {"own": OWN},
+    "prices": {"mine": PRICE},
+}
 
 
 def asked(task: str):
     prompt = PROMPTS / f"{task}.md"
-    return asked_of(CONFIG, benchmark="b", task=task, language="deu-Latn", prompt=prompt)
+    config, entries = load_config(CONFIG)
+    plan = make_plan(config, entries)
+    composed = plain_config(config, {"llms": plan.llms})
+    return asked_of(composed, benchmark="b", task=task, language="deu-Latn", prompt=prompt)
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,7 @@ class Domain:
             self.paths("corpus", "queries", "qrels"),
             name="clean",
             step=8,
-            relocate=relocate,
-            outliers=outliers,
+            section={"relocate": relocate, "outliers": outliers},
             length_tokenizer="words",
         )
         specs = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}

@@ -6,8 +6,8 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.metrics import scoring
-from psibench.metrics.scoring import ScoredModel, run_score, take_runs
-from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.metrics.scoring import ScoredModel, run_score
+from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.schemas import ENCODINGS, PSI_TABLE, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN
 
 SOURCE = Provenance(stage="build", stage_version=1, queries_by="simulation")
@@ -46,14 +46,17 @@ def score(folder, domains, run, *, read=None, pairs=None, asking=None, lengths=T
     ``asking`` are queries in another language.
     """
     ranked = [dict(zip(("query_id", "doc_id", "rank", "score"), row, strict=True)) for row in run]
-    encodings, seen = None, None
+    encodings, seen = [], None
     if read is not None:
         rows = [
             {"domain": place, "_id": name, "visible_char_end": end, "role": "document"}
             | {"key": b"k", "n_tokens": 3}
             for place, name, end in read
         ]
-        encodings = write(folder / "encodings.parquet", ENCODINGS, rows)
+        # In two files, as two jobs that share the texts write them.
+        encodings = [
+            str(write(folder / f"encodings-{n}.parquet", ENCODINGS, rows[n::2])) for n in (0, 1)
+        ]
     if pairs is not None:
         names = ("query_id", "doc_id", "visible_char_end")
         seen = write(folder / "seen", SEEN, [dict(zip(names, row, strict=True)) for row in pairs])
@@ -197,22 +200,3 @@ def test_ties_are_averaged_whole_wherever_a_batch_ends(tmp_path, monkeypatch):
     # Ranks 2 to 4 are tied, of which the first counts; rank 5 is beyond.
     assert kept.select("doc_id", "rank", "tied_from", "tied_to").rows() == [("d4", 4, 2, 4)]
     assert scoring.judged_rows(run, [judged], ["ndcg@2"]).is_empty()
-
-
-def test_a_wider_views_runs_are_taken_by_the_rows_of_the_own_queries(tmp_path):
-    rows = [
-        {"query_id": query, "doc_id": f"d{place}", "score": 1.0 / place, "rank": place}
-        for query in ("qa", "gone", "qb")
-        for place in (1, 2)
-    ]
-    run = write(tmp_path / "wide.parquet", RUN, rows)
-    saw = [{"query_id": query, "doc_id": "d1", "visible_char_end": 5} for query in ("gone", "qb")]
-    seen = write(tmp_path / "wide.seen.parquet", SEEN, saw)
-    outputs = [tmp_path / "own.parquet", tmp_path / "own.seen.parquet"]
-    queries = [domain(tmp_path, name)["queries"] for name in "ab"]
-    given = {"wider": [run, seen], "asked": queries}
-    take_runs(jobs.made("score", given, {"runs": outputs}, domains=["a", "b"]))
-    own = read_table(outputs[0], RUN)
-    assert own.to_dicts() == [row for row in rows if row["query_id"] != "gone"]
-    assert read_table(outputs[1], SEEN)["query_id"].to_list() == ["qb"]
-    assert set(read_provenance(outputs[0])["inputs"]) == {str(path) for path in (run, *queries)}

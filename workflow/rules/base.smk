@@ -1,5 +1,4 @@
-# What rules of stages are made of, where they say nothing else. `complete_rules` gives each of
-# them its log, its benchmark and, where it names none, the stage of its own name.
+# What rules of stages are made of, where they say nothing else.
 # Jobs without a network, which are short, and those that making a benchmark waits for go first;
 # then encodings and searches, the longest first; then what else runs a network.
 rule on_cpu:
@@ -8,6 +7,8 @@ rule on_cpu:
         "../../envs/cpu.yaml"
     resources:
         **needs(4000, 25),
+    params:
+        content=content,
     message:
         "{rule}: {output[0]}"
     script:
@@ -18,4 +19,4 @@ use rule on_cpu as on_gpu with:
     priority: 0
     conda:
         "../../envs/gpu.yaml"
-    threads: per_job(jobs.threads)
+    threads: threads

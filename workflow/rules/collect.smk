@@ -11,55 +11,75 @@ use rule on_cpu as summaries with:
             f"{name}_csv": in_report(f"results/{name}.csv")
             for name in summaries.summary_names(plan)
         },
+    log:
+        "logs/summaries.log",
+    benchmark:
+        "benchmarks/summaries.tsv"
     params:
-        boards=[dump(board) for board in settings.leaderboards],
+        boards=config["leaderboards"],
         notice=settings.report.notice,
+        stage=STAGES["summaries"],
 
 
 # Models that are meant to be less position-sensitive, before and after.
 use rule on_cpu as mitigations with:
     input:
-        psi_table="results/psi_table.parquet",
-        comparisons="results/comparisons.parquet",
+        psi_table=rules.summaries.output.psi_table,
+        comparisons=rules.summaries.output.comparisons,
         read=summaries.paths_in(summaries.mitigation_costs(plan)),
     output:
         parquet="results/mitigations.parquet",
         csv=in_report("results/mitigations.csv"),
+    log:
+        "logs/mitigations.log",
+    benchmark:
+        "benchmarks/mitigations.tsv"
     params:
         costs=summaries.mitigation_costs(plan),
         store=settings.store,
+        stage=STAGES["mitigations"],
 
 
 # What every step left out, counted and used, checked against each other.
 use rule on_cpu as ledger with:
     input:
-        documents=per_job(summaries.ledger_tables, kind="documents"),
-        dropped=per_job(summaries.ledger_tables, kind="dropped"),
-        flows=per_job(summaries.ledger_tables, kind="flow"),
-        usages=per_job(summaries.ledger_tables, kind="usage"),
-        queries=per_job(summaries.ledger_tables, kind="queries"),
+        documents=ledger("documents"),
+        dropped=ledger("dropped"),
+        flows=ledger("flow"),
+        usages=ledger("usage"),
+        queries=ledger("queries"),
     output:
         attrition="results/{benchmark}/attrition.parquet",
         flow="results/{benchmark}/flow.parquet",
         usage="results/{benchmark}/llm_usage.parquet",
+    log:
+        "logs/{benchmark}/ledger.log",
+    benchmark:
+        "benchmarks/{benchmark}/ledger.tsv"
     wildcard_constraints:
-        benchmark=patterns["not views"],
+        benchmark=patterns["benchmarks"],
     resources:
-        **needs(4000, 6, of=per_job(jobs.share_of_place), minutes=240),
+        **needs(
+            4000,
+            6,
+            of=lambda w: jobs.share_of_place(plan, w.benchmark),
+            minutes=240,
+        ),
     params:
-        places=per_job(summaries.ledger_places),
-        on_empty=setting("on_empty"),
+        places=lambda w: summaries.ledger_places(plan, w.benchmark),
+        on_empty=leaf("on_empty"),
+        stage=STAGES["ledger"],
 
 
 use rule on_cpu as report with:
     input:
-        psi_table="results/psi_table.parquet",
-        bucket_scores="results/bucket_scores.parquet",
-        statistics=per_benchmark("results/{benchmark}/statistics.parquet"),
-        histograms=per_benchmark("results/{benchmark}/position_histogram.parquet"),
-        attrition=per_benchmark("results/{benchmark}/attrition.parquet"),
-        flow=per_benchmark("results/{benchmark}/flow.parquet"),
-        usage=per_benchmark("results/{benchmark}/llm_usage.parquet"),
+        psi_table=rules.summaries.output.psi_table,
+        bucket_scores=rules.summaries.output.bucket_scores,
+        statistics=collect(rules.statistics.output.statistics, benchmark=plan.queried),
+        histograms=collect(rules.statistics.output.histogram, benchmark=plan.queried),
+        attrition=collect(rules.ledger.output.attrition, benchmark=plan.queried),
+        flow=collect(rules.ledger.output.flow, benchmark=plan.queried),
+        usage=collect(rules.ledger.output.usage, benchmark=plan.queried),
         verification_tables=summaries.paths_in(summaries.verification_files(plan)),
         language_tables=summaries.paths_in(summaries.language_files(plan)),
         example_tables=summaries.paths_in(summaries.example_files(plan)),
@@ -68,17 +88,21 @@ use rule on_cpu as report with:
         training=["results/training_buckets.parquet"] if training_tables else [],
     output:
         page=in_report("results/report.html"),
+    log:
+        "logs/report.log",
+    benchmark:
+        "benchmarks/report.tsv"
     resources:
         **needs(4000, 3, minutes=120),
     params:
-        benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
-        models={name: dump(plan.models[name]) for name in settings.models},
+        benchmarks={name: config["benchmarks"][name] for name in plan.queried},
+        models={name: config["registry"][name] for name in settings.models},
         verification=summaries.verification_files(plan),
         languages=summaries.language_files(plan),
         examples=summaries.example_files(plan),
         references=references,
         # What was probed before is linked; `make probes` comes after the report, or never.
-        links=lambda wildcards: {
+        links=lambda w: {
             Path(page).name: name
             for page, name in (
                 linked_pages | {"results/probes.html": "Probes"}
@@ -87,3 +111,4 @@ use rule on_cpu as report with:
         },
         title=settings.report.title,
         notice=settings.report.notice,
+        stage=STAGES["report"],

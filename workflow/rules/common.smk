@@ -1,11 +1,9 @@
 # The plan of the config, its wildcards, and how rules ask the plan; what has a branch lives in the
 # package.
-from inspect import signature
 from operator import attrgetter
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
-from snakemake.io import apply_wildcards
 
 try:
     from psibench.cluster.contents import (
@@ -15,13 +13,11 @@ try:
     )
     from psibench.cluster.head import set_environment, start_head, stop_on_signals
     from psibench.cluster.tables_here import claim_tables
-    from psibench.config.base import Section
     from psibench.config.paths import CLEANING
     from psibench.errors import InputError, missing_extra
     from psibench.plan import jobs, paths, summaries
-    from psibench.plan.benchmarks import PlannedBenchmark
-    from psibench.plan.config import load_config
-    from psibench.plan.plan import Plan, make_plan
+    from psibench.plan.config import load_config, plain_config
+    from psibench.plan.plan import make_plan
     from psibench.tables.slices import SLICE
     from psibench.tables.stage import read_stages
 except ImportError as error:
@@ -47,7 +43,17 @@ except InputError as error:
 except ModuleNotFoundError as error:
     raise WorkflowError(f"this config {missing_extra(error) or error}")
 
-
+# From here on `config` is the whole config, composed and validated: jobs are given it, too.
+config.update(
+    plain_config(
+        settings,
+        {
+            "registry": plan.models,
+            "llms": plan.llms,
+            "rerankers": plan.rerankers,
+        },
+    )
+)
 # Which stages there are, of which versions: one of them is a parameter of every rule.
 STAGES = read_stages()
 
@@ -57,7 +63,7 @@ training_tables = summaries.training_tables(plan)
 
 
 wildcard_constraints:
-    benchmark=patterns["benchmarks"],
+    benchmark=patterns["benchmarks and views"],
     lang=patterns["languages"],
     query_lang=patterns["languages"],
     corpus_lang=patterns["languages"],
@@ -68,33 +74,29 @@ wildcard_constraints:
     reranker=patterns["rerankers"],
     training=patterns["trainings"],
     trained=patterns["trained"],
-    shard=SLICE,
 
 
 # A model with a budget is asked by one job at a time, so that what is spent is known.
 workflow.register_resource("budgeted_llm", 1)
 
 
+def having(*keys):
+    """Match the benchmarks whose section has a key, or a key in it, as a wildcard's constraint."""
+
+    def has(section):
+        for key in keys:
+            section = (section or {}).get(key)
+        return bool(section)
+
+    return paths.any_of(name for name, one in config["benchmarks"].items() if has(one))
+
+
+# Resources
+
+
 def asked(value, wildcards):
     """A value as it is; a function's, asked with the job's wildcards."""
     return value(wildcards) if callable(value) else value
-
-
-def per_job(function, **given):
-    """Ask the plan for each job: a job's wildcards are the arguments of the same names.
-
-    `given` are the other arguments, or those in place of wildcards: values, or functions of the
-    job's wildcards. The first argument is the plan, unless `given` has it: the `self` of a method
-    that is not the plan's.
-    """
-    whom, *names = signature(function).parameters
-
-    def of_job(wildcards):
-        found = {name: wildcards[name] for name in names if name in wildcards.keys()}
-        found |= {name: asked(value, wildcards) for name, value in given.items()}
-        return function(**{whom: plan, **found})
-
-    return of_job
 
 
 def needs(least, per_mb=0, minutes=60, of=1, more=0):
@@ -117,11 +119,53 @@ def needs(least, per_mb=0, minutes=60, of=1, more=0):
     return {"mem_mb": mem_mb, "runtime": runtime}
 
 
+def largest_share(w):
+    """Bound the share of the largest of a job's domains: three times an equal one."""
+    return min(1, 3 / len(domains(w)))
+
+
+def share_of_data(w):
+    """A source is read as a whole, a table domain by domain."""
+    is_source = plan.data_stage(w.benchmark, w.lang) == "build"
+    return 1 if is_source else largest_share(w)
+
+
+def threads(w):
+    """The threads of a job that runs a model over texts."""
+    lang = w.get("lang") or w.get("corpus_lang")
+    return jobs.threads(plan, w.benchmark, lang) if lang else 1
+
+
+def chain_threads(w):
+    """The threads of a model job whose jobs run one after another."""
+    return jobs.chain_threads(plan, w.benchmark, w.lang)
+
+
+def encode_priority(lang=attrgetter("lang")):
+    """The longer a model's encodings and searches take, the earlier they start."""
+    return lambda w: jobs.encode_priority(plan, w.benchmark, w.model, lang(w))
+
+
+def scoring_minutes(of):
+    """The minutes of a job of a filter's reranker."""
+    return lambda w: jobs.scoring_minutes(plan, w.benchmark, w.lang, w.reranker, of=of)
+
+
+# What a step does about a domain that it empties: no reason to rerun, hence no params. The ledger
+# refuses what an earlier run left empty.
+on_empty = {"on_empty": lambda w: planned(w).on_empty(w.lang)}
+# Of a job that runs a network. How work is cut, on what it runs: no reason to rerun, hence no params.
+on_device = {"gpu": jobs.gpus(plan), "device": settings.encoding.device}
+
+
+# Inputs
+
+
 def outside(files):
     """Mark inputs that lie outside of results/: their content decides what reruns, not their date.
 
-    `files` are paths, or a function of the job's wildcards that returns them. `complete_rules` adds
-    the parameter `content`. Snakemake hashes no file above its limit for checksums, and would rerun
+    `files` are paths, or a function of the job's wildcards that returns them. The parameter
+    `content` has their hash. Snakemake hashes no file above its limit for checksums, and would rerun
     jobs because of its date: such files are `ancient`.
     """
 
@@ -132,81 +176,204 @@ def outside(files):
 
     def of_job(wildcards):
         found = asked(files, wildcards)
-        paths = [found] if isinstance(found, str) else list(found)
-        refuse_future_dates(filter(is_outside, paths))
-        return marked(found) if isinstance(found, str) else [*map(marked, paths)]
+        every = [found] if isinstance(found, str) else list(found)
+        refuse_future_dates(filter(is_outside, every))
+        return marked(found) if isinstance(found, str) else [*map(marked, every)]
 
-    of_job.files = files
     return of_job
 
 
-def content_of(inputs, output):
-    """Ask for the hash of a job's outside files, as its parameter `content`.
+def content(wildcards, input, output):
+    """The hash of a job's outside files, its parameter `content`.
 
     A dry run hashes none for a job whose output is still to be made.
     """
-
-    def of_job(wildcards):
-        if workflow.dryrun and not Path(apply_wildcards(output, wildcards)).exists():
-            return "to be hashed"
-        found = [asked(files, wildcards) for files in inputs]
-        return outside_content(
-            path for one in found for path in ([one] if isinstance(one, str) else one)
-        )
-
-    return of_job
+    if workflow.dryrun and not Path(output[0]).exists():
+        return "to be hashed"
+    return outside_content(input)
 
 
-def planned(wildcards):
+def planned(w):
     """The benchmark or view of a job, with what follows from its section."""
-    return plan.named[wildcards.benchmark]
+    return plan.named[w.benchmark]
 
 
-def dump(section, *but):
-    """A section as plain data for a job, but for keys that decide nothing of what it makes."""
-    return section.model_dump(mode="json", exclude=set(but))
+def leaf(*keys, without=()):
+    """Ask for a leaf of a job's benchmark, or of its training; some keys of a section left out.
 
+    Not Snakemake's `lookup`: that walks through the whole config for each job (4.6 ms for PosIR's).
+    """
 
-def setting(key, *but):
-    """Ask for a key of a job's benchmark or training; a section is dumped, but for some keys."""
-
-    def of_job(wildcards):
-        is_training = "training" in wildcards.keys()
-        section = (
-            settings.training[wildcards.training]
-            if is_training
-            else planned(wildcards).section
-        )
-        found = attrgetter(key)(section)
-        return dump(found, *but) if isinstance(found, Section) else found
+    def of_job(w):
+        if "training" in w.keys():
+            found = config["training"][w.training]
+        else:
+            found = config["benchmarks"][planned(w).base]
+        for key in keys:
+            found = found[key]
+        if without:
+            return {key: value for key, value in found.items() if key not in without}
+        return found
 
     return of_job
 
 
-def downloaded(key):
-    """Ask what is downloaded of a job's checkpoint."""
-    return lambda wildcards: getattr(plan.downloads[wildcards.checkpoint], key)
-
-
-# What rules ask about that is no wildcard of theirs: the sides of a pair, the language translated
-# from, the reranker of a model that has one, the encoder of personas, the pool of a training.
 query_lang, corpus_lang = attrgetter("query_lang"), attrgetter("corpus_lang")
-source_lang = setting("language")
-own_reranker = lambda wildcards: plan.models[wildcards.model].reranker
-persona_encoder = setting("personas.model")
-pool = {"benchmark": setting("benchmark"), "lang": per_job(Plan.pool_language)}
+source_lang = leaf("language")
 
-domains = per_job(paths.domains)
-# What a step does about a domain that it empties: no reason to rerun, hence no params. The ledger
-# refuses what an earlier run left empty.
-on_empty = {"on_empty": per_job(PlannedBenchmark.on_empty, self=planned)}
-task_tables = per_job(PlannedBenchmark.task_tables, self=planned)
-task_domains = per_job(PlannedBenchmark.asked_about, self=planned)
-recall_depth = setting("false_negatives.recall.top_k")
-largest_share = per_job(jobs.largest_share)
-# Of a job that runs a network. How work is cut, on what it runs: no reason to rerun, hence no params.
-on_device = {"gpu": per_job(jobs.gpus), "device": settings.encoding.device}
-encoded_before_probe = per_job(paths.encoded_before_probe)
+
+def domains(w):
+    """The domains of a job: of its language, of a part of it, or of both languages of a pair."""
+    lang = w.get("query_lang") or w.get("lang") or source_lang(w)
+    return planned(w).domains(lang, w.get("corpus_lang"), w.get("part", ""))
+
+
+def tables(table, lang=attrgetter("lang"), view=""):
+    """Ask for one table of a benchmark in a language: of the parts with the job's domains."""
+
+    def of_job(w):
+        name = paths.view_id(w.benchmark, view) if view else w.benchmark
+        return plan.named[name].tables(lang(w), table, domains=domains(w))
+
+    return of_job
+
+
+def all_languages(table, **chosen):
+    """Ask for one table of all languages of a benchmark."""
+    return lambda w: paths.language_tables(plan, w.benchmark, table=table, **chosen)
+
+
+def built(table, lang=attrgetter("lang")):
+    """Ask for the files of a table on the way to a benchmark."""
+    return lambda w: planned(w).built(lang(w), w.part, table)
+
+
+def candidates_before(step):
+    """Ask for the candidates that a filter reads; for None, those that become queries."""
+    return lambda w: paths.candidates_before(
+        plan, w.benchmark, w.lang, w.part, step=step
+    )
+
+
+def scores(of):
+    """Ask for the scores of all rerankers of a filter."""
+    return lambda w: paths.score_tables(plan, w.benchmark, w.lang, w.part, of=of)
+
+
+def earlier_scores(of):
+    """Ask for the scores of the rerankers before a job's."""
+    return lambda w: paths.score_tables(
+        plan, w.benchmark, w.lang, w.part, w.reranker, w.portion, of=of
+    )
+
+
+def recall_table(w):
+    """The run of the first-stage search whose top documents may be false negatives."""
+    return paths.recall_table(plan, w.benchmark, w.lang, w.part)
+
+
+def encodings(lang=attrgetter("lang")):
+    """Ask for the encodings of a language's texts by a job's model."""
+    return lambda w: paths.encodings(plan, w.benchmark, w.model, lang(w))
+
+
+def own_texts(table, lang=attrgetter("lang")):
+    """Ask for the benchmark's texts, where the encodings are those of a view with more."""
+    return lambda w: paths.text_filter_tables(
+        plan,
+        w.benchmark,
+        w.model,
+        lang(w),
+        w.get("query_lang"),
+        w.get("corpus_lang"),
+        w.get("part", ""),
+        table=table,
+    )
+
+
+def pool(table):
+    """Ask for one table of the benchmark that a training draws from."""
+
+    def of_job(w):
+        benchmark, lang = leaf("benchmark")(w), plan.pool_language(w.training)
+        return plan.named[benchmark].tables(lang, table)
+
+    return of_job
+
+
+def pool_domains(w):
+    """The domains of the benchmark that a training draws from."""
+    return plan.named[leaf("benchmark")(w)].domains(plan.pool_language(w.training))
+
+
+def probe_queries(table):
+    """Ask for a table of the queries, if the probe reads queries."""
+    return lambda w: paths.probe_queries(
+        plan, w.benchmark, w.lang, w.probe, table=table
+    )
+
+
+def ledger(kind):
+    """Ask for the tables that a benchmark's ledger joins, of one kind."""
+    return lambda w: summaries.ledger_tables(plan, w.benchmark, kind=kind)
+
+
+def length_tokenizer(w):
+    """What tokens are counted with: a tokenizer's files, or its download's manifest."""
+    return paths.tokenizer_inputs(plan)
+
+
+def model_files(w):
+    """What a job's model is loaded from."""
+    return paths.model_inputs(plan, w.model)
+
+
+def sources(w):
+    """The local files that a job's domains are read from."""
+    return paths.sources_of(plan, w.benchmark, w.lang, w.part)
+
+
+def data_inputs(w):
+    """What a benchmark's tables are made of, by name: see `Plan.data_stage`."""
+    found = paths.data_inputs(plan, w.benchmark, w.lang, w.part)
+    return {
+        name: outside(files)(w) if name in ("sources", "tokenizer") else files
+        for name, files in found.items()
+    }
+
+
+# Parameters
+
+
+def entry(w):
+    """The fields of a job's model that change its results."""
+    return jobs.entry(plan, w.model)
+
+
+def model_version(w):
+    """The version of the computation of a model's backend."""
+    return jobs.model_version(plan, w.model)
+
+
+def remove_identical_ids(w):
+    """Whether the document that has a query's own id is left out of its ranking."""
+    return jobs.remove_identical_ids(plan, w.benchmark)
+
+
+def own_reranker(w):
+    """The reranker of a job's model."""
+    return plan.models[w.model].reranker
+
+
+def counted(step):
+    """Ask where a filter's counts go in FLOW, and what a candidate is called there."""
+    return lambda w: jobs.counted(plan, w.benchmark, step=step)
+
+
+persona_encoder = leaf("personas", "model")
+
+
+# Outputs
 
 
 # What is made of all models of a language pair.
@@ -217,15 +384,10 @@ scored = {
         for name in ("buckets", "psi", "comparisons")
     },
 }
-# The texts of a language, domain by domain.
-texts = {
-    "corpora": per_job(paths.domain_tables, table="corpus"),
-    "queries": per_job(paths.domain_tables, table="queries"),
-}
 
 
 def benchmark_tables(folder):
-    """A benchmark's tables of one domain, in a folder."""
+    """A benchmark's tables, in a folder."""
     return {name: f"{folder}/{name}.parquet" for name in ("corpus", "queries", "qrels")}
 
 
@@ -238,11 +400,6 @@ def step_tables(step, *kinds):
     }
 
 
-def per_benchmark(path):
-    """Expand a path with {benchmark} over all benchmarks that have queries."""
-    return [path.format(benchmark=name) for name in plan.queried]
-
-
 def per_pair(path):
     """Expand a path with {benchmark}, {query_lang}, {corpus_lang} over all language pairs."""
     return [path.format(**labels) for labels in summaries.evaluated_pairs(plan)]
@@ -253,29 +410,6 @@ def in_report(path):
     is_page = path.endswith(".html")
     kind, what = ("Pages with figures", "page") if is_page else ("Tables", "table")
     return report(path, category=kind, labels={what: Path(path).stem})
-
-
-def complete_rules(named):
-    """Set what follows from a rule's name and inputs: its log, benchmark, stage and `content`.
-
-    By setters of Snakemake's that its documentation does not promise: look here first when its
-    version is raised in the lock.
-    """
-    for name, proxy in named.items():
-        made = proxy.rule
-        if not made.script:
-            continue
-        place = paths.job_place(name, made.output, made.wildcard_names)
-        made.log_modifier = made.benchmark_modifier = workflow.modifier.path_modifier
-        if not made.log:
-            made.set_log(f"logs/{place}.log")
-        if not made.benchmark:
-            made.benchmark = f"benchmarks/{place}.tsv"
-        if "stage" not in made.params.keys() and made.output:
-            made.set_params(stage=STAGES[name])
-        given = [item.files for item in made.input if hasattr(item, "files")]
-        if given:
-            made.set_params(content=content_of(given, made.output[0]))
 
 
 def check_start():

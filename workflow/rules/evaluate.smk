@@ -5,41 +5,31 @@
 use rule on_cpu as score with:
     input:
         # Runs, and what the models saw of the documents.
-        per_job(paths.scoring_inputs),
-        wider=per_job(paths.source_runs),
+        lambda w: paths.scoring_inputs(plan, w.benchmark, w.query_lang, w.corpus_lang),
         # Who asks decides which queries count; positives and spans are the searched corpus'.
-        asked=per_job(paths.domain_tables, lang=query_lang, table="queries"),
-        queries=per_job(paths.domain_tables, lang=corpus_lang, table="queries"),
-        qrels=per_job(paths.domain_tables, lang=corpus_lang, table="qrels"),
+        asked=tables("queries", query_lang),
+        queries=tables("queries", corpus_lang),
+        qrels=tables("qrels", corpus_lang),
     output:
         **scored,
-    wildcard_constraints:
-        benchmark=patterns["searched"],
+    log:
+        "logs/{benchmark}/score/{query_lang}/{corpus_lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/score/{query_lang}/{corpus_lang}.tsv"
     resources:
         # Runs are read in batches; measured: 280 MB for 2 million rows of one, 450 MB for 8 million.
         **needs(4000, 6, minutes=240),
     params:
         domains=domains,
-        models=per_job(paths.compared_models),
-        control=per_job(Plan.position_blind),
-        windows=per_job(Plan.input_lengths),
-        mitigations=per_job(Plan.mitigations),
-        schemes=setting("buckets"),
-        length_buckets=setting("length_buckets"),
+        models=lambda w: paths.compared_models(
+            plan, w.benchmark, w.query_lang, w.corpus_lang
+        ),
+        control=lambda w: plan.position_blind(w.benchmark, w.query_lang, w.corpus_lang),
+        windows=lambda w: plan.input_lengths(w.benchmark, w.query_lang, w.corpus_lang),
+        mitigations=lambda w: plan.mitigations(w.benchmark, w.query_lang, w.corpus_lang),
+        schemes=leaf("buckets"),
+        length_buckets=leaf("length_buckets"),
         metrics=settings.metrics,
         psi_metrics=settings.psi_metrics,
-        uncertainty=dump(settings.uncertainty),
+        uncertainty=config["uncertainty"],
         stage=STAGES["score"],
-
-
-# The runs of a wider view are the benchmark's too, its own queries' rows of them: nothing is
-# searched again.
-use rule score as score_shared with:
-    output:
-        **scored,
-        runs=[
-            f"results/{{benchmark}}/runs/{path}"
-            for path in paths.run_path_templates(plan)
-        ],
-    wildcard_constraints:
-        benchmark=patterns["shared"],

@@ -1,38 +1,47 @@
-# Benchmarks whose queries a language model writes: sample, tasks in shards, assemble.
+# Benchmarks whose queries a language model writes: a sample of documents, and tasks in shards.
 
 
 use rule on_cpu as sample with:
     input:
-        outside(per_job(paths.sources_of)),
-        tokenizer=outside(paths.tokenizer_inputs(plan)),
+        outside(sources),
+        tokenizer=outside(length_tokenizer),
     output:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
         dropped="results/{benchmark}/build/{lang}{part}/documents.dropped.parquet",
+    log:
+        "logs/{benchmark}/sample/{lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/sample/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["generated"],
-    threads: per_job(jobs.sample_threads)
+    threads: lambda w: jobs.sample_threads(plan, w.benchmark, w.lang, w.part)
     resources:
         **needs(
-            per_job(jobs.sample_mib),
-            minutes=lambda wildcards: 240 * len(domains(wildcards)),
+            lambda w: jobs.sample_mib(plan, w.benchmark, w.lang, w.part),
+            minutes=lambda w: 240 * len(domains(w)),
         ),
     params:
-        domains=per_job(jobs.sample),
+        domains=lambda w: jobs.sample(plan, w.benchmark, w.lang, w.part),
         store=settings.store,
+        stage=STAGES["sample"],
 
 
 use rule on_gpu as personas with:
     input:
-        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        personas=outside(lambda wildcards: plan.personas[wildcards.benchmark]),
-        checkpoint=outside(per_job(paths.model_inputs, model=persona_encoder)),
+        documents=rules.sample.output.documents,
+        personas=outside(lambda w: plan.personas[w.benchmark]),
+        checkpoint=outside(lambda w: paths.model_inputs(plan, persona_encoder(w))),
     output:
         candidates="results/{benchmark}/build/{lang}{part}/persona_candidates.parquet",
+    log:
+        "logs/{benchmark}/personas/{lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/personas/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["generated"],
     priority: 1
-    threads: per_job(jobs.chain_threads)
+    threads: chain_threads
     resources:
         **needs(6000, 30, minutes=240),
         **on_device,
@@ -40,12 +49,13 @@ use rule on_gpu as personas with:
         tokens_per_part=settings.encoding.tokens_per_part,
     params:
         domains=domains,
-        section=setting("personas"),
-        entry=per_job(jobs.entry, model=persona_encoder),
-        model_version=per_job(jobs.model_version, model=persona_encoder),
+        section=leaf("personas"),
+        entry=lambda w: jobs.entry(plan, persona_encoder(w)),
+        model_version=lambda w: jobs.model_version(plan, persona_encoder(w)),
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,
+        stage=STAGES["personas"],
 
 
 # One job asks a task about the documents of a language, or a shard of them, and makes its tables.
@@ -54,46 +64,30 @@ use rule on_gpu as personas with:
 # `resources.budgeted_llm`: of a model with a budget one job at a time.
 use rule on_cpu as ask with:
     input:
-        unpack(task_tables),
+        unpack(lambda w: planned(w).task_tables(w.task, w.lang, w.part)),
         # What a template sends decides the reruns (params.prompt_hash): its comments ask nothing.
-        prompt=lambda wildcards: ancient(planned(wildcards).tasks[wildcards.task].path),
+        prompt=lambda w: ancient(planned(w).tasks[w.task].path),
     output:
         **step_tables("{task}{portion}", "dropped", "flow", "usage", "outcomes"),
+    log:
+        "logs/{benchmark}/ask/{lang}{part}/{task}{portion}.log",
+    benchmark:
+        "benchmarks/{benchmark}/ask/{lang}{part}/{task}{portion}.tsv"
     conda:
         "../../envs/gpu.yaml"
-    threads: per_job(jobs.ask_threads)
+    threads: lambda w: jobs.ask_threads(plan, w.benchmark, w.task)
     resources:
-        **needs(per_job(jobs.ask_mib), 25, minutes=per_job(jobs.ask_minutes)),
-        gpu=per_job(jobs.ask_gpus),
-        budgeted_llm=per_job(jobs.budgeted),
+        **needs(
+            lambda w: jobs.ask_mib(plan, w.benchmark, w.task),
+            25,
+            minutes=lambda w: jobs.ask_minutes(plan, w.benchmark, w.task),
+        ),
+        gpu=lambda w: jobs.ask_gpus(plan, w.benchmark, w.task),
+        budgeted_llm=lambda w: jobs.budgeted(plan, w.benchmark, w.task),
     params:
-        domains=task_domains,
-        asked=per_job(jobs.ask),
-        step=lambda wildcards: planned(wildcards).flow_step(wildcards.task),
+        content=None,
+        domains=lambda w: planned(w).asked_about(w.task, w.lang, w.part),
+        asked=lambda w: jobs.ask(plan, w.benchmark, w.task, w.lang),
+        step=lambda w: planned(w).flow_step(w.task),
         store=settings.store,
-
-
-use rule on_cpu as assemble with:
-    input:
-        documents=per_job(paths.built, table="documents"),
-        candidates=per_job(paths.candidates_before),
-        tokenizer=outside(paths.tokenizer_inputs(plan)),
-    output:
-        **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
-    wildcard_constraints:
-        benchmark=patterns["native unpurged"],
-    resources:
-        **needs(4000, 25, of=largest_share),
-        **on_empty,
-    params:
-        domains=domains,
-        length_tokenizer=settings.length_tokenizer,
-        stage=STAGES["assemble"],
-
-
-# With false negatives in it: the view `raw`, from which they are removed.
-use rule assemble as assemble_raw with:
-    output:
-        **benchmark_tables("results/{benchmark}-raw/data/{lang}{part}"),
-    wildcard_constraints:
-        benchmark=patterns["having false_negatives"],
+        stage=STAGES["ask"],

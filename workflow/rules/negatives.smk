@@ -1,29 +1,43 @@
-# Documents that answer a query and are not its positive: recalled, scored, judged, removed.
-# What is there before is the view `{benchmark}-raw`.
+# Documents that answer a query and are not its positive: recalled, scored, judged; the rule `data`
+# removes them. What is there before is the view `{benchmark}-raw`.
 
 
 # As for a run, over the raw tables and deeper.
 use rule search_lexical as recall_lexical with:
     output:
         run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.parquet",
+    log:
+        "logs/{benchmark}/recall_lexical/{model}/{query_lang}/{corpus_lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/recall_lexical/{model}/{query_lang}/{corpus_lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["raw"],
         model=patterns["lexical"],
     resources:
-        **needs(per_job(jobs.recall_mib), 40, of=largest_share, minutes=240),
+        **needs(
+            lambda w: jobs.recall_mib(plan, w.benchmark),
+            40,
+            of=largest_share,
+            minutes=240,
+        ),
     params:
-        top_k=recall_depth,
+        top_k=leaf("false_negatives", "recall", "top_k"),
+        stage=STAGES["search_lexical"],
 
 
 use rule search_vectors as recall_vectors with:
     output:
         run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.parquet",
+    log:
+        "logs/{benchmark}/recall_vectors/{model}/{query_lang}/{corpus_lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/recall_vectors/{model}/{query_lang}/{corpus_lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["raw"],
         model=patterns["vector"],
     resources:
         **needs(
-            per_job(jobs.recall_mib),
+            lambda w: jobs.recall_mib(plan, w.benchmark),
             16,
             more=2 * settings.search.block_mib,
             minutes=240,
@@ -31,90 +45,109 @@ use rule search_vectors as recall_vectors with:
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:
-        top_k=recall_depth,
+        top_k=leaf("false_negatives", "recall", "top_k"),
+        stage=STAGES["search_vectors"],
 
 
 use rule on_gpu as score_pairs with:
     input:
-        corpus=per_job(paths.domain_tables, table="corpus", view="raw"),
-        queries=per_job(paths.domain_tables, table="queries", view="raw"),
-        qrels=per_job(paths.domain_tables, table="qrels", view="raw"),
-        recall=per_job(paths.recall_table),
+        corpus=tables("corpus", view="raw"),
+        queries=tables("queries", view="raw"),
+        qrels=tables("qrels", view="raw"),
+        recall=recall_table,
         # One after the other, the cheapest first: what is decided is not scored again.
-        earlier=per_job(paths.score_tables, of="false_negatives"),
-        checkpoint=outside(per_job(paths.reranker_inputs)),
+        earlier=earlier_scores("false_negatives"),
+        checkpoint=outside(lambda w: paths.reranker_inputs(plan, w.reranker)),
     output:
         scores="results/{benchmark}/build/{lang}{part}/pair_scores/{reranker}{portion}.parquet",
+    log:
+        "logs/{benchmark}/score_pairs/{lang}{part}/{reranker}{portion}.log",
+    benchmark:
+        "benchmarks/{benchmark}/score_pairs/{lang}{part}/{reranker}{portion}.tsv"
     wildcard_constraints:
-        benchmark=patterns["having false_negatives"],
+        benchmark=having("false_negatives"),
     priority: 1
     resources:
         **needs(
-            per_job(jobs.scoring_mib),
+            lambda w: jobs.scoring_mib(plan, w.reranker),
             50,
-            minutes=per_job(jobs.scoring_minutes, of="false_negatives"),
+            minutes=scoring_minutes("false_negatives"),
         ),
         **on_device,
-        tokens_per_batch=per_job(jobs.scoring_tokens),
+        tokens_per_batch=lambda w: jobs.scoring_tokens(plan, w.reranker),
     params:
         domains=domains,
-        top_k=recall_depth,
-        scoring=per_job(jobs.pair_scoring),
+        top_k=leaf("false_negatives", "recall", "top_k"),
+        scoring=lambda w: jobs.pair_scoring(plan, w.benchmark, w.reranker),
         store=settings.store,
+        stage=STAGES["score_pairs"],
 
 
 use rule on_cpu as negatives with:
     input:
-        queries=per_job(paths.domain_tables, table="queries", view="raw"),
-        qrels=per_job(paths.domain_tables, table="qrels", view="raw"),
-        recall=per_job(paths.recall_table),
-        scores=per_job(paths.score_tables, of="false_negatives"),
+        queries=tables("queries", view="raw"),
+        qrels=tables("qrels", view="raw"),
+        recall=recall_table,
+        scores=scores("false_negatives"),
     output:
         negatives="results/{benchmark}/build/{lang}{part}/negatives.parquet",
+    log:
+        "logs/{benchmark}/negatives/{lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/negatives/{lang}{part}.tsv"
     wildcard_constraints:
-        benchmark=patterns["having false_negatives"],
+        benchmark=having("false_negatives"),
     resources:
         **needs(4000, 45),
     params:
         domains=domains,
-        top_k=recall_depth,
-        section=lambda wildcards: planned(wildcards).section.false_negatives.panel(),
+        top_k=leaf("false_negatives", "recall", "top_k"),
+        section=lambda w: planned(w).negatives.panel(),
+        stage=STAGES["negatives"],
 
 
 use rule on_cpu as judge_pairs with:
     input:
         # Nobody is asked what the judges before have decided.
-        unpack(per_job(paths.judge_tables)),
-        corpus=per_job(paths.domain_tables, table="corpus", view="raw"),
-        queries=per_job(paths.domain_tables, table="queries", view="raw"),
-        negatives="results/{benchmark}/build/{lang}{part}/negatives.parquet",
+        unpack(
+            lambda w: paths.judge_tables(plan, w.benchmark, w.lang, w.part, w.number)
+        ),
+        corpus=tables("corpus", view="raw"),
+        queries=tables("queries", view="raw"),
+        negatives=rules.negatives.output.negatives,
     output:
         pairs="results/{benchmark}/build/{lang}{part}/judge_{number}_pairs.parquet",
+    log:
+        "logs/{benchmark}/judge_pairs/{lang}{part}/{number}.log",
+    benchmark:
+        "benchmarks/{benchmark}/judge_pairs/{lang}{part}/{number}.tsv"
     wildcard_constraints:
-        benchmark=patterns["having false_negatives"],
+        benchmark=having("false_negatives"),
         number=r"[1-9][0-9]*",
     params:
         domains=domains,
-        section=lambda wildcards: planned(wildcards).section.false_negatives.removal(),
+        section=lambda w: planned(w).negatives.removal(),
+        stage=STAGES["judge_pairs"],
 
 
-use rule on_cpu as remove_negatives with:
+# What every reranker and judge said of the pairs that a verdict is about.
+use rule on_cpu as judgements with:
     input:
-        unpack(per_job(paths.judge_tables)),
-        **benchmark_tables("results/{benchmark}-raw/data/{lang}{part}"),
-        negatives=per_job(paths.built, table="negatives"),
-        scores=per_job(paths.score_tables, of="false_negatives"),
+        unpack(lambda w: paths.judge_tables(plan, w.benchmark, w.lang, w.part)),
+        qrels=tables("qrels", view="raw"),
+        negatives=rules.negatives.output.negatives,
+        scores=scores("false_negatives"),
     output:
-        **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
-        judgements="results/{benchmark}/data/{lang}{part}/judgements.parquet",
-        dropped="results/{benchmark}/build/{lang}{part}/false_negatives.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}{part}/false_negatives.flow.parquet",
+        judgements="results/{benchmark}/build/{lang}{part}/judgements.parquet",
+    log:
+        "logs/{benchmark}/judgements/{lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/judgements/{lang}{part}.tsv"
     wildcard_constraints:
-        benchmark=patterns["native having false_negatives"],
+        benchmark=having("false_negatives"),
     resources:
         **needs(4000, 20),
-        **on_empty,
     params:
         domains=domains,
-        section=lambda wildcards: planned(wildcards).section.false_negatives.removal(),
-        place=per_job(jobs.counted, step="false_negatives"),
+        section=lambda w: planned(w).negatives.removal(),
+        stage=STAGES["judgements"],

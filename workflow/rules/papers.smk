@@ -31,6 +31,11 @@ use rule on_cpu as published with:
         parquet="results/published_comparison.parquet",
         csv=in_report("results/published_comparison.csv"),
         html=in_report("results/published.html"),
+    log:
+        "logs/published.log",
+    benchmark:
+        "benchmarks/published.tsv"
     params:
-        benchmarks={name: dump(section) for name, section in compared_sections.items()},
+        benchmarks={name: config["benchmarks"][name] for name in compared_sections},
         run_title=settings.report.title,
+        stage=STAGES["published"],

@@ -1,5 +1,4 @@
 # Probes: texts changed at known places, what becomes of their vectors. `make probes`.
-probed = "results/probes/{probe}/{benchmark}/{model}/{lang}"
 compared_probes = paths.compared_probes(plan)
 
 
@@ -13,29 +12,35 @@ rule probes:
 
 use rule on_gpu as probe with:
     input:
-        corpora=per_job(paths.domain_tables, table="corpus"),
-        queries=per_job(paths.probe_queries, table="queries"),
-        qrels=per_job(paths.probe_queries, table="qrels"),
-        checkpoint=outside(per_job(paths.model_inputs)),
-        tokenizer=outside(per_job(paths.tokenizer_inputs)),
-        earlier=lambda wildcards: ancient(encoded_before_probe(wildcards)),
+        corpora=tables("corpus"),
+        queries=probe_queries("queries"),
+        qrels=probe_queries("qrels"),
+        checkpoint=outside(model_files),
+        tokenizer=outside(length_tokenizer),
+        earlier=lambda w: ancient(
+            paths.encoded_before_probe(plan, w.benchmark, w.model, w.lang, w.probe)
+        ),
     output:
         rows="results/probes/{probe}/{benchmark}/{model}/{lang}.parquet",
         table="results/probes/{probe}/{benchmark}/{model}/{lang}.summary.parquet",
+    log:
+        "logs/{benchmark}/probe/{probe}/{model}/{lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/probe/{probe}/{model}/{lang}.tsv"
     wildcard_constraints:
         model=patterns["encoded"],
     resources:
         # The texts of a searched corpus are in memory.
-        **needs(0, 6, minutes=240, more=per_job(jobs.encoder_mib)),
+        **needs(0, 6, minutes=240, more=lambda w: jobs.encoder_mib(plan, w.model)),
         **on_device,
-        tokens_per_batch=per_job(jobs.tokens_per_batch),
+        tokens_per_batch=lambda w: jobs.tokens_per_batch(plan, w.model),
         tokens_per_part=settings.encoding.tokens_per_part,
         seconds_per_part=settings.encoding.seconds_per_part,
     params:
-        entry=per_job(jobs.entry),
-        model_version=per_job(jobs.model_version),
+        entry=entry,
+        model_version=model_version,
         domains=domains,
-        probes=lambda wildcards: settings.probes.of(wildcards.probe),
+        probes=lambda w: settings.probes.of(w.probe),
         length_tokenizer=settings.length_tokenizer,
         level=settings.uncertainty.level,
         dtype=settings.encoding.dtype,
@@ -46,6 +51,10 @@ use rule on_gpu as probe with:
 
 # Texts that a service is asked about: no GPU, but a network and a key.
 use rule probe as probe_api with:
+    log:
+        "logs/{benchmark}/probe_api/{probe}/{model}/{lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/probe_api/{probe}/{model}/{lang}.tsv"
     wildcard_constraints:
         model=patterns["api"],
     conda:
@@ -53,40 +62,58 @@ use rule probe as probe_api with:
     threads: 1
     resources:
         **needs(4000, 6, minutes=1440),
-        budgeted_llm=per_job(jobs.budgeted),
+        budgeted_llm=lambda w: jobs.budgeted(plan, w.benchmark, model=w.model),
+    params:
+        stage=STAGES["probe"],
 
 
 use rule on_cpu as probe_table with:
     input:
-        tables=[f"{probed}.summary.parquet".format(**one) for one in plan.probed],
+        tables=[rules.probe.output.table.format(**one) for one in plan.probed],
     output:
         parquet="results/probe_table.parquet",
         csv=in_report("results/probe_table.csv"),
+    log:
+        "logs/probe_table.log",
+    benchmark:
+        "benchmarks/probe_table.tsv"
+    params:
+        stage=STAGES["probe_table"],
 
 
 # Two models on the same documents: before and after training.
 use rule on_cpu as probe_comparison with:
     input:
-        rows=[f"{probed}.parquet".format(**one) for one in compared_probes],
+        rows=[rules.probe.output.rows.format(**one) for one in compared_probes],
         others=[
-            f"{probed}.parquet".format(**one | {"model": one["other"]})
+            rules.probe.output.rows.format(**one | {"model": one["other"]})
             for one in compared_probes
         ],
     output:
         parquet="results/probe_comparison.parquet",
         csv="results/probe_comparison.csv",
+    log:
+        "logs/probe_comparison.log",
+    benchmark:
+        "benchmarks/probe_comparison.tsv"
     params:
         compared=compared_probes,
         level=settings.uncertainty.level,
+        stage=STAGES["probe_comparison"],
 
 
 use rule on_cpu as probe_page with:
     input:
-        table="results/probe_table.parquet",
+        table=rules.probe_table.output.parquet,
         psi=paths.probe_psi(plan),
     output:
         html=in_report("results/probes.html"),
+    log:
+        "logs/probe_page.log",
+    benchmark:
+        "benchmarks/probe_page.tsv"
     params:
         beside=probe_figures(compared),
         run_title=settings.report.title,
         notice=settings.report.notice,
+        stage=STAGES["probe_page"],

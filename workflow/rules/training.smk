@@ -4,65 +4,78 @@ of_training = ("training_table", "training_reduction", "training_buckets")
 
 use rule on_cpu as sample_training with:
     input:
-        queries=per_job(paths.domain_tables, **pool, table="queries"),
-        corpus=per_job(paths.domain_tables, **pool, table="corpus"),
-        qrels=per_job(paths.domain_tables, **pool, table="qrels"),
-        held_out=per_job(paths.held_out, table="corpus"),
-        held_out_qrels=per_job(paths.held_out, table="qrels"),
+        queries=pool("queries"),
+        corpus=pool("corpus"),
+        qrels=pool("qrels"),
+        held_out=lambda w: paths.held_out(plan, w.training, table="corpus"),
+        held_out_qrels=lambda w: paths.held_out(plan, w.training, table="qrels"),
     output:
         pairs="results/training/{training}/pairs.parquet",
         counts="results/training/{training}/counts.parquet",
+    log:
+        "logs/sample_training/{training}.log",
+    benchmark:
+        "benchmarks/sample_training/{training}.tsv"
     resources:
         # Words of the pool are compared with those of the tests: 1,000 documents a second.
         **needs(2000, 10),
     params:
-        domains=per_job(paths.domains, **pool),
-        edges=setting("edges"),
-        distributions=setting("distributions"),
-        budget=setting("budget"),
-        sampling_seed=setting("sampling_seed"),
-        same_article=setting("same_article"),
+        domains=pool_domains,
+        edges=leaf("edges"),
+        distributions=leaf("distributions"),
+        budget=leaf("budget"),
+        sampling_seed=leaf("sampling_seed"),
+        same_article=leaf("same_article"),
+        stage=STAGES["sample_training"],
 
 
 # One job a base, distribution and seed.
 use rule on_gpu as train_model with:
     input:
-        pairs="results/training/{training}/pairs.parquet",
-        queries=per_job(paths.domain_tables, **pool, table="queries"),
-        corpus=per_job(paths.domain_tables, **pool, table="corpus"),
-        checkpoint=outside(per_job(paths.base_inputs)),
+        pairs=rules.sample_training.output.pairs,
+        queries=pool("queries"),
+        corpus=pool("corpus"),
+        checkpoint=outside(lambda w: paths.base_inputs(plan, w.trained)),
     output:
         # The last file of the checkpoint's folder.
         model="results/training/{training}/models/{trained}/model.json",
+    log:
+        "logs/train_model/{training}/{trained}.log",
+    benchmark:
+        "benchmarks/train_model/{training}/{trained}.tsv"
     # Of several small jobs on few cores each is faster alone on one.
     threads: 4 if jobs.gpus(plan) else 1
     resources:
-        **needs(per_job(jobs.training_mib), minutes=1440),
+        **needs(lambda w: jobs.training_mib(plan, w.trained), minutes=1440),
         **on_device,
         # How often it saves changes nothing in the result.
-        save_minutes=setting("settings.save_minutes"),
+        save_minutes=leaf("settings", "save_minutes"),
     params:
-        entry=per_job(jobs.base),
-        settings=setting("settings", "save_minutes"),
-        distribution=lambda wildcards: plan.config.trained[
-            wildcards.trained
-        ].distribution,
-        seed=lambda wildcards: plan.config.trained[wildcards.trained].seed,
-        sampling_seed=setting("sampling_seed"),
-        domains=per_job(paths.domains, **pool),
+        entry=lambda w: jobs.base(plan, w.trained),
+        settings=leaf("settings", without=["save_minutes"]),
+        distribution=lambda w: plan.config.trained[w.trained].distribution,
+        seed=lambda w: plan.config.trained[w.trained].seed,
+        sampling_seed=leaf("sampling_seed"),
+        domains=pool_domains,
         work=f"{settings.store}/training",
+        stage=STAGES["train_model"],
 
 
 use rule on_cpu as training_results with:
     input:
-        psi_table="results/psi_table.parquet",
+        psi_table=rules.summaries.output.psi_table,
         scores=[one["scores"] for one in summaries.training_evaluations(plan)],
         alone=paths.unevaluated_model_manifests(plan),
     output:
         **{name: f"results/{name}.parquet" for name in of_training},
         **{f"{name}_csv": in_report(f"results/{name}.csv") for name in of_training},
+    log:
+        "logs/training_results.log",
+    benchmark:
+        "benchmarks/training_results.tsv"
     params:
         trained=summaries.training_runs(plan),
         evaluations=summaries.training_evaluations(plan),
         psi_metrics=settings.psi_metrics,
-        uncertainty=dump(settings.uncertainty),
+        uncertainty=config["uncertainty"],
+        stage=STAGES["training_results"],

@@ -4,38 +4,46 @@
 
 use rule on_gpu as score_parts with:
     input:
-        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        candidates=per_job(paths.candidates_before, step="verify"),
+        documents=rules.sample.output.documents,
+        candidates=candidates_before("verify"),
         # One after the other, the cheapest first: what is decided is not scored again.
-        earlier=per_job(paths.score_tables, of="verify"),
-        checkpoint=outside(per_job(paths.reranker_inputs)),
+        earlier=earlier_scores("verify"),
+        checkpoint=outside(lambda w: paths.reranker_inputs(plan, w.reranker)),
     output:
         scores="results/{benchmark}/build/{lang}{part}/scores/{reranker}{portion}.parquet",
+    log:
+        "logs/{benchmark}/score_parts/{lang}{part}/{reranker}{portion}.log",
+    benchmark:
+        "benchmarks/{benchmark}/score_parts/{lang}{part}/{reranker}{portion}.tsv"
     priority: 1
-    threads: per_job(jobs.chain_threads)
+    threads: chain_threads
     resources:
         **needs(
-            per_job(jobs.scoring_mib),
+            lambda w: jobs.scoring_mib(plan, w.reranker),
             25,
-            minutes=per_job(jobs.scoring_minutes, of="verify"),
+            minutes=scoring_minutes("verify"),
         ),
         **on_device,
-        tokens_per_batch=per_job(jobs.scoring_tokens),
+        tokens_per_batch=lambda w: jobs.scoring_tokens(plan, w.reranker),
     params:
         domains=domains,
-        scoring=per_job(jobs.part_scoring),
+        scoring=lambda w: jobs.part_scoring(plan, w.benchmark, w.reranker),
         store=settings.store,
         stage=STAGES["score_parts"],
 
 
 use rule on_cpu as verify with:
     input:
-        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
-        candidates=per_job(paths.candidates_before, step="verify"),
-        scores=per_job(paths.score_tables, of="verify", reranker=None),
+        documents=rules.sample.output.documents,
+        sampling=rules.sample.output.sampling,
+        candidates=candidates_before("verify"),
+        scores=scores("verify"),
     output:
         **step_tables("verify", "dropped", "flow"),
+    log:
+        "logs/{benchmark}/verify/{lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/verify/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["verified"],
     resources:
@@ -43,8 +51,8 @@ use rule on_cpu as verify with:
         **on_empty,
     params:
         domains=domains,
-        section=setting("verify"),
-        place=per_job(jobs.counted, step="verify"),
+        section=leaf("verify"),
+        place=counted("verify"),
         stage=STAGES["verify"],
 
 
@@ -55,62 +63,88 @@ use rule verify as verify_margin with:
         margin_table="results/{benchmark}/build/{lang}{part}/margin_table.parquet",
         cell_table="results/{benchmark}/build/{lang}{part}/cell_table.parquet",
         margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
+    log:
+        "logs/{benchmark}/verify_margin/{lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/verify_margin/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["margin"],
+    params:
+        stage=STAGES["verify"],
 
 
 use rule on_cpu as grade_pairs with:
     input:
-        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        candidates=per_job(paths.candidates_before, step="grade"),
-        first=per_job(paths.grades),
+        documents=rules.sample.output.documents,
+        candidates=candidates_before("grade"),
+        first=lambda w: paths.grades(plan, w.benchmark, w.lang, w.part, w.task),
     output:
         pairs="results/{benchmark}/build/{lang}{part}/{task}_pairs.parquet",
+    log:
+        "logs/{benchmark}/grade_pairs/{lang}{part}/{task}.log",
+    benchmark:
+        "benchmarks/{benchmark}/grade_pairs/{lang}{part}/{task}.tsv"
     wildcard_constraints:
-        benchmark=patterns["having grade"],
+        benchmark=having("grade"),
         task="grade_first|grade_rest",
     params:
         domains=domains,
-        section=per_job(jobs.grade),
+        section=lambda w: jobs.grade(plan, w.benchmark, w.task),
+        stage=STAGES["grade_pairs"],
 
 
 use rule on_cpu as grade with:
     input:
-        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        candidates=per_job(paths.candidates_before, step="grade"),
-        grades=per_job(paths.grades),
+        documents=rules.sample.output.documents,
+        candidates=candidates_before("grade"),
+        grades=lambda w: paths.grades(plan, w.benchmark, w.lang, w.part),
     output:
         **step_tables("grade", "dropped", "flow"),
+    log:
+        "logs/{benchmark}/grade/{lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/grade/{lang}{part}.tsv"
     wildcard_constraints:
-        benchmark=patterns["having grade"],
+        benchmark=having("grade"),
     params:
         domains=domains,
-        section=per_job(jobs.grade),
-        place=per_job(jobs.counted, step="grade"),
+        section=lambda w: jobs.grade(plan, w.benchmark),
+        place=counted("grade"),
+        stage=STAGES["grade"],
 
 
 use rule on_cpu as audit_pairs with:
     input:
-        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
-        candidates=per_job(paths.candidates_before, step="verify"),
-        margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
+        documents=rules.sample.output.documents,
+        candidates=candidates_before("verify"),
+        margins=rules.verify_margin.output.margins,
     output:
         pairs="results/{benchmark}/build/{lang}{part}/audit_pairs.parquet",
+    log:
+        "logs/{benchmark}/audit_pairs/{lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/audit_pairs/{lang}{part}.tsv"
     wildcard_constraints:
-        benchmark=patterns["having audit"],
+        benchmark=having("audit"),
     params:
         domains=domains,
-        section=setting("audit", "prompt"),
+        section=leaf("audit", without=["prompt"]),
+        stage=STAGES["audit_pairs"],
 
 
 use rule on_cpu as audit_table with:
     input:
-        candidates=per_job(paths.candidates_before, step="verify"),
-        margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
-        verdicts=per_job(paths.built, table="audit"),
+        candidates=candidates_before("verify"),
+        margins=rules.verify_margin.output.margins,
+        verdicts=built("audit"),
     output:
         table="results/{benchmark}/build/{lang}{part}/audit_table.parquet",
+    log:
+        "logs/{benchmark}/audit_table/{lang}{part}.log",
+    benchmark:
+        "benchmarks/{benchmark}/audit_table/{lang}{part}.tsv"
     wildcard_constraints:
-        benchmark=patterns["having audit"],
+        benchmark=having("audit"),
     params:
         domains=domains,
+        stage=STAGES["audit_table"],

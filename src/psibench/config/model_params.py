@@ -5,8 +5,7 @@ from typing import Any
 
 from psibench.config.model_base import ModelBase
 from psibench.config.models import Model
-from psibench.config.registry import load_registry
-from psibench.errors import InputError
+from psibench.config.registry import parse_model
 
 FIELDS_WITHOUT_EFFECT = frozenset(
     {
@@ -39,16 +38,5 @@ def retrieval_params(entry: ModelBase) -> dict[str, Any]:
 
 
 def registry_entry(config: Mapping[str, Any], model: str) -> Model:
-    """Return the whole entry of a model, for jobs that also need the other fields.
-
-    ``config`` is the user's, as Snakemake read it.
-
-    Raises
-    ------
-    InputError
-        If there is no such model.
-    """
-    known = load_registry(config.get("registry"))
-    if model not in known:
-        raise InputError(f"unknown model {model!r}. Supported: {', '.join(sorted(known))}")
-    return known[model]
+    """Return the whole entry of a model from a job's config, which has all that it names."""
+    return parse_model(config["registry"][model])

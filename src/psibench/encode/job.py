@@ -1,16 +1,15 @@
-"""Stages ``encode``, ``list_texts`` and ``join_shards``: the vectors of a language's texts.
+"""Stage ``encode``: the vectors of a language's texts.
 
-A job encodes what the store lacks of the texts of a benchmark in one language, by one model, and
-writes where each text's vectors are and what the model saw of it. Texts come in blocks: those of a
-language do not fit into memory. Where there are many, several jobs share them by address, and
-``join_shards`` writes the table that one job would have written.
+A job encodes the texts of a benchmark in one language that a model's store lacks. It writes where
+each text's vectors are and how much of the text the model read. Texts are read in blocks, because
+those of a language do not fit into memory. Several jobs can share the texts of a language: each
+takes the texts whose address is in its slice, and writes the rows of these.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -26,19 +25,17 @@ from psibench.models.load import load_encoder
 from psibench.models.protocols import Encoder, Role, TokenizedText
 from psibench.progress import Progress
 from psibench.stopping import watched_stop
-from psibench.tables import read_provenance
-from psibench.tables.atomic import write_text
-from psibench.tables.hashing import hash_file
 from psibench.tables.job import DomainJob, Job
-from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, SHARD_ENCODINGS
+from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
 from psibench.tables.slices import Slice
 from psibench.tables.spec import TableSpec
-from psibench.tables.stage import stage, version_of
+from psibench.tables.stage import stage
 from psibench.text.lengths import in_blocks
 
 logger = logging.getLogger("psibench")
 
-ENCODED = SHARD_ENCODINGS.empty().schema
+ENCODED = ENCODINGS.empty().select("key", "n_tokens", "visible_char_end").schema
+"""What encoding a text gives: its address, and what the model read of it."""
 TEXTS: tuple[tuple[Role, str, TableSpec], ...] = (
     ("document", "corpora", CORPUS),
     ("query", "queries", QUERIES),
@@ -144,9 +141,8 @@ def prefetched(blocks: Iterator[Block]) -> Iterator[Block]:
 def run_encode(job: Job) -> None:
     """Encode all domains of a language into the store and write where each text's vectors are.
 
-    Inputs: ``corpora`` and ``queries``. Writes an ENCODINGS table. A job with a ``shard``, as
-    ``2-of-7``, encodes the texts whose address falls to it; it has the paths of the tables as
-    values, and writes SHARD_ENCODINGS, see `run_join_shards`.
+    Inputs: ``corpora`` and ``queries``. Writes an ENCODINGS table. A job with a ``portion``, e.g.
+    ``/2-of-7``, encodes and lists the texts whose address is in this slice.
 
     Raises
     ------
@@ -155,11 +151,8 @@ def run_encode(job: Job) -> None:
     Stopped
         If the job has to end early; what it finished is stored.
     """
-    model, shard = job.value("model"), job.value("shard", default="")
+    model, shard = job.value("model"), Slice.parse(job.value("portion", default=""))
     entry, settings = job.value("entry", EncoderEntry), job.settings(Encoding)
-    if shard:
-        tables = {name: job.value(name) for name in ("corpora", "queries")}
-        job = replace(job, inputs={**job.inputs, **tables})
     sources = list_sources(job)
     for source in sources:  # before a model is loaded: a GPU would wait
         source.ids()
@@ -171,19 +164,14 @@ def run_encode(job: Job) -> None:
         storage=settings.storage,
     )
     encoded = encode_texts(
-        encoder, vectors, sources, settings, shard=Slice.parse(shard), title=f"encoding {model}"
+        encoder, vectors, sources, settings, shard=shard, title=f"encoding {model}"
     )
     params = retrieval_params(entry) | {
         "dtype": dtype,
         "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
     }
-    salts: dict[str, str] = {role: encoder.salt(role) for role, *_ in TEXTS}
-    table, spec = encoded, SHARD_ENCODINGS
-    if shard:
-        params |= {"shard": shard, "salts": salts}
-    else:
-        table, spec = _rows_of(sources, encoded, salts), ENCODINGS
-    job.write("encodings", table, spec, params=params, revisions=revisions_of(model, entry))
+    rows = pl.concat(rows_of(one, encoded, encoder.salt(one.role), shard) for one in sources)
+    job.write("encodings", rows, ENCODINGS, params=params, revisions=revisions_of(model, entry))
 
 
 def encode_texts(
@@ -197,7 +185,7 @@ def encode_texts(
 ) -> pl.DataFrame:
     """Encode the texts of a shard that the store lacks, block by block.
 
-    Returns SHARD_ENCODINGS rows of all texts of the shard, each once.
+    Returns the ``ENCODED`` columns of the texts of the shard, a row for each distinct one.
     """
     n_chars, read_chars = max(1, count_chars(sources)), 0
     frames = [pl.DataFrame(schema=ENCODED)]
@@ -248,74 +236,23 @@ def revisions_of(model: str, entry: EncoderModel) -> dict[str, str]:
     return {f"model:{model}": checkpoint_identity(entry.checkpoint, entry.revision)}
 
 
-# --- Shards ---
-
-
-@stage("list_texts", version=1)
-def run_list_texts(job: Job) -> None:
-    """Write a line per table: sha256, a tab, path. It changes when any of their contents does."""
-    paths = [path for _, table, _ in TEXTS for path in job.paths(table)]
-    lines = [f"{hash_file(path)}\t{path}\n" for path in paths]
-    write_text("".join(lines), str(job.outputs["texts"]))
-
-
-@stage("join_shards", version=3)
-def run_join_shards(job: Job) -> None:
-    """Write the table that encoding everything in one job would have written.
-
-    Inputs: ``corpora``, ``queries`` and ``shards``, the SHARD_ENCODINGS of all of 1-of-n to n-of-n,
-    in any order.
+def rows_of(source: Source, encoded: pl.DataFrame, salt: str, shard: Slice) -> pl.DataFrame:
+    """Return ENCODINGS rows of the texts of a source that are in a shard, in the source's order.
 
     Raises
     ------
     InputError
-        If shards are missing or were encoded in different ways, or a text is in none of them.
+        If a text was not encoded: its table changed while the job was running.
     """
-    params = _common_params(job.paths("shards"))
-    salts, entry = params.pop("salts"), job.value("entry", EncoderEntry)
-    encoded = job.read("shards", SHARD_ENCODINGS)
-    whole = replace(job, stage="encode", version=version_of("encode"))  # as if it had made it
-    whole.write(
-        "encodings",
-        _rows_of(list_sources(whole), encoded, salts),
-        ENCODINGS,
-        params=retrieval_params(entry) | {name: params[name] for name in ("dtype", "fingerprint")},
-        revisions=revisions_of(job.value("model"), entry),
-    )
-
-
-def _rows_of(
-    sources: Sequence[Source], encoded: pl.DataFrame, salts: Mapping[str, str]
-) -> pl.DataFrame:
-    """Return the rows of an encodings table: every text of every source, in its order."""
-    frames = []
-    for source in sources:
-        salt = salts[source.role]
-        keys = pl.Series("key", (text_key(t, salt=salt) for t in source.texts()), pl.Binary)
-        found = keys.to_frame().join(encoded, on="key", how="left", maintain_order="left")
-        n_missing = found.get_column("n_tokens").null_count()
-        if n_missing:
-            raise InputError(
-                f"{source.domain}, {source.table}: {n_missing} of {found.height} texts are in no "
-                "shard; the table was made anew after encoding. Delete the shards' tables and run "
-                "again."
-            )
-        frames.append(source.labelled(found.select(*ENCODED)))
-    return pl.concat(frames)
-
-
-def _common_params(shards: Sequence[str]) -> dict[str, Any]:
-    """Return the parameters of the shards, which have to be the same; InputError if not."""
-    records = [dict((read_provenance(path) or {}).get("params", {})) for path in shards]
-    found = [Slice.parse(params.pop("shard", "0-of-0")) for params in records]
-    if sorted(found, key=lambda one: one.number) != Slice.every(len(found)):
-        names = ", ".join(map(str, found))
-        raise InputError(f"shards {names}: all of 1-of-n to n-of-n are needed, each once")
-    for path, params in zip(shards, records, strict=True):
-        if params != records[0]:
-            raise InputError(
-                f"{shards[0]} and {path} were encoded by different models or versions, or in the "
-                f"number formats {records[0]['dtype']} and {params['dtype']}, as different GPUs "
-                "choose them: set encoding.dtype, delete the shards and run again"
-            )
-    return records[0]
+    keys = [text_key(text, salt=salt) for text in source.texts()]
+    named = pl.DataFrame(
+        [source.ids(), pl.Series("key", keys, pl.Binary)],
+    ).filter(pl.Series([shard.has(key) for key in keys], dtype=pl.Boolean))
+    rows = named.join(encoded, on="key", how="left", maintain_order="left")
+    if n_missing := rows.get_column("n_tokens").null_count():
+        raise InputError(
+            f"{source.domain}, {source.table}: {n_missing} of {rows.height} texts are not encoded; "
+            "the table changed while they were. Run again."
+        )
+    role, domain = pl.lit(source.role).alias("role"), pl.lit(source.domain.name).alias("domain")
+    return rows.select(role, domain, "_id", *ENCODED)

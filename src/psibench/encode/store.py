@@ -368,12 +368,28 @@ MOST_DIM = 1 << 20
 PARTS = Kind("part", PART, _scan, grows=False)
 
 
-def fingerprint_of(encodings: str | Path) -> str:
-    """Return the fingerprint of the model whose vectors an encodings table points to."""
-    params = (read_provenance(encodings) or {}).get("params", {})
-    if "fingerprint" not in params:
+def fingerprint_of(encodings: Sequence[str]) -> str:
+    """Return the fingerprint of the model whose vectors encodings tables point to.
+
+    Raises
+    ------
+    InputError
+        If a table names none, or the tables name different ones.
+    """
+    found: dict[str, str] = {}
+    for path in encodings:
+        params = (read_provenance(path) or {}).get("params", {})
+        if "fingerprint" not in params:
+            raise InputError(
+                f"{path}: its metadata names no model fingerprint, so its vectors cannot be "
+                "found; make it again with the stage encode"
+            )
+        found.setdefault(params["fingerprint"], path)
+    if len(found) > 1:
         raise InputError(
-            f"{encodings}: its metadata names no model fingerprint, so its vectors cannot be "
-            "found; make it again with the stage encode"
+            f"{' and '.join(found.values())} were encoded by different models, or in different "
+            "number formats, which different GPUs choose: set encoding.dtype, delete the tables "
+            "and run again"
         )
-    return str(params["fingerprint"])
+    (fingerprint,) = found
+    return fingerprint

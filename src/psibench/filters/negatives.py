@@ -545,13 +545,34 @@ def read_grades(section: FinewebNegatives | PosirNegatives, domain: DomainJob) -
     return pl.concat([GRADES.empty().with_columns(judge=pl.lit("")), *tables], how="diagonal")
 
 
-@stage("remove_negatives", version=2)
+@stage("judgements", version=1)
+def run_judgements(job: Job) -> None:
+    """List what every reranker and judge said of the pairs that a verdict is about: JUDGEMENTS.
+
+    Inputs: ``qrels``, ``negatives``, the PAIR_DECISIONS by the rerankers, ``scores``, their tables,
+    and the GRADES of the judges (`read_grades`; none for ``posir``).
+    """
+    section = job.section(NegativesProtocol)
+    params = section.model_dump(mode="json", exclude={"prompt", "recall"})
+    for domain in job.domains():
+        decided, grades = domain.read("negatives", PAIR_DECISIONS), read_grades(section, domain)
+        judgements = make_judgements(
+            section,
+            decide_final(section, decided, grades),
+            recalled=with_positives(decided, positives_of(domain.read("qrels", QRELS))),
+            scores=domain.read("scores", PAIR_SCORES),
+            grades=grades,
+        )
+        domain.write("judgements", judgements, JUDGEMENTS, params=params)
+
+
+@stage("remove_negatives", version=3)
 def run_remove_negatives(job: Job) -> None:
-    """Remove what the protocol removes; write the benchmark, the judgements, the ledger.
+    """Remove what the protocol removes; write the benchmark and the ledger.
 
     Inputs: ``corpus``, ``queries``, ``qrels``, ``negatives``, the PAIR_DECISIONS by the rerankers,
-    ``scores``, their tables, and the GRADES of the judges (`read_grades`; none for ``posir``).
-    Outputs: corpus, queries, qrels, judgements, dropped, flow.
+    and the GRADES of the judges (`read_grades`; none for ``posir``). Outputs: corpus, queries,
+    qrels, dropped, flow.
 
     Raises
     ------
@@ -567,9 +588,7 @@ def remove_negatives(section: FinewebNegatives | PosirNegatives, domain: DomainJ
     """Remove the false negatives of one domain."""
     documents, asked = domain.read("corpus", CORPUS), domain.read("queries", QUERIES)
     labelled, decided = domain.read("qrels", QRELS), domain.read("negatives", PAIR_DECISIONS)
-    scored, grades = domain.read("scores", PAIR_SCORES), read_grades(section, domain)
-    recalled = with_positives(decided, positives_of(labelled))
-    found = decide_final(section, decided, grades)
+    found = decide_final(section, decided, read_grades(section, domain))
     left = remove_false_negatives(section, found, corpus=documents, queries=asked, qrels=labelled)
     if left.queries.is_empty() and asked.height:
         leave_empty(
@@ -582,11 +601,9 @@ def remove_negatives(section: FinewebNegatives | PosirNegatives, domain: DomainJ
     if left.document_decisions is not None:
         facts = documents.select("_id", "char_length", doc_id="_id")
         rules.insert(0, Rule(LEDGER_STAGE, left.document_decisions, facts, unit="documents"))
-    judgements = make_judgements(section, found, recalled=recalled, scores=scored, grades=grades)
     tables = {
         "corpus": (left.corpus, CORPUS),
         "queries": (left.queries, QUERIES),
         "qrels": (left.qrels, QRELS),
-        "judgements": (judgements, JUDGEMENTS),
     }
     return Filtered(rules, tables)

@@ -4,6 +4,7 @@ A dataset is one language and domain: its queries search its corpus and nothing 
 """
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -169,14 +170,30 @@ class Run:
     path: Path
 
 
+SCORED_RUN = re.compile(r"(?P<view>[^/]+)/(?P<path>runs/[^/]+/[^/]+\.parquet)$")
+"""The path of a run, among those that scores were made of."""
+
+
 def find_runs(benchmark: Path, languages: Sequence[str]) -> list[Run]:
-    """List the runs over corpora and by queries of these languages, by pair and model."""
+    """List the runs over corpora and by queries of these languages, by pair and model.
+
+    A benchmark may have been scored by the runs of another view, which have more queries: the
+    provenance of its scores names them.
+    """
     pairs = {
         f"{asked}-{searched}": (asked, searched) for asked in languages for searched in languages
     }
-    found = [
-        Run(path.parent.name, *pairs[path.stem], path)
-        for path in sorted((benchmark / "runs").glob("*/*.parquet"))
-        if path.stem in pairs
+    own = sorted((benchmark / "runs").glob("*/*.parquet"))
+    scores = [benchmark / "scores" / f"{pair}.parquet" for pair in pairs]
+    scored = [
+        benchmark.parent / run["view"] / run["path"]
+        for path in scores
+        if path.is_file()
+        for read in (read_provenance(path) or {}).get("inputs", {})
+        if (run := SCORED_RUN.search(read))
     ]
+    by_model = {
+        (path.parent.name, path.stem): path for path in [*scored, *own] if path.stem in pairs
+    }
+    found = [Run(model, *pairs[pair], path) for (model, pair), path in by_model.items()]
     return sorted(found, key=lambda run: (run.corpus_language, run.query_language, run.model))

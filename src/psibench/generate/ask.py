@@ -16,7 +16,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.files import composed
 from psibench.errors import InputError
 from psibench.generate.benchmarks import GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import step_spec, tasks_of
@@ -25,7 +24,7 @@ from psibench.llm.answer import REASKED, Outcome
 from psibench.llm.asking import Item, OutcomeSink
 from psibench.llm.prompts import Prompt, load_prompt, requests_of
 from psibench.llm.run import ask_all
-from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices
+from psibench.llm.sections import LlmSettings, Price, load_prices
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -377,9 +376,8 @@ def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
 def asked_of(
     config: Mapping[str, Any], *, benchmark: str, task: str, language: str, prompt: str | Path
 ) -> tuple[Asking, dict[str, Price]]:
-    """Return what an ``ask`` job asks of whom, and the prices, from the config it was given."""
-    given = composed(config)
-    section = parse_benchmark(given["benchmarks"][benchmark])
+    """Return what an ``ask`` job asks of whom, and the prices, from the composed config."""
+    section = parse_benchmark(config["benchmarks"][benchmark])
     found = translation_task(task)
     if found is not None:
         chosen: LlmTaskSection = translating_section(
@@ -388,8 +386,8 @@ def asked_of(
     else:
         assert isinstance(section, GeneratedBenchmark)
         ((found, chosen),) = (one for one in tasks_of(section) if one[0].name == task)
-    llms, prices = load_llms(given.get("llms")), load_prices(given.get("prices"))
-    return Asking(found, chosen, chosen.llm, llms[chosen.llm], Path(prompt)), prices
+    llm = LlmSettings.model_validate(config["llms"][chosen.llm])
+    return Asking(found, chosen, chosen.llm, llm, Path(prompt)), load_prices(config["prices"])
 
 
 @stage("ask", version=7)

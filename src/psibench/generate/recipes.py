@@ -168,7 +168,8 @@ def write_benchmark(domain: DomainJob, built: Build, **record: Any) -> None:
 def run_assemble(job: Job) -> None:
     """Write corpus, queries and qrels; where no candidate is left, see `leave_empty`.
 
-    Inputs: ``documents`` and ``candidates``.
+    Inputs: ``documents`` and ``candidates``. The tables ``dropped`` and ``flow``, where the rule
+    has them, stay empty: nothing is left out.
     """
     from psibench.models.counting import token_counter
 
@@ -185,6 +186,9 @@ def run_assemble(job: Job) -> None:
             )
         built = assemble(texts, asked, count_tokens=count_tokens)
         write_benchmark(domain, built, params={"length_tokenizer": length_tokenizer})
+        for name, spec in (("dropped", ATTRITION), ("flow", FLOW)):
+            if job.has_output(name):
+                domain.write(name, spec.empty(), spec)
 
 
 def assemble(

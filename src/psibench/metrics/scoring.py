@@ -14,7 +14,7 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import LENGTH_EDGES, edges_of
 from psibench.metrics.query_scores import query_scores
 from psibench.metrics.ranking import TIE_AVERAGED, parse_metrics
-from psibench.tables import read_table, write_table
+from psibench.tables import read_table
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns
 from psibench.tables.io import conform, open_parquet
@@ -53,7 +53,7 @@ class ScoredModel:
     model: str
     kind: str
     run: str | Path
-    encodings: str | Path | None = None
+    encodings: Sequence[str] = ()
     seen: str | Path | None = None
     reading_known: bool = True
     on_filter_panel: bool = False
@@ -71,8 +71,9 @@ def run_score(job: Job) -> None:
     Inputs: ``asked``, the QUERIES of the queries' language: who asks; ``queries`` and ``qrels`` of
     the documents' language: positives, spans and lengths of the same query ids. In one language
     ``asked`` and ``queries`` are the same tables. Queries that one of the two lacks are left out,
-    and counted in the log. ``wider`` as of `take_runs`. ``models`` are `ScoredModel`, whose tables
-    are the other inputs; ``control``, ``windows`` and ``mitigations`` are those of `result_tables`;
+    and counted in the log. ``models`` are `ScoredModel`, whose tables are the other inputs; a run
+    may be of a wider view, with more queries. ``control``, ``windows`` and ``mitigations`` are
+    those of `result_tables`;
     ``length_buckets`` says whether there are rows of each length, or the edges between lengths, in
     tokens. ``metrics`` are those of the per-query scores, ``psi_metrics`` of the result tables.
 
@@ -81,12 +82,16 @@ def run_score(job: Job) -> None:
     InputError
         If a table is not what it should be, or a query id occurs in two domains.
     """
-    take_runs(job)
     models, sides = job.value("models", list[ScoredModel]), _read_sides(job)
     lengths = job.value("length_buckets", bool | list[int])
     edges, metrics = edges_of(lengths), job.value("metrics", list[str])
     scored = [scores_of(one, sides, metrics, length_edges=edges) for one in models]
-    read = [str(path) for one in models for path in (one.run, one.encodings, one.seen) if path]
+    read = [
+        str(path)
+        for one in models
+        for path in (one.run, *one.encodings, one.seen)
+        if path is not None
+    ]
     benchmark, asked, searched = (
         job.value(name) for name in ("benchmark", "query_lang", "corpus_lang")
     )
@@ -117,23 +122,6 @@ def run_score(job: Job) -> None:
     job.write("buckets", tables.buckets, BUCKET_SCORES, inputs=read)
     job.write("psi", tables.psi, PSI_TABLE, inputs=read)
     job.write("comparisons", tables.comparisons, COMPARISONS, inputs=read)
-
-
-def take_runs(job: Job) -> None:
-    """Write the rows of a benchmark's own queries of a wider view's runs over the same documents.
-
-    ``wider`` are RUN tables, or SEEN ones (``*.seen.parquet``): what a reranker saw; ``runs`` are
-    the files that their rows go to, in their order. Nothing is read without any.
-    """
-    if not job.has("wider"):
-        return
-    asked = pl.concat(domain.columns("asked", QUERIES, ("_id",)) for domain in job.domains())
-    asked = asked.rename({"_id": "query_id"})
-    for run, output in zip(job.paths("wider"), job.outputs["runs"], strict=True):
-        spec = SEEN if run.endswith(".seen.parquet") else RUN
-        rows = read_table(run, spec).join(asked, on="query_id", how="semi", maintain_order="left")
-        source = job.record(inputs=[run], params={"rows_of": run})
-        write_table(rows, output, spec, provenance=source)
 
 
 def scores_of(
@@ -235,7 +223,7 @@ def visible_ends(
     domains: Sequence[str],
     queries: Sequence[pl.DataFrame],
     *,
-    encodings: str | Path | None,
+    encodings: Sequence[str],
     seen: str | Path | None,
 ) -> pl.DataFrame | None:
     """Return how far the model saw into each query's positive, in characters of the query's span.
@@ -264,12 +252,11 @@ def visible_ends(
     )
     if seen is not None:
         found = asked.join(read_table(seen, SEEN), on=["query_id", "doc_id"], how="inner")
-    elif encodings is not None:
-        documents = read_columns(
-            encodings,
-            ENCODINGS,
-            ("role", "domain", "_id", "visible_char_end"),
-            ids=asked.get_column("doc_id").unique().to_list(),
+    elif encodings:
+        columns = ("role", "domain", "_id", "visible_char_end")
+        ids = asked.get_column("doc_id").unique().to_list()
+        documents = pl.concat(
+            read_columns(path, ENCODINGS, columns, ids=ids) for path in encodings
         ).filter(pl.col("role") == "document")
         found = asked.join(documents.rename({"_id": "doc_id"}), on=["domain", "doc_id"])
     else:

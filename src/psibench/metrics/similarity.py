@@ -90,7 +90,7 @@ def run_similarity(job: Job) -> None:
     found = set(documents.get_column("domain"))
     if lacking := [name for name in domains if name not in found]:
         logger.warning("%s: no documents of %s: its cosines are null", language, ", ".join(lacking))
-    fingerprint = fingerprint_of(job.path("encodings"))
+    fingerprint = fingerprint_of(job.paths("encodings"))
     stored = open_store(model, store=job.value("store"), fingerprint=fingerprint)
     means = domain_means(_blocks(stored, documents, domains), len(domains))
     rows = similarity_rows(domains, cosine_matrix(means))

@@ -314,12 +314,14 @@ class PlannedBenchmark:
     def steps(self, lang: str, table: str) -> list[str]:
         """List the steps of a language that have a table ``dropped``, ``flow`` or ``usage``.
 
-        What asks nobody has no usage; the sample of documents has dropped documents alone.
+        What asks nobody has no usage; the sample of documents has dropped documents alone. The last
+        step is ``data``: removing false negatives, or cleaning translations.
         """
         if lang not in self.translated:
-            every = steps_of(self.generated)
+            every = [*steps_of(self.generated), "data"]
+            every = [step for step in every if step != "false_negatives"]
             if table == "usage":
-                filters = (*self.generated.filters, "false_negatives")
+                filters = (*self.generated.filters, "data")
                 return [step for step in every if step not in filters]
             return (["documents"] if table == "dropped" else []) + every
         asked = [task for task, planned in self.tasks.items() if planned.translates]
@@ -327,7 +329,7 @@ class PlannedBenchmark:
         if table == "usage":
             return asked
         first, *others = asked
-        return [first, "mark_translations", *others, "clean_translations"]
+        return [first, "mark_translations", *others, "data"]
 
     def candidates_before(self, step: str | None = None) -> str:
         """Return the name of the table with the candidates that a filter is given.

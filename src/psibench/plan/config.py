@@ -262,6 +262,18 @@ def load_config(
     return config, {name: known[name] for name in config.models}
 
 
+def plain_config(config: Config, entries: Mapping[str, Mapping[str, Section]]) -> dict[str, Any]:
+    """Return a config as plain data, composed, with all entries that it names.
+
+    ``entries`` are those of the keys ``registry``, ``llms`` and ``rerankers``, by id.
+    """
+    named = {
+        key: {name: entry.model_dump(mode="json") for name, entry in found.items()}
+        for key, found in entries.items()
+    }
+    return config.model_dump(mode="json") | named
+
+
 def first_stage_of(entry: RerankModel, section: Benchmark, config: Config) -> str:
     """Return the model whose run a reranker reranks on a benchmark."""
     return entry.first_stage or section.first_stage or config.search.first_stage

@@ -45,6 +45,36 @@ def build(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, di
     }
 
 
+def data_domains(plan: Plan, benchmark: str, lang: str, part: str = "") -> Any:
+    """Return the domains of a benchmark's tables; of a source with what decides each."""
+    if plan.data_stage(benchmark, lang) == "build":
+        return build(plan, benchmark, lang, part)
+    return domains(plan, benchmark, lang, part=part)
+
+
+def data_section(plan: Plan, benchmark: str, lang: str) -> dict[str, Any] | None:
+    """Return the section by which false negatives or translations are left out of the tables."""
+    planned = plan.benchmarks[benchmark]
+    match plan.data_stage(benchmark, lang):
+        case "remove_negatives":
+            return planned.negatives.removal()
+        case "clean_translations":
+            translate = planned.section.translate
+            assert translate is not None
+            return translate.model_dump(mode="json", include={"relocate"}) | {
+                "outliers": translate.clean.model_dump(mode="json")["outliers"]
+            }
+        case _:
+            return None
+
+
+def data_place(plan: Plan, benchmark: str, lang: str) -> dict[str, Any] | None:
+    """Return where the tables' counts go in FLOW; None where no filter makes them."""
+    steps = {"remove_negatives": "false_negatives", "clean_translations": "clean_translations"}
+    step = steps.get(plan.data_stage(benchmark, lang))
+    return None if step is None else counted(plan, benchmark, step=step)
+
+
 def sample(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, dict[str, Any]]:
     """Return what decides the documents of each domain of a language, or a part of it."""
     planned, found = plan.benchmarks[benchmark], {}
@@ -216,21 +246,6 @@ def scoring_minutes(plan: Plan, benchmark: str, lang: str, reranker: str, *, of:
 def recall_mib(plan: Plan, benchmark: str) -> int:
     """Return the memory of a recall, MiB: 14 for each of the documents per query."""
     return 6000 + 14 * plan.named[benchmark].negatives.recall.top_k
-
-
-def largest_share(
-    plan: Plan,
-    benchmark: str,
-    lang: str | None = None,
-    query_lang: str | None = None,
-    corpus_lang: str | None = None,
-    part: str = "",
-) -> float:
-    """Bound the share of the largest domain of a language or pair: three times an equal one.
-
-    Of a part of it, where a job has one.
-    """
-    return min(1, 3 / len(domains(plan, benchmark, lang, query_lang, corpus_lang, part)))
 
 
 def share_of_place(plan: Plan, benchmark: str) -> float:

@@ -10,7 +10,7 @@ lists all paths.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from psibench.config.embedding_apis import EmbeddingApiModel
@@ -21,8 +21,6 @@ from psibench.filters.negatives import FinewebNegatives, judge_name
 from psibench.filters.verify import VerifyMargin, VerifySection
 from psibench.generate.benchmarks import (
     RAW,
-    Benchmark,
-    GeneratedBenchmark,
     view_id,
 )
 from psibench.generate.recipes import GRADE_ROUNDS
@@ -30,60 +28,33 @@ from psibench.models.checkpoints import checkpoint_files, tokenizer_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
 from psibench.plan.plan import WORDS, Plan, downloads_of
-from psibench.plan.work import by_config, encoding_jobs, portions
+from psibench.plan.work import encoding_jobs, portions
 from psibench.probes.settings import OF_QUERIES, SEARCHING
 from psibench.tables.slices import Slice
-from psibench.translate.quality import JUDGE_TRANSLATION
 
 SCORE_FOLDERS = {"verify": "scores", "false_negatives": "pair_scores"}
 """Folder of the rerankers' scores for each filter, by the filter's key in a section."""
+BENCHMARK_TABLES = ("corpus", "queries", "qrels")
 NEVER_MATCHES = r"(?!)none"
 """A pattern that matches nothing, not even the empty string."""
-PAIR = "{query_lang}-{corpus_lang}"
 
 # Wildcards
 
 
 def wildcard_patterns(plan: Plan) -> dict[str, str]:
-    """Return one regular expression per kind of id, for the wildcards of rules.
+    """Return one regular expression per kind of id, for the wildcards of rules."""
+    return {kind: any_of(ids) for kind, ids in _ids(plan).items()} | {"parts": _parts(plan)}
 
-    Most match all ids of a kind; ``having KEY`` those of benchmarks whose section has a KEY that is
-    not null. Some patterns of benchmarks end in a lookahead, since which of two rules makes a file
-    depends on the rest of its path. They match an id only before these paths:
 
-    - ``native ...`` and ``translations``: the languages that it is read in, or translated to;
-    - ``encoded ...``: the encodings that one job makes, or several in shards;
-    - ``searched`` and ``shared``: the language pairs with runs of their own, or another view's.
-    """
+def any_of(ids: Iterable[str]) -> str:
+    """Return a regular expression that matches some ids and nothing else."""
     # The longer of two ids that begin alike comes first.
-    patterns = {kind: _any_of(sorted(set(ids), reverse=True)) for kind, ids in _ids(plan).items()}
-    every = plan.benchmarks.values()
-    predicates: dict[str, Callable[[PlannedBenchmark], bool]] = {
-        "direct": lambda planned: not planned.is_generated,
-        "having false_negatives": _is_purged,
-        "unpurged": lambda planned: planned.is_generated and not _is_purged(planned),
-    }
-    for kind, applies in predicates.items():
-        natives = ((planned.id, planned.native) for planned in every if applies(planned))
-        patterns[f"native {kind}"] = _at_languages(natives)
-    patterns["translations"] = _at_languages((planned.id, planned.translated) for planned in every)
-    patterns["parts"] = f"(?:{patterns['parts']})?"
-    benchmark = f"(?:{patterns['benchmarks']})"
-    in_shards = _with_lookahead(
-        (name, f"encodings/{re.escape(model)}/{re.escape(language)}[./]")
-        for (stage, name, language, model), row in by_config(plan).rows.items()
-        if stage == "encode" and row.jobs > 1 and model is not None
-    )
-    patterns["encoded in shards"] = in_shards
-    patterns["encoded whole"] = f"(?!{in_shards}){benchmark}"
-    patterns["shared"] = _with_lookahead(
-        (planned.id, f"(?:runs/[^/]+|scores|tables)/{language}-{language}[.]")
-        for planned in plan.evaluated
-        for language in planned.native
-        if plan.run_source(planned.id, language, language) != planned.id
-    )
-    patterns["searched"] = f"(?!{patterns['shared']}){benchmark}"
-    return patterns
+    return "|".join(map(re.escape, sorted(set(ids), reverse=True))) or NEVER_MATCHES
+
+
+def _parts(plan: Plan) -> str:
+    every = [list(parts) for one in plan.benchmarks.values() for parts in one.parts.values()]
+    return f"(?:{any_of(part for parts in every for part in parts if part)})?"
 
 
 def _ids(plan: Plan) -> dict[str, list[str]]:
@@ -93,18 +64,11 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
     def models(kind: type | tuple[type, ...]) -> list[str]:
         return [model for model, entry in plan.models.items() if isinstance(entry, kind)]
 
-    def having(key: str) -> list[str]:
-        return [planned.id for planned in every if _has(planned.section, key)]
-
-    verified = having("verify")
-    margin = [name for name in verified if isinstance(_verify_section(plan, name), VerifyMargin)]
+    margin = [one.id for one in every if isinstance(_verify_of(one), VerifyMargin)]
     return {
-        "benchmarks": list(plan.named),
-        "not views": list(plan.benchmarks),
+        "benchmarks and views": list(plan.named),
+        "benchmarks": list(plan.benchmarks),
         "languages": [language for one in every for language in one.languages],
-        "parts": [
-            part for planned in every for parts in planned.parts.values() for part in parts if part
-        ],
         "tasks": [task for planned in every for task in planned.tasks],
         "downloads": list(plan.downloads),
         "rerankers": list(plan.rerankers),
@@ -120,50 +84,15 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "external runs": models(RunFilesModel),
         "generated": [planned.id for planned in every if planned.is_generated],
         "raw": [name for name, planned in plan.views.items() if planned.view == RAW],
-        **{f"having {key}": having(key) for key in GeneratedBenchmark.model_fields},
         "margin": margin,
-        "verified": [name for name in verified if name not in margin],  # by another rule
-        "translated": having("translate"),
-        "quality": [planned.id for planned in every if JUDGE_TRANSLATION.name in planned.tasks],
-        "compared_translators": [planned.id for planned in every if translators_of(planned)],
+        # By another rule.
+        "verified": [one.id for one in every if _verify_of(one) and one.id not in margin],
     }
 
 
-def _has(section: Benchmark, key: str) -> bool:
-    return getattr(section, key, None) is not None
-
-
-def _is_purged(planned: PlannedBenchmark) -> bool:
-    return _has(planned.section, "false_negatives")
-
-
-def _verify_section(plan: Plan, benchmark: str) -> VerifySection | None:
-    section: VerifySection | None = getattr(plan.benchmarks[benchmark].section, "verify", None)
+def _verify_of(planned: PlannedBenchmark) -> VerifySection | None:
+    section: VerifySection | None = getattr(planned.section, "verify", None)
     return section
-
-
-def _any_of(names: Iterable[str]) -> str:
-    return "|".join(map(re.escape, names)) or NEVER_MATCHES
-
-
-def _with_lookahead(ends: Iterable[tuple[str, str]]) -> str:
-    """Match a benchmark only before some paths in its folder.
-
-    ``ends`` has pairs of a benchmark's id and a regular expression of those paths.
-    """
-    every = sorted(ends, key=lambda pair: pair[0], reverse=True)
-    return "|".join(f"{re.escape(name)}(?=/{end})" for name, end in every) or NEVER_MATCHES
-
-
-def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """Match a benchmark only before /data/{lang}/ and /build/{lang}/ of its given languages.
-
-    ``languages`` has pairs of a benchmark's id and languages: a language may be native in one
-    benchmark and a translation in another.
-    """
-    return _with_lookahead(
-        (name, f"(?:data|build)/(?:{_any_of(langs)})/") for name, langs in languages if langs
-    )
 
 
 # Tables of a benchmark, part by part of a language's domains
@@ -411,24 +340,49 @@ def judge_tables(
     return {name: planned.built(lang, part, name) for name in names}
 
 
+def data_inputs(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, list[str]]:
+    """Return what the tables of a language, or a part of it, are made of: see `Plan.data_stage`."""
+    planned, tokenizer = plan.benchmarks[benchmark], {"tokenizer": tokenizer_inputs(plan)}
+    among = planned.domains(lang, part=part)
+
+    def tables(of: PlannedBenchmark, language: str) -> dict[str, list[str]]:
+        return {one: of.tables(language, one, domains=among) for one in BENCHMARK_TABLES}
+
+    match plan.data_stage(benchmark, lang):
+        case "build":
+            return {"sources": sources_of(plan, benchmark, lang, part)} | tokenizer
+        case "assemble":
+            return {
+                "documents": planned.built(lang, part, "documents"),
+                "candidates": candidates_before(plan, benchmark, lang, part),
+            } | tokenizer
+        case "remove_negatives":
+            return {
+                **tables(plan.views[view_id(benchmark, RAW)], lang),
+                "negatives": planned.built(lang, part, "negatives"),
+                **judge_tables(plan, benchmark, lang, part),
+            }
+        case "clean_translations":
+            source = tables(planned, planned.section.language)
+            return {
+                **{f"source_{name}": paths for name, paths in source.items()},
+                "translated": planned.built(lang, part, "translated"),
+                "verdicts": of_task(plan, benchmark, lang, part, task="judge_refusals"),
+            } | tokenizer
+
+
 # Vectors and runs
 
 
-def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> str:
-    """Return the encodings table with the texts of a benchmark or view in a language.
+def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
+    """List the encodings tables with the texts of a benchmark or view in a language.
 
-    It may be another view's, with more texts (`Plan.encoding_source`).
+    They may be another view's, with more texts (`Plan.encoding_source`); there is one for each job
+    that shares the texts.
     """
-    return (
-        f"results/{plan.encoding_source(benchmark, model, lang)}/encodings/{model}/{lang}.parquet"
-    )
-
-
-def encoding_shards(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
-    """List the shards of an encoding that several jobs make."""
-    count = encoding_jobs(plan, benchmark, model, lang)
-    folder = f"results/{benchmark}/encodings/{model}/{lang}"
-    return [f"{folder}/{one}.parquet" for one in Slice.every(count)]
+    name = plan.encoding_source(benchmark, model, lang)
+    slices = Slice.every(encoding_jobs(plan, name, model, lang))
+    return [f"results/{name}/encodings/{model}/{lang}{one.folder}.parquet" for one in slices]
 
 
 def text_filter_tables(
@@ -462,9 +416,10 @@ def first_stage(plan: Plan, benchmark: str, model: str, query_lang: str, corpus_
 def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) -> list[str]:
     """List the encodings that tell how much of each document the fused models read."""
     return [
-        encodings(plan, benchmark, component, corpus_lang)
+        path
         for component in plan.component_models(model, benchmark)
         if plan.visibility_source(component) == "encoded"
+        for path in encodings(plan, benchmark, component, corpus_lang)
     ]
 
 
@@ -474,52 +429,27 @@ def reads_all(plan: Plan, benchmark: str, model: str) -> bool:
     return any(plan.visibility_source(component) == "all" for component in components)
 
 
-def run_path_templates(plan: Plan) -> list[str]:
-    """List the files below runs/ of all models, for a view that takes them from another view.
-
-    They have {query_lang} and {corpus_lang} in them. Rerankers and fusions also have a ``.seen``
-    table; the user's run files are left out.
-    """
-    templates = []
-    for model in plan.config.models:
-        entry = plan.models[model]
-        if isinstance(entry, RunFilesModel):
-            continue
-        templates.append(f"{model}/{PAIR}.parquet")
-        if isinstance(entry, RerankModel | FusionModel):
-            templates.append(f"{model}/{PAIR}.seen.parquet")
-    return templates
-
-
-def source_runs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
-    """List the runs of another view that this one takes its own from; empty if it is searched."""
-    name = plan.run_source(benchmark, query_lang, corpus_lang)
-    if name == benchmark:
-        return []
-    return [
-        f"results/{name}/runs/{path.format(query_lang=query_lang, corpus_lang=corpus_lang)}"
-        for path in run_path_templates(plan)
-    ]
-
-
 def compared_models(
     plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
-) -> list[dict[str, str | bool | None]]:
+) -> list[dict[str, Any]]:
     """List the models evaluated on a language pair, with what their scoring needs to know.
 
-    ``run`` is a model's run; ``encodings`` or ``seen``, where not None, is the table that tells how
-    far the model reads each document.
+    ``run`` is a model's run, or that of a wider view (`Plan.run_source`). ``encodings`` or ``seen``
+    say how far the model reads each document; neither is there if it reads all, or nobody knows.
     """
-    pair, models = f"{query_lang}-{corpus_lang}", list[dict[str, str | bool | None]]()
+    pair, models = f"{query_lang}-{corpus_lang}", list[dict[str, Any]]()
+    searched = plan.run_source(benchmark, query_lang, corpus_lang)
     for model in plan.models_of(benchmark, query_lang, corpus_lang):
-        run, reads = f"results/{benchmark}/runs/{model}/{pair}", plan.visibility_source(model)
-        vectors = encodings(plan, benchmark, model, corpus_lang)
+        run, reads = f"results/{searched}/runs/{model}/{pair}", plan.visibility_source(model)
+        if isinstance(plan.models[model], RunFilesModel):
+            run = f"results/{benchmark}/runs/{model}/{pair}"  # the user's files are of one view
+        is_encoded = reads == "encoded"
         models.append(
             {
                 "model": model,
                 "kind": plan.models[model].kind,
                 "run": f"{run}.parquet",
-                "encodings": vectors if reads == "encoded" else None,
+                "encodings": encodings(plan, benchmark, model, corpus_lang) if is_encoded else [],
                 "seen": f"{run}.seen.parquet" if reads == "seen" else None,
                 "reading_known": reads != "unknown",
                 "on_filter_panel": plan.on_filter_panel(benchmark, model),
@@ -530,24 +460,10 @@ def compared_models(
 
 
 def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
-    """List the tables of models that the scoring of a language pair reads.
-
-    Runs taken from another view are left out: the scoring writes them itself (`source_runs`).
-    """
-    pair = benchmark, query_lang, corpus_lang
-    inputs = [
-        str(model[kind])
-        for model in compared_models(plan, *pair)
-        for kind in ("run", "encodings", "seen")
-        if model[kind]
-    ]
-    if plan.run_source(*pair) == benchmark:
-        return inputs
-    labels = {"query_lang": query_lang, "corpus_lang": corpus_lang}
-    written = {
-        f"results/{benchmark}/runs/{path}".format(**labels) for path in run_path_templates(plan)
-    }
-    return [path for path in inputs if path not in written]
+    """List the tables of models that the scoring of a language pair reads."""
+    compared = compared_models(plan, benchmark, query_lang, corpus_lang)
+    read = [(one["run"], *one["encodings"], one["seen"]) for one in compared]
+    return [path for paths in read for path in paths if path is not None]
 
 
 # Probes
@@ -585,18 +501,4 @@ def encoded_before_probe(
     plan: Plan, benchmark: str, model: str, lang: str, probe: str
 ) -> list[str]:
     """List the encodings of the corpus that a probe searches; none if it does not search."""
-    return [encodings(plan, benchmark, model, lang)] if probe in SEARCHING else []
-
-
-def job_place(rule: str, output: Sequence[str], wildcards: Collection[str]) -> str:
-    """Return the path of a rule's logs, without folder and suffix: ``{benchmark}/RULE/...``.
-
-    ``output`` are the rule's output files. The other wildcards follow in the order of the first of
-    them; ``part`` and ``portion`` begin with a slash of their own.
-    """
-    found = [name for name in re.findall(r"\{(\w+)", "".join(output[:1])) if name in wildcards]
-    place = "{benchmark}/" * ("benchmark" in found) + rule
-    for name in found:
-        if name != "benchmark":
-            place += f"{{{name}}}" if name in ("part", "portion") else f"/{{{name}}}"
-    return place
+    return encodings(plan, benchmark, model, lang) if probe in SEARCHING else []

@@ -57,6 +57,8 @@ from psibench.sources.local import local_files
 
 WORDS = "words"
 SEARCHES = EncoderModel | EmbeddingApiModel | Bm25Model
+DataStage = Literal["build", "assemble", "remove_negatives", "clean_translations"]
+"""The stages that make the tables of a benchmark."""
 HAS_RUNS = SEARCHES | RunFilesModel
 
 
@@ -294,6 +296,19 @@ class Plan:
         if isinstance(entry, CheckpointReranker | BiEncoderReranker):
             return checkpoint_of(entry)
         return None
+
+    def data_stage(self, benchmark: str, lang: str) -> DataStage:
+        """Return the stage that makes a benchmark's tables in a language.
+
+        ``build`` reads a source that has queries; ``assemble`` takes generated queries, and
+        ``remove_negatives`` those of the raw view; ``clean_translations`` takes translations.
+        """
+        planned = self.benchmarks[benchmark]
+        if lang in planned.translated:
+            return "clean_translations"
+        if not planned.is_generated:
+            return "build"
+        return "remove_negatives" if planned.generated.false_negatives else "assemble"
 
     # Views share texts and runs
 

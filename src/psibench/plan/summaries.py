@@ -96,7 +96,6 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
     planned, places = plan.benchmarks[benchmark], []
     every = [(lang, *part) for lang in planned.languages for part in planned.parts[lang].items()]
     for lang, part, domains in every:
-        folder = f"results/{benchmark}/build/{lang}"
         place: dict[str, Any] = {"lang": lang, "domains": domains, "documents": []}
         asked = planned.tables(lang, "queries", domains=domains)
         place["queries"] = asked if planned.has_queries else []
@@ -113,7 +112,7 @@ def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
         else:
             place["usage"] = []
             for table in ("dropped", "flow"):
-                place[table] = [f"{folder}{part}/{table}.parquet"]
+                place[table] = planned.built(lang, part, "data", table)
         places.append(place)
     return places
 
@@ -161,7 +160,7 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
         built += ["audit_table"]
     files |= {table: built_of_all(plan, name, lang, table=table) for table in built}
     if planned.generated.false_negatives is not None:
-        files["judgements"] = planned.tables(lang, "judgements")
+        files["judgements"] = built_of_all(plan, name, lang, table="judgements")
     return files
 
 

@@ -74,7 +74,7 @@ def run_vector_search(job: Job) -> None:
         open_store(
             job.value("model"),
             store=job.value("store"),
-            fingerprint=fingerprint_of(job.path(encodings)),
+            fingerprint=fingerprint_of(job.paths(encodings)),
         )
         for encodings in ("query_encodings", "corpus_encodings")
     )

@@ -106,6 +106,10 @@ class Job:
         """Say whether its rule gives an input, one that is not an empty list."""
         return bool(self.inputs.get(name))
 
+    def has_output(self, name: str) -> bool:
+        """Say whether its rule has an output."""
+        return name in self.outputs
+
     def paths(self, name: str) -> list[str]:
         """List the files of an input; none of an input that the rule does not have."""
         given = self.inputs.get(name, [])

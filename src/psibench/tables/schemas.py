@@ -97,23 +97,15 @@ RUN = TableSpec(
     key=("query_id", "doc_id"),
 )
 
-SHARD_ENCODINGS = TableSpec(
-    "shard_encodings",
-    (
-        Column("key", pa.binary(), "address of the vector in the embedding store"),
-        Column("n_tokens", INT32, "tokens the model saw, special tokens included"),
-        Column("visible_char_end", INT32, "characters of text the model saw"),
-    ),
-    key=("key",),
-)
-
 ENCODINGS = TableSpec(
     "encodings",
     (
         Column("role", STRING, "query or document"),
         Column("domain", STRING, "domain of the text"),
         Column("_id", STRING, "query or document id"),
-        *SHARD_ENCODINGS.columns,
+        Column("key", pa.binary(), "address of the vector in the embedding store"),
+        Column("n_tokens", INT32, "tokens the model saw, special tokens included"),
+        Column("visible_char_end", INT32, "characters of text the model saw"),
     ),
     key=("role", "domain", "_id"),
 )

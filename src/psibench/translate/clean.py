@@ -373,8 +373,9 @@ def run_clean_translations(job: Job) -> None:
     a usable verdict leaves, too (`refused` says why).
 
     Inputs: ``source_corpus``, ``source_queries``, ``source_qrels``, ``translated``, and
-    ``verdicts``, where suspects were looked for. Parameters: ``outliers``, which lengths are kept
-    (null: every one), and ``relocate``, whether evidence is found again in the translation.
+    ``verdicts``, where suspects were looked for. The ``section`` has ``outliers``, which lengths
+    are kept (null: every one), and ``relocate``, whether evidence is found again in the
+    translation.
     Outputs: corpus, queries, qrels, dropped, flow.
 
     Raises
@@ -384,8 +385,9 @@ def run_clean_translations(job: Job) -> None:
     """
     from psibench.models.counting import token_counter
 
-    outliers = job.section(Outliers | None, "outliers")
-    relocate, length_tokenizer = job.value("relocate", bool), job.value("length_tokenizer", str)
+    section, length_tokenizer = job.value("section"), job.value("length_tokenizer", str)
+    outliers = section["outliers"] and Outliers.model_validate(section["outliers"])
+    relocate = section["relocate"]
     count_tokens = token_counter(length_tokenizer)
     run_filter(
         job,
